@@ -1,0 +1,29 @@
+"""zoo: deep reinforcement learning agents for any observation and any action space, in four lines."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = '0.1.0'
+
+_HOME = {
+    'build_env': 'zoo.common.env_wrappers',
+    'call_default_params': 'zoo.common.utils',
+    'load': 'zoo.algorithms.base',
+    'algorithms': None,
+}
+
+__all__ = [*_HOME, '__version__']  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    """Names are imported when they are asked for: ``import zoo`` costs nothing and loads no TensorFlow."""
+    if name not in _HOME:
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    home = _HOME[name]
+    return importlib.import_module(f'zoo.{name}') if home is None else getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

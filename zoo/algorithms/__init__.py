@@ -1,0 +1,27 @@
+"""The algorithms, one file each; a name is imported when it is asked for, so that the list costs nothing."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from zoo.common.errors import unknown
+
+_MODULES = {'DQN': 'dqn', 'PPO': 'ppo', 'SAC': 'sac', 'TD3': 'td3'}
+
+#: Names of all algorithms.
+NAMES = tuple(_MODULES)
+
+__all__ = ['NAMES', *NAMES]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return getattr(importlib.import_module(f'zoo.algorithms.{_MODULES[name]}'), name)
+    if name.startswith('__'):
+        raise AttributeError(name)
+    raise AttributeError(unknown('algorithm', name, NAMES))
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,577 @@
+"""What every algorithm shares: construction from spaces, ``learn``, ``predict``, ``save``, ``load``.
+
+An algorithm is a subclass that builds its networks in ``__init__`` and gives ``act`` and ``update``; the loops that call them
+are in :mod:`zoo.common.loops`.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+from gymnasium import Env
+from gymnasium.spaces import Space
+from gymnasium.vector import VectorEnv
+
+from zoo.common import checkpoint, loops, seeding, spaces
+from zoo.common.adaptors.action import MASKED_LOGIT, ActionAdaptor
+from zoo.common.adaptors.observation import Preprocess, features, mask_path
+from zoo.common.adaptors.policy import Head, Network, build_network
+from zoo.common.errors import unknown
+from zoo.common.logging import run_directory, write_json
+from zoo.common.normalize import RunningMoments
+from zoo.common.optim import Optimizer, copy_weights, prefers_xla, schedule_from_json, schedule_to_json, set_threads
+from zoo.common.replay import Replay
+from zoo.common.types import TestResult, TrainingResult, Transition
+
+Self = TypeVar('Self', bound='Algorithm')
+
+#: Parameters of ``learn`` that every training loop takes, besides the loop's own.
+TRAINING_PARAMS: dict[str, Any] = {
+    'train_steps': 100_000,
+    'test_episodes': 10,
+    'log_every': None,
+    'checkpoint_every': None,
+    'checkpoint_buffer': False,
+    'progress_bar': True,
+    'resume': False,
+}
+
+
+class Algorithm:
+    """A deep reinforcement learning agent.
+
+    Attributes:
+        observation_space, action_space: of one copy of the environment.
+        networks: by name, in the order of ``net_list``; targets are not among them.
+        optimizers: by name, in the order of ``optimizers_list``.
+        steps: environment steps in the agent's life.
+        progress: fraction of the current training, in [0, 1]: what schedules read.
+
+    Args:
+        observation_space, action_space: of one copy of the environment.
+        unknown_params: keyword arguments that the subclass does not know: refused here.
+        squash: the action's Gaussian is squashed by tanh.
+        normalize_obs: normalise vector observations by their running mean and standard deviation.
+
+    Raises:
+        ValueError: an unknown parameter, a space that this algorithm cannot act in, a network that does not fit.
+    """
+
+    #: The training loop, a function of :mod:`zoo.common.loops`.
+    loop: ClassVar[Callable[..., None]]
+    #: Kinds of action space that it acts in.
+    acts_in: ClassVar[tuple[str, ...]]
+    #: What ``update`` reports.
+    metric_names: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self,
+        observation_space: Space,
+        action_space: Space,
+        unknown_params: dict[str, Any],
+        squash: bool = False,
+        normalize_obs: bool = False,
+    ) -> None:
+        for name in unknown_params:
+            raise ValueError(unknown(f'parameter of {type(self).__name__}', name, type(self).params()))
+        self._check_action_space(action_space, squash)
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.normalize_obs = normalize_obs
+        set_threads(any(item.kind == 'image' for item in features(observation_space)))
+        self.action_adaptor = ActionAdaptor(action_space, squash)
+        self.statistics = {
+            item.path: RunningMoments(item.size) for item in features(observation_space, normalize_obs) if item.normalize
+        }
+        self.preprocess = Preprocess(observation_space, self.statistics)
+        self.mask_path = mask_path(observation_space) if self.action_adaptor.maskable else None
+        self.networks: dict[str, Network] = {}
+        self.optimizers: dict[str, Optimizer] = {}
+        self.state_variables: dict[str, tf.Variable] = {}
+        self.replay: Replay | None = None
+        self.steps = 0
+        self.progress = 0.0
+        self.rng = seeding.generator(None, 'agent')
+        self._single_paths = spaces.leaves(observation_space)
+        self._loop_state: dict[str, int] | None = None
+        self._saved_buffer: dict[str, np.ndarray] | None = None
+
+    # Construction
+
+    @classmethod
+    def params(cls) -> dict[str, Any]:
+        """The constructor's parameters with their defaults."""
+        signature = inspect.signature(cls.__init__).parameters.values()
+        return {p.name: p.default for p in signature if p.name != 'self' and p.kind is not p.VAR_KEYWORD}
+
+    @classmethod
+    def learn_params(cls) -> dict[str, Any]:
+        """The parameters that ``learn`` takes for this algorithm, with their defaults."""
+        found = dict(TRAINING_PARAMS)
+        functions = [cls.loop] if cls.loop is loops.off_policy else [cls.loop, cls.update]
+        for function in functions:
+            for p in inspect.signature(function).parameters.values():
+                if p.kind is p.KEYWORD_ONLY:
+                    found[p.name] = p.default
+        return found
+
+    @classmethod
+    def _check_action_space(cls, space: Space, squash: bool) -> None:
+        kind = type(space).__name__
+        if kind not in cls.acts_in:
+            from zoo import algorithms
+
+            able = [name for name in algorithms.NAMES if kind in getattr(algorithms, name).acts_in]
+            raise ValueError(
+                f'{cls.__name__} cannot act in {spaces.describe(space)}; '
+                + (f'use {" or ".join(able)}.' if able else 'no algorithm here can.')
+            )
+        if squash and not ActionAdaptor(space).bounded:
+            raise ValueError(
+                f'{cls.__name__} needs a Box with finite bounds, but this one reaches from {space.low.min()} to '
+                f'{space.high.max()}: wrap the environment in gymnasium.wrappers.ClipAction with bounds, or use PPO.'
+            )
+
+    def _build_networks(
+        self, net_list: Sequence[Any] | None, heads: dict[str, Head], default: dict[str, Any], action_size: int = 0
+    ) -> None:
+        """Fill ``self.networks``: one entry of ``net_list`` for each of ``heads``, in order.
+
+        Args:
+            net_list: the user's; None takes ``default`` for each.
+            heads: by network name.
+            default: spec.
+            action_size: for the networks whose name begins with ``critic``, the action's length when it is an input.
+        """
+        entries = [default] * len(heads) if net_list is None else list(net_list)
+        self._check_count('net_list', entries, tuple(heads))
+        self._entries = entries
+        for i, (entry, (name, head)) in enumerate(zip(entries, heads.items(), strict=True)):
+            extra = action_size if name.startswith('critic') else 0
+            self.networks[name] = build_network(entry, f'net_list[{i}] ({name})', self.preprocess, head, extra)
+        owned = [id(v) for network in self.networks.values() for v in network.trainable_variables]
+        if len(set(owned)) < len(owned):
+            raise ValueError('two entries of net_list are the same network or share weights: give each one of its own.')
+
+    def _build_target(self, name: str, head: Head, action_size: int = 0) -> Network:
+        """A second network like ``self.networks[name]``, with the same weights: its target."""
+        i = list(self.networks).index(name)
+        label = f'net_list[{i}] ({name})'
+        target = build_network(_copy_of(self._entries[i], label), label, self.preprocess, head, action_size)
+        copy_weights(target.variables, self.networks[name].variables)
+        for j, variable in enumerate(target.variables):
+            self.state_variables[f'target/{name}/{j}'] = variable
+        return target
+
+    def _build_optimizers(
+        self, optimizers_list: Sequence[Any] | None, variables: dict[str, list[tf.Variable]], default: dict[str, Any]
+    ) -> None:
+        """Fill ``self.optimizers``: one entry of ``optimizers_list`` for each list of variables, in order."""
+        entries = [default] * len(variables) if optimizers_list is None else list(optimizers_list)
+        self._check_count('optimizers_list', entries, tuple(variables))
+        self._optimizer_entries = entries
+        for i, (entry, (name, group)) in enumerate(zip(entries, variables.items(), strict=True)):
+            self.optimizers[name] = Optimizer(entry, group, f'optimizers_list[{i}] ({name})')
+
+    def _check_count(self, what: str, entries: list[Any], names: tuple[str, ...]) -> None:
+        if len(entries) != len(names):
+            raise ValueError(
+                f'{what} has {len(entries)} entries, but {type(self).__name__} takes {len(names)}: {", ".join(names)}.'
+            )
+
+    @property
+    def trainable_variables(self) -> list[tf.Variable]:
+        """Every weight that an optimiser moves."""
+        return [variable for optimizer in self.optimizers.values() for variable in optimizer.variables]
+
+    def compile(self, function: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
+        """``function`` as one graph, by XLA where that is faster for these networks."""
+        return tf.function(function, jit_compile=prefers_xla(self.trainable_variables), autograph=False)
+
+    # What a subclass gives
+
+    def act(self, obs: spaces.Flat, deterministic: bool = False) -> spaces.Flat:
+        """Stored actions ``[N, …]`` for flat observations ``[N, …]``; exploring unless ``deterministic``."""
+        raise NotImplementedError
+
+    def update(self, *args: Any, **kwargs: Any) -> Any:
+        """One update: of a rollout for on-policy algorithms, of a batch inside the compiled call for off-policy ones."""
+        raise NotImplementedError
+
+    def refresh(self) -> None:
+        """Bring the acting copies of the weights up to date; called after every update."""
+        raise NotImplementedError
+
+    def episodes_restarted(self) -> None:
+        """Called when every copy of the environment has been reset; for what an algorithm keeps along an episode."""
+
+    # What the loops call
+
+    def random_action(self, obs: spaces.Flat) -> spaces.Flat:
+        """Uniformly random stored actions for flat observations ``[N, …]``, among the allowed ones where a mask says."""
+        first = next(iter(obs.values())) if isinstance(obs, dict) else obs
+        if self.mask_path is None:
+            return self.action_adaptor.random(len(first), self.rng)
+        allowed = obs[self.mask_path].reshape(len(first), -1)
+        return self.action_adaptor.sample(np.where(allowed, 0.0, MASKED_LOGIT).astype(np.float32), self.rng)
+
+    def draw_seed(self) -> int:
+        """A seed for the environment from the agent's own stream."""
+        return int(self.rng.integers(2**31 - 1))
+
+    def replay_for(self, capacity: int, num_envs: int) -> Replay:
+        """The replay buffer: the one that earlier training filled, if it fits, else a new one."""
+        kept = self.replay
+        if kept is None or (kept.num_envs, kept.capacity) != (num_envs, capacity):
+            self.replay = Replay(self.observation_space, self.action_adaptor, capacity, num_envs)
+            if self._saved_buffer is not None:
+                self.replay.restore(self._saved_buffer)
+                self._saved_buffer = None
+        elif len(kept):
+            kept.cut()
+        return self.replay
+
+    def update_on(self, batches: Transition) -> dict[str, float]:
+        """``K`` updates in one compiled call, on batches whose fields are ``[K, B, …]``; the last one's metrics."""
+        if self.statistics:
+            self.observe(batches.obs)
+        if not hasattr(self, '_fused'):
+            self._fused = self.compile(self._updates)
+        for optimizer in self.optimizers.values():
+            optimizer.set_progress(self.progress)
+        seed = self.rng.integers(2**31 - 1, size=2, dtype=np.int32)
+        metrics = self._fused(tf.nest.map_structure(tf.convert_to_tensor, batches), tf.convert_to_tensor(seed))
+        self.refresh()
+        return dict(zip(self.metric_names, metrics.numpy().tolist(), strict=True))
+
+    def _updates(self, batches: Transition, seed: tf.Tensor) -> tf.Tensor:
+        def one(k: Any) -> tf.Tensor:
+            batch = tf.nest.map_structure(lambda x: x[k], batches)
+            return self.stack_metrics(self.update(batch, seed + tf.stack([0, k])))
+
+        count = batches.reward.shape[0]
+        if count == 1:
+            return one(0)
+        start = (tf.constant(0), tf.zeros([len(self.metric_names)]))
+        return tf.while_loop(lambda k, _: k < count, lambda k, _: (k + 1, one(k)), start, parallel_iterations=1)[1]
+
+    def stack_metrics(self, metrics: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Metrics as one vector in the order of ``metric_names``: reading one tensor is cheaper than reading each."""
+        return tf.stack([tf.cast(metrics[name], tf.float32) for name in self.metric_names])
+
+    def observe(self, obs: spaces.Flat) -> None:
+        """Take observations into the running statistics."""
+        for path, moments in self.statistics.items():
+            moments.update(obs[path] if path else obs)
+
+    # The user's interface
+
+    def learn(
+        self,
+        env: Env | VectorEnv,
+        mode: str = 'train',
+        render: bool = False,
+        seed: int | None = None,
+        plot_func: Callable[[list[float]], Any] | None = None,
+        callbacks: Iterable[Callable[[loops.Training], bool | None]] = (),
+        run_dir: str | os.PathLike[str] | bool | None = None,
+        **learn_params: Any,
+    ) -> TrainingResult | TestResult:
+        """Train or test in an environment.
+
+        Args:
+            env: a Gymnasium environment or vector environment with the agent's spaces.
+            mode: ``'train'`` or ``'test'``.
+            render: call ``env.render()`` after every step; build the environment with ``render_mode='human'``.
+            seed: of this call's randomness: exploration, batches, the environment. None goes on with the agent's own.
+            plot_func: called with all returns so far whenever a row is logged.
+            callbacks: called with the :class:`zoo.common.loops.Training` whenever a row is logged; one that returns
+                False stops the training.
+            run_dir: where to write; None makes a new directory in ``$ZOO_RUNS`` or ``runs``; False writes nothing.
+            learn_params: see ``learn_params()`` of the class. ``train_steps`` counts the steps of this call, summed over
+                copies; ``resume=True`` goes on with the call in which the loaded checkpoint was written.
+
+        Returns:
+            A :class:`TrainingResult`, or a :class:`TestResult` with one entry per episode.
+
+        Raises:
+            ValueError: an unknown mode or parameter, or an environment with other spaces.
+            FloatingPointError: an observation, reward or loss became NaN or infinite; the last checkpoint stays.
+        """
+        known = type(self).learn_params()
+        for name in learn_params:
+            if name not in known:
+                raise ValueError(unknown(f"parameter of {type(self).__name__}'s learn", name, [*known, *LEARN_ARGUMENTS]))
+        if mode not in ('train', 'test'):
+            raise ValueError(unknown('mode', mode, ('train', 'test')))
+        params = known | learn_params
+        _check_learn_params(params, known)
+        self._check_environment(env)
+        if render and not getattr(env, 'render_mode', None):
+            raise ValueError("render=True needs an environment built with render_mode='human' or another render mode.")
+        if seed is not None:
+            self.rng = seeding.generator(seed, 'agent')
+        env_seed = None if seed is None else int(seeding.generator(seed, f'env/{mode}').integers(2**31 - 1))
+        if mode == 'test':
+            return loops.run_test(
+                self, env, test_episodes=params['test_episodes'], render=render, seed=env_seed
+            )
+        return self._train(env, params, render, seed, env_seed, plot_func, callbacks, run_dir)
+
+    def _train(
+        self,
+        env: Env | VectorEnv,
+        params: dict[str, Any],
+        render: bool,
+        seed: int | None,
+        env_seed: int | None,
+        plot_func: Callable[[list[float]], Any] | None,
+        callbacks: Iterable[Callable[[loops.Training], bool | None]],
+        run_dir: str | os.PathLike[str] | bool | None,
+    ) -> TrainingResult:
+        start = 0
+        if params['resume']:
+            if self._loop_state is None:
+                raise ValueError('resume=True goes on with an interrupted training: load a checkpoint of one first.')
+            start, params['train_steps'] = self._loop_state['steps'], self._loop_state['train_steps']
+        self._loop_state = None
+        env_id = env.spec.id if getattr(env, 'spec', None) else type(env.unwrapped).__name__
+        folder = run_directory(run_dir, type(self).__name__, env_id)
+        if folder is not None:
+            config = self.config() | {'environment': env_id, 'seed': seed, 'learn_params': params}
+            write_json(folder / 'config.json', config)
+        loop_params = {name: params[name] for name in params if name not in TRAINING_PARAMS}
+        training = loops.Training(
+            self,
+            env,
+            params['train_steps'],
+            render=render,
+            plot_func=plot_func,
+            callbacks=callbacks,
+            run_dir=folder,
+            env_seed=env_seed,
+            log_every=params['log_every'],
+            checkpoint_every=params['checkpoint_every'],
+            checkpoint_buffer=params['checkpoint_buffer'],
+            progress_bar=params['progress_bar'],
+            start=start,
+        )
+        return training.run(type(self).loop, **loop_params)
+
+    def _check_environment(self, env: Env | VectorEnv) -> None:
+        if not isinstance(env, Env | VectorEnv):
+            raise ValueError(f'learn needs a Gymnasium environment, not a {type(env).__name__}: make it with build_env.')
+        vector = isinstance(env, VectorEnv)
+        for kind in ('observation_space', 'action_space'):
+            found = getattr(env, f'single_{kind}' if vector else kind)
+            own = getattr(self, kind)
+            if not spaces.same(found, own):
+                raise ValueError(
+                    f"the environment's {kind} is {spaces.describe(found)}, but this agent was made for "
+                    f'{spaces.describe(own)}: make an agent for this environment with call_default_params.'
+                )
+
+    def predict(self, obs: Any, deterministic: bool = True, state: Any = None) -> Any:
+        """The action for one observation or a batch of them, in the environment's own form.
+
+        Args:
+            obs: an element of the observation space, or a batch of them stacked on a first axis.
+            deterministic: the policy's mode rather than a sample.
+            state: recurrent state; None for the algorithms that keep none.
+
+        Returns:
+            The action or batch of actions; with ``state``, the pair of it and the new state.
+
+        Raises:
+            ValueError: an observation of another shape than the space declares.
+        """
+        flat = spaces.flatten(self.observation_space, obs)
+        batched = self._is_batch(flat)
+        if not batched:
+            flat = spaces.tree_map(lambda x: np.asarray(x)[None], flat)
+        leaves = self._single_paths
+        items = {path: np.asarray(x, leaves[path].dtype) for path, x in spaces.tree_items(flat)}
+        action = self.act(spaces.from_items(self.observation_space, items), deterministic)
+        found = self.action_adaptor.to_env(action) if batched else self.action_adaptor.to_single_env(action)
+        return found if state is None else (found, state)
+
+    def _is_batch(self, flat: spaces.Flat) -> bool:
+        for path, x in spaces.tree_items(flat):
+            shape, leaf = np.shape(x), self._single_paths[path]
+            if shape == leaf.shape:
+                continue
+            if shape[1:] == leaf.shape:
+                return True
+            raise ValueError(
+                f'an observation {path and f"{path!r} "}of shape {shape} was given, but the space declares {leaf.shape}, '
+                'or a batch of that.'
+            )
+        return False
+
+    # State
+
+    def config(self) -> dict[str, Any]:
+        """Algorithm, spaces and hyper-parameters as plain data; networks given as objects by their class name."""
+        hyper = {
+            name: schedule_to_json(getattr(self, name))
+            for name in type(self).params()
+            if name not in ('observation_space', 'action_space', 'net_list', 'optimizers_list')
+        }
+        return {
+            'algorithm': type(self).__name__,
+            'observation_space': spaces.to_json(self.observation_space),
+            'action_space': spaces.to_json(self.action_space),
+            'net_list': [_entry_to_json(entry) for entry in self._entries],
+            'optimizers_list': [_entry_to_json(entry) for entry in self._optimizer_entries],
+            'params': hyper,
+        }
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        found = {name: variable.numpy() for name, variable in self._all_variables().items()}
+        for path, moments in self.statistics.items():
+            found |= {f'statistics/{path}/{name}': value for name, value in moments.state().items()}
+        return found
+
+    def _all_variables(self) -> dict[str, tf.Variable]:
+        found = dict(self.state_variables)
+        for name, network in self.networks.items():
+            found |= {f'network/{name}/{i}': variable for i, variable in enumerate(network.variables)}
+        for name, optimizer in self.optimizers.items():
+            found |= {f'optimizer/{name}/{i}': variable for i, variable in enumerate(optimizer.state)}
+        return found
+
+    def save(
+        self, path: str | os.PathLike[str], buffer: bool = False, loop_state: dict[str, int] | None = None
+    ) -> Path:
+        """Write a checkpoint, a folder, whole or not at all.
+
+        Args:
+            path: the folder.
+            buffer: save the replay buffer too, so that training goes on exactly where it was.
+            loop_state: where in a call of ``learn`` this is; the loops give it.
+        """
+        config = self.config() | {
+            'steps': self.steps,
+            'rng': seeding.state(self.rng),
+            'loop_state': loop_state,
+        }
+        held = self.replay.state() if buffer and self.replay is not None else None
+        return checkpoint.write(path, config, self._arrays(), held)
+
+    @classmethod
+    def load(
+        cls: type[Self],
+        path: str | os.PathLike[str],
+        net_list: Sequence[Any] | None = None,
+        optimizers_list: Sequence[Any] | None = None,
+    ) -> Self:
+        """The agent that was saved at ``path``: a checkpoint, or a run directory, whose newest checkpoint is taken.
+
+        Args:
+            path: the folder.
+            net_list: networks of the same shapes, needed where the saved agent had networks defined in Python.
+            optimizers_list: likewise for Keras optimisers.
+
+        Raises:
+            CheckpointError: the checkpoint is missing, damaged, newer than this library, or of another algorithm.
+            ValueError: the saved agent had networks of the user's own and ``net_list`` is missing or does not fit.
+        """
+        path = _newest(path)
+        saved = checkpoint.read(path, cls.__name__)
+        config = saved.config
+        given = {'net_list': net_list, 'optimizers_list': optimizers_list}
+        for name, entries in given.items():
+            given[name] = entries if entries is not None else _entries_from_json(config[name], name, path)
+        params = {name: schedule_from_json(value) for name, value in config['params'].items()}
+        agent = cls(
+            observation_space=spaces.from_json(config['observation_space']),
+            action_space=spaces.from_json(config['action_space']),
+            **given,
+            **params,
+        )
+        agent._restore(saved, path)
+        return agent
+
+    def _restore(self, saved: checkpoint.Checkpoint, path: Path) -> None:
+        variables = self._all_variables()
+        weights = {name for name in saved.arrays if not name.startswith('statistics/')}
+        for name in weights | variables.keys():
+            found = saved.arrays.get(name)
+            if name not in variables or found is None or found.shape != tuple(variables[name].shape):
+                raise ValueError(
+                    f'{path} holds {"nothing" if found is None else f"an array of shape {found.shape}"} for {name!r}, but '
+                    f'this agent {f"has shape {tuple(variables[name].shape)}" if name in variables else "has no such"} '
+                    'there: hand load the same networks and optimizers that were saved.'
+                )
+        for name, variable in variables.items():
+            variable.assign(saved.arrays[name])
+        for statistic, moments in self.statistics.items():
+            moments.restore({name: saved.arrays[f'statistics/{statistic}/{name}'] for name in moments.state()})
+        self.steps = saved.config['steps']
+        seeding.restore(self.rng, saved.config['rng'])
+        self._loop_state = saved.config['loop_state']
+        self._saved_buffer = saved.buffer
+        self.refresh()
+
+
+#: Arguments of ``learn`` itself, named when an unknown parameter is near one of them.
+LEARN_ARGUMENTS = ('mode', 'render', 'seed', 'plot_func', 'callbacks', 'run_dir')
+
+
+def _check_learn_params(params: dict[str, Any], known: dict[str, Any]) -> None:
+    """Counts are positive whole numbers, before anything starts."""
+    zero_allowed = ('explore_steps',)
+    for name, value in params.items():
+        default = known[name]
+        count = (isinstance(default, int) and not isinstance(default, bool)) or name in ('log_every', 'checkpoint_every', 'updates')
+        if not count or (value is None and default is None):
+            continue
+        low = 0 if name in zero_allowed else 1
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
+            raise ValueError(f'{name} is {value!r}: give a whole number of at least {low}.')
+
+
+def _newest(path: str | os.PathLike[str]) -> Path:
+    """The checkpoint at a path, or the newest one of the run directory there."""
+    path = Path(path)
+    inside = sorted(p for p in (path / 'checkpoints').glob('*') if p.is_dir() and not p.name.startswith('.'))
+    return inside[-1] if inside else path
+
+
+def _entry_to_json(entry: Any) -> dict[str, Any]:
+    if isinstance(entry, dict):
+        return {key: schedule_to_json(value) for key, value in entry.items()}
+    return {'custom': type(entry).__name__}
+
+
+def _entries_from_json(entries: list[dict[str, Any]], what: str, path: Path) -> list[dict[str, Any]]:
+    for i, entry in enumerate(entries):
+        if 'custom' in entry:
+            raise ValueError(
+                f'{path} was saved with {what}[{i}] a {entry["custom"]} defined in Python, which a checkpoint does not hold: '
+                f'hand one of the same shape to load(path, {what}=[…]).'
+            )
+    return [{key: schedule_from_json(value) for key, value in entry.items()} for entry in entries]
+
+
+def _copy_of(entry: Any, label: str) -> Any:
+    """A second entry with weights of its own; for a spec the spec."""
+    if isinstance(entry, dict):
+        return entry
+    try:
+        if isinstance(entry, keras.Model):
+            return type(entry).from_config(entry.get_config())
+        return copy.deepcopy(entry)
+    except Exception as error:
+        raise ValueError(
+            f'{label} cannot be copied, which a target network needs ({error}): give a Keras model with get_config, or a '
+            'tf.Module.'
+        ) from error

@@ -1,0 +1,133 @@
+"""DQN: deep Q-network, with double Q-learning.
+
+Mnih et al. 2015, *Human-level control through deep reinforcement learning* (Nature 518); van Hasselt et al. 2016, *Deep
+Reinforcement Learning with Double Q-learning* (arXiv 1509.06461); Wang et al. 2016, *Dueling Network Architectures*
+(arXiv 1511.06581).
+
+Departures: Adam in place of RMSProp; the Huber loss where the Nature paper clips the error's gradient, which is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from gymnasium.spaces import Space
+
+from zoo.algorithms.base import Algorithm
+from zoo.common import loops, spaces
+from zoo.common.acting import Forward
+from zoo.common.adaptors.action import MASKED_LOGIT
+from zoo.common.adaptors.policy import action_value_head
+from zoo.common.optim import Linear, polyak, value_at
+from zoo.common.types import Transition
+
+
+class DQN(Algorithm):
+    """Deep Q-network for ``Discrete`` actions.
+
+    Args:
+        observation_space, action_space: of one copy of the environment.
+        net_list: q; a spec, torso or complete network.
+        optimizers_list: q.
+        gamma: discount.
+        double_q: the network chooses the next action and the target values it, rather than the target doing both.
+        dueling: separate streams for the state's value and the advantages.
+        target_update_every: gradient updates between moves of the target.
+        tau: how far the target moves: 1 copies the network.
+        epsilon: probability of a random action while training, a number or a schedule.
+        normalize_obs: normalise vector observations by their running statistics.
+    """
+
+    loop = loops.off_policy
+    acts_in = ('Discrete',)
+    metric_names = ('q', 'q_mean')
+
+    def __init__(
+        self,
+        observation_space: Space,
+        action_space: Space,
+        net_list: Sequence[Any] | None = None,
+        optimizers_list: Sequence[Any] | None = None,
+        gamma: float = 0.99,
+        double_q: bool = True,
+        dueling: bool = False,
+        target_update_every: int = 500,
+        tau: float = 1.0,
+        epsilon: float | Linear = Linear(1.0, 0.05, until=0.1),  # noqa: B008 (immutable)
+        normalize_obs: bool = False,
+        **unknown_params: Any,
+    ) -> None:
+        super().__init__(observation_space, action_space, unknown_params, normalize_obs=normalize_obs)
+        self.gamma = gamma
+        self.double_q = double_q
+        self.dueling = dueling
+        self.target_update_every = target_update_every
+        self.tau = tau
+        self.epsilon = epsilon
+
+        head = action_value_head(self.action_adaptor.parts[0].counts[0], dueling)
+        self._build_networks(net_list, {'q': head}, {'hidden': [64, 64], 'activation': 'relu'})
+        self.network = self.networks['q']
+        self.target = self._build_target('q', head)
+        self.update_count = tf.Variable(0, dtype=tf.int64)
+        self.state_variables['update_count'] = self.update_count
+        groups = {'q': self.network.trainable_variables}
+        self._build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 1e-4, 'clip_norm': 10.0})
+        self.forward = Forward(self.network, mask_path=self.mask_path)
+
+    def act(self, obs: spaces.Flat, deterministic: bool = False) -> spaces.Flat:
+        """The action of the highest value; with probability ε a random one, unless ``deterministic``."""
+        if deterministic:
+            return self.forward(obs).argmax(-1)
+        first = next(iter(obs.values())) if isinstance(obs, dict) else obs
+        random = self.rng.random(len(first)) < value_at(self.epsilon, self.progress)
+        if random.all():
+            return self.random_action(obs)
+        action = self.forward(obs).argmax(-1)
+        if random.any():
+            action[random] = self.random_action(obs)[random]
+        return action
+
+    def refresh(self) -> None:
+        """Bring the acting copy of the network up to date."""
+        self.forward.refresh()
+
+    def next_value(self, batch: Transition) -> tf.Tensor:
+        """max over a′ of Q′(s′, a′); with double Q-learning Q′(s′, argmax Q(s′, ·)) (van Hasselt et al., eq. 4)."""
+        target_q = self.allowed(self.target(batch.next_obs), batch.next_obs)
+        if not self.double_q:
+            return tf.reduce_max(target_q, -1)
+        best = tf.argmax(self.allowed(self.network(batch.next_obs), batch.next_obs), -1)
+        return tf.reduce_sum(target_q * tf.one_hot(best, target_q.shape[-1]), -1)
+
+    def allowed(self, q: tf.Tensor, obs: spaces.Flat) -> tf.Tensor:
+        """Values ``[B, actions]`` with those of forbidden actions out of reach."""
+        if self.mask_path is None:
+            return q
+        return tf.where(tf.reshape(tf.cast(obs[self.mask_path], tf.bool), tf.shape(q)), q, MASKED_LOGIT)
+
+    def loss(self, batch: Transition, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """mean Huber(Q(s, a) − y), and the mean of Q(s, a)."""
+        q = self.network(batch.obs)
+        chosen = tf.reduce_sum(q * tf.one_hot(batch.action, q.shape[-1]), -1)
+        error = tf.abs(chosen - target)
+        huber = tf.where(error <= 1.0, 0.5 * tf.square(error), error - 0.5)
+        return tf.reduce_mean(huber), tf.reduce_mean(chosen)
+
+    def update(self, batch: Transition, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        """One gradient step on a batch with fields ``[B, …]``, and a move of the target when it is due."""
+        mask = 1.0 - tf.cast(batch.terminated, tf.float32)
+        target = tf.stop_gradient(batch.reward + self.gamma * mask * self.next_value(batch))
+        with tf.GradientTape() as tape:
+            loss, q_mean = self.loss(batch, target)
+        optimizer = self.optimizers['q']
+        optimizer.apply(tape.gradient(loss, optimizer.variables))
+        due = self.update_count.assign_add(1) % self.target_update_every == 0
+
+        def move() -> tf.Tensor:
+            polyak(self.target.variables, self.network.variables, self.tau)
+            return loss
+
+        return {'q': tf.cond(due, move, lambda: loss), 'q_mean': q_mean}

@@ -1,0 +1,201 @@
+"""PPO: proximal policy optimisation with the clipped objective.
+
+Schulman et al. 2017, *Proximal Policy Optimization Algorithms* (arXiv 1707.06347): equations 7 and 9, with generalised
+advantage estimation (Schulman et al. 2016, arXiv 1506.02438).
+
+Departures, those of OpenAI Baselines and most since: advantages are normalised in each minibatch, gradients are clipped by
+their norm; policy and value networks are apart unless ``net_list`` gives one torso for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gymnasium.spaces import Space
+
+from zoo.algorithms.base import Algorithm
+from zoo.common import loops, spaces
+from zoo.common.acting import Forward
+from zoo.common.adaptors.policy import StochasticPolicy, stochastic_head, value_head
+from zoo.common.normalize import RewardScale
+from zoo.common.optim import Linear, value_at
+from zoo.common.returns import gae
+from zoo.common.types import Rollout
+
+
+class PPO(Algorithm):
+    """Proximal policy optimisation for every action space.
+
+    Args:
+        observation_space, action_space: of one copy of the environment.
+        net_list: actor, critic; specs, torsos or complete networks.
+        optimizers_list: one for both.
+        gamma: discount.
+        gae_lambda: λ of generalised advantage estimation.
+        clip_range: ε of the clipped objective, a number or a schedule.
+        entropy_coef: weight of the entropy bonus.
+        value_coef: weight of the value loss.
+        max_grad_norm: bound of the gradient's global norm; None leaves it.
+        target_kl: stop the epochs of an iteration when the mean divergence from the old policy exceeds it; None never.
+        log_std_init: initial log standard deviation for ``Box`` actions.
+        normalize_obs: normalise vector observations by their running statistics.
+        normalize_reward: divide rewards by the running standard deviation of the discounted return.
+    """
+
+    loop = loops.on_policy
+    acts_in = ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Dict', 'Tuple')
+    metric_names = ('policy', 'value', 'entropy', 'kl', 'clip_fraction')
+
+    def __init__(
+        self,
+        observation_space: Space,
+        action_space: Space,
+        net_list: Sequence[Any] | None = None,
+        optimizers_list: Sequence[Any] | None = None,
+        gamma: float = 0.99,
+        gae_lambda: float = 0.95,
+        clip_range: float | Linear = 0.2,
+        entropy_coef: float = 0.0,
+        value_coef: float = 0.5,
+        max_grad_norm: float | None = 0.5,
+        target_kl: float | None = None,
+        log_std_init: float = 0.0,
+        normalize_obs: bool = False,
+        normalize_reward: bool = False,
+        **unknown_params: Any,
+    ) -> None:
+        super().__init__(observation_space, action_space, unknown_params, normalize_obs=normalize_obs)
+        self.gamma = gamma
+        self.gae_lambda = gae_lambda
+        self.clip_range = clip_range
+        self.entropy_coef = entropy_coef
+        self.value_coef = value_coef
+        self.max_grad_norm = max_grad_norm
+        self.target_kl = target_kl
+        self.log_std_init = log_std_init
+        self.normalize_reward = normalize_reward
+
+        heads = {'actor': stochastic_head(self.action_adaptor, gain=0.01), 'critic': value_head(gain=1.0)}
+        default = {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'}
+        self._build_networks(net_list, heads, default)
+        self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, log_std_init)
+        self.critic = self.networks['critic']
+        if self.policy.log_std is not None:
+            self.state_variables['log_std'] = self.policy.log_std
+        groups = {'all': self.policy.trainable_variables + self.critic.trainable_variables}
+        self._build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
+        if max_grad_norm is not None:
+            self.optimizers['all'].clip_norm = max_grad_norm
+        self.reward_scale = RewardScale(gamma) if normalize_reward else None
+        self.forward = Forward(self.policy.network, self.policy)
+        self._improve = self.compile(self.improve)
+
+    def act(self, obs: spaces.Flat, deterministic: bool = False) -> spaces.Flat:
+        """A sample of the policy, or its mode."""
+        params = self.forward(obs)
+        return self.action_adaptor.mode(params) if deterministic else self.action_adaptor.sample(params, self.rng)
+
+    def refresh(self) -> None:
+        """Bring the acting copy of the policy up to date."""
+        self.forward.refresh()
+
+    def policy_loss(
+        self, params: tf.Tensor, action: spaces.Flat, advantage: tf.Tensor, old_log_prob: tf.Tensor, clip: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """−mean min(ratio A, clip(ratio) A): equation 7; also the KL estimate of Schulman's note and the clipped part."""
+        log_ratio = self.action_adaptor.distribution.log_prob(params, action) - old_log_prob
+        ratio = tf.exp(log_ratio)
+        objective = tf.minimum(ratio * advantage, tf.clip_by_value(ratio, 1.0 - clip, 1.0 + clip) * advantage)
+        kl = tf.reduce_mean(ratio - 1.0 - log_ratio)
+        clipped = tf.reduce_mean(tf.cast(tf.abs(ratio - 1.0) > clip, tf.float32))
+        return -tf.reduce_mean(objective), kl, clipped
+
+    def improve(self, rollout: Rollout, batches: tf.Tensor, clip: tf.Tensor) -> tf.Tensor:
+        """The whole of an iteration in one compiled call: advantages, then every minibatch of every epoch.
+
+        Args:
+            rollout: fields ``[T, N, …]``.
+            batches: int32 ``[minibatches, batch_size]``, indices into the ``T N`` transitions.
+            clip: ε, float32.
+
+        Returns:
+            The last minibatch's metrics, float32 ``[len(metric_names)]``.
+        """
+        count = int(np.prod(rollout.reward.shape))
+        flat = Rollout(*(tf.nest.map_structure(lambda x: tf.reshape(x, [count, *x.shape[2:]]), f) for f in rollout))
+        old_log_prob = self.action_adaptor.distribution.log_prob(self.policy(flat.obs), flat.action)
+        value = tf.reshape(self.critic(flat.obs), rollout.reward.shape)
+        next_value = tf.reshape(self.critic(flat.next_obs), rollout.reward.shape)
+        advantage, returns = gae(
+            rollout.reward, value, next_value, rollout.terminated, rollout.truncated, self.gamma, self.gae_lambda
+        )
+        data = (flat.obs, flat.action, tf.reshape(advantage, [-1]), tf.reshape(returns, [-1]), old_log_prob)
+        optimizer = self.optimizers['all']
+
+        def minibatch(i: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            rows = batches[i]
+            obs, action, adv, target, old = tf.nest.map_structure(lambda x: tf.gather(x, rows), data)
+            adv = (adv - tf.reduce_mean(adv)) / (tf.math.reduce_std(adv) + 1e-8)
+            with tf.GradientTape() as tape:
+                params = self.policy(obs)
+                policy_loss, kl, clipped = self.policy_loss(params, action, adv, old, clip)
+                value_loss = tf.reduce_mean(tf.square(self.critic(obs)[:, 0] - target))
+                entropy = tf.reduce_mean(self.action_adaptor.distribution.entropy(params))
+                loss = policy_loss + self.value_coef * value_loss - self.entropy_coef * entropy
+            optimizer.apply(tape.gradient(loss, optimizer.variables))
+            metrics = {
+                'policy': policy_loss,
+                'value': value_loss,
+                'entropy': entropy,
+                'kl': kl,
+                'clip_fraction': clipped,
+            }
+            return i + 1, self.stack_metrics(metrics)
+
+        def going_on(i: tf.Tensor, metrics: tf.Tensor) -> tf.Tensor:
+            more = i < batches.shape[0]
+            if self.target_kl is None:
+                return more
+            return tf.logical_and(more, metrics[self.metric_names.index('kl')] <= self.target_kl)
+
+        start = (tf.constant(0), tf.zeros([len(self.metric_names)]))
+        return tf.while_loop(going_on, minibatch, start, parallel_iterations=1)[1]
+
+    def update(self, rollout: Rollout, *, epochs: int = 10, batch_size: int = 64) -> dict[str, float]:
+        """One iteration on a rollout with fields ``[T, N, …]``.
+
+        Args:
+            rollout: of the current policy.
+            epochs: passes over it.
+            batch_size: transitions in one gradient step; the last minibatch of an epoch is filled up from its first.
+        """
+        valid = np.flatnonzero(rollout.valid)
+        size = min(batch_size, len(valid))
+        per_epoch = -(-len(valid) // size)
+        batches = np.empty((epochs, per_epoch * size), np.int32)
+        for epoch in batches:
+            epoch[: len(valid)] = self.rng.permutation(valid)
+            epoch[len(valid) :] = epoch[: epoch.size - len(valid)]
+        raw = rollout
+        if self.reward_scale is not None:
+            done = rollout.terminated | rollout.truncated
+            rollout = rollout._replace(reward=self.reward_scale(rollout.reward, done))
+        optimizer = self.optimizers['all']
+        optimizer.set_progress(self.progress)
+        metrics = self._improve(
+            tf.nest.map_structure(tf.convert_to_tensor, rollout),
+            tf.convert_to_tensor(batches.reshape(-1, size)),
+            tf.constant(value_at(self.clip_range, self.progress), tf.float32),
+        ).numpy()
+        if self.statistics:  # after the update: what was acted on and what was learned from are normalised alike
+            self.observe(raw.obs)
+        self.refresh()
+        return dict(zip(self.metric_names, metrics.tolist(), strict=True))
+
+    def episodes_restarted(self) -> None:
+        """The running returns of the reward scale begin anew."""
+        if self.reward_scale is not None:
+            self.reward_scale.reset()

@@ -1,0 +1,146 @@
+"""SAC: soft actor-critic.
+
+Haarnoja et al. 2018, *Soft Actor-Critic Algorithms and Applications* (arXiv 1812.05905): two critics, no state-value
+network, the temperature tuned to a target entropy (equations 5, 7 and 18).
+
+Departures: an update of the critics, then the actor, then the temperature on the same batch, as in Spinning Up; the
+temperature's loss is written in log α, as in the authors' code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gymnasium.spaces import Space
+
+from zoo.algorithms.base import Algorithm
+from zoo.common import loops, spaces
+from zoo.common.acting import Forward
+from zoo.common.adaptors.policy import StochasticPolicy, stochastic_head, value_head
+from zoo.common.optim import polyak
+from zoo.common.types import Transition
+
+
+class SAC(Algorithm):
+    """Soft actor-critic for bounded ``Box`` actions.
+
+    Args:
+        observation_space, action_space: of one copy of the environment.
+        net_list: actor, critic_1, critic_2; specs, torsos or complete networks.
+        optimizers_list: actor, critic, alpha.
+        gamma: discount.
+        tau: step of the target critics towards the critics, after every update.
+        alpha: the temperature; ``'auto'`` tunes it from 1 to the target entropy.
+        target_entropy: in nats; None takes minus the number of action entries (paper, appendix D).
+        normalize_obs: normalise vector observations by their running statistics.
+    """
+
+    loop = loops.off_policy
+    acts_in = ('Box',)
+    metric_names = ('critic', 'actor', 'alpha', 'entropy', 'q')
+
+    def __init__(
+        self,
+        observation_space: Space,
+        action_space: Space,
+        net_list: Sequence[Any] | None = None,
+        optimizers_list: Sequence[Any] | None = None,
+        gamma: float = 0.99,
+        tau: float = 0.005,
+        alpha: float | str = 'auto',
+        target_entropy: float | None = None,
+        normalize_obs: bool = False,
+        **unknown_params: Any,
+    ) -> None:
+        super().__init__(observation_space, action_space, unknown_params, squash=True, normalize_obs=normalize_obs)
+        self.gamma = gamma
+        self.tau = tau
+        self.alpha = alpha
+        self.target_entropy = target_entropy
+
+        size = self.action_adaptor.parts[0].size
+        critic = value_head()
+        heads = {
+            'actor': stochastic_head(self.action_adaptor, free_log_std=False),
+            'critic_1': critic,
+            'critic_2': critic,
+        }
+        self._build_networks(net_list, heads, {'hidden': [256, 256], 'activation': 'relu'}, action_size=size)
+        self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor)
+        self.critics = [self.networks['critic_1'], self.networks['critic_2']]
+        self.targets = [self._build_target(name, critic, size) for name in ('critic_1', 'critic_2')]
+        self.log_alpha = tf.Variable(0.0 if alpha == 'auto' else float(np.log(alpha)), dtype=tf.float32)
+        self.state_variables['log_alpha'] = self.log_alpha
+        self._target_entropy = -float(size) if target_entropy is None else float(target_entropy)
+
+        groups = {
+            'actor': self.policy.trainable_variables,
+            'critic': [v for critic in self.critics for v in critic.trainable_variables],
+            'alpha': [self.log_alpha],
+        }
+        self._build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
+        self.forward = Forward(self.policy.network, self.policy)
+
+    def act(self, obs: spaces.Flat, deterministic: bool = False) -> spaces.Flat:
+        """A sample of the policy, or its squashed mean."""
+        params = self.forward(obs)
+        return self.action_adaptor.mode(params) if deterministic else self.action_adaptor.sample(params, self.rng)
+
+    def refresh(self) -> None:
+        """Bring the acting copy of the actor up to date."""
+        self.forward.refresh()
+
+    def sample(self, obs: spaces.Flat, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Actions ``[B, n]`` in (−1, 1) and their log-probabilities ``[B]``, by the reparameterisation trick."""
+        return self.action_adaptor.distribution.sample_and_log_prob(self.policy(obs), seed)
+
+    def critic_target(self, batch: Transition, seed: tf.Tensor) -> tf.Tensor:
+        """y = r + γ (1 − terminated) (min Q′(s′, a′) − α log π(a′ | s′)), a′ ~ π: equations 3 and 5."""
+        next_action, log_prob = self.sample(batch.next_obs, seed)
+        next_q = tf.minimum(*(target(batch.next_obs, next_action)[:, 0] for target in self.targets))
+        soft_value = next_q - tf.exp(self.log_alpha) * log_prob
+        return batch.reward + self.gamma * (1.0 - tf.cast(batch.terminated, tf.float32)) * soft_value
+
+    def critic_loss(self, batch: Transition, target: tf.Tensor) -> tf.Tensor:
+        """½ mean (Q(s, a) − y)², summed over both critics: equation 5."""
+        errors = [critic(batch.obs, batch.action)[:, 0] - target for critic in self.critics]
+        return 0.5 * tf.add_n([tf.reduce_mean(tf.square(error)) for error in errors])
+
+    def actor_loss(self, batch: Transition, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """mean (α log π(a | s) − min Q(s, a)), a ~ π: equation 7; also the entropy estimate and the mean value."""
+        action, log_prob = self.sample(batch.obs, seed)
+        q = tf.minimum(*(critic(batch.obs, action)[:, 0] for critic in self.critics))
+        loss = tf.reduce_mean(tf.exp(self.log_alpha) * log_prob - q)
+        return loss, -tf.reduce_mean(log_prob), tf.reduce_mean(q)
+
+    def alpha_loss(self, entropy: tf.Tensor) -> tf.Tensor:
+        """log α (entropy − target entropy): equation 18 with log α for α."""
+        return self.log_alpha * tf.stop_gradient(entropy - self._target_entropy)
+
+    def update(self, batch: Transition, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        """One gradient step of critics, actor and temperature on a batch with fields ``[B, …]``."""
+        target = tf.stop_gradient(self.critic_target(batch, seed))
+        critic_loss = self.optimizers['critic'].minimize(lambda: self.critic_loss(batch, target))
+        found: list[tf.Tensor] = []
+
+        def actor_loss() -> tf.Tensor:
+            loss, *rest = self.actor_loss(batch, seed + 1)
+            found.extend(rest)
+            return loss
+
+        actor_loss_value = self.optimizers['actor'].minimize(actor_loss)
+        entropy, q = found
+        if self.alpha == 'auto':
+            self.optimizers['alpha'].minimize(lambda: self.alpha_loss(entropy))
+        for target_network, critic in zip(self.targets, self.critics, strict=True):
+            polyak(target_network.variables, critic.variables, self.tau)
+        return {
+            'critic': critic_loss,
+            'actor': actor_loss_value,
+            'alpha': tf.exp(self.log_alpha),
+            'entropy': entropy,
+            'q': q,
+        }

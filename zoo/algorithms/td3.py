@@ -1,0 +1,128 @@
+"""TD3: twin delayed deep deterministic policy gradient.
+
+Fujimoto et al. 2018, *Addressing Function Approximation Error in Actor-Critic Methods* (arXiv 1802.09477), algorithm 1: the
+smaller of two critics in the target, smoothed target actions, and an actor that moves every other update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gymnasium.spaces import Space
+
+from zoo.algorithms.base import Algorithm
+from zoo.common import loops, spaces
+from zoo.common.acting import Forward
+from zoo.common.adaptors.policy import deterministic_head, value_head
+from zoo.common.optim import polyak
+from zoo.common.types import Transition
+
+
+class TD3(Algorithm):
+    """Twin delayed DDPG for bounded ``Box`` actions. Noise is in the units of [−1, 1], half the range of each entry.
+
+    Args:
+        observation_space, action_space: of one copy of the environment.
+        net_list: actor, critic_1, critic_2; specs, torsos or complete networks.
+        optimizers_list: actor, critic.
+        gamma: discount.
+        tau: step of the targets towards the networks, with every move of the actor.
+        policy_delay: updates of the critics for each of the actor.
+        explore_noise: standard deviation of the Gaussian noise on actions while training.
+        target_noise: standard deviation of the noise that smooths the target's action.
+        noise_clip: its bound.
+        normalize_obs: normalise vector observations by their running statistics.
+    """
+
+    loop = loops.off_policy
+    acts_in = ('Box',)
+    metric_names = ('critic', 'actor', 'q')
+
+    def __init__(
+        self,
+        observation_space: Space,
+        action_space: Space,
+        net_list: Sequence[Any] | None = None,
+        optimizers_list: Sequence[Any] | None = None,
+        gamma: float = 0.99,
+        tau: float = 0.005,
+        policy_delay: int = 2,
+        explore_noise: float = 0.1,
+        target_noise: float = 0.2,
+        noise_clip: float = 0.5,
+        normalize_obs: bool = False,
+        **unknown_params: Any,
+    ) -> None:
+        super().__init__(observation_space, action_space, unknown_params, squash=True, normalize_obs=normalize_obs)
+        self.gamma = gamma
+        self.tau = tau
+        self.policy_delay = policy_delay
+        self.explore_noise = explore_noise
+        self.target_noise = target_noise
+        self.noise_clip = noise_clip
+
+        size = self.action_adaptor.parts[0].size
+        heads = {'actor': deterministic_head(size), 'critic_1': value_head(), 'critic_2': value_head()}
+        self._build_networks(net_list, heads, {'hidden': [256, 256], 'activation': 'relu'}, action_size=size)
+        self.actor = self.networks['actor']
+        self.critics = [self.networks['critic_1'], self.networks['critic_2']]
+        self.target_actor = self._build_target('actor', heads['actor'])
+        self.target_critics = [self._build_target(name, value_head(), size) for name in ('critic_1', 'critic_2')]
+        self.update_count = tf.Variable(0, dtype=tf.int64)
+        self.last_actor_loss = tf.Variable(0.0)
+        self.state_variables |= {'update_count': self.update_count, 'last_actor_loss': self.last_actor_loss}
+
+        groups = {
+            'actor': self.actor.trainable_variables,
+            'critic': [v for critic in self.critics for v in critic.trainable_variables],
+        }
+        self._build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
+        self.forward = Forward(self.actor)
+
+    def act(self, obs: spaces.Flat, deterministic: bool = False) -> spaces.Flat:
+        """The actor's action, with exploration noise unless ``deterministic``."""
+        action = self.forward(obs)
+        if deterministic:
+            return action
+        noise = self.explore_noise * self.rng.standard_normal(action.shape, dtype=np.float32)
+        return np.clip(action + noise, -1.0, 1.0)
+
+    def refresh(self) -> None:
+        """Bring the acting copy of the actor up to date."""
+        self.forward.refresh()
+
+    def critic_target(self, batch: Transition, seed: tf.Tensor) -> tf.Tensor:
+        """y = r + γ (1 − terminated) min Q′(s′, π′(s′) + clipped noise): algorithm 1, lines 8 and 9."""
+        noise = self.target_noise * tf.random.stateless_normal(tf.shape(batch.action), seed)
+        noise = tf.clip_by_value(noise, -self.noise_clip, self.noise_clip)
+        next_action = tf.clip_by_value(self.target_actor(batch.next_obs) + noise, -1.0, 1.0)
+        next_q = tf.minimum(*(target(batch.next_obs, next_action)[:, 0] for target in self.target_critics))
+        return batch.reward + self.gamma * (1.0 - tf.cast(batch.terminated, tf.float32)) * next_q
+
+    def critic_loss(self, batch: Transition, target: tf.Tensor) -> tf.Tensor:
+        """mean (Q(s, a) − y)², summed over both critics."""
+        errors = [critic(batch.obs, batch.action)[:, 0] - target for critic in self.critics]
+        return tf.add_n([tf.reduce_mean(tf.square(error)) for error in errors])
+
+    def actor_loss(self, batch: Transition) -> tf.Tensor:
+        """−mean Q₁(s, π(s)): the deterministic policy gradient."""
+        return -tf.reduce_mean(self.critics[0](batch.obs, self.actor(batch.obs)))
+
+    def update_actor(self, batch: Transition) -> tf.Tensor:
+        """One gradient step of the actor, and all targets after it."""
+        loss = self.optimizers['actor'].minimize(lambda: self.actor_loss(batch))
+        polyak(self.target_actor.variables, self.actor.variables, self.tau)
+        for target, critic in zip(self.target_critics, self.critics, strict=True):
+            polyak(target.variables, critic.variables, self.tau)
+        return self.last_actor_loss.assign(loss)
+
+    def update(self, batch: Transition, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        """One gradient step of the critics on a batch with fields ``[B, …]``, and of the actor when it is due."""
+        target = tf.stop_gradient(self.critic_target(batch, seed))
+        critic_loss = self.optimizers['critic'].minimize(lambda: self.critic_loss(batch, target))
+        due = self.update_count.assign_add(1) % self.policy_delay == 0
+        actor_loss = tf.cond(due, lambda: self.update_actor(batch), lambda: self.last_actor_loss.read_value())
+        return {'critic': critic_loss, 'actor': actor_loss, 'q': tf.reduce_mean(target)}

@@ -1,0 +1,153 @@
+"""The forward pass for acting: in NumPy where the network is a chain of dense layers, else a compiled graph.
+
+One observation through a small network costs 6 µs in NumPy and 50 to 900 µs through TensorFlow (DESIGN: acting is cheap),
+and an actor process that has a :class:`NumpyForward` needs no TensorFlow at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from zoo.common import spaces
+from zoo.common.adaptors.action import LOG_STD_BOUNDS, MASKED_LOGIT, ActionAdaptor
+from zoo.common.adaptors.observation import Preprocess
+
+ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    'linear': lambda x: x,
+    'tanh': lambda x: np.tanh(x, out=x),
+    'relu': lambda x: np.maximum(x, 0.0, out=x),
+    'sigmoid': lambda x: 0.5 + 0.5 * np.tanh(0.5 * x),
+    'elu': lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))),
+    'silu': lambda x: x * (0.5 + 0.5 * np.tanh(0.5 * x)),
+    'softplus': lambda x: np.logaddexp(x, 0.0),
+    'softsign': lambda x: x / (1.0 + np.abs(x)),
+    'leaky_relu': lambda x: np.where(x > 0, x, 0.2 * x),
+}
+
+
+class NumpyForward:
+    """A chain of dense layers over a flat observation, equal to the Keras network to 1e-5.
+
+    Args:
+        preprocess: of the observations.
+        activations: name of each layer's activation, a key of ``ACTIVATIONS``.
+        weights: ``(kernel, bias)`` of each layer, float32.
+        adaptor: for a policy, how its output is completed to the parameters of the distribution; None leaves it.
+        mask_path: the observation's leaf that says which actions are allowed.
+        log_std: a free log standard deviation.
+    """
+
+    def __init__(
+        self,
+        preprocess: Preprocess,
+        activations: list[str],
+        weights: list[tuple[np.ndarray, np.ndarray]],
+        adaptor: ActionAdaptor | None = None,
+        mask_path: str | None = None,
+        log_std: np.ndarray | None = None,
+    ) -> None:
+        self.preprocess = preprocess
+        self.activations = [ACTIVATIONS[name] for name in activations]
+        self.weights = weights
+        self.adaptor = adaptor
+        self.mask_path = mask_path
+        self.log_std = log_std
+        self._squashed = adaptor is not None and adaptor.parts[0].kind == 'squashed_gaussian'
+
+    def __call__(self, obs: spaces.Flat) -> np.ndarray:
+        """Output ``[N, units]`` for flat observations ``[N, …]``."""
+        x = self.preprocess.numpy(obs)
+        for (kernel, bias), activation in zip(self.weights, self.activations, strict=True):
+            x = x @ kernel
+            x += bias
+            x = activation(x)
+        if self.mask_path is not None:
+            return np.where(np.reshape(obs[self.mask_path], x.shape), x, np.float32(MASKED_LOGIT))
+        if self._squashed:
+            size = x.shape[1] // 2
+            np.clip(x[:, size:], *LOG_STD_BOUNDS, out=x[:, size:])
+        elif self.log_std is not None:
+            x = self._with_log_std(x)
+        return x
+
+    def _with_log_std(self, x: np.ndarray) -> np.ndarray:
+        pieces, offset, drawn = [], 0, 0
+        for part in self.adaptor.parts:
+            pieces.append(x[:, offset : offset + part.outputs])
+            offset += part.outputs
+            if 'gaussian' in part.kind:
+                pieces.append(np.broadcast_to(self.log_std[drawn : drawn + part.size], pieces[-1].shape))
+                drawn += part.size
+        return np.concatenate(pieces, axis=-1)
+
+
+class Forward:
+    """The forward pass of a network or policy for acting, kept up to date with its weights.
+
+    Args:
+        network: a :class:`zoo.common.adaptors.policy.Network`.
+        policy: the :class:`zoo.common.adaptors.policy.StochasticPolicy` around it, if it is one.
+        mask_path: the observation's mask leaf, where the output is one number per action.
+    """
+
+    def __init__(self, network: Any, policy: Any = None, mask_path: str | None = None) -> None:
+        self._network = network
+        self._policy = policy
+        self._mask_path = policy.mask_path if policy is not None else mask_path
+        layers = network.dense_layers()
+        self._layers = layers if layers and all(name in ACTIVATIONS for _, _, name in layers) else None
+        self._graph: Any = None
+        self.numpy: NumpyForward | None = None
+        if self._layers is not None:
+            adaptor = policy.adaptor if policy is not None else None
+            names = [name for _, _, name in self._layers]
+            self.numpy = NumpyForward(network.preprocess, names, [], adaptor, self._mask_path)
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Read the weights again; to be called after every update. Free where the graph itself reads them."""
+        if self.numpy is None:
+            return
+        self.numpy.weights = [
+            (kernel.numpy(), np.float32(0.0) if bias is None else bias.numpy()) for kernel, bias, _ in self._layers
+        ]
+        if self._policy is not None and self._policy.log_std is not None:
+            self.numpy.log_std = self._policy.log_std.numpy()
+
+    def __call__(self, obs: spaces.Flat) -> np.ndarray:
+        """Output or parameters, float32 ``[N, …]``, for flat observations ``[N, …]``."""
+        if self.numpy is not None:
+            return self.numpy(obs)
+        if self._graph is None:
+            self._graph = self._compile()
+        return self._graph(spaces.tree_map(self._tensor, obs)).numpy()
+
+    def _compile(self) -> Any:
+        """One graph for any number of copies: retracing for every batch that `predict` may see would cost seconds."""
+        import tensorflow as tf
+
+        space = self._network.preprocess.space
+        signature = spaces.from_items(
+            space,
+            {path: tf.TensorSpec([None, *leaf.shape], leaf.dtype) for path, leaf in spaces.leaves(space).items()},
+        )
+
+        def forward(obs: Any) -> Any:
+            if self._policy is not None:
+                return self._policy(obs)
+            output = self._network(obs)
+            if self._mask_path is not None:
+                allowed = tf.reshape(tf.cast(obs[self._mask_path], tf.bool), tf.shape(output))
+                output = tf.where(allowed, output, MASKED_LOGIT)
+            return output
+
+        return tf.function(forward, input_signature=[signature])
+
+    @staticmethod
+    def _tensor(x: np.ndarray) -> Any:
+        import tensorflow as tf
+
+        return tf.convert_to_tensor(x)

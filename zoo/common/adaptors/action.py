@@ -1,0 +1,246 @@
+"""The action adaptor: from the action space to the policy's distribution, and from its sample to the environment.
+
+==================  =====================================  ==========================================================
+space               distribution                           stored action (the policy's own units)
+==================  =====================================  ==========================================================
+``Discrete``        categorical                            index from 0, int32 ``[…]``
+``MultiDiscrete``   independent categoricals               indices from 0, int32 ``[…, k]``
+``MultiBinary``     independent Bernoullis                 0 or 1, int32 ``[…, k]``
+``Box``             diagonal Gaussian, tanh-squashed for   float32 ``[…, n]``; −1 and 1 stand for the bounds, and where
+                    algorithms that ask for it             the space has none, one unit is one unit
+``Dict``, ``Tuple`` the product of its leaves'             dict of the above by path
+==================  =====================================  ==========================================================
+
+A Gaussian sample may lie outside the bounds: it is stored as drawn, so that its log-probability is right, and clipped
+only on its way to the environment. Sampling for acting is done here in NumPy, a few microseconds a step; the same
+distributions as tensors, for the losses, are in :mod:`zoo.common.distributions`. Nothing here imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
+
+from zoo.common import spaces
+
+if TYPE_CHECKING:
+    from zoo.common.distributions import Distribution
+
+#: Logits of forbidden actions: finite, so that entropies of masked distributions stay finite too.
+MASKED_LOGIT = -1e9
+
+#: Bounds of a state-dependent log standard deviation (Haarnoja et al. 2018 in their code, and Spinning Up).
+LOG_STD_BOUNDS = (-20.0, 2.0)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One leaf of the action space.
+
+    Attributes:
+        path: its path, ``''`` when the space is this leaf.
+        kind: ``'categorical'``, ``'multi_categorical'``, ``'bernoulli'``, ``'gaussian'`` or ``'squashed_gaussian'``.
+        size: entries of the stored action.
+        counts: for the categoricals, the number of values of each entry.
+    """
+
+    path: str
+    kind: str
+    size: int
+    counts: tuple[int, ...] = ()
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that a network has to give: logits, or means (a Gaussian's log standard deviation is extra)."""
+        return sum(self.counts) if self.counts else self.size
+
+    @property
+    def param_size(self) -> int:
+        """Length of the distribution's parameter vector."""
+        return 2 * self.size if 'gaussian' in self.kind else self.outputs
+
+
+class ActionAdaptor:
+    """Everything that depends on the action space.
+
+    Args:
+        space: the environment's (single) action space.
+        squash: squash Gaussians by tanh, as SAC does; needs bounds.
+    """
+
+    def __init__(self, space: Space, squash: bool = False) -> None:
+        self.space = space
+        self.leaves = spaces.leaves(space)
+        self.parts = [_part(path, leaf, squash) for path, leaf in self.leaves.items()]
+        self._scale = {path: _scale(leaf) for path, leaf in self.leaves.items() if isinstance(leaf, Box)}
+
+    @property
+    def param_size(self) -> int:
+        """Length of the whole parameter vector; the parts follow each other in the order of ``parts``."""
+        return sum(part.param_size for part in self.parts)
+
+    @property
+    def maskable(self) -> bool:
+        """Whether an action mask can apply: a single ``Discrete`` or ``MultiDiscrete``."""
+        return len(self.parts) == 1 and bool(self.parts[0].counts)
+
+    @cached_property
+    def distribution(self) -> Distribution:
+        """The distribution as pure functions of tensors."""
+        from zoo.common import distributions as d
+
+        made = {
+            'categorical': lambda part: d.Categorical(part.counts[0]),
+            'multi_categorical': lambda part: d.MultiCategorical(part.counts),
+            'bernoulli': lambda part: d.Bernoulli(part.size),
+            'gaussian': lambda part: d.DiagGaussian(part.size),
+            'squashed_gaussian': lambda part: d.SquashedGaussian(part.size),
+        }
+        if spaces.is_leaf(self.space):
+            return made[self.parts[0].kind](self.parts[0])
+        return d.Product(tuple((part.path, made[part.kind](part)) for part in self.parts))
+
+    def zeros(self, lead: tuple[int, ...]) -> spaces.Flat:
+        """Storage for stored actions with the leading axes ``lead``."""
+        items = {}
+        for part in self.parts:
+            shape = lead if part.kind == 'categorical' else (*lead, part.size)
+            items[part.path] = np.zeros(shape, np.float32 if 'gaussian' in part.kind else np.int32)
+        return spaces.from_items(self.space, items)
+
+    def mode(self, params: np.ndarray) -> spaces.Flat:
+        """The most likely action; for a squashed Gaussian the squashed mean. ``params`` is ``[N, param_size]``."""
+        return self._by_part(params, _mode, None)
+
+    def sample(self, params: np.ndarray, rng: np.random.Generator) -> spaces.Flat:
+        """Independent samples for parameters ``[N, param_size]``."""
+        return self._by_part(params, _sample, rng)
+
+    def _by_part(self, params: np.ndarray, draw: Any, rng: np.random.Generator | None) -> spaces.Flat:
+        if len(self.parts) == 1:
+            action = draw(self.parts[0], params, rng)
+            return action if self.parts[0].path == '' else {self.parts[0].path: action}
+        items, offset = {}, 0
+        for part in self.parts:
+            items[part.path] = draw(part, params[:, offset : offset + part.param_size], rng)
+            offset += part.param_size
+        return items
+
+    def random(self, n: int, rng: np.random.Generator) -> spaces.Flat:
+        """``n`` uniformly random stored actions; where a ``Box`` has no bounds, standard normal."""
+        items: dict[str, Any] = {}
+        for part in self.parts:
+            if part.kind == 'categorical':
+                items[part.path] = rng.integers(part.counts[0], size=n, dtype=np.int32)
+            elif part.kind == 'multi_categorical':
+                items[part.path] = rng.integers(part.counts, size=(n, part.size), dtype=np.int32)
+            elif part.kind == 'bernoulli':
+                items[part.path] = rng.integers(2, size=(n, part.size), dtype=np.int32)
+            elif self._scale[part.path] is None:
+                items[part.path] = rng.standard_normal((n, part.size), dtype=np.float32)
+            else:
+                items[part.path] = rng.uniform(-1.0, 1.0, (n, part.size)).astype(np.float32)
+        return spaces.from_items(self.space, items)
+
+    def to_env(self, action: spaces.Flat) -> Any:
+        """Stored actions ``[N, …]`` in the form that a vector environment of ``N`` copies takes."""
+        if not isinstance(action, dict):
+            return self._leaf_to_env(self.parts[0].path, self.space, action)
+        flat = {path: self._leaf_to_env(path, leaf, action[path]) for path, leaf in self.leaves.items()}
+        return spaces.unflatten(self.space, flat)
+
+    def to_single_env(self, action: spaces.Flat) -> Any:
+        """The same for one copy: stored action ``[1, …]`` in the form that a single environment takes."""
+        return self.single(self.to_env(action))
+
+    def single(self, batch: Any) -> Any:
+        """The only element of a batch of one in the environment's form."""
+        return _first(self.space, batch)
+
+    def _leaf_to_env(self, path: str, leaf: Space, action: np.ndarray) -> np.ndarray:
+        if isinstance(leaf, Box):
+            scale = self._scale[path]
+            if scale is not None:
+                action = scale[0] + scale[1] * np.clip(action, -1.0, 1.0)
+            if np.issubdtype(leaf.dtype, np.integer):
+                action = np.rint(action)
+            action = action.reshape(len(action), *leaf.shape)
+            if scale is None:
+                action = np.clip(action, leaf.low, leaf.high)
+            return action.astype(leaf.dtype, copy=False)
+        if isinstance(leaf, Discrete):
+            return action.astype(leaf.dtype) + leaf.start
+        if isinstance(leaf, MultiDiscrete):
+            return (action.reshape(len(action), *leaf.shape) + leaf.start).astype(leaf.dtype)
+        return action.reshape(len(action), *leaf.shape).astype(leaf.dtype)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether every ``Box`` in the space has finite bounds on both sides."""
+        return all(scale is not None for scale in self._scale.values())
+
+
+def _part(path: str, leaf: Space, squash: bool) -> Part:
+    if isinstance(leaf, Discrete):
+        return Part(path, 'categorical', 1, (int(leaf.n),))
+    if isinstance(leaf, MultiDiscrete):
+        counts = tuple(int(n) for n in leaf.nvec.ravel())
+        return Part(path, 'multi_categorical', len(counts), counts)
+    size = int(np.prod(leaf.shape))
+    if isinstance(leaf, MultiBinary):
+        return Part(path, 'bernoulli', size)
+    return Part(path, 'squashed_gaussian' if squash else 'gaussian', size)
+
+
+def _scale(leaf: Box) -> tuple[np.ndarray, np.ndarray] | None:
+    """Centre and half-range of a bounded ``Box``, flat; None when a bound is missing."""
+    low, high = leaf.low.ravel().astype(np.float64), leaf.high.ravel().astype(np.float64)
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        return None
+    return ((low + high) / 2).astype(np.float32), ((high - low) / 2).astype(np.float32)
+
+
+def _mode(part: Part, params: np.ndarray, rng: None) -> np.ndarray:
+    if part.kind == 'categorical':
+        return params.argmax(axis=-1)
+    if part.kind == 'multi_categorical':
+        return _per_entry(part, params)
+    if part.kind == 'bernoulli':
+        return (params > 0).astype(np.int32)
+    mean = params[:, : part.size]
+    return np.tanh(mean) if part.kind == 'squashed_gaussian' else mean
+
+
+def _sample(part: Part, params: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    if part.counts:
+        # argmax(logit − log E) with E standard exponential draws from the softmax: Gumbel-max with one logarithm less.
+        race = params - np.log(rng.standard_exponential(params.shape, dtype=np.float32))
+        return race.argmax(axis=-1) if part.kind == 'categorical' else _per_entry(part, race)
+    if part.kind == 'bernoulli':
+        # rng.random() < sigmoid(logit), written for the logit so that large ones do not overflow.
+        uniform = rng.random(params.shape)
+        return (np.log(uniform) - np.log1p(-uniform) < params).astype(np.int32)
+    mean, log_std = params[:, : part.size], params[:, part.size :]
+    drawn = mean + np.exp(log_std) * rng.standard_normal(mean.shape, dtype=np.float32)
+    return np.tanh(drawn) if part.kind == 'squashed_gaussian' else drawn
+
+
+def _per_entry(part: Part, params: np.ndarray) -> np.ndarray:
+    action = np.empty((len(params), part.size), np.int32)
+    offset = 0
+    for i, n in enumerate(part.counts):
+        action[:, i] = params[:, offset : offset + n].argmax(axis=-1)
+        offset += n
+    return action
+
+
+def _first(space: Space, batch: Any) -> Any:
+    if spaces.is_leaf(space):
+        return batch[0]
+    if isinstance(batch, dict):
+        return {key: _first(space[key], value) for key, value in batch.items()}
+    return tuple(_first(part, value) for part, value in zip(space.spaces, batch, strict=True))

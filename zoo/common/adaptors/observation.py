@@ -1,0 +1,223 @@
+"""The observation adaptor: from the environment's observation space to what a network takes.
+
+Each leaf of the space becomes a *feature*, one float32 tensor, inside the compiled graph, so that storage keeps the
+environment's own dtype and an exported agent does the same:
+
+==================================  =============================================================  ==================
+leaf                                feature                                                        encoder
+==================================  =============================================================  ==================
+``Box``, image (see `is_image`)     ``[…, height, width, channels]``, scaled from its bounds to    CNN that fits it
+                                    [0, 1], channels last whatever the order it came in
+``Box``, anything else              flattened, normalised by running statistics if asked           joined as it is
+``Discrete(n)``, n <= 256           one-hot ``[…, n]``                                             joined as it is
+``Discrete(n)``, larger             index ``[…]`` int32                                            embedding
+``MultiDiscrete``                   one-hot of each, joined                                        joined as it is
+``MultiBinary``                     flattened                                                      joined as it is
+leaf with the key ``action_mask``   none: it masks the policy's output
+==================================  =============================================================  ==================
+
+A ``Dict`` or ``Tuple``, however nested, has one feature per leaf, matched by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
+
+from zoo.common import spaces
+
+ACTION_MASK = 'action_mask'
+
+#: Indices of a larger ``Discrete`` are embedded: a one-hot vector of it would make the first layer mostly zeros.
+LARGEST_ONE_HOT = 256
+
+#: Normalised observations are clipped to this many standard deviations (the usual 10 of OpenAI Baselines' VecNormalize).
+CLIP = 10.0
+
+
+@dataclass(frozen=True)
+class Feature:
+    """How one leaf is prepared.
+
+    Attributes:
+        path: the leaf's path in the flat structure.
+        kind: ``'image'``, ``'vector'``, ``'one_hot'``, ``'index'`` or ``'binary'``.
+        shape: the feature's shape without batch axes; ``()`` for an index.
+        counts: for ``'one_hot'`` and ``'index'``, the number of values of each entry.
+        start: the smallest value of each entry.
+        channels_first: the image came as ``[channels, height, width]``.
+        scale: ``(low, high)`` of an image with finite bounds.
+        normalize: whether running statistics apply.
+    """
+
+    path: str
+    kind: str
+    shape: tuple[int, ...]
+    counts: tuple[int, ...] = ()
+    start: tuple[int, ...] = ()
+    channels_first: bool = False
+    scale: tuple[float, float] | None = None
+    normalize: bool = False
+
+    @property
+    def size(self) -> int:
+        """Numbers in the feature."""
+        return int(np.prod(self.shape))
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether it is joined with the others as it is, with no encoder of its own."""
+        return self.kind not in ('image', 'index')
+
+
+def is_image(space: Space) -> bool:
+    """A ``Box`` of 2 or 3 axes whose height and width are at least 8: ``[H, W]``, ``[H, W, C]`` or ``[C, H, W]``."""
+    if not isinstance(space, Box) or len(space.shape) not in (2, 3):
+        return False
+    return min(_image_layout(space.shape)[:2]) >= 8
+
+
+def _image_layout(shape: tuple[int, ...]) -> tuple[int, int, int, bool]:
+    """Height, width, channels and whether the channels come first; the shorter end axis is the channels'."""
+    if len(shape) == 2:
+        return shape[0], shape[1], 1, False
+    if shape[0] < shape[2]:
+        return shape[1], shape[2], shape[0], True
+    return shape[0], shape[1], shape[2], False
+
+
+def feature(path: str, leaf: Space, normalize: bool = False) -> Feature:
+    """The feature of one leaf."""
+    if is_image(leaf):
+        height, width, channels, first = _image_layout(leaf.shape)
+        low, high = float(leaf.low.min()), float(leaf.high.max())
+        bounded = np.isfinite([low, high]).all() and high > low and np.ptp(leaf.low) == 0 and np.ptp(leaf.high) == 0
+        scale = (low, high) if bounded and (low, high) != (0.0, 1.0) else None
+        return Feature(path, 'image', (height, width, channels), channels_first=first, scale=scale)
+    size = int(np.prod(leaf.shape))
+    if isinstance(leaf, Discrete):
+        n, start = int(leaf.n), int(leaf.start)
+        if n > LARGEST_ONE_HOT:
+            return Feature(path, 'index', (), (n,), (start,))
+        return Feature(path, 'one_hot', (n,), (n,), (start,))
+    if isinstance(leaf, MultiDiscrete):
+        counts = tuple(int(n) for n in leaf.nvec.ravel())
+        start = tuple(int(n) for n in leaf.start.ravel())
+        return Feature(path, 'one_hot', (sum(counts),), counts, start)
+    if isinstance(leaf, Box):
+        return Feature(path, 'vector', (size,), normalize=normalize and np.issubdtype(leaf.dtype, np.floating))
+    return Feature(path, 'binary', (size,))
+
+
+def features(space: Space, normalize: bool = False) -> list[Feature]:
+    """The features of an observation space in the order of their paths, without the action mask."""
+    return [
+        feature(path, leaf, normalize) for path, leaf in spaces.leaves(space).items() if mask_path(space) != path
+    ]
+
+
+def mask_path(space: Space) -> str | None:
+    """The path of the leaf that says which actions are allowed, or None."""
+    return ACTION_MASK if ACTION_MASK in spaces.leaves(space) else None
+
+
+class Preprocess:
+    """The pure function from a flat observation ``[*batch, *shape]`` to features ``[*batch, *feature.shape]``.
+
+    It exists twice, for tensors (`__call__`, traced into the compiled graphs) and for arrays (`numpy`, for acting); a
+    test holds them together to 1e-6.
+
+    Args:
+        space: the observation space.
+        statistics: the running statistics by path, for the features that are normalised.
+    """
+
+    def __init__(self, space: Space, statistics: Mapping[str, Any]) -> None:
+        self.space = space
+        self.features = features(space, normalize=bool(statistics))
+        self.statistics = statistics
+
+    def __call__(self, obs: spaces.Flat) -> dict[str, Any]:
+        """Features by path, as tensors. ``obs`` has exactly one batch axis."""
+        import tensorflow as tf
+
+        flat = dict(spaces.tree_items(obs))
+        out = {}
+        for item in self.features:
+            x = tf.convert_to_tensor(flat[item.path])
+            if item.kind == 'image':
+                out[item.path] = self._image(tf, item, x)
+            elif item.kind == 'index':
+                out[item.path] = tf.cast(x, tf.int32) - item.start[0]
+            elif item.kind == 'one_hot':
+                x = tf.reshape(tf.cast(x, tf.int32), [-1, len(item.counts)]) - np.array(item.start, np.int32)
+                hots = [tf.one_hot(x[:, i], n) for i, n in enumerate(item.counts)]
+                out[item.path] = hots[0] if len(hots) == 1 else tf.concat(hots, -1)
+            else:
+                x = tf.reshape(tf.cast(x, tf.float32), [-1, item.size])
+                if item.normalize:
+                    mean, scale = self.statistics[item.path].variables
+                    x = tf.clip_by_value((x - mean) * scale, -CLIP, CLIP)
+                out[item.path] = x
+        return out
+
+    @staticmethod
+    def _image(tf: Any, item: Feature, x: Any) -> Any:
+        x = tf.cast(x, tf.float32)
+        if len(x.shape) == 3:
+            x = x[..., None]
+        elif item.channels_first:
+            x = tf.transpose(x, [0, 2, 3, 1])
+        if item.scale is not None:
+            low, high = item.scale
+            x = (x - low) * (1.0 / (high - low)) if low else x * (1.0 / high)
+        return x
+
+    def numpy(self, obs: spaces.Flat) -> np.ndarray:
+        """All features joined, float32 ``[N, size]``; only where every feature is flat (see `is_flat`)."""
+        flat = obs if isinstance(obs, dict) else {'': obs}
+        parts = []
+        for item in self.features:
+            x = flat[item.path]
+            if item.kind == 'one_hot':
+                x = np.reshape(x, (-1, len(item.counts))) - item.start
+                part = np.zeros((len(x), item.size), np.float32)
+                rows = np.arange(len(x))
+                offset = 0
+                for i, n in enumerate(item.counts):
+                    part[rows, offset + x[:, i]] = 1.0
+                    offset += n
+            else:
+                part = x.reshape(len(x), item.size).astype(np.float32, copy=False)
+                if item.normalize:
+                    moments = self.statistics[item.path]
+                    part = np.clip((part - moments.mean) * moments.scale, -CLIP, CLIP)
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether every feature is a vector."""
+        return all(item.is_vector for item in self.features)
+
+    def nested(self, found: dict[str, Any]) -> Any:
+        """Features in the observation's own form (dict, tuple, tensor): what a user's network is called with."""
+        if spaces.is_leaf(self.space):
+            return found['']
+        return _nest_features(self.space, found, '')
+
+
+def _nest_features(space: Space, found: dict[str, Any], prefix: str) -> Any:
+    if spaces.is_leaf(space):
+        return found[prefix]
+    keyed = list(space.spaces.items()) if isinstance(space.spaces, Mapping) else list(enumerate(space.spaces))
+    nested = {
+        key: _nest_features(part, found, f'{prefix}/{key}' if prefix else str(key))
+        for key, part in keyed
+        if (prefix, key) != ('', ACTION_MASK)
+    }
+    return nested if isinstance(space.spaces, Mapping) else tuple(nested.values())

@@ -1,0 +1,341 @@
+"""The policy adaptor: from an entry of ``net_list`` to the network that an algorithm needs.
+
+An algorithm says what its network has to give, as a :class:`Head`; :func:`build_network` makes it from
+
+* a **spec**, ``dict(hidden=[256, 256], activation='tanh')``: torso and head are assembled;
+* a **torso**, a network whose output is not of the head's size: a head is attached, and one log line says so;
+* a **complete network**, whose output is of the head's size.
+
+The last two are a Keras 3 model, a TensorLayer 2 model, a ``tf.Module``, or any callable with ``trainable_variables``.
+They are called with the preprocessed observation in the environment's own form: a tensor for a leaf space, a dict or
+tuple of tensors for ``Dict`` and ``Tuple`` (without the action mask); see :mod:`zoo.common.adaptors.observation`. A
+critic of state *and* action is called with ``[obs, action]`` when it is a Keras model of two inputs or accepts two
+arguments, otherwise with the two joined in one vector where the observation is one.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from zoo.common import networks, spaces
+from zoo.common.adaptors.action import LOG_STD_BOUNDS, MASKED_LOGIT, ActionAdaptor
+from zoo.common.adaptors.observation import Preprocess, mask_path
+
+log = logging.getLogger('zoo')
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a network has to give.
+
+    Attributes:
+        units: the size of its output.
+        meaning: what the output is, for messages: ``'the logits of 2 actions'``.
+        gain: gain of the head's orthogonal initialiser; None for the torso's own initialiser.
+        activation: of the output.
+        also_accepts: another size of output that a complete network may have.
+        dueling: separate streams for the state's value and the advantages (Wang et al. 2016, eq. 9).
+    """
+
+    units: int
+    meaning: str
+    gain: float | None = None
+    activation: str = 'linear'
+    also_accepts: int | None = None
+    dueling: bool = False
+
+
+def value_head(gain: float | None = None) -> Head:
+    """One number: the value of a state, or of a state and an action."""
+    return Head(1, 'one value', gain)
+
+
+def action_value_head(actions: int, dueling: bool = False) -> Head:
+    """The value of each of ``actions`` discrete actions."""
+    return Head(actions, f'the values of {actions} actions', dueling=dueling)
+
+
+def deterministic_head(size: int, gain: float | None = None) -> Head:
+    """An action in [−1, 1]."""
+    return Head(size, f'an action of {size} entries in [-1, 1]', gain, 'tanh')
+
+
+def stochastic_head(adaptor: ActionAdaptor, gain: float | None = None, free_log_std: bool = True) -> Head:
+    """The parameters of the action's distribution.
+
+    Args:
+        adaptor: the action adaptor.
+        gain: of the initialiser.
+        free_log_std: a Gaussian's log standard deviation is a variable of its own rather than an output.
+    """
+    outputs = sum(part.outputs for part in adaptor.parts)
+    if not free_log_std:
+        return Head(adaptor.param_size, _meaning(adaptor), gain)
+    return Head(outputs, _meaning(adaptor), gain, also_accepts=adaptor.param_size)
+
+
+def _meaning(adaptor: ActionAdaptor) -> str:
+    names = {'gaussian': 'means', 'squashed_gaussian': 'means and log standard deviations'}
+    return ' and '.join(f'{names.get(part.kind, "logits")} for {part.kind} {part.path or "action"}' for part in adaptor.parts)
+
+
+class Network:
+    """Preprocessing, torso and head as one function of a flat observation; made by :func:`build_network`.
+
+    Attributes:
+        name: for logs, checkpoints and messages.
+        torso: the user's or the assembled network.
+        head: the Keras model after it, or None when the torso is complete.
+        custom: the user's class name, or None for a spec.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        preprocess: Preprocess,
+        torso: Any,
+        call_torso: Callable[[dict[str, tf.Tensor], tf.Tensor | None], tf.Tensor],
+        head: keras.Model | None,
+        joins_action: bool = False,
+        custom: str | None = None,
+    ) -> None:
+        self.name = name
+        self.preprocess = preprocess
+        self.torso = torso
+        self.head = head
+        self.custom = custom
+        self._call_torso = call_torso
+        self._joins_action = joins_action
+
+    def __call__(self, obs: spaces.Flat, action: tf.Tensor | None = None) -> tf.Tensor:
+        """Output ``[B, units]`` for a flat observation ``[B, …]`` (and an action ``[B, n]`` for a critic of both)."""
+        return self.from_torso(self.encode(obs, action), action)
+
+    def encode(self, obs: spaces.Flat, action: tf.Tensor | None = None) -> tf.Tensor:
+        """The torso's output ``[B, width]``."""
+        return self._call_torso(self.preprocess(obs), action)
+
+    def from_torso(self, x: tf.Tensor, action: tf.Tensor | None = None) -> tf.Tensor:
+        """The head's output for the torso's."""
+        if self.head is None:
+            return x
+        return self.head(tf.concat([x, action], -1) if self._joins_action else x)
+
+    @property
+    def trainable_variables(self) -> list[tf.Variable]:
+        """The weights that gradients move."""
+        return _variables(self.torso, trainable=True) + _variables(self.head, trainable=True)
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """Every weight, to save and to copy."""
+        return _variables(self.torso) + _variables(self.head)
+
+    def dense_layers(self) -> list[tuple[tf.Variable, tf.Variable | None, str]] | None:
+        """``(kernel, bias, activation)`` of each layer when all is a plain chain of Keras dense layers, else None."""
+        if not self.preprocess.is_flat or (self.custom and not spaces.is_leaf(self.preprocess.space)):
+            return None
+        layers: list[keras.layers.Layer] = []
+        for model in (self.torso, self.head):
+            if model is None:
+                continue
+            if not isinstance(model, keras.Sequential) or any(type(x) is not keras.layers.Dense for x in model.layers):
+                return None
+            layers += model.layers
+        return [(x.kernel.value, x.bias.value if x.use_bias else None, x.activation.__name__) for x in layers]
+
+
+def _variables(model: Any, trainable: bool = False) -> list[tf.Variable]:
+    """The ``tf.Variable`` behind each weight of a Keras or TensorLayer model, a ``tf.Module`` or another callable."""
+    if model is None:
+        return []
+    for name in ('trainable_variables', 'trainable_weights') if trainable else ('variables', 'all_weights'):
+        if hasattr(model, name):
+            return [v.value if isinstance(v, keras.Variable) else v for v in getattr(model, name)]
+    return _variables(model, trainable=True)
+
+
+def build_network(
+    entry: Any,
+    label: str,
+    preprocess: Preprocess,
+    head: Head,
+    action_size: int = 0,
+) -> Network:
+    """The network of one entry of ``net_list``.
+
+    Args:
+        entry: a spec, a torso or a complete network.
+        label: how messages name it: ``'net_list[0] (actor)'``.
+        preprocess: of the observations.
+        head: what the output has to be.
+        action_size: for a critic of state and action, the length of the action.
+
+    Raises:
+        ValueError: the entry does not fit: which one, what it maps, what is needed.
+    """
+    name = label.partition('(')[2].rstrip(')')
+    if isinstance(entry, dict):
+        spec = networks.full_spec(entry, label)
+        torso, call = networks.torso(preprocess.features, spec, action_size)
+        paths = [item.path for item in preprocess.features]
+
+        def call_torso(found: dict[str, tf.Tensor], action: tf.Tensor | None) -> tf.Tensor:
+            inputs = [found[path] for path in paths]
+            return call(inputs if action is None else [*inputs, action])
+
+        seeds = networks.SeedSequence(None if spec['seed'] is None else [spec['seed'], 1])
+        probe = _probe(preprocess, action_size, call_torso)
+        return Network(name, preprocess, torso, call_torso, _head(head, probe.shape[-1], spec['initializer'], seeds))
+    if not callable(entry):
+        raise ValueError(
+            f'{label} is a {type(entry).__name__}: give a dict such as dict(hidden=[64, 64]), or a network that can be '
+            'called (Keras model, TensorLayer model, tf.Module).'
+        )
+    return _adapt(entry, label, name, preprocess, head, action_size)
+
+
+def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head, action_size: int) -> Network:
+    """A user's network: find how it is called, and attach a head where its output is not the head's."""
+    if hasattr(entry, 'is_train') and hasattr(entry, 'all_weights') and entry.is_train is None:
+        entry.train()  # a TensorLayer model refuses to be called before it knows its mode
+    needs = f'{head.meaning} ({head.units})'
+    takes = spaces.describe(preprocess.space) + (f' and an action of {action_size}' if action_size else '')
+    failures: list[str] = []
+    for call_torso, joins_action in _ways_to_call(entry, preprocess, action_size):
+        try:
+            output = _probe(preprocess, action_size, call_torso)
+        except Exception as error:  # whatever a user's network raises says that this way does not fit
+            failures.append(' '.join(str(error).split())[:200])
+            continue
+        if len(getattr(output, 'shape', ())) != 2 or output.dtype != tf.float32:
+            raise ValueError(
+                f'{label} maps {takes} to {getattr(output, "dtype", type(output))} of shape '
+                f'{tuple(getattr(output, "shape", ()))}, but {needs} are needed: give a network with float32 output '
+                '[batch, units].'
+            )
+        if not _variables(entry, trainable=True):
+            raise ValueError(f'{label} has no trainable_variables after a call, so there is nothing to train in it.')
+        width = int(output.shape[-1])
+        custom = type(entry).__name__
+        if width in (head.units, head.also_accepts) and not joins_action:
+            return Network(name, preprocess, entry, call_torso, None, custom=custom)
+        log.info('%s gives %d numbers: a head for %s is attached.', label, width, needs)
+        seeds = networks.SeedSequence(None)
+        made = _head(head, width + action_size * joins_action, 'glorot_uniform', seeds, hidden=joins_action)
+        return Network(name, preprocess, entry, call_torso, made, joins_action, custom)
+    raise ValueError(
+        f'{label} does not take the observation {takes}, from which {needs} are needed: calling it raised '
+        f'"{failures[0]}".'
+    )
+
+
+def _ways_to_call(entry: Any, preprocess: Preprocess, action_size: int) -> list[tuple[Callable[..., Any], bool]]:
+    """Functions of (features, action) that call the entry, likeliest first, each with whether the head adds the action."""
+    nested = preprocess.nested
+    if not action_size:
+        return [(lambda found, action: entry(nested(found)), False)]
+    paired = (lambda found, action: entry([nested(found), action]), False)
+    two_arguments = (lambda found, action: entry(nested(found), action), False)
+    joined = (lambda found, action: entry(tf.concat([nested(found), action], -1)), False)
+    state_only = (lambda found, action: entry(nested(found)), True)
+    if isinstance(entry, keras.Model):
+        return [paired] if len(getattr(entry, 'inputs', None) or []) == 2 else [joined, state_only]
+    return [two_arguments, joined, state_only, paired] if _takes_two(entry) else [joined, state_only, paired]
+
+
+def _takes_two(entry: Any) -> bool:
+    try:
+        parameters = inspect.signature(entry).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    required = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(required) == 2
+
+
+def _probe(preprocess: Preprocess, action_size: int, call_torso: Callable[..., Any]) -> tf.Tensor:
+    """The torso's output for a batch of two zero observations (which also builds a network that is built when called)."""
+    found = {
+        item.path: tf.zeros([2, *item.shape], tf.int32 if item.kind == 'index' else tf.float32)
+        for item in preprocess.features
+    }
+    return call_torso(found, tf.zeros([2, action_size]) if action_size else None)
+
+
+def _head(head: Head, width: int, initial: str, seeds: networks.SeedSequence, hidden: bool = False) -> keras.Sequential:
+    """The head as a Keras model; ``hidden`` puts a layer before it, where an action joins an encoded image."""
+    kernel = networks.initializer(
+        'orthogonal' if head.gain is not None else initial, seeds(), 1.0 if head.gain is None else head.gain
+    )
+    layers: list[Any] = [keras.Input((width,))]
+    if hidden:
+        layers.append(keras.layers.Dense(256, 'relu', kernel_initializer=networks.initializer(initial, seeds())))
+    if head.dueling:
+        layers.append(networks.DuelingHead(head.units, kernel, name='dueling'))
+    else:
+        layers.append(keras.layers.Dense(head.units, head.activation, kernel_initializer=kernel, name='head'))
+    return keras.Sequential(layers)
+
+
+class StochasticPolicy:
+    """A network whose output is completed to the parameters of the action's distribution.
+
+    Where the Gaussian's log standard deviation is free (PPO), it is a variable of its own; an action mask sets the logits
+    of forbidden actions to −1e9.
+
+    Args:
+        network: gives the means and logits, or all parameters.
+        adaptor: the action adaptor.
+        log_std_init: initial value of a free log standard deviation.
+    """
+
+    def __init__(self, network: Network, adaptor: ActionAdaptor, log_std_init: float = 0.0) -> None:
+        self.network = network
+        self.adaptor = adaptor
+        self.mask_path = mask_path(network.preprocess.space) if adaptor.maskable else None
+        width = network.from_torso(_encoded_zeros(network)).shape[-1]
+        self.squashed = len(adaptor.parts) == 1 and adaptor.parts[0].kind == 'squashed_gaussian'
+        self.log_std: tf.Variable | None = None
+        gaussians = sum(part.size for part in adaptor.parts if 'gaussian' in part.kind)
+        if width != adaptor.param_size:
+            self.log_std = tf.Variable(tf.fill([gaussians], float(log_std_init)), name='log_std')
+
+    def __call__(self, obs: spaces.Flat) -> tf.Tensor:
+        """Parameters ``[B, param_size]`` for flat observations ``[B, …]``."""
+        return self.complete(self.network(obs), obs)
+
+    def complete(self, output: tf.Tensor, obs: spaces.Flat) -> tf.Tensor:
+        """The distribution's parameters from the network's output."""
+        if self.mask_path is not None:
+            allowed = tf.reshape(tf.cast(obs[self.mask_path], tf.bool), tf.shape(output))
+            return tf.where(allowed, output, MASKED_LOGIT)
+        if self.squashed:
+            mean, log_std = tf.split(output, 2, -1)
+            return tf.concat([mean, tf.clip_by_value(log_std, *LOG_STD_BOUNDS)], -1)
+        if self.log_std is None:
+            return output
+        pieces, offset, drawn = [], 0, 0
+        for part in self.adaptor.parts:
+            piece = output[:, offset : offset + part.outputs]
+            offset += part.outputs
+            pieces.append(piece)
+            if 'gaussian' in part.kind:
+                pieces.append(tf.broadcast_to(self.log_std[drawn : drawn + part.size], tf.shape(piece)))
+                drawn += part.size
+        return pieces[0] if len(pieces) == 1 else tf.concat(pieces, -1)
+
+    @property
+    def trainable_variables(self) -> list[tf.Variable]:
+        """The network's weights and the free log standard deviation."""
+        return self.network.trainable_variables + ([] if self.log_std is None else [self.log_std])
+
+
+def _encoded_zeros(network: Network) -> tf.Tensor:
+    return _probe(network.preprocess, 0, network._call_torso)

@@ -1,0 +1,204 @@
+"""The only caller of ``env.step`` while training, for single and vector environments alike.
+
+Whatever the environment does at an episode's end (a single one waits for ``reset``; a Gymnasium vector environment resets
+in the same step, in the next one, or when told), what comes out is the same: ``N`` transitions whose ``next_obs`` is the
+true final observation, with terminated and truncated kept apart, and none that crosses a reset.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+from gymnasium import Env
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from zoo.common import spaces
+from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.types import Episode
+
+
+class Collector:
+    """Steps an environment and keeps the current observation.
+
+    The attributes hold the last step, in buffers that stay as they are until the step after next, so that a storage may
+    copy from them at leisure.
+
+    Attributes:
+        obs: flat observation ``[N, …]`` to act on next.
+        next_obs: flat observation ``[N, …]`` that the last step led to, the final one where an episode ended.
+        reward: float32 ``[N]``.
+        terminated, truncated: bool ``[N]``.
+        valid: bool ``[N]``, False where the copy was only reset.
+        steps: environment steps so far, summed over copies.
+        finished: the episodes that ended in the last step.
+
+    Args:
+        env: a Gymnasium ``Env`` or ``VectorEnv``.
+        adaptor: turns stored actions into the environment's.
+        render: call ``env.render()`` after every step.
+    """
+
+    def __init__(self, env: Env | VectorEnv, adaptor: ActionAdaptor, render: bool = False) -> None:
+        self.env = env
+        self.vector = isinstance(env, VectorEnv)
+        self.num_envs = env.num_envs if self.vector else 1
+        self.space = env.single_observation_space if self.vector else env.observation_space
+        self.adaptor = adaptor
+        self.render = render
+        self.autoreset = env.metadata.get('autoreset_mode', AutoresetMode.NEXT_STEP) if self.vector else None
+        self._leaves = spaces.leaves(self.space)
+        self._float_leaves = [p for p, leaf in self._leaves.items() if np.issubdtype(leaf.dtype, np.floating)]
+        self._spare = deque(spaces.zeros(self.space, (self.num_envs,)) for _ in range(4))
+        self.reward = np.zeros(self.num_envs, np.float32)
+        self.terminated = np.zeros(self.num_envs, bool)
+        self.truncated = np.zeros(self.num_envs, bool)
+        self.valid = np.ones(self.num_envs, bool)
+        self.steps = 0
+        self.finished: list[Episode] = []
+        self._returns = np.zeros(self.num_envs)
+        self._lengths = np.zeros(self.num_envs, np.int64)
+
+    def reset(self, seed: int | None = None) -> spaces.Flat:
+        """Begin new episodes in every copy; ``seed`` as in Gymnasium."""
+        obs, _ = self.env.reset(seed=seed)
+        self.obs = self._write(obs)
+        self.next_obs = self.obs
+        self._returns[:] = 0.0
+        self._lengths[:] = 0
+        self.valid[:] = True
+        self._resetting = np.zeros(self.num_envs, bool)
+        return self.obs
+
+    def step(self, action: spaces.Flat) -> None:
+        """Take one step with stored actions ``[N, …]`` in every copy.
+
+        Raises:
+            ValueError: an observation outside its declared shape or dtype.
+            FloatingPointError: an observation or a reward that is NaN or infinite.
+        """
+        self.finished.clear()
+        (self._step_vector if self.vector else self._step_single)(action)
+        if self.render:
+            self.env.render()
+
+    def _step_single(self, action: spaces.Flat) -> None:
+        obs, reward, terminated, truncated, info = self.env.step(self.adaptor.to_single_env(action))
+        self.steps += 1
+        self.reward[0] = reward
+        self.terminated[0] = terminated
+        self.truncated[0] = truncated
+        self.next_obs = self.obs = self._write(obs)
+        self._check_finite()
+        self._returns[0] += reward
+        self._lengths[0] += 1
+        if terminated or truncated:
+            self._finish(0, info)
+            self.obs = self._write(self.env.reset()[0])
+
+    def _step_vector(self, action: spaces.Flat) -> None:
+        obs, reward, terminated, truncated, info = self.env.step(self.adaptor.to_env(action))
+        np.copyto(self.reward, reward, casting='same_kind')
+        np.copyto(self.terminated, terminated)
+        np.copyto(self.truncated, truncated)
+        np.logical_not(self._resetting, out=self.valid)
+        self.steps += self.num_envs if not self._resetting.any() else int(self.valid.sum())
+        self.next_obs = self.obs = self._write(obs)
+        self._returns += self.reward
+        self._lengths += self.valid
+        done = self.terminated | self.truncated
+        if done.any():
+            self._end_episodes(done, obs, info)
+        if self.autoreset == AutoresetMode.NEXT_STEP:
+            self._resetting = done
+        self._check_finite()
+
+    def _end_episodes(self, done: np.ndarray, obs: Any, info: dict[str, Any]) -> None:
+        indices = np.flatnonzero(done)
+        same_step = self.autoreset == AutoresetMode.SAME_STEP
+        final_info = info.get('final_info', {}) if same_step else info
+        for i in indices:
+            self._finish(i, _of_copy(final_info, i))
+        if same_step:
+            final = self._write(obs)
+            for i in indices:
+                self._write_copy(final, i, info['final_obs'][i])
+            self.next_obs = final
+        elif self.autoreset == AutoresetMode.DISABLED:
+            self.obs = self._write(self.env.reset(options={'reset_mask': done})[0])
+
+    def _finish(self, i: int, info: dict[str, Any]) -> None:
+        """Record the episode of copy ``i``; an environment's own account (unshaped rewards) goes before ours."""
+        episode = info.get('episode')
+        success = info.get('is_success', info.get('success'))
+        self.finished.append(
+            Episode(
+                float(episode['r']) if episode else float(self._returns[i]),
+                int(episode['l']) if episode else int(self._lengths[i]),
+                None if success is None else bool(success),
+            )
+        )
+        self._returns[i] = 0.0
+        self._lengths[i] = 0
+
+    def _write(self, obs: Any) -> spaces.Flat:
+        """Copy an observation of every copy into a spare buffer: environments may reuse theirs."""
+        self._spare.rotate(-1)
+        buffer = self._spare[-1]
+        if self.vector:
+            for path, target in spaces.tree_items(buffer):
+                value = obs if path == '' else _at(obs, path)
+                self._check_declared(path, value, target)
+                target[...] = value
+        else:
+            self._write_copy(buffer, 0, obs)
+        return buffer
+
+    def _write_copy(self, buffer: spaces.Flat, i: int, obs: Any) -> None:
+        flat = spaces.flatten(self.space, obs)
+        for path, target in spaces.tree_items(buffer):
+            value = flat[path] if path else flat
+            self._check_declared(path, value, target[i])
+            target[i] = value
+
+    def _check_declared(self, path: str, value: Any, target: Any) -> None:
+        """The shape and dtype are those that the space declares; plain numbers stand for arrays of no axes."""
+        if isinstance(value, np.ndarray):
+            if value.shape == target.shape and value.dtype == target.dtype:
+                return
+        elif np.shape(value) == target.shape and np.can_cast(np.asarray(value).dtype, target.dtype, 'same_kind'):
+            return
+        value = np.asarray(value)
+        leaf = self._leaves[path]
+        raise ValueError(
+            f'step {self.steps}: the environment gave an observation {path and f"{path!r} "}of shape {value.shape} and '
+            f'dtype {value.dtype}, but its space declares {leaf.shape} and {leaf.dtype}: mend the one or the other.'
+        )
+
+    def _check_finite(self) -> None:
+        for path in self._float_leaves:
+            if not np.isfinite(self.next_obs[path] if path else self.next_obs).all():
+                name = f'observation {path!r}' if path else 'an observation'
+                raise FloatingPointError(f'step {self.steps}: the environment gave {name} that is NaN or infinite.')
+        if not np.isfinite(self.reward).all():
+            raise FloatingPointError(
+                f'step {self.steps}: the environment gave the reward {self.reward[~np.isfinite(self.reward)][0]}.'
+            )
+
+
+def _at(obs: Any, path: str) -> Any:
+    """The array at a path of a batched ``Dict`` or ``Tuple`` observation."""
+    for key in path.split('/'):
+        obs = obs[int(key)] if isinstance(obs, tuple) else obs[key]
+    return obs
+
+
+def _of_copy(info: dict[str, Any], i: int) -> dict[str, Any]:
+    """Copy ``i``'s part of a vector environment's info, where the mask ``_key`` says that the copy set ``key``."""
+    found = {}
+    for key, value in info.items():
+        if key.startswith('_') or not info.get(f'_{key}', np.ones(i + 1, bool))[i]:
+            continue
+        found[key] = _of_copy(value, i) if isinstance(value, dict) else value[i]
+    return found

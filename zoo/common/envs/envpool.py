@@ -1,0 +1,146 @@
+"""EnvPool's tasks as a Gymnasium vector environment: the copies step in C++ threads."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import warnings
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from zoo.common.spaces import is_leaf
+
+
+def has_task(env_id: str, reference: gymnasium.Env) -> bool:
+    """Whether EnvPool is installed and has the task with the observations of ``reference``, Gymnasium's environment."""
+    return is_installed() and is_leaf(reference.observation_space) and env_id in _names()
+
+
+def is_installed() -> bool:
+    """Whether EnvPool is there; it is not imported for that, which would take a second."""
+    return importlib.util.find_spec('envpool') is not None
+
+
+class EnvPoolVectorEnv(VectorEnv):
+    """``nenv`` copies of an EnvPool task with Gymnasium's spaces, seeds, time limit and ``SAME_STEP`` autoreset.
+
+    EnvPool itself resets a finished copy in its *next* step, reports a task that ends in its very last allowed step as
+    truncated and not terminated, and fixes its seeds when it is made. Here the time limit is counted outside, so that
+    ``terminated`` is the task's own; finished copies are reset at once; and ``reset(seed=…)`` makes the pool anew.
+    EnvPool draws its random numbers in its own way: episodes differ from those of ``'sync'`` with the same seed.
+
+    Args:
+        env_id: a name that both Gymnasium and EnvPool know.
+        nenv: number of copies.
+        reference: one copy of Gymnasium's environment, from which the spaces and the time limit are taken.
+        **kwargs: passed to EnvPool.
+
+    Raises:
+        ImportError: EnvPool is not installed.
+        ValueError: EnvPool does not have the task, or not with these observations or these ``kwargs``.
+    """
+
+    def __init__(self, env_id: str, nenv: int, reference: gymnasium.Env, **kwargs: Any) -> None:
+        if not is_installed():
+            raise ImportError("vectorized='envpool' needs EnvPool: pip install 'zoo-rl[envpool]'.")
+        if env_id not in _names():
+            raise ValueError(f"EnvPool does not have {env_id!r}: use vectorized='sync' or 'async'.")
+        if not is_leaf(reference.observation_space):
+            raise ValueError(f"EnvPool has {env_id!r} with other observations: use vectorized='sync' or 'async'.")
+        self.num_envs = nenv
+        self.spec = reference.spec
+        self.render_mode = reference.render_mode
+        self.metadata = {**reference.metadata, 'autoreset_mode': AutoresetMode.SAME_STEP}
+        self.single_observation_space = reference.observation_space
+        self.single_action_space = reference.action_space
+        self.observation_space = batch_space(self.single_observation_space, nenv)
+        self.action_space = batch_space(self.single_action_space, nenv)
+        self._env_id = env_id
+        self._limit = self.spec.max_episode_steps or np.inf
+        self._elapsed = np.zeros(nenv, np.int64)
+        self._all = np.ones(nenv, np.bool_)
+        # EnvPool's own limit is out of reach, as `step` counts Gymnasium's itself.
+        self._kwargs = dict(kwargs, num_envs=nenv, num_threads=min(nenv, _cores()), max_episode_steps=10**9)
+        self._pool: Any = None
+
+    def reset(
+        self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start a new episode in every copy; with ``seed``, copy ``i`` is seeded with ``seed + i`` (or ``seed[i]``)."""
+        if options:
+            raise ValueError(f'EnvPool takes no options for reset, but got {options!r}.')
+        if seed is not None or self._pool is None:
+            self._make_pool(seed)
+        observation, info = self._pool.reset()
+        self._elapsed[:] = 0
+        return self._cast(observation), self._info(info)
+
+    def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Step every copy and reset those that finished; ``info`` is as in :mod:`zoo.common.env_wrappers`."""
+        observation, reward, terminated, _, info = self._pool.step(np.asarray(actions))
+        observation, info = self._cast(observation), self._info(info)
+        self._elapsed += 1
+        truncated = self._elapsed >= self._limit
+        finished = terminated | truncated
+        if finished.any():
+            ids = np.flatnonzero(finished)
+            final_obs = np.full(self.num_envs, None, object)
+            for i in ids:
+                final_obs[i] = observation[i].copy()
+            final_info = {key: finished if key.startswith('_') else value.copy() for key, value in info.items()}
+            first_observation, first_info = self._pool.reset(ids.astype(np.int32))
+            observation[ids] = first_observation
+            for key, value in self._info(first_info).items():
+                if not key.startswith('_'):
+                    info[key][ids] = value
+            self._elapsed[ids] = 0
+            info.update(final_obs=final_obs, _final_obs=finished, final_info=final_info, _final_info=finished)
+        return observation, reward.astype(np.float64), terminated, truncated, info
+
+    def render(self) -> tuple[np.ndarray, ...]:
+        """One RGB frame per copy, uint8 ``[height, width, 3]``; needs ``render_mode='rgb_array'``."""
+        return tuple(self._pool.render(env_ids=np.arange(self.num_envs)))
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """End EnvPool's threads."""
+        self._pool = None
+
+    def _make_pool(self, seed: int | list[int] | None) -> None:
+        import envpool
+
+        if seed is None:
+            seed = int(self.np_random.integers(2**31))
+        seeds = seed if isinstance(seed, (list, tuple)) else range(seed, seed + self.num_envs)
+        seeds = [value % 2**31 for value in seeds]  # EnvPool's are int32
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter('ignore')  # on the precision of its own spaces, which are not used
+                self._pool = envpool.make_gymnasium(self._env_id, seed=seeds, **self._kwargs)
+                _ = self._pool.observation_space
+        except TypeError as error:
+            raise ValueError(
+                f"EnvPool does not take these arguments of {self._env_id!r} ({error}): use vectorized='sync'."
+            ) from error
+
+    def _cast(self, observation: np.ndarray) -> np.ndarray:
+        """Observations in the dtype of Gymnasium's space: EnvPool numbers states in int32, Gymnasium in int64."""
+        return observation.astype(self.single_observation_space.dtype, copy=False)
+
+    def _info(self, info: dict[str, Any]) -> dict[str, Any]:
+        """EnvPool's info in Gymnasium's form: arrays ``[nenv, …]``, each with a mask of the copies that have it."""
+        kept = {key: value for key, value in info.items() if key != 'env_id' and isinstance(value, np.ndarray)}
+        return kept | {f'_{key}': self._all for key in kept}
+
+
+def _names() -> list[str]:
+    import envpool
+
+    return envpool.list_all_envs()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1

@@ -1,0 +1,158 @@
+"""Classic control, Box2D and MuJoCo by the names that Gymnasium registers, and environments that users bring."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import re
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
+from gymnasium.vector import VectorEnv
+from gymnasium.wrappers import TimeLimit
+
+from zoo.common.errors import nearest, unknown
+
+#: Environment type -> where the entry points of its environments lie, and so which registered ones belong to it.
+PACKAGES = {
+    'classic_control': 'gymnasium.envs.classic_control.',
+    'box2d': 'gymnasium.envs.box2d.',
+    'mujoco': 'gymnasium.envs.mujoco.',
+}
+#: The types that need packages beyond the core ones; the extra of ``zoo-rl`` has the type's name.
+EXTRAS = ('box2d', 'mujoco')
+
+
+def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env | VectorEnv]:
+    """The factory ``make(**kwargs)`` of an environment; it can be pickled if ``env_id`` can.
+
+    Args:
+        env_id: a registered name, ``'package:Name-v0'``; for ``env_type='gymnasium'`` also a class, a function that
+            returns an environment, or an environment object.
+        env_type: a key of :data:`PACKAGES`, or ``'gymnasium'``.
+
+    Raises:
+        ValueError: an unknown name, or the name of an environment of another type.
+        TypeError: ``env_id`` is nothing that Gymnasium can use.
+    """
+    if isinstance(env_id, str):
+        return partial(_make_registered, find_spec(env_id, env_type))
+    if env_type != 'gymnasium':
+        raise TypeError(
+            f'a {env_type} environment is given by its name, not by {env_id!r}: '
+            "build_env(env, 'gymnasium') takes a class, a function or an environment object."
+        )
+    if isinstance(env_id, (gymnasium.Env, VectorEnv)):
+        return partial(_use_object, env_id)
+    if callable(env_id):
+        return partial(_call, env_id)
+    raise TypeError(_not_gymnasium(env_id))
+
+
+def ids(env_type: str) -> list[str]:
+    """The registered names of a type, sorted; those of every type for ``'gymnasium'``."""
+    usable = (spec for spec in registry.values() if not _is_placeholder(spec))
+    return sorted(spec.id for spec in usable if env_type in ('gymnasium', type_of(spec)))
+
+
+def type_of(spec: EnvSpec) -> str:
+    """The type an environment belongs to, ``'gymnasium'`` when it is none of :data:`PACKAGES`."""
+    entry = spec.entry_point
+    module = entry if isinstance(entry, str) else getattr(entry, '__module__', '')
+    return next((name for name, package in PACKAGES.items() if module.startswith(package)), 'gymnasium')
+
+
+def find_spec(env_id: str, env_type: str) -> EnvSpec:
+    """The registered specification of ``env_id``.
+
+    Gymnasium's own look-up is not used: it warns of every version that is not the latest, and it guesses.
+
+    Raises:
+        ValueError: an unknown name (with the nearest one), or the name of an environment of another type.
+        ImportError: ``package`` of ``'package:Name-v0'`` cannot be imported.
+    """
+    package, _, name = env_id.rpartition(':')
+    if package:
+        try:
+            importlib.import_module(package)
+        except ModuleNotFoundError as error:
+            raise ImportError(f'the package {package!r} of {env_id!r} cannot be imported: {error}.') from error
+    spec = registry.get(name)
+    if spec is None or _is_placeholder(spec):
+        if env_type != 'gymnasium':
+            raise ValueError(unknown(f'{env_type} environment', name, ids(env_type)))
+        close = nearest(name, ids('gymnasium'))
+        raise ValueError(
+            f'unknown environment {name!r}: '
+            + (f'did you mean {close!r}? ' if close else '')
+            + "One that another package registers is built as 'package:Name-v0'."
+        )
+    actual = type_of(spec)
+    if env_type not in ('gymnasium', actual):
+        raise ValueError(f'{name!r} is a {actual} environment: build_env({env_id!r}, {actual!r}).')
+    if isinstance(spec.entry_point, str) and spec.entry_point.startswith('__main__:'):
+        # Another process has another __main__, so the class itself has to travel there, not its name.
+        spec = dataclasses.replace(spec, entry_point=load_env_creator(spec.entry_point))
+    return spec
+
+
+def _is_placeholder(spec: EnvSpec) -> bool:
+    """Whether a name is only kept to say what became of it (``HalfCheetah-v2``), or has no single environment."""
+    entry = spec.entry_point
+    return entry is None or getattr(entry, '__module__', None) == 'gymnasium.envs'
+
+
+def _make_registered(spec: EnvSpec, /, **kwargs: Any) -> gymnasium.Env:
+    try:
+        with warnings.catch_warnings():
+            # Box2D's bindings warn when they are imported; where warnings are errors, that crashes the interpreter.
+            warnings.simplefilter('ignore', DeprecationWarning)
+            return gymnasium.make(spec, **{'disable_env_checker': True, **kwargs})
+    except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
+        kind = type_of(spec)
+        fix = f": pip install 'zoo-rl[{kind}]'" if kind in EXTRAS else ''
+        raise ImportError(f'{spec.id!r} needs a package that is not installed{fix} ({error}).') from error
+    except TypeError as error:
+        _refuse_argument(error, spec.id, kwargs)
+        raise
+
+
+def _call(
+    maker: Callable[..., Any], /, max_episode_steps: int | None = None, **kwargs: Any
+) -> gymnasium.Env | VectorEnv:
+    try:
+        env = maker(**kwargs)
+    except TypeError as error:
+        _refuse_argument(error, getattr(maker, '__name__', repr(maker)), kwargs)
+        raise
+    return _use_object(env, max_episode_steps)
+
+
+def _use_object(env: Any, /, max_episode_steps: int | None = None, **kwargs: Any) -> gymnasium.Env | VectorEnv:
+    if kwargs:
+        raise TypeError(f'{", ".join(kwargs)} cannot be given to an environment object: pass its class or a function.')
+    if isinstance(env, VectorEnv) and max_episode_steps is not None:
+        raise TypeError('max_episode_steps cannot be given to a VectorEnv: pass the class of the single environment.')
+    if isinstance(env, VectorEnv) or (isinstance(env, gymnasium.Env) and max_episode_steps is None):
+        return env
+    if isinstance(env, gymnasium.Env):
+        return TimeLimit(env, max_episode_steps)
+    raise TypeError(_not_gymnasium(env))
+
+
+def _refuse_argument(error: TypeError, name: str, kwargs: dict[str, Any]) -> None:
+    """Raise one sentence if ``error`` says that the environment does not take one of ``kwargs``."""
+    found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    if found and found.group(1) in kwargs:
+        raise TypeError(f'{name!r} does not take the argument {found.group(1)!r}.') from error
+
+
+def _not_gymnasium(env: Any) -> str:
+    return (
+        f'{type(env).__module__}.{type(env).__name__} is not a Gymnasium environment: give a registered name, a class '
+        'derived from gymnasium.Env, a function that returns such an environment, or the environment itself.'
+    )

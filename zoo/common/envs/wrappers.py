@@ -1,0 +1,213 @@
+"""What is put around an environment: the check of its first observation, action masks, reward shaping."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import Space
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+from gymnasium.wrappers import RecordEpisodeStatistics, TransformReward
+
+from zoo.common import spaces
+
+
+def prepare(
+    env: gymnasium.Env, name: str, seed: int | None, reward_shaping: Callable[[float], float] | None
+) -> gymnasium.Env:
+    """Seed a new environment, check its first observation, and wrap it as far as it needs it.
+
+    Args:
+        env: the environment as its maker returned it.
+        name: what error messages call it.
+        seed: seed of the environment and of its action space.
+        reward_shaping: a function of one reward, or None.
+
+    Raises:
+        ValueError: its first observation lies outside its space.
+    """
+    info = seeded_reset(env, name, seed)
+    if 'action_mask' in info and not _has_key(env.observation_space, 'action_mask'):
+        env = ActionMask(env)
+    if reward_shaping is not None:
+        if not _is_wrapped_in(env, RecordEpisodeStatistics):
+            env = RecordEpisodeStatistics(env)
+        env = TransformReward(env, reward_shaping)
+    return env
+
+
+def prepare_vector(
+    env: VectorEnv, name: str, seed: int | None, reward_shaping: Callable[[float], float] | None
+) -> VectorEnv:
+    """:func:`prepare` for an environment that is a vector environment by itself (action masks are left in ``info``)."""
+    seeded_reset(env, name, seed)
+    return env if reward_shaping is None else ShapeVectorReward(env, reward_shaping)
+
+
+def seeded_reset(env: gymnasium.Env | VectorEnv, name: str, seed: int | None) -> dict[str, Any]:
+    """Seed the environment and its action space, check the observation, and return ``info``.
+
+    Raises:
+        ValueError: ``reset`` did not return an observation of its space together with an ``info`` dictionary.
+    """
+    first = env.reset(seed=seed)
+    env.action_space.seed(seed)
+    if not (isinstance(first, tuple) and len(first) == 2 and isinstance(first[1], dict)):
+        raise ValueError(f'{name}: reset() must return the pair (observation, info), where info is a dictionary.')
+    check_observation(env.observation_space, first[0], name)
+    return first[1]
+
+
+def check_observation(space: Space, observation: Any, name: str) -> None:
+    """Compare the structure, shapes and dtypes of an observation with its space.
+
+    A dtype fits when it can be cast without loss, as for ``space.contains``; bounds are not looked at, because many
+    environments overstep theirs by a little.
+
+    Raises:
+        ValueError: one sentence that names the environment, the leaf, what was declared and what was found.
+    """
+    try:
+        declared = spaces.leaves(space)
+    except TypeError:
+        return  # a space without a fixed-size array form, which the agent's constructor refuses by name
+    try:
+        flat = spaces.flatten(space, observation)
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(
+            f'{name}: the observation lacks a part of its space {spaces.describe(space)}: {error!r}.'
+        ) from error
+    for path, found in spaces.tree_items(flat):
+        leaf, found = declared[path], np.asarray(found)
+        if found.shape != leaf.shape or not _fits(found.dtype, leaf):
+            part = f' {path!r}' if path else ''
+            raise ValueError(
+                f'{name}: the observation{part} has shape {found.shape} and dtype {found.dtype}, '
+                f'but its space declares shape {leaf.shape} and dtype {leaf.dtype}.'
+            )
+
+
+def _fits(dtype: np.dtype, leaf: Space) -> bool:
+    if isinstance(leaf, Box):
+        return np.can_cast(dtype, leaf.dtype)
+    return dtype.kind in ('biu' if isinstance(leaf, MultiBinary) else 'iu')
+
+
+class ActionMask(gymnasium.Wrapper):
+    """Moves ``info['action_mask']`` into the observation, where the agent finds it.
+
+    The observation becomes ``Dict(obs=<the original>, action_mask=MultiBinary(n))``; one that is a ``Dict`` already
+    keeps its keys and gains ``action_mask``. The mask is int8 ``[n]``, 1 where an action is allowed. For
+    ``Discrete(n)`` it has one entry per action; for ``MultiDiscrete`` the entries of its components follow each other,
+    ``n = sum(nvec)`` (a tuple of one mask per component is joined). An ``info`` without a mask allows every action.
+
+    Raises:
+        TypeError: the action space is neither ``Discrete`` nor ``MultiDiscrete``.
+        ValueError: a mask has another length.
+    """
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        if isinstance(env.action_space, Discrete):
+            self._length = int(env.action_space.n)
+        elif isinstance(env.action_space, MultiDiscrete):
+            self._length = int(env.action_space.nvec.sum())
+        else:
+            raise TypeError(f'an action_mask needs a Discrete or MultiDiscrete action space, not {env.action_space}.')
+        self._is_dict = isinstance(env.observation_space, Dict)
+        parts = env.observation_space.spaces if self._is_dict else {'obs': env.observation_space}
+        self.observation_space = Dict({**parts, 'action_mask': MultiBinary(self._length)})
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        return self._with_mask(observation, info), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return self._with_mask(observation, info), reward, terminated, truncated, info
+
+    def _with_mask(self, observation: Any, info: dict[str, Any]) -> dict[str, Any]:
+        mask = info.get('action_mask')
+        if mask is None:
+            mask = np.ones(self._length, np.int8)
+        elif isinstance(mask, (tuple, list)):
+            mask = np.concatenate([np.atleast_1d(part) for part in mask])
+        mask = np.asarray(mask, np.int8)
+        if mask.shape != (self._length,):
+            raise ValueError(
+                f'{self.env}: the action_mask has shape {mask.shape}, but {self.action_space} needs ({self._length},).'
+            )
+        return {**observation, 'action_mask': mask} if self._is_dict else {'obs': observation, 'action_mask': mask}
+
+
+class ShapeVectorReward(VectorWrapper):
+    """Applies ``function`` to every reward, and reports each finished episode's unshaped return and length.
+
+    They are in ``info['final_info']['episode']``, where single copies have them, when the environment resets copies in
+    the step that ended their episode, else in ``info['episode']``: ``{'r': float64 [n], 'l': int64 [n]}``. (Gymnasium's
+    own ``RecordEpisodeStatistics`` loses a step per episode in the first of these cases in its version 1.2.)
+
+    Args:
+        env: a vector environment.
+        function: a function of one reward.
+    """
+
+    def __init__(self, env: VectorEnv, function: Callable[[float], float]) -> None:
+        super().__init__(env)
+        self._function = function
+        self._autoreset_mode = env.metadata.get('autoreset_mode', AutoresetMode.NEXT_STEP)
+        self._returns, self._lengths = np.zeros(env.num_envs), np.zeros(env.num_envs, np.int64)
+        self._ended = np.zeros(env.num_envs, np.bool_)
+
+    def reset(
+        self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        which = (options or {}).get('reset_mask', slice(None))
+        self._returns[which], self._lengths[which], self._ended[which] = 0, 0, False
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(actions)
+        same_step = self._autoreset_mode == AutoresetMode.SAME_STEP
+        self._returns[self._ended] = self._lengths[self._ended] = 0
+        self._returns += reward
+        self._lengths += 1 if same_step else ~self._ended  # with NEXT_STEP this step only reset those that had ended
+        self._ended = terminated | truncated
+        if self._ended.any():
+            where = info.setdefault('final_info', {}) if same_step else info
+            where['episode'] = {
+                key: np.where(self._ended, kept, 0) for key, kept in (('r', self._returns), ('l', self._lengths))
+            }
+            where['_episode'] = self._ended.copy()
+        shaped = np.array([self._function(value) for value in reward.tolist()], np.float64)
+        return observation, shaped, terminated, truncated, info
+
+
+class KeepFinalObservation(gymnasium.Wrapper):
+    """Copies the last observation of an episode.
+
+    A vector environment resets a copy in the step that ended its episode. An environment that writes all its
+    observations into one array would overwrite the final one by that.
+    """
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        if terminated or truncated:
+            observation = copy.deepcopy(observation)
+        return observation, reward, terminated, truncated, info
+
+
+def _has_key(space: Space, key: str) -> bool:
+    return isinstance(space, Dict) and key in space.spaces
+
+
+def _is_wrapped_in(env: gymnasium.Env, kind: type[gymnasium.Wrapper]) -> bool:
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, kind):
+            return True
+        env = env.env
+    return False

@@ -1,0 +1,312 @@
+"""The training and test loops, shared by every algorithm.
+
+An algorithm gives ``act`` and ``update``; a loop collects, stores, and calls them. :class:`Training` is what all loops
+share: counters, logs, checkpoints, callbacks.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium import Env
+from gymnasium.vector import VectorEnv
+
+from zoo.common import plots
+from zoo.common.collect import Collector
+from zoo.common.logging import Logger
+from zoo.common.replay import Replay
+from zoo.common.rollout import RolloutBuffer
+from zoo.common.types import Episode, TestResult, TrainingResult, Transition
+
+if TYPE_CHECKING:
+    from zoo.algorithms.base import Algorithm
+
+log = logging.getLogger('zoo')
+
+#: The return that logs and callbacks see is the mean of this many last episodes.
+WINDOW = 100
+
+
+class Training:
+    """One call of ``learn(env, 'train')``: what callbacks are handed.
+
+    Attributes:
+        agent: the algorithm.
+        steps: environment steps so far; ``train_steps`` is where the call ends.
+        returns, episode_steps: of every episode that ended in this call, its return and the step count at its end.
+        losses: the last metrics of ``update``.
+        run_dir: the run directory, or None.
+    """
+
+    def __init__(
+        self,
+        agent: Algorithm,
+        env: Env | VectorEnv,
+        train_steps: int,
+        *,
+        render: bool = False,
+        plot_func: Callable[[list[float]], Any] | None = None,
+        callbacks: Iterable[Callable[[Training], bool | None]] = (),
+        run_dir: Path | None = None,
+        env_seed: int | None = None,
+        log_every: int | None = None,
+        checkpoint_every: int | None = None,
+        checkpoint_buffer: bool = False,
+        progress_bar: bool = True,
+        start: int = 0,
+    ) -> None:
+        self.agent = agent
+        self.train_steps = train_steps
+        self.collector = Collector(env, agent.action_adaptor, render)
+        self.collector.steps = start
+        self.run_dir = run_dir
+        self.returns: list[float] = []
+        self.episode_steps: list[int] = []
+        self.losses: dict[str, float] = {}
+        self.replay: Replay | None = None
+        self._start = start
+        self._recent: deque[Episode] = deque(maxlen=WINDOW)
+        self._plot_func = plot_func
+        self._callbacks = tuple(callbacks)
+        self._env_seed = env_seed
+        self._log_every = log_every or max(1, train_steps // 200)
+        self._checkpoint_every = checkpoint_every or max(1, train_steps // 10)
+        self._checkpoint_buffer = checkpoint_buffer
+        self._next_log = start + self._log_every
+        self._next_checkpoint = start + self._checkpoint_every
+        self._last_checkpoint: Path | None = None
+        self._stopped = False
+        name = f'{type(agent).__name__} {env.spec.id if getattr(env, "spec", None) else ""}'.strip()
+        self._title = name
+        self._logger = Logger(run_dir, train_steps - start, progress_bar, name)
+        self._began = self._log_time = time.perf_counter()
+        self._log_steps = start
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of this call, summed over copies (from 0, or from where an interrupted call is resumed)."""
+        return self.collector.steps
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the training done, in [0, 1]."""
+        return min(1.0, self.steps / self.train_steps)
+
+    @property
+    def done(self) -> bool:
+        """Whether the steps are taken or a callback asked to stop."""
+        return self._stopped or self.steps >= self.train_steps
+
+    def run(self, loop: Callable[..., None], **params: Any) -> TrainingResult:
+        """Run ``loop`` to its end and close everything, whatever happens on the way."""
+        try:
+            # A resumed call begins where the interrupted one went on after its checkpoint: with new episodes.
+            self._reset_episodes(self._env_seed if not self._start else self.agent.draw_seed())
+            loop(self, **params)
+            self._log()
+            self._save(final=True)
+        except KeyboardInterrupt:
+            self._save(final=True)
+            log.warning('Interrupted at step %d; the agent is saved in %s.', self.steps, self._last_checkpoint)
+            raise
+        except FloatingPointError as error:
+            kept = self._last_checkpoint or 'none was written'
+            raise FloatingPointError(f'{error} The last good checkpoint: {kept}.') from error
+        finally:
+            self._logger.close()
+            self._draw()
+        return TrainingResult(
+            steps=self.steps - self._start,
+            episodes=len(self.returns),
+            returns=self.returns,
+            losses=self.losses,
+            wall_time=time.perf_counter() - self._began,
+            run_dir=self.run_dir,
+            episode_steps=self.episode_steps,
+        )
+
+    def stepped(self, before: int) -> None:
+        """To be called after every step of the collector, with its count of steps before it."""
+        self.agent.steps += self.steps - before
+        self._logger.advance(self.steps - before)
+        for episode in self.collector.finished:
+            self._recent.append(episode)
+            self.returns.append(episode.episode_return)
+            self.episode_steps.append(self.steps)
+
+    def updated(self, metrics: dict[str, float] | None) -> None:
+        """To be called between updates, with the metrics of the last one if there was one; logs and saves when due.
+
+        Raises:
+            FloatingPointError: a loss is NaN or infinite.
+        """
+        if metrics is not None:
+            for name, value in metrics.items():
+                if not math.isfinite(value):
+                    raise FloatingPointError(
+                        f'step {self.steps}: the loss {name!r} became {value}: a smaller learning rate or '
+                        'normalised observations and rewards may help.'
+                    )
+            self.losses = metrics
+            self.agent.progress = self.progress
+        if self.steps >= self._next_log:
+            self._next_log = self.steps + self._log_every
+            self._log()
+            if any(callback(self) is False for callback in self._callbacks):
+                self._stopped = True
+        if self.steps >= self._next_checkpoint and not self.done:
+            self._next_checkpoint = self.steps + self._checkpoint_every
+            if self.run_dir is not None:
+                self._save()
+                # Every episode starts anew, so that a run resumed from here and this one go on alike.
+                if self.replay is not None:
+                    self.replay.cut()
+                self._reset_episodes(self.agent.draw_seed())
+
+    def _reset_episodes(self, seed: int | None) -> None:
+        self.collector.reset(seed)
+        self.agent.episodes_restarted()
+
+    def _log(self) -> None:
+        now = time.perf_counter()
+        rate = (self.steps - self._log_steps) / max(now - self._log_time, 1e-9)
+        self._log_time, self._log_steps = now, self.steps
+        metrics = {f'loss/{name}': value for name, value in self.losses.items()}
+        if self._recent:
+            metrics['episode/return'] = float(np.mean([episode.episode_return for episode in self._recent]))
+            metrics['episode/length'] = float(np.mean([episode.length for episode in self._recent]))
+            successes = [episode.success for episode in self._recent if episode.success is not None]
+            if successes:
+                metrics['episode/success'] = float(np.mean(successes))
+        metrics['episode/count'] = len(self.returns)
+        metrics['speed/steps_per_second'] = rate
+        self._logger.log(self.steps, metrics)
+        if self._plot_func is not None:
+            self._plot_func(self.returns)
+
+    def _save(self, final: bool = False) -> None:
+        if self.run_dir is None:
+            return
+        loop_state = None if final and self.done else {'steps': self.steps, 'train_steps': self.train_steps}
+        path = self.run_dir / 'checkpoints' / f'{self.steps:09d}'
+        self.agent.save(path, buffer=self._checkpoint_buffer, loop_state=loop_state)
+        self._last_checkpoint = path
+
+    def _draw(self) -> None:
+        if self.run_dir is not None:
+            plots.learning_curve(self.run_dir / 'curve.png', {'': [(self.episode_steps, self.returns)]}, self._title)
+
+
+def on_policy(training: Training, *, horizon: int = 2048, **update_params: Any) -> None:
+    """Collect ``horizon`` steps of every copy, update on them, forget them.
+
+    Args:
+        training: the call.
+        horizon: steps of each copy in one iteration.
+        update_params: handed to the algorithm's ``update`` (``epochs``, ``batch_size``).
+    """
+    agent, collector = training.agent, training.collector
+    buffer = RolloutBuffer(agent.observation_space, agent.action_adaptor, horizon, collector.num_envs)
+    while not training.done:
+        agent.progress = training.progress
+        for t in range(horizon):
+            obs, before = collector.obs, collector.steps
+            action = agent.act(obs)
+            collector.step(action)
+            buffer.write(
+                t,
+                obs,
+                action,
+                collector.reward,
+                collector.next_obs,
+                collector.terminated,
+                collector.truncated,
+                collector.valid,
+            )
+            training.stepped(before)
+        training.updated(agent.update(buffer.rollout, **update_params))
+
+
+def off_policy(
+    training: Training,
+    *,
+    batch_size: int = 256,
+    buffer_size: int = 1_000_000,
+    explore_steps: int = 1000,
+    update_every: int = 1,
+    updates: int | None = None,
+) -> None:
+    """Step, store, and update on samples of the replay buffer.
+
+    Args:
+        training: the call.
+        batch_size: transitions in one gradient update.
+        buffer_size: transitions that the replay buffer holds.
+        explore_steps: steps of uniformly random actions before the first update, in the agent's life.
+        update_every: environment steps, summed over copies, between calls of ``update``.
+        updates: gradient updates in one call; None takes ``update_every``, one for each environment step.
+    """
+    agent, collector = training.agent, training.collector
+    updates = update_every if updates is None else updates
+    replay = agent.replay_for(buffer_size, collector.num_envs)
+    training.replay = replay
+    stored = len(replay)
+    needed = max(batch_size, explore_steps)
+    pending = 0
+    while not training.done:
+        obs, before = collector.obs, collector.steps
+        agent.progress = training.progress
+        action = agent.random_action(obs) if agent.steps < explore_steps else agent.act(obs)
+        collector.step(action)
+        taken = collector.steps - before
+        stored += taken
+        pending += taken
+        replay.add(
+            Transition(
+                obs, action, collector.reward, collector.next_obs, collector.terminated, collector.truncated
+            ),
+            collector.valid,
+        )
+        training.stepped(before)
+        metrics = None
+        if stored >= needed:
+            while pending >= update_every:
+                pending -= update_every
+                metrics = agent.update_on(replay.sample((updates, batch_size), agent.rng))
+        else:
+            pending = 0
+        training.updated(metrics)
+
+
+def run_test(
+    agent: Algorithm, env: Env | VectorEnv, *, test_episodes: int = 10, render: bool = False, seed: int | None = None
+) -> TestResult:
+    """Play ``test_episodes`` whole episodes with the deterministic policy.
+
+    With several copies, each plays its share, so that short episodes are not counted more often than long ones.
+    """
+    collector = Collector(env, agent.action_adaptor, render)
+    collector.reset(seed)
+    copies = collector.num_envs
+    quota = np.full(copies, test_episodes // copies)
+    quota[: test_episodes % copies] += 1
+    episodes: list[Episode] = []
+    while quota.any():
+        collector.step(agent.act(collector.obs, deterministic=True))
+        ended = np.flatnonzero((collector.terminated | collector.truncated) & collector.valid)
+        for i, episode in zip(ended, collector.finished, strict=True):
+            if quota[i]:
+                quota[i] -= 1
+                episodes.append(episode)
+    return TestResult(
+        [episode.episode_return for episode in episodes],
+        [episode.length for episode in episodes],
+        [episode.success for episode in episodes],
+    )

@@ -1,0 +1,260 @@
+"""The networks that the adaptors assemble from a small spec, of Keras layers or of TensorLayer layers.
+
+A spec is a dict; every key has a default::
+
+    dict(hidden=[256, 256],           # units of the dense layers
+         activation='relu',           # any Keras activation
+         initializer='glorot_uniform',# any Keras initializer; 'orthogonal' has gain sqrt(2)
+         features=512,                # units after a convolutional encoder
+         layers='keras',              # or 'tensorlayer'
+         seed=None)                   # fixes the initial weights
+
+What comes out ends before the head, which belongs to the algorithm (:mod:`zoo.common.adaptors.policy`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from zoo.common.adaptors.observation import Feature
+from zoo.common.errors import unknown
+
+SPEC_DEFAULTS: dict[str, Any] = {
+    'hidden': (64, 64),
+    'activation': 'tanh',
+    'initializer': 'glorot_uniform',
+    'features': 512,
+    'layers': 'keras',
+    'seed': None,
+}
+
+LAYERS = ('keras', 'tensorlayer')
+
+
+def full_spec(spec: dict[str, Any], entry: str) -> dict[str, Any]:
+    """The spec with defaults filled in.
+
+    Raises:
+        ValueError: an unknown key, kind of layers, activation or initializer, or units that are not positive whole numbers.
+    """
+    for key in spec:
+        if key not in SPEC_DEFAULTS:
+            raise ValueError(f'{entry}: {unknown("key of a network spec", key, SPEC_DEFAULTS)}')
+    full = {**SPEC_DEFAULTS, **spec}
+    if full['layers'] not in LAYERS:
+        raise ValueError(f'{entry}: {unknown("kind of layers", full["layers"], LAYERS)}')
+    for units in (*full['hidden'], full['features']):
+        if not isinstance(units, int | np.integer) or units < 1:
+            raise ValueError(f'{entry}: a layer of {units!r} units cannot be made; give positive whole numbers.')
+    for kind, getter in (('activation', keras.activations.get), ('initializer', keras.initializers.get)):
+        try:
+            getter(full[kind])
+        except (ValueError, TypeError):
+            raise ValueError(f'{entry}: Keras has no {kind} {full[kind]!r}; see keras.{kind}s for their names.') from None
+    return full
+
+
+def convolutions(height: int, width: int) -> list[tuple[int, int, int, str]]:
+    """Filters, kernel, stride and padding of the convolutions that fit an image of this size (at least 8 × 8).
+
+    From 64 pixels on the network of Mnih et al. (2015, Nature, Methods), after halving layers that bring larger images
+    below 128; smaller images, where its strides would leave a single pixel, get halving 3 × 3 layers until at most
+    5 pixels are left, as in the universe-starter-agent that A3C papers used on 42 × 42 frames.
+    """
+    layers: list[tuple[int, int, int, str]] = []
+    side = min(height, width)
+    if side >= 64:
+        while max(height, width) > 128 and min(height, width) >= 128:
+            layers.append((32, 3, 2, 'same'))
+            height, width = -(-height // 2), -(-width // 2)
+        return [*layers, (32, 8, 4, 'valid'), (64, 4, 2, 'valid'), (64, 3, 1, 'valid')]
+    while side > 5:
+        layers.append((32 if len(layers) < 2 else 64, 3, 2, 'same'))
+        side = -(-side // 2)
+    return layers
+
+
+class SeedSequence:
+    """Integer seeds for initialisers, one per call; from the operating system when ``seed`` is None."""
+
+    def __init__(self, seed: int | None) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def __call__(self) -> int:
+        return int(self._rng.integers(2**31 - 1))
+
+
+def initializer(name: str, seed: int, gain: float = np.sqrt(2.0)) -> Any:
+    """A Keras initialiser with its seed; ``gain`` is that of the orthogonal one."""
+    if name == 'orthogonal':
+        return keras.initializers.Orthogonal(gain=gain, seed=seed)
+    made = keras.initializers.get(name)
+    config = made.get_config()
+    if 'seed' in config:
+        made = type(made).from_config({**config, 'seed': seed})
+    return made
+
+
+def keras_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 0) -> keras.Model:
+    """A Keras model from the features, in their order, to the last hidden layer.
+
+    Features that are all vectors are joined by the caller, and the model is a plain ``Sequential`` of dense layers;
+    otherwise it is a functional model of one input per feature.
+
+    Args:
+        features: what the observation adaptor gives.
+        spec: a full spec.
+        extra: length of a vector that joins the encoded observation, last: the action of a critic.
+    """
+    seeds = SeedSequence(spec['seed'])
+    if all(item.is_vector for item in features):
+        width = sum(item.size for item in features) + extra
+        return keras.Sequential([keras.Input((width,)), *_hidden(spec, seeds)])
+    inputs, parts = [], []
+    for item in features:
+        name = item.path.replace('/', '_') or 'obs'
+        x = keras.Input(item.shape, dtype='int32' if item.kind == 'index' else 'float32', name=name)
+        inputs.append(x)
+        if item.kind == 'image':
+            for i, (filters, kernel, stride, padding) in enumerate(convolutions(*item.shape[:2])):
+                x = keras.layers.Conv2D(
+                    filters,
+                    kernel,
+                    stride,
+                    padding,
+                    activation='relu',
+                    kernel_initializer=initializer(spec['initializer'], seeds()),
+                    name=f'{name}_conv{i}',
+                )(x)
+            x = keras.layers.Flatten(name=f'{name}_flat')(x)
+            x = keras.layers.Dense(
+                spec['features'],
+                activation='relu',
+                kernel_initializer=initializer(spec['initializer'], seeds()),
+                name=f'{name}_features',
+            )(x)
+        elif item.kind == 'index':
+            x = keras.layers.Embedding(
+                item.counts[0],
+                embedding_width(item.counts[0]),
+                embeddings_initializer=keras.initializers.RandomNormal(stddev=1.0, seed=seeds()),
+                name=f'{name}_embedding',
+            )(x)
+        parts.append(x)
+    if extra:
+        inputs.append(keras.Input((extra,), name='action'))
+        parts.append(inputs[-1])
+    x = parts[0] if len(parts) == 1 else keras.layers.Concatenate(name='join')(parts)
+    for layer in _hidden(spec, seeds):
+        x = layer(x)
+    return keras.Model(inputs, x)
+
+
+def _hidden(spec: dict[str, Any], seeds: SeedSequence) -> list[keras.layers.Layer]:
+    return [
+        keras.layers.Dense(
+            units,
+            activation=spec['activation'],
+            kernel_initializer=initializer(spec['initializer'], seeds()),
+            name=f'hidden{i}',
+        )
+        for i, units in enumerate(spec['hidden'])
+    ]
+
+
+def embedding_width(count: int) -> int:
+    """Width of the embedding of ``count`` values: the fourth root rule of thumb, eightfold, at most 128."""
+    return min(128, 8 * int(np.ceil(count**0.25)))
+
+
+def tensorlayer_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 0) -> Any:
+    """The same as :func:`keras_torso` as a static TensorLayer 2 model of one input per feature.
+
+    Raises:
+        ImportError: TensorLayer is not installed.
+    """
+    tl = _tensorlayer()
+    seeds = SeedSequence(spec['seed'])
+    act = keras.activations.get(spec['activation'])
+
+    class Weights(tl.initializers.Initializer):
+        """A Keras initialiser in TensorLayer's protocol, so that both kinds of layers start alike."""
+
+        def __init__(self, made: Any) -> None:
+            self.made = made
+
+        def __call__(self, shape: Sequence[int], dtype: Any = tf.float32) -> tf.Tensor:
+            return tf.convert_to_tensor(self.made(tuple(shape), 'float32'))
+
+    def weights() -> Weights:
+        return Weights(initializer(spec['initializer'], seeds()))
+
+    inputs, parts = [], []
+    for item in features:
+        x = tl.layers.Input([None, *item.shape], dtype=tf.int32 if item.kind == 'index' else tf.float32)
+        inputs.append(x)
+        if item.kind == 'image':
+            for filters, kernel, stride, padding in convolutions(*item.shape[:2]):
+                size, strides = (kernel, kernel), (stride, stride)
+                x = tl.layers.Conv2d(filters, size, strides, tf.nn.relu, padding.upper(), W_init=weights())(x)
+            x = tl.layers.Flatten()(x)
+            x = tl.layers.Dense(spec['features'], tf.nn.relu, weights())(x)
+        elif item.kind == 'index':
+            table = Weights(keras.initializers.RandomNormal(stddev=1.0, seed=seeds()))
+            x = tl.layers.Embedding(item.counts[0], embedding_width(item.counts[0]), E_init=table)(x)
+        parts.append(x)
+    if extra:
+        inputs.append(tl.layers.Input([None, extra]))
+        parts.append(inputs[-1])
+    x = parts[0] if len(parts) == 1 else tl.layers.Concat(-1)(parts)
+    for units in spec['hidden']:
+        x = tl.layers.Dense(units, act, weights())(x)
+    model = tl.models.Model(inputs if len(inputs) > 1 else inputs[0], x)
+    model.train()
+    return model
+
+
+def _tensorlayer() -> Any:
+    try:
+        import tensorlayer
+    except ImportError as error:
+        raise ImportError(
+            f"networks of TensorLayer layers need the extra: pip install 'zoo-rl[tensorlayer]' ({error})."
+        ) from error
+    return tensorlayer
+
+
+def torso(
+    features: Sequence[Feature], spec: dict[str, Any], extra: int = 0
+) -> tuple[Any, Callable[[list[tf.Tensor]], tf.Tensor]]:
+    """The torso of a full spec, and the function that calls it with the list of its features (and the action)."""
+    if spec['layers'] == 'tensorlayer':
+        model = tensorlayer_torso(features, spec, extra)
+        return model, lambda inputs: model(inputs if len(inputs) > 1 else inputs[0])
+    model = keras_torso(features, spec, extra)
+    if isinstance(model, keras.Sequential):
+        return model, lambda inputs: model(inputs[0] if len(inputs) == 1 else tf.concat(inputs, -1))
+    return model, lambda inputs: model(inputs)
+
+
+class DuelingHead(keras.layers.Layer):
+    """Q(s, a) = V(s) + A(s, a) − mean over a of A(s, a): Wang et al. 2016, equation 9."""
+
+    def __init__(self, actions: int, kernel_initializer: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.value = keras.layers.Dense(1, kernel_initializer=kernel_initializer, name='value')
+        self.advantage = keras.layers.Dense(actions, kernel_initializer=kernel_initializer, name='advantage')
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        self.value.build(input_shape)
+        self.advantage.build(input_shape)
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        advantage = self.advantage(inputs)
+        return self.value(inputs) + advantage - keras.ops.mean(advantage, axis=-1, keepdims=True)

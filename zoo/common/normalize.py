@@ -1,0 +1,106 @@
+"""Running mean and standard deviation of observations and rewards; they belong to the agent and are saved with it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+EPSILON = 1e-8
+
+
+class RunningMoments:
+    """Mean and variance of a stream of vectors, by the parallel algorithm of Chan et al. (1979).
+
+    Kept in float64 in NumPy, where it is updated once per iteration from a whole batch; the compiled graphs read float32
+    copies of it from variables, which are made at the first use so that acting needs no TensorFlow.
+
+    Args:
+        size: length of the vectors.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.count = 0.0
+        self.mean64 = np.zeros(size)
+        self.sum_squares = np.zeros(size)
+        self._refresh()
+
+    def update(self, x: np.ndarray) -> None:
+        """Take in ``x`` of shape ``[batch, size]``."""
+        x = np.asarray(x, np.float64).reshape(-1, self.mean64.size)
+        if not len(x):
+            return
+        mean, total = x.mean(axis=0), self.count + len(x)
+        delta = mean - self.mean64
+        self.sum_squares += np.square(x - mean).sum(axis=0) + np.square(delta) * (self.count * len(x) / total)
+        self.mean64 = self.mean64 + delta * (len(x) / total)
+        self.count = total
+        self._refresh()
+
+    def _refresh(self) -> None:
+        variance = self.sum_squares / self.count if self.count else np.ones_like(self.mean64)
+        self.mean = self.mean64.astype(np.float32)
+        self.scale = (1.0 / np.sqrt(variance + EPSILON)).astype(np.float32)
+        if 'variables' in self.__dict__:
+            for variable, value in zip(self.variables, (self.mean, self.scale), strict=True):
+                variable.assign(value)
+
+    @cached_property
+    def variables(self) -> tuple[Any, Any]:
+        """``tf.Variable`` copies, float32 ``[size]``, of the mean and of one over the standard deviation."""
+        import tensorflow as tf
+
+        return tuple(tf.Variable(value, trainable=False) for value in (self.mean, self.scale))
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Arrays to save."""
+        return {'count': np.array(self.count), 'mean': self.mean64, 'sum_squares': self.sum_squares}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """The inverse of `state`."""
+        self.count = float(state['count'])
+        self.mean64 = np.array(state['mean'], np.float64)
+        self.sum_squares = np.array(state['sum_squares'], np.float64)
+        self._refresh()
+
+
+class RewardScale:
+    """Divides rewards by the running standard deviation of the discounted return (VecNormalize of OpenAI Baselines).
+
+    The mean is not subtracted: that would change which behaviour is best where episodes can end.
+
+    Args:
+        gamma: discount.
+    """
+
+    def __init__(self, gamma: float) -> None:
+        self.gamma = gamma
+        self.moments = RunningMoments(1)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the running returns, as when every copy starts a new episode; the scale stays."""
+        self.returns = np.zeros(0)
+
+    def __call__(self, reward: np.ndarray, done: np.ndarray) -> np.ndarray:
+        """Take in rewards ``[T, N]`` with ``done`` bool ``[T, N]`` and give them back scaled, clipped to ±10."""
+        if self.returns.shape != reward.shape[1:]:
+            self.returns = np.zeros(reward.shape[1:])
+        discounted = np.empty(reward.shape)
+        for t in range(len(reward)):
+            self.returns = self.returns * self.gamma + reward[t]
+            discounted[t] = self.returns
+            self.returns[done[t]] = 0.0
+        self.moments.update(discounted.reshape(-1, 1))
+        return np.clip(reward * self.moments.scale, -10.0, 10.0).astype(np.float32)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Arrays to save."""
+        return {**self.moments.state(), 'returns': self.returns}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """The inverse of `state`."""
+        self.moments.restore(state)
+        self.returns = np.array(state['returns'], np.float64)
+

@@ -1,0 +1,160 @@
+"""Pictures of a training run, drawn without a display and without pyplot's global state."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+# Okabe and Ito's palette, told apart with every common colour blindness; without its yellow, too pale for a line.
+_COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000')
+_DASHES = ('-', '--', ':')  # from the eighth curve on
+_INK, _GRID = '#333333', '#E6E6E6'
+# More would only make the file larger and the line ragged: the picture has 840 columns.
+_MAX_DOTS, _MAX_LINE = 2000, 400
+
+Run = tuple[Sequence[float], Sequence[float]]
+
+
+class _NotebookFigure(Figure):
+    """A figure that a notebook shows; of a plain one it shows the type, unless pyplot was imported first."""
+
+    def _repr_png_(self) -> bytes:
+        picture = io.BytesIO()
+        self.savefig(picture, format='png')
+        return picture.getvalue()
+
+
+def learning_curve(
+    path: str | os.PathLike[str] | None,
+    curves: Mapping[str, Sequence[Run]],
+    title: str = '',
+    window: int | None = None,
+    ylabel: str = 'Episode return',
+) -> Figure:
+    """Draws episode returns against environment steps.
+
+    A label with one run gets its episodes as faint points under their running mean; a label with several runs (seeds)
+    gets the median of the running means, on a band from the lowest to the highest.
+
+    Args:
+        path: the PNG to write (840 × 504 pixels), its folder made if need be; None only makes the figure.
+        curves: by label, the runs; a run is ``(steps, returns)``, two sequences of one length: the step at which each
+            episode ended, rising, and its return. Returns that are not finite are left out. A run may be empty.
+        title: above the picture.
+        window: episodes in the running mean (its first ones average what there is); None takes a twentieth of the
+            longest run, between 1 and 100.
+        ylabel: what the returns are.
+
+    Returns:
+        The figure, which a notebook shows.
+
+    Raises:
+        ValueError: steps and returns of a run differ in length, or ``window`` is less than 1.
+    """
+    if window is not None and window < 1:
+        raise ValueError(f'window is {window}: it must be at least 1 episode.')
+    cleaned = {label: [_clean(label, run) for run in runs] for label, runs in curves.items()}
+    cleaned = {label: [run for run in runs if run[0].size] for label, runs in cleaned.items()}
+    longest = max((steps.size for runs in cleaned.values() for steps, _ in runs), default=0)
+    window = window or int(np.clip(longest // 20, 1, 100))
+
+    figure = _NotebookFigure(figsize=(7, 4.2), dpi=120, layout='constrained')
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
+    axes = figure.add_subplot()
+    _decorate(axes, title, ylabel)
+    for index, (label, runs) in enumerate(cleaned.items()):
+        style = {'color': _COLOURS[index % len(_COLOURS)], 'linestyle': _DASHES[index // len(_COLOURS) % len(_DASHES)]}
+        if len(runs) == 1:
+            _draw_run(axes, label, *runs[0], window, style)
+        elif runs:
+            _draw_runs(axes, label, runs, window, style)
+    if longest:
+        notes = ['median and range of the runs'] if any(len(runs) > 1 for runs in cleaned.values()) else []
+        notes += [f'mean of {window} episodes'] if window > 1 else []
+        legend = axes.legend(frameon=False, labelcolor=_INK, fontsize=9, title=', '.join(notes), alignment='left')
+        legend.get_title().set_fontsize(9)
+        legend.get_title().set_color(_INK)
+    else:
+        axes.text(0.5, 0.5, 'no finished episode yet', transform=axes.transAxes, ha='center', va='center', color=_INK)
+        axes.set(xticks=[], yticks=[])
+    if path is not None:
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, format='png')
+    return figure
+
+
+def _clean(label: str, run: Run) -> tuple[np.ndarray, np.ndarray]:
+    steps, returns = (np.asarray(values, dtype=np.float64).reshape(-1) for values in run)
+    if steps.size != returns.size:
+        raise ValueError(f'a run of {label!r} has {steps.size} steps and {returns.size} returns: they come in pairs.')
+    finite = np.isfinite(returns)
+    return steps[finite], returns[finite]
+
+
+def _running_mean(values: np.ndarray, window: int) -> np.ndarray:
+    """Mean of the last ``window`` values at each place, of as many as there are at the start."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    ends = np.arange(1, values.size + 1)
+    starts = np.maximum(ends - window, 0)
+    return (sums[ends] - sums[starts]) / (ends - starts)
+
+
+def _evenly(size: int, most: int) -> np.ndarray:
+    """At most ``most`` evenly spread indices of an array, the first and the last among them."""
+    return np.linspace(0, size - 1, min(size, most)).astype(int)
+
+
+def _draw_run(axes: Axes, label: str, steps: np.ndarray, returns: np.ndarray, window: int, style: dict) -> None:
+    mean = _running_mean(returns, window)
+    dots, line = _evenly(steps.size, _MAX_DOTS), _evenly(steps.size, _MAX_LINE)
+    faint = {'marker': 'o', 'markersize': 2.5, 'markeredgewidth': 0, 'alpha': 0.25, 'color': style['color']}
+    axes.plot(steps[dots], returns[dots], linestyle='none', **faint)
+    marker = 'o' if steps[0] == steps[-1] else ''  # a line of one point is invisible
+    axes.plot(steps[line], mean[line], label=label, linewidth=2, marker=marker, solid_capstyle='round', **style)
+
+
+def _draw_runs(axes: Axes, label: str, runs: Sequence[tuple[np.ndarray, np.ndarray]], window: int, style: dict) -> None:
+    grid = np.linspace(min(steps[0] for steps, _ in runs), max(steps[-1] for steps, _ in runs), _MAX_LINE)
+    means = np.array(
+        [np.interp(grid, steps, _running_mean(returns, window), left=np.nan, right=np.nan) for steps, returns in runs]
+    )
+    # Where only one run of many has begun or still goes on, the median would jump to it.
+    present = np.isfinite(means).sum(axis=0)
+    enough = present >= min(len(runs) / 2, present.max())
+    grid, means = grid[enough], means[:, enough]
+    low, high = np.nanmin(means, axis=0), np.nanmax(means, axis=0)
+    axes.fill_between(grid, low, high, alpha=0.2, linewidth=0, color=style['color'])
+    marker = 'o' if grid[0] == grid[-1] else ''
+    name = f'{label} ({len(runs)} runs)'
+    axes.plot(grid, np.nanmedian(means, axis=0), label=name, linewidth=2, marker=marker, **style)
+
+
+def _decorate(axes: Axes, title: str, ylabel: str) -> None:
+    axes.set_title(title, loc='left', fontsize=12, fontweight='bold', color=_INK, pad=10)
+    axes.set_xlabel('Environment steps', color=_INK)
+    axes.set_ylabel(ylabel, color=_INK)
+    axes.grid(color=_GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[['top', 'right']].set_visible(False)
+    axes.spines[['left', 'bottom']].set_color('#999999')
+    axes.tick_params(colors=_INK, color='#999999', labelsize=9)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _steps_label(value)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f'{value:,.10g}'.replace('-', '\N{MINUS SIGN}')))
+    axes.margins(x=0.02)
+
+
+def _steps_label(steps: float) -> str:
+    """``250``, ``20k``, ``1.5M``."""
+    for unit, letter in ((1e9, 'G'), (1e6, 'M'), (1e3, 'k')):
+        if abs(steps) >= unit:
+            return f'{steps / unit:.6g}{letter}'
+    return f'{steps:.6g}'

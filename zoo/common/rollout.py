@@ -1,0 +1,41 @@
+"""Storage of one iteration's experience for on-policy algorithms."""
+
+from __future__ import annotations
+
+import numpy as np
+from gymnasium.spaces import Space
+
+from zoo.common import spaces
+from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.types import Rollout
+
+
+class RolloutBuffer:
+    """``T`` steps of ``N`` copies, time-major, allocated once and written over in every iteration.
+
+    Args:
+        observation_space, action_adaptor: give shapes and dtypes.
+        horizon: ``T``, steps of each copy.
+        num_envs: ``N``.
+    """
+
+    def __init__(self, observation_space: Space, action_adaptor: ActionAdaptor, horizon: int, num_envs: int) -> None:
+        lead = (horizon, num_envs)
+        self.rollout = Rollout(
+            obs=spaces.zeros(observation_space, lead),
+            action=action_adaptor.zeros(lead),
+            reward=np.zeros(lead, np.float32),
+            next_obs=spaces.zeros(observation_space, lead),
+            terminated=np.zeros(lead, bool),
+            truncated=np.zeros(lead, bool),
+            valid=np.zeros(lead, bool),
+        )
+
+    def write(self, t: int, *fields: spaces.Flat) -> None:
+        """Write the fields of :class:`Rollout`, each ``[N, …]``, at step ``t``."""
+        for storage, value in zip(self.rollout, fields, strict=True):
+            if isinstance(storage, dict):
+                for path, target in storage.items():
+                    target[t] = value[path]
+            else:
+                storage[t] = value

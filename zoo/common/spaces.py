@@ -1,0 +1,183 @@
+"""Observation and action spaces as flat structures, matched by key and never by position.
+
+A *flat structure* is what the storage and the compiled graphs work on: for a leaf space (``Box``, ``Discrete``,
+``MultiDiscrete``, ``MultiBinary``) simply an array; for a ``Dict`` or ``Tuple``, however nested, a dict from path to
+array such as ``{'camera/left': …, 'pose/0': …}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+
+#: An array, or a dict from path to array.
+Flat = Any
+
+LEAF_TYPES = (Box, Discrete, MultiDiscrete, MultiBinary)
+
+
+def is_leaf(space: Space) -> bool:
+    """Whether ``space`` is one array rather than a composition of spaces."""
+    return isinstance(space, LEAF_TYPES)
+
+
+def leaves(space: Space, prefix: str = '') -> dict[str, Space]:
+    """The leaf spaces of ``space`` by path, in the sorted order of their keys.
+
+    A leaf space has the single path ``''``.
+
+    Raises:
+        TypeError: a leaf that is none of ``Box``, ``Discrete``, ``MultiDiscrete``, ``MultiBinary``.
+    """
+    if is_leaf(space):
+        return {prefix: space}
+    if isinstance(space, Dict):
+        parts = sorted(space.spaces.items(), key=lambda item: str(item[0]))
+    elif isinstance(space, Tuple):
+        parts = list(enumerate(space.spaces))
+    else:
+        raise TypeError(
+            f'the space {space} is a {type(space).__name__}, which has no fixed-size array form: '
+            'use Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them.'
+        )
+    found: dict[str, Space] = {}
+    for key, part in parts:
+        found.update(leaves(part, f'{prefix}/{key}' if prefix else str(key)))
+    return found
+
+
+def flatten(space: Space, x: Any) -> Flat:
+    """One element (or batch) of ``space`` as a flat structure; the arrays are not copied."""
+    if is_leaf(space):
+        return x
+    flat: dict[str, Any] = {}
+    _flatten_into(space, x, '', flat)
+    return flat
+
+
+def _flatten_into(space: Space, x: Any, prefix: str, out: dict[str, Any]) -> None:
+    if is_leaf(space):
+        out[prefix] = x
+        return
+    keyed = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
+    for key, part in keyed:
+        _flatten_into(part, x[key], f'{prefix}/{key}' if prefix else str(key), out)
+
+
+def unflatten(space: Space, flat: Flat, prefix: str = '') -> Any:
+    """The inverse of :func:`flatten`: dicts for ``Dict``, tuples for ``Tuple``."""
+    if is_leaf(space):
+        return flat[prefix] if prefix else flat
+    if isinstance(space, Dict):
+        return {
+            key: unflatten(part, flat, f'{prefix}/{key}' if prefix else str(key)) for key, part in space.spaces.items()
+        }
+    return tuple(
+        unflatten(part, flat, f'{prefix}/{i}' if prefix else str(i)) for i, part in enumerate(space.spaces)
+    )
+
+
+def tree_map(function: Callable[..., Any], *flats: Flat) -> Flat:
+    """Apply ``function`` to the arrays of flat structures of one shape, path by path."""
+    first = flats[0]
+    if isinstance(first, dict):
+        return {path: function(*(flat[path] for flat in flats)) for path in first}
+    return function(*flats)
+
+
+def tree_items(flat: Flat) -> list[tuple[str, Any]]:
+    """The pairs ``(path, array)`` of a flat structure; the path of a single array is ``''``."""
+    return list(flat.items()) if isinstance(flat, dict) else [('', flat)]
+
+
+def from_items(space: Space, items: dict[str, Any]) -> Flat:
+    """A flat structure of ``space`` from ``{path: array}``."""
+    return items[''] if is_leaf(space) else items
+
+
+def zeros(space: Space, lead: tuple[int, ...]) -> Flat:
+    """A flat structure of zeros ``[*lead, *leaf.shape]`` in the leaves' own dtypes."""
+    return from_items(space, {path: np.zeros(lead + leaf.shape, leaf.dtype) for path, leaf in leaves(space).items()})
+
+
+def same(a: Space, b: Space) -> bool:
+    """Whether two spaces have the same leaves: paths, kinds, shapes, dtypes and numbers of values (bounds may differ)."""
+    left, right = leaves(a), leaves(b)
+    return left.keys() == right.keys() and all(_leaf_key(left[path]) == _leaf_key(right[path]) for path in left)
+
+
+def _leaf_key(leaf: Space) -> tuple:
+    counts = np.asarray(getattr(leaf, 'n', getattr(leaf, 'nvec', 0))).tolist()
+    return type(leaf).__name__, leaf.shape, leaf.dtype, str(counts)
+
+
+def describe(space: Space) -> str:
+    """A short description for error messages, for example ``Box(3,) float32`` or ``Dict(camera: …, pose: …)``."""
+    if isinstance(space, Dict):
+        return 'Dict(' + ', '.join(f'{key}: {describe(part)}' for key, part in space.spaces.items()) + ')'
+    if isinstance(space, Tuple):
+        return 'Tuple(' + ', '.join(describe(part) for part in space.spaces) + ')'
+    if isinstance(space, Box):
+        return f'Box{space.shape} {space.dtype}'
+    return str(space)
+
+
+def to_json(space: Space) -> dict[str, Any]:
+    """The space as plain data, see :func:`from_json`; infinite bounds are left to the writer of the JSON."""
+    if isinstance(space, Dict):
+        return {'type': 'Dict', 'spaces': {key: to_json(part) for key, part in space.spaces.items()}}
+    if isinstance(space, Tuple):
+        return {'type': 'Tuple', 'spaces': [to_json(part) for part in space.spaces]}
+    if isinstance(space, Box):
+        return {
+            'type': 'Box',
+            'low': _bound_to_json(space.low),
+            'high': _bound_to_json(space.high),
+            'shape': list(space.shape),
+            'dtype': str(space.dtype),
+        }
+    if isinstance(space, Discrete):
+        return {'type': 'Discrete', 'n': int(space.n), 'start': int(space.start), 'dtype': str(space.dtype)}
+    if isinstance(space, MultiDiscrete):
+        return {
+            'type': 'MultiDiscrete',
+            'nvec': space.nvec.tolist(),
+            'start': space.start.tolist(),
+            'dtype': str(space.dtype),
+        }
+    if isinstance(space, MultiBinary):
+        return {'type': 'MultiBinary', 'n': list(space.shape)}
+    raise TypeError(f'the space {space} cannot be stored: use Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple.')
+
+
+def from_json(data: dict[str, Any]) -> Space:
+    """The space that :func:`to_json` described."""
+    kind = data['type']
+    if kind == 'Dict':
+        return Dict({key: from_json(part) for key, part in data['spaces'].items()})
+    if kind == 'Tuple':
+        return Tuple([from_json(part) for part in data['spaces']])
+    if kind == 'Box':
+        dtype, shape = np.dtype(data['dtype']), tuple(data['shape'])
+        low, high = (_bound_from_json(data[side], shape, dtype) for side in ('low', 'high'))
+        return Box(low, high, shape, dtype.type)
+    if kind == 'Discrete':
+        return Discrete(data['n'], start=data['start'], dtype=np.dtype(data['dtype']).type)
+    if kind == 'MultiDiscrete':
+        return MultiDiscrete(np.array(data['nvec']), dtype=np.dtype(data['dtype']).type, start=np.array(data['start']))
+    return spaces.MultiBinary(data['n'])
+
+
+def _bound_to_json(bound: np.ndarray) -> Any:
+    """One number where all entries agree, as for images, else the flat list."""
+    if bound.size and np.all(bound == bound.flat[0]):
+        return bound.flat[0].item()
+    return bound.ravel().tolist()
+
+
+def _bound_from_json(bound: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    return np.array(bound, dtype).reshape(shape) if isinstance(bound, list) else np.full(shape, bound, dtype)

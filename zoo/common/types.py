@@ -1,0 +1,95 @@
+"""The records that cross the boundaries between the parts. Their docstrings give every shape and dtype.
+
+Letters: ``T`` steps of one copy, ``N`` copies of the environment, ``K`` updates in one call, ``B`` batch size. An
+observation or action is a flat structure (see :mod:`zoo.common.spaces`): one array, or a dict of arrays by path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Transition(NamedTuple):
+    """One step of experience; stored and sampled with any leading axes (``[N]`` collected, ``[K, B]`` sampled).
+
+    Attributes:
+        obs: observation before the step, ``[…, *shape]`` in the environment's dtype.
+        action: action in the policy's own units (see :mod:`zoo.common.adaptors.action`), ``[…]`` or ``[…, n]``.
+        reward: float32 ``[…]``, as the environment gave it.
+        next_obs: observation after the step, the true final one at an episode's end, never the one after a reset.
+        terminated: bool ``[…]``, the task ended: nothing of value follows.
+        truncated: bool ``[…]``, the episode was cut (time limit): the value of ``next_obs`` still counts.
+    """
+
+    obs: Any
+    action: Any
+    reward: Any
+    next_obs: Any
+    terminated: Any
+    truncated: Any
+
+
+class Rollout(NamedTuple):
+    """``T`` consecutive steps of ``N`` copies, time-major; the fields of :class:`Transition`, each ``[T, N, …]``.
+
+    Attributes:
+        valid: bool ``[T, N]``; False where a vector environment only reset itself and no transition took place.
+    """
+
+    obs: Any
+    action: Any
+    reward: Any
+    next_obs: Any
+    terminated: Any
+    truncated: Any
+    valid: Any
+
+
+class Episode(NamedTuple):
+    """A finished episode: the environment's own undiscounted return, its length in steps, whether it succeeded."""
+
+    episode_return: float
+    length: int
+    success: bool | None
+
+
+@dataclass
+class TrainingResult:
+    """What ``learn(env, 'train')`` returns.
+
+    Attributes:
+        steps: environment steps taken in this call, summed over copies.
+        episodes: episodes finished in this call.
+        returns: their undiscounted returns, in the order in which they ended.
+        losses: the last value of every metric that ``update`` reported.
+        wall_time: seconds.
+        run_dir: the run directory, or None when nothing was written.
+        episode_steps: the step count at which each episode ended, the abscissa of the learning curve.
+    """
+
+    steps: int
+    episodes: int
+    returns: list[float]
+    losses: dict[str, float]
+    wall_time: float
+    run_dir: Path | None
+    episode_steps: list[int] = field(default_factory=list, repr=False)
+
+
+@dataclass
+class TestResult:
+    """What ``learn(env, 'test')`` returns: one entry per episode.
+
+    Attributes:
+        returns: undiscounted returns.
+        lengths: lengths in steps.
+        successes: the environment's own ``is_success`` or ``success`` at the end, or None where it does not say.
+    """
+
+    __test__ = False  # the name is the interface's; pytest is not to collect it
+
+    returns: list[float]
+    lengths: list[int]
+    successes: list[bool | None]
