@@ -7,6 +7,7 @@ are in :mod:`zoo.common.loops`.
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -21,13 +22,22 @@ from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 
 from zoo.common import checkpoint, loops, seeding, spaces
+from zoo.common.acting import Forward
 from zoo.common.adaptors.action import MASKED_LOGIT, ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess, features, mask_path
 from zoo.common.adaptors.policy import Head, Network, build_network
 from zoo.common.errors import unknown
 from zoo.common.logging import run_directory, write_json
 from zoo.common.normalize import RunningMoments
-from zoo.common.optim import Optimizer, copy_weights, prefers_xla, schedule_from_json, schedule_to_json, set_threads
+from zoo.common.optim import (
+    Optimizer,
+    PackedCall,
+    copy_weights,
+    prefers_xla,
+    schedule_from_json,
+    schedule_to_json,
+    set_threads,
+)
 from zoo.common.replay import Replay
 from zoo.common.types import TestResult, TrainingResult, Transition
 
@@ -52,23 +62,29 @@ class Algorithm:
         observation_space, action_space: of one copy of the environment.
         networks: by name, in the order of ``net_list``; targets are not among them.
         optimizers: by name, in the order of ``optimizers_list``.
+        forward: the forward pass for acting; the subclass makes it.
         steps: environment steps in the agent's life.
         progress: fraction of the current training, in [0, 1]: what schedules read.
 
     Args:
         observation_space, action_space: of one copy of the environment.
         unknown_params: keyword arguments that the subclass does not know: refused here.
-        squash: the action's Gaussian is squashed by tanh.
         normalize_obs: normalise vector observations by their running mean and standard deviation.
 
     Raises:
         ValueError: an unknown parameter, a space that this algorithm cannot act in, a network that does not fit.
     """
 
+    forward: Forward
     #: The training loop, a function of :mod:`zoo.common.loops`.
     loop: ClassVar[Callable[..., None]]
     #: Kinds of action space that it acts in.
     acts_in: ClassVar[tuple[str, ...]]
+    #: Whether actions are squashed by tanh, which needs bounds.
+    squash: ClassVar[bool] = False
+    #: Names of the networks in ``net_list`` and of the optimisers in ``optimizers_list``, in order.
+    network_names: ClassVar[tuple[str, ...]]
+    optimizer_names: ClassVar[tuple[str, ...]]
     #: What ``update`` reports.
     metric_names: ClassVar[tuple[str, ...]]
 
@@ -77,17 +93,16 @@ class Algorithm:
         observation_space: Space,
         action_space: Space,
         unknown_params: dict[str, Any],
-        squash: bool = False,
         normalize_obs: bool = False,
     ) -> None:
         for name in unknown_params:
             raise ValueError(unknown(f'parameter of {type(self).__name__}', name, type(self).params()))
-        self._check_action_space(action_space, squash)
+        type(self).check_action_space(action_space)
         self.observation_space = observation_space
         self.action_space = action_space
         self.normalize_obs = normalize_obs
         set_threads(any(item.kind == 'image' for item in features(observation_space)))
-        self.action_adaptor = ActionAdaptor(action_space, squash)
+        self.action_adaptor = ActionAdaptor(action_space, type(self).squash)
         self.statistics = {
             item.path: RunningMoments(item.size) for item in features(observation_space, normalize_obs) if item.normalize
         }
@@ -100,6 +115,8 @@ class Algorithm:
         self.steps = 0
         self.progress = 0.0
         self.rng = seeding.generator(None, 'agent')
+        self.noise_seed = tf.Variable(self._draw_noise_seed(), dtype=tf.int32)
+        self.state_variables['noise_seed'] = self.noise_seed
         self._single_paths = spaces.leaves(observation_space)
         self._loop_state: dict[str, int] | None = None
         self._saved_buffer: dict[str, np.ndarray] | None = None
@@ -124,7 +141,12 @@ class Algorithm:
         return found
 
     @classmethod
-    def _check_action_space(cls, space: Space, squash: bool) -> None:
+    def check_action_space(cls, space: Space) -> None:
+        """Refuse an action space that this algorithm cannot act in.
+
+        Raises:
+            ValueError: one sentence that names the algorithms that can.
+        """
         kind = type(space).__name__
         if kind not in cls.acts_in:
             from zoo import algorithms
@@ -134,27 +156,25 @@ class Algorithm:
                 f'{cls.__name__} cannot act in {spaces.describe(space)}; '
                 + (f'use {" or ".join(able)}.' if able else 'no algorithm here can.')
             )
-        if squash and not ActionAdaptor(space).bounded:
+        if cls.squash and not ActionAdaptor(space).bounded:
             raise ValueError(
                 f'{cls.__name__} needs a Box with finite bounds, but this one reaches from {space.low.min()} to '
                 f'{space.high.max()}: wrap the environment in gymnasium.wrappers.ClipAction with bounds, or use PPO.'
             )
 
     def _build_networks(
-        self, net_list: Sequence[Any] | None, heads: dict[str, Head], default: dict[str, Any], action_size: int = 0
+        self, net_list: Sequence[Any] | None, heads: Sequence[Head], default: dict[str, Any], action_size: int = 0
     ) -> None:
-        """Fill ``self.networks``: one entry of ``net_list`` for each of ``heads``, in order.
+        """Fill ``self.networks``: one entry of ``net_list`` for each of ``network_names``.
 
         Args:
             net_list: the user's; None takes ``default`` for each.
-            heads: by network name.
+            heads: of each network.
             default: spec.
             action_size: for the networks whose name begins with ``critic``, the action's length when it is an input.
         """
-        entries = [default] * len(heads) if net_list is None else list(net_list)
-        self._check_count('net_list', entries, tuple(heads))
-        self._entries = entries
-        for i, (entry, (name, head)) in enumerate(zip(entries, heads.items(), strict=True)):
+        self._entries = self._entries_for('net_list', net_list, default, self.network_names)
+        for i, (name, entry, head) in enumerate(zip(self.network_names, self._entries, heads, strict=True)):
             extra = action_size if name.startswith('critic') else 0
             self.networks[name] = build_network(entry, f'net_list[{i}] ({name})', self.preprocess, head, extra)
         owned = [id(v) for network in self.networks.values() for v in network.trainable_variables]
@@ -163,7 +183,7 @@ class Algorithm:
 
     def _build_target(self, name: str, head: Head, action_size: int = 0) -> Network:
         """A second network like ``self.networks[name]``, with the same weights: its target."""
-        i = list(self.networks).index(name)
+        i = self.network_names.index(name)
         label = f'net_list[{i}] ({name})'
         target = build_network(_copy_of(self._entries[i], label), label, self.preprocess, head, action_size)
         copy_weights(target.variables, self.networks[name].variables)
@@ -172,29 +192,31 @@ class Algorithm:
         return target
 
     def _build_optimizers(
-        self, optimizers_list: Sequence[Any] | None, variables: dict[str, list[tf.Variable]], default: dict[str, Any]
+        self,
+        optimizers_list: Sequence[Any] | None,
+        groups: Sequence[list[tf.Variable]],
+        default: dict[str, Any],
+        clip_norm: float | None = None,
     ) -> None:
-        """Fill ``self.optimizers``: one entry of ``optimizers_list`` for each list of variables, in order."""
-        entries = [default] * len(variables) if optimizers_list is None else list(optimizers_list)
-        self._check_count('optimizers_list', entries, tuple(variables))
-        self._optimizer_entries = entries
-        for i, (entry, (name, group)) in enumerate(zip(entries, variables.items(), strict=True)):
-            self.optimizers[name] = Optimizer(entry, group, f'optimizers_list[{i}] ({name})')
+        """Fill ``self.optimizers``: one entry of ``optimizers_list`` for each list of variables."""
+        self._optimizer_entries = self._entries_for('optimizers_list', optimizers_list, default, self.optimizer_names)
+        for i, (name, entry, group) in enumerate(
+            zip(self.optimizer_names, self._optimizer_entries, groups, strict=True)
+        ):
+            self.optimizers[name] = Optimizer(entry, group, f'optimizers_list[{i}] ({name})', clip_norm)
 
-    def _check_count(self, what: str, entries: list[Any], names: tuple[str, ...]) -> None:
+    def _entries_for(self, what: str, given: Sequence[Any] | None, default: Any, names: tuple[str, ...]) -> list[Any]:
+        entries = [default] * len(names) if given is None else list(given)
         if len(entries) != len(names):
             raise ValueError(
                 f'{what} has {len(entries)} entries, but {type(self).__name__} takes {len(names)}: {", ".join(names)}.'
             )
+        return entries
 
     @property
     def trainable_variables(self) -> list[tf.Variable]:
         """Every weight that an optimiser moves."""
         return [variable for optimizer in self.optimizers.values() for variable in optimizer.variables]
-
-    def compile(self, function: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
-        """``function`` as one graph, by XLA where that is faster for these networks."""
-        return tf.function(function, jit_compile=prefers_xla(self.trainable_variables), autograph=False)
 
     # What a subclass gives
 
@@ -204,10 +226,6 @@ class Algorithm:
 
     def update(self, *args: Any, **kwargs: Any) -> Any:
         """One update: of a rollout for on-policy algorithms, of a batch inside the compiled call for off-policy ones."""
-        raise NotImplementedError
-
-    def refresh(self) -> None:
-        """Bring the acting copies of the weights up to date; called after every update."""
         raise NotImplementedError
 
     def episodes_restarted(self) -> None:
@@ -227,6 +245,9 @@ class Algorithm:
         """A seed for the environment from the agent's own stream."""
         return int(self.rng.integers(2**31 - 1))
 
+    def _draw_noise_seed(self) -> np.ndarray:
+        return self.rng.integers(2**31 - 1, size=2, dtype=np.int32)
+
     def replay_for(self, capacity: int, num_envs: int) -> Replay:
         """The replay buffer: the one that earlier training filled, if it fits, else a new one."""
         kept = self.replay
@@ -243,25 +264,34 @@ class Algorithm:
         """``K`` updates in one compiled call, on batches whose fields are ``[K, B, …]``; the last one's metrics."""
         if self.statistics:
             self.observe(batches.obs)
-        if not hasattr(self, '_fused'):
-            self._fused = self.compile(self._updates)
         for optimizer in self.optimizers.values():
             optimizer.set_progress(self.progress)
-        seed = self.rng.integers(2**31 - 1, size=2, dtype=np.int32)
-        metrics = self._fused(tf.nest.map_structure(tf.convert_to_tensor, batches), tf.convert_to_tensor(seed))
-        self.refresh()
-        return dict(zip(self.metric_names, metrics.numpy().tolist(), strict=True))
+        return self.take(self._fused(batches))
 
-    def _updates(self, batches: Transition, seed: tf.Tensor) -> tf.Tensor:
+    def take(self, result: np.ndarray) -> dict[str, float]:
+        """Split what a compiled update gave: metrics by name, and the weights for acting."""
+        count = len(self.metric_names)
+        self.forward.unpack(result[count:])
+        return dict(zip(self.metric_names, result[:count].tolist(), strict=True))
+
+    @functools.cached_property
+    def _fused(self) -> PackedCall:
+        return PackedCall(self._updates, prefers_xla(self.trainable_variables))
+
+    def _updates(self, batches: Transition) -> tf.Tensor:
         def one(k: Any) -> tf.Tensor:
-            batch = tf.nest.map_structure(lambda x: x[k], batches)
-            return self.stack_metrics(self.update(batch, seed + tf.stack([0, k])))
+            self.noise_seed.assign_add([0, 2])  # two streams an update: seed and seed + 1
+            return self.stack_metrics(self.update(tf.nest.map_structure(lambda x: x[k], batches), self.noise_seed + 0))
 
         count = batches.reward.shape[0]
         if count == 1:
-            return one(0)
-        start = (tf.constant(0), tf.zeros([len(self.metric_names)]))
-        return tf.while_loop(lambda k, _: k < count, lambda k, _: (k + 1, one(k)), start, parallel_iterations=1)[1]
+            metrics = one(0)
+        else:
+            start = (tf.constant(0), tf.zeros([len(self.metric_names)]))
+            metrics = tf.while_loop(
+                lambda k, _: k < count, lambda k, _: (k + 1, one(k)), start, parallel_iterations=1
+            )[1]
+        return tf.concat([metrics, self.forward.pack()], 0)
 
     def stack_metrics(self, metrics: dict[str, tf.Tensor]) -> tf.Tensor:
         """Metrics as one vector in the order of ``metric_names``: reading one tensor is cheaper than reading each."""
@@ -319,6 +349,7 @@ class Algorithm:
             raise ValueError("render=True needs an environment built with render_mode='human' or another render mode.")
         if seed is not None:
             self.rng = seeding.generator(seed, 'agent')
+            self.noise_seed.assign(self._draw_noise_seed())
         env_seed = None if seed is None else int(seeding.generator(seed, f'env/{mode}').integers(2**31 - 1))
         if mode == 'test':
             return loops.run_test(
@@ -519,7 +550,7 @@ class Algorithm:
         seeding.restore(self.rng, saved.config['rng'])
         self._loop_state = saved.config['loop_state']
         self._saved_buffer = saved.buffer
-        self.refresh()
+        self.forward.refresh()
 
 
 #: Arguments of ``learn`` itself, named when an unknown parameter is near one of them.

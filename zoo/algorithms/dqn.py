@@ -42,6 +42,8 @@ class DQN(Algorithm):
 
     loop = loops.off_policy
     acts_in = ('Discrete',)
+    network_names = ('q',)
+    optimizer_names = ('q',)
     metric_names = ('q', 'q_mean')
 
     def __init__(
@@ -68,13 +70,13 @@ class DQN(Algorithm):
         self.epsilon = epsilon
 
         head = action_value_head(self.action_adaptor.parts[0].counts[0], dueling)
-        self._build_networks(net_list, {'q': head}, {'hidden': [64, 64], 'activation': 'relu'})
+        self._build_networks(net_list, [head], {'hidden': [64, 64], 'activation': 'relu'})
         self.network = self.networks['q']
         self.target = self._build_target('q', head)
         self.update_count = tf.Variable(0, dtype=tf.int64)
         self.state_variables['update_count'] = self.update_count
-        groups = {'q': self.network.trainable_variables}
-        self._build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 1e-4, 'clip_norm': 10.0})
+        default = {'name': 'Adam', 'learning_rate': 1e-4, 'clip_norm': 10.0}
+        self._build_optimizers(optimizers_list, [self.network.trainable_variables], default)
         self.forward = Forward(self.network, mask_path=self.mask_path)
 
     def act(self, obs: spaces.Flat, deterministic: bool = False) -> spaces.Flat:
@@ -89,10 +91,6 @@ class DQN(Algorithm):
         if random.any():
             action[random] = self.random_action(obs)[random]
         return action
-
-    def refresh(self) -> None:
-        """Bring the acting copy of the network up to date."""
-        self.forward.refresh()
 
     def next_value(self, batch: Transition) -> tf.Tensor:
         """max over a′ of Q′(s′, a′); with double Q-learning Q′(s′, argmax Q(s′, ·)) (van Hasselt et al., eq. 4)."""

@@ -21,7 +21,7 @@ from zoo.common import loops, spaces
 from zoo.common.acting import Forward
 from zoo.common.adaptors.policy import StochasticPolicy, stochastic_head, value_head
 from zoo.common.normalize import RewardScale
-from zoo.common.optim import Linear, value_at
+from zoo.common.optim import Linear, PackedCall, prefers_xla, value_at
 from zoo.common.returns import gae
 from zoo.common.types import Rollout
 
@@ -47,6 +47,8 @@ class PPO(Algorithm):
 
     loop = loops.on_policy
     acts_in = ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Dict', 'Tuple')
+    network_names = ('actor', 'critic')
+    optimizer_names = ('all',)
     metric_names = ('policy', 'value', 'entropy', 'kl', 'clip_fraction')
 
     def __init__(
@@ -78,29 +80,24 @@ class PPO(Algorithm):
         self.log_std_init = log_std_init
         self.normalize_reward = normalize_reward
 
-        heads = {'actor': stochastic_head(self.action_adaptor, gain=0.01), 'critic': value_head(gain=1.0)}
+        heads = [stochastic_head(self.action_adaptor, gain=0.01), value_head(gain=1.0)]
         default = {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'}
         self._build_networks(net_list, heads, default)
         self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, log_std_init)
         self.critic = self.networks['critic']
         if self.policy.log_std is not None:
             self.state_variables['log_std'] = self.policy.log_std
-        groups = {'all': self.policy.trainable_variables + self.critic.trainable_variables}
-        self._build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
-        if max_grad_norm is not None:
-            self.optimizers['all'].clip_norm = max_grad_norm
+        variables = self.policy.trainable_variables + self.critic.trainable_variables
+        default = {'name': 'Adam', 'learning_rate': 3e-4}
+        self._build_optimizers(optimizers_list, [variables], default, clip_norm=max_grad_norm)
         self.reward_scale = RewardScale(gamma) if normalize_reward else None
         self.forward = Forward(self.policy.network, self.policy)
-        self._improve = self.compile(self.improve)
+        self._improve = PackedCall(self.improve, prefers_xla(self.trainable_variables))
 
     def act(self, obs: spaces.Flat, deterministic: bool = False) -> spaces.Flat:
         """A sample of the policy, or its mode."""
         params = self.forward(obs)
         return self.action_adaptor.mode(params) if deterministic else self.action_adaptor.sample(params, self.rng)
-
-    def refresh(self) -> None:
-        """Bring the acting copy of the policy up to date."""
-        self.forward.refresh()
 
     def policy_loss(
         self, params: tf.Tensor, action: spaces.Flat, advantage: tf.Tensor, old_log_prob: tf.Tensor, clip: tf.Tensor
@@ -122,7 +119,7 @@ class PPO(Algorithm):
             clip: ε, float32.
 
         Returns:
-            The last minibatch's metrics, float32 ``[len(metric_names)]``.
+            The last minibatch's metrics in the order of ``metric_names``, then what the acting copy of the policy needs.
         """
         count = int(np.prod(rollout.reward.shape))
         flat = Rollout(*(tf.nest.map_structure(lambda x: tf.reshape(x, [count, *x.shape[2:]]), f) for f in rollout))
@@ -162,7 +159,8 @@ class PPO(Algorithm):
             return tf.logical_and(more, metrics[self.metric_names.index('kl')] <= self.target_kl)
 
         start = (tf.constant(0), tf.zeros([len(self.metric_names)]))
-        return tf.while_loop(going_on, minibatch, start, parallel_iterations=1)[1]
+        _, metrics = tf.while_loop(going_on, minibatch, start, parallel_iterations=1)
+        return tf.concat([metrics, self.forward.pack()], 0)
 
     def update(self, rollout: Rollout, *, epochs: int = 10, batch_size: int = 64) -> dict[str, float]:
         """One iteration on a rollout with fields ``[T, N, …]``.
@@ -185,15 +183,11 @@ class PPO(Algorithm):
             rollout = rollout._replace(reward=self.reward_scale(rollout.reward, done))
         optimizer = self.optimizers['all']
         optimizer.set_progress(self.progress)
-        metrics = self._improve(
-            tf.nest.map_structure(tf.convert_to_tensor, rollout),
-            tf.convert_to_tensor(batches.reshape(-1, size)),
-            tf.constant(value_at(self.clip_range, self.progress), tf.float32),
-        ).numpy()
+        clip = np.array(value_at(self.clip_range, self.progress), np.float32)
+        result = self._improve(rollout, batches.reshape(-1, size), clip)
         if self.statistics:  # after the update: what was acted on and what was learned from are normalised alike
             self.observe(raw.obs)
-        self.refresh()
-        return dict(zip(self.metric_names, metrics.tolist(), strict=True))
+        return self.take(result)
 
     def episodes_restarted(self) -> None:
         """The running returns of the reward scale begin anew."""

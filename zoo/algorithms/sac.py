@@ -40,6 +40,9 @@ class SAC(Algorithm):
 
     loop = loops.off_policy
     acts_in = ('Box',)
+    squash = True
+    network_names = ('actor', 'critic_1', 'critic_2')
+    optimizer_names = ('actor', 'critic', 'alpha')
     metric_names = ('critic', 'actor', 'alpha', 'entropy', 'q')
 
     def __init__(
@@ -55,7 +58,7 @@ class SAC(Algorithm):
         normalize_obs: bool = False,
         **unknown_params: Any,
     ) -> None:
-        super().__init__(observation_space, action_space, unknown_params, squash=True, normalize_obs=normalize_obs)
+        super().__init__(observation_space, action_space, unknown_params, normalize_obs=normalize_obs)
         self.gamma = gamma
         self.tau = tau
         self.alpha = alpha
@@ -63,11 +66,7 @@ class SAC(Algorithm):
 
         size = self.action_adaptor.parts[0].size
         critic = value_head()
-        heads = {
-            'actor': stochastic_head(self.action_adaptor, free_log_std=False),
-            'critic_1': critic,
-            'critic_2': critic,
-        }
+        heads = [stochastic_head(self.action_adaptor, free_log_std=False), critic, critic]
         self._build_networks(net_list, heads, {'hidden': [256, 256], 'activation': 'relu'}, action_size=size)
         self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor)
         self.critics = [self.networks['critic_1'], self.networks['critic_2']]
@@ -76,11 +75,8 @@ class SAC(Algorithm):
         self.state_variables['log_alpha'] = self.log_alpha
         self._target_entropy = -float(size) if target_entropy is None else float(target_entropy)
 
-        groups = {
-            'actor': self.policy.trainable_variables,
-            'critic': [v for critic in self.critics for v in critic.trainable_variables],
-            'alpha': [self.log_alpha],
-        }
+        critic_variables = [variable for critic in self.critics for variable in critic.trainable_variables]
+        groups = [self.policy.trainable_variables, critic_variables, [self.log_alpha]]
         self._build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
         self.forward = Forward(self.policy.network, self.policy)
 
@@ -88,10 +84,6 @@ class SAC(Algorithm):
         """A sample of the policy, or its squashed mean."""
         params = self.forward(obs)
         return self.action_adaptor.mode(params) if deterministic else self.action_adaptor.sample(params, self.rng)
-
-    def refresh(self) -> None:
-        """Bring the acting copy of the actor up to date."""
-        self.forward.refresh()
 
     def sample(self, obs: spaces.Flat, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Actions ``[B, n]`` in (−1, 1) and their log-probabilities ``[B]``, by the reparameterisation trick."""

@@ -39,6 +39,9 @@ class TD3(Algorithm):
 
     loop = loops.off_policy
     acts_in = ('Box',)
+    squash = True
+    network_names = ('actor', 'critic_1', 'critic_2')
+    optimizer_names = ('actor', 'critic')
     metric_names = ('critic', 'actor', 'q')
 
     def __init__(
@@ -56,7 +59,7 @@ class TD3(Algorithm):
         normalize_obs: bool = False,
         **unknown_params: Any,
     ) -> None:
-        super().__init__(observation_space, action_space, unknown_params, squash=True, normalize_obs=normalize_obs)
+        super().__init__(observation_space, action_space, unknown_params, normalize_obs=normalize_obs)
         self.gamma = gamma
         self.tau = tau
         self.policy_delay = policy_delay
@@ -65,20 +68,18 @@ class TD3(Algorithm):
         self.noise_clip = noise_clip
 
         size = self.action_adaptor.parts[0].size
-        heads = {'actor': deterministic_head(size), 'critic_1': value_head(), 'critic_2': value_head()}
-        self._build_networks(net_list, heads, {'hidden': [256, 256], 'activation': 'relu'}, action_size=size)
+        actor, critic = deterministic_head(size), value_head()
+        self._build_networks(net_list, [actor, critic, critic], {'hidden': [256, 256], 'activation': 'relu'}, action_size=size)
         self.actor = self.networks['actor']
         self.critics = [self.networks['critic_1'], self.networks['critic_2']]
-        self.target_actor = self._build_target('actor', heads['actor'])
-        self.target_critics = [self._build_target(name, value_head(), size) for name in ('critic_1', 'critic_2')]
+        self.target_actor = self._build_target('actor', actor)
+        self.target_critics = [self._build_target(name, critic, size) for name in ('critic_1', 'critic_2')]
         self.update_count = tf.Variable(0, dtype=tf.int64)
         self.last_actor_loss = tf.Variable(0.0)
         self.state_variables |= {'update_count': self.update_count, 'last_actor_loss': self.last_actor_loss}
 
-        groups = {
-            'actor': self.actor.trainable_variables,
-            'critic': [v for critic in self.critics for v in critic.trainable_variables],
-        }
+        critic_variables = [variable for critic in self.critics for variable in critic.trainable_variables]
+        groups = [self.actor.trainable_variables, critic_variables]
         self._build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
         self.forward = Forward(self.actor)
 
@@ -89,10 +90,6 @@ class TD3(Algorithm):
             return action
         noise = self.explore_noise * self.rng.standard_normal(action.shape, dtype=np.float32)
         return np.clip(action + noise, -1.0, 1.0)
-
-    def refresh(self) -> None:
-        """Bring the acting copy of the actor up to date."""
-        self.forward.refresh()
 
     def critic_target(self, batch: Transition, seed: tf.Tensor) -> tf.Tensor:
         """y = r + γ (1 − terminated) min Q′(s′, π′(s′) + clipped noise): algorithm 1, lines 8 and 9."""

@@ -163,13 +163,14 @@ class Collector:
             target[i] = value
 
     def _check_declared(self, path: str, value: Any, target: Any) -> None:
-        """The shape and dtype are those that the space declares; plain numbers stand for arrays of no axes."""
-        if isinstance(value, np.ndarray):
-            if value.shape == target.shape and value.dtype == target.dtype:
-                return
-        elif np.shape(value) == target.shape and np.can_cast(np.asarray(value).dtype, target.dtype, 'same_kind'):
+        """The shape is the declared one and the dtype casts to it without loss, or from one integer to another."""
+        dtype = target.dtype
+        if isinstance(value, np.ndarray) and value.shape == target.shape and value.dtype == dtype:
             return
         value = np.asarray(value)
+        fits = np.can_cast(value.dtype, dtype) or (value.dtype.kind in 'iu' and dtype.kind in 'iu')
+        if value.shape == target.shape and fits:
+            return
         leaf = self._leaves[path]
         raise ValueError(
             f'step {self.steps}: the environment gave an observation {path and f"{path!r} "}of shape {value.shape} and '

@@ -201,7 +201,7 @@ class Training:
 
     def _draw(self) -> None:
         if self.run_dir is not None:
-            plots.learning_curve(self.run_dir / 'curve.png', {'': [(self.episode_steps, self.returns)]}, self._title)
+            plots.learning_curve(self.run_dir / 'curve.png', {type(self.agent).__name__: [(self.episode_steps, self.returns)]}, self._title)
 
 
 def on_policy(training: Training, *, horizon: int = 2048, **update_params: Any) -> None:

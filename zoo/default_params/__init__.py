@@ -1,0 +1,104 @@
+"""Default hyper-parameters: one file for each algorithm, each a table of plain data.
+
+A table has three levels, of which the later override the earlier: ``COMMON``, ``TYPES`` by environment type, and ``TUNED``
+by environment id. Besides the parameters of the algorithm and of its ``learn`` their keys are
+
+* ``network``: keys of the network spec, see :mod:`zoo.common.networks`;
+* ``optimizer``: keys of the optimiser spec, see :class:`zoo.common.optim.Optimizer`;
+* ``rollout_size``: for on-policy algorithms, the steps of one iteration summed over copies: ``horizon`` is that divided by
+  the number of copies, so that the defaults mean the same whatever ``nenv`` is.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from typing import Any
+
+import numpy as np
+from gymnasium import Env
+from gymnasium.vector import VectorEnv
+
+from zoo import algorithms
+from zoo.common.adaptors.observation import features
+from zoo.common.env_wrappers import TYPES
+from zoo.common.errors import unknown
+
+#: After convolutions one dense layer is enough (Mnih et al. 2015); where images join other observations, one layer mixes them.
+_IMAGE = {'hidden': [], 'activation': 'relu'}
+_IMAGE_AND_MORE = {'hidden': [256], 'activation': 'relu'}
+
+
+def call_default_params(
+    env: Env | VectorEnv, env_type: str, alg: str, seed: int | None = None, layers: str = 'keras'
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The default hyper-parameters for an algorithm in an environment, as two dicts to edit.
+
+    Args:
+        env: from ``build_env``.
+        env_type: the type it was built with.
+        alg: name of the algorithm, such as ``'TD3'``.
+        seed: fixes the initial weights, and goes into ``learn_params``.
+        layers: ``'keras'`` or ``'tensorlayer'``, what the networks are assembled from.
+
+    Returns:
+        ``alg_params``, everything that the constructor takes, and ``learn_params``, everything that ``learn`` takes. Their
+        ``net_list`` and ``optimizers_list`` hold specs, dicts that may be edited or replaced by networks and optimisers.
+
+    Raises:
+        ValueError: an unknown algorithm, environment type or kind of layers, or a space the algorithm cannot act in.
+    """
+    if alg not in algorithms.NAMES:
+        raise ValueError(unknown('algorithm', alg, algorithms.NAMES))
+    if env_type not in TYPES:
+        raise ValueError(unknown('environment type', env_type, TYPES))
+    if layers not in ('keras', 'tensorlayer'):
+        raise ValueError(unknown('kind of layers', layers, ('keras', 'tensorlayer')))
+    vector = isinstance(env, VectorEnv)
+    observation_space = env.single_observation_space if vector else env.observation_space
+    action_space = env.single_action_space if vector else env.action_space
+    env_id = env.spec.id if getattr(env, 'spec', None) else ''
+    cls = getattr(algorithms, alg)
+    cls.check_action_space(action_space)
+
+    merged = _merged(importlib.import_module(f'zoo.default_params.{alg.lower()}'), env_type, env_id)
+    network, optimizer = merged.pop('network'), merged.pop('optimizer')
+    found = features(observation_space)
+    if any(item.kind == 'image' for item in found):
+        network = network | (_IMAGE if len(found) == 1 else _IMAGE_AND_MORE)
+    if 'rollout_size' in merged:
+        merged['horizon'] = max(1, merged.pop('rollout_size') // (env.num_envs if vector else 1))
+
+    alg_params: dict[str, Any] = {
+        'observation_space': observation_space,
+        'action_space': action_space,
+        'net_list': [
+            {**copy.deepcopy(network), 'layers': layers, 'seed': _weights_seed(seed, i)}
+            for i in range(len(cls.network_names))
+        ],
+        'optimizers_list': [dict(optimizer) for _ in cls.optimizer_names],
+    }
+    for name, default in cls.params().items():
+        if name not in alg_params:
+            alg_params[name] = merged.pop(name, default)
+    learn_params = cls.learn_params()
+    learn_params = {name: merged.pop(name, default) for name, default in learn_params.items()}
+    learn_params['seed'] = seed
+    assert not merged, f'the defaults of {alg} name {sorted(merged)}, which it does not take'
+    return alg_params, learn_params
+
+
+def _weights_seed(seed: int | None, i: int) -> int | None:
+    """An independent seed for the initial weights of the ``i``-th network."""
+    return None if seed is None else int(np.random.SeedSequence([seed, i]).generate_state(1)[0])
+
+
+def _merged(table: Any, env_type: str, env_id: str) -> dict[str, Any]:
+    """The three levels in one dict; ``network`` and ``optimizer`` are merged key by key."""
+    levels = (table.COMMON, table.TYPES.get(env_type, {}), table.TUNED.get(env_id, {}))
+    merged: dict[str, Any] = {'network': {}, 'optimizer': {}}
+    for level in levels:
+        for key, value in level.items():
+            merged[key] = {**merged[key], **value} if key in ('network', 'optimizer') else value
+    return merged
+

@@ -1,0 +1,121 @@
+"""What agents learn with the default hyper-parameters: the score of separate test episodes, over seeds.
+
+    python benchmarks/learning.py                     # every row, about an hour and a half on two cores
+    python benchmarks/learning.py ppo-cartpole        # one row, or several
+    python benchmarks/learning.py --seeds 0 1 2 3 4 dqn-cartpole
+
+Each run is the four lines with ``call_default_params`` and nothing changed but ``train_steps``; then 20 episodes with the
+deterministic policy in a fresh environment with another seed. Results are kept in ``results/learning.json``, one entry for
+each row and seed, and ``results/learning.md`` is written from it, so rows can be run one by one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import statistics
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / 'results' / 'learning.json'
+
+#: name: algorithm, environment, type, copies, steps, seeds, score that each seed is to reach
+ROWS: dict[str, tuple[str, str, str, int, int, tuple[int, ...], float]] = {
+    'ppo-cartpole': ('PPO', 'CartPole-v1', 'classic_control', 8, 100_000, (0, 1, 2), 500.0),
+    'dqn-cartpole': ('DQN', 'CartPole-v1', 'classic_control', 1, 50_000, (0, 1, 2), 475.0),
+    'td3-pendulum': ('TD3', 'Pendulum-v1', 'classic_control', 1, 20_000, (0, 1, 2), -180.0),
+    'sac-pendulum': ('SAC', 'Pendulum-v1', 'classic_control', 1, 20_000, (0, 1, 2), -180.0),
+    'ppo-lunarlander': ('PPO', 'LunarLander-v3', 'box2d', 16, 1_000_000, (0,), 230.0),
+    'sac-halfcheetah': ('SAC', 'HalfCheetah-v5', 'mujoco', 1, 300_000, (0,), 5000.0),
+}
+TEST_EPISODES = 20
+TEST_SEED = 10_000
+
+
+def run(name: str, seed: int) -> dict[str, Any]:
+    """Train and test one row with one seed."""
+    import zoo
+    from zoo import algorithms, build_env, call_default_params
+
+    alg, env_id, env_type, nenv, steps, _, _ = ROWS[name]
+    env = build_env(env_id, env_type, nenv=nenv, seed=seed)
+    alg_params, learn_params = call_default_params(env, env_type, alg, seed=seed)
+    agent = getattr(algorithms, alg)(**alg_params)
+    trained = agent.learn(env, 'train', run_dir=HERE / 'runs' / f'{name}-{seed}', **learn_params | {'train_steps': steps})
+    test_env = build_env(env_id, env_type, seed=TEST_SEED)
+    tested = agent.learn(test_env, 'test', test_episodes=TEST_EPISODES, seed=TEST_SEED)
+    return {
+        'mean': statistics.mean(tested.returns),
+        'std': statistics.pstdev(tested.returns),
+        'min': min(tested.returns),
+        'train_steps': trained.steps,
+        'minutes': trained.wall_time / 60,
+        'date': datetime.date.today().isoformat(),
+        'versions': {
+            'zoo': zoo.__version__,
+            'python': platform.python_version(),
+            **{package: metadata.version(package) for package in ('tensorflow', 'keras', 'gymnasium', 'numpy')},
+        },
+    }
+
+
+def report(results: dict[str, Any]) -> str:
+    """The result page."""
+    lines = [
+        '# Learning',
+        '',
+        '`python benchmarks/learning.py` with the default hyper-parameters; mean return of '
+        f'{TEST_EPISODES} test episodes with the deterministic policy, separate from training. Two cores, no GPU.',
+        '',
+        '| row | algorithm | environment | copies | steps | aim, each seed | seeds | min over seeds | median | minutes a seed |',
+        '|---|---|---|---|---|---|---|---|---|---|',
+    ]
+    for name, (alg, env_id, _, nenv, steps, _, aim) in ROWS.items():
+        found = results.get(name)
+        if not found:
+            continue
+        means = [entry['mean'] for entry in found.values()]
+        seeds = ', '.join(f'{seed}: {entry["mean"]:.1f} ± {entry["std"]:.1f}' for seed, entry in sorted(found.items()))
+        minutes = statistics.median(entry['minutes'] for entry in found.values())
+        lines.append(
+            f'| {name} | {alg} | `{env_id}` | {nenv} | {steps:,} | ≥ {aim:g} | {seeds} | **{min(means):.1f}** | '
+            f'{statistics.median(means):.1f} | {minutes:.1f} |'
+        )
+    stamps = {
+        entry['date'] + ': ' + ', '.join(f'{k} {v}' for k, v in entry['versions'].items())
+        for found in results.values()
+        for entry in found.values()
+    }
+    return '\n'.join([*lines, '', *sorted(stamps)]) + '\n'
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('rows', nargs='*', metavar='row', help=f'of {", ".join(ROWS)}; all when none is named')
+    parser.add_argument('--seeds', type=int, nargs='+', help="instead of the row's own")
+    args = parser.parse_args()
+    for name in args.rows or ROWS:
+        if name not in ROWS:
+            parser.error(f'unknown row {name!r}: choose from {", ".join(ROWS)}')
+        for seed in args.seeds or ROWS[name][5]:
+            begin = time.perf_counter()
+            entry = run(name, seed)
+            print(f'{name} seed {seed}: {entry["mean"]:.1f} in {(time.perf_counter() - begin) / 60:.1f} min', flush=True)
+            # Read again before writing: another process may have added its rows meanwhile.
+            results = json.loads(RESULTS.read_text(encoding='utf-8')) if RESULTS.exists() else {}
+            results.setdefault(name, {})[str(seed)] = entry
+            RESULTS.parent.mkdir(exist_ok=True)
+            RESULTS.write_text(json.dumps(results, indent=1) + '\n', encoding='utf-8')
+            (HERE / 'results' / 'learning.md').write_text(report(results), encoding='utf-8')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,55 @@
+"""DQN's defaults.
+
+``COMMON`` are the Nature paper's ideas at the scale of small vector observations. ``TUNED`` starts from the tuned
+hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT licence); departures are noted.
+"""
+
+from __future__ import annotations
+
+from zoo.common.optim import Linear
+
+COMMON = {
+    'train_steps': 200_000,
+    'batch_size': 64,
+    'buffer_size': 100_000,
+    'explore_steps': 1000,
+    'epsilon': Linear(1.0, 0.05, until=0.2),
+    'target_update_every': 500,
+    'network': {'hidden': [256, 256], 'activation': 'relu'},
+    'optimizer': {'name': 'Adam', 'learning_rate': 5e-4, 'clip_norm': 10.0},
+}
+
+TYPES: dict[str, dict] = {}
+
+TUNED = {
+    'CartPole-v1': {
+        'train_steps': 50_000,
+        'update_every': 256,
+        'updates': 128,
+        'target_update_every': 128,
+        'epsilon': Linear(1.0, 0.04, until=0.16),
+        'optimizer': {'learning_rate': 2.3e-3},
+    },
+    'MountainCar-v0': {
+        'train_steps': 120_000,
+        'batch_size': 128,
+        'buffer_size': 10_000,
+        'gamma': 0.98,
+        'update_every': 16,
+        'updates': 8,
+        'target_update_every': 300,
+        'epsilon': Linear(1.0, 0.07, until=0.2),
+        'optimizer': {'learning_rate': 4e-3},
+    },
+    'LunarLander-v3': {
+        'train_steps': 100_000,
+        'batch_size': 128,
+        'buffer_size': 50_000,
+        'explore_steps': 0,
+        'update_every': 4,
+        'target_update_every': 250,
+        'epsilon': Linear(1.0, 0.1, until=0.12),
+        'optimizer': {'learning_rate': 6.3e-4},
+    },
+}
+TUNED['Acrobot-v1'] = TUNED['LunarLander-v3']

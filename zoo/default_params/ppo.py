@@ -1,0 +1,117 @@
+"""PPO's defaults.
+
+``COMMON`` are the values of the PPO paper's MuJoCo experiments (Schulman et al. 2017, table 3). ``TUNED`` starts from the
+tuned hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT licence); departures are noted.
+"""
+
+from __future__ import annotations
+
+from zoo.common.optim import Linear
+
+COMMON = {
+    'train_steps': 1_000_000,
+    'rollout_size': 2048,
+    'epochs': 10,
+    'batch_size': 64,
+    'network': {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'},
+    'optimizer': {'name': 'Adam', 'learning_rate': 3e-4},
+}
+
+TYPES = {
+    # Running statistics make up for the very different scales of joint positions, velocities and rewards.
+    'mujoco': {'normalize_obs': True, 'normalize_reward': True},
+}
+
+TUNED = {
+    'CartPole-v1': {
+        'train_steps': 100_000,
+        'rollout_size': 256,
+        'epochs': 20,
+        'batch_size': 256,
+        'gamma': 0.98,
+        'gae_lambda': 0.8,
+        'clip_range': Linear(0.2),
+        'optimizer': {'learning_rate': Linear(1e-3)},
+    },
+    # Its source explores with state-dependent noise; Gaussian noise here, starting smaller.
+    'Pendulum-v1': {
+        'train_steps': 100_000,
+        'rollout_size': 4096,
+        'gamma': 0.9,
+        'optimizer': {'learning_rate': 1e-3},
+    },
+    'MountainCar-v0': {
+        'rollout_size': 256,
+        'epochs': 4,
+        'gae_lambda': 0.98,
+        'normalize_obs': True,
+        'normalize_reward': True,
+    },
+    'Acrobot-v1': {
+        'rollout_size': 4096,
+        'epochs': 4,
+        'gae_lambda': 0.94,
+        'normalize_obs': True,
+        'normalize_reward': True,
+    },
+    'LunarLander-v3': {
+        'rollout_size': 16_384,
+        'epochs': 4,
+        'gamma': 0.999,
+        'gae_lambda': 0.98,
+        'entropy_coef': 0.01,
+    },
+    'BipedalWalker-v3': {
+        'train_steps': 5_000_000,
+        'rollout_size': 65_536,
+        'gamma': 0.999,
+        'clip_range': 0.18,
+        'normalize_obs': True,
+        'normalize_reward': True,
+    },
+    'HalfCheetah-v5': {
+        'rollout_size': 512,
+        'epochs': 20,
+        'gamma': 0.98,
+        'gae_lambda': 0.92,
+        'clip_range': 0.1,
+        'entropy_coef': 0.000401762,
+        'value_coef': 0.58096,
+        'max_grad_norm': 0.8,
+        'log_std_init': -2.0,
+        'network': {'hidden': [256, 256], 'activation': 'relu', 'initializer': 'glorot_uniform'},
+        'optimizer': {'learning_rate': 2.0633e-05},
+    },
+    'Hopper-v5': {
+        'rollout_size': 512,
+        'epochs': 5,
+        'batch_size': 32,
+        'gamma': 0.999,
+        'gae_lambda': 0.99,
+        'entropy_coef': 0.00229519,
+        'value_coef': 0.835671,
+        'max_grad_norm': 0.7,
+        'log_std_init': -2.0,
+        'network': {'hidden': [256, 256], 'activation': 'relu', 'initializer': 'glorot_uniform'},
+        'optimizer': {'learning_rate': 9.80828e-05},
+    },
+    'Walker2d-v5': {
+        'rollout_size': 512,
+        'epochs': 20,
+        'batch_size': 32,
+        'gae_lambda': 0.95,
+        'clip_range': 0.1,
+        'entropy_coef': 0.000585045,
+        'value_coef': 0.871923,
+        'max_grad_norm': 1.0,
+        'optimizer': {'learning_rate': 5.05041e-05},
+    },
+    'Swimmer-v5': {
+        'rollout_size': 4096,
+        'batch_size': 256,
+        'gamma': 0.9999,
+        'gae_lambda': 0.98,
+        'optimizer': {'learning_rate': 6e-4},
+    },
+}
+TUNED['LunarLanderContinuous-v3'] = TUNED['LunarLander-v3']
