@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
 
 __version__ = '0.1.0'
+
+# TensorFlow's start-up notes would bury the progress bar. Errors still show, and a value that the user set stays.
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 _HOME = {
     'build_env': 'zoo.common.env_wrappers',
