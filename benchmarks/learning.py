@@ -49,7 +49,9 @@ def run(name: str, seed: int) -> dict[str, Any]:
     env = build_env(env_id, env_type, nenv=nenv, seed=seed)
     alg_params, learn_params = call_default_params(env, env_type, alg, seed=seed)
     agent = getattr(algorithms, alg)(**alg_params)
-    trained = agent.learn(env, 'train', run_dir=HERE / 'runs' / f'{name}-{seed}', **learn_params | {'train_steps': steps})
+    trained = agent.learn(
+        env, 'train', run_dir=HERE / 'runs' / f'{name}-{seed}', **learn_params | {'train_steps': steps}
+    )
     test_env = build_env(env_id, env_type, seed=TEST_SEED)
     tested = agent.learn(test_env, 'test', test_episodes=TEST_EPISODES, seed=TEST_SEED)
     return {
@@ -108,7 +110,9 @@ def main() -> None:
         for seed in args.seeds or ROWS[name][5]:
             begin = time.perf_counter()
             entry = run(name, seed)
-            print(f'{name} seed {seed}: {entry["mean"]:.1f} in {(time.perf_counter() - begin) / 60:.1f} min', flush=True)
+            print(
+                f'{name} seed {seed}: {entry["mean"]:.1f} in {(time.perf_counter() - begin) / 60:.1f} min', flush=True
+            )
             # Read again before writing: another process may have added its rows meanwhile.
             results = json.loads(RESULTS.read_text(encoding='utf-8')) if RESULTS.exists() else {}
             results.setdefault(name, {})[str(seed)] = entry

@@ -31,7 +31,14 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 PEERS_VENV = HERE / '.peers'
-PEERS = ('torch==2.13.0', 'stable-baselines3==2.9.2', 'sbx-rl==0.28.0', 'jax==0.10.2', 'gymnasium==1.4.0', 'mujoco==3.10.0')
+PEERS = (
+    'torch==2.13.0',
+    'stable-baselines3==2.9.2',
+    'sbx-rl==0.28.0',
+    'jax==0.10.2',
+    'gymnasium==1.4.0',
+    'mujoco==3.10.0',
+)
 
 #: Steps of one measured piece are chosen so that it lasts a few seconds for the fastest library.
 TASKS: dict[str, dict[str, Any]] = {
@@ -212,7 +219,9 @@ class Worker:
         for line in self.process.stdout:
             if line.startswith('{'):
                 return json.loads(line)
-        raise RuntimeError(f'a worker ended with status {self.process.wait()}; run it by hand with --worker to see why.')
+        raise RuntimeError(
+            f'a worker ended with status {self.process.wait()}; run it by hand with --worker to see why.'
+        )
 
     def close(self) -> None:
         """End the process."""
@@ -264,7 +273,11 @@ def report(results: list[dict[str, Any]], rounds: int) -> str:
             + (f'; aim {result["bars"][library]:g})' if library in result['bars'] else ')')
             for library, values in result['ratios'].items()
         }
-        cells = [result['title'], *(rates.get(x, '') for x in ('zoo', 'sb3', 'sbx')), *(ratios.get(x, '') for x in ('sb3', 'sbx'))]
+        cells = [
+            result['title'],
+            *(rates.get(x, '') for x in ('zoo', 'sb3', 'sbx')),
+            *(ratios.get(x, '') for x in ('sb3', 'sbx')),
+        ]
         lines.append('| ' + ' | '.join(cells) + ' |')
     lines += ['', 'Versions:', '']
     for library, found in results[0]['versions'].items():

@@ -104,7 +104,9 @@ class Algorithm:
         set_threads(any(item.kind == 'image' for item in features(observation_space)))
         self.action_adaptor = ActionAdaptor(action_space, type(self).squash)
         self.statistics = {
-            item.path: RunningMoments(item.size) for item in features(observation_space, normalize_obs) if item.normalize
+            item.path: RunningMoments(item.size)
+            for item in features(observation_space, normalize_obs)
+            if item.normalize
         }
         self.preprocess = Preprocess(observation_space, self.statistics)
         self.mask_path = mask_path(observation_space) if self.action_adaptor.maskable else None
@@ -288,9 +290,9 @@ class Algorithm:
             metrics = one(0)
         else:
             start = (tf.constant(0), tf.zeros([len(self.metric_names)]))
-            metrics = tf.while_loop(
-                lambda k, _: k < count, lambda k, _: (k + 1, one(k)), start, parallel_iterations=1
-            )[1]
+            metrics = tf.while_loop(lambda k, _: k < count, lambda k, _: (k + 1, one(k)), start, parallel_iterations=1)[
+                1
+            ]
         return tf.concat([metrics, self.forward.pack()], 0)
 
     def stack_metrics(self, metrics: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -339,7 +341,9 @@ class Algorithm:
         known = type(self).learn_params()
         for name in learn_params:
             if name not in known:
-                raise ValueError(unknown(f"parameter of {type(self).__name__}'s learn", name, [*known, *LEARN_ARGUMENTS]))
+                raise ValueError(
+                    unknown(f"parameter of {type(self).__name__}'s learn", name, [*known, *LEARN_ARGUMENTS])
+                )
         if mode not in ('train', 'test'):
             raise ValueError(unknown('mode', mode, ('train', 'test')))
         params = known | learn_params
@@ -352,9 +356,7 @@ class Algorithm:
             self.noise_seed.assign(self._draw_noise_seed())
         env_seed = None if seed is None else int(seeding.generator(seed, f'env/{mode}').integers(2**31 - 1))
         if mode == 'test':
-            return loops.run_test(
-                self, env, test_episodes=params['test_episodes'], render=render, seed=env_seed
-            )
+            return loops.run_test(self, env, test_episodes=params['test_episodes'], render=render, seed=env_seed)
         return self._train(env, params, render, seed, env_seed, plot_func, callbacks, run_dir)
 
     def _train(
@@ -399,7 +401,9 @@ class Algorithm:
 
     def _check_environment(self, env: Env | VectorEnv) -> None:
         if not isinstance(env, Env | VectorEnv):
-            raise ValueError(f'learn needs a Gymnasium environment, not a {type(env).__name__}: make it with build_env.')
+            raise ValueError(
+                f'learn needs a Gymnasium environment, not a {type(env).__name__}: make it with build_env.'
+            )
         vector = isinstance(env, VectorEnv)
         for kind in ('observation_space', 'action_space'):
             found = getattr(env, f'single_{kind}' if vector else kind)
@@ -562,7 +566,11 @@ def _check_learn_params(params: dict[str, Any], known: dict[str, Any]) -> None:
     zero_allowed = ('explore_steps',)
     for name, value in params.items():
         default = known[name]
-        count = (isinstance(default, int) and not isinstance(default, bool)) or name in ('log_every', 'checkpoint_every', 'updates')
+        count = (isinstance(default, int) and not isinstance(default, bool)) or name in (
+            'log_every',
+            'checkpoint_every',
+            'updates',
+        )
         if not count or (value is None and default is None):
             continue
         low = 0 if name in zero_allowed else 1

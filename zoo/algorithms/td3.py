@@ -69,7 +69,9 @@ class TD3(Algorithm):
 
         size = self.action_adaptor.parts[0].size
         actor, critic = deterministic_head(size), value_head()
-        self._build_networks(net_list, [actor, critic, critic], {'hidden': [256, 256], 'activation': 'relu'}, action_size=size)
+        self._build_networks(
+            net_list, [actor, critic, critic], {'hidden': [256, 256], 'activation': 'relu'}, action_size=size
+        )
         self.actor = self.networks['actor']
         self.critics = [self.networks['critic_1'], self.networks['critic_2']]
         self.target_actor = self._build_target('actor', actor)

@@ -201,7 +201,11 @@ class Training:
 
     def _draw(self) -> None:
         if self.run_dir is not None:
-            plots.learning_curve(self.run_dir / 'curve.png', {type(self.agent).__name__: [(self.episode_steps, self.returns)]}, self._title)
+            plots.learning_curve(
+                self.run_dir / 'curve.png',
+                {type(self.agent).__name__: [(self.episode_steps, self.returns)]},
+                self._title,
+            )
 
 
 def on_policy(training: Training, *, horizon: int = 2048, **update_params: Any) -> None:
@@ -269,9 +273,7 @@ def off_policy(
         stored += taken
         pending += taken
         replay.add(
-            Transition(
-                obs, action, collector.reward, collector.next_obs, collector.terminated, collector.truncated
-            ),
+            Transition(obs, action, collector.reward, collector.next_obs, collector.terminated, collector.truncated),
             collector.valid,
         )
         training.stepped(before)

@@ -55,7 +55,9 @@ def full_spec(spec: dict[str, Any], entry: str) -> dict[str, Any]:
         try:
             getter(full[kind])
         except (ValueError, TypeError):
-            raise ValueError(f'{entry}: Keras has no {kind} {full[kind]!r}; see keras.{kind}s for their names.') from None
+            raise ValueError(
+                f'{entry}: Keras has no {kind} {full[kind]!r}; see keras.{kind}s for their names.'
+            ) from None
     return full
 
 

@@ -103,4 +103,3 @@ class RewardScale:
         """The inverse of `state`."""
         self.moments.restore(state)
         self.returns = np.array(state['returns'], np.float64)
-

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from zoo.common.errors import unknown
 
+
 @dataclass(frozen=True)
 class Linear:
     """A value that moves linearly over training and then stays.
@@ -73,9 +74,7 @@ class Optimizer:
         ValueError: a spec that names no optimiser or that Keras does not take, or an optimiser that is already in use.
     """
 
-    def __init__(
-        self, spec: Any, variables: Sequence[tf.Variable], label: str, clip_norm: float | None = None
-    ) -> None:
+    def __init__(self, spec: Any, variables: Sequence[tf.Variable], label: str, clip_norm: float | None = None) -> None:
         self.label = label
         self.variables = list(variables)
         self.clip_norm = clip_norm

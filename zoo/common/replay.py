@@ -38,7 +38,9 @@ class Replay:
         self.num_envs = num_envs
         self.space = observation_space
         total = self.rows * num_envs
-        row_bytes = sum(leaf.dtype.itemsize * int(np.prod(leaf.shape)) for leaf in spaces.leaves(observation_space).values())
+        row_bytes = sum(
+            leaf.dtype.itemsize * int(np.prod(leaf.shape)) for leaf in spaces.leaves(observation_space).values()
+        )
         row_bytes += sum(x.nbytes for _, x in spaces.tree_items(action_adaptor.zeros((1,)))) + 7
         self.nbytes = total * row_bytes
         if self.nbytes > ANNOUNCE_BYTES:
@@ -144,9 +146,7 @@ class Replay:
     def state(self) -> dict[str, np.ndarray]:
         """Arrays to save: the filled part of the storage, not its empty rest."""
         used = self.rows if self._full.any() else int(self._cursor.max()) + 1
-        arrays = {
-            f'obs/{path}': self._by_copy(x)[:, :used] for path, x in spaces.tree_items(self._obs)
-        }
+        arrays = {f'obs/{path}': self._by_copy(x)[:, :used] for path, x in spaces.tree_items(self._obs)}
         arrays |= {f'action/{path}': self._by_copy(x)[:, :used] for path, x in spaces.tree_items(self._action)}
         for name in ('reward', 'terminated', 'truncated', 'valid'):
             arrays[name] = self._by_copy(getattr(self, f'_{name}'))[:, :used]

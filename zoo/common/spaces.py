@@ -76,9 +76,7 @@ def unflatten(space: Space, flat: Flat, prefix: str = '') -> Any:
         return {
             key: unflatten(part, flat, f'{prefix}/{key}' if prefix else str(key)) for key, part in space.spaces.items()
         }
-    return tuple(
-        unflatten(part, flat, f'{prefix}/{i}' if prefix else str(i)) for i, part in enumerate(space.spaces)
-    )
+    return tuple(unflatten(part, flat, f'{prefix}/{i}' if prefix else str(i)) for i, part in enumerate(space.spaces))
 
 
 def tree_map(function: Callable[..., Any], *flats: Flat) -> Flat:
@@ -151,7 +149,9 @@ def to_json(space: Space) -> dict[str, Any]:
         }
     if isinstance(space, MultiBinary):
         return {'type': 'MultiBinary', 'n': list(space.shape)}
-    raise TypeError(f'the space {space} cannot be stored: use Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple.')
+    raise TypeError(
+        f'the space {space} cannot be stored: use Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple.'
+    )
 
 
 def from_json(data: dict[str, Any]) -> Space:

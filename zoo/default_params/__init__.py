@@ -101,4 +101,3 @@ def _merged(table: Any, env_type: str, env_id: str) -> dict[str, Any]:
         for key, value in level.items():
             merged[key] = {**merged[key], **value} if key in ('network', 'optimizer') else value
     return merged
-

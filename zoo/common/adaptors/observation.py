@@ -115,9 +115,7 @@ def feature(path: str, leaf: Space, normalize: bool = False) -> Feature:
 
 def features(space: Space, normalize: bool = False) -> list[Feature]:
     """The features of an observation space in the order of their paths, without the action mask."""
-    return [
-        feature(path, leaf, normalize) for path, leaf in spaces.leaves(space).items() if mask_path(space) != path
-    ]
+    return [feature(path, leaf, normalize) for path, leaf in spaces.leaves(space).items() if mask_path(space) != path]
 
 
 def mask_path(space: Space) -> str | None:

@@ -83,7 +83,9 @@ def stochastic_head(adaptor: ActionAdaptor, gain: float | None = None, free_log_
 
 def _meaning(adaptor: ActionAdaptor) -> str:
     names = {'gaussian': 'means', 'squashed_gaussian': 'means and log standard deviations'}
-    return ' and '.join(f'{names.get(part.kind, "logits")} for {part.kind} {part.path or "action"}' for part in adaptor.parts)
+    return ' and '.join(
+        f'{names.get(part.kind, "logits")} for {part.kind} {part.path or "action"}' for part in adaptor.parts
+    )
 
 
 class Network:
@@ -256,7 +258,9 @@ def _takes_two(entry: Any) -> bool:
         parameters = inspect.signature(entry).parameters.values()
     except (TypeError, ValueError):
         return False
-    required = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [
+        p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
     return len(required) == 2
 
 

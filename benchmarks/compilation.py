@@ -1,0 +1,131 @@
+"""Microseconds of one update as a plain graph and compiled by XLA, over the widths of networks.
+
+    python benchmarks/compilation.py       # about five minutes; writes results/compilation.md
+
+The rule ``zoo.common.optim.prefers_xla`` is read off this table. Both columns are measured in turn, round by round; the
+figure is the median.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from zoo import algorithms
+from zoo.algorithms import base, ppo
+from zoo.common import optim
+from zoo.common.types import Rollout, Transition
+
+ROUNDS = 15
+
+
+def transitions(lead: tuple[int, ...], size: int, actions: int, discrete: bool) -> Transition:
+    """Random transitions."""
+    rng = np.random.default_rng(0)
+
+    def normal(*shape: int) -> np.ndarray:
+        return rng.standard_normal(lead + shape, dtype=np.float32)
+
+    action = rng.integers(actions, size=lead).astype(np.int32) if discrete else np.tanh(normal(actions))
+    ends = np.zeros(lead, bool)
+    return Transition(normal(size), action, normal(), normal(size), ends, ends)
+
+
+def off_policy(alg: str, hidden: list[int], batch: int, size: int, actions: int) -> Callable[[], Any]:
+    """One update in one call."""
+    discrete = alg == 'DQN'
+    space = Discrete(actions) if discrete else Box(-1.0, 1.0, (actions,))
+    cls = getattr(algorithms, alg)
+    specs = [{'hidden': hidden, 'activation': 'relu'}] * len(cls.network_names)
+    agent = cls(Box(-np.inf, np.inf, (size,)), space, net_list=specs)
+    data = transitions((1, batch), size, actions, discrete)
+    return lambda: agent.update_on(data)
+
+
+def on_policy(hidden: list[int], shape: tuple[int, ...], steps: int, batch: int) -> Callable[[], Any]:
+    """One epoch of PPO over ``steps`` transitions."""
+    image = len(shape) == 3
+    observation = Box(0, 255, shape, np.uint8) if image else Box(-np.inf, np.inf, shape)
+    spec = {'hidden': [] if image else hidden, 'activation': 'relu' if image else 'tanh'}
+    agent = algorithms.PPO(observation, Discrete(4), net_list=[spec, spec])
+    rng = np.random.default_rng(0)
+    obs = rng.integers(255, size=(steps, 1, *shape), dtype=np.uint8)
+    obs = obs if image else obs.astype(np.float32) / 255
+    ends = np.zeros((steps, 1), bool)
+    action = rng.integers(4, size=(steps, 1)).astype(np.int32)
+    rollout = Rollout(obs, action, rng.standard_normal((steps, 1), dtype=np.float32), obs, ends, ends, ~ends)
+    return lambda: agent.update(rollout, epochs=1, batch_size=batch)
+
+
+CASES: dict[str, tuple[Callable[[], Callable[[], Any]], int]] = {
+    f'PPO {width}×{width}, minibatch 64': (lambda width=width: on_policy([width, width], (8,), 2048, 64), 32)
+    for width in (64, 128, 256)
+}
+CASES |= {
+    f'DQN {width}×{width}, batch 64': (lambda width=width: off_policy('DQN', [width, width], 64, 4, 2), 1)
+    for width in (64, 128, 256)
+}
+CASES |= {
+    f'SAC {width}×{width}, batch 256': (lambda width=width: off_policy('SAC', [width, width], 256, 17, 6), 1)
+    for width in (64, 128, 256)
+}
+CASES['PPO, convolutions for 84×84×4, minibatch 64'] = (lambda: on_policy([], (84, 84, 4), 128, 64), 2)
+
+
+def measure(make: Callable[[], Callable[[], Any]], updates: int) -> list[float]:
+    """Median microseconds of one update: plain, XLA."""
+    calls = []
+    for xla in (False, True):
+        with (
+            mock.patch.multiple(optim, prefers_xla=lambda _, xla=xla: xla),
+            mock.patch.object(base, 'prefers_xla', lambda _, xla=xla: xla),
+            mock.patch.object(ppo, 'prefers_xla', lambda _, xla=xla: xla),
+        ):
+            call = make()
+            call()  # off-policy updates are compiled at the first call
+        calls.append(call)
+    repeats = []
+    for call in calls:
+        begin = time.perf_counter()
+        call()
+        repeats.append(max(1, int(0.1 / (time.perf_counter() - begin))))
+    seconds: list[list[float]] = [[], []]
+    for _ in range(ROUNDS):
+        for i, call in enumerate(calls):
+            begin = time.perf_counter()
+            for _ in range(repeats[i]):
+                call()
+            seconds[i].append((time.perf_counter() - begin) / repeats[i] / updates)
+    return [1e6 * statistics.median(values) for values in seconds]
+
+
+def main() -> None:
+    lines = [
+        '# Plain graphs and XLA',
+        '',
+        f'`python benchmarks/compilation.py`, {datetime.date.today().isoformat()}, {os.cpu_count()} cores, no GPU. '
+        'Microseconds of one update, with what it costs to call it once; medians. zoo compiles by XLA where '
+        f"the product of a kernel's sides is at most {optim.XLA_UP_TO:,} and nothing is convolutional.",
+        '',
+        '| update | plain graph | XLA |',
+        '|---|---|---|',
+    ]
+    for name, (make, updates) in CASES.items():
+        plain, xla = measure(make, updates)
+        lines.append(f'| {name} | {plain:,.0f} | {xla:,.0f} |')
+        print(lines[-1], flush=True)
+    path = Path(__file__).resolve().parent / 'results' / 'compilation.md'
+    path.write_text('\n'.join(lines) + '\n', encoding='utf-8')
+
+
+if __name__ == '__main__':
+    main()
