@@ -4,9 +4,9 @@
     python benchmarks/learning.py ppo-cartpole        # one row, or several
     python benchmarks/learning.py --seeds 0 1 2 3 4 dqn-cartpole
 
-Each run is the four lines with ``call_default_params`` and nothing changed but ``train_steps``; then 20 episodes with the
-deterministic policy in a fresh environment with another seed. Results are kept in ``results/learning.json``, one entry for
-each row and seed, and ``results/learning.md`` is written from it, so rows can be run one by one.
+Each run is the four lines with ``call_default_params`` and nothing changed but ``train_steps``; then 20 episodes with
+the deterministic policy in a fresh environment with another seed. Results are kept in ``results/learning.json``, one
+entry for each row and seed, and ``results/learning.md`` is written from it, so rows can be run one by one.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def report(results: dict[str, Any]) -> str:
         '`python benchmarks/learning.py` with the default hyper-parameters; mean return of '
         f'{TEST_EPISODES} test episodes with the deterministic policy, separate from training. Two cores, no GPU.',
         '',
-        '| row | algorithm | environment | copies | steps | aim, each seed | seeds | min over seeds | median | minutes a seed |',
+        '| row | algorithm | environment | copies | steps | aim, each seed | seeds | min | median | minutes a seed |',
         '|---|---|---|---|---|---|---|---|---|---|',
     ]
     for name, (alg, env_id, _, nenv, steps, _, aim) in ROWS.items():

@@ -3,14 +3,14 @@
     python benchmarks/throughput.py                 # every task, about 15 minutes; writes results/throughput.md
     python benchmarks/throughput.py --task sac      # one of them
 
-The peers live in a virtual environment of their own, made beside this file at the first run (PyTorch for CPUs and JAX: about
-1.5 GB). Each library trains in a process of its own, which stays alive: all are started and warmed up first (networks
-compiled, replay buffers past their first random steps), and then take turns, one measured piece of training each, so that
-a drift of the machine's speed meets all of them alike. What is compared is the median over rounds of the ratio of two
-pieces of one round.
+The peers live in a virtual environment of their own, made beside this file at the first run (PyTorch for CPUs and JAX:
+about 1.5 GB). Each library trains in a process of its own, which stays alive: all are started and warmed up first
+(networks compiled, replay buffers past their first random steps), and then take turns, one measured piece of training
+each, so that a drift of the machine's speed meets all of them alike. What is compared is the median over rounds of the
+ratio of two pieces of one round.
 
-Networks, batch sizes, copies of the environment, numbers of updates and random first steps are the same; everything else is
-each library's default. Evaluation, checkpoints and logs are off.
+Networks, batch sizes, copies of the environment, numbers of updates and random first steps are the same; everything
+else is each library's default. Evaluation, checkpoints and logs are off.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ TASKS: dict[str, dict[str, Any]] = {
         'bars': {'sb3': 3.0},
     },
 }
-#: The same work with the updates of eight steps done in one call after them, which zoo offers as update_every=8, updates=8.
+#: The same work with the updates of eight steps done in one call after them.
 TASKS['sac8'] = TASKS['sac'] | {
     'title': 'SAC as above, zoo with `update_every=8, updates=8`: eight steps, then their eight updates in one call',
     'every': 8,
@@ -259,9 +259,9 @@ def report(results: list[dict[str, Any]], rounds: int) -> str:
         '# Training throughput',
         '',
         f'`python benchmarks/throughput.py --rounds {rounds}`, {datetime.date.today().isoformat()}, '
-        f'{os.cpu_count()} cores, no GPU. Training steps per second, median over {rounds} rounds in which the libraries took '
-        'turns; ratios are medians of the ratios within a round, with their smallest and largest. Compare ratios, not steps '
-        'per second: those are this machine on that day.',
+        f'{os.cpu_count()} cores, no GPU. Training steps per second, median over {rounds} rounds in which the libraries '
+        'took turns; ratios are medians of the ratios within a round, with their smallest and largest. Compare ratios, not '
+        'steps per second: those are this machine on that day.',
         '',
         '| work | zoo | Stable-Baselines3 | SBX | zoo / Stable-Baselines3 | zoo / SBX |',
         '|---|---|---|---|---|---|',

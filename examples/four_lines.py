@@ -1,14 +1,14 @@
-"""Four lines train an agent: TD3 learns to swing up a pendulum and to hold it there, in a minute or two on a laptop.
+"""Four lines train an agent: TD3 learns to swing up a pendulum and to hold it there, in a minute or two.
 
     python examples/four_lines.py
 
-A random policy gets about -1,200 in this task. The best possible depends on where the pendulum hangs at the start and is about
--150 on average.
+A random policy gets about -1,200 here. What the best one gets depends on where the pendulum hangs at the start of each
+episode: about -150 on average.
 """
 
+from zoo.algorithms import TD3
 from zoo.common.env_wrappers import build_env
 from zoo.common.utils import call_default_params
-from zoo.algorithms import TD3
 
 env = build_env('Pendulum-v1', 'classic_control')
 alg_params, learn_params = call_default_params(env, 'classic_control', 'TD3')

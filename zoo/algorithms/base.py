@@ -1,7 +1,7 @@
 """What every algorithm shares: construction from spaces, ``learn``, ``predict``, ``save``, ``load``.
 
-An algorithm is a subclass that builds its networks in ``__init__`` and gives ``act`` and ``update``; the loops that call them
-are in :mod:`zoo.common.loops`.
+An algorithm is a subclass that builds its networks in ``__init__`` and gives ``act`` and ``update``; the loops that
+call them are in :mod:`zoo.common.loops`.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class Algorithm:
         raise NotImplementedError
 
     def update(self, *args: Any, **kwargs: Any) -> Any:
-        """One update: of a rollout for on-policy algorithms, of a batch inside the compiled call for off-policy ones."""
+        """One update: on-policy of a rollout, off-policy of a batch, inside the compiled call."""
         raise NotImplementedError
 
     def episodes_restarted(self) -> None:
@@ -236,7 +236,7 @@ class Algorithm:
     # What the loops call
 
     def random_action(self, obs: spaces.Flat) -> spaces.Flat:
-        """Uniformly random stored actions for flat observations ``[N, …]``, among the allowed ones where a mask says."""
+        """Uniformly random stored actions for flat observations ``[N, …]``, of the allowed ones if masked."""
         first = next(iter(obs.values())) if isinstance(obs, dict) else obs
         if self.mask_path is None:
             return self.action_adaptor.random(len(first), self.rng)
@@ -328,8 +328,8 @@ class Algorithm:
             callbacks: called with the :class:`zoo.common.loops.Training` whenever a row is logged; one that returns
                 False stops the training.
             run_dir: where to write; None makes a new directory in ``$ZOO_RUNS`` or ``runs``; False writes nothing.
-            learn_params: see ``learn_params()`` of the class. ``train_steps`` counts the steps of this call, summed over
-                copies; ``resume=True`` goes on with the call in which the loaded checkpoint was written.
+            learn_params: see ``learn_params()`` of the class. ``train_steps`` counts the steps of this call, summed
+                over copies; ``resume=True`` goes on with the call in which the loaded checkpoint was written.
 
         Returns:
             A :class:`TrainingResult`, or a :class:`TestResult` with one entry per episode.
@@ -542,7 +542,8 @@ class Algorithm:
             found = saved.arrays.get(name)
             if name not in variables or found is None or found.shape != tuple(variables[name].shape):
                 raise ValueError(
-                    f'{path} holds {"nothing" if found is None else f"an array of shape {found.shape}"} for {name!r}, but '
+                    f'{path} holds {"nothing" if found is None else f"an array of shape {found.shape}"} for {name!r}, '
+                    'but '
                     f'this agent {f"has shape {tuple(variables[name].shape)}" if name in variables else "has no such"} '
                     'there: hand load the same networks and optimizers that were saved.'
                 )
@@ -595,7 +596,7 @@ def _entries_from_json(entries: list[dict[str, Any]], what: str, path: Path) -> 
     for i, entry in enumerate(entries):
         if 'custom' in entry:
             raise ValueError(
-                f'{path} was saved with {what}[{i}] a {entry["custom"]} defined in Python, which a checkpoint does not hold: '
+                f'{path} was saved with {what}[{i}] a {entry["custom"]} defined in Python, which it does not hold: '
                 f'hand one of the same shape to load(path, {what}=[…]).'
             )
     return [{key: schedule_from_json(value) for key, value in entry.items()} for entry in entries]
@@ -611,6 +612,6 @@ def _copy_of(entry: Any, label: str) -> Any:
         return copy.deepcopy(entry)
     except Exception as error:
         raise ValueError(
-            f'{label} cannot be copied, which a target network needs ({error}): give a Keras model with get_config, or a '
-            'tf.Module.'
+            f'{label} cannot be copied, which a target network needs ({error}): give a Keras model with get_config, '
+            'or a tf.Module.'
         ) from error

@@ -4,7 +4,7 @@ Mnih et al. 2015, *Human-level control through deep reinforcement learning* (Nat
 Reinforcement Learning with Double Q-learning* (arXiv 1509.06461); Wang et al. 2016, *Dueling Network Architectures*
 (arXiv 1511.06581).
 
-Departures: Adam in place of RMSProp; the Huber loss where the Nature paper clips the error's gradient, which is the same.
+Departures: Adam in place of RMSProp; the Huber loss, which is the Nature paper's clipping of the error's gradient.
 """
 
 from __future__ import annotations

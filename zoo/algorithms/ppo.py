@@ -3,8 +3,8 @@
 Schulman et al. 2017, *Proximal Policy Optimization Algorithms* (arXiv 1707.06347): equations 7 and 9, with generalised
 advantage estimation (Schulman et al. 2016, arXiv 1506.02438).
 
-Departures, those of OpenAI Baselines and most since: advantages are normalised in each minibatch, gradients are clipped by
-their norm; policy and value networks are apart unless ``net_list`` gives one torso for both.
+Departures, those of OpenAI Baselines and most since: advantages are normalised in each minibatch, gradients are clipped
+by their norm; the policy's network and the value's are apart.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class PPO(Algorithm):
     def policy_loss(
         self, params: tf.Tensor, action: spaces.Flat, advantage: tf.Tensor, old_log_prob: tf.Tensor, clip: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """−mean min(ratio A, clip(ratio) A): equation 7; also the KL estimate of Schulman's note and the clipped part."""
+        """−mean min(ratio A, clip(ratio) A): equation 7; also an estimate of the KL and the clipped part."""
         log_ratio = self.action_adaptor.distribution.log_prob(params, action) - old_log_prob
         ratio = tf.exp(log_ratio)
         objective = tf.minimum(ratio * advantage, tf.clip_by_value(ratio, 1.0 - clip, 1.0 + clip) * advantage)
@@ -119,7 +119,7 @@ class PPO(Algorithm):
             clip: ε, float32.
 
         Returns:
-            The last minibatch's metrics in the order of ``metric_names``, then what the acting copy of the policy needs.
+            The last minibatch's metrics in the order of ``metric_names``, then the weights for acting.
         """
         count = int(np.prod(rollout.reward.shape))
         flat = Rollout(*(tf.nest.map_structure(lambda x: tf.reshape(x, [count, *x.shape[2:]]), f) for f in rollout))

@@ -1,7 +1,7 @@
 """TD3: twin delayed deep deterministic policy gradient.
 
-Fujimoto et al. 2018, *Addressing Function Approximation Error in Actor-Critic Methods* (arXiv 1802.09477), algorithm 1: the
-smaller of two critics in the target, smoothed target actions, and an actor that moves every other update.
+Fujimoto et al. 2018, *Addressing Function Approximation Error in Actor-Critic Methods* (arXiv 1802.09477), algorithm 1:
+the smaller of two critics in the target, smoothed target actions, and an actor that moves every other update.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The forward pass for acting: in NumPy where the network is a chain of dense layers, else a compiled graph.
 
-One observation through a small network costs 6 µs in NumPy and 50 to 900 µs through TensorFlow (DESIGN: acting is cheap),
-and an actor process that has a :class:`NumpyForward` needs no TensorFlow at all.
+One observation through a small network costs 6 µs in NumPy and 50 to 900 µs through TensorFlow, and an
+actor process that has a :class:`NumpyForward` needs no TensorFlow at all.
 """
 
 from __future__ import annotations

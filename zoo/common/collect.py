@@ -1,8 +1,8 @@
 """The only caller of ``env.step`` while training, for single and vector environments alike.
 
-Whatever the environment does at an episode's end (a single one waits for ``reset``; a Gymnasium vector environment resets
-in the same step, in the next one, or when told), what comes out is the same: ``N`` transitions whose ``next_obs`` is the
-true final observation, with terminated and truncated kept apart, and none that crosses a reset.
+Whatever the environment does at an episode's end (a single one waits for ``reset``; a Gymnasium vector environment
+resets in the same step, in the next one, or when told), what comes out is the same: ``N`` transitions whose
+``next_obs`` is the true final observation, with terminated and truncated kept apart, and none that crosses a reset.
 """
 
 from __future__ import annotations

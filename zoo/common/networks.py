@@ -40,7 +40,8 @@ def full_spec(spec: dict[str, Any], entry: str) -> dict[str, Any]:
     """The spec with defaults filled in.
 
     Raises:
-        ValueError: an unknown key, kind of layers, activation or initializer, or units that are not positive whole numbers.
+        ValueError: an unknown key, kind of layers, activation or initializer, or units that are not positive whole
+            numbers.
     """
     for key in spec:
         if key not in SPEC_DEFAULTS:

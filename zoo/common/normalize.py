@@ -13,8 +13,8 @@ EPSILON = 1e-8
 class RunningMoments:
     """Mean and variance of a stream of vectors, by the parallel algorithm of Chan et al. (1979).
 
-    Kept in float64 in NumPy, where it is updated once per iteration from a whole batch; the compiled graphs read float32
-    copies of it from variables, which are made at the first use so that acting needs no TensorFlow.
+    Kept in float64 in NumPy, where it is updated once per iteration from a whole batch; the compiled graphs read
+    float32 copies of it from variables, which are made at the first use so that acting needs no TensorFlow.
 
     Args:
         size: length of the vectors.

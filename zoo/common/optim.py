@@ -58,14 +58,14 @@ class Optimizer:
     """An optimiser over a fixed list of variables: Adam of our own, or any of Keras.
 
     Adam (Kingma and Ba 2015, in the form with the corrected learning rate of their section 2) is written so that it is
-    fast in both kinds of graph. In a plain one each variable is moved by the one kernel ``ResourceApplyAdam``, where Keras
-    makes some ten small operations. Under XLA, where fusion makes arithmetic free and every variable that crosses into the
-    compiled code costs some 5 µs, both moments are one vector for all variables.
+    fast in both kinds of graph. In a plain one each variable is moved by the one kernel ``ResourceApplyAdam``, where
+    Keras makes some ten small operations. Under XLA, where fusion makes arithmetic free and every variable that crosses
+    into the compiled code costs some 5 µs, both moments are one vector for all variables.
 
     Args:
-        spec: ``dict(name='Adam', learning_rate=3e-4, clip_norm=0.5, …)`` with the arguments of the Keras optimiser of that
-            name, or a Keras optimiser. ``learning_rate`` may be a :class:`Linear` schedule; ``clip_norm`` bounds the
-            gradient's global norm.
+        spec: ``dict(name='Adam', learning_rate=3e-4, clip_norm=0.5, …)`` with the arguments of the Keras optimiser of
+            that name, or a Keras optimiser. ``learning_rate`` may be a :class:`Linear` schedule; ``clip_norm`` bounds
+            the gradient's global norm.
         variables: what it moves.
         label: how messages name it.
         clip_norm: bound of the gradient's global norm where the spec names none.
@@ -206,9 +206,8 @@ def copy_weights(targets: Iterable[tf.Variable], sources: Iterable[tf.Variable])
         target.assign(source)
 
 
-#: Networks up to this product of a kernel's sides gain from XLA. Measured on two cores, microseconds an update, without and
-#: with it: PPO minibatch of 64 at 64×64 570 and 79; SAC at 256×256, batch 256, 1,810 and 2,300; convolutions 43,000 and
-#: 70,000. (benchmarks/compilation.py prints the table again.)
+#: Dense layers up to this product of a kernel's sides gain from XLA, wider ones and convolutions lose by it:
+#: benchmarks/results/compilation.md has the table, which benchmarks/compilation.py measures again.
 XLA_UP_TO = 128 * 128
 
 
@@ -221,9 +220,8 @@ def prefers_xla(variables: Iterable[tf.Variable]) -> bool:
 def set_threads(convolutional: bool) -> None:
     """Choose TensorFlow's threads before its first operation in this process; later calls change nothing.
 
-    Dense networks of these sizes run fastest with each matrix product on one core and independent ones side by side (SAC's
-    two critics: 1,810 µs an update against 2,100 with TensorFlow's own choice); a convolution wants all cores. The
-    variables ``TF_NUM_INTRAOP_THREADS`` and ``TF_NUM_INTEROP_THREADS`` go before this choice.
+    Dense networks of these sizes run fastest with each matrix product on one core and independent ones, such as two
+    critics, side by side; a convolution wants all cores. The variables ``TF_NUM_INTRAOP_THREADS`` and ``TF_NUM_INTEROP_THREADS`` go before this choice.
     """
     if 'TF_NUM_INTRAOP_THREADS' in os.environ or 'TF_NUM_INTEROP_THREADS' in os.environ:
         return
@@ -237,9 +235,9 @@ def set_threads(convolutional: bool) -> None:
 class PackedCall:
     """A function of nested structures of NumPy arrays, compiled, whose small inputs cross into the graph as one.
 
-    Every tensor that a compiled function is given costs some 10 µs by itself, as much as a small network's forward pass,
-    so all inputs but images travel in one float32 vector and are taken apart inside the graph, where that is free.
-    Integers stay exact up to 2²⁴.
+    Every tensor that a compiled function is given costs some 10 µs by itself, as much as a small network's forward
+    pass, so all inputs but images travel in one float32 vector and are taken apart inside the graph, where that is
+    free. Integers stay exact up to 2²⁴.
 
     Args:
         function: of tensors in the structure of the arrays; returns one float32 tensor.

@@ -1,4 +1,4 @@
-"""Uniform experience replay (Lin 1992; Mnih et al. 2015) that holds every observation once, in the environment's dtype."""
+"""Uniform experience replay (Lin 1992; Mnih et al. 2015) with every observation held once."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ ANNOUNCE_BYTES = 100e6
 class Replay:
     """A ring of rows for each copy of the environment.
 
-    Row ``i`` holds an observation and what was done there; the next observation is that of row ``i + 1``. At an episode's
-    end the final observation takes a row of its own, which is never sampled, so nothing is stored twice and no
-    transition crosses a reset.
+    Row ``i`` holds an observation and what was done there; the next observation is that of row ``i + 1``. At an
+    episode's end the final observation takes a row of its own, which is never sampled, so nothing is stored twice and
+    no transition crosses a reset.
 
     Args:
         observation_space, action_adaptor: give shapes and dtypes.
@@ -80,7 +80,7 @@ class Replay:
         self._valid[self._base[copies] + self._cursor[copies]] = False
 
     def cut(self) -> None:
-        """The copies are reset in mid-episode: keep the last next observations, which the new episodes' would replace."""
+        """The copies are reset in mid-episode: keep the observations that the new episodes' would replace."""
         self._advance(slice(None))
         self._valid[self._base + self._cursor] = False
 

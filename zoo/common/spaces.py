@@ -103,7 +103,7 @@ def zeros(space: Space, lead: tuple[int, ...]) -> Flat:
 
 
 def same(a: Space, b: Space) -> bool:
-    """Whether two spaces have the same leaves: paths, kinds, shapes, dtypes and numbers of values (bounds may differ)."""
+    """Whether two spaces have the same leaves: paths, kinds, shapes, dtypes, counts; bounds may differ."""
     left, right = leaves(a), leaves(b)
     return left.keys() == right.keys() and all(_leaf_key(left[path]) == _leaf_key(right[path]) for path in left)
 

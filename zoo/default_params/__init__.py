@@ -1,11 +1,12 @@
 """Default hyper-parameters: one file for each algorithm, each a table of plain data.
 
-A table has three levels, of which the later override the earlier: ``COMMON``, ``TYPES`` by environment type, and ``TUNED``
-by environment id. Besides the parameters of the algorithm and of its ``learn`` their keys are
+A table has three levels, of which the later override the earlier: ``COMMON``, ``TYPES`` by environment type, and
+``TUNED`` by environment id. Besides the parameters of the algorithm and of its ``learn`` their keys are
 
 * ``network``: keys of the network spec, see :mod:`zoo.common.networks`;
 * ``optimizer``: keys of the optimiser spec, see :class:`zoo.common.optim.Optimizer`;
-* ``rollout_size``: for on-policy algorithms, the steps of one iteration summed over copies: ``horizon`` is that divided by
+* ``rollout_size``: for on-policy algorithms, the steps of one iteration summed over copies: ``horizon`` is that divided
+  by
   the number of copies, so that the defaults mean the same whatever ``nenv`` is.
 """
 
@@ -24,7 +25,8 @@ from zoo.common.adaptors.observation import features
 from zoo.common.env_wrappers import TYPES
 from zoo.common.errors import unknown
 
-#: After convolutions one dense layer is enough (Mnih et al. 2015); where images join other observations, one layer mixes them.
+#: After convolutions one dense layer is enough (Mnih et al. 2015); where others join the images, one layer
+#: mixes them.
 _IMAGE = {'hidden': [], 'activation': 'relu'}
 _IMAGE_AND_MORE = {'hidden': [256], 'activation': 'relu'}
 
@@ -42,8 +44,9 @@ def call_default_params(
         layers: ``'keras'`` or ``'tensorlayer'``, what the networks are assembled from.
 
     Returns:
-        ``alg_params``, everything that the constructor takes, and ``learn_params``, everything that ``learn`` takes. Their
-        ``net_list`` and ``optimizers_list`` hold specs, dicts that may be edited or replaced by networks and optimisers.
+        ``alg_params``, everything that the constructor takes, and ``learn_params``, everything that ``learn`` takes.
+        Their ``net_list`` and ``optimizers_list`` hold specs, dicts that may be edited or replaced by networks and
+        optimisers.
 
     Raises:
         ValueError: an unknown algorithm, environment type or kind of layers, or a space the algorithm cannot act in.

@@ -1,7 +1,8 @@
 """PPO's defaults.
 
-``COMMON`` are the values of the PPO paper's MuJoCo experiments (Schulman et al. 2017, table 3). ``TUNED`` starts from the
-tuned hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT licence); departures are noted.
+``COMMON`` are the values of the PPO paper's MuJoCo experiments (Schulman et al. 2017, table 3). ``TUNED`` starts from
+the tuned hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT licence); departures are
+noted.
 """
 
 from __future__ import annotations

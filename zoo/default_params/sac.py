@@ -1,7 +1,7 @@
 """SAC's defaults.
 
-``COMMON`` are those of Haarnoja et al. 2018 (arXiv 1812.05905, table 1). ``TUNED`` starts from the tuned hyper-parameters of
-RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT licence); departures are noted.
+``COMMON`` are those of Haarnoja et al. 2018 (arXiv 1812.05905, table 1). ``TUNED`` starts from the tuned
+hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT licence); departures are noted.
 """
 
 from __future__ import annotations

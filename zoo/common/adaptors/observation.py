@@ -35,7 +35,7 @@ ACTION_MASK = 'action_mask'
 #: Indices of a larger ``Discrete`` are embedded: a one-hot vector of it would make the first layer mostly zeros.
 LARGEST_ONE_HOT = 256
 
-#: Normalised observations are clipped to this many standard deviations (the usual 10 of OpenAI Baselines' VecNormalize).
+#: Normalised observations are clipped to this many standard deviations, as in OpenAI Baselines' VecNormalize.
 CLIP = 10.0
 
 

@@ -240,7 +240,7 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
 
 
 def _ways_to_call(entry: Any, preprocess: Preprocess, action_size: int) -> list[tuple[Callable[..., Any], bool]]:
-    """Functions of (features, action) that call the entry, likeliest first, each with whether the head adds the action."""
+    """Functions of (features, action) that call the entry, likeliest first, and whether the head adds the action."""
     nested = preprocess.nested
     if not action_size:
         return [(lambda found, action: entry(nested(found)), False)]
@@ -265,7 +265,7 @@ def _takes_two(entry: Any) -> bool:
 
 
 def _probe(preprocess: Preprocess, action_size: int, call_torso: Callable[..., Any]) -> tf.Tensor:
-    """The torso's output for a batch of two zero observations (which also builds a network that is built when called)."""
+    """The torso's output for a batch of two zero observations (which builds a network that awaits one)."""
     found = {
         item.path: tf.zeros([2, *item.shape], tf.int32 if item.kind == 'index' else tf.float32)
         for item in preprocess.features
@@ -291,8 +291,8 @@ def _head(head: Head, width: int, initial: str, seeds: networks.SeedSequence, hi
 class StochasticPolicy:
     """A network whose output is completed to the parameters of the action's distribution.
 
-    Where the Gaussian's log standard deviation is free (PPO), it is a variable of its own; an action mask sets the logits
-    of forbidden actions to −1e9.
+    Where the Gaussian's log standard deviation is free (PPO), it is a variable of its own; an action mask sets the
+    logits of forbidden actions to −1e9.
 
     Args:
         network: gives the means and logits, or all parameters.
