@@ -446,8 +446,8 @@ class Algorithm:
             if shape[1:] == leaf.shape:
                 return True
             raise ValueError(
-                f'an observation {path and f"{path!r} "}of shape {shape} was given, but the space declares {leaf.shape}, '
-                'or a batch of that.'
+                f'an observation {path and f"{path!r} "}of shape {shape} was given, but the space declares '
+                f'{leaf.shape}, or a batch of that.'
             )
         return False
 

@@ -221,7 +221,8 @@ def set_threads(convolutional: bool) -> None:
     """Choose TensorFlow's threads before its first operation in this process; later calls change nothing.
 
     Dense networks of these sizes run fastest with each matrix product on one core and independent ones, such as two
-    critics, side by side; a convolution wants all cores. The variables ``TF_NUM_INTRAOP_THREADS`` and ``TF_NUM_INTEROP_THREADS`` go before this choice.
+    critics, side by side; a convolution wants all cores. The variables ``TF_NUM_INTRAOP_THREADS`` and
+    ``TF_NUM_INTEROP_THREADS`` go before this choice.
     """
     if 'TF_NUM_INTRAOP_THREADS' in os.environ or 'TF_NUM_INTEROP_THREADS' in os.environ:
         return

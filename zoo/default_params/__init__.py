@@ -6,8 +6,7 @@ A table has three levels, of which the later override the earlier: ``COMMON``, `
 * ``network``: keys of the network spec, see :mod:`zoo.common.networks`;
 * ``optimizer``: keys of the optimiser spec, see :class:`zoo.common.optim.Optimizer`;
 * ``rollout_size``: for on-policy algorithms, the steps of one iteration summed over copies: ``horizon`` is that divided
-  by
-  the number of copies, so that the defaults mean the same whatever ``nenv`` is.
+  by the number of copies, so that the defaults mean the same whatever ``nenv`` is.
 """
 
 from __future__ import annotations
