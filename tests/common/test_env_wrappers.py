@@ -656,7 +656,7 @@ def test_things_that_are_not_environments():
         (Box(-1, 1, (2,), np.float32), np.zeros(3, np.float32), r'\(3,\).*\(2,\)'),
         (Discrete(3), 1.0, 'float64.*int64'),
         (Dict(a=Dict(b=Box(0, 1, (1,), np.uint8))), {'a': {'b': np.zeros(1, np.int16)}}, "'a/b'.*int16.*uint8"),
-        (Dict(a=Discrete(2), b=Discrete(2)), {'a': 1}, "KeyError.*'b'"),
+        (Dict(a=Discrete(2), b=Discrete(2)), {'a': 1}, "the part 'b' is missing"),
     ],
 )
 def test_observation_outside_its_space(nenv: int, space: gymnasium.Space, observation: Any, named: str):
@@ -678,3 +678,10 @@ def test_reset_that_returns_no_info():
             return super().reset(**kwargs)[0]
 
     assert 'pair (observation, info)' in message(ValueError, NoInfo)
+
+
+@pytest.mark.parametrize('vectorized', ['sync', 'async'])
+def test_copies_know_the_specification_that_defaults_are_looked_up_by(vectorized):
+    env = build_env('CartPole-v1', 'classic_control', vectorized=vectorized, nenv=2)
+    assert env.spec.id == 'CartPole-v1'
+    env.close()

@@ -258,8 +258,8 @@ class Algorithm:
             if self._saved_buffer is not None:
                 self.replay.restore(self._saved_buffer)
                 self._saved_buffer = None
-        elif len(kept):
-            kept.cut()
+        if self.replay.added:
+            self.replay.cut()
         return self.replay
 
     def update_on(self, batches: Transition) -> dict[str, float]:
@@ -471,9 +471,13 @@ class Algorithm:
 
     def _arrays(self) -> dict[str, np.ndarray]:
         found = {name: variable.numpy() for name, variable in self._all_variables().items()}
-        for path, moments in self.statistics.items():
-            found |= {f'statistics/{path}/{name}': value for name, value in moments.state().items()}
+        for label, moments in self._moments().items():
+            found |= {f'statistics/{label}/{name}': value for name, value in moments.state().items()}
         return found
+
+    def _moments(self) -> dict[str, RunningMoments]:
+        """The running statistics that a checkpoint holds, by name; a subclass adds its own."""
+        return {f'obs/{path}': moments for path, moments in self.statistics.items()}
 
     def _all_variables(self) -> dict[str, tf.Variable]:
         found = dict(self.state_variables)
@@ -520,7 +524,16 @@ class Algorithm:
             ValueError: the saved agent had networks of the user's own and ``net_list`` is missing or does not fit.
         """
         path = _newest(path)
-        saved = checkpoint.read(path, cls.__name__)
+        return cls._from_checkpoint(checkpoint.read(path, cls.__name__), path, net_list, optimizers_list)
+
+    @classmethod
+    def _from_checkpoint(
+        cls: type[Self],
+        saved: checkpoint.Checkpoint,
+        path: Path,
+        net_list: Sequence[Any] | None,
+        optimizers_list: Sequence[Any] | None,
+    ) -> Self:
         config = saved.config
         given = {'net_list': net_list, 'optimizers_list': optimizers_list}
         for name, entries in given.items():
@@ -538,7 +551,7 @@ class Algorithm:
     def _restore(self, saved: checkpoint.Checkpoint, path: Path) -> None:
         variables = self._all_variables()
         weights = {name for name in saved.arrays if not name.startswith('statistics/')}
-        for name in weights | variables.keys():
+        for name in sorted(weights | variables.keys()):
             found = saved.arrays.get(name)
             if name not in variables or found is None or found.shape != tuple(variables[name].shape):
                 raise ValueError(
@@ -549,13 +562,32 @@ class Algorithm:
                 )
         for name, variable in variables.items():
             variable.assign(saved.arrays[name])
-        for statistic, moments in self.statistics.items():
-            moments.restore({name: saved.arrays[f'statistics/{statistic}/{name}'] for name in moments.state()})
+        for label, moments in self._moments().items():
+            moments.restore({name: saved.arrays[f'statistics/{label}/{name}'] for name in moments.state()})
         self.steps = saved.config['steps']
         seeding.restore(self.rng, saved.config['rng'])
         self._loop_state = saved.config['loop_state']
         self._saved_buffer = saved.buffer
         self.forward.refresh()
+
+
+def load(
+    path: str | os.PathLike[str], net_list: Sequence[Any] | None = None, optimizers_list: Sequence[Any] | None = None
+) -> Algorithm:
+    """The agent that was saved at ``path``, of whatever algorithm; otherwise as :meth:`Algorithm.load`.
+
+    Raises:
+        CheckpointError: the checkpoint is missing, damaged, newer than this library, or of an algorithm unknown here.
+        ValueError: the saved agent had networks of the user's own and ``net_list`` is missing or does not fit.
+    """
+    from zoo import algorithms
+
+    path = _newest(path)
+    saved = checkpoint.read(path)
+    name = saved.config.get('algorithm')
+    if name not in algorithms.NAMES:
+        raise checkpoint.CheckpointError(f"'{path}' cannot be loaded: {unknown('algorithm', name, algorithms.NAMES)}")
+    return getattr(algorithms, name)._from_checkpoint(saved, path, net_list, optimizers_list)
 
 
 #: Arguments of ``learn`` itself, named when an unknown parameter is near one of them.

@@ -20,7 +20,7 @@ from zoo.algorithms.base import Algorithm
 from zoo.common import loops, spaces
 from zoo.common.acting import Forward
 from zoo.common.adaptors.policy import StochasticPolicy, stochastic_head, value_head
-from zoo.common.normalize import RewardScale
+from zoo.common.normalize import RewardScale, RunningMoments
 from zoo.common.optim import Linear, PackedCall, prefers_xla, value_at
 from zoo.common.returns import gae
 from zoo.common.types import Rollout
@@ -188,6 +188,10 @@ class PPO(Algorithm):
         if self.statistics:  # after the update: what was acted on and what was learned from are normalised alike
             self.observe(raw.obs)
         return self.take(result)
+
+    def _moments(self) -> dict[str, RunningMoments]:
+        scale = {} if self.reward_scale is None else {'reward': self.reward_scale.moments}
+        return super()._moments() | scale
 
     def episodes_restarted(self) -> None:
         """The running returns of the reward scale begin anew."""

@@ -1,7 +1,7 @@
 """The forward pass for acting: in NumPy where the network is a chain of dense layers, else a compiled graph.
 
-One observation through a small network costs 6 µs in NumPy and 50 to 900 µs through TensorFlow, and an
-actor process that has a :class:`NumpyForward` needs no TensorFlow at all.
+One observation through a small network costs 6 µs in NumPy and 50 to 900 µs through TensorFlow, and an actor process
+that has a :class:`NumpyForward` needs no TensorFlow at all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from zoo.common import spaces
-from zoo.common.adaptors.action import LOG_STD_BOUNDS, MASKED_LOGIT, ActionAdaptor
+from zoo.common.adaptors.action import MASKED_LOGIT, ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess
 
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -58,7 +58,7 @@ class NumpyForward:
         self.mask_path = mask_path
         self.has_log_std = has_log_std
         self.log_std: np.ndarray | None = None
-        self._squashed = adaptor is not None and adaptor.parts[0].kind == 'squashed_gaussian'
+        self._bounds = adaptor.param_bounds if adaptor is not None and not has_log_std else None
 
     def __call__(self, obs: spaces.Flat) -> np.ndarray:
         """Output ``[N, units]`` for flat observations ``[N, …]``."""
@@ -69,12 +69,9 @@ class NumpyForward:
             x = activation(x)
         if self.mask_path is not None:
             return np.where(np.reshape(obs[self.mask_path], x.shape), x, np.float32(MASKED_LOGIT))
-        if self._squashed:
-            size = x.shape[1] // 2
-            np.clip(x[:, size:], *LOG_STD_BOUNDS, out=x[:, size:])
-        elif self.has_log_std:
-            x = self._with_log_std(x)
-        return x
+        if self.has_log_std:
+            return self._with_log_std(x)
+        return x if self._bounds is None else np.clip(x, *self._bounds, out=x)
 
     def _with_log_std(self, x: np.ndarray) -> np.ndarray:
         pieces, offset, drawn = [], 0, 0
@@ -94,12 +91,17 @@ class Forward:
         network: a :class:`zoo.common.adaptors.policy.Network`.
         policy: the :class:`zoo.common.adaptors.policy.StochasticPolicy` around it, if it is one.
         mask_path: the observation's mask leaf, where the output is one number per action.
+
+    Raises:
+        ValueError: the mask has another number of entries than there are actions.
     """
 
     def __init__(self, network: Any, policy: Any = None, mask_path: str | None = None) -> None:
         self._network = network
         self._policy = policy
         self._mask_path = policy.mask_path if policy is not None else mask_path
+        if self._mask_path is not None:
+            self._check_mask()
         layers = network.dense_layers()
         self._layers = layers if layers and all(name in ACTIVATIONS for _, _, name in layers) else None
         self._graph: Any = None
@@ -114,6 +116,16 @@ class Forward:
             self._shapes = [(tuple(v.shape), int(np.prod(v.shape))) for v in self._packed]
             self.numpy = NumpyForward(network.preprocess, names, adaptor, self._mask_path, log_std is not None)
             self.refresh()
+
+    def _check_mask(self) -> None:
+        space = self._network.preprocess.space
+        entries = int(np.prod(spaces.leaves(space)[self._mask_path].shape))
+        actions = self._network(spaces.tree_map(self._tensor, spaces.zeros(space, (1,)))).shape[-1]
+        if entries != actions:
+            raise ValueError(
+                f"the observation's {self._mask_path!r} has {entries} entries, but there are {actions} actions: "
+                'give it one entry for each.'
+            )
 
     def pack(self) -> Any:
         """The weights that acting needs as one float32 vector, a tensor; empty where the graph itself reads them.

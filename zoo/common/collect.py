@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium import Env
+from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from zoo.common import spaces
@@ -22,8 +23,8 @@ from zoo.common.types import Episode
 class Collector:
     """Steps an environment and keeps the current observation.
 
-    The attributes hold the last step, in buffers that stay as they are until the step after next, so that a storage may
-    copy from them at leisure.
+    The attributes hold the last step. The observations stay as they are until the step after next, so that the one
+    that was acted on can be stored together with what came of it; the other arrays are written over by the next step.
 
     Attributes:
         obs: flat observation ``[N, …]`` to act on next.
@@ -63,8 +64,8 @@ class Collector:
     def reset(self, seed: int | None = None) -> spaces.Flat:
         """Begin new episodes in every copy; ``seed`` as in Gymnasium."""
         obs, _ = self.env.reset(seed=seed)
-        self.obs = self._write(obs)
-        self.next_obs = self.obs
+        self.next_obs = self.obs = self._write(obs)
+        self._check_finite(self.obs)
         self._returns[:] = 0.0
         self._lengths[:] = 0
         self.valid[:] = True
@@ -90,12 +91,13 @@ class Collector:
         self.terminated[0] = terminated
         self.truncated[0] = truncated
         self.next_obs = self.obs = self._write(obs)
-        self._check_finite()
+        self._check_finite(self.next_obs, self.reward)
         self._returns[0] += reward
         self._lengths[0] += 1
         if terminated or truncated:
-            self._finish(0, info)
+            self._finish(0, info.get('episode'), info.get('is_success', info.get('success')))
             self.obs = self._write(self.env.reset()[0])
+            self._check_finite(self.obs)
 
     def _step_vector(self, action: spaces.Flat) -> None:
         obs, reward, terminated, truncated, info = self.env.step(self.adaptor.to_env(action))
@@ -105,21 +107,25 @@ class Collector:
         np.logical_not(self._resetting, out=self.valid)
         self.steps += self.num_envs if not self._resetting.any() else int(self.valid.sum())
         self.next_obs = self.obs = self._write(obs)
-        self._returns += self.reward
+        np.add(self._returns, reward, out=self._returns, where=self.valid)
         self._lengths += self.valid
         done = self.terminated | self.truncated
         if done.any():
             self._end_episodes(done, obs, info)
         if self.autoreset == AutoresetMode.NEXT_STEP:
             self._resetting = done
-        self._check_finite()
+        self._check_finite(self.next_obs, self.reward)
+        if self.obs is not self.next_obs:
+            self._check_finite(self.obs)
 
     def _end_episodes(self, done: np.ndarray, obs: Any, info: dict[str, Any]) -> None:
         indices = np.flatnonzero(done)
         same_step = self.autoreset == AutoresetMode.SAME_STEP
         final_info = info.get('final_info', {}) if same_step else info
         for i in indices:
-            self._finish(i, _of_copy(final_info, i))
+            success = _of_copy(final_info, 'is_success', i)
+            success = _of_copy(final_info, 'success', i) if success is None else success
+            self._finish(i, _of_copy(final_info, 'episode', i), success)
         if same_step:
             final = self._write(obs)
             for i in indices:
@@ -128,10 +134,8 @@ class Collector:
         elif self.autoreset == AutoresetMode.DISABLED:
             self.obs = self._write(self.env.reset(options={'reset_mask': done})[0])
 
-    def _finish(self, i: int, info: dict[str, Any]) -> None:
+    def _finish(self, i: int, episode: dict[str, Any] | None, success: Any) -> None:
         """Record the episode of copy ``i``; an environment's own account (unshaped rewards) goes before ours."""
-        episode = info.get('episode')
-        success = info.get('is_success', info.get('success'))
         self.finished.append(
             Episode(
                 float(episode['r']) if episode else float(self._returns[i]),
@@ -147,8 +151,9 @@ class Collector:
         self._spare.rotate(-1)
         buffer = self._spare[-1]
         if self.vector:
+            flat = self._flatten(obs)
             for path, target in spaces.tree_items(buffer):
-                value = obs if path == '' else _at(obs, path)
+                value = flat[path] if path else flat
                 self._check_declared(path, value, target)
                 target[...] = value
         else:
@@ -156,50 +161,50 @@ class Collector:
         return buffer
 
     def _write_copy(self, buffer: spaces.Flat, i: int, obs: Any) -> None:
-        flat = spaces.flatten(self.space, obs)
+        flat = self._flatten(obs)
         for path, target in spaces.tree_items(buffer):
             value = flat[path] if path else flat
             self._check_declared(path, value, target[i])
             target[i] = value
 
+    def _flatten(self, obs: Any) -> spaces.Flat:
+        try:
+            return spaces.flatten(self.space, obs)
+        except TypeError as error:
+            raise ValueError(f"step {self.steps}: in the environment's observation {error}") from error
+
     def _check_declared(self, path: str, value: Any, target: Any) -> None:
-        """The shape is the declared one and the dtype casts to it without loss, or from one integer to another."""
+        """The shape is the declared one and the dtype casts to it without loss, or a ``Discrete`` is any integer."""
         dtype = target.dtype
         if isinstance(value, np.ndarray) and value.shape == target.shape and value.dtype == dtype:
             return
-        value = np.asarray(value)
-        fits = np.can_cast(value.dtype, dtype) or (value.dtype.kind in 'iu' and dtype.kind in 'iu')
+        value, counted = np.asarray(value), not isinstance(self._leaves[path], Box)
+        fits = np.can_cast(value.dtype, dtype) or (counted and value.dtype.kind in 'iu')
         if value.shape == target.shape and fits:
             return
-        leaf = self._leaves[path]
         raise ValueError(
             f'step {self.steps}: the environment gave an observation {path and f"{path!r} "}of shape {value.shape} and '
-            f'dtype {value.dtype}, but its space declares {leaf.shape} and {leaf.dtype}: mend the one or the other.'
+            f'dtype {value.dtype}, but its space declares {target.shape} and {dtype}: mend the one or the other.'
         )
 
-    def _check_finite(self) -> None:
+    def _check_finite(self, obs: spaces.Flat, reward: np.ndarray | None = None) -> None:
         for path in self._float_leaves:
-            if not np.isfinite(self.next_obs[path] if path else self.next_obs).all():
-                name = f'observation {path!r}' if path else 'an observation'
-                raise FloatingPointError(f'step {self.steps}: the environment gave {name} that is NaN or infinite.')
-        if not np.isfinite(self.reward).all():
-            raise FloatingPointError(
-                f'step {self.steps}: the environment gave the reward {self.reward[~np.isfinite(self.reward)][0]}.'
-            )
+            x = obs[path] if path else obs
+            if not np.isfinite(x).all():
+                raise FloatingPointError(self._not_finite(f'an observation {path and f"{path!r} "}that is', x))
+        if reward is not None and not np.isfinite(reward).all():
+            raise FloatingPointError(self._not_finite('a reward that is', reward))
+
+    def _not_finite(self, what: str, values: np.ndarray) -> str:
+        finite = np.isfinite(values).reshape(self.num_envs, -1)
+        copy = int(np.flatnonzero(~finite.all(1))[0])
+        value = values.reshape(self.num_envs, -1)[copy][~finite[copy]][0]
+        return f'step {self.steps}: {f"copy {copy} of " if self.vector else ""}the environment gave {what} {value}.'
 
 
-def _at(obs: Any, path: str) -> Any:
-    """The array at a path of a batched ``Dict`` or ``Tuple`` observation."""
-    for key in path.split('/'):
-        obs = obs[int(key)] if isinstance(obs, tuple) else obs[key]
-    return obs
-
-
-def _of_copy(info: dict[str, Any], i: int) -> dict[str, Any]:
-    """Copy ``i``'s part of a vector environment's info, where the mask ``_key`` says that the copy set ``key``."""
-    found = {}
-    for key, value in info.items():
-        if key.startswith('_') or not info.get(f'_{key}', np.ones(i + 1, bool))[i]:
-            continue
-        found[key] = _of_copy(value, i) if isinstance(value, dict) else value[i]
-    return found
+def _of_copy(info: dict[str, Any], key: str, i: int) -> Any:
+    """What copy ``i`` of a vector environment set in info, or None; the mask ``_key`` says which copies did."""
+    if key not in info or not info.get(f'_{key}', np.ones(i + 1, bool))[i]:
+        return None
+    value = info[key]
+    return {name: x[i] for name, x in value.items() if name[0] != '_'} if isinstance(value, dict) else value[i]

@@ -43,6 +43,17 @@ class Training:
         returns, episode_steps: of every episode that ended in this call, its return and the step count at its end.
         losses: the last metrics of ``update``.
         run_dir: the run directory, or None.
+
+    Args:
+        agent, env, train_steps, render, plot_func, callbacks: as for ``learn``.
+        run_dir: where to write; None writes nothing.
+        env_seed: of the first episodes.
+        log_every: steps between rows; None makes some 200 in all.
+        checkpoint_every: steps between checkpoints; None makes ten at most, and none before 10,000 steps. Where all
+            that an exact resume needs is saved, the episodes under way are cut there and new ones begin.
+        checkpoint_buffer: save the replay buffer too.
+        progress_bar: show it, where somebody looks.
+        start: steps that a resumed call has behind it; ``train_steps`` includes them.
     """
 
     def __init__(
@@ -77,7 +88,8 @@ class Training:
         self._callbacks = tuple(callbacks)
         self._env_seed = env_seed
         self._log_every = log_every or max(1, train_steps // 200)
-        self._checkpoint_every = checkpoint_every or max(1, train_steps // 10)
+        # Episodes are cut there, and most are far shorter than this.
+        self._checkpoint_every = checkpoint_every or max(10_000, train_steps // 10)
         self._checkpoint_buffer = checkpoint_buffer
         self._next_log = start + self._log_every
         self._next_checkpoint = start + self._checkpoint_every
@@ -110,11 +122,13 @@ class Training:
             # A resumed call begins where the interrupted one went on after its checkpoint: with new episodes.
             self._reset_episodes(self._env_seed if not self._start else self.agent.draw_seed())
             loop(self, **params)
-            self._log()
+            if self.steps > self._log_steps:
+                self._log()
             self._save(final=True)
         except KeyboardInterrupt:
-            self._save(final=True)
-            log.warning('Interrupted at step %d; the agent is saved in %s.', self.steps, self._last_checkpoint)
+            if self.run_dir is not None and self._weights_are_finite():
+                self._save(final=True)
+                log.warning('Interrupted at step %d; the agent is saved in %s.', self.steps, self._last_checkpoint)
             raise
         except FloatingPointError as error:
             kept = self._last_checkpoint or 'none was written'
@@ -159,13 +173,12 @@ class Training:
         if self.steps >= self._next_log:
             self._next_log = self.steps + self._log_every
             self._log()
-            if any(callback(self) is False for callback in self._callbacks):
-                self._stopped = True
         if self.steps >= self._next_checkpoint and not self.done:
             self._next_checkpoint = self.steps + self._checkpoint_every
-            if self.run_dir is not None:
-                self._save()
-                # Every episode starts anew, so that a run resumed from here and this one go on alike.
+            self._save()
+            # Every episode starts anew, so that a run resumed from here and this one go on alike, where all that it
+            # needs is saved; whether it is written or not, so that writing changes nothing.
+            if self.replay is None or self._checkpoint_buffer:
                 if self.replay is not None:
                     self.replay.cut()
                 self._reset_episodes(self.agent.draw_seed())
@@ -190,14 +203,22 @@ class Training:
         self._logger.log(self.steps, metrics)
         if self._plot_func is not None:
             self._plot_func(self.returns)
+        for callback in self._callbacks:
+            if callback(self) is False:
+                self._stopped = True
 
     def _save(self, final: bool = False) -> None:
         if self.run_dir is None:
             return
+        if not self._weights_are_finite():  # one update before the loss shows it
+            raise FloatingPointError(f'step {self.steps}: a weight became NaN or infinite: lower the learning rate.')
         loop_state = None if final and self.done else {'steps': self.steps, 'train_steps': self.train_steps}
         path = self.run_dir / 'checkpoints' / f'{self.steps:09d}'
         self.agent.save(path, buffer=self._checkpoint_buffer, loop_state=loop_state)
         self._last_checkpoint = path
+
+    def _weights_are_finite(self) -> bool:
+        return all(np.isfinite(variable.numpy()).all() for variable in self.agent.trainable_variables)
 
     def _draw(self) -> None:
         if self.run_dir is not None:
@@ -261,29 +282,22 @@ def off_policy(
     updates = update_every if updates is None else updates
     replay = agent.replay_for(buffer_size, collector.num_envs)
     training.replay = replay
-    stored = len(replay)
     needed = max(batch_size, explore_steps)
-    pending = 0
     while not training.done:
         obs, before = collector.obs, collector.steps
         agent.progress = training.progress
         action = agent.random_action(obs) if agent.steps < explore_steps else agent.act(obs)
         collector.step(action)
-        taken = collector.steps - before
-        stored += taken
-        pending += taken
         replay.add(
             Transition(obs, action, collector.reward, collector.next_obs, collector.terminated, collector.truncated),
             collector.valid,
         )
         training.stepped(before)
         metrics = None
-        if stored >= needed:
-            while pending >= update_every:
-                pending -= update_every
+        if replay.added >= needed:
+            # Counted from the steps alone, so that a resumed call updates at the same ones.
+            for _ in range(collector.steps // update_every - before // update_every):
                 metrics = agent.update_on(replay.sample((updates, batch_size), agent.rng))
-        else:
-            pending = 0
         training.updated(metrics)
 
 

@@ -14,6 +14,8 @@ What comes out ends before the head, which belongs to the algorithm (:mod:`zoo.c
 
 from __future__ import annotations
 
+import random
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,8 +42,8 @@ def full_spec(spec: dict[str, Any], entry: str) -> dict[str, Any]:
     """The spec with defaults filled in.
 
     Raises:
-        ValueError: an unknown key, kind of layers, activation or initializer, or units that are not positive whole
-            numbers.
+        ValueError: an unknown key, kind of layers, activation or initializer, units that are not positive whole
+            numbers, or a seed that is not a whole number.
     """
     for key in spec:
         if key not in SPEC_DEFAULTS:
@@ -49,10 +51,16 @@ def full_spec(spec: dict[str, Any], entry: str) -> dict[str, Any]:
     full = {**SPEC_DEFAULTS, **spec}
     if full['layers'] not in LAYERS:
         raise ValueError(f'{entry}: {unknown("kind of layers", full["layers"], LAYERS)}')
+    if not isinstance(full['hidden'], list | tuple):
+        raise ValueError(f'{entry}: hidden is {full["hidden"]!r}; give the units of each layer, such as [64, 64].')
+    if full['seed'] is not None and (not isinstance(full['seed'], int | np.integer) or full['seed'] < 0):
+        raise ValueError(f'{entry}: seed is {full["seed"]!r}; give a whole number from 0 on, or None.')
     for units in (*full['hidden'], full['features']):
         if not isinstance(units, int | np.integer) or units < 1:
             raise ValueError(f'{entry}: a layer of {units!r} units cannot be made; give positive whole numbers.')
     for kind, getter in (('activation', keras.activations.get), ('initializer', keras.initializers.get)):
+        if not isinstance(full[kind], str | None):  # a name, since specs are written to checkpoints
+            raise ValueError(f'{entry}: {kind} is {full[kind]!r}; give its name in keras.{kind}s.')
         try:
             getter(full[kind])
         except (ValueError, TypeError):
@@ -83,10 +91,14 @@ def convolutions(height: int, width: int) -> list[tuple[int, int, int, str]]:
 
 
 class SeedSequence:
-    """Integer seeds for initialisers, one per call; from the operating system when ``seed`` is None."""
+    """Integer seeds for initialisers, one per call.
 
-    def __init__(self, seed: int | None) -> None:
-        self._rng = np.random.default_rng(seed)
+    Without a seed they come from Python's ``random``, as Keras' own do, so that ``keras.utils.set_random_seed`` fixes
+    the head that is attached to a user's network too.
+    """
+
+    def __init__(self, seed: int | Sequence[int] | None) -> None:
+        self._rng = np.random.default_rng(random.getrandbits(64) if seed is None else seed)
 
     def __call__(self) -> int:
         return int(self._rng.integers(2**31 - 1))
@@ -117,14 +129,16 @@ def keras_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 
     seeds = SeedSequence(spec['seed'])
     if all(item.is_vector for item in features):
         width = sum(item.size for item in features) + extra
-        return keras.Sequential([keras.Input((width,)), *_hidden(spec, seeds)])
+        layers = _hidden(spec, seeds) or [keras.layers.Identity()]  # a Sequential needs one
+        return keras.Sequential([keras.Input((width,)), *layers])
     inputs, parts = [], []
-    for item in features:
-        name = item.path.replace('/', '_') or 'obs'
+    for i, item in enumerate(features):
+        # TensorFlow takes few characters in a name, Keras none twice, and keys may be anything.
+        name = f'obs{i}_{re.sub("[^A-Za-z0-9]+", "_", item.path)}'
         x = keras.Input(item.shape, dtype='int32' if item.kind == 'index' else 'float32', name=name)
         inputs.append(x)
         if item.kind == 'image':
-            for i, (filters, kernel, stride, padding) in enumerate(convolutions(*item.shape[:2])):
+            for j, (filters, kernel, stride, padding) in enumerate(convolutions(*item.shape[:2])):
                 x = keras.layers.Conv2D(
                     filters,
                     kernel,
@@ -132,7 +146,7 @@ def keras_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 
                     padding,
                     activation='relu',
                     kernel_initializer=initializer(spec['initializer'], seeds()),
-                    name=f'{name}_conv{i}',
+                    name=f'{name}_conv{j}',
                 )(x)
             x = keras.layers.Flatten(name=f'{name}_flat')(x)
             x = keras.layers.Dense(

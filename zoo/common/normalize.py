@@ -55,7 +55,7 @@ class RunningMoments:
 
     def state(self) -> dict[str, np.ndarray]:
         """Arrays to save."""
-        return {'count': np.array(self.count), 'mean': self.mean64, 'sum_squares': self.sum_squares}
+        return {'count': np.array(self.count), 'mean': self.mean64.copy(), 'sum_squares': self.sum_squares.copy()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """The inverse of `state`."""
@@ -97,7 +97,7 @@ class RewardScale:
 
     def state(self) -> dict[str, np.ndarray]:
         """Arrays to save."""
-        return {**self.moments.state(), 'returns': self.returns}
+        return {**self.moments.state(), 'returns': self.returns.copy()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """The inverse of `state`."""

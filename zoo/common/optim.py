@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any
 
 import keras
@@ -83,7 +85,8 @@ class Optimizer:
         if isinstance(spec, dict):
             self.clip_norm = spec.get('clip_norm', clip_norm)
             self.schedule = spec.get('learning_rate', ADAM['learning_rate'])
-            if str(spec.get('name', 'Adam')).lower() == 'adam' and ADAM.keys() >= spec.keys():
+            ours = str(spec.get('name', 'Adam')).lower() == 'adam' and ADAM.keys() >= spec.keys()
+            if ours and isinstance(self.schedule, Real | Linear):
                 self._init_adam({**ADAM, **spec})
                 return
             self.keras = _from_spec(spec, label)
@@ -181,17 +184,24 @@ def _from_spec(spec: dict[str, Any], label: str) -> keras.optimizers.Optimizer:
     classes = {
         key: value
         for key, value in vars(keras.optimizers).items()
-        if isinstance(value, type) and issubclass(value, keras.optimizers.Optimizer)
+        if isinstance(value, type)
+        and issubclass(value, keras.optimizers.Optimizer)
+        and 'learning_rate' in inspect.signature(value).parameters  # not the base, nor what wraps another one
     }
     by_lower = {key.lower(): value for key, value in classes.items()}
     if str(name).lower() not in by_lower:
         raise ValueError(f'{label}: {unknown("optimizer", name, classes)}')
+    cls = by_lower[str(name).lower()]
+    known = [key for key in inspect.signature(cls).parameters if key not in ('name', 'kwargs')]
+    for key in spec:
+        if key not in ('name', 'clip_norm', *known):
+            raise ValueError(f'{label}: {unknown(f"key of {cls.__name__}", key, ("name", "clip_norm", *known))}')
     arguments = {key: value for key, value in spec.items() if key not in ('name', 'clip_norm')}
     arguments['learning_rate'] = value_at(spec.get('learning_rate', ADAM['learning_rate']), 0.0)
     try:
-        return by_lower[str(name).lower()](**arguments)
+        return cls(**arguments)
     except (TypeError, ValueError) as error:
-        raise ValueError(f'{label}: Keras refuses this optimizer: {error}.') from None
+        raise ValueError(f'{label}: Keras refuses this optimizer: {str(error).rstrip(".")}.') from None
 
 
 def polyak(targets: Iterable[tf.Variable], sources: Iterable[tf.Variable], tau: float) -> None:

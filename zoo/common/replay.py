@@ -24,10 +24,14 @@ class Replay:
     episode's end the final observation takes a row of its own, which is never sampled, so nothing is stored twice and
     no transition crosses a reset.
 
+    Attributes:
+        added: transitions stored so far, also those written over since.
+        nbytes: memory of the storage.
+
     Args:
         observation_space, action_adaptor: give shapes and dtypes.
-        capacity: transitions, summed over copies.
-        num_envs: copies.
+        capacity: transitions, summed over copies; each episode end among them takes the place of one.
+        num_envs: copies; each has an equal share of the capacity, rounded up.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class Replay:
         self._base = np.arange(num_envs) * self.rows
         self._cursor = np.zeros(num_envs, np.int64)
         self._full = np.zeros(num_envs, bool)
+        self.added = 0
 
     def __len__(self) -> int:
         """Transitions that can be sampled."""
@@ -68,29 +73,28 @@ class Replay:
         self._reward[at] = transition.reward[copies]
         self._terminated[at] = transition.terminated[copies]
         self._truncated[at] = transition.truncated[copies]
-        self._valid[at] = True
         self._advance(copies)
         # The next observation goes where the next step will write it again, or stays there if the episode ended.
         self._write(self._obs, self._base[copies] + self._cursor[copies], transition.next_obs, copies)
+        self._valid[at] = True
+        self.added += len(at)
         done = (transition.terminated | transition.truncated)[copies]
         if done.any():
-            ended = np.arange(self.num_envs)[copies][done]
-            self._valid[self._base[ended] + self._cursor[ended]] = False
-            self._advance(ended)
-        self._valid[self._base[copies] + self._cursor[copies]] = False
+            self._advance(np.arange(self.num_envs)[copies][done])
 
     def cut(self) -> None:
         """The copies are reset in mid-episode: keep the observations that the new episodes' would replace."""
         self._advance(slice(None))
-        self._valid[self._base + self._cursor] = False
 
     def _advance(self, copies: slice | np.ndarray) -> None:
+        """Move on to the next row, which is about to be written over: what it holds is no longer a transition."""
         moved = self._cursor[copies] + 1
         wrapped = moved == self.rows
         if wrapped.any():
             moved[wrapped] = 0
             self._full[copies] |= wrapped
         self._cursor[copies] = moved
+        self._valid[self._base[copies] + moved] = False
 
     @staticmethod
     def _write(storage: spaces.Flat, at: np.ndarray, values: spaces.Flat, copies: slice | np.ndarray) -> None:
@@ -101,7 +105,11 @@ class Replay:
             storage[at] = values[copies]
 
     def sample(self, lead: tuple[int, ...], rng: np.random.Generator) -> Transition:
-        """Transitions drawn uniformly with replacement, fields ``[*lead, …]``, contiguous."""
+        """Transitions drawn uniformly with replacement, fields ``[*lead, …]``, contiguous.
+
+        Raises:
+            ValueError: there is none.
+        """
         indices = self._indices(int(np.prod(lead)), rng)
         return self._gather(indices, lead)
 
@@ -110,7 +118,7 @@ class Replay:
         if self._full.all():
             indices = rng.integers(self._valid.size, size=n)
         else:
-            filled = np.where(self._full, self.rows, self._cursor)
+            filled = np.where(self._full, self.rows, np.maximum(self._cursor, 1))
             if self.num_envs == 1:
                 indices = rng.integers(filled[0], size=n)
             else:
@@ -150,7 +158,8 @@ class Replay:
         arrays |= {f'action/{path}': self._by_copy(x)[:, :used] for path, x in spaces.tree_items(self._action)}
         for name in ('reward', 'terminated', 'truncated', 'valid'):
             arrays[name] = self._by_copy(getattr(self, f'_{name}'))[:, :used]
-        return arrays | {'cursor': self._cursor, 'full': self._full, 'rows': np.array(self.rows)}
+        counters = {'rows': np.array(self.rows), 'added': np.array(self.added)}
+        return arrays | counters | {'cursor': self._cursor, 'full': self._full}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """The inverse of `state`.
@@ -167,11 +176,13 @@ class Replay:
         targets = {f'obs/{path}': x for path, x in spaces.tree_items(self._obs)}
         targets |= {f'action/{path}': x for path, x in spaces.tree_items(self._action)}
         targets |= {name: getattr(self, f'_{name}') for name in ('reward', 'terminated', 'truncated', 'valid')}
+        self._valid[:] = False
         for name, target in targets.items():
             saved = arrays[name]
             self._by_copy(target)[:, : saved.shape[1]] = saved
         self._cursor[...] = arrays['cursor']
         self._full[...] = arrays['full']
+        self.added = int(arrays['added'])
 
     def _by_copy(self, x: np.ndarray) -> np.ndarray:
         return x.reshape(self.num_envs, self.rows, *x.shape[1:])

@@ -9,9 +9,15 @@ import numpy as np
 
 
 def generator(seed: int | None, stream: str) -> np.random.Generator:
-    """A NumPy generator for one use (``'act'``, ``'replay'``, …); from the operating system when ``seed`` is None."""
+    """A NumPy generator for one use (``'agent'``, ``'env/train'``, …); from the operating system when ``seed`` is None.
+
+    Raises:
+        ValueError: ``seed`` is negative or no whole number.
+    """
     if seed is None:
         return np.random.default_rng()
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f'the seed is {seed!r}: give a whole number of at least 0, or None for an unpredictable one.')
     return np.random.default_rng([seed, zlib.crc32(stream.encode())])
 
 

@@ -32,6 +32,7 @@ def leaves(space: Space, prefix: str = '') -> dict[str, Space]:
 
     Raises:
         TypeError: a leaf that is none of ``Box``, ``Discrete``, ``MultiDiscrete``, ``MultiBinary``.
+        ValueError: two leaves of the same path (the keys ``'a/b'`` and ``'a'`` with ``'b'`` in it), or no leaf at all.
     """
     if is_leaf(space):
         return {prefix: space}
@@ -46,12 +47,21 @@ def leaves(space: Space, prefix: str = '') -> dict[str, Space]:
         )
     found: dict[str, Space] = {}
     for key, part in parts:
-        found.update(leaves(part, f'{prefix}/{key}' if prefix else str(key)))
+        for path, leaf in leaves(part, f'{prefix}/{key}' if prefix else str(key)).items():
+            if path in found:
+                raise ValueError(f'two parts of {describe(space)} have the path {path!r}: rename one of their keys.')
+            found[path] = leaf
+    if not (found or prefix):
+        raise ValueError(f'the space {describe(space)} has no parts: give it at least one.')
     return found
 
 
 def flatten(space: Space, x: Any) -> Flat:
-    """One element (or batch) of ``space`` as a flat structure; the arrays are not copied."""
+    """One element (or batch) of ``space`` as a flat structure; the arrays are not copied.
+
+    Raises:
+        TypeError: a part of a ``Dict`` or ``Tuple`` is missing.
+    """
     if is_leaf(space):
         return x
     flat: dict[str, Any] = {}
@@ -65,7 +75,12 @@ def _flatten_into(space: Space, x: Any, prefix: str, out: dict[str, Any]) -> Non
         return
     keyed = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
     for key, part in keyed:
-        _flatten_into(part, x[key], f'{prefix}/{key}' if prefix else str(key), out)
+        path = f'{prefix}/{key}' if prefix else str(key)
+        try:
+            value = x[key]
+        except (KeyError, IndexError, TypeError):
+            raise TypeError(f'the part {path!r} is missing, which an element of {describe(space)} has.') from None
+        _flatten_into(part, value, path, out)
 
 
 def unflatten(space: Space, flat: Flat, prefix: str = '') -> Any:
@@ -103,14 +118,19 @@ def zeros(space: Space, lead: tuple[int, ...]) -> Flat:
 
 
 def same(a: Space, b: Space) -> bool:
-    """Whether two spaces have the same leaves: paths, kinds, shapes, dtypes, counts; bounds may differ."""
+    """Whether two spaces have the same leaves: paths, kinds, shapes, dtypes and values to choose from.
+
+    The bounds of a ``Box`` may differ.
+    """
     left, right = leaves(a), leaves(b)
     return left.keys() == right.keys() and all(_leaf_key(left[path]) == _leaf_key(right[path]) for path in left)
 
 
 def _leaf_key(leaf: Space) -> tuple:
-    counts = np.asarray(getattr(leaf, 'n', getattr(leaf, 'nvec', 0))).tolist()
-    return type(leaf).__name__, leaf.shape, leaf.dtype, str(counts)
+    # A MultiBinary says it all by its shape: MultiBinary(3) and MultiBinary([3]) differ in nothing but `n`.
+    counts = leaf.n if isinstance(leaf, Discrete) else getattr(leaf, 'nvec', 0)
+    values = np.asarray(counts).tolist(), np.asarray(getattr(leaf, 'start', 0)).tolist()
+    return type(leaf).__name__, leaf.shape, leaf.dtype, values
 
 
 def describe(space: Space) -> str:
@@ -121,7 +141,7 @@ def describe(space: Space) -> str:
         return 'Tuple(' + ', '.join(describe(part) for part in space.spaces) + ')'
     if isinstance(space, Box):
         return f'Box{space.shape} {space.dtype}'
-    return str(space)
+    return ' '.join(str(space).split())  # a MultiDiscrete of two axes is written in lines
 
 
 def to_json(space: Space) -> dict[str, Any]:
@@ -148,7 +168,7 @@ def to_json(space: Space) -> dict[str, Any]:
             'dtype': str(space.dtype),
         }
     if isinstance(space, MultiBinary):
-        return {'type': 'MultiBinary', 'n': list(space.shape)}
+        return {'type': 'MultiBinary', 'n': np.asarray(space.n).tolist()}
     raise TypeError(
         f'the space {space} cannot be stored: use Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple.'
     )

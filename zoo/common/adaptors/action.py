@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 #: Logits of forbidden actions: finite, so that entropies of masked distributions stay finite too.
 MASKED_LOGIT = -1e9
 
-#: Bounds of a state-dependent log standard deviation (Haarnoja et al. 2018 in their code, and Spinning Up).
+#: NumPy's float32 exponential is exactly 0 once in 2²³ draws, and that infinite lead would let a forbidden action win.
+_SMALLEST = np.finfo(np.float32).tiny
+
+#: Bounds of a log standard deviation that a network puts out (Haarnoja et al. 2018 in their code, and Spinning Up).
 LOG_STD_BOUNDS = (-20.0, 2.0)
 
 
@@ -82,6 +85,20 @@ class ActionAdaptor:
     def param_size(self) -> int:
         """Length of the whole parameter vector; the parts follow each other in the order of ``parts``."""
         return sum(part.param_size for part in self.parts)
+
+    @cached_property
+    def param_bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Bounds ``[param_size]``, float32, of what a network puts out; None where there are none."""
+        if not any('gaussian' in part.kind for part in self.parts):
+            return None
+        low = np.full(self.param_size, -np.inf, np.float32)
+        high = np.full(self.param_size, np.inf, np.float32)
+        offset = 0
+        for part in self.parts:
+            offset += part.param_size
+            if 'gaussian' in part.kind:
+                low[offset - part.size : offset], high[offset - part.size : offset] = LOG_STD_BOUNDS
+        return low, high
 
     @property
     def maskable(self) -> bool:
@@ -165,12 +182,11 @@ class ActionAdaptor:
         if isinstance(leaf, Box):
             scale = self._scale[path]
             if scale is not None:
-                action = scale[0] + scale[1] * np.clip(action, -1.0, 1.0)
+                action = scale[0] + scale[1] * action
+            # After scaling, since its rounding may step over a bound; two calls, since np.clip costs twice as much.
+            action = np.minimum(np.maximum(action.reshape(len(action), *leaf.shape), leaf.low), leaf.high)
             if np.issubdtype(leaf.dtype, np.integer):
                 action = np.rint(action)
-            action = action.reshape(len(action), *leaf.shape)
-            if scale is None:
-                action = np.clip(action, leaf.low, leaf.high)
             return action.astype(leaf.dtype, copy=False)
         if isinstance(leaf, Discrete):
             return action.astype(leaf.dtype) + leaf.start
@@ -198,10 +214,11 @@ def _part(path: str, leaf: Space, squash: bool) -> Part:
 
 def _scale(leaf: Box) -> tuple[np.ndarray, np.ndarray] | None:
     """Centre and half-range of a bounded ``Box``, flat; None when a bound is missing."""
-    low, high = leaf.low.ravel().astype(np.float64), leaf.high.ravel().astype(np.float64)
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+    if not leaf.is_bounded():
         return None
-    return ((low + high) / 2).astype(np.float32), ((high - low) / 2).astype(np.float32)
+    low, high = leaf.low.ravel().astype(np.float64), leaf.high.ravel().astype(np.float64)
+    dtype = np.float32 if leaf.dtype == np.float32 else np.float64  # large integers need the digits
+    return ((low + high) / 2).astype(dtype), ((high - low) / 2).astype(dtype)
 
 
 def _mode(part: Part, params: np.ndarray, rng: None) -> np.ndarray:
@@ -218,7 +235,8 @@ def _mode(part: Part, params: np.ndarray, rng: None) -> np.ndarray:
 def _sample(part: Part, params: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     if part.counts:
         # argmax(logit − log E) with E standard exponential draws from the softmax: Gumbel-max with one logarithm less.
-        race = params - np.log(rng.standard_exponential(params.shape, dtype=np.float32))
+        clock = np.maximum(rng.standard_exponential(params.shape, dtype=np.float32), _SMALLEST)
+        race = params - np.log(clock)
         return race.argmax(axis=-1) if part.kind == 'categorical' else _per_entry(part, race)
     if part.kind == 'bernoulli':
         # rng.random() < sigmoid(logit), written for the logit so that large ones do not overflow.
@@ -239,6 +257,8 @@ def _per_entry(part: Part, params: np.ndarray) -> np.ndarray:
 
 
 def _first(space: Space, batch: Any) -> Any:
+    if isinstance(space, Box):
+        return batch[0, ...]  # an array even where the shape is ()
     if spaces.is_leaf(space):
         return batch[0]
     if isinstance(batch, dict):

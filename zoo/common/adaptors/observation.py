@@ -82,12 +82,17 @@ def is_image(space: Space) -> bool:
 
 
 def _image_layout(shape: tuple[int, ...]) -> tuple[int, int, int, bool]:
-    """Height, width, channels and whether the channels come first; the shorter end axis is the channels'."""
+    """Height, width, channels and whether the channels come first.
+
+    Where two neighbouring axes are equal they are the image's, however many channels there are (a board's planes are
+    more than its squares); elsewhere the shorter end axis is the channels'.
+    """
     if len(shape) == 2:
         return shape[0], shape[1], 1, False
-    if shape[0] < shape[2]:
-        return shape[1], shape[2], shape[0], True
-    return shape[0], shape[1], shape[2], False
+    first, middle, last = shape
+    square_before, square_after = first == middle, middle == last
+    channels_first = square_after if square_before != square_after else first < last
+    return (middle, last, first, True) if channels_first else (first, middle, last, False)
 
 
 def feature(path: str, leaf: Space, normalize: bool = False) -> Feature:
@@ -95,7 +100,7 @@ def feature(path: str, leaf: Space, normalize: bool = False) -> Feature:
     if is_image(leaf):
         height, width, channels, first = _image_layout(leaf.shape)
         low, high = float(leaf.low.min()), float(leaf.high.max())
-        bounded = np.isfinite([low, high]).all() and high > low and np.ptp(leaf.low) == 0 and np.ptp(leaf.high) == 0
+        bounded = leaf.is_bounded() and high > low and (leaf.low == low).all() and (leaf.high == high).all()
         scale = (low, high) if bounded and (low, high) != (0.0, 1.0) else None
         return Feature(path, 'image', (height, width, channels), channels_first=first, scale=scale)
     size = int(np.prod(leaf.shape))
@@ -132,11 +137,16 @@ class Preprocess:
     Args:
         space: the observation space.
         statistics: the running statistics by path, for the features that are normalised.
+
+    Raises:
+        ValueError: there is nothing but the action mask.
     """
 
     def __init__(self, space: Space, statistics: Mapping[str, Any]) -> None:
         self.space = space
         self.features = features(space, normalize=bool(statistics))
+        if not self.features:
+            raise ValueError(f'the observation {spaces.describe(space)} has nothing to see but the action mask.')
         self.statistics = statistics
 
     def __call__(self, obs: spaces.Flat) -> dict[str, Any]:

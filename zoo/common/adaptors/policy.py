@@ -17,18 +17,24 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 import tensorflow as tf
+from gymnasium.spaces import Tuple
 
 from zoo.common import networks, spaces
-from zoo.common.adaptors.action import LOG_STD_BOUNDS, MASKED_LOGIT, ActionAdaptor
+from zoo.common.adaptors.action import MASKED_LOGIT, ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess, mask_path
 
 log = logging.getLogger('zoo')
+
+#: Batch size of the trial calls. Not 2, lest a tensor be unpacked into an observation and an action.
+PROBES = 3
 
 
 @dataclass(frozen=True)
@@ -148,20 +154,30 @@ class Network:
         for model in (self.torso, self.head):
             if model is None:
                 continue
-            if not isinstance(model, keras.Sequential) or any(type(x) is not keras.layers.Dense for x in model.layers):
+            if type(model) is not keras.Sequential:
                 return None
-            layers += model.layers
-        return [(x.kernel.value, x.bias.value if x.use_bias else None, x.activation.__name__) for x in layers]
+            layers += [layer for layer in model.layers if type(layer) is not keras.layers.Identity]
+        if any(type(layer) is not keras.layers.Dense for layer in layers):
+            return None
+        return [(x.kernel.value, x.bias.value if x.use_bias else None, _name(x.activation)) for x in layers]
+
+
+def _name(activation: Callable[..., Any]) -> str:
+    """The name by which Keras knows an activation; empty for a function of the user's own, whatever its name."""
+    name = getattr(activation, '__name__', '')
+    return name if any(getattr(module, name, None) is activation for module in (keras.activations, tf.nn)) else ''
 
 
 def _variables(model: Any, trainable: bool = False) -> list[tf.Variable]:
     """The ``tf.Variable`` behind each weight of a Keras or TensorLayer model, a ``tf.Module`` or another callable."""
-    if model is None:
-        return []
-    for name in ('trainable_variables', 'trainable_weights') if trainable else ('variables', 'all_weights'):
+    names = ['trainable_variables', 'trainable_weights']
+    if not trainable:
+        # Keras counts the integer seeds of dropout among its variables, but not among its weights.
+        names = [*(['weights'] if isinstance(model, keras.Model) else []), 'variables', 'all_weights', *names]
+    for name in names:
         if hasattr(model, name):
             return [v.value if isinstance(v, keras.Variable) else v for v in getattr(model, name)]
-    return _variables(model, trainable=True)
+    return []
 
 
 def build_network(
@@ -196,6 +212,8 @@ def build_network(
         seeds = networks.SeedSequence(None if spec['seed'] is None else [spec['seed'], 1])
         probe = _probe(preprocess, action_size, call_torso)
         return Network(name, preprocess, torso, call_torso, _head(head, probe.shape[-1], spec['initializer'], seeds))
+    if isinstance(entry, type):
+        raise ValueError(f'{label} is the class {entry.__name__}: give an instance of it.')
     if not callable(entry):
         raise ValueError(
             f'{label} is a {type(entry).__name__}: give a dict such as dict(hidden=[64, 64]), or a network that can be '
@@ -209,68 +227,89 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
     if hasattr(entry, 'is_train') and hasattr(entry, 'all_weights') and entry.is_train is None:
         entry.train()  # a TensorLayer model refuses to be called before it knows its mode
     needs = f'{head.meaning} ({head.units})'
-    takes = spaces.describe(preprocess.space) + (f' and an action of {action_size}' if action_size else '')
+    sees = spaces.describe(preprocess.space)
+    takes = sees + (f' and an action of {action_size}' if action_size else '')
     failures: list[str] = []
     for call_torso, joins_action in _ways_to_call(entry, preprocess, action_size):
         try:
             output = _probe(preprocess, action_size, call_torso)
         except Exception as error:  # whatever a user's network raises says that this way does not fit
-            failures.append(' '.join(str(error).split())[:200])
-            continue
-        if len(getattr(output, 'shape', ())) != 2 or output.dtype != tf.float32:
-            raise ValueError(
-                f'{label} maps {takes} to {getattr(output, "dtype", type(output))} of shape '
-                f'{tuple(getattr(output, "shape", ()))}, but {needs} are needed: give a network with float32 output '
-                '[batch, units].'
+            reason = ' '.join(re.sub(r'\x1b\[\d*m', '', str(error)).split())[:200]  # Keras writes in bold
+            failures.append(
+                f'{label} does not take the observation {takes}, from which {needs} are needed: calling it raised '
+                f'"{reason}".'
             )
+            continue
+        shape, dtype = tuple(getattr(output, 'shape', ())), getattr(output, 'dtype', None)
+        if len(shape) != 2 or shape[0] != PROBES or dtype != tf.float32:
+            found = type(output).__name__ if dtype is None else f'{tf.as_dtype(dtype).name} of shape {shape}'
+            failures.append(
+                f'{label} maps {PROBES} of {takes} to {found}, but {needs} are needed: give a network with float32 '
+                'output [batch, units].'
+            )
+            continue
         if not _variables(entry, trainable=True):
             raise ValueError(f'{label} has no trainable_variables after a call, so there is nothing to train in it.')
-        width = int(output.shape[-1])
+        width = int(shape[-1])
+        if joins_action and width == head.units:
+            failures.insert(
+                0,
+                f'{label} maps {sees} alone to {width}, but {needs} of the observation and an action of {action_size} '
+                'are needed: give a network that takes [observation, action], or a torso.',
+            )
+            continue
         custom = type(entry).__name__
-        if width in (head.units, head.also_accepts) and not joins_action:
+        if width in (head.units, head.also_accepts):
             return Network(name, preprocess, entry, call_torso, None, custom=custom)
         log.info('%s gives %d numbers: a head for %s is attached.', label, width, needs)
         seeds = networks.SeedSequence(None)
         made = _head(head, width + action_size * joins_action, 'glorot_uniform', seeds, hidden=joins_action)
         return Network(name, preprocess, entry, call_torso, made, joins_action, custom)
-    raise ValueError(
-        f'{label} does not take the observation {takes}, from which {needs} are needed: calling it raised '
-        f'"{failures[0]}".'
-    )
+    raise ValueError(failures[0])
 
 
 def _ways_to_call(entry: Any, preprocess: Preprocess, action_size: int) -> list[tuple[Callable[..., Any], bool]]:
     """Functions of (features, action) that call the entry, likeliest first, and whether the head adds the action."""
     nested = preprocess.nested
+    state_only = (lambda found, action: entry(nested(found)), action_size > 0)
     if not action_size:
-        return [(lambda found, action: entry(nested(found)), False)]
+        return [state_only]
     paired = (lambda found, action: entry([nested(found), action]), False)
     two_arguments = (lambda found, action: entry(nested(found), action), False)
     joined = (lambda found, action: entry(tf.concat([nested(found), action], -1)), False)
-    state_only = (lambda found, action: entry(nested(found)), True)
-    if isinstance(entry, keras.Model):
-        return [paired] if len(getattr(entry, 'inputs', None) or []) == 2 else [joined, state_only]
-    return [two_arguments, joined, state_only, paired] if _takes_two(entry) else [joined, state_only, paired]
+    one_vector = spaces.is_leaf(preprocess.space) and preprocess.is_flat
+    joinable = [joined] if one_vector else []
+    if isinstance(entry, keras.Model) and (getattr(entry, 'inputs', None) or isinstance(entry, keras.Sequential)):
+        return [paired, state_only] if len(getattr(entry, 'inputs', None) or []) > 1 else [*joinable, state_only]
+    if _takes_two(entry):
+        return [two_arguments]
+    # A Tuple of two observations could be taken for an observation and an action: there the pair goes first.
+    rest = [paired, state_only] if isinstance(preprocess.space, Tuple) else [state_only, paired]
+    return [*joinable, *rest]
 
 
 def _takes_two(entry: Any) -> bool:
+    """Whether it takes the observation and the action as two arguments."""
     try:
-        parameters = inspect.signature(entry).parameters.values()
+        parameters = inspect.signature(entry.call if isinstance(entry, keras.Model) else entry).parameters
     except (TypeError, ValueError):
         return False
-    required = [
-        p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
-    return len(required) == 2
+    positional = [p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in positional if p.default is p.empty]
+    return len(required) == 2 or (len(required) == 1 and [p.name for p in positional[1:2]] == ['action'])
 
 
 def _probe(preprocess: Preprocess, action_size: int, call_torso: Callable[..., Any]) -> tf.Tensor:
-    """The torso's output for a batch of two zero observations (which builds a network that awaits one)."""
+    """The torso's output for a batch of zero observations (which builds a network that awaits one)."""
     found = {
-        item.path: tf.zeros([2, *item.shape], tf.int32 if item.kind == 'index' else tf.float32)
+        item.path: tf.zeros([PROBES, *item.shape], tf.int32 if item.kind == 'index' else tf.float32)
         for item in preprocess.features
     }
-    return call_torso(found, tf.zeros([2, action_size]) if action_size else None)
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        # Keras only warns where it matches inputs of another structure by position.
+        warnings.filterwarnings('error', message='The structure of `inputs`')
+        return call_torso(found, tf.zeros([PROBES, action_size]) if action_size else None)
 
 
 def _head(head: Head, width: int, initial: str, seeds: networks.SeedSequence, hidden: bool = False) -> keras.Sequential:
@@ -305,7 +344,6 @@ class StochasticPolicy:
         self.adaptor = adaptor
         self.mask_path = mask_path(network.preprocess.space) if adaptor.maskable else None
         width = network.from_torso(_encoded_zeros(network)).shape[-1]
-        self.squashed = len(adaptor.parts) == 1 and adaptor.parts[0].kind == 'squashed_gaussian'
         self.log_std: tf.Variable | None = None
         gaussians = sum(part.size for part in adaptor.parts if 'gaussian' in part.kind)
         if width != adaptor.param_size:
@@ -320,11 +358,9 @@ class StochasticPolicy:
         if self.mask_path is not None:
             allowed = tf.reshape(tf.cast(obs[self.mask_path], tf.bool), tf.shape(output))
             return tf.where(allowed, output, MASKED_LOGIT)
-        if self.squashed:
-            mean, log_std = tf.split(output, 2, -1)
-            return tf.concat([mean, tf.clip_by_value(log_std, *LOG_STD_BOUNDS)], -1)
         if self.log_std is None:
-            return output
+            bounds = self.adaptor.param_bounds
+            return output if bounds is None else tf.clip_by_value(output, *bounds)
         pieces, offset, drawn = [], 0, 0
         for part in self.adaptor.parts:
             piece = output[:, offset : offset + part.outputs]

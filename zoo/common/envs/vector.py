@@ -12,6 +12,7 @@ from typing import Any
 
 import cloudpickle
 import gymnasium
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from zoo.common.envs.wrappers import KeepFinalObservation, prepare
@@ -43,8 +44,11 @@ def make_vector(
     """
     factories = [partial(make_copy, make, name, seed, reward_shaping) for seed in seeds]
     if not processes:
-        return SyncVectorEnv(factories, autoreset_mode=AutoresetMode.SAME_STEP)
-    factories = [partial(_make_reporting, factory, name, i) for i, factory in enumerate(factories)]
+        env = SyncVectorEnv(factories, autoreset_mode=AutoresetMode.SAME_STEP)
+        env.spec = env.envs[0].spec
+        return env
+    specs: list[EnvSpec | None] = []
+    factories = [partial(_make_reporting, factory, name, i, specs) for i, factory in enumerate(factories)]
     try:
         cloudpickle.dumps(factories)
     except Exception as error:
@@ -55,12 +59,14 @@ def make_vector(
     try:
         with _without_main():
             # A forked process would inherit TensorFlow's locks without the threads that hold them.
-            return AsyncVectorEnv(factories, context='spawn', autoreset_mode=AutoresetMode.SAME_STEP)
+            env = AsyncVectorEnv(factories, context='spawn', autoreset_mode=AutoresetMode.SAME_STEP)
     except (EOFError, ConnectionError) as error:
         raise RuntimeError(
             f"a process of vectorized='async' ended while it was making {name}; its error is printed above, and "
             "vectorized='sync' raises it here."
         ) from error
+    env.spec = specs[0]  # of the copy that Gymnasium makes in this process to look at its spaces
+    return env
 
 
 def make_copy(
@@ -98,8 +104,12 @@ class ReportErrors(gymnasium.Wrapper):
             raise RuntimeError(f'{self._name} failed in step:\n{traceback.format_exc()}') from error
 
 
-def _make_reporting(factory: Callable[[], gymnasium.Env], name: str, index: int) -> gymnasium.Env:
-    return ReportErrors(factory(), f'copy {index} of {name}')
+def _make_reporting(
+    factory: Callable[[], gymnasium.Env], name: str, index: int, specs: list[EnvSpec | None]
+) -> gymnasium.Env:
+    env = factory()
+    specs.append(env.spec)
+    return ReportErrors(env, f'copy {index} of {name}')
 
 
 @contextlib.contextmanager

@@ -77,10 +77,8 @@ def check_observation(space: Space, observation: Any, name: str) -> None:
         return  # a space without a fixed-size array form, which the agent's constructor refuses by name
     try:
         flat = spaces.flatten(space, observation)
-    except (KeyError, IndexError, TypeError) as error:
-        raise ValueError(
-            f'{name}: the observation lacks a part of its space {spaces.describe(space)}: {error!r}.'
-        ) from error
+    except TypeError as error:
+        raise ValueError(f'{name}: in its first observation {error}') from error
     for path, found in spaces.tree_items(flat):
         leaf, found = declared[path], np.asarray(found)
         if found.shape != leaf.shape or not _fits(found.dtype, leaf):

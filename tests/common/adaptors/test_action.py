@@ -1,0 +1,334 @@
+"""The action adaptor: sampling against the distributions, masks, and the way to every kind of environment."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Text, Tuple
+from gymnasium.vector.utils import batch_space, iterate
+
+from zoo.common import spaces
+from zoo.common.adaptors.action import LOG_STD_BOUNDS, MASKED_LOGIT, ActionAdaptor
+
+INF = np.inf
+SAMPLES = 20_000
+
+
+def box(low: object, high: object, dtype: type = np.float32) -> Box:
+    return Box(np.array(low, dtype), np.array(high, dtype), dtype=dtype)
+
+
+BOUNDED: dict[str, Space] = {
+    'box': Box(-1, 1, (3,)),
+    'skew box': box([0.1, -0.7, 1e4], [0.3, 0.4, 1.00003e4]),
+    'float64 box': box([0.1, -0.7], [0.3, 0.4], np.float64),
+    'matrix box': Box(-2, 5, (2, 3)),
+    'one-point box': box([1, -1], [1, 1]),
+}
+OTHERS: dict[str, Space] = {
+    'unbounded box': Box(-INF, INF, (2,)),
+    'half-bounded box': box([-INF, 0.1, -INF], [0.3, INF, INF]),
+    'partly bounded box': box([-1, -INF], [1, INF]),
+    'bytes': Box(0, 255, (4,), np.uint8),
+    'integer box': box([-3, 5], [2, 9], np.int64),
+    'largest int32 box': Box(np.iinfo(np.int32).min, np.iinfo(np.int32).max, (2,), np.int32),
+    'unbounded integer box': Box(-INF, INF, (2,), np.int32),
+    'discrete': Discrete(4),
+    'discrete with start': Discrete(4, start=-2),
+    'narrow discrete': Discrete(3, start=5, dtype=np.int32),
+    'multi-discrete': MultiDiscrete([2, 5, 3]),
+    'multi-discrete 2-D with start': MultiDiscrete([[2, 3], [4, 5]], start=[[0, 1], [-2, 3]]),
+    'multi-binary': MultiBinary(3),
+    'multi-binary 2-D': MultiBinary([2, 3]),
+    'nested': Dict(
+        {
+            'z': Tuple([box([0.1], [0.3]), Discrete(3, start=1)]),
+            'a': Dict({'q': MultiBinary(2), 'b': MultiDiscrete([2, 3], start=[4, 0])}),
+            'm': Box(-INF, INF, (2, 2)),
+        }
+    ),
+    'tuple': Tuple([Discrete(2, start=7), Box(-1, 1, (1,))]),
+    'dict of one': Dict(only=Box(-3, 1, (2,))),
+}
+ALL = BOUNDED | OTHERS
+
+
+def wide_params(adaptor: ActionAdaptor, n: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, 2, (n, adaptor.param_size)).astype(np.float32)
+
+
+def stored_actions(adaptor: ActionAdaptor, n: int = 200) -> list[spaces.Flat]:
+    """Stored actions of every origin, the ends of the range and far outside it among them."""
+    rng = np.random.default_rng(0)
+    params = wide_params(adaptor, n)
+    found = [adaptor.sample(params, rng), adaptor.mode(params), adaptor.random(n, rng)]
+    for value in (-1.0, 1.0, -50.0, 50.0):
+        items = dict(spaces.tree_items(adaptor.random(n, rng)))
+        for part in adaptor.parts:
+            if 'gaussian' in part.kind:
+                items[part.path] = np.full((n, part.size), value, np.float32)
+        found.append(spaces.from_items(adaptor.space, items))
+    return found
+
+
+# To the environment.
+
+
+@pytest.mark.parametrize('squash', [False, True])
+@pytest.mark.parametrize('space', ALL.values(), ids=ALL)
+def test_every_action_is_inside_the_space(space: Space, squash: bool):
+    adaptor = ActionAdaptor(space, squash)
+    for stored in stored_actions(adaptor):
+        batch = adaptor.to_env(stored)
+        elements = list(iterate(batch_space(space, 200), batch))
+        assert len(elements) == 200
+        for element in elements:
+            assert space.contains(element), element
+        single = adaptor.to_single_env(spaces.tree_map(lambda x: x[:1], stored))
+        assert space.contains(single), single
+        one = [x for _, x in spaces.tree_items(spaces.flatten(space, single))]
+        first = [x for _, x in spaces.tree_items(spaces.flatten(space, elements[0]))]
+        for leaf, a, b in zip(spaces.leaves(space).values(), one, first, strict=True):
+            assert np.asarray(a).dtype == leaf.dtype
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize('space', ALL.values(), ids=ALL)
+def test_storage_holds_what_is_sampled(space: Space):
+    adaptor = ActionAdaptor(space)
+    storage = adaptor.zeros((200,))
+    for stored in stored_actions(adaptor):
+        for path, x in spaces.tree_items(stored):
+            target = storage[path] if path else storage
+            assert target.shape == x.shape
+            assert np.can_cast(x.dtype, target.dtype, 'same_kind')
+    two = adaptor.zeros((3, 4))
+    assert all(x.shape[:2] == (3, 4) for _, x in spaces.tree_items(two))
+
+
+def test_a_single_action_has_the_type_of_a_sample():
+    for space in (*ALL.values(), Box(-2, 3, (), np.float32)):
+        adaptor = ActionAdaptor(space)
+        single = adaptor.to_single_env(adaptor.random(1, np.random.default_rng(0)))
+        assert type(single) is type(space.sample()), space
+        assert np.shape(single) == np.shape(space.sample()) or not spaces.is_leaf(space)
+
+
+def test_box_scaling_by_hand():
+    adaptor = ActionAdaptor(box([-2, 0], [2, 10]))
+    np.testing.assert_allclose(adaptor.to_env(np.array([[-1, -1], [0, 0.5], [1, 3]])), [[-2, 0], [0, 7.5], [2, 10]])
+    assert adaptor.bounded
+
+
+def test_an_unbounded_side_keeps_the_units_and_the_other_side_clips():
+    adaptor = ActionAdaptor(box([-INF, -1], [INF, INF]))
+    np.testing.assert_array_equal(adaptor.to_env(np.array([[7.5, -7.5], [-3, 3]])), [[7.5, -1], [-3, 3]])
+    assert not adaptor.bounded
+
+
+def test_integer_boxes_round_to_the_nearest():
+    adaptor = ActionAdaptor(Box(0, 10, (1,), np.int64))
+    found = adaptor.to_env(np.array([[-1], [-0.92], [-0.88], [0.29], [0.31], [1]], np.float32))
+    np.testing.assert_array_equal(found[:, 0], [0, 0, 1, 6, 7, 10])
+    unbounded = ActionAdaptor(Box(-INF, INF, (1,), np.int32))
+    assert not unbounded.bounded, 'the bounds that Gymnasium fills in are those of the dtype'
+    np.testing.assert_array_equal(unbounded.to_env(np.array([[1.4], [-2.6]], np.float32)), [[1], [-3]])
+
+
+def test_start_offsets_by_hand():
+    assert ActionAdaptor(Discrete(3, start=-1)).to_single_env(np.array([2])) == 1
+    adaptor = ActionAdaptor(MultiDiscrete([[2, 3], [4, 5]], start=[[0, 1], [-2, 3]]))
+    np.testing.assert_array_equal(adaptor.to_single_env(np.array([[1, 2, 0, 4]])), [[1, 3], [-2, 7]])
+
+
+def test_nested_actions_have_the_form_of_the_space():
+    space = OTHERS['nested']
+    adaptor = ActionAdaptor(space)
+    stored = adaptor.random(2, np.random.default_rng(0))
+    for order in (stored, dict(reversed(stored.items()))):
+        batch = adaptor.to_env(order)
+        assert batch.keys() == {'a', 'm', 'z'}
+        assert isinstance(batch['z'], tuple)
+        np.testing.assert_array_equal(batch['z'][1], stored['z/1'] + 1)
+        np.testing.assert_array_equal(batch['a']['b'], stored['a/b'] + [4, 0])
+        np.testing.assert_array_equal(batch['a']['q'], stored['a/q'])
+        np.testing.assert_array_equal(batch['m'], stored['m'].reshape(2, 2, 2))
+
+
+@pytest.mark.parametrize('space', ALL.values(), ids=ALL)
+def test_random_actions_reach_every_choice_and_both_halves(space: Space):
+    adaptor = ActionAdaptor(space)
+    stored = adaptor.random(2000, np.random.default_rng(0))
+    for part, (path, x) in zip(adaptor.parts, spaces.tree_items(stored), strict=True):
+        assert part.path == path
+        if part.counts:
+            for column, n in zip(x.reshape(2000, -1).T, part.counts, strict=True):
+                np.testing.assert_allclose(np.bincount(column, minlength=n) / 2000, 1 / n, atol=0.06)
+        elif part.kind == 'bernoulli':
+            np.testing.assert_allclose(x.mean(0), 0.5, atol=0.06)
+        else:
+            std = 1.0 if not ActionAdaptor(spaces.leaves(space)[path]).bounded else 1 / np.sqrt(3)
+            np.testing.assert_allclose(x.mean(0), 0.0, atol=0.1)
+            np.testing.assert_allclose(x.std(0), std, atol=0.06)
+
+
+# Sampling.
+
+KINDS: dict[str, tuple[Space, bool]] = {
+    'categorical': (Discrete(4, start=2), False),
+    'multi-categorical': (MultiDiscrete([2, 4, 3]), False),
+    'bernoulli': (MultiBinary(3), False),
+    'gaussian': (Box(-1, 1, (2,)), False),
+    'squashed': (Box(-1, 1, (2,)), True),
+    'product': (Dict(b=Discrete(3), a=Box(-1, 1, (2,)), c=Tuple([MultiBinary(2), MultiDiscrete([2, 3])])), False),
+    'squashed product': (Tuple([Box(-1, 1, (2,)), Discrete(2)]), True),
+}
+
+
+def moments(stored: spaces.Flat) -> dict[str, np.ndarray]:
+    """Frequencies of discrete choices, means and standard deviations of continuous ones, by path."""
+    found = {}
+    for path, x in spaces.tree_items(stored):
+        x = np.asarray(x).reshape(SAMPLES, -1)
+        if x.dtype.kind == 'f':
+            found[path] = np.stack([x.mean(0), x.std(0)])
+        else:
+            found[path] = np.stack([np.bincount(column, minlength=6) / SAMPLES for column in x.T])
+    return found
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_samples_are_distributed_as_the_distribution_says(kind: str):
+    adaptor = ActionAdaptor(*KINDS[kind])
+    one = np.random.default_rng(3).normal(0, 0.7, (1, adaptor.param_size)).astype(np.float32)
+    params = np.repeat(one, SAMPLES, 0)
+    ours = adaptor.sample(params, np.random.default_rng(0))
+    theirs = adaptor.distribution.sample(tf.constant(params), tf.constant([1, 2]))
+    a, b = moments(ours), moments(spaces.tree_map(lambda x: x.numpy(), theirs))
+    assert a.keys() == b.keys()
+    for path in a:
+        # Five standard errors of the difference of two means of SAMPLES draws of standard deviation at most 2.
+        np.testing.assert_allclose(a[path], b[path], atol=5 * 2 * np.sqrt(2 / SAMPLES) if 'gauss' in kind else 0.05)
+    # The mean log-probability of our samples is minus the entropy of their distribution, and of no other.
+    log_prob = adaptor.distribution.log_prob(tf.constant(params), spaces.tree_map(tf.constant, ours)).numpy()
+    other = adaptor.distribution.log_prob(tf.constant(params), theirs).numpy()
+    np.testing.assert_allclose(log_prob.mean(), other.mean(), atol=5 * log_prob.std() * np.sqrt(2 / SAMPLES))
+
+
+def test_categorical_frequencies_by_hand():
+    probabilities = np.array([0.5, 0.3, 0.15, 0.05])
+    params = np.repeat(np.log(probabilities)[None].astype(np.float32), SAMPLES, 0)
+    found = ActionAdaptor(Discrete(4)).sample(params, np.random.default_rng(0))
+    errors = np.sqrt(probabilities * (1 - probabilities) / SAMPLES)
+    assert (np.abs(np.bincount(found, minlength=4) / SAMPLES - probabilities) < 5 * errors).all()
+
+
+def test_multi_categorical_entries_are_independent():
+    adaptor = ActionAdaptor(MultiDiscrete([2, 2]))
+    found = adaptor.sample(np.zeros((SAMPLES, 4), np.float32), np.random.default_rng(0))
+    joint = np.bincount(found @ [2, 1], minlength=4) / SAMPLES
+    np.testing.assert_allclose(joint, 0.25, atol=5 * np.sqrt(0.1875 / SAMPLES))
+
+
+def test_gaussian_moments_by_hand():
+    params = np.tile(np.array([2.0, -1.0, np.log(0.5), np.log(3.0)], np.float32), (SAMPLES, 1))
+    found = ActionAdaptor(Box(-1, 1, (2,))).sample(params, np.random.default_rng(0))
+    assert (np.abs(found.mean(0) - [2, -1]) < 5 * np.array([0.5, 3]) / np.sqrt(SAMPLES)).all()
+    np.testing.assert_allclose(found.std(0), [0.5, 3], rtol=5 / np.sqrt(2 * SAMPLES))
+    assert found.dtype == np.float32
+    assert (np.abs(found[:, 0]) > 1).any(), 'stored as drawn, not clipped'
+
+
+def test_extreme_logits_of_switches_do_not_overflow():
+    params = np.tile(np.array([[-200.0, 200.0]], np.float32), (1000, 1))
+    with np.errstate(all='raise'):
+        found = ActionAdaptor(MultiBinary(2)).sample(params, np.random.default_rng(0))
+    np.testing.assert_array_equal(found, np.tile([0, 1], (1000, 1)))
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_modes_are_those_of_the_distribution(kind: str):
+    adaptor = ActionAdaptor(*KINDS[kind])
+    params = wide_params(adaptor, 50)
+    ours, theirs = adaptor.mode(params), adaptor.distribution.mode(tf.constant(params))
+    assert dict(spaces.tree_items(ours)).keys() == dict(spaces.tree_items(theirs)).keys()
+    for path, x in spaces.tree_items(ours):
+        np.testing.assert_allclose(x, theirs[path] if path else theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_param_size_is_the_distributions(kind: str):
+    adaptor = ActionAdaptor(*KINDS[kind])
+    assert adaptor.param_size == adaptor.distribution.param_size
+
+
+def test_parts_are_in_the_order_of_their_paths():
+    space = KINDS['product'][0]
+    assert [part.path for part in ActionAdaptor(space).parts] == ['a', 'b', 'c/0', 'c/1']
+    assert [path for path, _ in ActionAdaptor(space).distribution.parts] == ['a', 'b', 'c/0', 'c/1']
+
+
+def test_param_bounds_are_those_of_the_log_standard_deviations_alone():
+    low, high = ActionAdaptor(Dict(a=Box(-1, 1, (2,)), b=Discrete(3), c=Box(-1, 1, (1,))), squash=True).param_bounds
+    free, bound = [-INF, -INF], [LOG_STD_BOUNDS[0]] * 2
+    np.testing.assert_array_equal(low, [*free, *bound, -INF, -INF, -INF, -INF, LOG_STD_BOUNDS[0]])
+    np.testing.assert_array_equal(np.isinf(high), np.isinf(low))
+    assert set(high[np.isfinite(high)]) == {LOG_STD_BOUNDS[1]}
+    assert ActionAdaptor(Dict(a=Discrete(2), b=MultiBinary(2))).param_bounds is None
+
+
+# Masks.
+
+
+def test_forbidden_actions_are_never_sampled():
+    rng = np.random.default_rng(0)
+    params = rng.normal(0, 5, (SAMPLES, 6)).astype(np.float32)
+    allowed = rng.random((SAMPLES, 6)) < 0.5
+    allowed[np.arange(SAMPLES), rng.integers(6, size=SAMPLES)] = True
+    masked = np.where(allowed, params, np.float32(MASKED_LOGIT))
+    adaptor = ActionAdaptor(Discrete(6))
+    for action in (adaptor.sample(masked, rng), adaptor.mode(masked)):
+        assert allowed[np.arange(SAMPLES), action].all()
+
+
+def test_forbidden_entries_of_a_multi_discrete_are_never_sampled():
+    masked = np.tile(np.array([0, MASKED_LOGIT, MASKED_LOGIT, 0, MASKED_LOGIT], np.float32), (SAMPLES, 1))
+    adaptor = ActionAdaptor(MultiDiscrete([2, 3]))
+    for action in (adaptor.sample(masked, np.random.default_rng(0)), adaptor.mode(masked)):
+        np.testing.assert_array_equal(action, np.tile([0, 1], (SAMPLES, 1)))
+
+
+class FirstDrawIsZero:
+    """A generator whose first exponential of each row is 0, as NumPy's own is once in 2²³ draws."""
+
+    def standard_exponential(self, shape: tuple[int, ...], dtype: type) -> np.ndarray:
+        drawn = np.ones(shape, dtype)
+        drawn[:, 0] = 0.0
+        return drawn
+
+
+def test_a_zero_from_the_generator_does_not_let_a_forbidden_action_through():
+    masked = np.array([[MASKED_LOGIT, 0.0, 1.0]], np.float32)
+    with np.errstate(all='raise'):
+        assert ActionAdaptor(Discrete(3)).sample(masked, FirstDrawIsZero()) == 2
+
+
+@pytest.mark.parametrize(
+    ('space', 'maskable'),
+    [
+        (Discrete(3), True),
+        (MultiDiscrete([2, 3]), True),
+        (MultiBinary(3), False),
+        (Box(-1, 1, (2,)), False),
+        (Tuple([Discrete(2), Discrete(3)]), False),
+    ],
+    ids=str,
+)
+def test_what_can_be_masked(space: Space, maskable: bool):
+    assert ActionAdaptor(space).maskable == maskable
+
+
+def test_an_unknown_leaf_is_refused():
+    with pytest.raises(TypeError, match='is a Text, which has no fixed-size array form'):
+        ActionAdaptor(Tuple([Discrete(2), Text(3)]))

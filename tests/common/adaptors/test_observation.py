@@ -1,0 +1,328 @@
+"""The observation adaptor: what each leaf becomes, worked by hand, and the two forms of preprocessing held together."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Text, Tuple
+from gymnasium.vector.utils import batch_space
+
+from zoo.common import spaces
+from zoo.common.adaptors.observation import (
+    CLIP,
+    LARGEST_ONE_HOT,
+    Preprocess,
+    feature,
+    features,
+    is_image,
+    mask_path,
+)
+from zoo.common.normalize import RunningMoments
+
+INF = np.inf
+
+
+def unbounded(*shape: int, dtype: type = np.float32) -> Box:
+    return Box(-INF, INF, shape, dtype)
+
+
+def pixels(*shape: int) -> Box:
+    return Box(0, 255, shape, np.uint8)
+
+
+FLAT: dict[str, Space] = {
+    'vector': unbounded(3),
+    'float64 vector': unbounded(3, dtype=np.float64),
+    'bytes': pixels(6),
+    'scalar': Box(-1, 1, (), np.float32),
+    'table too small for an image': unbounded(3, 4),
+    'four axes': unbounded(2, 8, 8, 3),
+    'switches': Box(0, 1, (4,), bool),
+    'discrete': Discrete(4),
+    'discrete with start': Discrete(4, start=-2),
+    'largest one-hot': Discrete(LARGEST_ONE_HOT),
+    'multi-discrete': MultiDiscrete([2, 5, 3]),
+    'multi-discrete 2-D with start': MultiDiscrete([[2, 3], [4, 5]], start=[[0, 1], [-2, 3]]),
+    'multi-binary': MultiBinary(3),
+    'multi-binary 2-D': MultiBinary([2, 3]),
+    'nested': Dict(
+        {
+            'z': Tuple([unbounded(2), Discrete(3, start=1)]),
+            'a': Dict({'q': MultiBinary(2), 'b': unbounded(2, 2, dtype=np.float64)}),
+            'action_mask': MultiBinary(4),
+        }
+    ),
+    'tuple': Tuple([Discrete(2), unbounded(1)]),
+}
+
+
+def batch_of(space: Space, n: int, seed: int = 0) -> Any:
+    """``n`` elements of the space, flat."""
+    batched = batch_space(space, n)
+    batched.seed(seed)
+    return spaces.flatten(space, batched.sample())
+
+
+def moments_for(space: Space, seed: int = 0) -> dict[str, RunningMoments]:
+    """Statistics of every normalised feature, of data with other means and scales."""
+    rng = np.random.default_rng(seed)
+    found = {}
+    for item in features(space, normalize=True):
+        if item.normalize:
+            found[item.path] = RunningMoments(item.size)
+            found[item.path].update(rng.normal(0.5, rng.uniform(0.01, 3.0, item.size), (100, item.size)))
+    return found
+
+
+# What is an image.
+
+
+@pytest.mark.parametrize('side', [(8, 8), (9, 13), (36, 36), (42, 42), (64, 64), (84, 84), (160, 210), (240, 320)])
+@pytest.mark.parametrize('channels', [1, 3, 4])
+def test_images_of_either_channel_order(side: tuple[int, int], channels: int):
+    height, width = side
+    last, first = pixels(height, width, channels), pixels(channels, height, width)
+    assert is_image(last)
+    assert is_image(first)
+    assert feature('', last).shape == feature('', first).shape == (height, width, channels)
+    assert not feature('', last).channels_first
+    assert feature('', first).channels_first
+    assert feature('', pixels(height, width)).shape == (height, width, 1)
+
+
+@pytest.mark.parametrize(
+    ('shape', 'image'),
+    [
+        ((8, 8, 119), (8, 8, 119)),  # the planes of a board game outnumber its squares
+        ((119, 8, 8), (8, 8, 119)),
+        ((10, 10, 16), (10, 10, 16)),
+        ((12, 8, 8), (8, 8, 12)),
+        ((210, 160, 12), (210, 160, 12)),
+        ((12, 210, 160), (210, 160, 12)),
+        ((16, 16, 16), (16, 16, 16)),
+    ],
+)
+def test_many_channels(shape: tuple[int, ...], image: tuple[int, ...]):
+    assert feature('', unbounded(*shape)).shape == image
+
+
+@pytest.mark.parametrize('shape', [(), (100,), (7, 100), (100, 7), (7, 84, 3), (3, 84, 7), (4, 84, 84, 3)])
+def test_not_images(shape: tuple[int, ...]):
+    assert not is_image(unbounded(*shape))
+    assert feature('', unbounded(*shape)).kind == 'vector'
+    assert feature('', unbounded(*shape)).shape == (int(np.prod(shape)),)
+
+
+def test_only_boxes_are_images():
+    assert not is_image(MultiBinary([8, 8]))
+    assert not is_image(MultiDiscrete(np.full((8, 8), 3)))
+
+
+# What each leaf becomes, by hand.
+
+
+def prepared(space: Space, obs: Any) -> Any:
+    """The one feature of a leaf space, by tensors."""
+    return Preprocess(space, {})(obs)[''].numpy()
+
+
+def test_pixels_are_scaled_and_turned_channels_last():
+    image = np.random.default_rng(0).integers(0, 256, (2, 9, 13, 3), dtype=np.uint8)
+    expected = image / np.float32(255)
+    last = prepared(pixels(9, 13, 3), image)
+    first = prepared(pixels(3, 9, 13), image.transpose(0, 3, 1, 2))
+    np.testing.assert_allclose(last, expected, atol=1e-7)
+    np.testing.assert_array_equal(first, last)
+    assert last.dtype == np.float32
+    np.testing.assert_allclose(prepared(pixels(9, 13), image[..., 0]), expected[..., :1], atol=1e-7)
+
+
+def test_float_images_are_scaled_from_their_bounds():
+    image = np.random.default_rng(0).uniform(-2, 6, (2, 8, 8, 1)).astype(np.float32)
+    np.testing.assert_allclose(prepared(Box(-2, 6, (8, 8, 1)), image), (image + 2) / 8, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    'space',
+    [
+        Box(0, 1, (8, 8, 1)),
+        unbounded(8, 8, 1),
+        Box(-INF, INF, (8, 8, 1), np.int32),  # Gymnasium stores the bounds of the dtype, which are not the image's
+        Box(0, INF, (8, 8, 1)),
+    ],
+    ids=str,
+)
+def test_images_without_bounds_to_scale_from_stay_as_they_are(space: Box):
+    image = np.arange(2 * 64).reshape(2, 8, 8, 1).astype(space.dtype)
+    np.testing.assert_array_equal(prepared(space, image), image)
+
+
+def test_discrete_is_one_hot_from_its_start():
+    np.testing.assert_array_equal(
+        prepared(Discrete(3, start=-1), np.array([1, -1, 0])), [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
+    )
+
+
+def test_large_discrete_is_an_index_from_zero():
+    item = feature('', Discrete(LARGEST_ONE_HOT + 1, start=1000))
+    assert (item.kind, item.shape, item.counts) == ('index', (), (LARGEST_ONE_HOT + 1,))
+    assert not item.is_vector
+    found = prepared(Discrete(LARGEST_ONE_HOT + 1, start=1000), np.array([1000, 1256]))
+    np.testing.assert_array_equal(found, [0, 256])
+    assert found.dtype == np.int32
+    assert feature('', Discrete(LARGEST_ONE_HOT)).kind == 'one_hot'
+
+
+def test_multi_discrete_of_two_axes_is_one_hot_of_each():
+    space = MultiDiscrete([[2, 3], [1, 2]], start=[[0, 5], [7, -1]])
+    np.testing.assert_array_equal(prepared(space, np.array([[[1, 5], [7, 0]]])), [[0, 1, 1, 0, 0, 1, 0, 1]])
+
+
+def test_multi_binary_of_two_axes_is_flattened():
+    np.testing.assert_array_equal(
+        prepared(MultiBinary([2, 2]), np.array([[[1, 0], [0, 1]]], np.int8)), [[1, 0, 0, 1]]
+    )
+
+
+def test_normalising_by_hand():
+    space = unbounded(2)
+    moments = RunningMoments(2)
+    moments.update(np.array([[0.0, 10.0], [4.0, 30.0]]))  # means 2 and 20, standard deviations 2 and 10
+    preprocess = Preprocess(space, {'': moments})
+    obs = np.array([[4.0, 15.0], [2.0, 1e6], [-1e6, 20.0]], np.float32)
+    expected = [[1, -0.5], [0, CLIP], [-CLIP, 0]]
+    np.testing.assert_allclose(preprocess(obs)[''], expected, atol=1e-5)
+    np.testing.assert_allclose(preprocess.numpy(obs), expected, atol=1e-5)
+
+
+def test_only_float_vectors_are_normalised():
+    space = Dict(
+        image=Box(0, 1, (8, 8, 3)), vector=unbounded(2), bytes=pixels(3), index=Discrete(3), flags=MultiBinary(2)
+    )
+    assert [item.path for item in features(space, normalize=True) if item.normalize] == ['vector']
+    assert not any(item.normalize for item in features(space))
+
+
+# By key, never by position.
+
+
+NESTED = Dict(
+    {
+        'b': Dict({'left': pixels(8, 8, 3), 'right': pixels(8, 8, 3)}),
+        'a': Tuple([unbounded(2), Discrete(300, start=2)]),
+        'c': Discrete(3),
+    }
+)
+
+
+def test_features_of_a_nested_space_are_matched_by_key():
+    space = NESTED
+    obs = batch_of(space, 4)
+    preprocess = Preprocess(space, {})
+    found = preprocess(obs)
+    assert list(found) == ['a/0', 'a/1', 'b/left', 'b/right', 'c']
+    shuffled = preprocess(dict(reversed(obs.items())))
+    for path, leaf in spaces.leaves(space).items():
+        np.testing.assert_array_equal(found[path], prepared(leaf, obs[path]))
+        np.testing.assert_array_equal(found[path], shuffled[path])
+
+
+def test_two_leaves_of_one_shape_are_not_swapped():
+    space = Dict(x=unbounded(2), y=unbounded(2))
+    preprocess = Preprocess(space, {})
+    one = {'x': np.full((1, 2), 1, np.float32), 'y': np.full((1, 2), 2, np.float32)}
+    for obs in (one, dict(reversed(one.items()))):
+        np.testing.assert_array_equal(preprocess.numpy(obs), [[1, 1, 2, 2]])
+        np.testing.assert_array_equal(preprocess(obs)['x'], [[1, 1]])
+
+
+def test_nested_features_have_the_form_of_the_observation():
+    space = Dict({**NESTED.spaces, 'action_mask': MultiBinary(4)})
+    preprocess = Preprocess(space, {})
+    found = preprocess(batch_of(space, 2))
+    nested = preprocess.nested(found)
+    assert nested.keys() == {'a', 'b', 'c'}
+    assert isinstance(nested['a'], tuple)
+    assert nested['a'][1] is found['a/1']
+    assert nested['b']['left'] is found['b/left']
+    assert nested['b']['right'] is found['b/right']
+    leaf = Preprocess(Discrete(3), {})
+    assert leaf.nested({'': 'x'}) == 'x'
+
+
+# The action mask.
+
+
+def test_the_action_mask_is_no_feature():
+    space = Dict(observation=unbounded(3), action_mask=MultiBinary(4))
+    assert mask_path(space) == 'action_mask'
+    assert [item.path for item in features(space)] == ['observation']
+    assert Preprocess(space, {}).numpy(batch_of(space, 2)).shape == (2, 3)
+
+
+def test_only_the_key_at_the_top_is_the_mask():
+    space = Dict(agent=Dict(action_mask=MultiBinary(4)))
+    assert mask_path(space) is None
+    assert [item.path for item in features(space)] == ['agent/action_mask']
+    assert mask_path(unbounded(3)) is None
+
+
+def test_an_observation_of_the_mask_alone_is_refused():
+    with pytest.raises(ValueError, match='nothing to see but the action mask'):
+        Preprocess(Dict(action_mask=MultiBinary(4)), {})
+
+
+# Tensors and arrays.
+
+
+@pytest.mark.parametrize('normalize', [False, True])
+@pytest.mark.parametrize('space', FLAT.values(), ids=FLAT)
+def test_numpy_equals_tensors(space: Space, normalize: bool):
+    preprocess = Preprocess(space, moments_for(space) if normalize else {})
+    assert preprocess.is_flat
+    for n in (1, 5):
+        obs = batch_of(space, n)
+        before = spaces.tree_map(np.copy, obs)
+        found = preprocess(obs)
+        joined = np.concatenate([found[item.path] for item in preprocess.features], -1)
+        by_numpy = preprocess.numpy(obs)
+        np.testing.assert_allclose(by_numpy, joined, atol=1e-6)
+        assert by_numpy.dtype == np.float32
+        assert by_numpy.shape == (n, sum(item.size for item in preprocess.features))
+        spaces.tree_map(np.testing.assert_array_equal, obs, before)
+
+
+@pytest.mark.parametrize('space', [pixels(8, 8), Discrete(1000), NESTED], ids=['image', 'index', 'nested'])
+def test_what_needs_an_encoder_is_not_flat(space: Space):
+    assert not Preprocess(space, {}).is_flat
+
+
+@pytest.mark.parametrize('space', [*FLAT.values(), NESTED, pixels(3, 9, 13)], ids=[*FLAT, 'nested', 'image'])
+def test_the_same_in_a_graph_of_unknown_batch_size(space: Space):
+    preprocess = Preprocess(space, {})
+    items = {path: tf.TensorSpec([None, *leaf.shape], leaf.dtype) for path, leaf in spaces.leaves(space).items()}
+    graph = tf.function(preprocess, input_signature=[spaces.from_items(space, items)])
+    obs = batch_of(space, 3)
+    found, eager = graph(spaces.tree_map(tf.constant, obs)), preprocess(obs)
+    assert found.keys() == eager.keys()
+    for item in preprocess.features:
+        np.testing.assert_array_equal(found[item.path], eager[item.path])
+        assert found[item.path].shape == (3, *item.shape)
+
+
+def test_an_unknown_leaf_is_refused():
+    with pytest.raises(TypeError, match='is a Text, which has no fixed-size array form'):
+        Preprocess(Dict(a=unbounded(2), b=Text(3)), {})
+
+
+def test_acting_does_not_import_tensorflow():
+    code = (
+        'import sys, zoo.common.adaptors.observation, zoo.common.adaptors.action, zoo.common.acting, '
+        'zoo.common.normalize, zoo.common.spaces; assert not {"tensorflow", "keras"} & sys.modules.keys()'
+    )
+    subprocess.run([sys.executable, '-c', code], check=True, timeout=60)

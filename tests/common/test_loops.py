@@ -1,0 +1,629 @@
+"""The loops: what is counted, logged, saved; how they end; and that a resumed run equals an uninterrupted one."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from counting import SPACES, Counting, drive
+from gymnasium.spaces import Discrete
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import zoo
+from zoo.common import checkpoint, spaces
+from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.env_wrappers import build_env
+from zoo.common.loops import Training, off_policy, on_policy, run_test
+from zoo.common.replay import Replay
+from zoo.common.types import Rollout, TrainingResult, Transition
+
+TINY = {'hidden': [8]}
+
+
+class Weight:
+    """Stands for a ``tf.Variable``."""
+
+    def __init__(self) -> None:
+        self.value = np.zeros(3)
+
+    def numpy(self) -> np.ndarray:
+        return self.value
+
+
+class Notes:
+    """An agent that learns nothing and writes down what the loops ask of it."""
+
+    def __init__(self, space: gymnasium.Space = SPACES['box']) -> None:
+        self.observation_space = space
+        self.action_adaptor = ActionAdaptor(Discrete(5))
+        self.steps, self.progress = 0, 0.0
+        self.rng = np.random.default_rng(0)
+        self.trainable_variables = [Weight()]
+        self.replay: Replay | None = None
+        self.asked: list[str] = []
+        self.rollouts: list[Rollout] = []
+        self.batches: list[Transition] = []
+        self.progresses: list[float] = []
+        self.saved: list[dict[str, Any]] = []
+        self.restarts = 0
+        self.loss = 1.0
+
+    def _zeros(self, what: str, obs: Any) -> np.ndarray:
+        self.asked.append(what)
+        return np.zeros(len(next(iter(obs.values())) if isinstance(obs, dict) else obs), np.int32)
+
+    def act(self, obs: Any, deterministic: bool = False) -> np.ndarray:
+        return self._zeros('mode' if deterministic else 'act', obs)
+
+    def random_action(self, obs: Any) -> np.ndarray:
+        return self._zeros('random', obs)
+
+    def update(self, rollout: Rollout, **params: Any) -> dict[str, float]:
+        self.asked.append('update')
+        self.params = params
+        self.rollouts.append(Rollout(*(spaces.tree_map(np.copy, x) for x in rollout)))
+        return self._metrics()
+
+    def update_on(self, batches: Transition) -> dict[str, float]:
+        self.asked.append('update')
+        self.batches.append(batches)
+        return self._metrics()
+
+    def _metrics(self) -> dict[str, float]:
+        self.progresses.append(self.progress)
+        return {'value': self.loss, 'count': float(self.asked.count('update'))}
+
+    def draw_seed(self) -> int:
+        return 777
+
+    def episodes_restarted(self) -> None:
+        self.restarts += 1
+
+    def replay_for(self, capacity: int, num_envs: int) -> Replay:
+        self.replay = self.replay or Replay(self.observation_space, self.action_adaptor, capacity, num_envs)
+        return self.replay
+
+    def save(self, path: Path, buffer: bool, loop_state: dict[str, int] | None) -> Path:
+        path.mkdir(parents=True, exist_ok=True)
+        self.saved.append({'name': path.name, 'buffer': buffer, 'loop_state': loop_state})
+        return path
+
+
+def counting(copies: int = 1, mode: Any = AutoresetMode.SAME_STEP, **kwargs: Any) -> Any:
+    factory = partial(Counting, **kwargs)
+    return factory() if copies == 1 else SyncVectorEnv([factory] * copies, autoreset_mode=mode)
+
+
+def train(
+    agent: Any, env: Any, steps: int, loop: Callable = on_policy, params: dict | None = None, **kwargs: Any
+) -> TrainingResult:
+    training = Training(agent, env, steps, progress_bar=False, env_seed=5, **kwargs)
+    return training.run(loop, **(params or {'horizon': 10} if loop is on_policy else params or OFF))
+
+
+OFF = {'batch_size': 8, 'explore_steps': 20, 'buffer_size': 1000}
+
+
+def rows_of(run_dir: Path) -> list[dict[str, str]]:
+    with open(run_dir / 'progress.csv', newline='', encoding='utf-8') as file:
+        return list(csv.DictReader(file))
+
+
+# Counts
+
+
+@pytest.mark.parametrize(('loop', 'taken'), [(on_policy, 120), (off_policy, 102)])
+@pytest.mark.parametrize('mode', [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
+def test_steps_are_summed_over_copies(loop: Callable, taken: int, mode: AutoresetMode):
+    agent = Notes()
+    result = train(agent, counting(3, mode), 100, loop)
+    assert result.steps == agent.steps == taken
+    by_hand = [drive(Counting(), 5 + i, [0] * (taken // 3)) for i in range(3)]
+    assert result.episodes == len(result.returns) == sum(len(episodes) for _, episodes in by_hand)
+    assert sorted(result.returns) == sorted(total for _, episodes in by_hand for total, _, _ in episodes)
+    ends = [3 * (k + 1) for played, _ in by_hand for k, (*_, a, b) in enumerate(played) if a or b]
+    assert result.episode_steps == sorted(ends)
+    assert result.run_dir is None
+    assert result.wall_time > 0
+
+
+@pytest.mark.parametrize('loop', [on_policy, off_policy])
+def test_steps_of_one_environment(loop: Callable):
+    agent = Notes()
+    result = train(agent, counting(), 95, loop)
+    taken = 100 if loop is on_policy else 95
+    played, episodes = drive(Counting(), 5, [0] * taken)
+    assert result.steps == agent.steps == taken
+    assert result.returns == [total for total, _, _ in episodes]
+    assert result.episode_steps == [k + 1 for k, (*_, a, b) in enumerate(played) if a or b]
+    again = train(agent, counting(), 95, loop)
+    assert again.steps == taken, 'the steps of this call'
+    assert agent.steps == 2 * taken, 'the steps of its life'
+
+
+def test_copies_that_reset_in_the_next_step_on_policy():
+    """Steps that only reset a copy are marked, not counted; all others are there, exactly."""
+    agent = Notes()
+    result = train(agent, counting(3, AutoresetMode.NEXT_STEP), 100)
+    valid = np.concatenate([rollout.valid for rollout in agent.rollouts])
+    assert 0 < (~valid).sum() < valid.size / 2
+    assert result.steps == agent.steps == valid.sum() >= 100
+    obs, next_obs = (np.concatenate([getattr(x, name) for x in agent.rollouts]) for name in ('obs', 'next_obs'))
+    for i in range(3):
+        rows = valid[:, i]
+        played, _ = drive(Counting(), 5 + i, [0] * rows.sum())
+        np.testing.assert_array_equal(obs[rows, i], [[5 + i, episode, t] for episode, t, *_ in played])
+        np.testing.assert_array_equal(next_obs[rows, i], [[5 + i, episode, t + 1] for episode, t, *_ in played])
+
+
+def test_copies_that_reset_in_the_next_step_off_policy():
+    agent = Notes()
+    result = train(agent, counting(3, AutoresetMode.NEXT_STEP), 100, off_policy)
+    assert result.steps == agent.steps == len(agent.replay) >= 100
+    for batch in agent.batches:
+        np.testing.assert_array_equal(batch.next_obs - batch.obs, np.broadcast_to([0, 0, 1], batch.obs.shape))
+
+
+def test_update_params_reach_the_algorithm():
+    agent = Notes()
+    train(agent, counting(2), 40, params={'horizon': 5, 'epochs': 3, 'batch_size': 4})
+    assert agent.params == {'epochs': 3, 'batch_size': 4}
+    assert len(agent.rollouts) == 4
+    assert agent.rollouts[0].reward.shape == (5, 2)
+    assert agent.progresses == [0.0, 0.25, 0.5, 0.75]
+
+
+# Off-policy: when what happens
+
+
+@pytest.mark.parametrize(
+    ('copies', 'params', 'steps', 'calls', 'updates'),
+    [
+        (1, {}, 100, 81, 1),
+        (1, {'update_every': 4}, 100, 21, 4),
+        (1, {'update_every': 4, 'updates': 2}, 100, 21, 2),
+        (4, {}, 100, 84, 1),
+        (3, {'update_every': 2}, 102, 42, 2),
+        (4, {'update_every': 40, 'updates': 7}, 120, 3, 7),
+    ],
+)
+def test_one_update_for_each_step_or_as_told(copies: int, params: dict, steps: int, calls: int, updates: int):
+    """From the step on with which ``explore_steps`` (20) are there; the number does not depend on the copies."""
+    agent = Notes()
+    train(agent, counting(copies), steps, off_policy, OFF | params)
+    assert len(agent.batches) == calls
+    assert {batch.reward.shape for batch in agent.batches} == {(updates, 8)}
+    assert agent.asked.index('update') * copies >= 20
+    assert agent.asked.count('random') == -(-20 // copies)
+
+
+def test_no_update_before_a_batch_is_there():
+    agent = Notes()
+    train(agent, counting(), 50, off_policy, {'batch_size': 30, 'explore_steps': 0, 'buffer_size': 100})
+    assert len(agent.batches) == 21
+    assert 'random' not in agent.asked
+    assert agent.asked.index('update') == 30
+
+
+def test_trained_on_explores_no_more_and_keeps_its_transitions():
+    agent = Notes()
+    train(agent, counting(), 30, off_policy)
+    held, asked = len(agent.replay), len(agent.asked)
+    train(agent, counting(), 30, off_policy)
+    assert agent.asked[asked : asked + 2] == ['act', 'update']
+    assert agent.asked[asked:].count('random') == 0
+    assert len(agent.replay) == held + 30
+
+
+def test_progress_off_policy():
+    agent = Notes()
+    train(agent, counting(), 50, off_policy, {'batch_size': 1, 'explore_steps': 0, 'buffer_size': 100})
+    np.testing.assert_allclose(agent.progresses, np.arange(50) / 50)
+
+
+# Callbacks, plots, logs
+
+
+@pytest.mark.parametrize('loop', [on_policy, off_policy])
+def test_callbacks_can_stop(loop: Callable, tmp_path: Path):
+    seen: list[int] = []
+
+    def stop_at_40(training: Training) -> bool:
+        seen.append(training.steps)
+        return training.steps < 40
+
+    later: list[int] = []
+    result = train(
+        Notes(),
+        counting(),
+        1000,
+        loop,
+        log_every=10,
+        callbacks=[stop_at_40, lambda t: later.append(t.steps)],
+        run_dir=tmp_path,
+    )
+    assert result.steps == 40
+    assert seen == later == [10, 20, 30, 40]
+    assert [row['step'] for row in rows_of(tmp_path)] == ['10', '20', '30', '40']
+
+
+def test_callbacks_that_return_nothing_do_not_stop():
+    assert train(Notes(), counting(), 50, log_every=10, callbacks=[lambda t: None, lambda t: 0]).steps == 50
+
+
+def test_what_callbacks_are_handed():
+    agent, found = Notes(), []
+
+    def look(training: Training) -> None:
+        found.append(
+            (training.agent, training.losses['count'], list(training.returns), training.train_steps, training.progress)
+        )
+
+    train(agent, counting(), 100, log_every=50, callbacks=[look])
+    _, episodes = drive(Counting(), 5, [0] * 100)
+    assert [x[:2] for x in found] == [(agent, 5.0), (agent, 10.0)]
+    assert found[1][2] == [total for total, _, _ in episodes]
+    assert found[1][3:] == (100, 1.0)
+
+
+def test_plot_func_sees_all_returns():
+    seen: list[int] = []
+    result = train(Notes(), counting(), 100, log_every=20, plot_func=lambda returns: seen.append(len(returns)))
+    assert len(seen) == 5
+    assert seen == sorted(seen)
+    assert seen[-1] == result.episodes
+
+
+def test_rows(tmp_path: Path):
+    result = train(Notes(), counting(), 105, log_every=20, run_dir=tmp_path)
+    rows = rows_of(tmp_path)
+    assert [row['step'] for row in rows] == ['20', '40', '60', '80', '100', '110'], 'none twice'
+    last = rows[-1]
+    _, episodes = drive(Counting(), 5, [0] * 110)
+    assert float(last['episode/return']) == pytest.approx(np.mean(result.returns), rel=1e-5)
+    assert float(last['episode/length']) == pytest.approx(np.mean([length for _, length, _ in episodes]), rel=1e-5)
+    assert float(last['episode/success']) == pytest.approx(np.mean([success for *_, success in episodes]), rel=1e-5)
+    assert int(last['episode/count']) == len(episodes) == result.episodes
+    assert float(last['loss/value']) == 1.0
+    assert float(last['loss/count']) == 11.0
+    assert all(float(row['speed/steps_per_second']) > 0 for row in rows)
+    assert result.losses == {'value': 1.0, 'count': 11.0}
+    assert (tmp_path / 'curve.png').stat().st_size > 1000
+    assert list(tmp_path.glob('events.out.tfevents*'))
+
+
+def test_the_return_in_a_row_is_that_of_the_last_hundred_episodes(tmp_path: Path):
+    result = train(Notes(), counting(length=1), 250, run_dir=tmp_path, log_every=250)
+    assert float(rows_of(tmp_path)[-1]['episode/return']) == pytest.approx(np.mean(result.returns[-100:]), rel=1e-5)
+
+
+def test_about_two_hundred_rows_by_default(tmp_path: Path):
+    train(Notes(), counting(), 1000, off_policy, run_dir=tmp_path)
+    assert len(rows_of(tmp_path)) == 200
+
+
+# Checkpoints
+
+
+@pytest.mark.parametrize('loop', [on_policy, off_policy])
+@pytest.mark.parametrize('buffer', [False, True])
+def test_checkpoints(loop: Callable, buffer: bool, tmp_path: Path):
+    agent = Notes()
+    train(agent, counting(), 100, loop, checkpoint_every=30, checkpoint_buffer=buffer, run_dir=tmp_path)
+    assert agent.saved == [
+        {'name': f'{steps:09d}', 'buffer': buffer, 'loop_state': {'steps': steps, 'train_steps': 100}}
+        for steps in (30, 60, 90)
+    ] + [{'name': '000000100', 'buffer': buffer, 'loop_state': None}]
+    # Where the run can be resumed exactly, all episodes begin anew behind a checkpoint, with a seed of the agent's.
+    assert agent.restarts == (4 if loop is on_policy or buffer else 1)
+
+
+def test_checkpoints_by_default(tmp_path: Path):
+    agent = Notes()
+    train(agent, counting(), 500, off_policy, run_dir=tmp_path)
+    assert [x['name'] for x in agent.saved] == ['000000500'], 'short runs save their end'
+    training = Training(Notes(), counting(), 1_000_000, progress_bar=False)
+    assert training._checkpoint_every == 100_000
+
+
+def test_no_transition_crosses_a_checkpoint(tmp_path: Path):
+    agent = Notes()
+    train(agent, counting(2), 200, off_policy, checkpoint_every=10, checkpoint_buffer=True, run_dir=tmp_path)
+    assert agent.restarts == 20
+    batch = agent.replay.sample((2000,), np.random.default_rng(0))
+    assert {5, 6, 777, 778} == set(batch.obs[:, 0])
+    np.testing.assert_array_equal(batch.next_obs - batch.obs, np.broadcast_to([0, 0, 1], batch.obs.shape))
+    agent = Notes()
+    train(agent, counting(2), 200, checkpoint_every=20, run_dir=tmp_path / 'on')
+    for rollout in agent.rollouts:
+        assert (rollout.next_obs - rollout.obs == [0, 0, 1]).all()
+
+
+@pytest.mark.parametrize('loop', [on_policy, off_policy])
+def test_writing_changes_nothing(loop: Callable, tmp_path: Path):
+    found = [
+        train(Notes(), counting(2), 300, loop, checkpoint_every=50, checkpoint_buffer=True, run_dir=run_dir)
+        for run_dir in (None, tmp_path)
+    ]
+    assert found[0].returns == found[1].returns
+    assert found[0].episode_steps == found[1].episode_steps
+
+
+# Ends before the end
+
+
+LEARN = {'explore_steps': 100, 'batch_size': 10, 'buffer_size': 1000, 'progress_bar': False}
+
+
+def quick_agent(update: Callable[[Any], dict[str, float]] = lambda agent: {'q': 1.0}) -> Any:
+    """A real agent whose update is ``update``, which saves the time to compile its own."""
+    from zoo.algorithms import DQN
+
+    agent = DQN(SPACES['box'], Discrete(5), net_list=[TINY])
+    agent.update_on = lambda batches: update(agent)
+    return agent
+
+
+@pytest.mark.parametrize('where', ['callback', 'env'])
+def test_interrupt_leaves_a_checkpoint_and_a_curve(where: str, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    class Ctrl(Counting):
+        taken = 0
+
+        def step(self, action: int) -> tuple:
+            self.taken += 1
+            if self.taken == 113 and where == 'env':
+                raise KeyboardInterrupt
+            return super().step(action)
+
+    def ctrl_c(training: Training) -> None:
+        if training.steps >= 100 and where == 'callback':
+            raise KeyboardInterrupt
+
+    agent = quick_agent()
+    with pytest.raises(KeyboardInterrupt):
+        agent.learn(Ctrl(), train_steps=500, run_dir=tmp_path, callbacks=[ctrl_c], seed=0, log_every=50, **LEARN)
+    steps = 112 if where == 'env' else 100
+    path = tmp_path / 'checkpoints' / f'{steps:09d}'
+    assert f'Interrupted at step {steps}; the agent is saved in {path}' in caplog.text
+    assert (tmp_path / 'curve.png').stat().st_size > 1000
+    assert rows_of(tmp_path)[-1]['step'] == '100'
+    loaded = zoo.load(tmp_path)
+    assert loaded.steps == agent.steps == steps
+    for name, value in agent._arrays().items():
+        np.testing.assert_array_equal(loaded._arrays()[name], value)
+    loaded.update_on = agent.update_on
+    assert loaded.learn(counting(), resume=True, run_dir=False, **LEARN).steps == 500 - steps
+    assert loaded.steps == 500
+
+
+def test_interrupt_without_a_run_directory():
+    agent = Notes()
+
+    def ctrl_c(training: Training) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(agent, counting(), 100, callbacks=[ctrl_c])
+    assert not agent.saved
+
+
+class Fails(Counting):
+    """Breaks in step 130."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what, self.taken = what, 0
+
+    def step(self, action: int) -> tuple:
+        obs, reward, *rest = super().step(action)
+        self.taken += 1
+        if self.taken == 130:
+            obs, reward = (obs * np.float32(np.inf), reward) if self.what == 'obs' else (obs, np.nan)
+        return obs, reward, *rest
+
+
+@pytest.mark.parametrize(
+    ('what', 'words'),
+    [
+        ('obs', r'^step 130: the environment gave an observation that is (inf|nan)\. '),
+        ('reward', r'^step 130: the environment gave a reward that is nan\. '),
+        ('loss', r"^step 150: the loss 'q' became nan: .*\. "),
+        ('weight', r'^step 150: a weight became NaN or infinite: .*\. '),
+    ],
+)
+def test_not_finite_names_what_where_and_the_last_good_checkpoint(what: str, words: str, tmp_path: Path):
+    def update(agent: Any) -> dict[str, float]:
+        if agent.steps == 150 and what == 'weight':
+            agent.trainable_variables[0].assign(agent.trainable_variables[0] * np.nan)
+        return {'q': float('nan') if agent.steps == 150 and what == 'loss' else 1.0}
+
+    env = Fails(what) if what in ('obs', 'reward') else Counting()
+    with pytest.raises(FloatingPointError, match=words) as caught:
+        quick_agent(update).learn(env, train_steps=500, run_dir=tmp_path, seed=0, checkpoint_every=50, **LEARN)
+    good = tmp_path / 'checkpoints' / '000000100'
+    assert str(caught.value).endswith(f'The last good checkpoint: {good}.')
+    assert sorted(path.name for path in (tmp_path / 'checkpoints').iterdir()) == ['000000050', '000000100']
+    assert (tmp_path / 'curve.png').exists()
+    loaded = zoo.load(tmp_path)
+    assert loaded.steps == 100
+    assert all(np.isfinite(value).all() for value in loaded._arrays().values())
+    loaded.update_on = lambda batches: {'q': 1.0}
+    assert loaded.learn(counting(), resume=True, run_dir=False, **LEARN).steps == 400
+
+
+def test_not_finite_before_the_first_checkpoint(tmp_path: Path):
+    agent = Notes()
+    agent.loss = float('inf')
+    with pytest.raises(
+        FloatingPointError, match=r"^step 10: the loss 'value' became inf.* checkpoint: none was written\.$"
+    ):
+        train(agent, counting(), 100, run_dir=tmp_path)
+    assert not agent.saved
+
+
+def test_interrupt_does_not_save_weights_that_are_not_finite(tmp_path: Path):
+    agent = Notes()
+
+    def ctrl_c(training: Training) -> None:
+        agent.trainable_variables[0].value[1] = np.nan
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(agent, counting(), 100, callbacks=[ctrl_c], run_dir=tmp_path)
+    assert not agent.saved
+
+
+# The test loop
+
+
+@pytest.mark.parametrize('mode', [None, *AutoresetMode])
+@pytest.mark.parametrize('episodes', [1, 2, 7, 12])
+def test_each_copy_plays_its_share(mode: AutoresetMode | None, episodes: int):
+    copies = 1 if mode is None else 3
+    agent = Notes()
+    result = run_test(agent, counting(copies, mode), test_episodes=episodes, seed=5)
+    shares = [episodes // copies + (i < episodes % copies) for i in range(copies)]
+    wanted = [x for i in range(copies) for x in drive(Counting(), 5 + i, [0] * 100)[1][: shares[i]]]
+    found = list(zip(result.returns, result.lengths, result.successes, strict=True))
+    assert len(found) == episodes
+    assert sorted(found) == sorted(wanted)
+    assert set(agent.asked) == {'mode'}, 'deterministic'
+    assert agent.steps == 0
+
+
+def test_a_test_without_successes():
+    result = run_test(Notes(SPACES['box']), gymnasium.wrappers.TransformReward(Quiet(), lambda r: r), test_episodes=3)
+    assert result.successes == [None] * 3
+
+
+class Quiet(Counting):
+    def step(self, action: int) -> tuple:
+        *rest, _ = super().step(action)
+        return *rest, {}
+
+
+def test_a_test_refuses_what_is_not_finite():
+    with pytest.raises(FloatingPointError, match='^step 130: the environment gave a reward that is nan'):
+        run_test(Notes(), Fails('reward'), test_episodes=100, seed=5)
+
+
+# Exact resume
+
+
+def same_state(one: Any, two: Any) -> list[str]:
+    """Names of what differs: weights, targets, optimiser states, statistics, random state, replay buffer."""
+    a, b = one._arrays(), two._arrays()
+    assert a.keys() == b.keys()
+    differing = [name for name in a if not np.array_equal(a[name], b[name])]
+    if one.rng.bit_generator.state != two.rng.bit_generator.state:
+        differing.append('rng')
+    if one.steps != two.steps:
+        differing.append('steps')
+    if one.replay is not None:
+        c, d = one.replay.state(), two.replay.state()
+        differing += [f'replay/{name}' for name in c if not np.array_equal(c[name], d[name])]
+    return differing
+
+
+def small(name: str, env: Any, **kwargs: Any) -> Any:
+    cls = getattr(zoo.algorithms, name)
+    vector = isinstance(env, gymnasium.vector.VectorEnv)
+    observation_space = env.single_observation_space if vector else env.observation_space
+    action_space = env.single_action_space if vector else env.action_space
+    return cls(observation_space, action_space, net_list=[TINY] * len(cls.network_names), **kwargs)
+
+
+PPO_PARAMS = {'horizon': 50, 'epochs': 2, 'batch_size': 25}
+OFF_PARAMS = {'batch_size': 16, 'explore_steps': 300, 'checkpoint_buffer': True}
+SCALED = {'normalize_obs': True, 'normalize_reward': True}
+RESUMED = {
+    'PPO-1': ('Pendulum-v1', 1, 'PPO', SCALED, PPO_PARAMS),
+    'PPO-3': ('CartPole-v1', 3, 'PPO', SCALED, PPO_PARAMS),
+    # The buffer is turned over several times, and the updates fall on other steps than the checkpoints.
+    'DQN-3': ('CartPole-v1', 3, 'DQN', {}, OFF_PARAMS | {'buffer_size': 250, 'update_every': 7, 'updates': 5}),
+    'SAC-1': ('Pendulum-v1', 1, 'SAC', {'normalize_obs': True}, OFF_PARAMS | {'buffer_size': 1500, 'update_every': 4}),
+}
+
+
+@pytest.mark.parametrize('case', RESUMED)
+def test_resumed_run_equals_the_uninterrupted_one(case: str, tmp_path: Path):
+    """2,000 steps, against a run that is loaded from one of its checkpoints: equal bit for bit."""
+    env_id, copies, name, alg_params, params = RESUMED[case]
+
+    def env() -> Any:
+        return build_env(env_id, 'classic_control', nenv=copies)
+
+    params = params | {'checkpoint_every': 600, 'progress_bar': False}
+    agent = small(name, env(), **alg_params)
+    whole = agent.learn(env(), train_steps=2000, run_dir=tmp_path / 'whole', seed=3, **params)
+    paths = sorted((tmp_path / 'whole' / 'checkpoints').iterdir())
+    assert len(paths) == 4
+    loaded = zoo.load(paths[1])
+    assert same_state(agent, loaded) if loaded.replay else loaded.steps < agent.steps, (
+        'or else this test could not fail'
+    )
+    rest = loaded.learn(env(), resume=True, run_dir=tmp_path / 'rest', **params)
+    assert rest.steps == whole.steps - int(paths[1].name)
+    assert same_state(agent, loaded) == []
+    assert [path.name for path in sorted((tmp_path / 'rest' / 'checkpoints').iterdir())] == [
+        path.name for path in paths[2:]
+    ]
+    # The episodes after the checkpoint are the same ones too.
+    after = [x for x, step in zip(whole.returns, whole.episode_steps, strict=True) if step > int(paths[1].name)]
+    assert rest.returns == after
+
+
+def test_invalid_rows_are_never_trained_on(tmp_path: Path):
+    """Whatever stands in the steps that only reset a copy, PPO's weights become the same."""
+    env = counting(3, AutoresetMode.NEXT_STEP)
+    agent = small('PPO', env)
+    path = agent.save(tmp_path / 'agent')
+    notes = Notes()
+    train(notes, env, 60, params={'horizon': 20})
+    rollout = notes.rollouts[0]
+    invalid = ~rollout.valid
+    assert invalid.sum() > 5
+    poisoned = rollout._replace(
+        obs=np.where(invalid[..., None], np.float32(1e4), rollout.obs),
+        next_obs=np.where(invalid[..., None], np.float32(-1e4), rollout.next_obs),
+        reward=np.where(invalid, np.float32(1e6), rollout.reward),
+        action=np.where(invalid, 4, rollout.action),
+    )
+    other = rollout._replace(reward=np.where(invalid, rollout.reward, 1e6))
+
+    def trained_on(data: Rollout) -> np.ndarray:
+        agent._restore(checkpoint.read(path), path)
+        agent.update(data, epochs=2, batch_size=16)
+        return np.concatenate([variable.numpy().ravel() for variable in agent.trainable_variables])
+
+    np.testing.assert_array_equal(trained_on(poisoned), trained_on(rollout))
+    assert (trained_on(other) != trained_on(rollout)).any(), 'or else this test could not fail'
+
+
+def test_a_checkpoint_of_a_finished_run_is_not_resumed(tmp_path: Path):
+    quick_agent().learn(Counting(), train_steps=50, run_dir=tmp_path, seed=0, **LEARN)
+    with pytest.raises(ValueError, match='^resume=True goes on with an interrupted training'):
+        zoo.load(tmp_path).learn(Counting(), resume=True, run_dir=False, **LEARN)
+
+
+def test_another_buffer_size_is_refused_on_resuming(tmp_path: Path):
+    env = build_env('CartPole-v1', 'classic_control')
+    agent = small('DQN', env)
+    params = OFF_PARAMS | {'progress_bar': False, 'explore_steps': 1000}
+    agent.learn(env, train_steps=60, run_dir=tmp_path, seed=0, buffer_size=100, checkpoint_every=30, **params)
+    loaded = zoo.load(tmp_path / 'checkpoints' / '000000030')
+    with pytest.raises(ValueError, match='same buffer_size'):
+        loaded.learn(env, resume=True, run_dir=False, buffer_size=120, **params)
+
+
+def test_flat_observations_of_a_dict():
+    agent = Notes(SPACES['dict'])
+    for loop in (on_policy, off_policy):
+        assert train(agent, counting(2, form='dict'), 60, loop).steps == 60
+    assert agent.rollouts[0].obs['deep/bits'].shape == (10, 2, 4)

@@ -1,0 +1,335 @@
+"""The assembled networks: every image size, specs and their refusals, seeds, gains, and TensorLayer beside Keras."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from gymnasium.vector.utils import batch_space
+
+from zoo.common import networks, spaces
+from zoo.common.adaptors.observation import Preprocess
+from zoo.common.adaptors.policy import Network, build_network, deterministic_head, value_head
+from zoo.common.networks import DuelingHead, convolutions, embedding_width, full_spec
+
+SIZES = [(8, 8), (9, 13), (36, 36), (42, 42), (64, 64), (84, 84), (160, 210), (210, 160), (240, 320)]
+ENTRY = 'net_list[0] (q)'
+
+
+def network(space: Space, action_size: int = 0, **spec: Any) -> Network:
+    return build_network(spec, ENTRY, Preprocess(space, {}), value_head(), action_size)
+
+
+def observations(space: Space, n: int = 2) -> spaces.Flat:
+    batched = batch_space(space, n)
+    batched.seed(0)
+    return spaces.tree_map(tf.constant, spaces.flatten(space, batched.sample()))
+
+
+def weights(net: Network) -> list[np.ndarray]:
+    return [variable.numpy() for variable in net.variables]
+
+
+def unbounded(*shape: int) -> Box:
+    return Box(-np.inf, np.inf, shape, np.float32)
+
+
+# Images of every size.
+
+
+@pytest.mark.parametrize('size', [*SIZES, (63, 63), (65, 127), (128, 128), (129, 500), (8, 100)], ids=str)
+def test_convolutions_fit(size: tuple[int, int]):
+    height, width = size
+    for _, kernel, stride, padding in convolutions(*size):
+        if padding == 'valid':
+            height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
+        else:
+            height, width = -(-height // stride), -(-width // stride)
+        assert min(height, width) >= 1
+    filters = convolutions(*size)[-1][0]
+    assert 500 <= filters * height * width <= 20_000, 'neither squeezed to a point nor most of the network'
+
+
+@pytest.mark.parametrize('size', SIZES, ids=str)
+def test_the_parameter_count_is_reasonable(size: tuple[int, int]):
+    count = sum(x.size for x in weights(network(Box(0, 255, (*size, 3), np.uint8), hidden=[])))
+    assert 100_000 < count < 7_000_000
+
+
+@pytest.mark.parametrize('layout', ['channels last', 'channels first', '2-D', 'float'])
+@pytest.mark.parametrize('size', SIZES, ids=str)
+def test_images_of_every_size_and_layout(size: tuple[int, int], layout: str):
+    space = {
+        'channels last': Box(0, 255, (*size, 3), np.uint8),
+        'channels first': Box(0, 255, (4, *size), np.uint8),
+        '2-D': Box(0, 255, size, np.uint8),
+        'float': Box(-1, 1, (*size, 1), np.float32),
+    }[layout]
+    net = network(space, hidden=[16], features=16, activation='relu')
+    obs = observations(space)
+    with tf.GradientTape() as tape:
+        out = net(obs)
+        loss = tf.reduce_sum(tf.square(out - 1.0))
+    assert out.shape == (2, 1)
+    assert np.isfinite(out).all()
+    assert out[0] != out[1], 'it sees the image'
+    first = tape.gradient(loss, net.trainable_variables)[0]
+    assert np.isfinite(first).all()
+    assert np.abs(first).max() > 0
+
+
+def test_the_two_channel_orders_are_one_network():
+    last, first = (network(Box(0, 255, s, np.uint8), seed=0, features=8) for s in ((9, 13, 3), (3, 9, 13)))
+    image = np.random.default_rng(0).integers(0, 256, (2, 9, 13, 3), dtype=np.uint8)
+    np.testing.assert_array_equal(last(image), first(image.transpose(0, 3, 1, 2)))
+
+
+def test_nature_network_by_hand():
+    # Mnih et al. 2015: 32 8x8/4, 64 4x4/2, 64 3x3/1, 512; on 84 x 84 x 4 the last map is 7 x 7.
+    net = network(Box(0, 255, (4, 84, 84), np.uint8), hidden=[])
+    sizes = [x.size for x in weights(net)]
+    assert sizes == [8 * 8 * 4 * 32, 32, 4 * 4 * 32 * 64, 64, 3 * 3 * 64 * 64, 64, 7 * 7 * 64 * 512, 512, 512, 1]
+
+
+# What is assembled.
+
+
+def test_vectors_become_a_chain_of_dense_layers():
+    space = Dict(a=unbounded(3), b=Discrete(4), c=MultiBinary(2), d=MultiDiscrete([2, 3]))
+    net = network(space, hidden=[7, 5], activation='silu')
+    assert [x.shape for x in weights(net)] == [(3 + 4 + 2 + 5, 7), (7,), (7, 5), (5,), (5, 1), (1,)]
+    assert [name for _, _, name in net.dense_layers()] == ['silu', 'silu', 'linear']
+
+
+def test_no_hidden_layer_is_a_linear_network():
+    net = network(unbounded(3), hidden=[])
+    kernel, bias = weights(net)
+    x = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    np.testing.assert_allclose(net(x), x @ kernel + bias, atol=1e-6)
+    assert [name for _, _, name in net.dense_layers()] == ['linear']
+
+
+def test_large_discrete_is_embedded():
+    net = network(Discrete(1000, start=-5), hidden=[4], activation='tanh')
+    table, kernel, bias, head, head_bias = weights(net)
+    assert table.shape == (1000, embedding_width(1000))
+    obs = np.array([-5, 994, 0])
+    expected = np.tanh(table[obs + 5] @ kernel + bias) @ head + head_bias
+    np.testing.assert_allclose(net(obs), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(('count', 'width'), [(257, 40), (1000, 48), (10_000, 80), (10**6, 128)])
+def test_embedding_width(count: int, width: int):
+    assert embedding_width(count) == width
+
+
+AWKWARD = {
+    'names of layers': Dict(action=Box(0, 255, (8, 8, 3), np.uint8), join=unbounded(2), hidden0=Discrete(300)),
+    'alike but for the slash': Dict({'a_b': unbounded(2), 'a': Dict(b=Discrete(300)), 'a b': unbounded(1)}),
+    'not for TensorFlow': Dict({'lé ft, cam!': Box(0, 255, (8, 8, 3), np.uint8), '_': unbounded(2)}),
+    'nested tuple': Tuple([Tuple([Box(0, 1, (8, 8)), Discrete(500)]), unbounded(2)]),
+}
+
+
+@pytest.mark.parametrize('space', AWKWARD.values(), ids=AWKWARD)
+def test_keys_may_be_anything(space: Space):
+    net = network(space, action_size=2, hidden=[8], features=8)
+    obs, action = observations(space), tf.zeros([2, 2])
+    in_graph = tf.function(net.__call__)(obs, action)
+    np.testing.assert_allclose(in_graph, net(obs, action), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    'space', [unbounded(3), Box(0, 255, (8, 8, 3), np.uint8), Dict(a=unbounded(2), b=Discrete(300))], ids=str
+)
+def test_a_critic_sees_state_and_action(space: Space):
+    net = network(space, action_size=2, hidden=[16], features=16)
+    obs, action = observations(space), tf.constant([[0.1, 0.2], [0.3, 0.4]])
+    out = net(obs, action)
+    assert out.shape == (2, 1)
+    assert (net(obs, action + 1.0).numpy() != out.numpy()).all()
+    assert (net(spaces.tree_map(lambda x: x[::-1], obs), action).numpy() != out.numpy()).all()
+
+
+def test_features_of_a_dict_are_matched_by_key():
+    space = Dict(x=unbounded(2), y=unbounded(2), image=Box(0, 255, (8, 8, 3), np.uint8))
+    net = network(space, hidden=[8], features=8)
+    obs = observations(space)
+    np.testing.assert_array_equal(net(dict(reversed(obs.items()))), net(obs))
+    assert (net({**obs, 'x': obs['y'], 'y': obs['x']}).numpy() != net(obs).numpy()).all()
+
+
+# Specs.
+
+
+@pytest.mark.parametrize(
+    ('spec', 'message'),
+    [
+        ({'hiden': [64]}, "unknown key of a network spec 'hiden': did you mean 'hidden'"),
+        ({'activaton': 'relu'}, "did you mean 'activation'"),
+        ({'layers': 'tensorlayers'}, "unknown kind of layers 'tensorlayers': did you mean 'tensorlayer'"),
+        ({'activation': 'rellu'}, "Keras has no activation 'rellu'"),
+        ({'activation': tf.nn.relu}, r'activation is <function relu.*; give its name in keras.activations'),
+        ({'initializer': 'orthogonl'}, "Keras has no initializer 'orthogonl'"),
+        ({'hidden': 64}, r'hidden is 64; give the units of each layer, such as \[64, 64\]'),
+        ({'hidden': '64'}, "hidden is '64'; give the units"),
+        ({'hidden': [64, 0]}, 'a layer of 0 units cannot be made; give positive whole numbers'),
+        ({'hidden': [6.4]}, 'a layer of 6.4 units'),
+        ({'features': -1}, 'a layer of -1 units'),
+        ({'seed': -1}, 'seed is -1; give a whole number from 0 on, or None'),
+        ({'seed': 'a'}, "seed is 'a'"),
+    ],
+    ids=str,
+)
+def test_a_wrong_spec_is_refused_in_one_sentence(spec: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message) as error:
+        network(unbounded(3), **spec)
+    text = str(error.value)
+    assert text.startswith(f'{ENTRY}: ')
+    assert text.endswith('.')
+    assert '\n' not in text
+
+
+def test_a_spec_is_filled_in_and_not_changed():
+    spec = {'hidden': [3]}
+    full = full_spec(spec, ENTRY)
+    assert spec == {'hidden': [3]}
+    assert full.keys() == networks.SPEC_DEFAULTS.keys()
+    assert full['activation'] == 'tanh'
+
+
+# Seeds and gains.
+
+SEEDED = {'vector': unbounded(3), 'image': Box(0, 255, (8, 8, 3), np.uint8), 'dict': Dict(a=Discrete(300))}
+
+
+@pytest.mark.parametrize('initializer', ['glorot_uniform', 'orthogonal', 'he_normal'])
+@pytest.mark.parametrize('space', SEEDED.values(), ids=SEEDED)
+def test_a_seed_fixes_the_initial_weights(space: Space, initializer: str):
+    spec = dict(hidden=[8, 8], features=8, initializer=initializer)
+    one, same, other, free, free_too = (
+        weights(network(space, **spec, seed=seed)) for seed in (1, 1, 2, None, None)
+    )
+    for a, b in zip(one, same, strict=True):
+        np.testing.assert_array_equal(a, b)
+    for found in (other, free, free_too):
+        for a, b in zip(one, found, strict=True):
+            assert a.ndim == 1 or (a != b).mean() > 0.9
+    assert (free[0] != free_too[0]).mean() > 0.9
+
+
+def test_layers_of_one_shape_start_differently():
+    net = network(unbounded(8), hidden=[8, 8, 8], seed=0)
+    kernels = [x for x in weights(net) if x.shape == (8, 8)]
+    assert len(kernels) == 3
+    for a, b in itertools.combinations(kernels, 2):
+        assert (a != b).mean() > 0.9
+
+
+def test_without_a_seed_the_one_of_keras_holds():
+    found = []
+    for _ in range(2):
+        keras.utils.set_random_seed(7)
+        torso = keras.Sequential([keras.layers.Dense(5)])
+        attached = build_network(torso, ENTRY, Preprocess(unbounded(3), {}), value_head())
+        found.append([*weights(network(unbounded(3))), *weights(attached)])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def gram(kernel: np.ndarray) -> np.ndarray:
+    """The inner products of the columns, or of the rows where these are fewer."""
+    kernel = kernel.reshape(-1, kernel.shape[-1])
+    return kernel.T @ kernel if kernel.shape[0] >= kernel.shape[1] else kernel @ kernel.T
+
+
+@pytest.mark.parametrize(('gain', 'squared'), [(0.01, 1e-4), (1.0, 1.0), (None, 1.0)])
+def test_orthogonal_gains(gain: float | None, squared: float):
+    space = Dict(image=Box(0, 255, (9, 9, 2), np.uint8), x=unbounded(4))
+    head = deterministic_head(3, gain)
+    spec = dict(hidden=[16, 8], features=8, initializer='orthogonal')
+    net = build_network(spec, ENTRY, Preprocess(space, {}), head)
+    *hidden, last = [x for x in weights(net) if x.ndim > 1]
+    assert len(hidden) == 4
+    for kernel in hidden:
+        np.testing.assert_allclose(gram(kernel), 2.0 * np.eye(min(gram(kernel).shape)), atol=1e-5)
+    np.testing.assert_allclose(gram(last), squared * np.eye(3), atol=1e-6)
+    for bias in (x for x in weights(net) if x.ndim == 1):
+        np.testing.assert_array_equal(bias, 0)
+
+
+def test_dueling_by_hand():
+    # V = 2 x1, A = (x1, x2, x1 + x2) with mean 2 (x1 + x2) / 3; at x = (3, 6): V = 6, A = (3, 6, 9), mean 6.
+    head = DuelingHead(3, 'zeros')
+    head.build((None, 2))
+    head.value.kernel.assign([[2.0], [0.0]])
+    head.advantage.kernel.assign([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
+    np.testing.assert_allclose(head(tf.constant([[3.0, 6.0]])), [[3.0, 6.0, 9.0]], atol=1e-6)
+    head.value.bias.assign([10.0])
+    head.advantage.bias.assign([0.0, 0.0, 3.0])  # the mean of A rises by 1
+    np.testing.assert_allclose(head(tf.constant([[3.0, 6.0]])), [[12.0, 15.0, 21.0]], atol=1e-6)
+    assert len(head.trainable_variables) == 4
+
+
+# TensorLayer.
+
+BOTH: dict[str, tuple[Space, int]] = {
+    'vector': (unbounded(3), 0),
+    'critic': (unbounded(3), 2),
+    'linear': (unbounded(3), 0),
+    'image': (Box(0, 255, (3, 64, 64), np.uint8), 0),
+    'small image': (Box(0, 255, (9, 13), np.uint8), 2),
+    'index': (Discrete(300, start=2), 0),
+    'dict': (Dict(i=Discrete(300), v=unbounded(3), c=Box(0, 255, (8, 8, 3), np.uint8), m=MultiBinary(2)), 2),
+}
+
+
+@pytest.mark.parametrize('initializer', ['glorot_uniform', 'orthogonal'])
+@pytest.mark.parametrize('case', BOTH)
+def test_tensorlayer_networks_are_those_of_keras(case: str, initializer: str):
+    pytest.importorskip('tensorlayer')
+    space, action_size = BOTH[case]
+    hidden = [] if case == 'linear' else [8, 6]
+    spec = dict(hidden=hidden, features=8, activation='elu', initializer=initializer, seed=3)
+    ours = network(space, action_size, **spec)
+    theirs = network(space, action_size, **spec, layers='tensorlayer')
+    assert type(theirs.torso).__module__.startswith('tensorlayer')
+    assert sorted(x.shape for x in weights(ours)) == sorted(x.shape for x in weights(theirs))
+    obs = observations(space)
+    action = tf.constant([[0.5, -0.5], [0.2, 0.1]]) if action_size else None
+    # The same seed gives the same weights, so that the two are one function.
+    np.testing.assert_allclose(theirs(obs, action), ours(obs, action), atol=1e-5)
+    assert theirs(obs, action)[0] != theirs(obs, action)[1]
+
+
+def test_tensorlayer_networks_train():
+    pytest.importorskip('tensorlayer')
+    space, action_size = BOTH['dict']
+    net = network(space, action_size, hidden=[8], features=8, layers='tensorlayer', seed=0)
+    obs, action = observations(space), tf.constant([[0.5, -0.5], [0.2, 0.1]])
+    optimizer = keras.optimizers.SGD(0.01)
+
+    @tf.function
+    def step() -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(net(obs, action) - [[3.0], [-3.0]]))
+        gradients = tape.gradient(loss, net.trainable_variables)
+        assert all(gradient is not None for gradient in gradients)
+        optimizer.apply(gradients, net.trainable_variables)
+        return loss
+
+    optimizer.build(net.trainable_variables)
+    losses = [float(step()) for _ in range(30)]
+    assert losses[-1] < 0.5 * losses[0]
+    assert len(net.trainable_variables) == len(net.variables) == 1 + 2 * 2 + 2 + 2
+
+
+def test_tensorlayer_missing_is_said(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(__import__('sys').modules, 'tensorlayer', None)
+    with pytest.raises(ImportError, match=r"pip install 'zoo-rl\[tensorlayer\]'"):
+        network(unbounded(3), layers='tensorlayer')

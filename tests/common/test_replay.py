@@ -1,0 +1,345 @@
+"""Replay: what is sampled is exactly what happened, uniformly, in the environment's dtype, and held once."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from counting import SPACES, Counting, drive, expected
+from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from zoo.common import replay as replay_module
+from zoo.common import spaces
+from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.collect import Collector
+from zoo.common.replay import Replay
+from zoo.common.types import Transition
+
+ADAPTOR = ActionAdaptor(Discrete(5))
+SEED = 5
+
+
+class Filled:
+    """A replay buffer filled by playing, with everything that was played, written down by copy."""
+
+    def __init__(self, env: Any, capacity: int, form: str = 'box', length: int | None = None) -> None:
+        self.collector = Collector(env, ADAPTOR)
+        self.copies = self.collector.num_envs
+        self.form, self.length = form, length
+        self.replay = Replay(SPACES[form], ADAPTOR, capacity, self.copies)
+        self.rng = np.random.default_rng(1)
+        self.actions: list[list[int]] = [[] for _ in range(self.copies)]
+        self.truth: dict[tuple[int, int, int], tuple] = {}
+        self.order: list[list[tuple[int, int, int]]] = [[] for _ in range(self.copies)]
+        self.seed = SEED
+        self.collector.reset(self.seed)
+
+    def play(self, steps: int) -> Filled:
+        for _ in range(steps):
+            obs, action = self.collector.obs, ADAPTOR.random(self.copies, self.rng)
+            c = self.collector
+            c.step(action)
+            self.replay.add(Transition(obs, action, c.reward, c.next_obs, c.terminated, c.truncated), c.valid)
+            for i in np.flatnonzero(c.valid):
+                self.actions[i].append(int(action[i]))
+        for i, actions in enumerate(self.actions):
+            transitions, _ = drive(Counting(length=self.length), self.seed + i, actions)
+            played = {(self.seed + i, episode, t): rest for episode, t, *rest in transitions}
+            self.order[i] += [key for key in played if key not in self.truth]
+            self.truth |= played
+        return self
+
+    def restart(self, seed: int) -> None:
+        """Reset every copy in mid-episode, as a checkpoint does."""
+        self.replay.cut()
+        self.seed = seed
+        self.actions = [[] for _ in range(self.copies)]
+        self.collector.reset(seed)
+
+    def sampled(self, n: int = 1500) -> set[tuple[int, int, int]]:
+        """Check ``n`` sampled transitions against what was played; which ones they were."""
+        batch = self.replay.sample((n,), np.random.default_rng(2))
+        keys = [self.key(batch.obs, k) for k in range(n)]
+        for k, (seed, episode, t) in enumerate(keys):
+            action, reward, terminated, truncated = self.truth[seed, episode, t]
+            assert batch.action[k] == action
+            assert batch.reward[k] == reward
+            assert (batch.terminated[k], batch.truncated[k]) == (terminated, truncated)
+            for flat, place in ((batch.obs, (seed, episode, t)), (batch.next_obs, (seed, episode, t + 1))):
+                wanted = expected(self.form, *place)
+                for path, x in spaces.tree_items(flat):
+                    np.testing.assert_array_equal(x[k], wanted[path] if path else wanted, err_msg=f'{path} {place}')
+        return set(keys)
+
+    def key(self, flat: Any, k: int) -> tuple[int, int, int]:
+        if self.form == 'discrete':
+            number = int(flat[k])
+            return number // 10_000, number // 100 % 100, number % 100
+        place = {'box': flat, 'float64': flat, 'image': flat}.get(self.form)
+        if place is None:
+            place = flat['place' if self.form == 'dict' else '0']
+        place = place[k][0] if self.form == 'image' else place[k]
+        return tuple(int(x) for x in place)
+
+
+def copies(n: int, form: str = 'box', mode: Any = AutoresetMode.SAME_STEP, length: int | None = None) -> SyncVectorEnv:
+    return SyncVectorEnv([partial(Counting, form, length=length)] * n, autoreset_mode=mode)
+
+
+@pytest.mark.parametrize('form', SPACES)
+def test_all_that_was_played_is_sampled_exactly(form: str):
+    filled = Filled(Counting(form), 100, form).play(60)
+    assert filled.sampled() == set(filled.truth)
+    assert len(filled.replay) == filled.replay.added == 60
+
+
+@pytest.mark.parametrize('mode', list(AutoresetMode))
+@pytest.mark.parametrize('form', SPACES)
+def test_all_that_copies_played_is_sampled_exactly(form: str, mode: AutoresetMode):
+    filled = Filled(copies(3, form, mode), 300, form).play(40)
+    assert filled.sampled() == set(filled.truth)
+    assert len(filled.replay) == filled.replay.added == filled.collector.steps
+    assert (filled.collector.steps < 120) == (mode == AutoresetMode.NEXT_STEP)
+
+
+@pytest.mark.parametrize('mode', [None, *AutoresetMode])
+@pytest.mark.parametrize('capacity', [1, 2, 3, 7, 30, 31])
+def test_wrapping_around_keeps_the_newest(mode: AutoresetMode | None, capacity: int):
+    """Over several turns of the ring only what was played is in it, and the newest of each copy is."""
+    n = 1 if mode is None else 3
+    filled = Filled(Counting() if mode is None else copies(n, mode=mode), capacity)
+    for steps in [1, 1, 1, 1, 1, 2, 3, 5, 4, 5, 6, 1, 4, 1, 2, 3, 1, 1, 20]:
+        filled.play(steps)
+        held = len(filled.replay)
+        assert held <= n * max(2, -(-capacity // n))
+        found = filled.sampled(12 * held)
+        assert len(found) == held
+        for i in range(n):
+            mine = [key for key in filled.order[i] if key in found]
+            assert mine == filled.order[i][-len(mine) :], 'not the newest'
+
+
+def test_capacity_is_held_where_no_episode_ends():
+    filled = Filled(Counting(length=10_000), 30, length=10_000).play(29)
+    assert len(filled.replay) == 29
+    assert [len(filled.play(1).replay) for _ in range(70)] == [30] * 70
+    filled = Filled(copies(4, length=10_000), 30, length=10_000).play(50)
+    assert len(filled.replay) == 32, 'rounded up for equal shares'
+    assert filled.sampled() == {key for order in filled.order for key in order[-8:]}
+
+
+def test_each_episode_end_takes_the_place_of_one_transition():
+    for length, held in ((9, 90), (1, 50)):
+        filled = Filled(Counting(length=length), 100, length=length).play(300)
+        assert abs(len(filled.replay) - held) <= 1
+
+
+def test_cut_keeps_the_last_next_observation():
+    filled = Filled(copies(2), 40).play(11)
+    for seed in range(20, 200, 20):
+        filled.restart(seed)
+        filled.play(7)
+        filled.sampled(1000)
+    without = Filled(copies(2), 40).play(11)
+    without.replay.cut = lambda: None
+    for seed in range(20, 200, 20):
+        without.restart(seed)
+        without.play(7)
+    with pytest.raises(AssertionError):  # or else this test could not fail
+        without.sampled(1000)
+
+
+def test_cut_of_an_empty_buffer():
+    filled = Filled(Counting(), 5)
+    filled.restart(3)
+    filled.play(4)
+    assert filled.sampled() == set(filled.truth)
+
+
+@pytest.mark.parametrize('turns', [0.6, 3])
+def test_sampling_is_uniform(turns: float):
+    """Pearson's chi-square with 100,000 draws; invalid rows and unequally filled copies do not matter."""
+    filled = Filled(copies(3, mode=AutoresetMode.NEXT_STEP), 90).play(int(30 * turns))
+    batch = filled.replay.sample((100, 1000), np.random.default_rng(4))
+    _, counts = np.unique(batch.obs.reshape(-1, 3), axis=0, return_counts=True)
+    cells = len(filled.replay)
+    assert len(counts) == cells > 30
+    chi_square = ((counts - 1e5 / cells) ** 2 / (1e5 / cells)).sum()
+    degrees = cells - 1
+    assert abs(chi_square - degrees) < 4 * np.sqrt(2 * degrees)
+
+
+def test_copies_filled_unequally_are_sampled_uniformly():
+    replay = Replay(SPACES['discrete'], ADAPTOR, 400, 2)
+    for step in range(100):
+        fields = (np.array([step, 1000 + step]), np.zeros(2, np.int32), np.zeros(2, np.float32), np.zeros(2, int))
+        replay.add(Transition(*fields, np.zeros(2, bool), np.zeros(2, bool)), np.array([step < 10, True]))
+    drawn = replay.sample((110_000,), np.random.default_rng(0)).obs
+    assert abs((drawn < 1000).sum() - 10_000) < 4 * np.sqrt(10_000)
+
+
+def test_leading_axes_dtypes_and_contiguity():
+    filled = Filled(Counting('dict'), 50, 'dict').play(80)
+    batch = filled.replay.sample((4, 6), np.random.default_rng(0))
+    for flat in (batch.obs, batch.next_obs):
+        for path, leaf in spaces.leaves(SPACES['dict']).items():
+            assert flat[path].dtype == leaf.dtype
+            assert flat[path].shape == (4, 6, *leaf.shape)
+            assert flat[path].flags.c_contiguous
+    for x, dtype in (
+        (batch.action, np.int32),
+        (batch.reward, np.float32),
+        (batch.terminated, np.bool_),
+        (batch.truncated, np.bool_),
+    ):
+        assert x.dtype == dtype
+        assert x.shape == (4, 6)
+        assert x.flags.c_contiguous
+
+
+def test_what_is_sampled_is_a_copy():
+    filled = Filled(Counting(), 50).play(20)
+    batch = filled.replay.sample((100,), np.random.default_rng(0))
+    batch.obs[:] = batch.next_obs[:] = batch.reward[:] = -1
+    filled.sampled()
+
+
+def test_every_observation_is_held_once():
+    frames = Box(0, 255, (84, 84, 4), np.uint8)
+    replay = Replay(Dict(camera=frames, place=Box(-1, 1, (3,), np.float32)), ActionAdaptor(Box(-1, 1, (2,))), 1000, 4)
+    rows = 4 * (250 + 1)
+    assert replay.nbytes == rows * (84 * 84 * 4 + 3 * 4 + 2 * 4 + 4 + 3)
+    held = 0
+    for value in vars(replay).values():
+        held += sum(x.nbytes for _, x in spaces.tree_items(value) if isinstance(x, np.ndarray) and len(x) == rows)
+    assert held == replay.nbytes
+
+
+def test_actions_of_a_dict():
+    space = Dict(move=Box(-2, 2, (2,), np.float32), gear=Discrete(3))
+    adaptor = ActionAdaptor(space)
+    replay = Replay(SPACES['discrete'], adaptor, 10)
+    rng = np.random.default_rng(0)
+    actions = [adaptor.random(1, rng) for _ in range(8)]
+    for i, action in enumerate(actions):
+        replay.add(
+            Transition(
+                np.array([i]), action, np.ones(1, np.float32), np.array([i + 1]), np.array([False]), np.array([i == 4])
+            )
+        )
+    batch = replay.sample((50,), rng)
+    for k, i in enumerate(batch.obs):
+        assert batch.action['gear'][k] == actions[i]['gear'][0]
+        np.testing.assert_array_equal(batch.action['move'][k], actions[i]['move'][0])
+
+
+def rebuilt(filled: Filled, capacity: int) -> Replay:
+    replay = Replay(SPACES[filled.form], ADAPTOR, capacity, filled.copies)
+    # What is in it must not matter.
+    junk = Filled(copies(filled.copies, filled.form), capacity, filled.form).play(3 * capacity).replay.state()
+    replay.restore(junk)
+    replay.restore({name: x.copy() for name, x in filled.replay.state().items()})
+    return replay
+
+
+@pytest.mark.parametrize('steps', [4, 150])
+def test_restored_samples_alike_and_goes_on_alike(steps: int):
+    filled = Filled(copies(3, 'dict'), 100, 'dict').play(steps)
+    other = rebuilt(filled, 100)
+    assert len(other) == len(filled.replay)
+    assert other.added == filled.replay.added
+    for more in (0, 5, 60):
+        for _ in range(more):
+            c = filled.collector
+            obs, action = c.obs, ADAPTOR.random(3, filled.rng)
+            c.step(action)
+            for replay in (filled.replay, other):
+                replay.add(Transition(obs, action, c.reward, c.next_obs, c.terminated, c.truncated), c.valid)
+        one, two = (replay.sample((7, 30), np.random.default_rng(3)) for replay in (filled.replay, other))
+        for a, b in zip(one, two, strict=True):
+            for (_, x), (_, y) in zip(spaces.tree_items(a), spaces.tree_items(b), strict=True):
+                np.testing.assert_array_equal(x, y)
+
+
+def test_state_leaves_the_empty_part_out():
+    filled = Filled(Counting(), 1_000_000).play(20)
+    assert sum(x.nbytes for x in filled.replay.state().values()) < 2000
+
+
+@pytest.mark.parametrize(('capacity', 'n'), [(60, 2), (50, 3), (30, 1)])
+def test_restore_refuses_another_capacity_or_number_of_copies(capacity: int, n: int):
+    saved = Filled(copies(2), 50).play(5).replay.state()
+    with pytest.raises(
+        ValueError, match=r'the saved replay buffer has 2 copies of 25 .* same buffer_size and number of copies\.$'
+    ):
+        Replay(SPACES['box'], ADAPTOR, capacity, n).restore(saved)
+
+
+@pytest.mark.parametrize('n', [1, 3])
+def test_sampling_from_an_empty_buffer_is_refused(n: int):
+    replay = Replay(SPACES['box'], ADAPTOR, 10, n)
+    for _ in range(2):
+        with pytest.raises(
+            ValueError, match=r'^the replay buffer holds no transition yet: add some before sampling\.$'
+        ):
+            replay.sample((2, 3), np.random.default_rng(0))
+        replay.cut()
+    assert len(replay) == 0
+
+
+def test_a_copy_that_has_none_yet_is_not_sampled():
+    filled = Filled(copies(3), 30)
+    c = filled.collector
+    obs = c.obs
+    c.step(np.zeros(3, np.int32))
+    action = np.zeros(3, np.int32)
+    transition = Transition(obs, action, c.reward, c.next_obs, c.terminated, c.truncated)
+    filled.replay.add(transition, np.array([False, True, False]))
+    batch = filled.replay.sample((50,), np.random.default_rng(0))
+    assert (batch.obs == [SEED + 1, 0, 0]).all()
+    filled.replay.add(transition, np.zeros(3, bool))
+    assert len(filled.replay) == filled.replay.added == 1
+
+
+def test_memory_is_announced_before_it_is_taken(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
+    caplog.set_level(logging.INFO, 'zoo')
+    Replay(SPACES['box'], ADAPTOR, 1000)
+    assert not caplog.records
+
+    def taken(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(replay_module.spaces, 'zeros', taken)
+    with pytest.raises(MemoryError):
+        Replay(Box(0, 255, (84, 84, 4), np.uint8), ADAPTOR, 1_000_000, 8)
+    assert [record.name for record in caplog.records] == ['zoo']
+    assert 'The replay buffer of 1000000 transitions takes up to 28.24 GB of memory.' in caplog.text
+
+
+def test_environment_of_gymnasium():
+    """CartPole: each next observation is what the equations of motion make of the observation and the action."""
+    env = gymnasium.make('CartPole-v1', max_episode_steps=12)
+    collector = Collector(env, ActionAdaptor(env.action_space))
+    replay = Replay(env.observation_space, collector.adaptor, 100)
+    collector.reset(0)
+    rng = np.random.default_rng(0)
+    for _ in range(250):
+        obs, action = collector.obs, collector.adaptor.random(1, rng)
+        collector.step(action)
+        c = collector
+        replay.add(Transition(obs, action, c.reward, c.next_obs, c.terminated, c.truncated), c.valid)
+    batch = replay.sample((500,), rng)
+    model = env.unwrapped
+    for obs, action, next_obs, terminated in zip(
+        batch.obs, batch.action, batch.next_obs, batch.terminated, strict=True
+    ):
+        model.state, model.steps_beyond_terminated = obs.astype(np.float64), None
+        predicted, _, ended, _, _ = model.step(int(action))
+        np.testing.assert_allclose(next_obs, predicted, atol=1e-5)
+        assert terminated == ended
+    assert batch.truncated.any()

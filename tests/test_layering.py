@@ -1,0 +1,303 @@
+"""Who imports whom (parsed, not run), and what an import costs.
+
+An import counts wherever it stands, in a function too, except under ``if TYPE_CHECKING``, which never runs. For cycles
+only those count that run when the module is imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import zoo
+
+ROOT = Path(zoo.__file__).parent
+
+#: Which parts of zoo a part may import besides itself; a name with a dot is a single module. '' is zoo/__init__.py.
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    '': ('algorithms', 'common'),
+    'common': (),
+    'common.utils': ('default_params',),
+    'distributed': ('common',),
+    'algorithms': ('common', 'distributed'),
+    'default_params': ('algorithms', 'common'),
+    # These two use the public interface alone.
+    'dashboard': ('', 'algorithms', 'common.env_wrappers', 'common.utils', 'distributed'),
+    'cli': ('', 'algorithms', 'common.env_wrappers', 'common.utils', 'distributed', 'dashboard'),
+}
+
+
+class Import(NamedTuple):
+    """One import of a module of zoo: what, from which line, and whether it runs when the module is imported."""
+
+    target: str
+    line: int
+    at_import: bool
+
+
+def read_sources() -> dict[str, str]:
+    """Every module of zoo by its dotted name, packages as ``zoo.common.__init__``."""
+    return {
+        '.'.join(('zoo', *path.relative_to(ROOT).with_suffix('').parts)): path.read_text(encoding='utf-8')
+        for path in sorted(ROOT.rglob('*.py'))
+    }
+
+
+def imports(name: str, sources: dict[str, str]) -> Iterator[Import]:
+    """The imports of zoo's modules in a module."""
+    modules = {module.removesuffix('.__init__') for module in sources}
+
+    def module_of(dotted: str) -> str:
+        """The longest beginning of a dotted name that is a module: the rest are names in it."""
+        while dotted not in modules and '.' in dotted:
+            dotted = dotted.rpartition('.')[0]
+        return dotted
+
+    def targets(node: ast.AST) -> list[str]:
+        if isinstance(node, ast.Import):
+            return [alias.name for alias in node.names]
+        if isinstance(node, ast.ImportFrom):
+            base = node.module or ''
+            if node.level:
+                package = name.split('.')[: -node.level]
+                base = '.'.join([*package, *([node.module] if node.module else [])])
+            return [f'{base}.{alias.name}' for alias in node.names]
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition('.')[2] == 'import_module':
+            first = node.args[0]
+            text = first.values[0] if isinstance(first, ast.JoinedStr) else first
+            return [str(text.value).rstrip('.')] if isinstance(text, ast.Constant) else []
+        return []
+
+    def walk(node: ast.AST, at_import: bool) -> Iterator[Import]:
+        for target in targets(node):
+            if target.split('.')[0] == 'zoo':
+                yield Import(module_of(target), node.lineno, at_import)
+        children = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.If) and ast.unparse(node.test).rpartition('.')[2] == 'TYPE_CHECKING':
+            children = node.orelse
+        inside = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        for child in children:
+            yield from walk(child, at_import and not inside)
+
+    yield from walk(ast.parse(sources[name]), True)
+
+
+def within(module: str, part: str) -> bool:
+    """Whether a module (without ``zoo.``) is a part or lies in it; only zoo/__init__.py is in ''."""
+    return module == part or (part != '' and module.startswith(f'{part}.'))
+
+
+def upward(sources: dict[str, str]) -> list[str]:
+    """A line for each import that ``MAY_IMPORT`` does not allow."""
+    found = []
+    for name in sources:
+        module = name.removesuffix('.__init__').removeprefix('zoo').lstrip('.')
+        parts = [part for part in MAY_IMPORT if within(module, part)]
+        if not parts:
+            found.append(f'{name}: a part of zoo that MAY_IMPORT does not know')
+            continue
+        allowed = [*parts, *(other for part in parts for other in MAY_IMPORT[part])]
+        for item in imports(name, sources):
+            if not any(within(item.target.removeprefix('zoo').lstrip('.'), part) for part in allowed):
+                found.append(f'{name}:{item.line} imports {item.target}')
+    return found
+
+
+def star_imports(sources: dict[str, str]) -> list[str]:
+    """A line for each ``from … import *``, whatever it imports from."""
+    return [
+        f'{name}:{node.lineno}'
+        for name, source in sources.items()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and any(alias.name == '*' for alias in node.names)
+    ]
+
+
+def cycle(sources: dict[str, str]) -> list[str]:
+    """The modules of one import cycle, in order, or nothing."""
+    graph = {
+        name.removesuffix('.__init__'): [item.target for item in imports(name, sources) if item.at_import]
+        for name in sources
+    }
+    done: set[str] = set()
+
+    def search(module: str, path: list[str]) -> list[str]:
+        if module in path:
+            return [*path[path.index(module) :], module]
+        if module not in done:
+            for target in graph.get(module, ()):
+                if found := search(target, [*path, module]):
+                    return found
+            done.add(module)
+        return []
+
+    return next((found for module in graph if (found := search(module, []))), [])
+
+
+SOURCES = read_sources()
+
+
+def test_the_modules_are_found():
+    assert {'zoo.__init__', 'zoo.common.loops', 'zoo.common.adaptors.policy', 'zoo.algorithms.base'} <= SOURCES.keys()
+    loops = [item.target for item in imports('zoo.algorithms.base', SOURCES)]
+    assert {'zoo.common.loops', 'zoo.common.errors', 'zoo.algorithms'} <= set(loops)
+
+
+def test_no_import_runs_upward():
+    assert upward(SOURCES) == []
+
+
+def test_no_star_import():
+    assert star_imports(SOURCES) == []
+
+
+def test_no_import_cycle():
+    assert cycle(SOURCES) == []
+
+
+def planted(module: str, source: str) -> dict[str, str]:
+    """The sources with one module more (or another)."""
+    return SOURCES | {module: source}
+
+
+@pytest.mark.parametrize(
+    ('module', 'source', 'target'),
+    [
+        ('zoo.common.bad', 'from zoo.algorithms.base import Algorithm', 'zoo.algorithms.base'),
+        ('zoo.common.bad', 'import zoo.algorithms', 'zoo.algorithms'),
+        ('zoo.common.bad', 'from zoo import algorithms', 'zoo.algorithms'),
+        ('zoo.common.bad', 'from zoo import build_env', 'zoo'),
+        ('zoo.common.bad', 'import zoo', 'zoo'),
+        ('zoo.common.bad', 'from ..algorithms import ppo', 'zoo.algorithms.ppo'),
+        ('zoo.common.envs.bad', 'from ...default_params import call_default_params', 'zoo.default_params'),
+        ('zoo.common.bad', 'def f():\n    from zoo.algorithms import PPO', 'zoo.algorithms'),
+        (
+            'zoo.common.bad',
+            'try:\n    import zoo.algorithms.sac as s\nexcept ImportError:\n    s = None',
+            'zoo.algorithms.sac',
+        ),
+        ('zoo.common.bad', "importlib.import_module(f'zoo.algorithms.{name}')", 'zoo.algorithms'),
+        ('zoo.common.utils', 'from zoo.algorithms import NAMES', 'zoo.algorithms'),
+        ('zoo.common.env_wrappers', 'from zoo.default_params import call_default_params', 'zoo.default_params'),
+        ('zoo.algorithms.bad', 'from zoo.default_params import call_default_params', 'zoo.default_params'),
+        ('zoo.algorithms.bad', 'class A:\n    from zoo import default_params', 'zoo.default_params'),
+        ('zoo.distributed.bad', 'from zoo.algorithms import PPO', 'zoo.algorithms'),
+        ('zoo.default_params.bad', 'from zoo import load', 'zoo'),
+        ('zoo.cli', 'from zoo.common.loops import Training', 'zoo.common.loops'),
+    ],
+)
+def test_a_planted_upward_import_is_found(module, source, target):
+    line = 1 + source[: source.index('import')].count('\n')
+    assert upward(planted(module, source)) == [f'{module}:{line} imports {target}']
+
+
+@pytest.mark.parametrize(
+    ('module', 'source'),
+    [
+        ('zoo.algorithms.fine', 'from zoo.common import loops\nfrom zoo.algorithms.base import Algorithm'),
+        ('zoo.common.fine', 'from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from zoo.algorithms import PPO'),
+        ('zoo.common.fine', 'from . import spaces\nfrom .adaptors.action import Part\nimport zoological'),
+        ('zoo.cli', 'from zoo import build_env, algorithms, load'),
+    ],
+)
+def test_what_is_allowed_passes(module, source):
+    assert upward(planted(module, source)) == []
+
+
+def test_else_of_type_checking_runs_and_counts():
+    source = 'if TYPE_CHECKING:\n    pass\nelse:\n    from zoo.algorithms import PPO'
+    assert upward(planted('zoo.common.bad', source)) == ['zoo.common.bad:4 imports zoo.algorithms']
+
+
+def test_a_new_part_of_zoo_must_be_placed():
+    assert upward(planted('zoo.extras', '')) == ['zoo.extras: a part of zoo that MAY_IMPORT does not know']
+
+
+def test_a_planted_star_import_is_found():
+    assert star_imports(planted('zoo.common.bad', 'import os\nfrom zoo.common.spaces import *')) == ['zoo.common.bad:2']
+
+
+@pytest.mark.parametrize(
+    'planted_modules',
+    [
+        {'zoo.common.a': 'from zoo.common import b', 'zoo.common.b': 'from zoo.common.a import x'},
+        {'zoo.common.a': 'from . import b', 'zoo.common.b': 'import zoo.common.c', 'zoo.common.c': 'from .a import x'},
+        {'zoo.common.a': 'if True:\n    from zoo.common.a import x'},
+    ],
+)
+def test_a_planted_cycle_is_found(planted_modules):
+    found = cycle(SOURCES | planted_modules)
+    assert found[0] == found[-1] and set(found) == planted_modules.keys()
+
+
+def test_an_import_inside_a_function_makes_no_cycle():
+    modules = {'zoo.common.a': 'from zoo.common import b', 'zoo.common.b': 'def f():\n    from zoo.common.a import x'}
+    assert cycle(SOURCES | modules) == []
+
+
+def run(code: str) -> str:
+    """What a fresh interpreter prints."""
+    return subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True).stdout
+
+
+#: What an actor process needs, and it never imports TensorFlow.
+LIGHT = [
+    'zoo',
+    'zoo.algorithms',
+    'zoo.common.acting',
+    'zoo.common.adaptors.action',
+    'zoo.common.adaptors.observation',
+    'zoo.common.checkpoint',
+    'zoo.common.collect',
+    'zoo.common.env_wrappers',
+    'zoo.common.errors',
+    'zoo.common.normalize',
+    'zoo.common.replay',
+    'zoo.common.rollout',
+    'zoo.common.seeding',
+    'zoo.common.spaces',
+    'zoo.common.types',
+]
+
+
+def test_no_tensorflow_before_something_needs_it():
+    code = f"""
+import importlib, sys
+for module in {LIGHT}:
+    importlib.import_module(module)
+    heavy = {{'tensorflow', 'keras', 'torch', 'jax'}} & sys.modules.keys()
+    if heavy:
+        sys.exit(f'{{module}} imports {{heavy}}')
+print('light')
+"""
+    assert run(code).strip() == 'light'
+
+
+def test_building_an_environment_needs_no_tensorflow():
+    code = "import sys, zoo; zoo.build_env('CartPole-v1', 'classic_control'); print('tensorflow' in sys.modules)"
+    assert run(code).strip() == 'False'
+
+
+def test_import_zoo_is_cheap():
+    code = 'import time; begin = time.process_time(); import zoo; print(time.process_time() - begin)'
+    # Processor time, and the least of several, so that a busy machine does not decide.
+    assert min(float(run(code)) for _ in range(3)) < 0.3
+
+
+def test_import_zoo_brings_no_other_part_of_it():
+    code = "import sys, zoo; print(sorted(m for m in sys.modules if m.startswith('zoo.')))"
+    assert run(code).strip() == '[]'
+
+
+def test_names_of_the_package():
+    assert set(dir(zoo)) == {'__version__', 'algorithms', 'build_env', 'call_default_params', 'load'}
+    for name in dir(zoo):
+        assert getattr(zoo, name) is not None
+    with pytest.raises(AttributeError, match="'buildenv'"):
+        zoo.buildenv  # noqa: B018
