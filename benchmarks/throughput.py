@@ -36,7 +36,7 @@ PEERS = (
     'stable-baselines3==2.9.2',
     'sbx-rl==0.28.0',
     'jax==0.10.2',
-    'gymnasium==1.4.0',
+    'gymnasium[mujoco]==1.4.0',
     'mujoco==3.10.0',
 )
 

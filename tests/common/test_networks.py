@@ -212,9 +212,7 @@ SEEDED = {'vector': unbounded(3), 'image': Box(0, 255, (8, 8, 3), np.uint8), 'di
 @pytest.mark.parametrize('space', SEEDED.values(), ids=SEEDED)
 def test_a_seed_fixes_the_initial_weights(space: Space, initializer: str):
     spec = dict(hidden=[8, 8], features=8, initializer=initializer)
-    one, same, other, free, free_too = (
-        weights(network(space, **spec, seed=seed)) for seed in (1, 1, 2, None, None)
-    )
+    one, same, other, free, free_too = (weights(network(space, **spec, seed=seed)) for seed in (1, 1, 2, None, None))
     for a, b in zip(one, same, strict=True):
         np.testing.assert_array_equal(a, b)
     for found in (other, free, free_too):

@@ -186,7 +186,9 @@ def test_equal_bounds_are_stored_once():
 @pytest.mark.parametrize('leaf', [Text(5), Sequence(Discrete(3)), Graph(Box(0, 1, (2,)), None)], ids=str)
 @pytest.mark.parametrize('nest', [lambda leaf: leaf, lambda leaf: Dict(a=Discrete(2), b=Tuple([leaf]))])
 def test_a_leaf_without_an_array_form_is_refused(leaf: Space, nest):
-    with pytest.raises(TypeError, match=f'is a {type(leaf).__name__}, which has no fixed-size array form: use Box') as e:
+    with pytest.raises(
+        TypeError, match=f'is a {type(leaf).__name__}, which has no fixed-size array form: use Box'
+    ) as e:
         spaces.leaves(nest(leaf))
     assert '\n' not in str(e.value)
     with pytest.raises(TypeError, match='cannot be stored'):

@@ -64,6 +64,9 @@ class Algorithm:
         optimizers: by name, in the order of ``optimizers_list``.
         forward: the forward pass for acting; the subclass makes it.
         steps: environment steps in the agent's life.
+        updates: gradient updates in the life of an off-policy agent.
+        phases: how many updates differ in what they do (TD3's delayed actor) before they repeat. ``update`` is told
+            which one it is while it is compiled: a branch taken at run time costs more than it saves.
         progress: fraction of the current training, in [0, 1]: what schedules read.
 
     Args:
@@ -115,6 +118,8 @@ class Algorithm:
         self.state_variables: dict[str, tf.Variable] = {}
         self.replay: Replay | None = None
         self.steps = 0
+        self.updates = 0
+        self.phases = 1
         self.progress = 0.0
         self.rng = seeding.generator(None, 'agent')
         self.noise_seed = tf.Variable(self._draw_noise_seed(), dtype=tf.int32)
@@ -268,7 +273,9 @@ class Algorithm:
             self.observe(batches.obs)
         for optimizer in self.optimizers.values():
             optimizer.set_progress(self.progress)
-        return self.take(self._fused(batches))
+        phase = self.updates % self.phases
+        self.updates += len(batches.reward)
+        return self.take(self._fused(batches, static=(phase,)))
 
     def take(self, result: np.ndarray) -> dict[str, float]:
         """Split what a compiled update gave: metrics by name, and the weights for acting."""
@@ -280,19 +287,28 @@ class Algorithm:
     def _fused(self) -> PackedCall:
         return PackedCall(self._updates, prefers_xla(self.trainable_variables))
 
-    def _updates(self, batches: Transition) -> tf.Tensor:
-        def one(k: Any) -> tf.Tensor:
-            self.noise_seed.assign_add([0, 2])  # two streams an update: seed and seed + 1
-            return self.stack_metrics(self.update(tf.nest.map_structure(lambda x: x[k], batches), self.noise_seed + 0))
+    def _updates(self, batches: Transition, phase: int) -> tf.Tensor:
+        def some(first: Any, count: int) -> tf.Tensor:
+            for i in range(count):
+                batch = tf.nest.map_structure(lambda x, k=first + i: x[k], batches)
+                self.noise_seed.assign_add([0, 2])  # two streams an update: seed and seed + 1
+                known = {'phase': (phase + i) % self.phases} if self.phases > 1 else {}
+                metrics = self.update(batch, self.noise_seed + 0, **known)
+            return self.stack_metrics(metrics)
 
-        count = batches.reward.shape[0]
-        if count == 1:
-            metrics = one(0)
+        rounds, rest = divmod(batches.reward.shape[0], self.phases)
+        if rounds < 2:
+            metrics = some(0, batches.reward.shape[0])
         else:
             start = (tf.constant(0), tf.zeros([len(self.metric_names)]))
-            metrics = tf.while_loop(lambda k, _: k < count, lambda k, _: (k + 1, one(k)), start, parallel_iterations=1)[
-                1
-            ]
+            _, metrics = tf.while_loop(
+                lambda r, _: r < rounds,
+                lambda r, _: (r + 1, some(r * self.phases, self.phases)),
+                start,
+                parallel_iterations=1,
+            )
+            if rest:
+                metrics = some(rounds * self.phases, rest)
         return tf.concat([metrics, self.forward.pack()], 0)
 
     def stack_metrics(self, metrics: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -499,6 +515,8 @@ class Algorithm:
         """
         config = self.config() | {
             'steps': self.steps,
+            'updates': self.updates,
+            'progress': self.progress,
             'rng': seeding.state(self.rng),
             'loop_state': loop_state,
         }
@@ -565,6 +583,8 @@ class Algorithm:
         for label, moments in self._moments().items():
             moments.restore({name: saved.arrays[f'statistics/{label}/{name}'] for name in moments.state()})
         self.steps = saved.config['steps']
+        self.updates = saved.config['updates']
+        self.progress = saved.config['progress']
         seeding.restore(self.rng, saved.config['rng'])
         self._loop_state = saved.config['loop_state']
         self._saved_buffer = saved.buffer

@@ -76,9 +76,9 @@ class TD3(Algorithm):
         self.critics = [self.networks['critic_1'], self.networks['critic_2']]
         self.target_actor = self._build_target('actor', actor)
         self.target_critics = [self._build_target(name, critic, size) for name in ('critic_1', 'critic_2')]
-        self.update_count = tf.Variable(0, dtype=tf.int64)
+        self.phases = policy_delay
         self.last_actor_loss = tf.Variable(0.0)
-        self.state_variables |= {'update_count': self.update_count, 'last_actor_loss': self.last_actor_loss}
+        self.state_variables['last_actor_loss'] = self.last_actor_loss
 
         critic_variables = [variable for critic in self.critics for variable in critic.trainable_variables]
         groups = [self.actor.trainable_variables, critic_variables]
@@ -118,10 +118,10 @@ class TD3(Algorithm):
             polyak(target.variables, critic.variables, self.tau)
         return self.last_actor_loss.assign(loss)
 
-    def update(self, batch: Transition, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """One gradient step of the critics on a batch with fields ``[B, …]``, and of the actor when it is due."""
+    def update(self, batch: Transition, seed: tf.Tensor, phase: int = 0) -> dict[str, tf.Tensor]:
+        """One gradient step of the critics on a batch with fields ``[B, …]``, and of the actor in the last phase."""
         target = tf.stop_gradient(self.critic_target(batch, seed))
         critic_loss = self.optimizers['critic'].minimize(lambda: self.critic_loss(batch, target))
-        due = self.update_count.assign_add(1) % self.policy_delay == 0
-        actor_loss = tf.cond(due, lambda: self.update_actor(batch), lambda: self.last_actor_loss.read_value())
+        due = phase == self.policy_delay - 1
+        actor_loss = self.update_actor(batch) if due else self.last_actor_loss.read_value()
         return {'critic': critic_loss, 'actor': actor_loss, 'q': tf.reduce_mean(target)}

@@ -232,7 +232,7 @@ def tensorlayer_torso(features: Sequence[Feature], spec: dict[str, Any], extra: 
     for units in spec['hidden']:
         x = tl.layers.Dense(units, act, weights())(x)
     model = tl.models.Model(inputs if len(inputs) > 1 else inputs[0], x)
-    model.train()
+    model.eval()  # it wants to know its mode, which makes no difference to these layers
     return model
 
 

@@ -32,7 +32,7 @@ class Linear:
 
     def __call__(self, progress: float) -> float:
         """The value at ``progress`` in [0, 1]."""
-        return self.start + (self.end - self.start) * min(1.0, progress / self.until)
+        return self.end if progress >= self.until else self.start + (self.end - self.start) * (progress / self.until)
 
 
 def value_at(schedule: float | Linear, progress: float) -> float:
@@ -206,8 +206,12 @@ def _from_spec(spec: dict[str, Any], label: str) -> keras.optimizers.Optimizer:
 
 def polyak(targets: Iterable[tf.Variable], sources: Iterable[tf.Variable], tau: float) -> None:
     """Move target weights towards the sources': target ← (1 − τ) target + τ source."""
+    if tau == 1.0:
+        copy_weights(targets, sources)  # exactly: the formula below would round
+        return
     for target, source in zip(targets, sources, strict=True):
-        target.assign_add(tau * (source - target))
+        # target − τ (target − source) by the kernel for gradient descent: a pass over the weights less than an addition.
+        tf.raw_ops.ResourceApplyGradientDescent(var=target.handle, alpha=tau, delta=target - source)
 
 
 def copy_weights(targets: Iterable[tf.Variable], sources: Iterable[tf.Variable]) -> None:
@@ -265,19 +269,20 @@ class PackedCall:
         """How many shapes of input it has been compiled for."""
         return len(self._compiled)
 
-    def __call__(self, *arrays: Any) -> np.ndarray:
+    def __call__(self, *arrays: Any, static: tuple = ()) -> np.ndarray:
+        """The function of the arrays and then of ``static``, values that it is compiled for."""
         leaves = tf.nest.flatten(arrays)
         packed, large = [], []
         for leaf in leaves:
             (large if leaf.dtype == np.uint8 else packed).append(leaf)
         vector = np.concatenate([leaf.ravel() for leaf in packed], dtype=np.float32, casting='unsafe')
-        key = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        key = (static, *((leaf.shape, leaf.dtype) for leaf in leaves))
         if key not in self._compiled:
-            self._compiled[key] = self._compile(arrays, leaves, vector.size)
+            self._compiled[key] = self._compile(arrays, static, leaves, vector.size)
         inputs = [tf.constant(vector), *(tf.convert_to_tensor(leaf) for leaf in large)]
         return self._compiled[key](*inputs).numpy()
 
-    def _compile(self, arrays: Any, leaves: Sequence[np.ndarray], size: int) -> Any:
+    def _compile(self, arrays: Any, static: tuple, leaves: Sequence[np.ndarray], size: int) -> Any:
         shapes = [(leaf.shape, leaf.dtype) for leaf in leaves]
 
         def unpacked(vector: tf.Tensor, *large: tf.Tensor) -> tf.Tensor:
@@ -290,7 +295,7 @@ class PackedCall:
                 piece = tf.reshape(vector[offset : offset + count], shape)
                 found.append(tf.cast(piece, tf.float32 if dtype == np.float64 else tf.as_dtype(dtype)))
                 offset += count
-            return self._function(*tf.nest.pack_sequence_as(arrays, found))
+            return self._function(*tf.nest.pack_sequence_as(arrays, found), *static)
 
         function = tf.function(unpacked, jit_compile=self._xla, autograph=False)
         signature = [tf.TensorSpec([size], tf.float32)]

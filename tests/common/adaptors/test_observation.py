@@ -184,9 +184,7 @@ def test_multi_discrete_of_two_axes_is_one_hot_of_each():
 
 
 def test_multi_binary_of_two_axes_is_flattened():
-    np.testing.assert_array_equal(
-        prepared(MultiBinary([2, 2]), np.array([[[1, 0], [0, 1]]], np.int8)), [[1, 0, 0, 1]]
-    )
+    np.testing.assert_array_equal(prepared(MultiBinary([2, 2]), np.array([[[1, 0], [0, 1]]], np.int8)), [[1, 0, 0, 1]])
 
 
 def test_normalising_by_hand():

@@ -224,8 +224,6 @@ def build_network(
 
 def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head, action_size: int) -> Network:
     """A user's network: find how it is called, and attach a head where its output is not the head's."""
-    if hasattr(entry, 'is_train') and hasattr(entry, 'all_weights') and entry.is_train is None:
-        entry.train()  # a TensorLayer model refuses to be called before it knows its mode
     needs = f'{head.meaning} ({head.units})'
     sees = spaces.describe(preprocess.space)
     takes = sees + (f' and an action of {action_size}' if action_size else '')
@@ -270,28 +268,40 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
 
 def _ways_to_call(entry: Any, preprocess: Preprocess, action_size: int) -> list[tuple[Callable[..., Any], bool]]:
     """Functions of (features, action) that call the entry, likeliest first, and whether the head adds the action."""
-    nested = preprocess.nested
-    state_only = (lambda found, action: entry(nested(found)), action_size > 0)
+    nested, call = preprocess.nested, _call_of(entry)
+    state_only = (lambda found, action: call(nested(found)), action_size > 0)
     if not action_size:
         return [state_only]
-    paired = (lambda found, action: entry([nested(found), action]), False)
-    two_arguments = (lambda found, action: entry(nested(found), action), False)
-    joined = (lambda found, action: entry(tf.concat([nested(found), action], -1)), False)
+    paired = (lambda found, action: call([nested(found), action]), False)
+    two_arguments = (lambda found, action: call(nested(found), action), False)
+    joined = (lambda found, action: call(tf.concat([nested(found), action], -1)), False)
     one_vector = spaces.is_leaf(preprocess.space) and preprocess.is_flat
     joinable = [joined] if one_vector else []
     if isinstance(entry, keras.Model) and (getattr(entry, 'inputs', None) or isinstance(entry, keras.Sequential)):
         return [paired, state_only] if len(getattr(entry, 'inputs', None) or []) > 1 else [*joinable, state_only]
-    if _takes_two(entry):
+    if _takes_two(entry.call if isinstance(entry, keras.Model) else call):
         return [two_arguments]
     # A Tuple of two observations could be taken for an observation and an action: there the pair goes first.
     rest = [paired, state_only] if isinstance(preprocess.space, Tuple) else [state_only, paired]
     return [*joinable, *rest]
 
 
-def _takes_two(entry: Any) -> bool:
+def _call_of(entry: Any) -> Callable[..., Any]:
+    """The function that calls it. TensorLayer's own takes tensors and lists, but a dynamic model any structure."""
+    if not (hasattr(entry, 'is_train') and hasattr(entry, 'all_weights')):
+        return entry
+    if entry.is_train is None:  # it wants to know its mode: without dropout, as Keras models are called
+        entry.eval()
+    if entry.inputs is not None:
+        return lambda x: entry(list(x) if isinstance(x, tuple) else x)
+    entry._fix_nodes_for_layers()  # as its call does, lest every call be recorded
+    return entry.forward
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
     """Whether it takes the observation and the action as two arguments."""
     try:
-        parameters = inspect.signature(entry.call if isinstance(entry, keras.Model) else entry).parameters
+        parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return False
     positional = [p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

@@ -1,0 +1,266 @@
+"""The contract: every algorithm, on every kind of observation, for every kind of action that it claims.
+
+Constructed, trained for a few updates, finite, moved, saved, loaded, equal; every other pairing refused in a sentence.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import toys
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Text, Tuple
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
+
+import zoo
+from zoo import algorithms
+from zoo.algorithms import base, ppo
+from zoo.algorithms.base import Algorithm
+from zoo.common import checkpoint, optim
+
+#: The kinds of action that each algorithm claims: written out, so that a claim cannot vanish unseen.
+CLAIMS = {
+    'DQN': ('Discrete',),
+    'PPO': ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Box 2-D', 'Dict', 'Tuple'),
+    'SAC': ('Box', 'Box 2-D'),
+    'TD3': ('Box', 'Box 2-D'),
+}
+
+#: A few updates: two of PPO's iterations, nine of the others' updates in calls of three.
+ON_POLICY = {'train_steps': 16, 'horizon': 8, 'epochs': 2, 'batch_size': 4}
+OFF_POLICY = {
+    'train_steps': 12,
+    'explore_steps': 6,
+    'batch_size': 4,
+    'buffer_size': 40,
+    'update_every': 2,
+    'updates': 3,
+}
+
+
+def learn_params(name: str) -> dict[str, Any]:
+    """A few updates for an algorithm."""
+    return ON_POLICY if name == 'PPO' else OFF_POLICY
+
+
+def make(name: str, observation_space: Space, action_space: Space, **params: Any) -> Algorithm:
+    """An agent with tiny networks."""
+    cls = getattr(algorithms, name)
+    specs = [{'hidden': [8], 'features': 8, 'seed': i} for i in range(len(cls.network_names))]
+    return cls(observation_space, action_space, net_list=specs, **params)
+
+
+@pytest.fixture
+def plain_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No XLA, which takes seconds to compile each pairing; `test_with_xla` has one of each algorithm with it."""
+    for module in (optim, base, ppo):
+        monkeypatch.setattr(module, 'prefers_xla', lambda variables: False)
+
+
+def compiled(agent: Algorithm) -> optim.PackedCall:
+    """The compiled update."""
+    return agent._improve if isinstance(agent, ppo.PPO) else agent._fused
+
+
+def weights(agent: Algorithm) -> dict[str, list[np.ndarray]]:
+    """The weights of each network."""
+    return {name: [v.numpy() for v in network.variables] for name, network in agent.networks.items()}
+
+
+def stack(space: Space, items: list[Any]) -> Any:
+    """A batch of elements of a space, as a vector environment gives it."""
+    return concatenate(space, items, create_empty_array(space, len(items)))
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    """Two elements of an action space are equal, Boxes to rounding."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for key in expected:
+            assert_same(found[key], expected[key])
+    elif isinstance(expected, tuple):
+        for a, b in zip(found, expected, strict=True):
+            assert_same(a, b)
+    else:
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def check_training(agent: Algorithm, env: Any) -> None:
+    """Trains for a few updates: all metrics finite, every network moved, one trace."""
+    before = weights(agent)
+    params = learn_params(type(agent).__name__)
+    result = agent.learn(env, seed=0, run_dir=False, **params)
+    assert result.steps >= params['train_steps'] and agent.steps == result.steps
+    assert set(result.losses) == set(agent.metric_names)
+    assert all(np.isfinite(value) for value in result.losses.values()), result.losses
+    for name, after in weights(agent).items():
+        assert any(not np.array_equal(a, b) for a, b in zip(before[name], after, strict=True)), f'{name} has not moved'
+        assert all(np.isfinite(x).all() for x in after), f'{name} is not finite'
+    assert compiled(agent).traces == 1
+
+
+def check_loading(agent: Algorithm, env: gymnasium.Env, path: Path) -> None:
+    """Saved and loaded, it has the same arrays and gives the same actions, which the environment takes."""
+    agent.save(path / 'saved')
+    twin = zoo.load(path / 'saved')
+    assert type(twin) is type(agent)
+    twin.save(path / 'again')
+    saved, again = checkpoint.read(path / 'saved'), checkpoint.read(path / 'again')
+    assert saved.config == again.config
+    assert saved.arrays.keys() == again.arrays.keys()
+    for name, array in saved.arrays.items():
+        np.testing.assert_array_equal(again.arrays[name], array, err_msg=name)
+
+    observations, actions = [], []
+    for i in range(3):
+        obs, _ = env.reset(seed=i)
+        action = agent.predict(obs)
+        env.step(action)  # refuses what is not in its action space, or masked
+        assert_same(twin.predict(obs), action)
+        observations.append(obs)
+        actions.append(action)
+    together = agent.predict(stack(env.observation_space, observations))
+    for found, expected in zip(iterate(batch_space(env.action_space, 3), together), actions, strict=True):
+        assert_same(found, expected)
+    for obs in observations:  # explores with the same random numbers
+        assert_same(twin.predict(obs, deterministic=False), agent.predict(obs, deterministic=False))
+
+
+PAIRINGS = [
+    (name, observation, action)
+    for name, claimed in CLAIMS.items()
+    for observation in toys.OBSERVATIONS
+    for action in claimed
+]
+
+
+@pytest.mark.usefixtures('plain_graphs')
+@pytest.mark.parametrize(('name', 'observation', 'action'), PAIRINGS)
+def test_pairing(name, observation, action, tmp_path):
+    action_space = toys.ACTIONS[action]
+    observation_space = toys.observation_space(observation, action_space)
+    agent = make(name, observation_space, action_space)
+    check_training(agent, toys.AnySpaces(observation_space, action_space))
+    check_loading(agent, toys.AnySpaces(observation_space, action_space), tmp_path)
+
+
+@pytest.mark.parametrize(('name', 'action'), [('DQN', 'Discrete'), ('PPO', 'Dict'), ('SAC', 'Box 2-D'), ('TD3', 'Box')])
+def test_with_xla(name, action, tmp_path):
+    observation_space, action_space = toys.OBSERVATIONS['Tuple'], toys.ACTIONS[action]
+    agent = make(name, observation_space, action_space)
+    assert compiled(agent)._xla
+    check_training(agent, toys.AnySpaces(observation_space, action_space))
+    check_loading(agent, toys.AnySpaces(observation_space, action_space), tmp_path)
+
+
+@pytest.mark.usefixtures('plain_graphs')
+@pytest.mark.parametrize(('name', 'action'), [('DQN', 'Discrete'), ('PPO', 'Tuple'), ('SAC', 'Box'), ('TD3', 'Box')])
+def test_copies(name, action):
+    action_space = toys.ACTIONS[action]
+    observation_space = toys.observation_space('nested Dict', action_space)
+    factory = partial(toys.AnySpaces, observation_space, action_space)
+    agent = make(name, observation_space, action_space)
+    check_training(agent, zoo.build_env(factory, 'gymnasium', nenv=3))
+    assert agent.steps == (48 if name == 'PPO' else 12)
+
+
+@pytest.mark.usefixtures('plain_graphs')
+@pytest.mark.parametrize('name', algorithms.NAMES)
+@pytest.mark.parametrize(
+    'observation_space',
+    [
+        Box(-np.inf, np.inf, (3,), np.float64),
+        Box(0, 9, (4,), np.int64),
+        Box(-1.0, 1.0, (), np.float32),
+        Box(0, 255, (7, 9, 3), np.uint8),
+        Box(0.0, 1.0, (2, 2, 2, 2), np.float32),
+        Box(-1.0, 1.0, (1, 8, 8), np.float32),
+        Dict(a=Tuple((Discrete(2), Dict(b=Box(0, 255, (8, 8), np.uint8))))),
+    ],
+    ids=['float64', 'integers', 'a number', 'a small image', 'four axes', 'a scaled image', 'deep'],
+)
+def test_further_observations(name, observation_space, tmp_path):
+    action_space = toys.ACTIONS[CLAIMS[name][0]]
+    agent = make(name, observation_space, action_space)
+    check_training(agent, toys.AnySpaces(observation_space, action_space))
+    check_loading(agent, toys.AnySpaces(observation_space, action_space), tmp_path)
+
+
+FURTHER_ACTIONS = {
+    'integers': Box(0, 10, (2,), np.int64),
+    'a number': Box(-1.0, 1.0, (), np.float32),
+    'float64': Box(-1.0, 1.0, (1,), np.float64),
+    'unbounded': Box(-np.inf, np.inf, (2,), np.float32),
+    'bounded below': Box(0.0, np.inf, (2,), np.float32),
+    'partly bounded': Box(np.float32([-1.0, -np.inf]), np.float32([1.0, np.inf])),
+}
+
+
+@pytest.mark.usefixtures('plain_graphs')
+@pytest.mark.parametrize('action', FURTHER_ACTIONS)
+@pytest.mark.parametrize('name', ['PPO', 'SAC', 'TD3'])
+def test_further_boxes(name, action, tmp_path):
+    observation_space, action_space = toys.OBSERVATIONS['vector'], FURTHER_ACTIONS[action]
+    if name != 'PPO' and 'bounded' in action:
+        with pytest.raises(ValueError, match=rf'^{name} needs a Box with finite bounds, but .*inf.* or use PPO\.$'):
+            make(name, observation_space, action_space)
+        return
+    agent = make(name, observation_space, action_space)
+    check_training(agent, toys.AnySpaces(observation_space, action_space))
+    check_loading(agent, toys.AnySpaces(observation_space, action_space), tmp_path)
+
+
+def test_the_claims_are_those_of_the_classes():
+    assert CLAIMS.keys() == set(algorithms.NAMES)
+    for name, claimed in CLAIMS.items():
+        assert set(getattr(algorithms, name).acts_in) == {type(toys.ACTIONS[action]).__name__ for action in claimed}
+
+
+REFUSED = [(name, action) for name in CLAIMS for action in toys.ACTIONS if action not in CLAIMS[name]]
+
+
+@pytest.mark.parametrize(('name', 'action'), REFUSED)
+@pytest.mark.parametrize('observation', ['vector', 'nested Dict'])
+def test_every_other_pairing_is_refused(name, action, observation):
+    space = toys.ACTIONS[action]
+    able = [other for other, claimed in CLAIMS.items() if action in claimed]
+    with pytest.raises(ValueError) as info:
+        make(name, toys.OBSERVATIONS[observation], space)
+    message = str(info.value)
+    assert message.startswith(f'{name} cannot act in {type(space).__name__}')
+    assert message.endswith(f'; use {" or ".join(able)}.')
+    assert '\n' not in message
+
+
+@pytest.mark.parametrize('name', algorithms.NAMES)
+def test_a_space_that_nothing_here_can_act_in(name):
+    with pytest.raises(ValueError, match=rf'^{name} cannot act in Text.*; no algorithm here can\.$'):
+        make(name, toys.OBSERVATIONS['vector'], Text(5))
+
+
+@pytest.mark.parametrize('name', algorithms.NAMES)
+def test_an_observation_that_has_no_array_form(name):
+    with pytest.raises(TypeError, match='is a Text, which has no fixed-size array form: use Box, '):
+        make(name, Dict(words=Text(5)), toys.ACTIONS[CLAIMS[name][0]])
+
+
+def test_a_leaf_of_an_action_that_has_no_array_form():
+    with pytest.raises(TypeError, match='is a Text, which has no fixed-size array form: use Box, '):
+        make('PPO', toys.OBSERVATIONS['vector'], Dict(words=Text(5), number=Discrete(2)))
+
+
+@pytest.mark.parametrize('actions', [Discrete(4), MultiDiscrete([2, 2])])
+def test_the_toy_environment_can_refuse(actions):
+    env = toys.AnySpaces(toys.observation_space('masked Dict', actions), actions)
+    env.reset(seed=0)
+    with pytest.raises(AssertionError, match='is not in'):
+        env.step(7.5)
+    env.allowed = (
+        [np.array([False, True, True, True])] if isinstance(actions, Discrete) else [np.array([False, True])] * 2
+    )
+    with pytest.raises(AssertionError, match='is masked'):
+        env.step(np.int64(0) if isinstance(actions, Discrete) else np.array([1, 0]))

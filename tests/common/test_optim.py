@@ -1,0 +1,385 @@
+"""Optimisers against Keras' own, schedules, targets, the rule for XLA, and the packed compiled call."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from zoo.common import optim
+from zoo.common.optim import Linear, Optimizer, PackedCall, copy_weights, polyak, prefers_xla, value_at
+
+LABEL = 'optimizers_list[0] (all)'
+SHAPES = [(3, 4), (4,), (), (2, 2, 3)]
+
+
+def variables(seed: int = 0) -> list[tf.Variable]:
+    """Weights of several shapes, a scalar among them."""
+    rng = np.random.default_rng(seed)
+    return [tf.Variable(rng.standard_normal(shape), dtype=tf.float32) for shape in SHAPES]
+
+
+def gradients(steps: int, seed: int = 1) -> list[list[np.ndarray]]:
+    """For each step a gradient of each weight; of very different sizes."""
+    rng = np.random.default_rng(seed)
+    return [
+        [(10.0 ** rng.integers(-4, 3) * rng.standard_normal(s)).astype(np.float32) for s in SHAPES]
+        for _ in range(steps)
+    ]
+
+
+def assert_weights(found: list[tf.Variable], expected: list[Any], **tolerance: float) -> None:
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a.numpy(), np.asarray(b), **tolerance)
+
+
+class TestSchedules:
+    def test_linear_moves_and_then_stays(self):
+        schedule = Linear(1.0, 0.2, until=0.5)
+        found = [schedule(progress) for progress in (0.0, 0.25, 0.5, 0.75, 1.0)]
+        np.testing.assert_allclose(found, [1.0, 0.6, 0.2, 0.2, 0.2])
+
+    def test_linear_to_zero_over_all_of_training(self):
+        assert [Linear(4.0)(progress) for progress in (0.0, 0.5, 1.0)] == [4.0, 2.0, 0.0]
+
+    def test_until_zero_is_the_end_at_once(self):
+        assert Linear(1.0, 0.5, until=0.0)(0.0) == 0.5
+
+    def test_value_at(self):
+        assert value_at(0.3, 0.9) == 0.3
+        assert value_at(Linear(1.0), 0.25) == 0.75
+
+    @pytest.mark.parametrize('value', [Linear(1.0, 0.5, 0.25), 0.1, None, 'auto', {'hidden': [3]}])
+    def test_json_round_trip(self, value):
+        assert optim.schedule_from_json(json.loads(json.dumps(optim.schedule_to_json(value)))) == value
+
+
+class TestAdam:
+    """Our own Adam: one kernel for each weight in a plain graph, one vector for all under XLA."""
+
+    @pytest.fixture(params=[False, True], ids=['each', 'flat'])
+    def flat(self, request, monkeypatch):
+        monkeypatch.setattr(optim, 'prefers_xla', lambda variables: request.param)
+        return request.param
+
+    @pytest.mark.parametrize(
+        'spec',
+        [
+            {},
+            {'name': 'adam', 'learning_rate': 0.01},
+            {'learning_rate': 3e-4, 'beta_1': 0.5, 'beta_2': 0.9, 'epsilon': 1e-3},
+        ],
+        ids=['defaults', 'rate', 'all'],
+    )
+    def test_equals_keras_over_twenty_steps(self, flat, spec):
+        ours, theirs = variables(), variables()
+        optimizer = Optimizer(spec, ours, LABEL)
+        assert optimizer.keras is None
+        reference = keras.optimizers.Adam(**{key: value for key, value in spec.items() if key != 'name'})
+        reference.build(theirs)
+        step = tf.function(optimizer.apply, jit_compile=flat)
+        for gradient in gradients(20):
+            step([tf.constant(g) for g in gradient])
+            reference.apply([tf.constant(g) for g in gradient])
+            assert_weights(ours, theirs, rtol=1e-6, atol=1e-6)
+        assert optimizer.iterations.numpy() == 20
+        assert max(np.abs(a.numpy() - b.numpy()).max() for a, b in zip(ours, variables(), strict=True)) > 1e-3
+
+    def test_first_step_by_hand(self, flat):
+        weight = tf.Variable([1.0, 1.0, 1.0])
+        optimizer = Optimizer({'learning_rate': 0.1, 'epsilon': 0.0}, [weight], LABEL)
+        optimizer.apply([tf.constant([4.0, -0.001, 30.0])])
+        # Bias correction makes the first step one learning rate against the gradient's sign, whatever its size.
+        np.testing.assert_allclose(weight.numpy(), [0.9, 1.1, 0.9], rtol=1e-6)
+
+    def test_clip_norm_by_hand(self, flat):
+        a, b = tf.Variable([0.0, 0.0]), tf.Variable(0.0)
+        optimizer = Optimizer({'learning_rate': 1.0, 'clip_norm': 1.3}, [a, b], LABEL)
+        optimizer.apply([tf.constant([3.0, 4.0]), tf.constant(12.0)])  # norm 13: scaled by a tenth
+        moments = np.concatenate([m.numpy().ravel() for m in optimizer._first_moments])
+        np.testing.assert_allclose(moments, [0.03, 0.04, 0.12], rtol=1e-5)  # (1 - beta_1) of the clipped gradient
+
+    def test_a_missing_gradient_counts_as_zero(self, flat):
+        ours, theirs = variables(), variables()
+        optimizer, reference = (Optimizer({'learning_rate': 0.1}, group, LABEL) for group in (ours, theirs))
+        for gradient in gradients(3):
+            optimizer.apply([gradient[0], None, *gradient[2:]])
+            reference.apply([gradient[0], np.zeros(4, np.float32), *gradient[2:]])
+        assert_weights(ours, theirs, rtol=1e-6)
+
+    def test_state_restores_it_exactly(self, flat):
+        ours, theirs = variables(), variables()
+        first, second = (Optimizer({'learning_rate': 0.1}, group, LABEL) for group in (ours, theirs))
+        steps = gradients(6)
+        for gradient in steps[:3]:
+            first.apply(gradient)
+        copy_weights(theirs, ours)
+        assert [v.shape for v in first.state] == [v.shape for v in second.state]
+        copy_weights(second.state, first.state)
+        for gradient in steps[3:]:
+            first.apply(gradient)
+            second.apply(gradient)
+        assert_weights(ours, theirs, rtol=0, atol=0)
+        assert second.iterations.numpy() == 6
+
+    def test_schedule_moves_the_learning_rate_inside_a_compiled_step(self, flat):
+        weight = tf.Variable([0.0])
+        optimizer = Optimizer({'learning_rate': Linear(0.1, 0.0), 'epsilon': 0.0}, [weight], LABEL)
+        step = tf.function(optimizer.apply, jit_compile=flat)
+        moved = []
+        for progress in (0.0, 0.5, 0.75, 1.0):
+            before = float(weight.numpy()[0])
+            optimizer.set_progress(progress)
+            step([tf.constant([1.0])])
+            moved.append(before - float(weight.numpy()[0]))
+        np.testing.assert_allclose(moved, [0.1, 0.05, 0.025, 0.0], rtol=1e-5, atol=1e-7)
+
+    def test_a_constant_rate_does_not_move(self, flat):
+        optimizer = Optimizer({'learning_rate': 0.1}, [tf.Variable([0.0])], LABEL)
+        optimizer.set_progress(0.9)
+        assert optimizer.state[1].numpy() == np.float32(0.1)
+
+
+class TestKerasOptimizers:
+    CASES = [
+        ({'name': 'SGD', 'learning_rate': 0.1, 'momentum': 0.9, 'nesterov': True}, keras.optimizers.SGD),
+        ({'name': 'rmsprop', 'learning_rate': 0.01, 'rho': 0.95, 'centered': True}, keras.optimizers.RMSprop),
+        ({'name': 'AdamW', 'learning_rate': 0.01, 'weight_decay': 0.1}, keras.optimizers.AdamW),
+        ({'name': 'Adam', 'learning_rate': 0.01, 'amsgrad': True}, keras.optimizers.Adam),
+    ]
+
+    @pytest.mark.parametrize(('spec', 'cls'), CASES, ids=[spec['name'] for spec, _ in CASES])
+    @pytest.mark.parametrize('as_object', [False, True], ids=['spec', 'object'])
+    def test_takes_the_steps_of_keras(self, spec, cls, as_object):
+        arguments = {key: value for key, value in spec.items() if key != 'name'}
+        ours, theirs = variables(), variables()
+        optimizer = Optimizer(cls(**arguments) if as_object else spec, ours, LABEL)
+        assert type(optimizer.keras) is cls
+        reference = cls(**arguments)
+        reference.build(theirs)
+        step = tf.function(optimizer.apply)
+        for gradient in gradients(5):
+            step([tf.constant(g) for g in gradient])
+            reference.apply([tf.constant(g) for g in gradient])
+        assert_weights(ours, theirs, rtol=1e-5, atol=1e-6)
+        assert not np.allclose(ours[0], variables()[0])
+
+    def test_schedule_and_state(self):
+        optimizer = Optimizer({'name': 'SGD', 'learning_rate': Linear(0.4)}, [tf.Variable([0.0])], LABEL)
+        optimizer.set_progress(0.75)
+        assert any(np.array_equal(variable.numpy(), np.float32(0.1)) for variable in optimizer.state)
+        optimizer.apply([tf.constant([1.0])])
+        np.testing.assert_allclose(optimizer.variables[0].numpy(), [-0.1], rtol=1e-6)
+
+    def test_clip_norm_of_the_algorithm_and_of_the_spec(self):
+        def moved(spec: dict[str, Any], clip_norm: float | None) -> list[float]:
+            weight = tf.Variable([0.0, 0.0])
+            Optimizer({'name': 'SGD', 'learning_rate': 1.0, **spec}, [weight], LABEL, clip_norm).apply(
+                [tf.constant([3.0, 4.0])]
+            )
+            return weight.numpy().tolist()
+
+        assert moved({}, None) == [-3.0, -4.0]
+        np.testing.assert_allclose(moved({}, 0.5), [-0.3, -0.4], rtol=1e-6)
+        np.testing.assert_allclose(moved({'clip_norm': 2.5}, 0.5), [-1.5, -2.0], rtol=1e-6)
+        assert moved({'clip_norm': None}, 0.5) == [-3.0, -4.0]
+        assert moved({'clip_norm': 100.0}, None) == [-3.0, -4.0]
+
+    def test_belongs_to_one_agent(self):
+        shared = keras.optimizers.SGD(0.1)
+        Optimizer(shared, variables(), LABEL)
+        with pytest.raises(ValueError, match=r'optimizers_list\[0\] \(all\) already belongs to another agent'):
+            Optimizer(shared, variables(), LABEL)
+
+
+@pytest.mark.parametrize(
+    ('spec', 'message'),
+    [
+        (3e-4, r"is a float: give dict\(name='Adam', learning_rate=3e-4\) or a Keras optimizer\.$"),
+        ('Adam', r'is a str: give dict'),
+        (keras.optimizers.Adam, r'is a type: give dict'),
+        ({'name': 'Adm'}, r": unknown optimizer 'Adm': did you mean 'Adam'\? Known: .*SGD\.$"),
+        ({'name': 'Optimizer'}, r": unknown optimizer 'Optimizer': "),
+        ({'learnin_rate': 0.1}, r": unknown key of Adam 'learnin_rate': did you mean 'learning_rate'\?"),
+        ({'name': 'sgd', 'momentun': 0.1}, r": unknown key of SGD 'momentun': did you mean 'momentum'\?"),
+        ({'learning_rate': 'fast'}, r': Keras refuses this optimizer: .*learning_rate=fast\.$'),
+        ({'name': 'SGD', 'momentum': 7.0}, r': Keras refuses this optimizer: .*momentum.*\.$'),
+    ],
+)
+def test_a_wrong_spec_is_one_sentence_that_names_the_entry(spec, message):
+    with pytest.raises(
+        ValueError, match=r'^optimizers_list\[0\] \(all\)' + f'.*{message}' if message[0] == ':' else message
+    ) as info:
+        Optimizer(spec, variables(), LABEL)
+    assert str(info.value).startswith(LABEL)
+    assert '\n' not in str(info.value) and not str(info.value).endswith('..')
+
+
+def test_minimize_is_one_step_down_and_returns_the_loss():
+    weight, other = tf.Variable([2.0, -1.0]), tf.Variable(5.0)
+    optimizer = Optimizer({'name': 'SGD', 'learning_rate': 0.25}, [weight], LABEL)
+    loss = tf.function(lambda: optimizer.minimize(lambda: tf.reduce_sum(tf.square(weight)) * other))()
+    assert float(loss) == 25.0
+    np.testing.assert_allclose(weight.numpy(), [2.0 - 0.25 * 20.0, -1.0 + 0.25 * 10.0])
+    assert other.numpy() == 5.0
+
+
+def test_polyak():
+    targets, sources = [tf.Variable([0.0, 4.0]), tf.Variable(1.0)], [tf.Variable([1.0, 8.0]), tf.Variable(-1.0)]
+    polyak(targets, sources, 0.25)
+    assert_weights(targets, [[0.25, 5.0], 0.5])
+    assert_weights(sources, [[1.0, 8.0], -1.0])
+    polyak(targets, sources, 1.0)
+    assert_weights(targets, [[1.0, 8.0], -1.0])
+    polyak(targets, [tf.Variable([9.0, 9.0]), tf.Variable(9.0)], 0.0)
+    assert_weights(targets, [[1.0, 8.0], -1.0])
+
+
+def test_copy_weights():
+    targets, sources = variables(0), variables(7)
+    copy_weights(targets, sources)
+    assert_weights(targets, variables(7), rtol=0)
+    sources[0].assign_add(tf.ones(SHAPES[0]))
+    assert_weights(targets, variables(7), rtol=0)  # a copy, not the same
+
+
+@pytest.mark.parametrize('move', [lambda a, b: polyak(a, b, 0.5), copy_weights])
+def test_targets_of_another_length_are_an_error(move):
+    with pytest.raises(ValueError, match='zip'):
+        move(variables(), variables()[:-1])
+
+
+@pytest.mark.parametrize(
+    ('shapes', 'expected'),
+    [
+        ([(4, 64), (64,), (64, 64), (64, 2)], True),
+        ([(128, 128), (128,)], True),
+        ([(128, 129), (129,)], False),
+        ([(17, 256), (256, 256), (256, 6)], False),
+        ([(8, 8, 3, 16), (16,), (16, 4)], False),
+        ([(), (5,), (100_000,)], True),
+        ([], True),
+    ],
+    ids=['narrow', 'at the bound', 'above it', 'wide', 'convolution', 'no kernel', 'nothing'],
+)
+def test_prefers_xla(shapes, expected):
+    assert prefers_xla([tf.Variable(tf.zeros(shape)) for shape in shapes]) is expected
+
+
+def test_threads_are_chosen_once_and_the_environment_goes_before():
+    code = """
+import os, tensorflow as tf
+from zoo.common.optim import set_threads
+threads = tf.config.threading
+def found():
+    return threads.get_intra_op_parallelism_threads(), threads.get_inter_op_parallelism_threads()
+os.environ['TF_NUM_INTEROP_THREADS'] = '3'
+set_threads(False)
+print(found())
+del os.environ['TF_NUM_INTEROP_THREADS']
+set_threads(True)
+print(found())
+set_threads(False)
+print(found())
+tf.zeros(3) + 1
+set_threads(True)
+print(found())
+"""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith('TF_NUM')}
+    result = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True, env=environment)
+    assert result.stdout.splitlines() == ['(0, 0)', '(0, 2)', '(1, 2)', '(1, 2)']
+
+
+class Pair(NamedTuple):
+    """A structure such as a Transition."""
+
+    left: Any
+    right: Any
+
+
+DTYPES = [np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.float32]
+
+
+def structures() -> dict[str, Any]:
+    """Inputs of every structure that crosses."""
+    rng = np.random.default_rng(3)
+    return {
+        'arrays of every dtype': tuple(rng.integers(0, 2, (2, 3)).astype(dtype) for dtype in DTYPES),
+        'scalars of every dtype': tuple(np.array(1, dtype) for dtype in DTYPES),
+        'nested': (
+            Pair({'b/c': rng.random((2, 1), np.float32), 'a': rng.integers(9, size=(3,))}, rng.random(4) < 0.5),
+            [np.array(0.5, np.float32), (rng.integers(0, 255, (2, 8, 8, 3), np.uint8),)],
+        ),
+        'two images': (
+            rng.integers(0, 255, (4, 4), np.uint8),
+            np.zeros(1, np.float32),
+            rng.integers(0, 255, (2, 2), np.uint8),
+        ),
+        'an empty array': (np.zeros((0, 3), np.float32), np.arange(4)),
+        'views': (np.arange(12).reshape(3, 4).T, np.arange(12, dtype=np.float32)[::-2]),
+    }
+
+
+class TestPackedCall:
+    @pytest.mark.parametrize('xla', [False, True], ids=['plain', 'xla'])
+    @pytest.mark.parametrize('case', structures())
+    def test_round_trip_of_values_dtypes_and_structure(self, case, xla):
+        inputs = structures()[case]
+        seen = []
+
+        def echo(*tensors: Any) -> tf.Tensor:
+            tf.nest.assert_same_structure(list(inputs), list(tensors))
+            flat = tf.nest.flatten(tensors)
+            seen.extend((tuple(x.shape), x.dtype.as_numpy_dtype) for x in flat)
+            return tf.concat([tf.reshape(tf.cast(x, tf.float32), [-1]) for x in flat], 0)
+
+        result = PackedCall(echo, xla)(*inputs)
+        leaves = tf.nest.flatten(inputs)
+        assert seen == [(leaf.shape, leaf.dtype.type) for leaf in leaves]
+        np.testing.assert_array_equal(result, np.concatenate([leaf.ravel() for leaf in leaves]).astype(np.float32))
+
+    def test_float64_becomes_float32(self):
+        def half(x: tf.Tensor) -> tf.Tensor:
+            assert x.dtype == tf.float32
+            return x / 2.0
+
+        np.testing.assert_array_equal(PackedCall(half, False)(np.array([1.0, 0.1])), np.float32([0.5, 0.05]))
+
+    def test_integers_are_exact_up_to_two_to_the_24(self):
+        found = []
+        numbers = np.array([2**24, 2**24 - 1, -(2**24), 0])
+        PackedCall(lambda x: found.append(x.dtype) or tf.cast(tf.reduce_all(x == numbers), tf.float32), False)(numbers)
+        assert found == [tf.int64]
+        assert PackedCall(lambda x: tf.cast(tf.reduce_all(x == numbers), tf.float32), False)(numbers) == 1.0
+
+    def test_one_trace_for_each_shape_and_dtype(self):
+        traced = []
+
+        def total(x: dict[str, tf.Tensor]) -> tf.Tensor:
+            traced.append(x['a'].shape)
+            return tf.reduce_sum(tf.cast(x['a'], tf.float32))
+
+        call = PackedCall(total, False)
+        assert call.traces == 0
+        for value in (1.0, 2.0, 3.0):
+            assert call({'a': np.full(4, value, np.float32)}) == 4 * value
+        assert call.traces == len(traced) == 1
+        assert call({'a': np.full(5, 2.0, np.float32)}) == 10.0
+        assert call({'a': np.full(4, 2, np.int32)}) == 8.0
+        assert call.traces == len(traced) == 3
+        assert call({'a': np.full(4, 7.0, np.float32)}) == 28.0
+        assert call.traces == len(traced) == 3
+
+    def test_variables_are_read_at_each_call(self):
+        weight = tf.Variable(2.0)
+        call = PackedCall(lambda x: x * weight, True)
+        assert call(np.float32([3.0])) == 6.0
+        weight.assign(5.0)
+        assert call(np.float32([3.0])) == 15.0
