@@ -260,8 +260,8 @@ def report(results: list[dict[str, Any]], rounds: int) -> str:
         '',
         f'`python benchmarks/throughput.py --rounds {rounds}`, {datetime.date.today().isoformat()}, '
         f'{os.cpu_count()} cores, no GPU. Training steps per second, median over {rounds} rounds in which the '
-        'libraries took turns; ratios are medians of the ratios within a round, with their smallest and largest. Compare '
-        'ratios, not steps per second: those are this machine on that day.',
+        'libraries took turns; ratios are medians of the ratios within a round, with their smallest and largest. '
+        'Compare ratios, not steps per second: those are this machine on that day.',
         '',
         '| work | zoo | Stable-Baselines3 | SBX | zoo / Stable-Baselines3 | zoo / SBX |',
         '|---|---|---|---|---|---|',

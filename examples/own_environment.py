@@ -57,7 +57,7 @@ class Sorting(gymnasium.Env):
 
 env = build_env(Sorting, 'gymnasium', max_episode_steps=20)
 alg_params, learn_params = call_default_params(env, 'gymnasium', 'PPO')
-learn_params['train_steps'] = 25_000  # the default, 1,000,000, is for harder tasks
+learn_params['train_steps'] = 30_000  # the default, 1,000,000, is for harder tasks
 agent = PPO(**alg_params)
 before = agent.learn(env, 'test', test_episodes=20)
 trained = agent.learn(env, 'train', **learn_params)

@@ -549,6 +549,8 @@ RESUMED = {
     # The buffer is turned over several times, and the updates fall on other steps than the checkpoints.
     'DQN-3': ('CartPole-v1', 3, 'DQN', {}, OFF_PARAMS | {'buffer_size': 250, 'update_every': 7, 'updates': 5}),
     'SAC-1': ('Pendulum-v1', 1, 'SAC', {'normalize_obs': True}, OFF_PARAMS | {'buffer_size': 1500, 'update_every': 4}),
+    # An odd number of updates lies before the checkpoint: the actor's turn is the other one.
+    'TD3-1': ('Pendulum-v1', 1, 'TD3', {}, OFF_PARAMS | {'buffer_size': 5000, 'update_every': 6, 'updates': 1}),
 }
 
 

@@ -455,17 +455,23 @@ class Algorithm:
         return found if state is None else (found, state)
 
     def _is_batch(self, flat: spaces.Flat) -> bool:
+        lead: dict[str, tuple[int, ...]] = {}
         for path, x in spaces.tree_items(flat):
             shape, leaf = np.shape(x), self._single_paths[path]
-            if shape == leaf.shape:
-                continue
-            if shape[1:] == leaf.shape:
-                return True
-            raise ValueError(
-                f'an observation {path and f"{path!r} "}of shape {shape} was given, but the space declares '
-                f'{leaf.shape}, or a batch of that.'
-            )
-        return False
+            if leaf.shape not in (shape, shape[1:]):
+                raise ValueError(
+                    f'an observation {path and f"{path!r} "}of shape {shape} was given, but the space declares '
+                    f'{leaf.shape}, or a batch of that.'
+                )
+            lead[path] = shape[: len(shape) - len(leaf.shape)]
+        first, *others = lead
+        for path in others:
+            if lead[path] != lead[first]:
+                raise ValueError(
+                    f'the observation has batch axes {lead[first]} in {first!r}, but {lead[path]} in {path!r}: give one '
+                    'observation, or a batch of the same size in every part.'
+                )
+        return lead[first] != ()
 
     # State
 

@@ -62,6 +62,8 @@ class DQN(Algorithm):
         **unknown_params: Any,
     ) -> None:
         super().__init__(observation_space, action_space, unknown_params, normalize_obs=normalize_obs)
+        if target_update_every < 1:
+            raise ValueError(f'target_update_every is {target_update_every!r}: give a whole number of at least 1.')
         self.gamma = gamma
         self.double_q = double_q
         self.dueling = dueling

@@ -168,15 +168,15 @@ class PPO(Algorithm):
         Args:
             rollout: of the current policy.
             epochs: passes over it.
-            batch_size: transitions in one gradient step; the last minibatch of an epoch is filled up from its first.
+            batch_size: transitions in one gradient step; an epoch's last minibatches are filled up from its first.
         """
         valid = np.flatnonzero(rollout.valid)
-        size = min(batch_size, len(valid))
-        per_epoch = -(-len(valid) // size)
+        # As many minibatches however many transitions are valid: another number would compile the update anew.
+        size = min(batch_size, rollout.valid.size)
+        per_epoch = -(-rollout.valid.size // size)
         batches = np.empty((epochs, per_epoch * size), np.int32)
         for epoch in batches:
-            epoch[: len(valid)] = self.rng.permutation(valid)
-            epoch[len(valid) :] = epoch[: epoch.size - len(valid)]
+            epoch[:] = np.resize(self.rng.permutation(valid), epoch.size)
         raw = rollout
         if self.reward_scale is not None:
             done = rollout.terminated | rollout.truncated

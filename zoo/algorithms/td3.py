@@ -60,6 +60,8 @@ class TD3(Algorithm):
         **unknown_params: Any,
     ) -> None:
         super().__init__(observation_space, action_space, unknown_params, normalize_obs=normalize_obs)
+        if policy_delay < 1:
+            raise ValueError(f'policy_delay is {policy_delay!r}: give a whole number of at least 1.')
         self.gamma = gamma
         self.tau = tau
         self.policy_delay = policy_delay

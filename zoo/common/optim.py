@@ -210,7 +210,7 @@ def polyak(targets: Iterable[tf.Variable], sources: Iterable[tf.Variable], tau: 
         copy_weights(targets, sources)  # exactly: the formula below would round
         return
     for target, source in zip(targets, sources, strict=True):
-        # target − τ (target − source) by the kernel for gradient descent: a pass over the weights less than an addition.
+        # target − τ (target − source) by the kernel for gradient descent: one pass over the weights less.
         tf.raw_ops.ResourceApplyGradientDescent(var=target.handle, alpha=tau, delta=target - source)
 
 

@@ -137,6 +137,13 @@ def test_integer_boxes_round_to_the_nearest():
     np.testing.assert_array_equal(unbounded.to_env(np.array([[1.4], [-2.6]], np.float32)), [[1], [-3]])
 
 
+@pytest.mark.parametrize(('low', 'dtype'), [(2**30, np.int32), (-(2**50), np.int64), (2**30, np.float64)])
+def test_bounds_beyond_the_digits_of_float32(low: int, dtype: type):
+    adaptor = ActionAdaptor(Box(low, low + 4, (1,), dtype))
+    found = adaptor.to_env(np.array([[-1], [-0.5], [0], [0.5], [1]], np.float32))
+    np.testing.assert_array_equal(found[:, 0] - low, [0, 1, 2, 3, 4])
+
+
 def test_start_offsets_by_hand():
     assert ActionAdaptor(Discrete(3, start=-1)).to_single_env(np.array([2])) == 1
     adaptor = ActionAdaptor(MultiDiscrete([[2, 3], [4, 5]], start=[[0, 1], [-2, 3]]))

@@ -440,6 +440,14 @@ def test_a_network_of_other_keys_is_refused_and_not_matched_by_position():
         assert 'does not take the observation Dict(x: Box(2,) float32, y: Box(2,) float32)' in text
 
 
+def test_a_critic_of_listed_inputs_is_not_given_a_dict_by_position():
+    y, x, action = keras.Input((2,), name='y'), keras.Input((2,), name='x'), keras.Input((ACTION,), name='action')
+    out = keras.layers.Dense(1)(keras.layers.Concatenate()([x, y, action]))
+    space = Dict(x=unbounded(2), y=unbounded(2))
+    text = refused(space, keras.Model([y, x, action], out), value_head(), ACTION)
+    assert "The structure of `inputs` doesn't match" in text
+
+
 class Maps(Module):
     """Maps an observation to whatever it is told."""
 
