@@ -99,7 +99,7 @@ class Algorithm:
         normalize_obs: bool = False,
     ) -> None:
         for name in unknown_params:
-            raise ValueError(unknown(f'parameter of {type(self).__name__}', name, type(self).params()))
+            raise ValueError(self._unknown_param(name))
         type(self).check_action_space(action_space)
         self.observation_space = observation_space
         self.action_space = action_space
@@ -129,6 +129,14 @@ class Algorithm:
         self._saved_buffer: dict[str, np.ndarray] | None = None
 
     # Construction
+
+    @classmethod
+    def _unknown_param(cls, name: str) -> str:
+        if name == 'learning_rate':
+            return "learning_rate belongs to the optimizers: optimizers_list=[dict(name='Adam', learning_rate=…), …]."
+        if name in cls.learn_params():
+            return f'{name!r} is a parameter of learn, not of {cls.__name__}: agent.learn(env, {name}=…).'
+        return unknown(f'parameter of {cls.__name__}', name, cls.params())
 
     @classmethod
     def params(cls) -> dict[str, Any]:
@@ -364,9 +372,12 @@ class Algorithm:
             raise ValueError(unknown('mode', mode, ('train', 'test')))
         params = known | learn_params
         _check_learn_params(params, known)
+        self._check_params()
         self._check_environment(env)
         if render and not getattr(env, 'render_mode', None):
             raise ValueError("render=True needs an environment built with render_mode='human' or another render mode.")
+        if params['resume']:
+            seed = None  # the loaded streams go on where they were
         if seed is not None:
             self.rng = seeding.generator(seed, 'agent')
             self.noise_seed.assign(self._draw_noise_seed())
@@ -374,6 +385,12 @@ class Algorithm:
         if mode == 'test':
             return loops.run_test(self, env, test_episodes=params['test_episodes'], render=render, seed=env_seed)
         return self._train(env, params, render, seed, env_seed, plot_func, callbacks, run_dir)
+
+    def _check_params(self) -> None:
+        for name in ('gamma', 'gae_lambda', 'tau'):
+            value = getattr(self, name, 0.0)
+            if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0.0 <= value <= 1.0:
+                raise ValueError(f'{name} is {value!r}: give a number from 0 to 1.')
 
     def _train(
         self,
@@ -468,8 +485,8 @@ class Algorithm:
         for path in others:
             if lead[path] != lead[first]:
                 raise ValueError(
-                    f'the observation has batch axes {lead[first]} in {first!r}, but {lead[path]} in {path!r}: give one '
-                    'observation, or a batch of the same size in every part.'
+                    f'the observation has batch axes {lead[first]} in {first!r}, but {lead[path]} in {path!r}: give '
+                    'one observation, or a batch of the same size in every part.'
                 )
         return lead[first] != ()
 

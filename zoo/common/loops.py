@@ -200,7 +200,7 @@ class Training:
                 metrics['episode/success'] = float(np.mean(successes))
         metrics['episode/count'] = len(self.returns)
         metrics['speed/steps_per_second'] = rate
-        self._logger.log(self.steps, metrics)
+        self._logger.log(self.agent.steps, metrics)
         if self._plot_func is not None:
             self._plot_func(self.returns)
         for callback in self._callbacks:
@@ -213,7 +213,7 @@ class Training:
         if not self._weights_are_finite():  # one update before the loss shows it
             raise FloatingPointError(f'step {self.steps}: a weight became NaN or infinite: lower the learning rate.')
         loop_state = None if final and self.done else {'steps': self.steps, 'train_steps': self.train_steps}
-        path = self.run_dir / 'checkpoints' / f'{self.steps:09d}'
+        path = self.run_dir / 'checkpoints' / f'{self.agent.steps:09d}'  # its life's, which only grow in a directory
         self.agent.save(path, buffer=self._checkpoint_buffer, loop_state=loop_state)
         self._last_checkpoint = path
 

@@ -71,7 +71,7 @@ class TrainingResult:
 
     steps: int
     episodes: int
-    returns: list[float]
+    returns: list[float] = field(repr=False)
     losses: dict[str, float]
     wall_time: float
     run_dir: Path | None

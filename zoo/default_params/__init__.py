@@ -85,7 +85,9 @@ def call_default_params(
             alg_params[name] = merged.pop(name, default)
     learn_params = cls.learn_params()
     learn_params = {name: merged.pop(name, default) for name, default in learn_params.items()}
-    learn_params['seed'] = seed
+    del learn_params['resume']  # what to do once, not a value to tune
+    if seed is not None:
+        learn_params['seed'] = seed
     assert not merged, f'the defaults of {alg} name {sorted(merged)}, which it does not take'
     return alg_params, learn_params
 

@@ -416,7 +416,7 @@ def test_the_action_joins_in_the_head_after_a_torso_of_the_state(
         (Subclass, 'is the class Subclass: give an instance of it'),
         (lambda x: x, 'has no trainable_variables after a call'),
     ],
-    ids=str,
+    ids=['name', 'none', 'units', 'class', 'function'],
 )
 def test_what_is_no_network_is_refused(entry: Any, reason: str):
     assert reason in refused(VECTOR, entry)

@@ -259,7 +259,7 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
         custom = type(entry).__name__
         if width in (head.units, head.also_accepts):
             return Network(name, preprocess, entry, call_torso, None, custom=custom)
-        log.info('%s gives %d numbers: a head for %s is attached.', label, width, needs)
+        log.warning('%s gives %d numbers: a head for %s is attached.', label, width, needs)
         seeds = networks.SeedSequence(None)
         made = _head(head, width + action_size * joins_action, 'glorot_uniform', seeds, hidden=joins_action)
         return Network(name, preprocess, entry, call_torso, made, joins_action, custom)
