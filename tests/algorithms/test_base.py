@@ -189,18 +189,20 @@ class TestRandomAction:
 
 
 class TestCompiledUpdates:
+    @pytest.mark.parametrize('count', [2, 7])
     @pytest.mark.parametrize(
-        ('name', 'params'),
+        ('name', 'params', 'xla'),
         [
-            ('DQN', {'target_update_every': 2}),
-            ('SAC', {}),
-            ('TD3', {'policy_delay': 1}),
-            ('TD3', {'policy_delay': 2}),
-            ('TD3', {'policy_delay': 3}),
+            ('DQN', {'target_update_every': 2}, True),
+            ('SAC', {}, True),
+            ('TD3', {'policy_delay': 2}, True),
+            ('TD3', {'policy_delay': 1}, False),
+            ('TD3', {'policy_delay': 3}, False),
         ],
     )
-    @pytest.mark.parametrize('count', [2, 7])
-    def test_several_in_one_call_are_the_same_as_one_by_one(self, name, params, count):
+    def test_several_in_one_call_are_the_same_as_one_by_one(self, request, name, params, xla, count):
+        if not xla:
+            request.getfixturevalue('plain_graphs')
         together, apart = make(name, **params), make(name, **params)
         for seed in (0, 1):  # the second call begins in another phase of the delayed actor
             data = batches(together, count, seed=seed)
@@ -213,6 +215,7 @@ class TestCompiledUpdates:
         moved = arrays(together)['network/' + together.network_names[0] + '/0']
         assert not np.allclose(moved, arrays(make(name))['network/' + together.network_names[0] + '/0'])
 
+    @pytest.mark.usefixtures('plain_graphs')
     @pytest.mark.parametrize('name', algorithms.NAMES)
     def test_acting_uses_the_weights_of_the_last_update(self, name):
         agent = make(name)
@@ -223,6 +226,7 @@ class TestCompiledUpdates:
         np.testing.assert_allclose(agent.forward(obs), policy(obs), atol=1e-5)
         assert np.abs(agent.forward(obs) - stale).max() > 1e-4
 
+    @pytest.mark.usefixtures('plain_graphs')
     @pytest.mark.parametrize('name', OFF_POLICY)
     def test_random_numbers_differ_between_updates(self, name):
         agent = make(name)
@@ -230,6 +234,7 @@ class TestCompiledUpdates:
         agent.update_on(batches(agent, 3))
         np.testing.assert_array_equal(agent.noise_seed.numpy() - before, [0, 6])
 
+    @pytest.mark.usefixtures('plain_graphs')
     @pytest.mark.parametrize('name', algorithms.NAMES)
     @pytest.mark.parametrize('kind', ['vector', 'image 2-D'])
     def test_no_retracing_after_warm_up(self, name, kind):
@@ -250,6 +255,7 @@ class TestCompiledUpdates:
             assert agent.forward.numpy is None
             assert agent.forward._graph.experimental_get_tracing_count() == 1
 
+    @pytest.mark.usefixtures('plain_graphs')
     def test_no_retracing_where_copies_are_reset_in_a_step_of_their_own(self):
         """There the number of valid transitions differs from iteration to iteration."""
         space = ACTIONS['PPO']
@@ -316,6 +322,7 @@ FURTHER = {
 }
 
 
+@pytest.mark.usefixtures('plain_graphs')
 class TestTrainingOn:
     @pytest.mark.parametrize('name', algorithms.NAMES)
     def test_after_save_and_load_as_if_uninterrupted(self, name, tmp_path):
@@ -362,6 +369,7 @@ class TestTrainingOn:
             zoo.load(agent.save(tmp_path / 'whole')).learn(environment('DQN'), resume=True)
 
 
+@pytest.mark.usefixtures('plain_graphs')
 class TestSaved:
     @pytest.mark.parametrize('name', algorithms.NAMES)
     def test_hyper_parameters_come_back(self, name, tmp_path):

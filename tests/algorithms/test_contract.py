@@ -18,7 +18,7 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 
 import zoo
 from zoo import algorithms
-from zoo.algorithms import base, ppo
+from zoo.algorithms import ppo
 from zoo.algorithms.base import Algorithm
 from zoo.common import checkpoint, optim
 
@@ -52,13 +52,6 @@ def make(name: str, observation_space: Space, action_space: Space, **params: Any
     cls = getattr(algorithms, name)
     specs = [{'hidden': [8], 'features': 8, 'seed': i} for i in range(len(cls.network_names))]
     return cls(observation_space, action_space, net_list=specs, **params)
-
-
-@pytest.fixture
-def plain_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No XLA, which takes seconds to compile each pairing; `test_with_xla` has one of each algorithm with it."""
-    for module in (optim, base, ppo):
-        monkeypatch.setattr(module, 'prefers_xla', lambda variables: False)
 
 
 def compiled(agent: Algorithm) -> optim.PackedCall:

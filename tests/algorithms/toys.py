@@ -96,3 +96,105 @@ class AnySpaces(gymnasium.Env):
         if self.masked and isinstance(self.action_space, Discrete | MultiDiscrete):
             chosen = np.atleast_1d(action - self.action_space.start)
             assert all(piece[i] for piece, i in zip(self.allowed, chosen, strict=True)), f'{action} is masked'
+
+
+class Copy(gymnasium.Env):
+    """Do what you see: the observation is an element of the action space, and the reward is how well it was copied.
+
+    1 for a perfect copy; each leaf counts alike, each entry of a ``Box`` by its squared distance. Episodes of one step.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self.observation_space = self.action_space = space
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None:
+            self.observation_space.seed(seed)
+        self.seen = self.observation_space.sample()
+        return self.seen, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        reward = likeness(self.observation_space, action, self.seen)
+        return self.seen, reward, True, False, {}
+
+
+def likeness(space: Space, a: Any, b: Any) -> float:
+    """1 where two elements of a space agree, the mean over its leaves."""
+    if isinstance(space, Dict):
+        return float(np.mean([likeness(part, a[key], b[key]) for key, part in space.spaces.items()]))
+    if isinstance(space, Tuple):
+        return float(np.mean([likeness(part, x, y) for part, x, y in zip(space.spaces, a, b, strict=True)]))
+    if isinstance(space, Box):
+        return float(1.0 - np.mean(np.square((a - b) / (space.high - space.low) * 2.0)))
+    return float(np.mean(np.equal(a, b)))
+
+
+class Chain(gymnasium.Env):
+    """Five states in a row: 1 for stepping past the right end, a tenth for past the left one; nothing in between.
+
+    A start in the middle and a discount of 0.9 make right better from everywhere but the very left. After 20 steps the
+    episode is cut, which is no loss of value.
+    """
+
+    observation_space = Discrete(5)
+    action_space = Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.state, self.t = int(self.np_random.integers(5)), 0
+        return self.state, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.t += 1
+        self.state += 1 if action == 1 else -1
+        reward = {5: 1.0, -1: 0.1}.get(self.state, 0.0)
+        over = self.state in (-1, 5)
+        return min(max(self.state, 0), 4), reward, over, self.t == 20 and not over, {}
+
+
+class Aim(gymnasium.Env):
+    """One continuous action that has to hit a point which depends on what is seen: minus the squared miss."""
+
+    observation_space = Box(-1.0, 1.0, (2,), np.float32)
+    action_space = Box(-3.0, 3.0, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.seen = self.np_random.uniform(-1.0, 1.0, 2).astype(np.float32)
+        return self.seen, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        miss = float(action[0]) - (1.0 + self.seen[0] - 0.5 * self.seen[1])
+        return self.seen, -(miss**2), True, False, {}
+
+
+class Sorting(gymnasium.Env):
+    """A nested observation of which one number matters, and an action of two choices that it decides.
+
+    The label tells the first choice, whether it is 0 the second; the image and the vector are noise. Episodes of 5
+    labels, a point for each right choice: 10 at best, 5/3 + 5/2 by chance.
+    """
+
+    observation_space = Dict(
+        camera=Box(0, 255, (8, 8, 1), np.uint8),
+        parcel=Dict(label=Discrete(3), weight=Box(-1.0, 1.0, (2,), np.float32)),
+    )
+    action_space = MultiDiscrete([3, 2])
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.t = 0
+        return self._observe(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        reward = float(action[0] == self.label) + float(action[1] == (self.label == 0))
+        self.t += 1
+        return self._observe(), reward, self.t == 5, False, {}
+
+    def _observe(self) -> dict[str, Any]:
+        self.label = int(self.np_random.integers(3))
+        return {
+            'camera': self.np_random.integers(0, 255, (8, 8, 1), dtype=np.uint8),
+            'parcel': {'label': self.label, 'weight': self.np_random.uniform(-1, 1, 2).astype(np.float32)},
+        }

@@ -9,8 +9,9 @@ An algorithm says what its network has to give, as a :class:`Head`; :func:`build
 The last two are a Keras 3 model, a TensorLayer 2 model, a ``tf.Module``, or any callable with ``trainable_variables``.
 They are called with the preprocessed observation in the environment's own form: a tensor for a leaf space, a dict or
 tuple of tensors for ``Dict`` and ``Tuple`` (without the action mask); see :mod:`zoo.common.adaptors.observation`. A
-critic of state *and* action is called with ``[obs, action]`` when it is a Keras model of two inputs or accepts two
-arguments, otherwise with the two joined in one vector where the observation is one.
+critic of state *and* action is called with ``[obs, action]`` or with the two as arguments, as it takes them, or with
+both joined in one vector where the observation is one; after a torso of the observation alone the action joins in the
+head.
 """
 
 from __future__ import annotations

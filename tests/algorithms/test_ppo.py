@@ -1,0 +1,379 @@
+"""PPO: the clipped objective, a whole iteration computed again, minibatches, ends of episodes and masks, by NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import tensorflow as tf
+import toys
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from reference import NumpyNetwork, assert_close, copies, finite_differences, stir
+
+from zoo.algorithms import PPO
+from zoo.common.optim import Linear
+from zoo.common.types import Rollout
+
+VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
+ACTIONS = 4
+SGD = [{'name': 'SGD', 'learning_rate': 0.1}]
+CLIP = np.float32(0.2)
+
+pytestmark = pytest.mark.usefixtures('plain_graphs')
+
+
+def make(action_space: Any = None, space: Any = VECTOR, **params: Any) -> PPO:
+    """An agent with small networks whose biases are not zero."""
+    params = {'net_list': [{'hidden': [6], 'seed': i} for i in range(2)], 'max_grad_norm': None} | params
+    agent = PPO(space, action_space or Discrete(ACTIONS), **params)
+    stir(agent.policy.trainable_variables, seed=1)
+    stir(agent.critic.variables, seed=2)
+    agent.forward.refresh()
+    return agent
+
+
+def rollout(agent: PPO, steps: int = 5, copies: int = 4, seed: int = 0) -> Rollout:
+    """Random experience ``[T, N]``: one copy never ends, one terminates, one is cut, one is also reset in a step."""
+    rng = np.random.default_rng(seed)
+    shape = (steps, copies)
+    terminated, truncated, valid = np.zeros(shape, bool), np.zeros(shape, bool), np.ones(shape, bool)
+    terminated[2, 1] = truncated[2, 2] = terminated[1, 3] = True
+    valid[2, 3] = False
+    action = agent.action_adaptor.random(steps * copies, rng)
+    return Rollout(
+        obs=rng.normal(size=(*shape, 3)).astype(np.float32),
+        action=action.reshape(shape + action.shape[1:]),
+        reward=rng.normal(size=shape).astype(np.float32),
+        next_obs=rng.normal(size=(*shape, 3)).astype(np.float32),
+        terminated=terminated,
+        truncated=truncated,
+        valid=valid,
+    )
+
+
+def log_softmax(x: np.ndarray) -> np.ndarray:
+    x = x - x.max(-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
+def objective_by_hand(log_prob: np.ndarray, old: np.ndarray, advantage: np.ndarray, clip: float) -> float:
+    """Equation 7, transition by transition."""
+    total = 0.0
+    for new, before, adv in zip(log_prob, old, advantage, strict=True):
+        ratio = np.exp(new - before)
+        clipped = min(max(ratio, 1 - clip), 1 + clip)
+        total += min(ratio * adv, clipped * adv)
+    return -total / len(log_prob)
+
+
+def gae_by_hand(agent: PPO, data: Rollout, value: np.ndarray, next_value: np.ndarray) -> np.ndarray:
+    """Backwards over each copy; an end stops what flows back, and only a termination drops the next value."""
+    advantage = np.zeros(data.reward.shape)
+    for n in range(data.reward.shape[1]):
+        following = 0.0
+        for t in reversed(range(data.reward.shape[0])):
+            alive = 0.0 if data.terminated[t, n] else 1.0
+            delta = data.reward[t, n] + agent.gamma * alive * next_value[t, n] - value[t, n]
+            ended = data.terminated[t, n] or data.truncated[t, n]
+            following = delta + (0.0 if ended else agent.gamma * agent.gae_lambda * following)
+            advantage[t, n] = following
+    return advantage
+
+
+class TestClippedObjective:
+    #: Ratios of the new probability to the old, below, in and above the range, each with both signs of the advantage.
+    RATIO = np.repeat([0.5, 0.79, 0.9, 1.0, 1.1, 1.21, 2.0], 2)
+    ADVANTAGE = np.tile([1.5, -0.5], 7)
+
+    def found(self, clip: float = 0.2) -> list[float]:
+        agent = make()
+        params = np.random.default_rng(0).normal(size=(14, ACTIONS)).astype(np.float32)
+        action = np.arange(14, dtype=np.int32) % ACTIONS
+        self.log_prob = log_softmax(np.float64(params))[np.arange(14), action]
+        old = self.log_prob - np.log(self.RATIO)
+        result = agent.policy_loss(params, action, np.float32(self.ADVANTAGE), np.float32(old), tf.constant(clip))
+        return [float(x) for x in result]
+
+    def test_loss(self):
+        # Where the advantage is positive ratios count up to 1.2, where it is negative from 0.8 on.
+        gain = sum(1.5 * min(r, 1.2) for r in self.RATIO[::2]) - sum(0.5 * max(r, 0.8) for r in self.RATIO[::2])
+        assert self.found()[0] == pytest.approx(-gain / 14, rel=1e-5)
+        assert self.found()[0] == pytest.approx(
+            objective_by_hand(self.log_prob, self.log_prob - np.log(self.RATIO), self.ADVANTAGE, 0.2), rel=1e-5
+        )
+        assert self.found(1e6)[0] == pytest.approx(-np.mean(self.RATIO * self.ADVANTAGE), rel=1e-5)
+
+    def test_kl_estimate_and_clipped_part(self):
+        _, kl, clipped = self.found()
+        assert kl == pytest.approx(np.mean(self.RATIO - 1 - np.log(self.RATIO)), rel=1e-4)
+        assert clipped == pytest.approx(8 / 14)
+
+    def test_gradient_is_zero_where_clipping_helps_no_further(self):
+        agent = make()
+        params = tf.constant(np.random.default_rng(0).normal(size=(4, ACTIONS)), tf.float32)
+        action, advantage = tf.zeros(4, tf.int32), tf.constant([1.0, 1.0, -1.0, -1.0])
+        old = agent.action_adaptor.distribution.log_prob(params, action) - tf.math.log([2.0, 0.5, 2.0, 0.5])
+        with tf.GradientTape() as tape:
+            tape.watch(params)
+            loss, _, _ = agent.policy_loss(params, action, advantage, old, tf.constant(0.2))
+        size = np.abs(tape.gradient(loss, params)).max(-1)
+        np.testing.assert_array_equal(size > 0, [False, True, True, False])
+
+
+@pytest.mark.parametrize('kind', ['Discrete', 'Box'])
+def test_gradient_of_the_policy_loss_by_finite_differences(kind):
+    agent = make(Discrete(ACTIONS) if kind == 'Discrete' else Box(-1.0, 1.0, (2,)), log_std_init=-0.3)
+    rng = np.random.default_rng(4)
+    obs, advantage = rng.normal(size=(16, 3)).astype(np.float32), rng.normal(size=16)
+    action = agent.action_adaptor.random(16, rng)
+    actor = NumpyNetwork(agent.policy.network)
+    log_std = [] if kind == 'Discrete' else [np.float64(agent.policy.log_std.numpy())]
+
+    def log_prob() -> np.ndarray:
+        output = actor(obs)
+        if kind == 'Discrete':
+            return log_softmax(output)[np.arange(16), action]
+        z = (action - output) / np.exp(log_std[0])
+        return (-0.5 * z**2 - log_std[0] - 0.5 * np.log(2 * np.pi)).sum(-1)
+
+    old = log_prob() + rng.normal(size=16) * 0.3
+    expected = finite_differences(
+        lambda: objective_by_hand(log_prob(), old, advantage, 0.2), [*actor.weights, *log_std]
+    )
+    with tf.GradientTape() as tape:
+        loss = agent.policy_loss(agent.policy(obs), action, np.float32(advantage), np.float32(old), tf.constant(0.2))[0]
+    assert float(loss) == pytest.approx(objective_by_hand(log_prob(), old, advantage, 0.2), rel=1e-4)
+    assert_close(tape.gradient(loss, agent.policy.trainable_variables), expected, rtol=2e-3, atol=1e-4)
+    assert max(np.abs(g).max() for g in expected) > 0.05
+
+
+@pytest.mark.parametrize('params', [{}, {'entropy_coef': 0.3, 'value_coef': 2.0, 'gamma': 0.5, 'gae_lambda': 0.3}])
+def test_an_iteration_computed_again(params):
+    """Two minibatches, one after the other: advantages and old log-probabilities stay those of the beginning."""
+    agent = make(optimizers_list=SGD, **params)
+    data = rollout(agent)
+    batches = np.array([[0, 7, 3, 12, 19, 5], [2, 6, 1, 17, 4, 9]], np.int32)
+    flat_obs, flat_action = data.obs.reshape(20, 3), data.action.reshape(20)
+    actor, critic = NumpyNetwork(agent.policy.network), NumpyNetwork(agent.critic)
+    value = critic(flat_obs)[:, 0].reshape(5, 4)
+    advantage = gae_by_hand(agent, data, value, critic(data.next_obs.reshape(20, 3))[:, 0].reshape(5, 4)).ravel()
+    returns = advantage + value.ravel()
+    old = log_softmax(actor(flat_obs))[np.arange(20), flat_action]
+
+    for rows in batches:
+        obs, action = flat_obs[rows], flat_action[rows]
+        adv = (advantage[rows] - advantage[rows].mean()) / (advantage[rows].std() + 1e-8)
+
+        def loss(obs: Any = obs, action: Any = action, adv: Any = adv, rows: Any = rows) -> float:
+            log_probs = log_softmax(actor(obs))
+            policy = objective_by_hand(log_probs[np.arange(6), action], old[rows], adv, 0.2)
+            entropy = -(np.exp(log_probs) * log_probs).sum(-1).mean()
+            values = np.mean((critic(obs)[:, 0] - returns[rows]) ** 2)
+            return policy + agent.value_coef * values - agent.entropy_coef * entropy
+
+        weights = actor.weights + critic.weights
+        gradients = finite_differences(loss, weights)
+        for weight, gradient in zip(weights, gradients, strict=True):
+            weight -= 0.1 * gradient
+
+    agent.take(agent._improve(data, batches, CLIP))
+    assert_close(agent.policy.network.variables, actor.weights, 1e-3, 1e-4)
+    assert_close(agent.critic.variables, critic.weights, 1e-3, 1e-4)
+    np.testing.assert_allclose(agent.forward(flat_obs), actor(flat_obs), rtol=1e-3, atol=1e-4)
+
+
+def after(data: Rollout, **params: Any) -> list[np.ndarray]:
+    """The weights after one update on it, always from the same start."""
+    agent = make(optimizers_list=SGD, **params)
+    agent.rng = np.random.default_rng(0)
+    agent.update(data, epochs=1, batch_size=8)
+    return copies(agent.trainable_variables)
+
+
+class TestEndsOfEpisodes:
+    def changed(self, field: str, t: int, n: int) -> bool:
+        """Whether another value of a field at one place makes another update."""
+        data = rollout(make())
+        other = data._replace(**{field: getattr(data, field).copy()})
+        getattr(other, field)[t, n] += 1
+        return any(not np.allclose(a, b, atol=1e-7) for a, b in zip(after(data), after(other), strict=True))
+
+    def test_a_terminated_transition_does_not_bootstrap(self):
+        assert not self.changed('next_obs', 2, 1)
+
+    def test_a_truncated_one_does_from_its_own_final_observation(self):
+        assert self.changed('next_obs', 2, 2)
+
+    def test_the_last_step_of_the_rollout_does(self):
+        assert self.changed('next_obs', 4, 0)
+
+    def test_what_is_not_valid_is_not_learned_from(self):
+        for field in ('obs', 'next_obs', 'reward'):
+            assert not self.changed(field, 2, 3)
+            assert self.changed(field, 3, 3)
+
+
+class TestMinibatches:
+    def drawn(self, agent: PPO, data: Rollout, **params: Any) -> tuple[np.ndarray, np.ndarray, Rollout]:
+        """What ``update`` hands to the compiled iteration."""
+        seen, original = [], agent._improve
+        agent._improve = lambda rollout, batches, clip: (
+            seen.append((batches, clip, rollout)) or original(rollout, batches, clip)
+        )
+        agent.update(data, **params)
+        return seen[0]
+
+    @pytest.mark.parametrize(('batch_size', 'minibatches'), [(4, 5), (19, 2), (20, 1), (6, 4), (1000, 1)])
+    def test_every_epoch_has_every_valid_transition(self, batch_size, minibatches):
+        agent = make()
+        data = rollout(agent)
+        batches, _, _ = self.drawn(agent, data, epochs=3, batch_size=batch_size)
+        size = min(batch_size, 20)
+        assert batches.shape == (3 * minibatches, size) and batches.dtype == np.int32
+        epochs = batches.reshape(3, -1)
+        valid = set(np.flatnonzero(data.valid).tolist())
+        assert len(valid) == 19
+        for epoch in epochs:
+            assert set(epoch.tolist()) == valid
+            # No transition comes a second time before each came once.
+            assert set(epoch[:19].tolist()) == valid
+        assert not np.array_equal(epochs[0], epochs[1])
+
+    def test_all_valid_and_divisible_is_a_permutation(self):
+        agent = make()
+        data = rollout(agent)._replace(valid=np.ones((5, 4), bool))
+        batches, _, _ = self.drawn(agent, data, epochs=2, batch_size=5)
+        for epoch in batches.reshape(2, -1):
+            assert sorted(epoch) == list(range(20))
+
+    def test_clip_range_follows_its_schedule(self):
+        agent = make(clip_range=Linear(0.4))
+        agent.progress = 0.75
+        _, clip, _ = self.drawn(agent, rollout(agent))
+        assert clip == np.float32(0.1)
+
+    def test_rewards_are_scaled_on_their_way_in(self):
+        agent = make(normalize_reward=True)
+        data = rollout(agent)._replace(reward=np.full((5, 4), 100.0, np.float32))
+        _, _, seen = self.drawn(agent, data)
+        assert np.abs(seen.reward).max() <= 10.0
+        assert len(np.unique(seen.reward)) == 1  # by one number, whatever the time
+        assert (data.reward == 100.0).all()
+
+    def test_statistics_of_observations_take_in_the_rollout_once_it_is_learned_from(self):
+        agent = make(normalize_obs=True)
+        data = rollout(agent)
+        self.drawn(agent, data)
+        np.testing.assert_allclose(agent.statistics[''].mean, data.obs.reshape(-1, 3).mean(0), rtol=1e-5)
+        assert agent.statistics[''].count == 20
+
+
+class TestIteration:
+    def steps_taken(self, **params: Any) -> int:
+        agent = make(**params)
+        agent.update(rollout(agent), epochs=10, batch_size=20)
+        return int(agent.optimizers['all'].iterations.numpy())
+
+    def test_every_minibatch_of_every_epoch_is_a_gradient_step(self):
+        assert self.steps_taken() == 10
+
+    def test_target_kl_stops_after_the_step_that_exceeds_it(self):
+        # The first step finds no divergence yet, the second what the first one made.
+        rate = [{'learning_rate': 0.1}]
+        assert self.steps_taken(optimizers_list=rate, target_kl=1e-4) == 2
+        assert self.steps_taken(optimizers_list=rate, target_kl=1e6) == 10
+
+    def test_gradients_are_clipped_by_their_norm(self):
+        def moved(**params: Any) -> float:
+            agent = make(optimizers_list=[{'name': 'SGD', 'learning_rate': 1.0}], **params)
+            before = copies(agent.trainable_variables)
+            agent.update(rollout(agent)._replace(reward=np.full((5, 4), 50.0, np.float32)), epochs=1, batch_size=20)
+            return np.sqrt(
+                sum(np.sum((a - b) ** 2) for a, b in zip(before, copies(agent.trainable_variables), strict=True))
+            )
+
+        assert moved(max_grad_norm=0.5) == pytest.approx(0.5, rel=1e-4)
+        assert moved(max_grad_norm=None) > 5.0
+        assert make(max_grad_norm=0.25).optimizers['all'].clip_norm == 0.25
+
+    def test_the_entropy_bonus_keeps_the_policy_random(self):
+        def entropy(coefficient: float) -> float:
+            agent = make(entropy_coef=coefficient, optimizers_list=[{'learning_rate': 0.02}])
+            agent.rng = np.random.default_rng(0)
+            metrics = {}
+            for seed in range(8):
+                metrics = agent.update(rollout(agent, seed=seed), epochs=4, batch_size=20)
+            return metrics['entropy']
+
+        assert entropy(1.0) > entropy(0.0) + 0.05
+
+    def test_log_std_starts_where_it_is_told_and_is_learned(self):
+        agent = PPO(VECTOR, Box(-1.0, 1.0, (2,)), log_std_init=-1.5)
+        np.testing.assert_array_equal(agent.policy.log_std.numpy(), [-1.5, -1.5])
+        agent.update(rollout(agent), epochs=1)
+        assert (agent.policy.log_std.numpy() != -1.5).all()
+
+
+class TestActing:
+    OBS = np.random.default_rng(3).normal(size=(3000, 3)).astype(np.float32)
+
+    def test_deterministic_is_the_mode_and_otherwise_a_sample(self):
+        agent = make()
+        agent.rng = np.random.default_rng(0)
+        obs = np.tile(self.OBS[:1], (20_000, 1))
+        probability = np.exp(log_softmax(NumpyNetwork(agent.policy.network)(obs[:1])))[0]
+        assert set(agent.act(obs, deterministic=True)) == {probability.argmax()}
+        np.testing.assert_allclose(np.bincount(agent.act(obs), minlength=ACTIONS) / 20_000, probability, atol=0.015)
+
+    @pytest.mark.parametrize('action_space', [Discrete(ACTIONS), MultiDiscrete([3, 2])])
+    def test_masked_actions_are_never_chosen(self, action_space):
+        counts = [ACTIONS] if isinstance(action_space, Discrete) else [3, 2]
+        agent = make(action_space, Dict(x=VECTOR, action_mask=MultiBinary(sum(counts))))
+        bias = agent.policy.network.variables[-1]
+        bias.assign(np.where(np.arange(sum(counts)) == 0, 50.0, 0.0))  # it would always choose the first
+        agent.forward.refresh()
+        mask = np.random.default_rng(0).random((3000, sum(counts))) < 0.5
+        for n, offset in zip(counts, np.cumsum([0, *counts]), strict=False):
+            mask[:, offset] = False
+            mask[np.arange(3000), offset + 1 + np.arange(3000) % (n - 1)] = True
+        obs = {'x': self.OBS, 'action_mask': mask.astype(np.int8)}
+        for deterministic in (True, False):
+            chosen = agent.act(obs, deterministic).reshape(3000, -1)
+            for i, offset in enumerate(np.cumsum([0, *counts])[:-1]):
+                assert mask[np.arange(3000), offset + chosen[:, i]].all()
+        allowed = {'x': self.OBS, 'action_mask': np.ones_like(obs['action_mask'])}
+        assert (agent.act(allowed).reshape(3000, -1)[:, 0] == 0).all()
+
+    def test_masked_actions_have_no_gradient(self):
+        agent = make(space=Dict(x=VECTOR, action_mask=MultiBinary(ACTIONS)))
+        obs = {'x': self.OBS[:8], 'action_mask': np.tile(np.int8([1, 0, 1, 0]), (8, 1))}
+        distribution = agent.action_adaptor.distribution
+        with tf.GradientTape() as tape:
+            params = agent.policy(obs)
+            loss = tf.reduce_sum(distribution.log_prob(params, tf.zeros(8, tf.int32)) + distribution.entropy(params))
+        gradient = tape.gradient(loss, agent.policy.network.variables[-1]).numpy()
+        assert (gradient[[1, 3]] == 0).all() and (gradient[[0, 2]] != 0).all() and np.isfinite(gradient).all()
+
+
+def test_copies_that_are_reset_in_a_step_of_their_own_learn_only_from_true_steps():
+    """A step in which a copy is only reset is not counted, and its reward of a million does not matter."""
+
+    class Loud(gymnasium.vector.VectorWrapper):
+        def step(self, actions: Any) -> Any:
+            resets = getattr(self, 'ended', np.zeros(3, bool))
+            obs, reward, terminated, truncated, info = self.env.step(actions)
+            self.ended = terminated | truncated
+            return obs, np.where(resets, 1e6, reward), terminated, truncated, info
+
+    env = SyncVectorEnv(
+        [lambda: toys.AnySpaces(toys.OBSERVATIONS['vector'], Discrete(ACTIONS))] * 3,
+        autoreset_mode=AutoresetMode.NEXT_STEP,
+    )
+    agent = PPO(toys.OBSERVATIONS['vector'], Discrete(ACTIONS), net_list=[{'hidden': [6]}] * 2)
+    result = agent.learn(Loud(env), train_steps=90, horizon=12, batch_size=6, run_dir=False)
+    assert result.losses['value'] < 100.0
+    assert result.steps == 90  # 12 calls of 3 copies, every sixth one only a reset: 30 steps an iteration
+    assert np.abs(result.returns).max() < 100.0

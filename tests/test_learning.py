@@ -1,0 +1,60 @@
+"""Real tasks with the default hyper-parameters, to a published score within a budget of steps: ``pytest -m learning``.
+
+Each is the four lines with nothing changed but ``train_steps``; the score is the mean return of 20 episodes of the
+deterministic policy in an environment of another seed. benchmarks/learning.py writes the table of what they reach.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+
+import pytest
+
+from zoo import algorithms, build_env, call_default_params
+
+pytestmark = pytest.mark.learning
+
+SEEDS = (0, 1, 2)
+TEST_SEED = 10_000
+
+
+def score(name: str, env_id: str, env_type: str, nenv: int, train_steps: int, seed: int) -> float:
+    """Train with the defaults, then test."""
+    env = build_env(env_id, env_type, nenv=nenv, seed=seed)
+    alg_params, learn_params = call_default_params(env, env_type, name, seed=seed)
+    agent = getattr(algorithms, name)(**alg_params)
+    trained = agent.learn(env, 'train', run_dir=False, **learn_params | {'train_steps': train_steps})
+    # An on-policy algorithm finishes its iteration.
+    assert train_steps <= trained.steps < train_steps + learn_params.get('horizon', 1) * nenv
+    tested = agent.learn(build_env(env_id, env_type, seed=TEST_SEED), 'test', test_episodes=20, seed=TEST_SEED)
+    return statistics.mean(tested.returns)
+
+
+@pytest.mark.parametrize('seed', SEEDS)
+@pytest.mark.parametrize('nenv', [1, 8])
+def test_ppo_cartpole(nenv, seed):
+    assert score('PPO', 'CartPole-v1', 'classic_control', nenv, 100_000, seed) == 500.0
+
+
+@pytest.mark.parametrize('seed', SEEDS)
+def test_dqn_cartpole(seed):
+    assert score('DQN', 'CartPole-v1', 'classic_control', 1, 50_000, seed) >= 475.0
+
+
+@pytest.mark.parametrize('seed', SEEDS)
+@pytest.mark.parametrize('name', ['TD3', 'SAC'])
+def test_pendulum(name, seed):
+    assert score(name, 'Pendulum-v1', 'classic_control', 1, 20_000, seed) >= -180.0
+
+
+def test_ppo_lunarlander():
+    if importlib.util.find_spec('Box2D') is None:
+        pytest.skip('Box2D is not installed')
+    assert score('PPO', 'LunarLander-v3', 'box2d', 16, 1_000_000, 0) >= 230.0
+
+
+def test_sac_halfcheetah():
+    if importlib.util.find_spec('mujoco') is None:
+        pytest.skip('mujoco is not installed')
+    assert score('SAC', 'HalfCheetah-v5', 'mujoco', 1, 300_000, 0) >= 5000.0
