@@ -18,6 +18,7 @@ import os
 import platform
 import statistics
 import time
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -27,16 +28,57 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / 'results' / 'learning.json'
 
-#: name: algorithm, environment, type, copies, steps, seeds, score that each seed is to reach
-ROWS: dict[str, tuple[str, str, str, int, int, tuple[int, ...], float]] = {
-    'ppo-cartpole': ('PPO', 'CartPole-v1', 'classic_control', 8, 100_000, (0, 1, 2), 500.0),
-    'dqn-cartpole': ('DQN', 'CartPole-v1', 'classic_control', 1, 50_000, (0, 1, 2), 475.0),
-    'td3-pendulum': ('TD3', 'Pendulum-v1', 'classic_control', 1, 20_000, (0, 1, 2), -180.0),
-    'sac-pendulum': ('SAC', 'Pendulum-v1', 'classic_control', 1, 20_000, (0, 1, 2), -180.0),
-    'ppo-lunarlander': ('PPO', 'LunarLander-v3', 'box2d', 16, 1_000_000, (0,), 230.0),
-    'sac-halfcheetah': ('SAC', 'HalfCheetah-v5', 'mujoco', 1, 300_000, (0,), 5000.0),
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        alg, env_id, env_type, nenv: what is trained where, and with how many copies.
+        steps: environment steps.
+        seeds: of the runs.
+        aim: the mean score that each seed is to reach.
+        env: further arguments of ``build_env``, for training and test.
+        vectorized: how the copies run while training.
+        minutes: training ends after so many of wall clock, or None.
+        test_episodes: with the deterministic policy.
+    """
+
+    alg: str
+    env_id: str
+    env_type: str
+    nenv: int
+    steps: int
+    seeds: tuple[int, ...]
+    aim: float
+    env: dict[str, Any] = field(default_factory=dict)
+    vectorized: str | bool = False
+    minutes: float | None = None
+    test_episodes: int = 20
+
+
+ROWS = {
+    'ppo-cartpole': Row('PPO', 'CartPole-v1', 'classic_control', 8, 100_000, (0, 1, 2), 500.0),
+    'dqn-cartpole': Row('DQN', 'CartPole-v1', 'classic_control', 1, 50_000, (0, 1, 2), 475.0),
+    'td3-pendulum': Row('TD3', 'Pendulum-v1', 'classic_control', 1, 20_000, (0, 1, 2), -180.0),
+    'sac-pendulum': Row('SAC', 'Pendulum-v1', 'classic_control', 1, 20_000, (0, 1, 2), -180.0),
+    'ppo-lunarlander': Row('PPO', 'LunarLander-v3', 'box2d', 16, 1_000_000, (0,), 230.0),
+    'sac-halfcheetah': Row('SAC', 'HalfCheetah-v5', 'mujoco', 1, 300_000, (0,), 5000.0),
+    'ppo-pong': Row(
+        'PPO',
+        'PongNoFrameskip-v4',
+        'atari',
+        8,
+        4_000_000,
+        (0,),
+        17.0,
+        env={'frame_size': 42},
+        vectorized='envpool',
+        minutes=88,
+        test_episodes=10,
+    ),
 }
-TEST_EPISODES = 20
 TEST_SEED = 10_000
 
 
@@ -45,15 +87,20 @@ def run(name: str, seed: int) -> dict[str, Any]:
     import zoo
     from zoo import algorithms, build_env, call_default_params
 
-    alg, env_id, env_type, nenv, steps, _, _ = ROWS[name]
-    env = build_env(env_id, env_type, nenv=nenv, seed=seed)
-    alg_params, learn_params = call_default_params(env, env_type, alg, seed=seed)
-    agent = getattr(algorithms, alg)(**alg_params)
+    row = ROWS[name]
+    env = build_env(row.env_id, row.env_type, row.vectorized, seed=seed, nenv=row.nenv, **row.env)
+    alg_params, learn_params = call_default_params(env, row.env_type, row.alg, seed=seed)
+    agent = getattr(algorithms, row.alg)(**alg_params)
+    end = time.perf_counter() + 60 * (row.minutes or 1e9)
     trained = agent.learn(
-        env, 'train', run_dir=HERE / 'runs' / f'{name}-{seed}', **learn_params | {'train_steps': steps}
+        env,
+        'train',
+        run_dir=HERE / 'runs' / f'{name}-{seed}',
+        callbacks=[lambda training: time.perf_counter() < end],
+        **learn_params | {'train_steps': row.steps},
     )
-    test_env = build_env(env_id, env_type, seed=TEST_SEED)
-    tested = agent.learn(test_env, 'test', test_episodes=TEST_EPISODES, seed=TEST_SEED)
+    test_env = build_env(row.env_id, row.env_type, seed=TEST_SEED, **row.env)
+    tested = agent.learn(test_env, 'test', test_episodes=row.test_episodes, seed=TEST_SEED)
     return {
         'mean': statistics.mean(tested.returns),
         'std': statistics.pstdev(tested.returns),
@@ -75,20 +122,22 @@ def report(results: dict[str, Any]) -> str:
         '# Learning',
         '',
         '`python benchmarks/learning.py` with the default hyper-parameters; mean return of '
-        f'{TEST_EPISODES} test episodes with the deterministic policy, separate from training. Two cores, no GPU.',
+        '20 test episodes (10 whole games of Atari) with the deterministic policy, separate from training. Two cores, '
+        'no GPU.',
         '',
         '| row | algorithm | environment | copies | steps | aim, each seed | seeds | min | median | minutes a seed |',
         '|---|---|---|---|---|---|---|---|---|---|',
     ]
-    for name, (alg, env_id, _, nenv, steps, _, aim) in ROWS.items():
+    for name, row in ROWS.items():
         found = results.get(name)
         if not found:
             continue
         means = [entry['mean'] for entry in found.values()]
         seeds = ', '.join(f'{seed}: {entry["mean"]:.1f} ± {entry["std"]:.1f}' for seed, entry in sorted(found.items()))
+        steps = min(entry['train_steps'] for entry in found.values())
         minutes = statistics.median(entry['minutes'] for entry in found.values())
         lines.append(
-            f'| {name} | {alg} | `{env_id}` | {nenv} | {steps:,} | ≥ {aim:g} | {seeds} | **{min(means):.1f}** | '
+            f'| {name} | {row.alg} | `{row.env_id}` | {row.nenv} | {steps:,} | ≥ {row.aim:g} | {seeds} | **{min(means):.1f}** | '
             f'{statistics.median(means):.1f} | {minutes:.1f} |'
         )
     stamps = {
@@ -107,7 +156,7 @@ def main() -> None:
     for name in args.rows or ROWS:
         if name not in ROWS:
             parser.error(f'unknown row {name!r}: choose from {", ".join(ROWS)}')
-        for seed in args.seeds or ROWS[name][5]:
+        for seed in args.seeds or ROWS[name].seeds:
             begin = time.perf_counter()
             entry = run(name, seed)
             print(

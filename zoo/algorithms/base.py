@@ -25,7 +25,7 @@ from zoo.common import checkpoint, loops, seeding, spaces
 from zoo.common.acting import Forward
 from zoo.common.adaptors.action import MASKED_LOGIT, ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess, features, mask_path
-from zoo.common.adaptors.policy import Head, Network, build_network
+from zoo.common.adaptors.policy import Head, Network, build_network, build_on
 from zoo.common.errors import unknown
 from zoo.common.logging import run_directory, write_json
 from zoo.common.normalize import RunningMoments
@@ -88,6 +88,8 @@ class Algorithm:
     #: Names of the networks in ``net_list`` and of the optimisers in ``optimizers_list``, in order.
     network_names: ClassVar[tuple[str, ...]]
     optimizer_names: ClassVar[tuple[str, ...]]
+    #: Networks that may stand on the torso of another one, and by default do where the observation has images.
+    shared_torso: ClassVar[dict[str, str]] = {}
     #: What ``update`` reports.
     metric_names: ClassVar[tuple[str, ...]]
 
@@ -190,11 +192,24 @@ class Algorithm:
         """
         self._entries = self._entries_for('net_list', net_list, default, self.network_names)
         for i, (name, entry, head) in enumerate(zip(self.network_names, self._entries, heads, strict=True)):
-            extra = action_size if name.startswith('critic') else 0
-            self.networks[name] = build_network(entry, f'net_list[{i}] ({name})', self.preprocess, head, extra)
+            label, extra = f'net_list[{i}] ({name})', action_size if name.startswith('critic') else 0
+            if isinstance(entry, str):
+                self.networks[name] = self._build_on(entry, label, head, extra)
+            else:
+                self.networks[name] = build_network(entry, label, self.preprocess, head, extra)
         owned = [id(v) for network in self.networks.values() for v in network.trainable_variables]
         if len(set(owned)) < len(owned):
             raise ValueError('two entries of net_list are the same network or share weights: give each one of its own.')
+
+    def _build_on(self, other: str, label: str, head: Head, action_size: int) -> Network:
+        """The network of an entry that names another one, whose torso it shares."""
+        if not type(self).shared_torso or action_size:
+            raise ValueError(f'{label} is the name {other!r}, but the networks of {type(self).__name__} share no torso.')
+        if other not in self.networks:
+            raise ValueError(f'{label} is to share the torso of {other!r}: name one of {list(self.networks)}, before it.')
+        spec = self._entries[self.network_names.index(other)]
+        seed = spec.get('seed') if isinstance(spec, dict) else None
+        return build_on(self.networks[other], label, head, seed=None if seed is None else [seed, 2])
 
     def _build_target(self, name: str, head: Head, action_size: int = 0) -> Network:
         """A second network like ``self.networks[name]``, with the same weights: its target."""
@@ -661,7 +676,9 @@ def _newest(path: str | os.PathLike[str]) -> Path:
     return inside[-1] if inside else path
 
 
-def _entry_to_json(entry: Any) -> dict[str, Any]:
+def _entry_to_json(entry: Any) -> Any:
+    if isinstance(entry, str):
+        return entry
     if isinstance(entry, dict):
         return {key: schedule_to_json(value) for key, value in entry.items()}
     return {'custom': type(entry).__name__}
@@ -669,12 +686,15 @@ def _entry_to_json(entry: Any) -> dict[str, Any]:
 
 def _entries_from_json(entries: list[dict[str, Any]], what: str, path: Path) -> list[dict[str, Any]]:
     for i, entry in enumerate(entries):
-        if 'custom' in entry:
+        if isinstance(entry, dict) and 'custom' in entry:
             raise ValueError(
                 f'{path} was saved with {what}[{i}] a {entry["custom"]} defined in Python, which it does not hold: '
                 f'hand one of the same shape to load(path, {what}=[…]).'
             )
-    return [{key: schedule_from_json(value) for key, value in entry.items()} for entry in entries]
+    return [
+        entry if isinstance(entry, str) else {key: schedule_from_json(value) for key, value in entry.items()}
+        for entry in entries
+    ]
 
 
 def _copy_of(entry: Any, label: str) -> Any:

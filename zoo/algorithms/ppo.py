@@ -4,7 +4,7 @@ Schulman et al. 2017, *Proximal Policy Optimization Algorithms* (arXiv 1707.0634
 advantage estimation (Schulman et al. 2016, arXiv 1506.02438).
 
 Departures, those of OpenAI Baselines and most since: advantages are normalised in each minibatch, gradients are clipped
-by their norm; the policy's network and the value's are apart.
+by their norm. The policy's network and the value's are apart, but images are encoded once for both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class PPO(Algorithm):
 
     Args:
         observation_space, action_space: of one copy of the environment.
-        net_list: actor, critic; specs, torsos or complete networks.
+        net_list: actor, critic; specs, torsos or complete networks. ``'actor'`` in place of the critic puts the critic's
+            head on the actor's torso.
         optimizers_list: one for both.
         gamma: discount.
         gae_lambda: λ of generalised advantage estimation.
@@ -48,6 +49,7 @@ class PPO(Algorithm):
     loop = loops.on_policy
     acts_in = ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Dict', 'Tuple')
     network_names = ('actor', 'critic')
+    shared_torso = {'critic': 'actor'}
     optimizer_names = ('all',)
     metric_names = ('policy', 'value', 'entropy', 'kl', 'clip_fraction')
 
@@ -99,6 +101,14 @@ class PPO(Algorithm):
         params = self.forward(obs)
         return self.action_adaptor.mode(params) if deterministic else self.action_adaptor.sample(params, self.rng)
 
+    def evaluate(self, obs: spaces.Flat) -> tuple[tf.Tensor, tf.Tensor]:
+        """Parameters of the policy ``[B, …]`` and values ``[B]``; a shared torso is run once."""
+        if not self.critic.shares:
+            return self.policy(obs), self.critic(obs)[:, 0]
+        encoded = self.critic.encode(obs)
+        params = self.policy.complete(self.policy.network.from_torso(encoded), obs)
+        return params, self.critic.from_torso(encoded)[:, 0]
+
     def policy_loss(
         self, params: tf.Tensor, action: spaces.Flat, advantage: tf.Tensor, old_log_prob: tf.Tensor, clip: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -123,8 +133,9 @@ class PPO(Algorithm):
         """
         count = int(np.prod(rollout.reward.shape))
         flat = Rollout(*(tf.nest.map_structure(lambda x: tf.reshape(x, [count, *x.shape[2:]]), f) for f in rollout))
-        old_log_prob = self.action_adaptor.distribution.log_prob(self.policy(flat.obs), flat.action)
-        value = tf.reshape(self.critic(flat.obs), rollout.reward.shape)
+        params, value = self.evaluate(flat.obs)
+        old_log_prob = self.action_adaptor.distribution.log_prob(params, flat.action)
+        value = tf.reshape(value, rollout.reward.shape)
         next_value = tf.reshape(self.critic(flat.next_obs), rollout.reward.shape)
         advantage, returns = gae(
             rollout.reward, value, next_value, rollout.terminated, rollout.truncated, self.gamma, self.gae_lambda
@@ -137,9 +148,9 @@ class PPO(Algorithm):
             obs, action, adv, target, old = tf.nest.map_structure(lambda x: tf.gather(x, rows), data)
             adv = (adv - tf.reduce_mean(adv)) / (tf.math.reduce_std(adv) + 1e-8)
             with tf.GradientTape() as tape:
-                params = self.policy(obs)
+                params, value = self.evaluate(obs)
                 policy_loss, kl, clipped = self.policy_loss(params, action, adv, old, clip)
-                value_loss = tf.reduce_mean(tf.square(self.critic(obs)[:, 0] - target))
+                value_loss = tf.reduce_mean(tf.square(value - target))
                 entropy = tf.reduce_mean(self.action_adaptor.distribution.entropy(params))
                 loss = policy_loss + self.value_coef * value_loss - self.entropy_coef * entropy
             optimizer.apply(tape.gradient(loss, optimizer.variables))

@@ -33,7 +33,8 @@ class Collector:
         terminated, truncated: bool ``[N]``.
         valid: bool ``[N]``, False where the copy was only reset.
         steps: environment steps so far, summed over copies.
-        finished: the episodes that ended in the last step.
+        finished: the episodes that ended in the last step. An end that the environment marks by ``life_lost`` in its
+            info is part of a longer game and not among them.
 
     Args:
         env: a Gymnasium ``Env`` or ``VectorEnv``.
@@ -95,7 +96,8 @@ class Collector:
         self._returns[0] += reward
         self._lengths[0] += 1
         if terminated or truncated:
-            self._finish(0, info.get('episode'), info.get('is_success', info.get('success')))
+            if not info.get('life_lost'):
+                self._finish(0, info.get('episode'), info.get('is_success', info.get('success')))
             self.obs = self._write(self.env.reset()[0])
             self._check_finite(self.obs)
 
@@ -123,6 +125,8 @@ class Collector:
         same_step = self.autoreset == AutoresetMode.SAME_STEP
         final_info = info.get('final_info', {}) if same_step else info
         for i in indices:
+            if _of_copy(final_info, 'life_lost', i):
+                continue
             success = _of_copy(final_info, 'is_success', i)
             success = _of_copy(final_info, 'success', i) if success is None else success
             self._finish(i, _of_copy(final_info, 'episode', i), success)
@@ -141,6 +145,7 @@ class Collector:
                 float(episode['r']) if episode else float(self._returns[i]),
                 int(episode['l']) if episode else int(self._lengths[i]),
                 None if success is None else bool(success),
+                int(i),
             )
         )
         self._returns[i] = 0.0

@@ -45,11 +45,12 @@ TYPES = {
     'classic_control': 'registered',
     'box2d': 'registered',
     'mujoco': 'registered',
+    'atari': 'atari',
+    'robotics': 'registered',
+    'dm_control': 'dm_control',
+    'rlbench': 'rlbench',
     'gymnasium': 'registered',
 }
-#: Types of the interface that have no module yet.
-LATER = ('atari', 'robotics', 'dm_control', 'rlbench')
-
 #: How the copies of an environment can run.
 VECTORIZED = ('sync', 'async', 'envpool')
 
@@ -97,10 +98,6 @@ def build_env(
         TypeError: ``env_id`` is not an environment; it does not take one of ``kwargs``; ``'async'`` cannot pickle it.
         ImportError: a package is missing; the message has the ``pip install`` line.
     """
-    if env_type in LATER:
-        raise ValueError(
-            f'this version opens environments of type {", ".join(TYPES)}; {env_type!r} is planned and not there yet.'
-        )
     if env_type not in TYPES:
         raise ValueError(unknown('environment type', env_type, TYPES))
     if not isinstance(vectorized, bool) and vectorized not in VECTORIZED:
@@ -113,8 +110,8 @@ def build_env(
         )
 
     seed = None if seed is None else int(seed)
-    find = importlib.import_module(f'zoo.common.envs.{TYPES[env_type]}').find
-    make = partial(find(env_id, env_type), **kwargs)
+    module = importlib.import_module(f'zoo.common.envs.{TYPES[env_type]}')
+    make = partial(module.find(env_id, env_type), **kwargs)
     name = env_id if isinstance(env_id, str) else getattr(env_id, '__name__', type(env_id).__name__)
 
     from gymnasium import Env
@@ -132,13 +129,14 @@ def build_env(
         env = make()
         prepare = wrappers.prepare_vector if isinstance(env, VectorEnv) else wrappers.prepare
         return prepare(env, name, seed, reward_shaping)
-    if vectorized == 'envpool' or (vectorized is True and _envpool_may_pay(env_id, nenv, kwargs)):
+    pool = getattr(module, 'Pool', None)
+    if vectorized == 'envpool' or (vectorized is True and not pool and _envpool_may_pay(env_id, nenv, kwargs)):
         from zoo.common.envs import envpool
 
         task = name.rpartition(':')[2]
         reference = wrappers.prepare(make(), name, seed, None)
         if vectorized == 'envpool' or envpool.has_task(task, reference):
-            env = envpool.EnvPoolVectorEnv(task, nenv, reference, **kwargs)
+            env = (pool or envpool.EnvPoolVectorEnv)(task, nenv, reference, **kwargs)
             reference.close()
             return wrappers.prepare_vector(env, name, seed, reward_shaping)
     seeds = [None if seed is None else seed + i for i in range(nenv)]

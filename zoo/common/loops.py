@@ -316,10 +316,9 @@ def run_test(
     episodes: list[Episode] = []
     while quota.any():
         collector.step(agent.act(collector.obs, deterministic=True))
-        ended = np.flatnonzero((collector.terminated | collector.truncated) & collector.valid)
-        for i, episode in zip(ended, collector.finished, strict=True):
-            if quota[i]:
-                quota[i] -= 1
+        for episode in collector.finished:
+            if quota[episode.copy]:
+                quota[episode.copy] -= 1
                 episodes.append(episode)
     return TestResult(
         [episode.episode_return for episode in episodes],

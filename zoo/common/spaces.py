@@ -20,6 +20,29 @@ Flat = Any
 LEAF_TYPES = (Box, Discrete, MultiDiscrete, MultiBinary)
 
 
+class FrameStack(Box):
+    """An image of ``frames`` successive frames in its last axis, newest last: ``[height, width, frames * channels]``.
+
+    In the first observation of an episode every frame is the first one. Storage that knows this keeps each frame once
+    (:class:`zoo.common.replay.Replay`).
+
+    Args:
+        frame: the space of one frame, ``[height, width, channels]`` with the same bounds everywhere.
+        frames: how many.
+    """
+
+    def __init__(self, frame: Box, frames: int) -> None:
+        height, width, channels = frame.shape
+        self.frames = int(frames)
+        low, high = frame.low.flat[0], frame.high.flat[0]
+        super().__init__(low, high, (height, width, channels * self.frames), frame.dtype.type)
+
+    @property
+    def frame_shape(self) -> tuple[int, int, int]:
+        """Shape of one frame."""
+        return *self.shape[:2], self.shape[2] // self.frames
+
+
 def is_leaf(space: Space) -> bool:
     """Whether ``space`` is one array rather than a composition of spaces."""
     return isinstance(space, LEAF_TYPES)
@@ -130,7 +153,7 @@ def _leaf_key(leaf: Space) -> tuple:
     # A MultiBinary says it all by its shape: MultiBinary(3) and MultiBinary([3]) differ in nothing but `n`.
     counts = leaf.n if isinstance(leaf, Discrete) else getattr(leaf, 'nvec', 0)
     values = np.asarray(counts).tolist(), np.asarray(getattr(leaf, 'start', 0)).tolist()
-    return type(leaf).__name__, leaf.shape, leaf.dtype, values
+    return type(leaf).__name__, leaf.shape, leaf.dtype, values, getattr(leaf, 'frames', 0)
 
 
 def describe(space: Space) -> str:
@@ -139,6 +162,8 @@ def describe(space: Space) -> str:
         return 'Dict(' + ', '.join(f'{key}: {describe(part)}' for key, part in space.spaces.items()) + ')'
     if isinstance(space, Tuple):
         return 'Tuple(' + ', '.join(describe(part) for part in space.spaces) + ')'
+    if isinstance(space, FrameStack):
+        return f'Box{space.shape} {space.dtype} of {space.frames} frames'
     if isinstance(space, Box):
         return f'Box{space.shape} {space.dtype}'
     return ' '.join(str(space).split())  # a MultiDiscrete of two axes is written in lines
@@ -150,6 +175,9 @@ def to_json(space: Space) -> dict[str, Any]:
         return {'type': 'Dict', 'spaces': {key: to_json(part) for key, part in space.spaces.items()}}
     if isinstance(space, Tuple):
         return {'type': 'Tuple', 'spaces': [to_json(part) for part in space.spaces]}
+    if isinstance(space, FrameStack):
+        frame = Box(space.low.flat[0], space.high.flat[0], space.frame_shape, space.dtype.type)
+        return {'type': 'FrameStack', 'frame': to_json(frame), 'frames': space.frames}
     if isinstance(space, Box):
         return {
             'type': 'Box',
@@ -181,6 +209,8 @@ def from_json(data: dict[str, Any]) -> Space:
         return Dict({key: from_json(part) for key, part in data['spaces'].items()})
     if kind == 'Tuple':
         return Tuple([from_json(part) for part in data['spaces']])
+    if kind == 'FrameStack':
+        return FrameStack(from_json(data['frame']), data['frames'])
     if kind == 'Box':
         dtype, shape = np.dtype(data['dtype']), tuple(data['shape'])
         low, high = (_bound_from_json(data[side], shape, dtype) for side in ('low', 'high'))

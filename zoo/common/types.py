@@ -48,11 +48,15 @@ class Rollout(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """A finished episode: the environment's own undiscounted return, its length in steps, whether it succeeded."""
+    """A finished episode: the environment's own undiscounted return, its length in steps, whether it succeeded.
+
+    ``copy`` is the number of the copy of the environment that it was played in.
+    """
 
     episode_return: float
     length: int
     success: bool | None
+    copy: int = 0
 
 
 @dataclass

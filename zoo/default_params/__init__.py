@@ -66,7 +66,8 @@ def call_default_params(
     merged = _merged(importlib.import_module(f'zoo.default_params.{alg.lower()}'), env_type, env_id)
     network, optimizer = merged.pop('network'), merged.pop('optimizer')
     found = features(observation_space)
-    if any(item.kind == 'image' for item in found):
+    images = any(item.kind == 'image' for item in found)
+    if images:
         network = network | (_IMAGE if len(found) == 1 else _IMAGE_AND_MORE)
     if 'rollout_size' in merged:
         merged['horizon'] = max(1, merged.pop('rollout_size') // (env.num_envs if vector else 1))
@@ -75,8 +76,10 @@ def call_default_params(
         'observation_space': observation_space,
         'action_space': action_space,
         'net_list': [
-            {**copy.deepcopy(network), 'layers': layers, 'seed': _weights_seed(seed, i)}
-            for i in range(len(cls.network_names))
+            cls.shared_torso[name]
+            if images and name in cls.shared_torso
+            else {**copy.deepcopy(network), 'layers': layers, 'seed': _weights_seed(seed, i)}
+            for i, name in enumerate(cls.network_names)
         ],
         'optimizers_list': [dict(optimizer) for _ in cls.optimizer_names],
     }

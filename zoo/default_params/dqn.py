@@ -19,7 +19,20 @@ COMMON = {
     'optimizer': {'name': 'Adam', 'learning_rate': 5e-4, 'clip_norm': 10.0},
 }
 
-TYPES: dict[str, dict] = {}
+TYPES = {
+    # The buffer is a tenth of the paper's, as in the source named above.
+    'atari': {
+        'train_steps': 10_000_000,
+        'batch_size': 32,
+        'buffer_size': 100_000,
+        'explore_steps': 100_000,
+        'update_every': 4,
+        'updates': 1,
+        'target_update_every': 1000,
+        'epsilon': Linear(1.0, 0.01, until=0.1),
+        'optimizer': {'learning_rate': 1e-4},
+    },
+}
 
 TUNED = {
     'CartPole-v1': {

@@ -4,9 +4,10 @@ An algorithm says what its network has to give, as a :class:`Head`; :func:`build
 
 * a **spec**, ``dict(hidden=[256, 256], activation='tanh')``: torso and head are assembled;
 * a **torso**, a network whose output is not of the head's size: a head is attached, and one log line says so;
-* a **complete network**, whose output is of the head's size.
+* a **complete network**, whose output is of the head's size;
+* the **name** of an earlier network of the list, on whose torso its head is put: one encoder for both.
 
-The last two are a Keras 3 model, a TensorLayer 2 model, a ``tf.Module``, or any callable with ``trainable_variables``.
+The middle two are a Keras 3 model, a TensorLayer 2 model, a ``tf.Module``, or any callable with ``trainable_variables``.
 They are called with the preprocessed observation in the environment's own form: a tensor for a leaf space, a dict or
 tuple of tensors for ``Dict`` and ``Tuple`` (without the action mask); see :mod:`zoo.common.adaptors.observation`. A
 critic of state *and* action is called with ``[obs, action]`` or with the two as arguments, as it takes them, or with
@@ -103,6 +104,7 @@ class Network:
         torso: the user's or the assembled network.
         head: the Keras model after it, or None when the torso is complete.
         custom: the user's class name, or None for a spec.
+        shares: the torso is another network's, which owns its weights.
     """
 
     def __init__(
@@ -114,12 +116,14 @@ class Network:
         head: keras.Model | None,
         joins_action: bool = False,
         custom: str | None = None,
+        shares: bool = False,
     ) -> None:
         self.name = name
         self.preprocess = preprocess
         self.torso = torso
         self.head = head
         self.custom = custom
+        self.shares = shares
         self._call_torso = call_torso
         self._joins_action = joins_action
 
@@ -140,12 +144,16 @@ class Network:
     @property
     def trainable_variables(self) -> list[tf.Variable]:
         """The weights that gradients move."""
-        return _variables(self.torso, trainable=True) + _variables(self.head, trainable=True)
+        return self._owned(trainable=True)
 
     @property
     def variables(self) -> list[tf.Variable]:
         """Every weight, to save and to copy."""
-        return _variables(self.torso) + _variables(self.head)
+        return self._owned()
+
+    def _owned(self, trainable: bool = False) -> list[tf.Variable]:
+        torso = [] if self.shares else _variables(self.torso, trainable)
+        return torso + _variables(self.head, trainable)
 
     def dense_layers(self) -> list[tuple[tf.Variable, tf.Variable | None, str]] | None:
         """``(kernel, bias, activation)`` of each layer when all is a plain chain of Keras dense layers, else None."""
@@ -221,6 +229,29 @@ def build_network(
             'called (Keras model, TensorLayer model, tf.Module).'
         )
     return _adapt(entry, label, name, preprocess, head, action_size)
+
+
+def build_on(other: Network, label: str, head: Head, initial: str = 'glorot_uniform', seed: Any = None) -> Network:
+    """A network that puts a head of its own on the torso of another one.
+
+    Args:
+        other: whose torso it is.
+        label: how messages name it: ``'net_list[1] (critic)'``.
+        head: what the output has to be.
+        initial: initialiser of the head, where that names no gain.
+        seed: of the head's weights.
+
+    Raises:
+        ValueError: the other network is complete, so that there is no torso to stand on.
+    """
+    if other.head is None:
+        raise ValueError(
+            f'{label} is to share the torso of {other.name}, which is a complete network: give a torso there, whose '
+            'output is not yet the head.'
+        )
+    name = label.partition('(')[2].rstrip(')')
+    made = _head(head, _encoded_zeros(other).shape[-1], initial, networks.SeedSequence(seed))
+    return Network(name, other.preprocess, other.torso, other._call_torso, made, custom=other.custom, shares=True)
 
 
 def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head, action_size: int) -> Network:

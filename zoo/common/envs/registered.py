@@ -1,7 +1,8 @@
-"""Classic control, Box2D and MuJoCo by the names that Gymnasium registers, and environments that users bring."""
+"""Environments by the names that packages register with Gymnasium, and those that users bring."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import re
@@ -22,9 +23,13 @@ PACKAGES = {
     'classic_control': 'gymnasium.envs.classic_control.',
     'box2d': 'gymnasium.envs.box2d.',
     'mujoco': 'gymnasium.envs.mujoco.',
+    'atari': 'ale_py.env:',
+    'robotics': 'gymnasium_robotics.',
 }
+#: The types whose names another package registers when it is imported.
+PLUGINS = {'atari': 'ale_py', 'robotics': 'gymnasium_robotics'}
 #: The types that need packages beyond the core ones; the extra of ``zoo-rl`` has the type's name.
-EXTRAS = ('box2d', 'mujoco')
+EXTRAS = ('box2d', 'mujoco', 'atari', 'robotics')
 
 
 def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env | VectorEnv]:
@@ -40,7 +45,7 @@ def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env | VectorEnv]
         TypeError: ``env_id`` is nothing that Gymnasium can use.
     """
     if isinstance(env_id, str):
-        return partial(_make_registered, find_spec(env_id, env_type))
+        return partial(make_registered, find_spec(env_id, env_type))
     if env_type != 'gymnasium':
         raise TypeError(
             f'a {env_type} environment is given by its name, not by {env_id!r}: '
@@ -51,6 +56,30 @@ def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env | VectorEnv]
     if callable(env_id):
         return partial(_call, env_id)
     raise TypeError(_not_gymnasium(env_id))
+
+
+def register(env_type: str) -> None:
+    """Import the package that registers a type's names.
+
+    Raises:
+        ImportError: it is not installed; the message has the ``pip install`` line.
+    """
+    package = PLUGINS.get(env_type)
+    if package is None:
+        return
+    try:
+        importlib.import_module(package)
+    except ImportError as error:
+        raise ImportError(
+            f"{env_type} environments need a package that is not installed: pip install 'zoo-rl[{env_type}]' ({error})."
+        ) from error
+
+
+def _register_all() -> None:
+    """Register what is installed, to find out whose a name is that the type asked for does not have."""
+    for env_type in PLUGINS:
+        with contextlib.suppress(ImportError):
+            register(env_type)
 
 
 def ids(env_type: str) -> list[str]:
@@ -81,7 +110,11 @@ def find_spec(env_id: str, env_type: str) -> EnvSpec:
             importlib.import_module(package)
         except ModuleNotFoundError as error:
             raise ImportError(f'the package {package!r} of {env_id!r} cannot be imported: {error}.') from error
+    register(env_type)
     spec = registry.get(name)
+    if spec is None:
+        _register_all()
+        spec = registry.get(name)
     if spec is None or _is_placeholder(spec):
         if env_type != 'gymnasium':
             raise ValueError(unknown(f'{env_type} environment', name, ids(env_type)))
@@ -106,7 +139,7 @@ def _is_placeholder(spec: EnvSpec) -> bool:
     return entry is None or getattr(entry, '__module__', None) == 'gymnasium.envs'
 
 
-def _make_registered(spec: EnvSpec, /, **kwargs: Any) -> gymnasium.Env:
+def make_registered(spec: EnvSpec, /, **kwargs: Any) -> gymnasium.Env:
     try:
         with warnings.catch_warnings():
             # Box2D's bindings warn when they are imported; where warnings are errors, that crashes the interpreter.

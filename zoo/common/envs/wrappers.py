@@ -9,11 +9,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import Space
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.wrappers import RecordEpisodeStatistics, TransformReward
 
 from zoo.common import spaces
+from zoo.common.adaptors.observation import is_image
 
 
 def prepare(
@@ -140,6 +141,70 @@ class ActionMask(gymnasium.Wrapper):
                 f'{self.env}: the action_mask has shape {mask.shape}, but {self.action_space} needs ({self._length},).'
             )
         return {**observation, 'action_mask': mask} if self._is_dict else {'obs': observation, 'action_mask': mask}
+
+
+class StackFrames(gymnasium.Wrapper):
+    """Stacks the last ``frames`` frames of every image ``[height, width, channels]`` in the observation.
+
+    See :class:`zoo.common.spaces.FrameStack`. Every observation is a new array.
+
+    Args:
+        env: its observation is an image, or a ``Dict`` with images among its parts.
+        frames: how many; with 1 the observations stay as they are.
+    """
+
+    def __init__(self, env: gymnasium.Env, frames: int) -> None:
+        super().__init__(env)
+        if isinstance(frames, bool) or not isinstance(frames, int) or frames < 1:
+            raise ValueError(f'frame_stack is {frames!r}: give the number of frames, a whole number from 1 on.')
+        inner = env.observation_space
+        self._paths = [
+            path for path, leaf in spaces.leaves(inner).items() if frames > 1 and is_image(leaf) and len(leaf.shape) == 3
+        ]
+        self._frames = frames
+        stacked = {
+            path: spaces.FrameStack(leaf, frames) if path in self._paths else leaf
+            for path, leaf in spaces.leaves(inner).items()
+        }
+        self._inner = inner
+        self.observation_space = _replace_leaves(inner, stacked)
+        self._last: dict[str, np.ndarray] = {}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._last.clear()
+        return self._stack(observation), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, *rest = self.env.step(action)
+        return self._stack(observation), *rest
+
+    def _stack(self, observation: Any) -> Any:
+        if not self._paths:
+            return observation
+        flat = dict(spaces.tree_items(spaces.flatten(self._inner, observation)))
+        for path in self._paths:
+            frame = flat[path]
+            last = self._last.get(path)
+            if last is None:
+                stacked = np.tile(frame, self._frames)
+            else:
+                channels = frame.shape[-1]
+                stacked = np.empty_like(last)
+                stacked[..., :-channels] = last[..., channels:]
+                stacked[..., -channels:] = frame
+            flat[path] = self._last[path] = stacked
+        return spaces.unflatten(self.observation_space, spaces.from_items(self._inner, flat))
+
+
+def _replace_leaves(space: Space, leaves: dict[str, Space], prefix: str = '') -> Space:
+    if spaces.is_leaf(space):
+        return leaves[prefix]
+    parts = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
+    replaced = {
+        key: _replace_leaves(part, leaves, f'{prefix}/{key}' if prefix else str(key)) for key, part in parts
+    }
+    return Dict(replaced) if isinstance(space, Dict) else Tuple(list(replaced.values()))
 
 
 class ShapeVectorReward(VectorWrapper):
