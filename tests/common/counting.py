@@ -9,6 +9,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
+from zoo.common.spaces import FrameStack
+
 PLACE = Box(-np.inf, np.inf, (3,), np.float32)
 SPACES = {
     'box': PLACE,
@@ -21,6 +23,8 @@ SPACES = {
         pair=Tuple((Box(0, 255, (2, 3), np.uint8), MultiDiscrete([1000, 1000, 1000]))),
     ),
     'tuple': Tuple((PLACE, Discrete(10**7))),
+    'stack': FrameStack(Box(0, 255, (2, 3, 1), np.uint8), 3),
+    'stack in dict': Dict(place=PLACE, view=FrameStack(Box(0, 255, (2, 3, 2), np.uint8), 2)),
 }
 
 
@@ -35,6 +39,12 @@ def parts(seed: int, episode: int, t: int) -> dict[str, Any]:
         'image': np.stack([place, place + 50]).astype(np.uint8),
         'counts': place.astype(np.int64),
     }
+
+
+def stack(seed: int, episode: int, t: int, frames: int, channels: int) -> np.ndarray:
+    """The last frames of an episode, its first one in place of those before it."""
+    past = [parts(seed, episode, max(0, t - back))['image'] for back in reversed(range(frames))]
+    return np.concatenate([np.stack([frame] * channels, -1) for frame in past], -1)
 
 
 def expected(form: str, seed: int, episode: int, t: int) -> Any:
@@ -53,6 +63,8 @@ def expected(form: str, seed: int, episode: int, t: int) -> Any:
             'pair/1': p['counts'],
         },
         'tuple': {'0': p['place'], '1': p['number']},
+        'stack': stack(seed, episode, t, 3, 1),
+        'stack in dict': {'place': p['place'], 'view': stack(seed, episode, t, 2, 2)},
     }[form]
 
 
@@ -92,6 +104,8 @@ class Counting(gymnasium.Env):
                 'place': found['place'],
             },
             'tuple': (found['place'], found['number']),
+            'stack': stack(self.seed, self.episode, self.t, 3, 1),
+            'stack in dict': {'place': found['place'], 'view': stack(self.seed, self.episode, self.t, 2, 2)},
         }[self.form]
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:

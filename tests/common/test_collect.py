@@ -64,6 +64,7 @@ def check(collector: Collector, form: str, steps: int = 150, seed: int = 5, leng
         ended = np.flatnonzero(step['terminated'] | step['truncated'])
         assert len(ended) == len(finished)
         for i, episode in zip(ended, finished, strict=True):
+            assert episode.copy == i
             found[i].append(episode)
     for i in range(collector.num_envs):
         rows = [step for step in record if step['valid'][i]]
@@ -76,7 +77,7 @@ def check(collector: Collector, form: str, steps: int = 150, seed: int = 5, leng
             assert step['reward'][i] == reward
             assert step['reward'].dtype == np.float32
             assert (step['terminated'][i], step['truncated'][i]) == (terminated, truncated)
-        assert found[i] == by_hand
+        assert [episode[:3] for episode in found[i]] == by_hand
         assert all(isinstance(x.success, bool) for x in found[i])
     assert collector.steps == taken
     return [episode for finished in episodes for episode in finished]

@@ -583,7 +583,7 @@ def test_unknown_names_get_the_nearest():
 
 def test_another_type_than_said():
     text = message(ValueError, 'HalfCheetah-v5', 'classic_control')
-    assert text == "'HalfCheetah-v5' is a mujoco environment: build_env('HalfCheetah-v5', 'mujoco')."
+    assert text == "'HalfCheetah-v5' is an environment of type mujoco: build_env('HalfCheetah-v5', 'mujoco')."
     assert "build_env('FrozenLake-v1', 'gymnasium')" in message(ValueError, 'FrozenLake-v1', 'box2d')
 
 

@@ -80,10 +80,12 @@ class Filled:
         if self.form == 'discrete':
             number = int(flat[k])
             return number // 10_000, number // 100 % 100, number % 100
-        place = {'box': flat, 'float64': flat, 'image': flat}.get(self.form)
+        place = {'box': flat, 'float64': flat, 'image': flat, 'stack': flat}.get(self.form)
         if place is None:
-            place = flat['place' if self.form == 'dict' else '0']
-        place = place[k][0] if self.form == 'image' else place[k]
+            place = flat['0' if self.form == 'tuple' else 'place']
+        place = place[k]
+        if self.form in ('image', 'stack'):
+            place = place[0] if self.form == 'image' else place[0, :, -1]
         return tuple(int(x) for x in place)
 
 
@@ -109,10 +111,11 @@ def test_all_that_copies_played_is_sampled_exactly(form: str, mode: AutoresetMod
 
 @pytest.mark.parametrize('mode', [None, *AutoresetMode])
 @pytest.mark.parametrize('capacity', [1, 2, 3, 7, 30, 31])
-def test_wrapping_around_keeps_the_newest(mode: AutoresetMode | None, capacity: int):
+@pytest.mark.parametrize('form', ['box', 'stack', 'stack in dict'])
+def test_wrapping_around_keeps_the_newest(form: str, mode: AutoresetMode | None, capacity: int):
     """Over several turns of the ring only what was played is in it, and the newest of each copy is."""
     n = 1 if mode is None else 3
-    filled = Filled(Counting() if mode is None else copies(n, mode=mode), capacity)
+    filled = Filled(Counting(form) if mode is None else copies(n, form, mode), capacity, form)
     for steps in [1, 1, 1, 1, 1, 2, 3, 5, 4, 5, 6, 1, 4, 1, 2, 3, 1, 1, 20]:
         filled.play(steps)
         held = len(filled.replay)
@@ -137,6 +140,20 @@ def test_each_episode_end_takes_the_place_of_one_transition():
     for length, held in ((9, 90), (1, 50)):
         filled = Filled(Counting(length=length), 100, length=length).play(300)
         assert abs(len(filled.replay) - held) <= 1
+
+
+def test_stacks_of_long_episodes_reach_back_over_the_end_of_the_ring():
+    filled = Filled(copies(2, 'stack', length=50), 60, 'stack', length=50)
+    for _ in range(40):
+        filled.play(7).sampled(300)
+        assert len(filled.replay) <= 60
+
+
+def test_cut_begins_a_new_stack():
+    filled = Filled(copies(2, 'stack'), 40, 'stack').play(11)
+    for seed in range(20, 200, 20):
+        filled.restart(seed)
+        filled.play(7).sampled(1000)
 
 
 def test_cut_keeps_the_last_next_observation():
@@ -213,11 +230,18 @@ def test_every_observation_is_held_once():
     frames = Box(0, 255, (84, 84, 4), np.uint8)
     replay = Replay(Dict(camera=frames, place=Box(-1, 1, (3,), np.float32)), ActionAdaptor(Box(-1, 1, (2,))), 1000, 4)
     rows = 4 * (250 + 1)
-    assert replay.nbytes == rows * (84 * 84 * 4 + 3 * 4 + 2 * 4 + 4 + 3)
+    assert replay.nbytes == rows * (84 * 84 * 4 + 3 * 4 + 2 * 4 + 4 + 4)
     held = 0
     for value in vars(replay).values():
         held += sum(x.nbytes for _, x in spaces.tree_items(value) if isinstance(x, np.ndarray) and len(x) == rows)
     assert held == replay.nbytes
+
+
+def test_of_a_stack_of_frames_each_is_held_once():
+    """100,000 transitions of Atari in 0.72 GB."""
+    frames = spaces.FrameStack(Box(0, 255, (84, 84, 1), np.uint8), 4)
+    replay = Replay(frames, ActionAdaptor(Discrete(6)), 1000)
+    assert replay.nbytes == (1000 + 4) * (84 * 84 + 4 + 4 + 4)
 
 
 def test_actions_of_a_dict():

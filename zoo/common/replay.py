@@ -16,13 +16,17 @@ log = logging.getLogger('zoo')
 #: From this size on the memory is announced before it is taken.
 ANNOUNCE_BYTES = 100e6
 
+#: Arrays with one entry for each row, beside the observations and actions.
+PER_ROW = ('reward', 'terminated', 'truncated', 'valid', 'age')
+
 
 class Replay:
     """A ring of rows for each copy of the environment.
 
     Row ``i`` holds an observation and what was done there; the next observation is that of row ``i + 1``. At an
     episode's end the final observation takes a row of its own, which is never sampled, so nothing is stored twice and
-    no transition crosses a reset.
+    no transition crosses a reset. Of a stack of frames (:class:`zoo.common.spaces.FrameStack`) a row holds the newest
+    alone: the others are those of the rows before, as far back as the episode reaches.
 
     Attributes:
         added: transitions stored so far, also those written over since.
@@ -38,23 +42,32 @@ class Replay:
         self, observation_space: Space, action_adaptor: ActionAdaptor, capacity: int, num_envs: int = 1
     ) -> None:
         self.capacity = capacity
-        self.rows = max(2, -(-capacity // num_envs)) + 1
         self.num_envs = num_envs
         self.space = observation_space
+        leaves = spaces.leaves(observation_space)
+        self._frames = {path: leaf.frames for path, leaf in leaves.items() if isinstance(leaf, spaces.FrameStack)}
+        self._longest = max(self._frames.values(), default=1)
+        # The rows from the cursor on whose stacks reach back to it hold no transition.
+        self.rows = max(2, -(-capacity // num_envs)) + self._longest
         total = self.rows * num_envs
-        row_bytes = sum(
-            leaf.dtype.itemsize * int(np.prod(leaf.shape)) for leaf in spaces.leaves(observation_space).values()
-        )
-        row_bytes += sum(x.nbytes for _, x in spaces.tree_items(action_adaptor.zeros((1,)))) + 7
+        shapes = {path: leaf.frame_shape if path in self._frames else leaf.shape for path, leaf in leaves.items()}
+        row_bytes = sum(leaf.dtype.itemsize * int(np.prod(shapes[path])) for path, leaf in leaves.items())
+        row_bytes += sum(x.nbytes for _, x in spaces.tree_items(action_adaptor.zeros((1,)))) + 8
         self.nbytes = total * row_bytes
         if self.nbytes > ANNOUNCE_BYTES:
-            log.info('The replay buffer of %d transitions takes up to %.2f GB of memory.', capacity, self.nbytes / 1e9)
-        self._obs = spaces.zeros(observation_space, (total,))
+            log.warning(
+                'The replay buffer of %d transitions takes up to %.2f GB of memory.', capacity, self.nbytes / 1e9
+            )
+        obs = {path: np.zeros((total, *shapes[path]), leaf.dtype) for path, leaf in leaves.items()}
+        self._obs = spaces.from_items(observation_space, obs)
         self._action = action_adaptor.zeros((total,))
         self._reward = np.zeros(total, np.float32)
         self._terminated = np.zeros(total, bool)
         self._truncated = np.zeros(total, bool)
         self._valid = np.zeros(total, bool)
+        # Rows before this one in its episode, as far as a stack needs them.
+        self._age = np.zeros(total, np.uint8)
+        self._age_now = np.zeros(num_envs, np.uint8)
         self._base = np.arange(num_envs) * self.rows
         self._cursor = np.zeros(num_envs, np.int64)
         self._full = np.zeros(num_envs, bool)
@@ -68,26 +81,31 @@ class Replay:
         """Store one transition of every copy, fields ``[N, …]``; copies where ``valid`` is False are left out."""
         copies = slice(None) if valid is None or valid.all() else np.flatnonzero(valid)
         at = self._base[copies] + self._cursor[copies]
-        self._write(self._obs, at, transition.obs, copies)
+        self._write_obs(at, transition.obs, copies)
         self._write(self._action, at, transition.action, copies)
         self._reward[at] = transition.reward[copies]
         self._terminated[at] = transition.terminated[copies]
         self._truncated[at] = transition.truncated[copies]
         self._advance(copies)
+        self._age_now[copies] = np.minimum(self._age_now[copies] + 1, self._longest - 1)
         # The next observation goes where the next step will write it again, or stays there if the episode ended.
-        self._write(self._obs, self._base[copies] + self._cursor[copies], transition.next_obs, copies)
+        self._write_obs(self._base[copies] + self._cursor[copies], transition.next_obs, copies)
         self._valid[at] = True
         self.added += len(at)
         done = (transition.terminated | transition.truncated)[copies]
         if done.any():
-            self._advance(np.arange(self.num_envs)[copies][done])
+            self._begin(np.arange(self.num_envs)[copies][done])
 
     def cut(self) -> None:
         """The copies are reset in mid-episode: keep the observations that the new episodes' would replace."""
-        self._advance(slice(None))
+        self._begin(slice(None))
+
+    def _begin(self, copies: slice | np.ndarray) -> None:
+        self._advance(copies)
+        self._age_now[copies] = 0
 
     def _advance(self, copies: slice | np.ndarray) -> None:
-        """Move on to the next row, which is about to be written over: what it holds is no longer a transition."""
+        """Move on to the next row, which is about to be written over, and with it the end of a stack further on."""
         moved = self._cursor[copies] + 1
         wrapped = moved == self.rows
         if wrapped.any():
@@ -95,6 +113,14 @@ class Replay:
             self._full[copies] |= wrapped
         self._cursor[copies] = moved
         self._valid[self._base[copies] + moved] = False
+        if self._longest > 1:
+            self._valid[self._base[copies] + (moved + self._longest - 1) % self.rows] = False
+
+    def _write_obs(self, at: np.ndarray, obs: spaces.Flat, copies: slice | np.ndarray) -> None:
+        for path, target in spaces.tree_items(self._obs):
+            values = (obs[path] if path else obs)[copies]
+            target[at] = values[..., -target.shape[-1] :] if path in self._frames else values
+        self._age[at] = self._age_now[copies]
 
     @staticmethod
     def _write(storage: spaces.Flat, at: np.ndarray, values: spaces.Flat, copies: slice | np.ndarray) -> None:
@@ -142,24 +168,48 @@ class Replay:
         def take(storage: np.ndarray, rows: np.ndarray) -> np.ndarray:
             return storage.take(rows, axis=0).reshape(lead + storage.shape[1:])
 
+        obs, next_obs = {}, {}
+        for path, storage in spaces.tree_items(self._obs):
+            if path in self._frames:
+                obs[path], next_obs[path] = self._stacks(storage, self._frames[path], indices, after, lead)
+            else:
+                obs[path], next_obs[path] = take(storage, indices), take(storage, after)
         return Transition(
-            spaces.tree_map(lambda x: take(x, indices), self._obs),
+            spaces.from_items(self.space, obs),
             spaces.tree_map(lambda x: take(x, indices), self._action),
             take(self._reward, indices),
-            spaces.tree_map(lambda x: take(x, after), self._obs),
+            spaces.from_items(self.space, next_obs),
             take(self._terminated, indices),
             take(self._truncated, indices),
         )
+
+    def _stacks(
+        self, storage: np.ndarray, frames: int, indices: np.ndarray, after: np.ndarray, lead: tuple[int, ...]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The stacks of ``frames`` frames at some rows and at the rows after them, ``[*lead, height, width, …]``."""
+        height, width, channels = storage.shape[1:]
+        shape = (len(indices), height, width, frames, channels)
+        obs, next_obs = np.empty(shape, storage.dtype), np.empty(shape, storage.dtype)
+        within, age = indices % self.rows, self._age[indices]
+        for j in range(frames):
+            back = np.minimum(frames - 1 - j, age)
+            row = within - back
+            row[row < 0] += self.rows
+            obs[..., j, :] = storage[indices - within + row]
+        next_obs[..., :-1, :] = obs[..., 1:, :]
+        next_obs[..., -1, :] = storage[after]
+        shape = (*lead, height, width, frames * channels)
+        return obs.reshape(shape), next_obs.reshape(shape)
 
     def state(self) -> dict[str, np.ndarray]:
         """Arrays to save: the filled part of the storage, not its empty rest."""
         used = self.rows if self._full.any() else int(self._cursor.max()) + 1
         arrays = {f'obs/{path}': self._by_copy(x)[:, :used] for path, x in spaces.tree_items(self._obs)}
         arrays |= {f'action/{path}': self._by_copy(x)[:, :used] for path, x in spaces.tree_items(self._action)}
-        for name in ('reward', 'terminated', 'truncated', 'valid'):
+        for name in PER_ROW:
             arrays[name] = self._by_copy(getattr(self, f'_{name}'))[:, :used]
         counters = {'rows': np.array(self.rows), 'added': np.array(self.added)}
-        return arrays | counters | {'cursor': self._cursor, 'full': self._full}
+        return arrays | counters | {'cursor': self._cursor, 'full': self._full, 'age_now': self._age_now}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """The inverse of `state`.
@@ -175,13 +225,14 @@ class Replay:
             )
         targets = {f'obs/{path}': x for path, x in spaces.tree_items(self._obs)}
         targets |= {f'action/{path}': x for path, x in spaces.tree_items(self._action)}
-        targets |= {name: getattr(self, f'_{name}') for name in ('reward', 'terminated', 'truncated', 'valid')}
+        targets |= {name: getattr(self, f'_{name}') for name in PER_ROW}
         self._valid[:] = False
         for name, target in targets.items():
             saved = arrays[name]
             self._by_copy(target)[:, : saved.shape[1]] = saved
         self._cursor[...] = arrays['cursor']
         self._full[...] = arrays['full']
+        self._age_now[...] = arrays['age_now']
         self.added = int(arrays['added'])
 
     def _by_copy(self, x: np.ndarray) -> np.ndarray:

@@ -185,7 +185,7 @@ class AtariPreprocessing(gymnasium.Wrapper):
 class Pool(EnvPoolVectorEnv):
     """EnvPool's games with the observations and the info of the single ones.
 
-    EnvPool presses its no-ops after a lost life too, and joins frames in C++: games differ from ``'sync'`` in detail.
+    Lives are counted here, since EnvPool would begin a new game for each; after a lost one nothing is pressed.
 
     Args:
         env_id: one of ALE's names.
@@ -200,58 +200,64 @@ class Pool(EnvPoolVectorEnv):
         height, width = (size, size) if isinstance(size, int) else size
         spec = reference.spec
         kwargs.setdefault('repeat_action_probability', spec.kwargs['repeat_action_probability'])
-        self._clip_reward = options['clip_reward']
-        self._frames = options['frame_stack']
-        self._channels = reference.observation_space.shape[-1] // self._frames
-        self._returns = np.zeros(nenv)
         super().__init__(
             re.sub('(NoFrameskip|Deterministic)$', '', spec.name) + '-v5',
             nenv,
             reference,
             img_height=height,
             img_width=width,
-            stack_num=self._frames,
+            stack_num=1,  # a stack begins anew after a lost life, so it is kept here
             frame_skip=options['frame_skip'],
             noop_max=max(1, options['noop_max']),
-            episodic_life=options['life_loss'],
             use_fire_reset=options['fire_reset'],
             gray_scale=options['grayscale'],
-            max_episode_steps=options['max_episode_steps'],
             **kwargs,
         )
+        self._limit = options['max_episode_steps']
+        self._life_loss = options['life_loss']
+        self._clip_reward = options['clip_reward']
+        self._frames = options['frame_stack']
+        self._returns, self._lengths = np.zeros(nenv), np.zeros(nenv, np.int64)
 
     def reset(
         self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Begin a game in every copy; with ``seed``, copy ``i`` is seeded with ``seed + i`` (or ``seed[i]``)."""
-        if seed is None:
-            seed = int(self.np_random.integers(2**31))  # a new pool, as this one would go on with the next life
-        self._returns[:] = 0.0
-        return super().reset(seed=seed, options=options)
+        frame, info = super().reset(seed=seed, options=options)
+        self._last = np.tile(frame, self._frames)
+        self._lives = info['lives'].copy()
+        self._returns[:], self._lengths[:] = 0.0, 0
+        return self._last, info
+
+    def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Step every copy; ``info`` is as in :mod:`zoo.common.env_wrappers` and of the single environment."""
+        frame, reward, terminated, truncated, info = super().step(actions)
+        channels = frame.shape[-1]
+        observation = np.concatenate([self._last[..., channels:], frame], -1)
+        over = terminated | truncated
+        self._returns += reward
+        self._lengths += 1
+        lost = (info['lives'] < self._lives) & ~over & self._life_loss
+        self._lives = info['lives'].copy()
+        if over.any():
+            info['final_info']['episode'] = {'r': self._returns.copy(), 'l': self._lengths.copy()}
+            info['final_info']['_episode'] = over
+            self._returns[over], self._lengths[over] = 0.0, 0
+        ended = over | lost
+        if ended.any():
+            final = info.setdefault('final_obs', np.full(self.num_envs, None, object))
+            for i in np.flatnonzero(ended):
+                newest = frame[i] if lost[i] else final[i]
+                final[i] = np.concatenate([self._last[i, ..., channels:], newest], -1)
+                observation[i] = np.tile(frame[i], self._frames)
+            info['_final_obs'] = info['_final_info'] = ended
+            info.setdefault('final_info', {}).update(life_lost=lost, _life_lost=lost)
+        self._last = observation
+        return observation, np.sign(reward) if self._clip_reward else reward, terminated | lost, truncated, info
 
     def _cast(self, observation: np.ndarray) -> np.ndarray:
-        """Frames behind each other in the last axis."""
+        """Channels last, as the single environment has them."""
         return np.ascontiguousarray(np.moveaxis(observation, 1, -1))
-
-    def _first(self, observation: np.ndarray) -> np.ndarray:
-        """A stack that is filled by the first frame, after a lost life as well."""
-        newest = self._cast(observation)[..., -self._channels :]
-        return np.tile(newest, self._frames)
-
-    def _reward(self, reward: np.ndarray) -> np.ndarray:
-        self._returns += reward
-        return np.sign(reward) if self._clip_reward else reward
-
-    def _ends(self, terminated: np.ndarray, truncated: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return terminated, truncated
-
-    def _final_info(self, info: dict[str, Any], finished: np.ndarray, truncated: np.ndarray) -> dict[str, Any]:
-        final = super()._final_info(info, finished, truncated)
-        over = finished & ((info['terminated'] != 0) | truncated)
-        lost = finished & ~over
-        final['episode'] = {'r': self._returns.copy(), 'l': info['elapsed_step'].astype(np.int64)}
-        self._returns[over] = 0.0
-        return final | {'_episode': over, 'life_lost': lost, '_life_lost': lost}
 
 
 def _opencv() -> tuple[Callable[..., np.ndarray], int]:

@@ -63,8 +63,8 @@ class EnvPoolVectorEnv(VectorEnv):
         self._limit = self.spec.max_episode_steps or np.inf
         self._elapsed = np.zeros(nenv, np.int64)
         self._all = np.ones(nenv, np.bool_)
-        # EnvPool's own limit is out of reach, as `_ends` counts Gymnasium's.
-        self._kwargs = {'max_episode_steps': 10**9, **kwargs, 'num_envs': nenv, 'num_threads': min(nenv, _cores())}
+        # EnvPool's own limit is out of reach, as `step` counts Gymnasium's itself.
+        self._kwargs = dict(kwargs, num_envs=nenv, num_threads=min(nenv, _cores()), max_episode_steps=10**9)
         self._pool: Any = None
 
     def reset(
@@ -81,18 +81,19 @@ class EnvPoolVectorEnv(VectorEnv):
 
     def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Step every copy and reset those that finished; ``info`` is as in :mod:`zoo.common.env_wrappers`."""
-        observation, reward, terminated, truncated, info = self._pool.step(np.asarray(actions))
-        observation, reward, info = self._cast(observation), self._reward(reward), self._info(info)
-        terminated, truncated = self._ends(terminated, truncated)
+        observation, reward, terminated, _, info = self._pool.step(np.asarray(actions))
+        observation, info = self._cast(observation), self._info(info)
+        self._elapsed += 1
+        truncated = self._elapsed >= self._limit
         finished = terminated | truncated
         if finished.any():
             ids = np.flatnonzero(finished)
             final_obs = np.full(self.num_envs, None, object)
             for i in ids:
                 final_obs[i] = observation[i].copy()
-            final_info = self._final_info(info, finished, truncated)
+            final_info = {key: finished if key.startswith('_') else value.copy() for key, value in info.items()}
             first_observation, first_info = self._pool.reset(ids.astype(np.int32))
-            observation[ids] = self._first(first_observation)
+            observation[ids] = self._cast(first_observation)
             for key, value in self._info(first_info).items():
                 if not key.startswith('_'):
                     info[key][ids] = value
@@ -128,22 +129,6 @@ class EnvPoolVectorEnv(VectorEnv):
     def _cast(self, observation: np.ndarray) -> np.ndarray:
         """Observations in the dtype of Gymnasium's space: EnvPool numbers states in int32, Gymnasium in int64."""
         return observation.astype(self.single_observation_space.dtype, copy=False)
-
-    def _first(self, observation: np.ndarray) -> np.ndarray:
-        """The first observations of new episodes."""
-        return self._cast(observation)
-
-    def _reward(self, reward: np.ndarray) -> np.ndarray:
-        return reward
-
-    def _ends(self, terminated: np.ndarray, truncated: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Terminated as EnvPool says, truncated as counted here."""
-        self._elapsed += 1
-        return terminated, self._elapsed >= self._limit
-
-    def _final_info(self, info: dict[str, Any], finished: np.ndarray, truncated: np.ndarray) -> dict[str, Any]:
-        """The info of the copies that finished."""
-        return {key: finished if key.startswith('_') else value.copy() for key, value in info.items()}
 
     def _info(self, info: dict[str, Any]) -> dict[str, Any]:
         """EnvPool's info in Gymnasium's form: arrays ``[nenv, …]``, each with a mask of the copies that have it."""
