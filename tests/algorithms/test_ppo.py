@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,7 +15,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from reference import NumpyNetwork, assert_close, copies, finite_differences, stir
 
 from zoo.algorithms import PPO
-from zoo.common.optim import Linear
+from zoo.common.optim import Linear, copy_weights
 from zoo.common.types import Rollout
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
@@ -377,3 +378,74 @@ def test_copies_that_are_reset_in_a_step_of_their_own_learn_only_from_true_steps
     assert result.losses['value'] < 100.0
     assert result.steps == 90  # 12 calls of 3 copies, every sixth one only a reset: 30 steps an iteration
     assert np.abs(result.returns).max() < 100.0
+
+
+class TestSharedTorso:
+    """``'actor'`` in place of the critic puts the critic's head on the actor's torso."""
+
+    def agent(self, **params: Any) -> PPO:
+        return make(net_list=[{'hidden': [6], 'seed': 3}, 'actor'], optimizers_list=SGD, **params)
+
+    def test_the_torso_is_owned_and_moved_once(self):
+        agent = self.agent()
+        actor, critic = agent.networks['actor'], agent.networks['critic']
+        assert critic.torso is actor.torso
+        assert [v.shape for v in critic.variables] == [(6, 1), (1,)]
+        assert len(agent.trainable_variables) == 6
+
+    def test_value_and_policy_are_those_of_two_networks_with_the_same_torso(self):
+        agent, apart = self.agent(), make()
+        copy_weights(apart.networks['actor'].variables, agent.networks['actor'].variables)
+        copy_weights(apart.critic.variables, agent.networks['actor'].variables[:2] + agent.critic.variables)
+        obs = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+        for shared, own in zip(agent.evaluate(obs), apart.evaluate(obs), strict=True):
+            assert_close(shared, own)
+
+    def test_one_gradient_step_is_the_sum_of_both_losses(self):
+        """A minibatch of everything, one step: the torso moves as two torsos that start equal do together."""
+        agent, apart = self.agent(value_coef=0.7), make(optimizers_list=SGD, value_coef=0.7)
+        copy_weights(apart.networks['actor'].variables, agent.networks['actor'].variables)
+        copy_weights(apart.critic.variables, agent.networks['actor'].variables[:2] + agent.critic.variables)
+        before = [v.numpy() for v in agent.networks['actor'].variables[:2]]
+        for one in (agent, apart):
+            one.rng = np.random.default_rng(0)
+            one.update(rollout(agent), epochs=1, batch_size=20)
+        for i in range(2):
+            moved = agent.networks['actor'].variables[i] - before[i]
+            own = (apart.networks['actor'].variables[i] - before[i]) + (apart.critic.variables[i] - before[i])
+            assert_close(moved, own)
+            assert np.abs(moved).max() > 1e-4
+
+    def test_saved_and_loaded(self, tmp_path: Any):
+        agent = self.agent()
+        agent.update(rollout(agent), epochs=1, batch_size=20)
+        loaded = PPO.load(agent.save(tmp_path / 'agent'))
+        obs = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+        for found, wanted in zip(loaded.evaluate(obs), agent.evaluate(obs), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+        assert loaded.critic.torso is loaded.policy.network.torso
+
+    @pytest.mark.parametrize(
+        'net_list, message',
+        [
+            (['critic', {}], "share the torso of 'critic': name one of"),
+            ([{}, 'acto'], "share the torso of 'acto': name one of"),
+        ],
+    )
+    def test_wrong_names(self, net_list: list[Any], message: str):
+        with pytest.raises(ValueError, match=message):
+            PPO(VECTOR, Discrete(ACTIONS), net_list=net_list)
+
+    def test_a_complete_network_has_no_torso_to_share(self):
+        whole = keras.Sequential([keras.Input((3,)), keras.layers.Dense(ACTIONS)])
+        with pytest.raises(ValueError, match=r'net_list\[1\] \(critic\) is to share the torso of actor, which is a'):
+            PPO(VECTOR, Discrete(ACTIONS), net_list=[whole, 'actor'])
+
+
+def test_an_iteration_of_resets_alone_changes_nothing():
+    agent = make(optimizers_list=SGD)
+    before = [v.numpy() for v in agent.trainable_variables]
+    empty = rollout(agent)
+    assert agent.update(empty._replace(valid=np.zeros_like(empty.valid)), epochs=1, batch_size=5) is None
+    for variable, old in zip(agent.trainable_variables, before, strict=True):
+        np.testing.assert_array_equal(variable, old)

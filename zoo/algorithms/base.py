@@ -215,7 +215,8 @@ class Algorithm:
         """A second network like ``self.networks[name]``, with the same weights: its target."""
         i = self.network_names.index(name)
         label = f'net_list[{i}] ({name})'
-        target = build_network(_copy_of(self._entries[i], label), label, self.preprocess, head, action_size)
+        entry = _copy_of(self._entries[i], label)
+        target = build_network(entry, label, self.preprocess, head, action_size, announce=False)
         copy_weights(target.variables, self.networks[name].variables)
         for j, variable in enumerate(target.variables):
             self.state_variables[f'target/{name}/{j}'] = variable
@@ -703,10 +704,17 @@ def _copy_of(entry: Any, label: str) -> Any:
         return entry
     try:
         if isinstance(entry, keras.Model):
-            return type(entry).from_config(entry.get_config())
-        return copy.deepcopy(entry)
+            try:
+                made = type(entry).from_config(entry.get_config())
+            except (NotImplementedError, TypeError):  # a subclass that does not describe itself
+                made = type(entry)()
+        else:
+            made = copy.deepcopy(entry)
     except Exception as error:
         raise ValueError(
             f'{label} cannot be copied, which a target network needs ({error}): give a Keras model with get_config, '
             'or a tf.Module.'
         ) from error
+    if made is entry:
+        raise ValueError(f'{label} cannot be copied, which a target network needs: give a Keras model or a tf.Module.')
+    return made

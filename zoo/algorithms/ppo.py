@@ -173,7 +173,7 @@ class PPO(Algorithm):
         _, metrics = tf.while_loop(going_on, minibatch, start, parallel_iterations=1)
         return tf.concat([metrics, self.forward.pack()], 0)
 
-    def update(self, rollout: Rollout, *, epochs: int = 10, batch_size: int = 64) -> dict[str, float]:
+    def update(self, rollout: Rollout, *, epochs: int = 10, batch_size: int = 64) -> dict[str, float] | None:
         """One iteration on a rollout with fields ``[T, N, …]``.
 
         Args:
@@ -182,6 +182,8 @@ class PPO(Algorithm):
             batch_size: transitions in one gradient step; an epoch's last minibatches are filled up from its first.
         """
         valid = np.flatnonzero(rollout.valid)
+        if not valid.size:  # every copy was only reset
+            return None
         # As many minibatches however many transitions are valid: another number would compile the update anew.
         size = min(batch_size, rollout.valid.size)
         per_epoch = -(-rollout.valid.size // size)

@@ -195,6 +195,7 @@ def build_network(
     preprocess: Preprocess,
     head: Head,
     action_size: int = 0,
+    announce: bool = True,
 ) -> Network:
     """The network of one entry of ``net_list``.
 
@@ -204,6 +205,7 @@ def build_network(
         preprocess: of the observations.
         head: what the output has to be.
         action_size: for a critic of state and action, the length of the action.
+        announce: log that a head is attached to a torso.
 
     Raises:
         ValueError: the entry does not fit: which one, what it maps, what is needed.
@@ -228,7 +230,7 @@ def build_network(
             f'{label} is a {type(entry).__name__}: give a dict such as dict(hidden=[64, 64]), or a network that can be '
             'called (Keras model, TensorLayer model, tf.Module).'
         )
-    return _adapt(entry, label, name, preprocess, head, action_size)
+    return _adapt(entry, label, name, preprocess, head, action_size, announce)
 
 
 def build_on(other: Network, label: str, head: Head, initial: str = 'glorot_uniform', seed: Any = None) -> Network:
@@ -254,7 +256,9 @@ def build_on(other: Network, label: str, head: Head, initial: str = 'glorot_unif
     return Network(name, other.preprocess, other.torso, other._call_torso, made, custom=other.custom, shares=True)
 
 
-def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head, action_size: int) -> Network:
+def _adapt(
+    entry: Any, label: str, name: str, preprocess: Preprocess, head: Head, action_size: int, announce: bool
+) -> Network:
     """A user's network: find how it is called, and attach a head where its output is not the head's."""
     needs = f'{head.meaning} ({head.units})'
     sees = spaces.describe(preprocess.space)
@@ -291,7 +295,8 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
         custom = type(entry).__name__
         if width in (head.units, head.also_accepts):
             return Network(name, preprocess, entry, call_torso, None, custom=custom)
-        log.warning('%s gives %d numbers: a head for %s is attached.', label, width, needs)
+        if announce:
+            log.warning('%s gives %d numbers: a head for %s is attached.', label, width, needs)
         seeds = networks.SeedSequence(None)
         made = _head(head, width + action_size * joins_action, 'glorot_uniform', seeds, hidden=joins_action)
         return Network(name, preprocess, entry, call_torso, made, joins_action, custom)
