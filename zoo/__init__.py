@@ -13,6 +13,8 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 _HOME = {
     'build_env': 'zoo.common.env_wrappers',
+    'list_envs': 'zoo.common.env_wrappers',
+    'check_env': 'zoo.common.envs.check',
     'call_default_params': 'zoo.common.utils',
     'load': 'zoo.algorithms.base',
     'algorithms': None,

@@ -74,12 +74,13 @@ def build_env(
         env_id: the name of the environment, for example ``'CartPole-v1'``. For ``env_type='gymnasium'`` also
             ``'package:Name-v0'`` (the package is imported first), an environment class, a function that returns an
             environment, or an environment object (a ``gymnasium.Env`` or a ``gymnasium.vector.VectorEnv``).
-        env_type: ``'classic_control'``, ``'box2d'``, ``'mujoco'``, or ``'gymnasium'`` for any of these and any other.
+        env_type: ``'classic_control'``, ``'box2d'``, ``'mujoco'``, ``'atari'``, ``'robotics'``, ``'dm_control'``, ``'rlbench'``,
+            or ``'gymnasium'`` for whatever is registered or brought along.
         vectorized: how ``nenv > 1`` copies run. ``'sync'`` or False: one after the other in this process; ``'async'``:
             each in a process of its own, worth it when a step takes longer than about 0.3 ms; ``'envpool'``: in the
             threads of EnvPool, for the tasks that it has; True: the fastest one available, that is ``'envpool'`` from
             four copies on, for tasks that it has and without other ``kwargs`` than ``max_episode_steps``, else
-            ``'sync'``. With ``nenv=1`` the environment is a plain ``Env`` whatever is given here.
+            ``'sync'``. RLBench's copies always run as ``'async'``. With ``nenv=1`` the environment is a plain ``Env`` whatever is given here.
         seed: seed of the first copy and of the action space, or None for an unpredictable one.
         reward_shaping: a function of one reward; training sees what it returns. The unshaped return of each episode is
             in ``info['episode']``, see the module's docstring.
@@ -125,6 +126,10 @@ def build_env(
                 f'the environment object {name} cannot be copied: give its class or a function that makes it.'
             )
         nenv = 1
+    if nenv > 1 and getattr(module, 'ONE_PER_PROCESS', False):
+        if vectorized in ('sync', 'envpool'):
+            raise ValueError(f"{env_type} runs one environment in a process: copies need vectorized='async'.")
+        vectorized = 'async'
     if nenv == 1:
         env = make()
         prepare = wrappers.prepare_vector if isinstance(env, VectorEnv) else wrappers.prepare
@@ -135,14 +140,50 @@ def build_env(
 
         task = name.rpartition(':')[2]
         reference = wrappers.prepare(make(), name, seed, None)
-        if vectorized == 'envpool' or envpool.has_task(task, reference):
-            env = (pool or envpool.EnvPoolVectorEnv)(task, nenv, reference, **kwargs)
+        try:
+            if vectorized == 'envpool' or envpool.has_task(task, reference):
+                env = (pool or envpool.EnvPoolVectorEnv)(task, nenv, reference, **kwargs)
+                return wrappers.prepare_vector(env, name, seed, reward_shaping)
+        finally:
             reference.close()
-            return wrappers.prepare_vector(env, name, seed, reward_shaping)
     seeds = [None if seed is None else seed + i for i in range(nenv)]
     env = vector.make_vector(make, name, seeds, reward_shaping, processes=vectorized == 'async')
     env.action_space.seed(seed)
     return env
+
+
+def list_envs(env_type: str, latest: bool = False) -> list[str]:
+    """The names that ``build_env(name, env_type)`` opens, sorted, as the installed packages list them.
+
+    Args:
+        env_type: as for :func:`build_env`. For ``'gymnasium'`` these are all names that are registered by installed
+            packages known here and by those that have been imported; some of them may need packages beyond these.
+        latest: leave out a name such as ``'Hopper-v4'`` where there is a ``'Hopper-v5'``.
+
+    Raises:
+        ValueError: an unknown ``env_type``.
+        ImportError: the type's package is not installed; the message has the ``pip install`` line.
+    """
+    if env_type not in TYPES:
+        raise ValueError(unknown('environment type', env_type, TYPES))
+    if TYPES[env_type] in ('registered', 'atari'):
+        from zoo.common.envs import registered
+
+        names = registered.installed_ids(env_type)
+    else:
+        names = importlib.import_module(f'zoo.common.envs.{TYPES[env_type]}').ids()
+    if latest:
+        newest: dict[str, int] = {}
+        for stem, version in map(_version, names):
+            newest[stem] = max(version, newest.get(stem, version))
+        names = [name for name in names if newest[_version(name)[0]] == _version(name)[1]]
+    return names
+
+
+def _version(name: str) -> tuple[str, int]:
+    """The stem and the version of a name; those without a version have 0."""
+    stem, _, number = name.rpartition('-v')
+    return (stem, int(number)) if stem and number.isdigit() else (name, 0)
 
 
 def _envpool_may_pay(env_id: Any, nenv: int, kwargs: dict[str, Any]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib
+import importlib.util
 import re
 import warnings
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import TimeLimit
 
+from zoo.common.envs import pixels
+from zoo.common.envs.old_gym import OldGymEnv, is_old_gym
 from zoo.common.errors import nearest, unknown
 
 #: Environment type -> where the entry points of its environments lie, and so which registered ones belong to it.
@@ -28,6 +31,8 @@ PACKAGES = {
 }
 #: The types whose names another package registers when it is imported.
 PLUGINS = {'atari': 'ale_py', 'robotics': 'gymnasium_robotics'}
+#: The types whose names Gymnasium registers even where the package that runs them is missing.
+RUN_BY = {'box2d': 'Box2D', 'mujoco': 'mujoco'}
 #: The types that need packages beyond the core ones; the extra of ``zoo-rl`` has the type's name.
 EXTRAS = ('box2d', 'mujoco', 'atari', 'robotics')
 
@@ -37,7 +42,7 @@ def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env | VectorEnv]
 
     Args:
         env_id: a registered name, ``'package:Name-v0'``; for ``env_type='gymnasium'`` also a class, a function that
-            returns an environment, or an environment object.
+            returns an environment, or an environment object. What they give may be of the old ``gym`` interface.
         env_type: a key of :data:`PACKAGES`, or ``'gymnasium'``.
 
     Raises:
@@ -51,7 +56,7 @@ def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env | VectorEnv]
             f'a {env_type} environment is given by its name, not by {env_id!r}: '
             "build_env(env, 'gymnasium') takes a class, a function or an environment object."
         )
-    if isinstance(env_id, (gymnasium.Env, VectorEnv)):
+    if isinstance(env_id, (gymnasium.Env, VectorEnv)) or is_old_gym(env_id):
         return partial(_use_object, env_id)
     if callable(env_id):
         return partial(_call, env_id)
@@ -70,9 +75,11 @@ def register(env_type: str) -> None:
     try:
         importlib.import_module(package)
     except ImportError as error:
-        raise ImportError(
-            f"{env_type} environments need a package that is not installed: pip install 'zoo-rl[{env_type}]' ({error})."
-        ) from error
+        raise ImportError(_missing(env_type, error)) from error
+
+
+def _missing(env_type: str, error: object) -> str:
+    return f"{env_type} environments need a package that is not installed: pip install 'zoo-rl[{env_type}]' ({error})."
 
 
 def _register_all() -> None:
@@ -86,6 +93,22 @@ def ids(env_type: str) -> list[str]:
     """The registered names of a type, sorted; those of every type for ``'gymnasium'``."""
     usable = (spec for spec in registry.values() if not _is_placeholder(spec))
     return sorted(spec.id for spec in usable if env_type in ('gymnasium', type_of(spec)))
+
+
+def installed_ids(env_type: str) -> list[str]:
+    """:func:`ids`, with the packages that register names imported first.
+
+    For ``'gymnasium'`` these are the names of all packages that are installed or have been imported.
+
+    Raises:
+        ImportError: the type's package is not installed; the message has the ``pip install`` line.
+    """
+    if env_type == 'gymnasium':
+        _register_all()
+    elif env_type in RUN_BY and importlib.util.find_spec(RUN_BY[env_type]) is None:
+        raise ImportError(_missing(env_type, f'there is no module {RUN_BY[env_type]!r}'))
+    register(env_type)
+    return ids(env_type)
 
 
 def type_of(spec: EnvSpec) -> str:
@@ -126,7 +149,7 @@ def find_spec(env_id: str, env_type: str) -> EnvSpec:
         )
     actual = type_of(spec)
     if env_type not in ('gymnasium', actual):
-        raise ValueError(f'{name!r} is a {actual} environment: build_env({env_id!r}, {actual!r}).')
+        raise ValueError(f'{name!r} is an environment of type {actual}: build_env({env_id!r}, {actual!r}).')
     if isinstance(spec.entry_point, str) and spec.entry_point.startswith('__main__:'):
         # Another process has another __main__, so the class itself has to travel there, not its name.
         spec = dataclasses.replace(spec, entry_point=load_env_creator(spec.entry_point))
@@ -140,17 +163,23 @@ def _is_placeholder(spec: EnvSpec) -> bool:
 
 
 def make_registered(spec: EnvSpec, /, **kwargs: Any) -> gymnasium.Env:
+    # An Atari game is seen in pixels already, and refuses the argument.
+    options = {} if type_of(spec) == 'atari' else pixels.take_options(kwargs)
     try:
         with warnings.catch_warnings():
             # Box2D's bindings warn when they are imported; where warnings are errors, that crashes the interpreter.
             warnings.simplefilter('ignore', DeprecationWarning)
-            return gymnasium.make(spec, **{'disable_env_checker': True, **kwargs})
+            env = gymnasium.make(spec, **{'disable_env_checker': True, **kwargs})
+            return pixels.add_pixels(env, **options) if options else env
     except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
         kind = type_of(spec)
         fix = f": pip install 'zoo-rl[{kind}]'" if kind in EXTRAS else ''
         raise ImportError(f'{spec.id!r} needs a package that is not installed{fix} ({error}).') from error
     except TypeError as error:
         _refuse_argument(error, spec.id, kwargs)
+        raise
+    except AttributeError as error:
+        pixels.check_import(error)
         raise
 
 
@@ -170,6 +199,8 @@ def _use_object(env: Any, /, max_episode_steps: int | None = None, **kwargs: Any
         raise TypeError(f'{", ".join(kwargs)} cannot be given to an environment object: pass its class or a function.')
     if isinstance(env, VectorEnv) and max_episode_steps is not None:
         raise TypeError('max_episode_steps cannot be given to a VectorEnv: pass the class of the single environment.')
+    if is_old_gym(env):
+        env = OldGymEnv(env)
     if isinstance(env, VectorEnv) or (isinstance(env, gymnasium.Env) and max_episode_steps is None):
         return env
     if isinstance(env, gymnasium.Env):

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
+import signal
 import sys
+import time
 import traceback
 import types
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any, NoReturn
 
 import cloudpickle
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv, async_vector_env
 
 from zoo.common.envs.wrappers import KeepFinalObservation, prepare
 
@@ -39,16 +45,18 @@ def make_vector(
 
     Raises:
         TypeError: with ``processes``, something in ``make`` or ``reward_shaping`` cannot be sent to another process.
-        RuntimeError: a process ended while it was making its copy.
-        ValueError: the first observation of a copy lies outside its space.
+        RuntimeError: a process ended while it was making its copy, or the making raised something there.
+        ValueError: the first observation of a copy lies outside its space; ``make`` gives one object again and again.
     """
     factories = [partial(make_copy, make, name, seed, reward_shaping) for seed in seeds]
     if not processes:
         env = SyncVectorEnv(factories, autoreset_mode=AutoresetMode.SAME_STEP)
+        if len({id(copy.unwrapped) for copy in env.envs}) < len(env.envs):
+            raise ValueError(f'{name} gives the same environment object for every copy: give one that makes a new one.')
         env.spec = env.envs[0].spec
         return env
     specs: list[EnvSpec | None] = []
-    factories = [partial(_make_reporting, factory, name, i, specs) for i, factory in enumerate(factories)]
+    factories = [partial(_make_reporting, factory, specs) for factory in factories]
     try:
         cloudpickle.dumps(factories)
     except Exception as error:
@@ -56,17 +64,164 @@ def make_vector(
             f"vectorized='async' sends {name} to other processes, but it cannot be pickled ({error}): give a class or "
             "function that opens what it needs itself, or use vectorized='sync'."
         ) from error
-    try:
-        with _without_main():
-            # A forked process would inherit TensorFlow's locks without the threads that hold them.
-            env = AsyncVectorEnv(factories, context='spawn', autoreset_mode=AutoresetMode.SAME_STEP)
-    except (EOFError, ConnectionError) as error:
-        raise RuntimeError(
-            f"a process of vectorized='async' ended while it was making {name}; its error is printed above, and "
-            "vectorized='sync' raises it here."
-        ) from error
+    with _without_main():
+        env = ProcessVectorEnv(factories, name)
     env.spec = specs[0]  # of the copy that Gymnasium makes in this process to look at its spaces
     return env
+
+
+class ProcessVectorEnv(AsyncVectorEnv):
+    """Gymnasium's :class:`AsyncVectorEnv`, in which no failure of a copy is a hang or leaves a process behind.
+
+    An exception of a copy, and the end of its process for whatever reason, is raised here by the call that needed the
+    copy, at the latest a second after the other copies are done; their processes are ended then, and the environment is
+    closed.
+
+    Args:
+        factories: one per copy.
+        name: what error messages call the environment.
+
+    Raises:
+        RuntimeError: a copy could not be made, or its process ended while it was.
+    """
+
+    def __init__(self, factories: list[Callable[[], gymnasium.Env]], name: str) -> None:
+        self._name = name
+        try:
+            # A forked process would inherit TensorFlow's locks without the threads that hold them.
+            super().__init__(factories, context='spawn', autoreset_mode=AutoresetMode.SAME_STEP, worker=_work)
+        except BaseException:
+            self.close(terminate=True)
+            raise
+
+    def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
+        """End the processes: by themselves within ``timeout`` seconds in all, else by force; this never raises.
+
+        Args:
+            timeout: seconds that the environments have to close themselves (None: 5).
+            terminate: do not wait for them.
+        """
+        processes = getattr(self, 'processes', [])
+        connections = [getattr(pipe, 'connection', pipe) for pipe in getattr(self, 'parent_pipes', [])]
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.send(('close', None))  # a copy that is still at work reads this when it is done
+        _join(processes, 0.0 if terminate else 5.0 if timeout is None else timeout)
+        for end in (BaseProcess.terminate, BaseProcess.kill):
+            remaining = [process for process in processes if process.is_alive()]
+            for process in remaining:
+                end(process)
+            _join(remaining, 2.0)
+        for connection in connections:
+            connection.close()
+
+    def _check_spaces(self) -> None:
+        # The first exchange with the processes, and so the moment from which their pipes have to be watched.
+        # They do not hold this object, so that it goes, and the processes with it, when its last user does.
+        report_end = partial(ProcessVectorEnv._report_end, weakref.proxy(self))
+        self.parent_pipes = [
+            _WatchedPipe(pipe, process, partial(report_end, i))
+            for i, (pipe, process) in enumerate(zip(self.parent_pipes, self.processes, strict=True))
+        ]
+        super()._check_spaces()
+
+    def _raise_if_errors(self, successes: Iterable[bool]) -> None:
+        """Raise the error of the first copy that failed; its message names the copy and has the traceback."""
+        failed = [i for i, success in enumerate(successes) if not success]
+        if not failed:
+            return
+        try:
+            index, _, error, trace = self.error_queue.get(timeout=10.0)
+            what = str(error) if isinstance(error, CopyError) else f'failed:\n{trace}'
+        except Exception:  # none came, or one that cannot be unpickled
+            index = failed[0]
+            what = "failed with an exception that cannot be sent to this process: vectorized='sync' raises it here."
+        self.close(timeout=2.0)
+        raise RuntimeError(f'copy {index} of {self._name} {what}')
+
+    def _report_end(self, index: int) -> NoReturn:
+        """Raise the error for a copy whose process is gone."""
+        process = self.processes[index]
+        process.join(2.0)
+        code = process.exitcode
+        self.close(timeout=2.0)
+        how = f'ended with exit status {code}' if code is None or code >= 0 else f'was killed by {_signal_name(-code)}'
+        raise RuntimeError(
+            f"copy {index} of {self._name} is lost: its process {how}; vectorized='sync' runs the environment in this "
+            'process.'
+        )
+
+
+def _signal_name(number: int) -> str:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return f'signal {number}'
+    return f'{name} (the system does that when memory runs out)' if name == 'SIGKILL' else name
+
+
+def _join(processes: list[BaseProcess], seconds: float) -> None:
+    """Wait for processes to end, so many seconds in all."""
+    deadline = time.monotonic() + seconds
+    for process in processes:
+        process.join(max(0.0, deadline - time.monotonic()))
+
+
+class _WatchedPipe:
+    """A connection to a copy that reports the end of the copy's process instead of waiting for it forever.
+
+    The end of the connection is not enough to go by: a child of the copy, such as a simulator, may have inherited it.
+    """
+
+    def __init__(self, connection: Connection, process: BaseProcess, report_end: Callable[[], NoReturn]) -> None:
+        self.connection, self._process, self._report_end = connection, process, report_end
+
+    def send(self, message: Any) -> None:
+        try:
+            self.connection.send(message)
+        except ConnectionError:
+            self._report_end()
+
+    def recv(self) -> Any:
+        try:
+            while not self.connection.poll(1.0):
+                if not self._process.is_alive() and not self.connection.poll():
+                    self._report_end()
+            return self.connection.recv()
+        except (EOFError, ConnectionError):
+            self._report_end()
+
+    def poll(self, timeout: float | None = 0.0) -> bool:
+        return self.connection.poll(timeout)
+
+    @property
+    def closed(self) -> bool:
+        return self.connection.closed
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def _work(
+    index: int,
+    make: Callable[[], gymnasium.Env],
+    pipe: Connection,
+    parent_pipe: Connection,
+    shared_memory: Any,
+    errors: multiprocessing.Queue,
+    *rest: Any,
+) -> None:
+    """Gymnasium's worker, with the exceptions of making the environment sent to the parent like those of its steps."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process, and it is the parent's to handle
+    try:
+        env = make()
+    except Exception:
+        parent_pipe.close()
+        pipe.recv()
+        errors.put((index, CopyError, CopyError(f'could not be made:\n{traceback.format_exc()}'), ''))
+        pipe.send((None, False))
+        return
+    async_vector_env._async_worker(index, lambda: env, pipe, parent_pipe, shared_memory, errors, *rest)
 
 
 def make_copy(
@@ -81,35 +236,41 @@ def make_copy(
     return env if type(env.unwrapped).__module__.startswith('gymnasium.envs.') else KeepFinalObservation(env)
 
 
-class ReportErrors(gymnasium.Wrapper):
-    """Raises the exceptions of a copy as a ``RuntimeError`` that names the copy and has the traceback as text.
+class CopyError(RuntimeError):
+    """What happened to a copy and the traceback of it, as text: exceptions of other classes may not be picklable."""
 
-    The original may be of a class that cannot be pickled here, and Gymnasium would then wait for it forever.
+
+class ReportErrors(gymnasium.Wrapper):
+    """Raises the exceptions of a copy as :class:`CopyError`.
+
+    Gymnasium would wait forever for one that cannot be pickled.
     """
 
-    def __init__(self, env: gymnasium.Env, name: str) -> None:
-        super().__init__(env)
-        self._name = name
-
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        try:
+        with _reporting('reset'):
             return self.env.reset(seed=seed, options=options)
-        except Exception as error:
-            raise RuntimeError(f'{self._name} failed in reset:\n{traceback.format_exc()}') from error
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        try:
+        with _reporting('step'):
             return self.env.step(action)
-        except Exception as error:
-            raise RuntimeError(f'{self._name} failed in step:\n{traceback.format_exc()}') from error
+
+    def render(self) -> Any:
+        with _reporting('render'):
+            return self.env.render()
 
 
-def _make_reporting(
-    factory: Callable[[], gymnasium.Env], name: str, index: int, specs: list[EnvSpec | None]
-) -> gymnasium.Env:
+@contextlib.contextmanager
+def _reporting(method: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise CopyError(f'failed in {method}:\n{traceback.format_exc()}') from error
+
+
+def _make_reporting(factory: Callable[[], gymnasium.Env], specs: list[EnvSpec | None]) -> gymnasium.Env:
     env = factory()
     specs.append(env.spec)
-    return ReportErrors(env, f'copy {index} of {name}')
+    return ReportErrors(env)
 
 
 @contextlib.contextmanager

@@ -158,14 +158,11 @@ class StackFrames(gymnasium.Wrapper):
         if isinstance(frames, bool) or not isinstance(frames, int) or frames < 1:
             raise ValueError(f'frame_stack is {frames!r}: give the number of frames, a whole number from 1 on.')
         inner = env.observation_space
-        self._paths = [
-            path for path, leaf in spaces.leaves(inner).items() if frames > 1 and is_image(leaf) and len(leaf.shape) == 3
-        ]
+        leaves = spaces.leaves(inner)
+        images = [path for path, leaf in leaves.items() if is_image(leaf) and len(leaf.shape) == 3]
+        self._paths = images if frames > 1 else []
         self._frames = frames
-        stacked = {
-            path: spaces.FrameStack(leaf, frames) if path in self._paths else leaf
-            for path, leaf in spaces.leaves(inner).items()
-        }
+        stacked = leaves | {path: spaces.FrameStack(leaves[path], frames) for path in self._paths}
         self._inner = inner
         self.observation_space = _replace_leaves(inner, stacked)
         self._last: dict[str, np.ndarray] = {}

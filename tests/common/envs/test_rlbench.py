@@ -1,0 +1,591 @@
+"""RLBench's adaptor over objects of RLBench's shape (``rlbench_standin``), and over RLBench where it is installed."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import rlbench_standin as standin
+from gymnasium.spaces import Box, Dict
+
+from zoo import algorithms, build_env, call_default_params
+from zoo.common.envs import rlbench
+
+
+@pytest.fixture
+def toy() -> Iterator[Any]:
+    with standin.installed():
+        yield standin.LOG
+        gc.collect()
+        assert standin.LOG.running == 0, 'a simulator was left running'
+
+
+def build(task: str = 'ReachTarget', **kwargs: Any) -> rlbench.RLBenchEnv:
+    return build_env(task, 'rlbench', **kwargs).unwrapped
+
+
+def aim(env: rlbench.RLBenchEnv, log: Any) -> np.ndarray:
+    """The ``joint_velocity`` action that moves the toy's tip to its target."""
+    scene, task = log.launched[-1]._scene, env._task._task
+    action = np.zeros(8, np.float32)
+    action[:3] = np.clip((task.target - scene.joints[:3]) / 0.05, -1, 1)
+    return action
+
+
+def switched_on(log: Any) -> set[str]:
+    """Everything that the configuration of the last launch asks for."""
+    config = log.launched[-1]._obs_config
+    low = {name for name, value in vars(config).items() if value is True}
+    return low | {
+        f'{camera}_{channel}'
+        for camera in standin.CAMERAS
+        for channel in standin.CHANNELS
+        if getattr(getattr(config, f'{camera}_camera'), channel)
+    }
+
+
+# Names
+
+
+def test_missing_packages_are_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'rlbench', None)
+    for call in (lambda: build_env('ReachTarget', 'rlbench'), rlbench.ids):
+        with pytest.raises(ImportError, match=r'CoppeliaSim .* PyRep .* RLBench .* `pyrep` is an unrelated package'):
+            call()
+
+
+def test_importing_the_module_imports_neither_rlbench_nor_tensorflow():
+    code = (
+        'import sys, zoo.common.envs.rlbench as m;'
+        'assert not {"rlbench", "pyrep", "tensorflow"} & set(sys.modules), "imported too early"'
+    )
+    subprocess.run([sys.executable, '-c', code], check=True)
+
+
+def test_ids(toy):
+    assert rlbench.ids() == [
+        'BeatTheBuzz',
+        'PickUpCup',
+        'ReachTarget',
+        'SlideBlockToTarget',
+        'StackBlocks',
+        'TakeLidOffSaucepan',
+    ]
+
+
+@pytest.mark.parametrize('name', ['SlideBlockToTarget', 'slide_block_to_target'])
+def test_both_spellings(toy, name):
+    env = build(name)
+    assert env._task._task.name == 'slide_block_to_target'
+    assert env.spec.id == 'SlideBlockToTarget' and env.spec.max_episode_steps == 200
+    env.close()
+
+
+@pytest.mark.parametrize('name', ['ReachTargets', 'reach_targt', 'reachtarget'])
+def test_unknown_names(toy, name):
+    with pytest.raises(ValueError, match=f"unknown rlbench environment '{name}': did you mean 'ReachTarget'"):
+        build_env(name, 'rlbench')
+
+
+def test_a_class_is_no_name(toy):
+    with pytest.raises(TypeError, match="given by its name, such as 'ReachTarget'"):
+        build_env(standin.ReachTarget, 'rlbench')
+
+
+BAD = {
+    'an unknown argument': ({'stat_type': 'state'}, "did you mean 'state_type'"),
+    'an unknown state': ({'state_type': 'visoin'}, "did you mean 'vision'"),
+    'an unknown key': ({'state_type': ['state', 'front_rbg']}, "did you mean 'front_rgb'"),
+    'no key': ({'state_type': []}, 'a key or a list of keys'),
+    'an unknown action mode': ({'action_mode': 'joint_torque'}, 'unknown action mode'),
+    'an unknown robot': ({'robot_setup': 'pandas'}, "did you mean 'panda'"),
+    'a negative variation': ({'variation': -1}, "from 0 on, or 'random'"),
+    'a word for a variation': ({'variation': 'all'}, "from 0 on, or 'random'"),
+    'no steps': ({'max_episode_steps': 0}, 'max_episode_steps is 0'),
+    'no attempts': ({'reset_attempts': 0}, 'reset_attempts is 0'),
+    'a reward for invalid actions': ({'invalid_action_penalty': -1.0}, 'give 0 or more'),
+    'a render mode': ({'render_mode': 'rgb_array'}, "state_type='front_rgb'"),
+    'an image size': ({'image_size': 84}, r'\(width, height\)'),
+    'a scale of another length': ({'arm_scale': [1.0, 1.0]}, '7 of them'),
+    'a scale of 0': ({'arm_scale': 0.0}, 'positive'),
+}
+
+
+@pytest.mark.parametrize('kwargs, message', BAD.values(), ids=BAD)
+def test_bad_arguments_are_refused_before_launching(toy, kwargs, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        build(**kwargs)
+    assert not toy.launched
+
+
+# Observations
+
+
+def test_state(toy):
+    env = build(state_type='state')
+    assert env.observation_space == Box(-np.inf, np.inf, (40,), np.float32)
+    assert switched_on(toy) == set(rlbench.STATE)
+    env.reset(seed=3)
+    observation, *_ = env.step(env.action_space.sample())
+    expected = toy.launched[-1]._scene.observe(env._task._task).get_low_dim_data()
+    assert expected.dtype == np.float64 and observation.dtype == np.float32
+    np.testing.assert_array_equal(observation, expected.astype(np.float32))
+    env.close()
+
+
+def test_one_key_is_one_array_and_only_that_is_rendered(toy):
+    env = build(state_type='left_shoulder_rgb')
+    assert env.observation_space == Box(0, 255, (128, 128, 3), np.uint8)
+    assert switched_on(toy) == {'left_shoulder_rgb'}
+    assert env.observation_space.contains(env.reset()[0])
+    env.close()
+
+
+def test_keys_are_matched_by_key_and_alphabetical(toy):
+    keys = ['wrist_mask', 'joint_positions', 'front_depth', 'overhead_rgb', 'gripper_open', 'gripper_matrix']
+    env = build(state_type=keys, image_size=(48, 32))
+    assert list(env.observation_space) == sorted(keys)
+    assert switched_on(toy) == set(keys)
+    observation, _ = env.reset()
+    assert list(observation) == sorted(keys)
+    assert env.observation_space.contains(observation)
+    found = {key: (value.shape, value.dtype.name) for key, value in observation.items()}
+    assert found == {
+        'front_depth': ((32, 48, 1), 'float32'),
+        'gripper_matrix': ((4, 4), 'float32'),
+        'gripper_open': ((1,), 'float32'),
+        'joint_positions': ((7,), 'float32'),
+        'overhead_rgb': ((32, 48, 3), 'uint8'),
+        'wrist_mask': ((32, 48, 1), 'float32'),
+    }
+    assert env.observation_space['front_depth'] == Box(0, 1, (32, 48, 1), np.float32)
+    assert observation['wrist_mask'].max() == 81 and observation['front_depth'].max() == 0.5
+    env.step(np.array([1, 0, 0, 0, 0, 0, 0, -1], np.float32))
+    observation, *_ = env.step(np.array([1, 0, 0, 0, 0, 0, 0, -1], np.float32))
+    np.testing.assert_allclose(observation['joint_positions'], [0.1, 0, 0, 0, 0, 0, 0], rtol=1e-6)
+    assert observation['gripper_open'] == [0.0]
+    env.close()
+
+
+def test_vision_has_all_cameras_but_not_where_the_target_is(toy):
+    env = build(state_type='vision')
+    assert isinstance(env.observation_space, Dict)
+    assert {key for key in env.observation_space if key.endswith('rgb')} == {f'{c}_rgb' for c in standin.CAMERAS}
+    assert switched_on(toy) == set(env.observation_space) == set(rlbench.VISION)
+    env.close()
+
+
+def test_state_beside_a_picture(toy):
+    env = build(state_type=('wrist_rgb', 'state'))
+    assert list(env.observation_space) == ['state', 'wrist_rgb']
+    assert env.observation_space['state'].shape == (40,)
+    assert switched_on(toy) == {'wrist_rgb', *rlbench.STATE}
+    env.close()
+
+
+def test_a_point_cloud_alone_needs_the_depth(toy):
+    env = build(state_type='front_point_cloud')
+    assert env.observation_space == Box(-np.inf, np.inf, (128, 128, 3), np.float32)
+    assert switched_on(toy) == {'front_point_cloud', 'front_depth'}
+    env.close()
+
+
+def test_depth_in_metres_has_no_upper_bound(toy):
+    env = build(state_type='front_depth', depth_in_meters=True)
+    assert env.observation_space == Box(0, np.inf, (128, 128, 1), np.float32)
+    assert (env.reset()[0] == 3.5).all()
+    env.close()
+
+
+def test_a_shape_that_changes_is_named(toy):
+    env = build('StackBlocks', variation=2)
+    env._variation = 3
+    with pytest.raises(ValueError, match=r"'state' has shape \(72,\) after 0 steps, but had \(65,\)"):
+        env.reset()
+    env.close()
+
+
+# Actions
+
+
+def sent(env: rlbench.RLBenchEnv, log: Any, action: list[float]) -> np.ndarray:
+    env.reset()
+    env.step(np.array(action, np.float32))
+    return log.launched[-1]._scene.actions[-1]
+
+
+@pytest.mark.parametrize('mode, scale', [('joint_velocity', 1.0), ('joint_position', 0.1)])
+def test_joint_actions_are_rescaled(toy, mode, scale):
+    env = build(action_mode=mode)
+    assert env.action_space == Box(-1, 1, (8,), np.float32)
+    action = [1, -1, 0.5, 0, 0, 0, -0.25, 1]
+    np.testing.assert_allclose(sent(env, toy, action), [*(scale * np.array(action[:-1])), 1.0], rtol=1e-6)
+    position = (0.05 if mode == 'joint_velocity' else 1.0) * scale
+    np.testing.assert_allclose(toy.launched[-1]._scene.joints[:2], [position, -position], rtol=1e-6)  # not absolute
+    assert sent(env, toy, [0.0] * 7 + [-1.0])[-1] == 0.0
+    np.testing.assert_array_equal(sent(env, toy, [9.0] * 8), [scale] * 7 + [1.0])  # clipped
+    env.close()
+
+
+@pytest.mark.parametrize('mode, metres, radians', [('ee_pose', 0.03, 0.1), ('ee_pose_planning', 0.1, 0.5)])
+def test_pose_actions_have_quaternions_of_unit_length(toy, mode, metres, radians):
+    env = build(action_mode=mode)
+    assert env.action_space == Box(-1, 1, (7,), np.float32)
+    half = radians / 2
+    np.testing.assert_allclose(
+        sent(env, toy, [1, -1, 0.5, 0, 0, 1, 1]),
+        [metres, -metres, metres / 2, 0, 0, np.sin(half), np.cos(half), 1],
+        rtol=1e-6,
+    )
+    np.testing.assert_array_equal(sent(env, toy, [0, 0, 0, 0, 0, 0, -1]), [0, 0, 0, 0, 0, 0, 1, 0])
+    env.reset(seed=0)
+    infos = [env.step(env.action_space.sample())[-1] for _ in range(5)]
+    assert not any(info['invalid_action'] for info in infos)
+    env.close()
+
+
+def test_the_scale_can_be_given(toy):
+    env = build(action_mode='ee_pose', arm_scale=[0.01, 0.02, 0.03, 0.5, 0.5, 0.5])
+    np.testing.assert_allclose(sent(env, toy, [1, 1, 1, 0, 0, 0, 0])[:3], [0.01, 0.02, 0.03], rtol=1e-6)
+    env.close()
+
+
+def test_another_robot_has_other_joints(toy):
+    env = build(robot_setup='jaco', state_type=['joint_positions'])
+    assert env.action_space.shape == (7,)
+    assert env.observation_space['joint_positions'].shape == (6,)
+    env.close()
+
+
+def test_an_action_of_another_shape_is_an_error(toy):
+    env = build()
+    env.reset()
+    with pytest.raises(ValueError, match=r'the action has shape \(7,\), but must have \(8,\)'):
+        env.step(np.zeros(7))
+    env.close()
+
+
+def test_an_invalid_action_changes_nothing(toy):
+    env = build(action_mode='ee_pose', arm_scale=0.6, invalid_action_penalty=0.5, max_episode_steps=3)
+    env.reset(seed=0)
+    right = np.array([1, 0, 0, 0, 0, 0, 1], np.float32)
+    before, _, _, _, info = env.step(right)
+    assert info == {'is_success': False, 'invalid_action': False}
+    after, reward, terminated, truncated, info = env.step(right)  # 1.2 is outside
+    np.testing.assert_array_equal(after, before)
+    assert (reward, terminated, truncated) == (-0.5, False, False)
+    assert info['invalid_action'] is True and 'outside of workspace' in info['invalid_action_error']
+    assert env.step(right)[3], 'the time limit counts invalid actions'
+    env.close()
+
+
+def test_an_invalid_action_is_never_better_than_a_valid_one_with_a_shaped_reward(toy):
+    env = build(action_mode='ee_pose', arm_scale=2.0, shaped_rewards=True, invalid_action_penalty=0.25)
+    env.reset(seed=0)
+    distance = env._task._task.distance()
+    _, reward, _, _, info = env.step(np.array([1, 0, 0, 0, 0, 0, 1], np.float32))
+    assert info['invalid_action']
+    assert reward == pytest.approx(-distance - 0.25)
+    env.close()
+
+
+# Rewards and ends
+
+
+def test_success_terminates(toy):
+    env = build()
+    env.reset(seed=1)
+    rewards = []
+    for _ in range(30):
+        _, reward, terminated, truncated, info = env.step(aim(env, toy))
+        assert type(reward) is float and type(terminated) is bool and type(truncated) is bool
+        rewards.append(reward)
+        assert info['is_success'] == terminated == (reward == 1.0)
+        if terminated:
+            break
+    assert rewards == [0.0] * (len(rewards) - 1) + [1.0] and not truncated
+    env.close()
+
+
+def test_failure_terminates_without_success(toy):
+    env = build('BeatTheBuzz')
+    env.reset(seed=1)
+    down = np.array([0, 0, -1, 0, 0, 0, 0, 0], np.float32)
+    steps = [env.step(down) for _ in range(11)]
+    assert [step[2] for step in steps] == [False] * 10 + [True]
+    assert steps[-1][1] == 0.0 and steps[-1][4]['is_success'] is False
+    env.close()
+
+
+@pytest.mark.parametrize('task', ['ReachTarget', 'TakeLidOffSaucepan'])
+def test_shaped_success(toy, task):
+    env = build(task, shaped_rewards=True)
+    env.reset(seed=1)
+    terminated = False
+    while not terminated:
+        _, reward, terminated, truncated, info = env.step(aim(env, toy))
+        assert reward == pytest.approx(-env._task._task.distance()) and not truncated
+        assert info['is_success'] is terminated
+    env.close()
+
+
+def test_a_missing_shaped_reward_is_said_before_launching(toy):
+    with pytest.raises(ValueError, match='PickUpCup has no .* ReachTarget, SlideBlockToTarget, TakeLidOffSaucepan'):
+        build('PickUpCup', shaped_rewards=True)
+    assert not toy.launched
+
+
+@pytest.mark.parametrize('kwargs, limit', [({}, 200), ({'max_episode_steps': 7}, 7)])
+def test_the_time_limit_truncates(toy, kwargs, limit):
+    env = build('PickUpCup', **kwargs)
+    away = np.full(8, -1.0, np.float32)  # to the corner of the cube
+    for _ in range(2):
+        env.reset(seed=0)
+        ends = [env.step(away)[2:4] for _ in range(limit)]
+        assert ends == [(False, False)] * (limit - 1) + [(False, True)]
+    env.close()
+
+
+def test_success_in_the_last_step_is_no_truncation(toy):
+    env = build(max_episode_steps=1, arm_scale=20.0)
+    env.reset(seed=1)
+    action = np.zeros(8, np.float32)
+    action[:3] = env._task._task.target
+    assert env.step(action)[2:4] == (True, False)
+    env.close()
+
+
+# Resets, variations, seeds
+
+
+@pytest.mark.parametrize('error', [standin.TaskEnvironmentError, standin.BoundaryError, standin.WaypointError])
+def test_a_task_that_does_not_fit_is_placed_again(toy, error):
+    env = build(reset_attempts=3)
+    standin.FAILURES[:] = [error('no room')] * 2
+    env.reset()
+    standin.FAILURES[:] = [error('no room')] * 3
+    with pytest.raises(RuntimeError, match=r'could not be placed in the scene in 3 attempts.*reset_attempts.*no room'):
+        env.reset()
+    assert not standin.FAILURES
+    standin.FAILURES[:] = [KeyError('a bug')]
+    with pytest.raises(KeyError):
+        env.reset()
+    env.close()
+
+
+def test_variations(toy):
+    env = build(variation=7)
+    assert env.reset()[1] == {'descriptions': ['reach the target 7', 'touch the ball 7'], 'variation': 7}
+    env.close()
+    env = build(variation='random')
+    env.reset(seed=5)
+    drawn = [env.reset()[1]['variation'] for _ in range(20)]
+    assert len(set(drawn)) > 5 and 0 <= min(drawn) and max(drawn) < 20
+    env.reset(seed=5)
+    assert [env.reset()[1]['variation'] for _ in range(20)] == drawn
+    env.close()
+    with pytest.raises(ValueError, match='ReachTarget has 20 variations: give one from 0 to 19, not 20'):
+        build(variation=20)
+    assert toy.running == 0
+
+
+def test_seeds(toy):
+    def targets(env: rlbench.RLBenchEnv, seed: int | None) -> np.ndarray:
+        return np.array([env.reset(seed=seed)[0], *(env.reset()[0] for _ in range(3))])
+
+    env = build(state_type='task_low_dim_state')
+    first = targets(env, 11)
+    assert len(np.unique(first, axis=0)) == 4
+    np.random.seed(0)  # what others do with the global generators does not matter
+    random.seed(0)
+    np.testing.assert_array_equal(targets(env, 11), first)
+    assert (targets(env, 12) != first).any()
+    assert (targets(env, None) != targets(env, None)).any()
+    env.close()
+    unseeded = []
+    for _ in range(2):
+        np.random.seed(0)
+        env = build(seed=None, state_type='task_low_dim_state')
+        unseeded.append(targets(env, None))
+        env.close()
+    assert (unseeded[0] != unseeded[1]).any()
+
+
+def test_the_global_generators_are_given_back(toy):
+    before = np.random.get_state(), random.getstate()
+    env = build(seed=None)
+    env.reset()
+    env.reset(seed=4)
+    env.step(env.action_space.sample())
+    standin.FAILURES[:] = [KeyError()]
+    with pytest.raises(KeyError):
+        env.reset()
+    env.close()
+    after = np.random.get_state(), random.getstate()
+    np.testing.assert_array_equal(before[0][1], after[0][1])
+    assert before[0][2:] == after[0][2:] and before[1] == after[1]
+
+
+# The simulator
+
+
+def test_one_simulator_in_a_process(toy):
+    env = build()
+    assert toy.running == 1
+    with pytest.raises(RuntimeError, match=r"ReachTarget has the one .* nenv=4, vectorized='async'"):
+        build('PickUpCup')
+    assert len(toy.launched) == 1
+    env.reset()  # the first one is none the worse for it
+    env.close()
+    env.close()
+    assert (toy.running, toy.shut_down) == (0, 1)
+    for call in (env.reset, lambda: env.step(np.zeros(8))):
+        with pytest.raises(RuntimeError, match='closed'):
+            call()
+    other = build('PickUpCup')
+    env.close()  # is not the one that runs now
+    assert toy.running == 1
+    with pytest.raises(RuntimeError, match='PickUpCup has the one'):
+        build()
+    other.close()
+
+
+def test_an_environment_that_nobody_has_any_more_is_shut_down(toy):
+    env = build()
+    env.cycle = env
+    del env
+    build('PickUpCup').close()
+    assert (toy.running, toy.shut_down) == (0, 2)
+
+
+def test_copies_in_one_process_are_refused(toy):
+    with pytest.raises(ValueError, match="vectorized='async'"):
+        build_env('ReachTarget', 'rlbench', nenv=2, vectorized='sync')
+
+
+def test_a_launch_that_fails_leaves_nothing_behind(toy, monkeypatch):
+    from rlbench.environment import Environment
+
+    def launch(self: Any) -> None:
+        raise OSError('no display')
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Environment, 'launch', launch)
+        with pytest.raises(OSError, match='no display'):
+            build()
+    build().close()
+
+
+@pytest.mark.skipif(not hasattr(os, 'fork'), reason='no fork on this system')
+def test_a_forked_process_does_not_shut_it_down(toy):
+    env = build()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            env.close()
+            status = int(standin.LOG.shut_down > 0)
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    env.close()
+
+
+@pytest.mark.parametrize('kwargs, headless', [({}, True), ({'render_mode': 'human'}, False), ({'headless': 0}, False)])
+def test_headless(toy, kwargs, headless):
+    env = build(**kwargs)
+    assert bool(toy.launched[-1]._headless) is headless
+    assert env.render() is None
+    env.close()
+
+
+def test_step_before_reset(toy):
+    env = rlbench.find('ReachTarget', 'rlbench')()
+    with pytest.raises(RuntimeError, match='reset'):
+        env.step(np.zeros(8))
+    env.close()
+
+
+# Copies and agents
+
+
+def test_copies_in_processes_do_what_single_ones_do(toy):
+    kwargs = {'state_type': ['state', 'wrist_rgb'], 'max_episode_steps': 6, 'arm_scale': 6.0, 'image_size': (16, 16)}
+    actions = np.random.default_rng(0).uniform(-1, 1, (100, 2, 8)).astype(np.float32)
+    copies = build_env('ReachTarget', 'rlbench', nenv=2, vectorized='async', seed=5, **kwargs)
+    first, info = copies.reset(seed=5)
+    assert list(info['descriptions'][1]) == ['reach the target 0', 'touch the ball 0']
+    steps = [copies.step(action) for action in actions]
+    copies.close()
+    ends = {'terminated': 0, 'truncated': 0}
+    for i in range(2):
+        env = build_env('ReachTarget', 'rlbench', seed=5 + i, **kwargs)
+        observation, _ = env.reset(seed=5 + i)
+        for key in observation:
+            np.testing.assert_array_equal(first[key][i], observation[key])
+        for action, (observations, rewards, terminated, truncated, info) in zip(actions[:, i], steps, strict=True):
+            observation, reward, over, cut, single_info = env.step(action)
+            assert (rewards[i], terminated[i], truncated[i]) == (reward, over, cut)
+            ends['terminated'] += over
+            ends['truncated'] += cut
+            if over or cut:
+                for key in observation:
+                    np.testing.assert_array_equal(info['final_obs'][i][key], observation[key])
+                assert info['final_info']['is_success'][i] == single_info['is_success']
+                observation, _ = env.reset()
+            for key in observation:
+                np.testing.assert_array_equal(observations[key][i], observation[key])
+        env.close()
+    assert all(ends.values()), f'both kinds of end must have been seen, not {ends}'
+
+
+@pytest.mark.parametrize('state_type', ['state', 'front_rgb'])
+def test_ppo_trains(toy, tmp_path, state_type):
+    env = build_env('ReachTarget', 'rlbench', state_type=state_type, image_size=(36, 36), shaped_rewards=True)
+    alg_params, learn_params = call_default_params(env, 'rlbench', 'PPO')
+    agent = algorithms.PPO(**alg_params)
+    learn_params |= {'train_steps': 300, 'horizon': 100, 'epochs': 1, 'batch_size': 50, 'run_dir': tmp_path}
+    result = agent.learn(env, 'train', **learn_params)
+    assert result.steps == 300 and result.returns
+    assert all(np.isfinite(value).all() for value in result.losses.values())
+    tested = agent.learn(env, 'test', test_episodes=1)
+    assert len(tested.successes) == 1 and tested.successes[0] in (True, False)
+    env.close()
+
+
+# The real thing
+
+
+@pytest.mark.rlbench
+def test_over_rlbench_itself():
+    pytest.importorskip('pyrep', reason='PyRep is not installed')
+    pytest.importorskip('rlbench', reason='RLBench is not installed')
+    assert {'ReachTarget', 'SlideBlockToTarget', 'TakeLidOffSaucepan', 'BeatTheBuzz'} <= set(rlbench.ids())
+    keys = ['state', 'front_rgb', 'wrist_depth', 'wrist_mask', 'overhead_point_cloud']
+    for mode in rlbench.ACTION_MODES:
+        env = build_env(
+            'ReachTarget', 'rlbench', state_type=keys, action_mode=mode, shaped_rewards=True, max_episode_steps=5
+        )
+        try:
+            assert env.observation_space['state'].shape == (40,)
+            observation, info = env.reset(seed=1)
+            assert env.observation_space.contains(observation) and info['descriptions']
+            np.testing.assert_allclose(observation['state'][-3:], env.reset(seed=1)[0]['state'][-3:], atol=1e-5)
+            ends = []
+            for _ in range(5):
+                observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
+                assert env.observation_space.contains(observation) and np.isfinite(reward)
+                assert info['is_success'] is False or terminated
+                ends.append((terminated, truncated))
+                if terminated:
+                    break
+            assert ends[-1] == (False, True) or ends[-1][0]
+        finally:
+            env.close()

@@ -1,0 +1,164 @@
+"""Environments of the old ``gym`` interface, used as Gymnasium's.
+
+What differed, by version of ``gym`` (which is not needed here: an environment is known by what it has):
+
+=================  ==========================================  ======================================================
+                   before 0.26                                 Gymnasium
+=================  ==========================================  ======================================================
+``step``           ``observation, reward, done, info``         ``observation, reward, terminated, truncated, info``
+time limit         ``info['TimeLimit.truncated']``             ``truncated``
+``reset``          ``observation``                             ``observation, info``
+seed               ``env.seed(seed)``                          ``reset(seed=seed)``
+spaces             of the package ``gym``                      of the package ``gymnasium``
+=================  ==========================================  ======================================================
+
+``gym`` 0.26 has Gymnasium's ``step`` and ``reset`` with its own spaces; it is accepted as well.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+
+
+def is_old_gym(env: Any) -> bool:
+    """Whether an object that is no ``gymnasium.Env`` has what an environment of ``gym`` has."""
+    return (
+        not isinstance(env, (type, gymnasium.Env, gymnasium.vector.VectorEnv))
+        and all(hasattr(env, name) for name in ('observation_space', 'action_space'))
+        and all(callable(getattr(env, name, None)) for name in ('reset', 'step'))
+    )
+
+
+class OldGymEnv(gymnasium.Env):
+    """An environment of the old ``gym`` interface as a ``gymnasium.Env``.
+
+    ``done`` becomes ``truncated`` where ``info['TimeLimit.truncated']`` is true, else ``terminated``. Observations are
+    cast to the dtype of their space (many old environments return float64 for a float32 ``Box``), rewards to float.
+    Other attributes are those of the environment itself, which is also ``unwrapped``.
+
+    Args:
+        env: the environment.
+
+    Raises:
+        TypeError: one of its spaces has no equal in Gymnasium.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        self.observation_space = convert_space(env.observation_space)
+        self.action_space = convert_space(env.action_space)
+        metadata = dict(getattr(env, 'metadata', None) or {})
+        self.metadata = {'render_modes': metadata.pop('render.modes', []), **metadata}
+        self.render_mode = getattr(env, 'render_mode', None)
+        self._takes = {name: _takes(env, name) for name in ('seed', 'options')}
+
+    @property
+    def unwrapped(self) -> Any:
+        return getattr(self.env, 'unwrapped', self.env)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        kwargs: dict[str, Any] = {}
+        if seed is not None:
+            if self._takes['seed']:
+                kwargs['seed'] = seed
+            elif hasattr(self.env, 'seed'):
+                self.env.seed(seed)
+        if options:
+            if not self._takes['options']:
+                raise TypeError(f'the reset() of {self} takes no options, but got {options!r}.')
+            kwargs['options'] = options
+        result = self.env.reset(**kwargs)
+        observation, info = result if self._has_info(result) else (result, {})
+        return _cast(self.observation_space, observation), info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        result = self.env.step(action)
+        if len(result) == 5:
+            observation, reward, terminated, truncated, info = result
+        elif len(result) == 4:
+            observation, reward, done, info = result
+            truncated = bool(done) and bool(info.get('TimeLimit.truncated', False))
+            terminated = done and not truncated
+        else:
+            raise ValueError(
+                f'{self}: step() returned {len(result)} values, not observation, reward, terminated, truncated, info.'
+            )
+        reward = float(np.asarray(reward, np.float64).reshape(()))
+        return _cast(self.observation_space, observation), reward, bool(terminated), bool(truncated), info
+
+    def render(self) -> Any:
+        return self.env.render()
+
+    def close(self) -> None:
+        if hasattr(self.env, 'close'):
+            self.env.close()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith('_') or name == 'env':  # before __init__, while a copy of this is unpickled
+            raise AttributeError(name)
+        return getattr(self.env, name)
+
+    def __str__(self) -> str:
+        return f'<OldGymEnv<{type(self.unwrapped).__name__}>>'
+
+    def _has_info(self, result: Any) -> bool:
+        """Whether ``reset`` returned observation and info, as it could from gym 0.22 and does from 0.26 on."""
+        if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
+            return False
+        space = self.observation_space  # the observation itself may be such a pair
+        return not (isinstance(space, Tuple) and len(space.spaces) == 2 and isinstance(space.spaces[1], Dict))
+
+
+def convert_space(space: Any) -> Space:
+    """Gymnasium's equal of a space of ``gym``, recognised by its attributes.
+
+    Raises:
+        TypeError: it is none of ``Box``, ``Discrete``, ``MultiDiscrete``, ``MultiBinary``, ``Dict``, ``Tuple``.
+    """
+    if isinstance(space, Space):
+        return space
+    parts = getattr(space, 'spaces', None)
+    if hasattr(parts, 'items'):
+        return Dict({key: convert_space(part) for key, part in parts.items()})
+    if isinstance(parts, (tuple, list)):
+        return Tuple([convert_space(part) for part in parts])
+    if hasattr(space, 'nvec'):
+        return MultiDiscrete(np.array(space.nvec))
+    if hasattr(space, 'low') and hasattr(space, 'high'):
+        dtype = np.dtype(getattr(space, 'dtype', None) or np.float32)
+        low, high = (np.asarray(bound, dtype) for bound in (space.low, space.high))
+        return Box(low, high, low.shape, dtype.type)
+    if hasattr(space, 'n'):
+        if getattr(space, 'shape', ()) in ((), None):
+            return Discrete(int(space.n), start=int(getattr(space, 'start', 0)))
+        return MultiBinary(space.n)
+    raise TypeError(
+        f'{space!r} ({type(space).__module__}.{type(space).__name__}) is no space that Gymnasium has an equal of: use '
+        'Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them.'
+    )
+
+
+def _cast(space: Space, x: Any) -> Any:
+    """``x`` in the dtype of its space; what does not fit stays, to be reported where observations are checked."""
+    if isinstance(space, Dict) and isinstance(x, dict):
+        return {key: _cast(space.spaces[key], value) if key in space.spaces else value for key, value in x.items()}
+    if isinstance(space, Tuple) and isinstance(x, (tuple, list)) and len(x) == len(space.spaces):
+        return tuple(_cast(part, value) for part, value in zip(space.spaces, x, strict=True))
+    if isinstance(space, (Box, MultiDiscrete, MultiBinary)):
+        array = np.asarray(x)
+        return array.astype(space.dtype, copy=False) if np.can_cast(array.dtype, space.dtype, 'same_kind') else array
+    return x
+
+
+def _takes(env: Any, name: str) -> bool:
+    """Whether ``reset`` of an environment, through all its wrappers, takes an argument of this name."""
+    innermost = getattr(env, 'unwrapped', env)
+    parameters = inspect.signature(env.reset).parameters
+    passes = name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    return passes and name in inspect.signature(innermost.reset).parameters
