@@ -29,7 +29,6 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / 'results' / 'learning.json'
 
 
-
 @dataclass(frozen=True)
 class Row:
     """One line of the table.
@@ -137,8 +136,8 @@ def report(results: dict[str, Any]) -> str:
         steps = min(entry['train_steps'] for entry in found.values())
         minutes = statistics.median(entry['minutes'] for entry in found.values())
         lines.append(
-            f'| {name} | {row.alg} | `{row.env_id}` | {row.nenv} | {steps:,} | ≥ {row.aim:g} | {seeds} | **{min(means):.1f}** | '
-            f'{statistics.median(means):.1f} | {minutes:.1f} |'
+            f'| {name} | {row.alg} | `{row.env_id}` | {row.nenv} | {steps:,} | ≥ {row.aim:g} | {seeds} | '
+            f'**{min(means):.1f}** | {statistics.median(means):.1f} | {minutes:.1f} |'
         )
     stamps = {
         entry['date'] + ': ' + ', '.join(f'{k} {v}' for k, v in entry['versions'].items())

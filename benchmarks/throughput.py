@@ -1,6 +1,6 @@
 """Training steps per second of zoo, Stable-Baselines3 and SBX on the same work, alternating in one run.
 
-    python benchmarks/throughput.py                 # every task, about 15 minutes; writes results/throughput.md
+    python benchmarks/throughput.py                 # every task, about 20 minutes; writes results/throughput.md
     python benchmarks/throughput.py --task sac      # one of them
 
 The peers live in a virtual environment of their own, made beside this file at the first run (PyTorch for CPUs and JAX:
@@ -38,6 +38,8 @@ PEERS = (
     'jax==0.10.2',
     'gymnasium[mujoco]==1.4.0',
     'mujoco==3.10.0',
+    'ale-py==0.12.1',
+    'opencv-python-headless>=4.10,<6',
 )
 
 #: Steps of one measured piece are chosen so that it lasts a few seconds for the fastest library.
@@ -99,6 +101,24 @@ TASKS['td38'] = TASKS['td3'] | {
     'title': 'TD3 as above, zoo with `update_every=8, updates=8`',
     'every': 8,
 }
+#: Stepping and acting alone, without learning: the same preprocessing, the Nature CNN, samples of the policy.
+TASKS['collect'] = {
+    'title': 'collecting with PPO, 8 copies of `PongNoFrameskip-v4`, Nature CNN on 84×84×4, zoo with `vectorized=True`',
+    'alg': 'PPO',
+    'env': 'PongNoFrameskip-v4',
+    'type': 'atari',
+    'nenv': 8,
+    'collect': True,
+    'warm': 80,
+    'piece': 2000,
+    'libraries': ('zoo', 'sb3'),
+    'bars': {'sb3': 1.5},
+}
+TASKS['collect-sync'] = TASKS['collect'] | {
+    'title': "collecting as above, zoo with `vectorized='sync'`: all in one thread, as Stable-Baselines3 does it",
+    'collect': 'sync',
+    'bars': {},
+}
 
 EXPLORE = 1000
 
@@ -124,6 +144,46 @@ def zoo_trainer(task: dict[str, Any]) -> Any:
         every = task.get('every', 1)
         learn_params |= {'buffer_size': 100_000, 'explore_steps': EXPLORE, 'update_every': every}
     return lambda n: agent.learn(env, 'train', run_dir=False, train_steps=n, **learn_params)
+
+
+def zoo_collector(task: dict[str, Any]) -> Any:
+    """A function that takes ``n`` more steps with the policy."""
+    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+    from zoo import algorithms, build_env, call_default_params
+    from zoo.common.collect import Collector
+
+    env = build_env(task['env'], task['type'], task['collect'], nenv=task['nenv'])
+    alg_params, _ = call_default_params(env, task['type'], task['alg'], seed=0)
+    agent = getattr(algorithms, task['alg'])(**alg_params)
+    collector = Collector(env, agent.action_adaptor)
+    collector.reset(0)
+
+    def collect(n: int) -> None:
+        for _ in range(n // task['nenv']):
+            collector.step(agent.act(collector.obs))
+
+    return collect
+
+
+def peer_collector(task: dict[str, Any]) -> Any:
+    """The same with Stable-Baselines3: its wrappers, its Nature CNN, and ``predict``, which runs the actor alone."""
+    import ale_py
+    import gymnasium
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.env_util import make_atari_env
+    from stable_baselines3.common.vec_env import VecFrameStack
+
+    gymnasium.register_envs(ale_py)
+    env = VecFrameStack(make_atari_env(task['env'], n_envs=task['nenv'], seed=0), n_stack=4)
+    model = PPO('CnnPolicy', env, device='cpu', verbose=0)
+    state = {'obs': model.get_env().reset()}
+
+    def collect(n: int) -> None:
+        for _ in range(n // task['nenv']):
+            actions, _ = model.predict(state['obs'], deterministic=False)
+            state['obs'], *_ = model.get_env().step(actions)
+
+    return collect
 
 
 FROM_SPACES = ('observation_space', 'action_space', 'net_list', 'optimizers_list')
@@ -159,7 +219,10 @@ def peer_trainer(library: str, task: dict[str, Any]) -> Any:
 def work(library: str, name: str) -> None:
     """The worker: warm up, then train a piece for every line on standard input and print how long it took."""
     task = TASKS[name]
-    train = zoo_trainer(task) if library == 'zoo' else peer_trainer(library, task)
+    if 'collect' in task:
+        train = zoo_collector(task) if library == 'zoo' else peer_collector(task)
+    else:
+        train = zoo_trainer(task) if library == 'zoo' else peer_trainer(library, task)
     train(task['warm'])
     train(task['piece'])  # what is compiled only in full pieces is compiled now
     print(json.dumps({'ready': versions(library)}), flush=True)
@@ -233,6 +296,7 @@ def compare(name: str, rounds: int, peers: str, libraries: tuple[str, ...]) -> d
     """All libraries on one task."""
     task = TASKS[name]
     print(f'\n{task["title"]}', flush=True)
+    libraries = tuple(library for library in libraries if library in task.get('libraries', libraries))
     workers = {library: Worker(sys.executable if library == 'zoo' else peers, library, name) for library in libraries}
     seconds: dict[str, list[float]] = {library: [] for library in libraries}
     for _ in range(rounds):

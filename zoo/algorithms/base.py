@@ -204,9 +204,13 @@ class Algorithm:
     def _build_on(self, other: str, label: str, head: Head, action_size: int) -> Network:
         """The network of an entry that names another one, whose torso it shares."""
         if not type(self).shared_torso or action_size:
-            raise ValueError(f'{label} is the name {other!r}, but the networks of {type(self).__name__} share no torso.')
+            raise ValueError(
+                f'{label} is the name {other!r}, but the networks of {type(self).__name__} share no torso.'
+            )
         if other not in self.networks:
-            raise ValueError(f'{label} is to share the torso of {other!r}: name one of {list(self.networks)}, before it.')
+            raise ValueError(
+                f'{label} is to share the torso of {other!r}: name one of {list(self.networks)}, before it.'
+            )
         spec = self._entries[self.network_names.index(other)]
         seed = spec.get('seed') if isinstance(spec, dict) else None
         return build_on(self.networks[other], label, head, seed=None if seed is None else [seed, 2])

@@ -31,8 +31,8 @@ class PPO(Algorithm):
 
     Args:
         observation_space, action_space: of one copy of the environment.
-        net_list: actor, critic; specs, torsos or complete networks. ``'actor'`` in place of the critic puts the critic's
-            head on the actor's torso.
+        net_list: actor, critic; specs, torsos or complete networks. ``'actor'`` in place of the critic puts the
+            critic's head on the actor's torso.
         optimizers_list: one for both.
         gamma: discount.
         gae_lambda: λ of generalised advantage estimation.

@@ -74,13 +74,14 @@ def build_env(
         env_id: the name of the environment, for example ``'CartPole-v1'``. For ``env_type='gymnasium'`` also
             ``'package:Name-v0'`` (the package is imported first), an environment class, a function that returns an
             environment, or an environment object (a ``gymnasium.Env`` or a ``gymnasium.vector.VectorEnv``).
-        env_type: ``'classic_control'``, ``'box2d'``, ``'mujoco'``, ``'atari'``, ``'robotics'``, ``'dm_control'``, ``'rlbench'``,
-            or ``'gymnasium'`` for whatever is registered or brought along.
+        env_type: ``'classic_control'``, ``'box2d'``, ``'mujoco'``, ``'atari'``, ``'robotics'``, ``'dm_control'``,
+            ``'rlbench'``, or ``'gymnasium'`` for whatever is registered or brought along.
         vectorized: how ``nenv > 1`` copies run. ``'sync'`` or False: one after the other in this process; ``'async'``:
             each in a process of its own, worth it when a step takes longer than about 0.3 ms; ``'envpool'``: in the
-            threads of EnvPool, for the tasks that it has; True: the fastest one available, that is ``'envpool'`` from
-            four copies on, for tasks that it has and without other ``kwargs`` than ``max_episode_steps``, else
-            ``'sync'``. RLBench's copies always run as ``'async'``. With ``nenv=1`` the environment is a plain ``Env`` whatever is given here.
+            threads of EnvPool, for the tasks that it has; True: the fastest one available, that is ALE's own threads
+            for Atari, ``'envpool'`` from four copies on for tasks that it has and without other ``kwargs`` than
+            ``max_episode_steps``, else ``'sync'``. RLBench's copies always run as ``'async'``. With ``nenv=1`` the
+            environment is a plain ``Env`` whatever is given here.
         seed: seed of the first copy and of the action space, or None for an unpredictable one.
         reward_shaping: a function of one reward; training sees what it returns. The unshaped return of each episode is
             in ``info['episode']``, see the module's docstring.
@@ -135,14 +136,19 @@ def build_env(
         prepare = wrappers.prepare_vector if isinstance(env, VectorEnv) else wrappers.prepare
         return prepare(env, name, seed, reward_shaping)
     pool = getattr(module, 'Pool', None)
-    if vectorized == 'envpool' or (vectorized is True and not pool and _envpool_may_pay(env_id, nenv, kwargs)):
+    in_threads = pool.may_pay if pool else partial(_envpool_may_pay, env_id)
+    if vectorized == 'envpool' or (vectorized is True and in_threads(nenv, kwargs)):
         from zoo.common.envs import envpool
 
         task = name.rpartition(':')[2]
         reference = wrappers.prepare(make(), name, seed, None)
         try:
-            if vectorized == 'envpool' or envpool.has_task(task, reference):
-                env = (pool or envpool.EnvPoolVectorEnv)(task, nenv, reference, **kwargs)
+            env = None
+            if pool:
+                env = pool(nenv, reference, vectorized == 'envpool', **kwargs)
+            elif vectorized == 'envpool' or envpool.has_task(task, reference):
+                env = envpool.EnvPoolVectorEnv(task, nenv, reference, **kwargs)
+            if env is not None:
                 return wrappers.prepare_vector(env, name, seed, reward_shaping)
         finally:
             reference.close()

@@ -113,8 +113,8 @@ def test_collected_are_whole_games_and_their_unclipped_scores(actions: list[int]
     assert len(found) >= 2
 
 
-@pytest.mark.parametrize('vectorized', ['sync', 'async', 'envpool'])
-def test_copies(vectorized: str):
+@pytest.mark.parametrize('vectorized', ['sync', 'async', 'envpool', True])
+def test_copies(vectorized: str | bool):
     if vectorized == 'envpool':
         pytest.importorskip('envpool')
     env = build_env(BREAKOUT, 'atari', vectorized, seed=0, nenv=2, frame_size=42)
@@ -185,8 +185,8 @@ def test_options():
     assert ends and all('episode' in info and 'life_lost' not in info for info in ends)
 
 
-@pytest.mark.parametrize('vectorized', ['sync', 'envpool'])
-def test_time_limit_truncates_the_game(vectorized: str):
+@pytest.mark.parametrize('vectorized', ['sync', 'envpool', True])
+def test_time_limit_truncates_the_game(vectorized: str | bool):
     if vectorized == 'envpool':
         pytest.importorskip('envpool')
     env = build_env('PongNoFrameskip-v4', 'atari', vectorized, nenv=2, frame_size=42, max_episode_steps=30)
@@ -221,7 +221,7 @@ def test_the_four_lines(alg: str, tmp_path: Any):
     'arguments, message',
     [
         (('PongNoFramskip-v4', 'atari'), "did you mean 'PongNoFrameskip-v4'"),
-        (('CartPole-v1', 'atari'), "is an environment of type classic_control"),
+        (('CartPole-v1', 'atari'), 'is an environment of type classic_control'),
         (('PongNoFrameskip-v4', 'classic_control'), 'is an environment of type atari'),
     ],
 )

@@ -7,7 +7,7 @@ An algorithm says what its network has to give, as a :class:`Head`; :func:`build
 * a **complete network**, whose output is of the head's size;
 * the **name** of an earlier network of the list, on whose torso its head is put: one encoder for both.
 
-The middle two are a Keras 3 model, a TensorLayer 2 model, a ``tf.Module``, or any callable with ``trainable_variables``.
+The middle two are a Keras 3 model, a TensorLayer 2 model, a ``tf.Module``, or a callable with ``trainable_variables``.
 They are called with the preprocessed observation in the environment's own form: a tensor for a leaf space, a dict or
 tuple of tensors for ``Dict`` and ``Tuple`` (without the action mask); see :mod:`zoo.common.adaptors.observation`. A
 critic of state *and* action is called with ``[obs, action]`` or with the two as arguments, as it takes them, or with

@@ -18,9 +18,10 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
 
-from zoo.common.envs import registered
-from zoo.common.envs.envpool import EnvPoolVectorEnv
+from zoo.common.envs import envpool, registered
 from zoo.common.envs.wrappers import StackFrames
 
 #: Arguments of :class:`AtariPreprocessing` and of the stack of frames; all others are ALE's.
@@ -94,7 +95,7 @@ class AtariPreprocessing(gymnasium.Wrapper):
         max_episode_steps: int,
     ) -> None:
         super().__init__(env)
-        self._size = (frame_size, frame_size) if isinstance(frame_size, int) else tuple(frame_size)
+        self._size = _height_width(frame_size)
         if min(self._size) < 8:
             raise ValueError(f'frame_size is {frame_size}: give at least 8 pixels, such as 84 or 42.')
         if frame_skip < 1 or max_episode_steps < 1:
@@ -182,82 +183,179 @@ class AtariPreprocessing(gymnasium.Wrapper):
         return frame.reshape(self.observation_space.shape)
 
 
-class Pool(EnvPoolVectorEnv):
-    """EnvPool's games with the observations and the info of the single ones.
+class Pool(VectorEnv):
+    """Copies in the threads of ALE's own vector environment, or of EnvPool's, with the observations, rewards and info
+    of the single ones.
 
-    Lives are counted here, since EnvPool would begin a new game for each; after a lost one nothing is pressed.
+    Both engines give single frames of whole games here; stacks, lives, clipped rewards, time limits and the reset in
+    the step that ends a game (``SAME_STEP``) are added. Unlike in single environments nothing is pressed after a lost
+    life, and the no-ops are drawn in the engine's own way.
+
+    Measured on two cores, microseconds per step of each of 8 copies of Pong: one after the other in this process 360,
+    in ALE's threads 180, in EnvPool's 270.
 
     Args:
-        env_id: one of ALE's names.
         nenv: number of copies.
         reference: the single environment.
-        **kwargs: as for the single one; what EnvPool has no equal of is refused.
+        envpool: use EnvPool.
+        **kwargs: as for the single one.
+
+    Raises:
+        ImportError: EnvPool is asked for and not installed.
+        ValueError: EnvPool does not have the game.
+        TypeError: an argument that the engine has no equal of.
     """
 
-    def __init__(self, env_id: str, nenv: int, reference: gymnasium.Env, **kwargs: Any) -> None:
+    @staticmethod
+    def may_pay(nenv: int, kwargs: dict[str, Any]) -> bool:
+        """Whether ``vectorized=True`` means ALE's threads: it takes every one of the arguments."""
+        return nenv > 1 and kwargs.keys() <= {*OPTIONS, *_Ale.KNOWN}
+
+    def __init__(self, nenv: int, reference: gymnasium.Env, envpool: bool, **kwargs: Any) -> None:
         options = {name: kwargs.pop(name, default) for name, default in OPTIONS.items()}
-        size = options['frame_size']
-        height, width = (size, size) if isinstance(size, int) else size
-        spec = reference.spec
-        kwargs.setdefault('repeat_action_probability', spec.kwargs['repeat_action_probability'])
-        super().__init__(
-            re.sub('(NoFrameskip|Deterministic)$', '', spec.name) + '-v5',
-            nenv,
-            reference,
-            img_height=height,
-            img_width=width,
-            stack_num=1,  # a stack begins anew after a lost life, so it is kept here
-            frame_skip=options['frame_skip'],
-            noop_max=max(1, options['noop_max']),
-            use_fire_reset=options['fire_reset'],
-            gray_scale=options['grayscale'],
-            **kwargs,
-        )
-        self._limit = options['max_episode_steps']
+        self.num_envs = nenv
+        self.spec = reference.spec
+        self.render_mode = None
+        self.metadata = {**reference.metadata, 'autoreset_mode': AutoresetMode.SAME_STEP}
+        self.single_observation_space = reference.observation_space
+        self.single_action_space = reference.action_space
+        self.observation_space = batch_space(self.single_observation_space, nenv)
+        self.action_space = batch_space(self.single_action_space, nenv)
+        self._frames = options['frame_stack']
         self._life_loss = options['life_loss']
         self._clip_reward = options['clip_reward']
-        self._frames = options['frame_stack']
+        self._limit = options['max_episode_steps']
         self._returns, self._lengths = np.zeros(nenv), np.zeros(nenv, np.int64)
+        self._engine = (_EnvPool if envpool else _Ale)(nenv, self.spec, options, **kwargs)
 
     def reset(
         self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Begin a game in every copy; with ``seed``, copy ``i`` is seeded with ``seed + i`` (or ``seed[i]``)."""
-        frame, info = super().reset(seed=seed, options=options)
+        if options:
+            raise ValueError(f'these games take no options for reset, but got {options!r}.')
+        if seed is None:
+            seed = int(self.np_random.integers(2**31 - self.num_envs))
+        seeds = np.asarray(seed if isinstance(seed, (list, tuple)) else np.arange(seed, seed + self.num_envs))
+        frame, self._lives = self._engine.reset(seeds % 2**31)
         self._last = np.tile(frame, self._frames)
-        self._lives = info['lives'].copy()
         self._returns[:], self._lengths[:] = 0.0, 0
-        return self._last, info
+        return self._last, {'lives': self._lives}
 
     def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Step every copy; ``info`` is as in :mod:`zoo.common.env_wrappers` and of the single environment."""
-        frame, reward, terminated, truncated, info = super().step(actions)
+        frame, reward, terminated, lives = self._engine.step(np.asarray(actions))
         channels = frame.shape[-1]
         observation = np.concatenate([self._last[..., channels:], frame], -1)
-        over = terminated | truncated
         self._returns += reward
         self._lengths += 1
-        lost = (info['lives'] < self._lives) & ~over & self._life_loss
-        self._lives = info['lives'].copy()
-        if over.any():
-            info['final_info']['episode'] = {'r': self._returns.copy(), 'l': self._lengths.copy()}
-            info['final_info']['_episode'] = over
-            self._returns[over], self._lengths[over] = 0.0, 0
+        truncated = (self._lengths >= self._limit) & ~terminated
+        over = terminated | truncated
+        lost = (lives < self._lives) & ~over & self._life_loss
         ended = over | lost
+        info: dict[str, Any] = {}
         if ended.any():
-            final = info.setdefault('final_obs', np.full(self.num_envs, None, object))
+            final_obs = np.full(self.num_envs, None, object)
+            final_info = {'lives': lives.copy(), '_lives': ended, 'life_lost': lost, '_life_lost': lost}
             for i in np.flatnonzero(ended):
-                newest = frame[i] if lost[i] else final[i]
-                final[i] = np.concatenate([self._last[i, ..., channels:], newest], -1)
-                observation[i] = np.tile(frame[i], self._frames)
-            info['_final_obs'] = info['_final_info'] = ended
-            info.setdefault('final_info', {}).update(life_lost=lost, _life_lost=lost)
-        self._last = observation
-        return observation, np.sign(reward) if self._clip_reward else reward, terminated | lost, truncated, info
+                final_obs[i] = observation[i].copy()
+            if over.any():
+                final_info['episode'] = {'r': self._returns.copy(), 'l': self._lengths.copy()}
+                final_info['_episode'] = over
+                frame, lives = frame.copy(), lives.copy()
+                frame[over], lives[over] = self._engine.restart(over)
+                self._returns[over], self._lengths[over] = 0.0, 0
+            observation[ended] = np.tile(frame[ended], self._frames)
+            info = {'final_obs': final_obs, '_final_obs': ended, 'final_info': final_info, '_final_info': ended}
+        self._last, self._lives = observation, lives
+        reward = np.sign(reward) if self._clip_reward else reward
+        return observation, reward, terminated | lost, truncated, info | {'lives': lives}
 
-    def _cast(self, observation: np.ndarray) -> np.ndarray:
-        """Channels last, as the single environment has them."""
-        return np.ascontiguousarray(np.moveaxis(observation, 1, -1))
+    def close_extras(self, **kwargs: Any) -> None:
+        """End the engine's threads."""
+        self._engine = None
+
+
+class _Ale:
+    """ALE's vector environment, one frame at a time."""
+
+    #: Its arguments beyond :data:`OPTIONS`.
+    KNOWN = ('repeat_action_probability', 'full_action_space')
+
+    def __init__(self, nenv: int, spec: EnvSpec, options: dict[str, Any], **kwargs: Any) -> None:
+        from ale_py.vector_env import AtariVectorEnv
+
+        height, width = _height_width(options['frame_size'])
+        self._env = AtariVectorEnv(
+            spec.kwargs['game'],
+            nenv,
+            img_height=height,
+            img_width=width,
+            stack_num=1,
+            frameskip=options['frame_skip'],
+            noop_max=options['noop_max'],
+            use_fire_reset=options['fire_reset'],
+            grayscale=options['grayscale'],
+            reward_clipping=False,
+            max_num_frames_per_episode=2**31 - 1,
+            **{'repeat_action_probability': spec.kwargs['repeat_action_probability'], **kwargs},
+        )
+
+    def reset(self, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        frame, info = self._env.reset(seed=seeds.astype(np.int32))
+        return self._cast(frame), info['lives']
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        frame, reward, terminated, _, info = self._env.step(actions)
+        return self._cast(frame), reward, terminated, info['lives']
+
+    def restart(self, over: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        frame, info = self._env.reset(options={'reset_mask': over})
+        return self._cast(frame)[over], info['lives'][over]
+
+    @staticmethod
+    def _cast(frame: np.ndarray) -> np.ndarray:
+        """``[N, 1, height, width]`` or ``[N, 1, height, width, 3]`` with channels last."""
+        return frame[:, 0, ..., None] if frame.ndim == 4 else frame[:, 0]
+
+
+class _EnvPool:
+    """EnvPool's games, one frame at a time."""
+
+    def __init__(self, nenv: int, spec: EnvSpec, options: dict[str, Any], **kwargs: Any) -> None:
+        self._task = re.sub('(NoFrameskip|Deterministic)$', '', spec.name) + '-v5'
+        envpool.check_task(self._task)
+        height, width = _height_width(options['frame_size'])
+        self._kwargs = {
+            'num_envs': nenv,
+            'img_height': height,
+            'img_width': width,
+            'stack_num': 1,
+            'frame_skip': options['frame_skip'],
+            'noop_max': max(1, options['noop_max']),
+            'use_fire_reset': options['fire_reset'],
+            'gray_scale': options['grayscale'],
+            'max_episode_steps': 10**9,
+            'repeat_action_probability': spec.kwargs['repeat_action_probability'],
+            **kwargs,
+        }
+
+    def reset(self, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        self._pool = envpool.make_pool(self._task, seeds.tolist(), self._kwargs)
+        frame, info = self._pool.reset()
+        return np.moveaxis(frame, 1, -1), info['lives']
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        frame, reward, terminated, _, info = self._pool.step(actions)
+        return np.moveaxis(frame, 1, -1), reward, terminated, info['lives']
+
+    def restart(self, over: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        frame, info = self._pool.reset(np.flatnonzero(over).astype(np.int32))
+        return np.moveaxis(frame, 1, -1), info['lives']
+
+
+def _height_width(size: int | tuple[int, int]) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else tuple(size)
 
 
 def _opencv() -> tuple[Callable[..., np.ndarray], int]:

@@ -202,6 +202,7 @@ class DMControl(gymnasium.Env):
 
 
 def _suite() -> ModuleType:
+    pixels.before_import()
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings('ignore', module='glfw')  # it looks for a display that is not needed

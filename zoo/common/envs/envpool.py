@@ -25,6 +25,39 @@ def is_installed() -> bool:
     return importlib.util.find_spec('envpool') is not None
 
 
+def check_task(env_id: str) -> None:
+    """Refuse a task that EnvPool does not have.
+
+    Raises:
+        ImportError: EnvPool is not installed.
+        ValueError: EnvPool does not have the task.
+    """
+    if not is_installed():
+        raise ImportError("vectorized='envpool' needs EnvPool: pip install 'zoo-rl[envpool]'.")
+    if env_id not in _names():
+        raise ValueError(f"EnvPool does not have {env_id!r}: use vectorized='sync' or 'async'.")
+
+
+def make_pool(env_id: str, seeds: list[int], kwargs: dict[str, Any]) -> Any:
+    """A pool of one copy for each seed (int32).
+
+    Raises:
+        ValueError: EnvPool does not take one of ``kwargs``.
+    """
+    import envpool
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore')  # on the precision of its own spaces, which are not used
+            pool = envpool.make_gymnasium(env_id, seed=seeds, num_threads=min(len(seeds), _cores()), **kwargs)
+            _ = pool.observation_space
+    except TypeError as error:
+        raise ValueError(
+            f"EnvPool does not take these arguments of {env_id!r} ({error}): use vectorized='sync'."
+        ) from error
+    return pool
+
+
 class EnvPoolVectorEnv(VectorEnv):
     """``nenv`` copies of an EnvPool task with Gymnasium's spaces, seeds, time limit and ``SAME_STEP`` autoreset.
 
@@ -45,10 +78,7 @@ class EnvPoolVectorEnv(VectorEnv):
     """
 
     def __init__(self, env_id: str, nenv: int, reference: gymnasium.Env, **kwargs: Any) -> None:
-        if not is_installed():
-            raise ImportError("vectorized='envpool' needs EnvPool: pip install 'zoo-rl[envpool]'.")
-        if env_id not in _names():
-            raise ValueError(f"EnvPool does not have {env_id!r}: use vectorized='sync' or 'async'.")
+        check_task(env_id)
         if not is_leaf(reference.observation_space):
             raise ValueError(f"EnvPool has {env_id!r} with other observations: use vectorized='sync' or 'async'.")
         self.num_envs = nenv
@@ -64,7 +94,7 @@ class EnvPoolVectorEnv(VectorEnv):
         self._elapsed = np.zeros(nenv, np.int64)
         self._all = np.ones(nenv, np.bool_)
         # EnvPool's own limit is out of reach, as `step` counts Gymnasium's itself.
-        self._kwargs = dict(kwargs, num_envs=nenv, num_threads=min(nenv, _cores()), max_episode_steps=10**9)
+        self._kwargs = dict(kwargs, num_envs=nenv, max_episode_steps=10**9)
         self._pool: Any = None
 
     def reset(
@@ -110,21 +140,10 @@ class EnvPoolVectorEnv(VectorEnv):
         self._pool = None
 
     def _make_pool(self, seed: int | list[int] | None) -> None:
-        import envpool
-
         if seed is None:
             seed = int(self.np_random.integers(2**31))
         seeds = seed if isinstance(seed, (list, tuple)) else range(seed, seed + self.num_envs)
-        seeds = [value % 2**31 for value in seeds]  # EnvPool's are int32
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter('ignore')  # on the precision of its own spaces, which are not used
-                self._pool = envpool.make_gymnasium(self._env_id, seed=seeds, **self._kwargs)
-                _ = self._pool.observation_space
-        except TypeError as error:
-            raise ValueError(
-                f"EnvPool does not take these arguments of {self._env_id!r} ({error}): use vectorized='sync'."
-            ) from error
+        self._pool = make_pool(self._env_id, [value % 2**31 for value in seeds], self._kwargs)
 
     def _cast(self, observation: np.ndarray) -> np.ndarray:
         """Observations in the dtype of Gymnasium's space: EnvPool numbers states in int32, Gymnasium in int64."""

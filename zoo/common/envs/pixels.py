@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import glob
 import importlib
+import multiprocessing
 import os
 import platform
 import weakref
@@ -371,7 +372,7 @@ def _gl_context(width: int, height: int) -> Any:
     Raises:
         RuntimeError: there is no renderer; the sentence says what to install.
     """
-    wanted = os.environ.get('MUJOCO_GL', '').lower().strip()
+    wanted = _wanted()
     if platform.system() != 'Linux':
         kinds = ['gl_context']  # MuJoCo's own choice, which is the only one there
     elif wanted in (*LIBRARIES, 'glfw'):
@@ -381,6 +382,7 @@ def _gl_context(width: int, height: int) -> Any:
     reasons = []
     for kind in kinds:
         try:
+            keep_apart(kind)
             _check_renderer(kind)
             context = importlib.import_module(f'mujoco.{kind}').GLContext(width, height)
             context.make_current()
@@ -400,14 +402,11 @@ def _check_renderer(kind: str) -> None:
         reasons = []
         for library in LIBRARIES[kind]:
             try:
-                ctypes.CDLL(library, _APART)
-                break
+                ctypes.CDLL(library)
+                return
             except OSError as error:
                 reasons.append(str(error))
-        else:
-            raise OSError(reasons[0])
-        if kind == 'egl':
-            _load_drivers()
+        raise OSError(reasons[0])
     if kind == 'glfw':
         if not (os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY')):
             raise OSError('there is no display')
@@ -417,17 +416,41 @@ def _check_renderer(kind: str) -> None:
             raise OSError('the display cannot be opened')
 
 
-#: How Mesa is loaded: bound to its own LLVM. The LLVM within TensorFlow (from 2.20 on) is visible to every library that
-#: is loaded after it, and Mesa, which calls that one instead, ends in a segmentation fault.
-_APART = getattr(os, 'RTLD_NOW', 0) | getattr(os, 'RTLD_DEEPBIND', 0)
+def before_import(render_mode: str | None = None) -> None:
+    """To be called before MuJoCo or dm_control is imported: :func:`keep_apart` if it may load Mesa by itself.
+
+    Args:
+        render_mode: that of the environment, which may have a viewer of its own.
+    """
+    wanted = _wanted()
+    if wanted in LIBRARIES or render_mode is not None:
+        keep_apart(wanted)
 
 
 @cache
-def _load_drivers() -> None:
-    for pattern in DRIVERS:
-        for driver in glob.glob(pattern) if '/' in pattern else [pattern]:
-            with contextlib.suppress(OSError):  # another maker's, which has no LLVM
-                ctypes.CDLL(driver, _APART)
+def keep_apart(kind: str) -> None:
+    """Let Mesa and TensorFlow live in one process under Linux, by loading each bound to its own LLVM.
+
+    Both make theirs visible to all libraries that are loaded later, and the one that calls the other's ends the process
+    with a segmentation fault. So TensorFlow comes first, while no other is there (in a process of its own, a copy of
+    an environment does without it), and Mesa is told to look into itself first.
+
+    Args:
+        kind: the renderer.
+    """
+    if platform.system() != 'Linux':
+        return
+    if multiprocessing.parent_process() is None:
+        with contextlib.suppress(ImportError):
+            importlib.import_module('tensorflow')
+    for pattern in LIBRARIES[kind] if kind == 'osmesa' else DRIVERS:
+        for library in glob.glob(pattern) if '/' in pattern else [pattern]:
+            with contextlib.suppress(OSError):  # there is none, or one of another maker
+                ctypes.CDLL(library, os.RTLD_NOW | getattr(os, 'RTLD_DEEPBIND', 0))
+
+
+def _wanted() -> str:
+    return os.environ.get('MUJOCO_GL', '').lower().strip()
 
 
 def no_renderer(reason: object) -> str:
@@ -447,7 +470,7 @@ def check_import(error: Exception) -> None:
     Raises:
         RuntimeError: the renderer is missing.
     """
-    wanted = os.environ.get('MUJOCO_GL', '').lower().strip()
+    wanted = _wanted()
     if platform.system() == 'Linux' and wanted in LIBRARIES:
         try:
             _check_renderer(wanted)

@@ -165,6 +165,8 @@ def _is_placeholder(spec: EnvSpec) -> bool:
 def make_registered(spec: EnvSpec, /, **kwargs: Any) -> gymnasium.Env:
     # An Atari game is seen in pixels already, and refuses the argument.
     options = {} if type_of(spec) == 'atari' else pixels.take_options(kwargs)
+    if type_of(spec) in ('mujoco', 'robotics'):
+        pixels.before_import(kwargs.get('render_mode'))
     try:
         with warnings.catch_warnings():
             # Box2D's bindings warn when they are imported; where warnings are errors, that crashes the interpreter.

@@ -198,9 +198,7 @@ def _replace_leaves(space: Space, leaves: dict[str, Space], prefix: str = '') ->
     if spaces.is_leaf(space):
         return leaves[prefix]
     parts = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
-    replaced = {
-        key: _replace_leaves(part, leaves, f'{prefix}/{key}' if prefix else str(key)) for key, part in parts
-    }
+    replaced = {key: _replace_leaves(part, leaves, f'{prefix}/{key}' if prefix else str(key)) for key, part in parts}
     return Dict(replaced) if isinstance(space, Dict) else Tuple(list(replaced.values()))
 
 
