@@ -296,7 +296,15 @@ def test_import_zoo_brings_no_other_part_of_it():
 
 
 def test_names_of_the_package():
-    assert set(dir(zoo)) == {'__version__', 'algorithms', 'build_env', 'call_default_params', 'load'}
+    assert set(dir(zoo)) == {
+        '__version__',
+        'algorithms',
+        'build_env',
+        'call_default_params',
+        'check_env',
+        'list_envs',
+        'load',
+    }
     for name in dir(zoo):
         assert getattr(zoo, name) is not None
     with pytest.raises(AttributeError, match="'buildenv'"):

@@ -21,7 +21,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from zoo.common import env_wrappers
-from zoo.common.env_wrappers import LATER, TYPES, build_env
+from zoo.common.env_wrappers import TYPES, build_env
 from zoo.common.envs.wrappers import ActionMask
 
 TAXI = max(name for name in gymnasium.registry if name.startswith('Taxi-'))
@@ -585,12 +585,6 @@ def test_another_type_than_said():
     text = message(ValueError, 'HalfCheetah-v5', 'classic_control')
     assert text == "'HalfCheetah-v5' is an environment of type mujoco: build_env('HalfCheetah-v5', 'mujoco')."
     assert "build_env('FrozenLake-v1', 'gymnasium')" in message(ValueError, 'FrozenLake-v1', 'box2d')
-
-
-@pytest.mark.parametrize('env_type', LATER)
-def test_types_to_come(env_type: str):
-    text = message(ValueError, 'Pong', env_type)
-    assert env_type in text and all(name in text for name in TYPES)
 
 
 def test_missing_packages_name_the_extra(monkeypatch):

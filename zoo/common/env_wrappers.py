@@ -73,7 +73,8 @@ def build_env(
     Args:
         env_id: the name of the environment, for example ``'CartPole-v1'``. For ``env_type='gymnasium'`` also
             ``'package:Name-v0'`` (the package is imported first), an environment class, a function that returns an
-            environment, or an environment object (a ``gymnasium.Env`` or a ``gymnasium.vector.VectorEnv``).
+            environment, or an environment object (a ``gymnasium.Env`` or a ``gymnasium.vector.VectorEnv``). Those of
+            the old ``gym`` interface are adapted. ``zoo.check_env`` says what is wrong with one.
         env_type: ``'classic_control'``, ``'box2d'``, ``'mujoco'``, ``'atari'``, ``'robotics'``, ``'dm_control'``,
             ``'rlbench'``, or ``'gymnasium'`` for whatever is registered or brought along.
         vectorized: how ``nenv > 1`` copies run. ``'sync'`` or False: one after the other in this process; ``'async'``:
@@ -120,8 +121,9 @@ def build_env(
     from gymnasium.vector import VectorEnv
 
     from zoo.common.envs import vector, wrappers
+    from zoo.common.envs.old_gym import is_old_gym
 
-    if isinstance(env_id, (Env, VectorEnv)):
+    if isinstance(env_id, (Env, VectorEnv)) or is_old_gym(env_id):
         if nenv not in (1, getattr(env_id, 'num_envs', 1)):
             raise ValueError(
                 f'the environment object {name} cannot be copied: give its class or a function that makes it.'

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import importlib
 import importlib.util
+import io
 import re
 import warnings
 from collections.abc import Callable
@@ -73,7 +74,9 @@ def register(env_type: str) -> None:
     if package is None:
         return
     try:
-        importlib.import_module(package)
+        # Gymnasium-Robotics prints a notice on the versions of its Adroit tasks, whatever it is imported for.
+        with contextlib.redirect_stderr(io.StringIO()):
+            importlib.import_module(package)
     except ImportError as error:
         raise ImportError(_missing(env_type, error)) from error
 
@@ -157,9 +160,14 @@ def find_spec(env_id: str, env_type: str) -> EnvSpec:
 
 
 def _is_placeholder(spec: EnvSpec) -> bool:
-    """Whether a name is only kept to say what became of it (``HalfCheetah-v2``), or has no single environment."""
+    """Whether a name is only kept to say what became of it (``HalfCheetah-v2``), or has no single environment.
+
+    Gymnasium-Robotics still registers those that need ``mujoco_py``, which is abandoned and cannot be built any more.
+    """
     entry = spec.entry_point
-    return entry is None or getattr(entry, '__module__', None) == 'gymnasium.envs'
+    if isinstance(entry, str):
+        return any(part in entry for part in ('gymnasium_robotics.envs.mujoco.', 'MujocoPy', 'ant_maze_v3'))
+    return entry is None or entry.__module__ == 'gymnasium.envs'
 
 
 def make_registered(spec: EnvSpec, /, **kwargs: Any) -> gymnasium.Env:
