@@ -21,7 +21,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from zoo.common import env_wrappers
-from zoo.common.env_wrappers import TYPES, build_env
+from zoo.common.env_wrappers import build_env
 from zoo.common.envs.wrappers import ActionMask
 
 TAXI = max(name for name in gymnasium.registry if name.startswith('Taxi-'))

@@ -29,6 +29,9 @@ from zoo.common.errors import unknown
 _IMAGE = {'hidden': [], 'activation': 'relu'}
 _IMAGE_AND_MORE = {'hidden': [256], 'activation': 'relu'}
 
+#: Transitions with images in a replay buffer: a million of them would be 20 to 60 GB.
+_IMAGE_BUFFER = 100_000
+
 
 def call_default_params(
     env: Env | VectorEnv, env_type: str, alg: str, seed: int | None = None, layers: str = 'keras'
@@ -69,6 +72,8 @@ def call_default_params(
     images = any(item.kind == 'image' for item in found)
     if images:
         network = network | (_IMAGE if len(found) == 1 else _IMAGE_AND_MORE)
+        if 'buffer_size' in merged:
+            merged['buffer_size'] = min(merged['buffer_size'], _IMAGE_BUFFER)
     if 'rollout_size' in merged:
         merged['horizon'] = max(1, merged.pop('rollout_size') // (env.num_envs if vector else 1))
 

@@ -32,6 +32,9 @@ TYPES = {
     },
 }
 
+for _name in ('dm_control', 'robotics', 'rlbench'):
+    TYPES[_name] = TYPES['mujoco']
+
 TUNED = {
     'CartPole-v1': {
         'train_steps': 100_000,

@@ -20,6 +20,8 @@ COMMON = {
 TYPES = {
     'mujoco': {'explore_steps': 10_000},
     'box2d': {'explore_steps': 10_000},
+    # The rate of Yarats et al. 2021 (arXiv 1910.01741, appendix B), who trained in the suite.
+    'dm_control': {'optimizer': {'learning_rate': 1e-3}},
 }
 
 TUNED = {

@@ -11,7 +11,7 @@ import pytest
 from gymnasium.spaces import Box, Dict
 
 from zoo.common.env_wrappers import build_env
-from zoo.common.envs import dm_control, pixels
+from zoo.common.envs import dm_control, rendering
 from zoo.common.spaces import FrameStack
 
 pytest.importorskip('dm_control', reason='dm_control is not installed')
@@ -22,7 +22,7 @@ suite = dm_control._suite()
 def renderer() -> None:
     """Skips what has to be drawn where nothing can draw it."""
     try:
-        pixels._gl_context(16, 16).free()
+        rendering._gl_context(16, 16).free()
     except RuntimeError as error:
         pytest.skip(str(error))
 

@@ -15,7 +15,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 from zoo.common.env_wrappers import build_env
-from zoo.common.envs import pixels, registered
+from zoo.common.envs import pixels, registered, rendering
 from zoo.common.spaces import FrameStack
 
 #: A floor 3 m below a camera that looks down, with a box 0.5 m high in the upper left quarter of its picture.
@@ -38,7 +38,7 @@ def renderer() -> None:
     """Skips what has to be drawn where nothing can draw it."""
     pytest.importorskip('mujoco', reason='MuJoCo is not installed')
     try:
-        pixels._gl_context(16, 16).free()
+        rendering._gl_context(16, 16).free()
     except RuntimeError as error:
         pytest.skip(str(error))
 

@@ -21,7 +21,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Dict
 from gymnasium.wrappers import TimeLimit
 
-from zoo.common.envs import pixels, registered
+from zoo.common.envs import pixels, registered, rendering
 from zoo.common.errors import unknown
 
 #: The suite's actions are bounded by this number where they are not bounded at all (MuJoCo's mjMAXVAL).
@@ -122,7 +122,7 @@ class DMControl(gymnasium.Env):
         self._flatten = flatten
         self.render_mode = render_mode
         self.default_camera = min(2 if domain == 'quadruped' else 0, self.model.ncam - 1)
-        self._renderer: pixels.SceneRenderer | None = None
+        self._renderer: rendering.SceneRenderer | None = None
         self.metadata = {**self.metadata, 'render_fps': round(1 / (self._env.control_timestep() * frame_skip))}
         shapes = {key: spec.shape for key, spec in self._env.observation_spec().items()}
         if flatten:
@@ -191,7 +191,7 @@ class DMControl(gymnasium.Env):
         if self.render_mode is None:
             return None
         if self._renderer is None:
-            self._renderer = pixels.SceneRenderer(self, pixels.PICTURE)
+            self._renderer = rendering.SceneRenderer(self, pixels.PICTURE)
         return self._renderer.draw(self.default_camera)[0]
 
     def close(self) -> None:
@@ -202,7 +202,7 @@ class DMControl(gymnasium.Env):
 
 
 def _suite() -> ModuleType:
-    pixels.before_import()
+    rendering.before_import()
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings('ignore', module='glfw')  # it looks for a display that is not needed
@@ -212,9 +212,9 @@ def _suite() -> ModuleType:
             f"dm_control environments need a package that is not installed: pip install 'zoo-rl[dm_control]' ({error})."
         ) from error
     except Exception as error:
-        pixels.check_import(error)
+        rendering.check_import(error)
         raise
-    pixels.close_at_exit()
+    rendering.close_at_exit()
     return suite
 
 

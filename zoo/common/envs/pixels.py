@@ -8,23 +8,14 @@ size and no depth. Everything else is drawn by its own ``render()`` and resized.
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import ctypes
-import glob
-import importlib
-import multiprocessing
-import os
-import platform
-import weakref
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Space
 
+from zoo.common.envs.rendering import SceneRenderer
 from zoo.common.envs.wrappers import StackFrames
 from zoo.common.errors import unknown
 
@@ -32,12 +23,6 @@ from zoo.common.errors import unknown
 MAX_DEPTH = 20.0
 #: Height and width of the pictures that ``render()`` draws of a MuJoCo scene.
 PICTURE = (480, 480)
-#: The least size of a shadow map, in texels, and how many it has for a pixel of the picture.
-SHADOW_MAP, SHADOW_TEXELS = 1024, 8
-#: The libraries of the renderers that need no display, under Linux.
-LIBRARIES = {'egl': ('libEGL.so.1',), 'osmesa': ('libOSMesa.so.8', 'libOSMesa.so.6')}
-#: Mesa's drivers, which EGL loads by itself: a part of the library since Mesa 24.2, before it a file beside it.
-DRIVERS = ('libEGL_mesa.so.0', '/usr/lib/*/dri/swrast_dri.so', '/usr/lib64/dri/swrast_dri.so')
 
 
 def take_options(kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -175,135 +160,6 @@ class PixelObservations(gymnasium.Wrapper):
         super().close()
 
 
-class SceneRenderer:
-    """Draws the MuJoCo scene of an environment off screen.
-
-    The pictures are those of Gymnasium's and dm_control's viewers, except that shadows come from a smaller map where
-    the picture is small: drawn by the CPU, an 84 x 84 picture of HalfCheetah takes 10 ms instead of 37, and differs
-    by 0.02 of 255 in the mean.
-
-    Args:
-        env: an environment whose ``unwrapped`` has ``model`` and ``data``.
-        size: height and width in pixels.
-
-    Raises:
-        RuntimeError: no renderer was found.
-    """
-
-    def __init__(self, env: gymnasium.Env, size: tuple[int, int]) -> None:
-        import mujoco
-
-        self._gl: Any = None
-        self._context: Any = None
-        self._mujoco = mujoco
-        self._env = env.unwrapped
-        self._model = model = self._env.model
-        height, width = size
-        self._gl = _gl_context(width, height)
-        options, quality = model.vis.global_, model.vis.quality
-        kept = options.offwidth, options.offheight, quality.shadowsize
-        # The context's buffers have the sizes that the model says now; they need be no larger than the picture.
-        options.offwidth, options.offheight = width, height
-        quality.shadowsize = min(quality.shadowsize, max(SHADOW_MAP, SHADOW_TEXELS * max(size)))
-        try:
-            self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
-        finally:
-            options.offwidth, options.offheight, quality.shadowsize = kept
-        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
-        self._context.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZEROFAR  # the other way loses the far half's digits
-        self._scene = mujoco.MjvScene(model, 10_000)
-        self._option, self._perturb = mujoco.MjvOption(), mujoco.MjvPerturb()
-        self._viewport = mujoco.MjrRect(0, 0, width, height)
-        self._views: dict[int, Any] = {}
-        _OPEN.add(self)
-        close_at_exit()
-
-    def draw(self, camera: int, max_depth: float = 0.0) -> tuple[np.ndarray, np.ndarray | None]:
-        """A picture uint8 ``[height, width, 3]``, and its depth float32 ``[height, width, 1]`` in metres.
-
-        Args:
-            camera: the camera's id, -1 for the free one.
-            max_depth: the depth is cut off here; 0 for no depth.
-        """
-        mujoco, height, width = self._mujoco, self._viewport.height, self._viewport.width
-        # Gymnasium-Robotics moves the marker of the goal to its place only when it renders.
-        getattr(self._env, '_render_callback', lambda: None)()
-        if camera not in self._views:
-            self._views[camera] = self._view(camera)
-        self._gl.make_current()
-        mujoco.mjv_updateScene(
-            self._model,
-            self._env.data,
-            self._option,
-            self._perturb,
-            self._views[camera],
-            mujoco.mjtCatBit.mjCAT_ALL,
-            self._scene,
-        )
-        mujoco.mjr_render(self._viewport, self._scene, self._context)
-        image = np.empty((height, width, 3), np.uint8)
-        depth = np.empty((height, width), np.float32) if max_depth else None
-        mujoco.mjr_readPixels(image, depth, self._viewport, self._context)
-        image = image[::-1].copy()  # OpenGL's first row is the lowest
-        return image, depth if depth is None else self._metres(depth[::-1], max_depth)
-
-    def _metres(self, depth: np.ndarray, max_depth: float) -> np.ndarray:
-        """From the buffer's values, 1 at the near and 0 at the far clipping plane and linear in 1 / distance."""
-        extent = self._model.stat.extent
-        near, far = self._model.vis.map.znear * extent, self._model.vis.map.zfar * extent
-        metres = 1.0 / (1.0 / far + depth.astype(np.float64) * (1.0 / near - 1.0 / far))
-        return np.minimum(metres, max_depth).astype(np.float32)[..., None]
-
-    def _view(self, camera: int) -> Any:
-        view = self._mujoco.MjvCamera()
-        if camera >= 0:
-            view.type, view.fixedcamid = self._mujoco.mjtCamera.mjCAMERA_FIXED, camera
-            return view
-        # As Gymnasium's viewer has it.
-        view.lookat[:] = np.median(self._env.data.geom_xpos, axis=0)
-        view.distance = self._model.stat.extent
-        settings = getattr(getattr(self._env, 'mujoco_renderer', None), 'default_cam_config', None) or {}
-        for key, value in settings.items():
-            if isinstance(value, np.ndarray):
-                getattr(view, key)[:] = value
-            else:
-                setattr(view, key, value)
-        view.type = self._mujoco.mjtCamera.mjCAMERA_FREE
-        return view
-
-    def upload_terrain(self) -> None:
-        """Take over height fields that the environment has changed: they are kept on the renderer's side."""
-        for field in range(self._model.nhfield):
-            self._gl.make_current()
-            self._mujoco.mjr_uploadHField(self._model, self._context, field)
-
-    def close(self) -> None:
-        """Give the buffers back, in the context that they belong to."""
-        if self._gl is not None and self._context is not None:
-            self._gl.make_current()
-            self._context.free()
-        if self._gl is not None:
-            self._gl.free()
-        self._gl = self._context = None
-
-    def __del__(self) -> None:
-        self.close()
-
-
-_OPEN: weakref.WeakSet[SceneRenderer] = weakref.WeakSet()
-
-
-def _close_all() -> None:
-    for renderer in list(_OPEN):
-        renderer.close()
-
-
-def close_at_exit() -> None:
-    """When Python ends, close what is open before EGL is closed; to be called after whatever registers the latter."""
-    atexit.unregister(_close_all)
-    atexit.register(_close_all)  # what is registered last comes first
-
-
 def has_scene(env: gymnasium.Env) -> bool:
     """Whether the environment has a MuJoCo scene to draw: ``model`` and ``data`` of MuJoCo's types."""
     kinds = [type(getattr(env.unwrapped, name, None)) for name in ('model', 'data')]
@@ -364,118 +220,6 @@ def _rendered(env: gymnasium.Env) -> np.ndarray:
     if not (isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3):
         raise ValueError(f'{env}: render() must return an image uint8 [height, width, 3], but returned {type(image)}.')
     return image
-
-
-def _gl_context(width: int, height: int) -> Any:
-    """An OpenGL context for drawing off screen, made current.
-
-    Raises:
-        RuntimeError: there is no renderer; the sentence says what to install.
-    """
-    wanted = _wanted()
-    if platform.system() != 'Linux':
-        kinds = ['gl_context']  # MuJoCo's own choice, which is the only one there
-    elif wanted in (*LIBRARIES, 'glfw'):
-        kinds = [wanted]
-    else:
-        kinds = [*LIBRARIES, 'glfw']
-    reasons = []
-    for kind in kinds:
-        try:
-            keep_apart(kind)
-            _check_renderer(kind)
-            context = importlib.import_module(f'mujoco.{kind}').GLContext(width, height)
-            context.make_current()
-            return context
-        except Exception as error:  # PyOpenGL and its kin raise whatever comes to their mind
-            reasons.append(f'{kind}: {error}')
-    raise RuntimeError(no_renderer('; '.join(reasons)))
-
-
-def _check_renderer(kind: str) -> None:
-    """Raise if the renderer cannot work.
-
-    To try it out would not do: PyOpenGL keeps to the first library that it tried, and MuJoCo ends the process when it
-    finds no OpenGL for the second time.
-    """
-    if kind in LIBRARIES:
-        reasons = []
-        for library in LIBRARIES[kind]:
-            try:
-                ctypes.CDLL(library)
-                return
-            except OSError as error:
-                reasons.append(str(error))
-        raise OSError(reasons[0])
-    if kind == 'glfw':
-        if not (os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY')):
-            raise OSError('there is no display')
-        import glfw
-
-        if not glfw.init():
-            raise OSError('the display cannot be opened')
-
-
-def before_import(render_mode: str | None = None) -> None:
-    """To be called before MuJoCo or dm_control is imported: :func:`keep_apart` if it may load Mesa by itself.
-
-    Args:
-        render_mode: that of the environment, which may have a viewer of its own.
-    """
-    wanted = _wanted()
-    if wanted in LIBRARIES or render_mode is not None:
-        keep_apart(wanted)
-
-
-@cache
-def keep_apart(kind: str) -> None:
-    """Let Mesa and TensorFlow live in one process under Linux, by loading each bound to its own LLVM.
-
-    Both make theirs visible to all libraries that are loaded later, and the one that calls the other's ends the process
-    with a segmentation fault. So TensorFlow comes first, while no other is there (in a process of its own, a copy of
-    an environment does without it), and Mesa is told to look into itself first.
-
-    Args:
-        kind: the renderer.
-    """
-    if platform.system() != 'Linux':
-        return
-    if multiprocessing.parent_process() is None:
-        with contextlib.suppress(ImportError):
-            importlib.import_module('tensorflow')
-    for pattern in LIBRARIES[kind] if kind == 'osmesa' else DRIVERS:
-        for library in glob.glob(pattern) if '/' in pattern else [pattern]:
-            with contextlib.suppress(OSError):  # there is none, or one of another maker
-                ctypes.CDLL(library, os.RTLD_NOW | getattr(os, 'RTLD_DEEPBIND', 0))
-
-
-def _wanted() -> str:
-    return os.environ.get('MUJOCO_GL', '').lower().strip()
-
-
-def no_renderer(reason: object) -> str:
-    """The sentence for a missing renderer."""
-    return (
-        'no renderer was found that draws off screen: install the system package libegl1 or libosmesa6, and set the '
-        f'variable MUJOCO_GL to egl or osmesa if that alone does not help (it is {os.environ.get("MUJOCO_GL")!r} now; '
-        f'{reason}).'
-    )
-
-
-def check_import(error: Exception) -> None:
-    """Explain why MuJoCo or dm_control cannot be imported, if that is for the renderer that MUJOCO_GL names.
-
-    They load it at once, whether it will be needed or not.
-
-    Raises:
-        RuntimeError: the renderer is missing.
-    """
-    wanted = _wanted()
-    if platform.system() == 'Linux' and wanted in LIBRARIES:
-        try:
-            _check_renderer(wanted)
-        except OSError as missing:
-            raise RuntimeError(no_renderer(missing)) from error
 
 
 def _frame_size(frame_size: int | tuple[int, int]) -> tuple[int, int]:

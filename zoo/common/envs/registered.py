@@ -18,7 +18,7 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import TimeLimit
 
-from zoo.common.envs import pixels
+from zoo.common.envs import pixels, rendering
 from zoo.common.envs.old_gym import OldGymEnv, is_old_gym
 from zoo.common.errors import nearest, unknown
 
@@ -174,7 +174,7 @@ def make_registered(spec: EnvSpec, /, **kwargs: Any) -> gymnasium.Env:
     # An Atari game is seen in pixels already, and refuses the argument.
     options = {} if type_of(spec) == 'atari' else pixels.take_options(kwargs)
     if type_of(spec) in ('mujoco', 'robotics'):
-        pixels.before_import(kwargs.get('render_mode'))
+        rendering.before_import(kwargs.get('render_mode'))
     try:
         with warnings.catch_warnings():
             # Box2D's bindings warn when they are imported; where warnings are errors, that crashes the interpreter.
@@ -189,7 +189,7 @@ def make_registered(spec: EnvSpec, /, **kwargs: Any) -> gymnasium.Env:
         _refuse_argument(error, spec.id, kwargs)
         raise
     except AttributeError as error:
-        pixels.check_import(error)
+        rendering.check_import(error)
         raise
 
 
