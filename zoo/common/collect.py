@@ -79,6 +79,7 @@ class Collector:
         Raises:
             ValueError: an observation outside its declared shape or dtype.
             FloatingPointError: an observation or a reward that is NaN or infinite.
+            TypeError: a reward that is not one number.
         """
         self.finished.clear()
         (self._step_vector if self.vector else self._step_single)(action)
@@ -88,7 +89,10 @@ class Collector:
     def _step_single(self, action: spaces.Flat) -> None:
         obs, reward, terminated, truncated, info = self.env.step(self.adaptor.to_single_env(action))
         self.steps += 1
-        self.reward[0] = reward
+        try:
+            self.reward[0] = reward
+        except (TypeError, ValueError):
+            raise TypeError(f'step {self.steps}: the environment gave the reward {reward!r}, not one number.') from None
         self.terminated[0] = terminated
         self.truncated[0] = truncated
         self.next_obs = self.obs = self._write(obs)

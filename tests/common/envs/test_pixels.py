@@ -284,7 +284,7 @@ def test_a_missing_renderer_is_named(monkeypatch: pytest.MonkeyPatch, wanted: st
         monkeypatch.delenv(name, raising=False)
     if wanted:
         monkeypatch.setenv('MUJOCO_GL', wanted)
-    monkeypatch.setattr(pixels, 'LIBRARIES', {'egl': ('libnone.so',), 'osmesa': ('libnone.so.8', 'libnone.so.6')})
+    monkeypatch.setattr(rendering, 'LIBRARIES', {'egl': ('libnone.so',), 'osmesa': ('libnone.so.8', 'libnone.so.6')})
     env = pixels.PixelObservations(Scene())
     with pytest.raises(RuntimeError, match='libegl1 or libosmesa6.*MUJOCO_GL') as caught:
         env.reset(seed=0)

@@ -21,7 +21,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv, async_vector_env
 
-from zoo.common.envs.wrappers import KeepFinalObservation, prepare
+from zoo.common.envs.wrappers import Copy, prepare
 
 
 def make_vector(
@@ -232,8 +232,7 @@ def make_copy(
     if isinstance(env, VectorEnv):
         raise TypeError(f'{name} makes a VectorEnv, which cannot be copied: make a gymnasium.Env, or say nenv=1.')
     env = prepare(env, name, seed, reward_shaping)
-    # Gymnasium's own environments return a new array from every step, so they are spared the extra call.
-    return env if type(env.unwrapped).__module__.startswith('gymnasium.envs.') else KeepFinalObservation(env)
+    return env if type(env.unwrapped).__module__.startswith('gymnasium.envs.') else Copy(env, name)
 
 
 class CopyError(RuntimeError):

@@ -59,27 +59,39 @@ def seeded_reset(env: gymnasium.Env | VectorEnv, name: str, seed: int | None) ->
     env.action_space.seed(seed)
     if not (isinstance(first, tuple) and len(first) == 2 and isinstance(first[1], dict)):
         raise ValueError(f'{name}: reset() must return the pair (observation, info), where info is a dictionary.')
-    check_observation(env.observation_space, first[0], name)
+    declared = declared_leaves(env.observation_space)
+    if declared is not None:
+        check_observation(env.observation_space, first[0], name, declared)
     return first[1]
 
 
-def check_observation(space: Space, observation: Any, name: str) -> None:
+def declared_leaves(space: Space) -> dict[str, Space] | None:
+    """The leaves of a space, or None for one without a fixed-size array form, which an agent's constructor refuses."""
+    try:
+        return spaces.leaves(space)
+    except TypeError:
+        return None
+
+
+def check_observation(space: Space, observation: Any, name: str, declared: dict[str, Space]) -> None:
     """Compare the structure, shapes and dtypes of an observation with its space.
 
     A dtype fits when it can be cast without loss, as for ``space.contains``; bounds are not looked at, because many
     environments overstep theirs by a little.
 
+    Args:
+        space: the observation space.
+        observation: what the environment gave.
+        name: what error messages call it.
+        declared: the leaves of the space.
+
     Raises:
         ValueError: one sentence that names the environment, the leaf, what was declared and what was found.
     """
     try:
-        declared = spaces.leaves(space)
-    except TypeError:
-        return  # a space without a fixed-size array form, which the agent's constructor refuses by name
-    try:
         flat = spaces.flatten(space, observation)
     except TypeError as error:
-        raise ValueError(f'{name}: in its first observation {error}') from error
+        raise ValueError(f'{name}: in the observation {error}') from error
     for path, found in spaces.tree_items(flat):
         leaf, found = declared[path], np.asarray(found)
         if found.shape != leaf.shape or not _fits(found.dtype, leaf):
@@ -245,18 +257,47 @@ class ShapeVectorReward(VectorWrapper):
         return observation, shaped, terminated, truncated, info
 
 
-class KeepFinalObservation(gymnasium.Wrapper):
-    """Copies the last observation of an episode.
+class Copy(gymnasium.Wrapper):
+    """One copy among several of an environment: what a vector environment would hide is seen to here.
 
-    A vector environment resets a copy in the step that ended its episode. An environment that writes all its
-    observations into one array would overwrite the final one by that.
+    It would cast an observation of another dtype silently, and say of one of another shape only that some array has the
+    wrong shape; and as it resets a copy in the step that ended its episode, an environment that writes all its
+    observations into one array would overwrite the final one. (Gymnasium's own environments do none of this and are
+    spared the extra call.)
+
+    Args:
+        env: the environment.
+        name: what error messages call it.
     """
+
+    def __init__(self, env: gymnasium.Env, name: str) -> None:
+        super().__init__(env)
+        self._name = name
+        self._steps = 0
+        self._leaves = declared_leaves(env.observation_space)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._check(observation)
+        return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
+        self._steps += 1
+        self._check(observation)
+        if not isinstance(reward, (float, int, np.number)) and np.asarray(reward).dtype.kind not in 'fiub':
+            raise TypeError(f'step {self._steps}: {self._name} gave the reward {reward!r}, which is not a number.')
+        if np.shape(reward) != ():
+            raise TypeError(
+                f'step {self._steps}: {self._name} gave a reward of shape {np.shape(reward)}, not a number.'
+            )
         if terminated or truncated:
             observation = copy.deepcopy(observation)
         return observation, reward, terminated, truncated, info
+
+    def _check(self, observation: Any) -> None:
+        if self._leaves is not None:
+            check_observation(self.observation_space, observation, f'step {self._steps}: {self._name}', self._leaves)
 
 
 def _has_key(space: Space, key: str) -> bool:

@@ -1,0 +1,62 @@
+"""An environment that breaks its promises while training is named with the step and the field, single and in copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete
+
+from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.collect import Collector
+from zoo.common.env_wrappers import build_env
+
+GOOD = {'pose': np.zeros(2, np.float32), 'room': 1}
+FAULTS: dict[str, tuple[dict[str, Any], Any, str]] = {
+    'shape': ({'pose': np.zeros(3, np.float32)}, 0.0, r"'pose' .*shape \(3,\)"),
+    'dtype': ({'pose': np.zeros(2, np.float64)}, 0.0, "'pose' .*float64"),
+    'kind': ({'room': 0.5}, 0.0, "'room' .*float64"),
+    'missing': ({'pose': None}, 0.0, "'pose' is missing|'pose' .*object"),
+    'nan': ({'pose': np.array([0, np.nan], np.float32)}, 0.0, "'pose' .*nan"),
+    'reward nan': ({}, float('inf'), 'reward .*inf'),
+    'reward none': ({}, None, 'reward'),
+    'reward array': ({}, np.zeros(2), 'reward'),
+}
+
+
+class Faulty(gymnasium.Env):
+    """The third step of its first episode has the fault; its episodes have five."""
+
+    observation_space = Dict(pose=Box(-1, 1, (2,), np.float32), room=Discrete(3))
+    action_space = Discrete(2)
+
+    def __init__(self, fault: str) -> None:
+        self.changes, self.reward, _ = FAULTS[fault]
+        self.t = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.t = 0
+        return GOOD, {}
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        self.t += 1
+        faulty = self.t == 3
+        return GOOD | (self.changes if faulty else {}), self.reward if faulty else 1.0, self.t == 5, False, {}
+
+
+@pytest.mark.parametrize('nenv, vectorized', [(1, False), (2, 'sync'), (2, 'async')])
+@pytest.mark.parametrize('fault', FAULTS)
+def test_the_step_and_the_field_are_named(fault: str, nenv: int, vectorized: str | bool):
+    env = build_env(Faulty, 'gymnasium', vectorized, nenv=nenv, fault=fault)
+    collector = Collector(env, ActionAdaptor(Faulty.action_space))
+    collector.reset(0)
+    action = np.zeros(nenv, np.int32)
+    for _ in range(2):
+        collector.step(action)
+    with pytest.raises((ValueError, TypeError, FloatingPointError, RuntimeError), match=FAULTS[fault][2]) as caught:
+        collector.step(action)
+    assert 'step' in str(caught.value).splitlines()[0] or 'step 3' in str(caught.value)
+    env.close()
