@@ -140,10 +140,10 @@ def report(results: dict[str, Any]) -> str:
     lines = [
         '# Every type of environment',
         '',
-        f'`python benchmarks/every_type.py`, {datetime.date.today().isoformat()}: the four lines, then a test of two '
+        f'`python benchmarks/every_type.py`, {datetime.date.today()}: the four lines, then a test of two '
         'episodes. RLBench over stand-in objects. Two cores, no GPU.',
         '',
-        '| row | environment | algorithm | observation | copies | steps | seconds | finite | test returns | left behind |',
+        '| row | environment | algorithm | observation | copies | steps | seconds | finite | test returns | files |',
         '|---|---|---|---|---|---|---|---|---|---|',
     ]
     for key, found in results.items():

@@ -139,6 +139,32 @@ class TestConstruction:
             algorithms.DQN(VECTOR, Discrete(3), net_list=[Locked()])
         algorithms.PPO(VECTOR, Discrete(3), net_list=[Locked(), {}])  # it has none
 
+    def test_a_keras_subclass_that_does_not_describe_itself_is_made_anew(self):
+        class Plain(keras.Model):
+            def __init__(self) -> None:
+                super().__init__()
+                self.dense = keras.layers.Dense(3)
+
+            def call(self, x: tf.Tensor) -> tf.Tensor:
+                return self.dense(x)
+
+        agent = algorithms.DQN(VECTOR, Discrete(3), net_list=[Plain()])
+        own, target = agent.networks['q'].torso, agent.target.torso
+        assert type(target) is Plain and target is not own
+        np.testing.assert_array_equal(target.dense.kernel, own.dense.kernel)
+
+    def test_a_function_with_weights_would_share_them_with_its_target(self):
+        kernel = tf.Variable(tf.ones([3, 3]))
+
+        def network(x: tf.Tensor) -> tf.Tensor:
+            return x @ kernel
+
+        network.trainable_variables = [kernel]
+        with pytest.raises(
+            ValueError, match=r'net_list\[0\] \(q\) cannot be copied, which a target network needs: give'
+        ):
+            algorithms.DQN(VECTOR, Discrete(3), net_list=[network])
+
     @pytest.mark.parametrize('name', OFF_POLICY)
     def test_targets_start_equal_and_are_others(self, name):
         agent = make(name)

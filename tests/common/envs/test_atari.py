@@ -201,6 +201,21 @@ def test_time_limit_truncates_the_game(vectorized: str | bool):
     assert [(episode.length, episode.copy) for episode in found] == [(30, 0), (30, 1)] * 3
 
 
+@pytest.mark.parametrize('vectorized, nenv', [(False, 1), ('sync', 2), (True, 2)])
+def test_shaped_rewards_leave_the_scores_of_whole_games(vectorized: str | bool, nenv: int):
+    env = build_env(BREAKOUT, 'atari', vectorized, nenv=nenv, frame_size=42, reward_shaping=lambda reward: reward - 7)
+    collector = Collector(env, ActionAdaptor(getattr(env, 'single_action_space', env.action_space)))
+    collector.reset(0)
+    rng, found, ends = np.random.default_rng(0), [], 0
+    for _ in range(500):
+        collector.step(rng.integers(4, size=nenv).astype(np.int32))
+        assert set(collector.reward) <= {-7.0, -6.0}
+        found += collector.finished
+        ends += int(collector.terminated.sum())
+    assert ends > len(found) >= 1
+    assert all(episode.episode_return >= 0 and episode.length > 100 for episode in found)
+
+
 @pytest.mark.parametrize('alg', ['DQN', 'PPO'])
 def test_the_four_lines(alg: str, tmp_path: Any):
     env = build_env(BREAKOUT, 'atari', nenv=2, frame_size=42)

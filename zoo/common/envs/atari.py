@@ -82,6 +82,8 @@ class AtariPreprocessing(gymnasium.Wrapper):
         max_episode_steps: steps after which a game is truncated.
     """
 
+    reports_episodes = True  # of whole games, in info['episode']
+
     def __init__(
         self,
         env: gymnasium.Env,
@@ -205,6 +207,8 @@ class Pool(VectorEnv):
         ValueError: EnvPool does not have the game.
         TypeError: an argument that the engine has no equal of.
     """
+
+    reports_episodes = True
 
     @staticmethod
     def may_pay(nenv: int, kwargs: dict[str, Any]) -> bool:

@@ -35,7 +35,7 @@ def prepare(
     if 'action_mask' in info and not _has_key(env.observation_space, 'action_mask'):
         env = ActionMask(env)
     if reward_shaping is not None:
-        if not _is_wrapped_in(env, RecordEpisodeStatistics):
+        if not (_is_wrapped_in(env, RecordEpisodeStatistics) or env.has_wrapper_attr('reports_episodes')):
             env = RecordEpisodeStatistics(env)
         env = TransformReward(env, reward_shaping)
     return env
@@ -217,6 +217,8 @@ def _replace_leaves(space: Space, leaves: dict[str, Space], prefix: str = '') ->
 class ShapeVectorReward(VectorWrapper):
     """Applies ``function`` to every reward, and reports each finished episode's unshaped return and length.
 
+    An environment whose attribute ``reports_episodes`` is true reports them itself.
+
     They are in ``info['final_info']['episode']``, where single copies have them, when the environment resets copies in
     the step that ended their episode, else in ``info['episode']``: ``{'r': float64 [n], 'l': int64 [n]}``. (Gymnasium's
     own ``RecordEpisodeStatistics`` loses a step per episode in the first of these cases in its version 1.2.)
@@ -247,7 +249,7 @@ class ShapeVectorReward(VectorWrapper):
         self._returns += reward
         self._lengths += 1 if same_step else ~self._ended  # with NEXT_STEP this step only reset those that had ended
         self._ended = terminated | truncated
-        if self._ended.any():
+        if self._ended.any() and not getattr(self.env, 'reports_episodes', False):
             where = info.setdefault('final_info', {}) if same_step else info
             where['episode'] = {
                 key: np.where(self._ended, kept, 0) for key, kept in (('r', self._returns), ('l', self._lengths))
