@@ -1,7 +1,9 @@
 """Training steps per second of zoo, Stable-Baselines3 and SBX on the same work, alternating in one run.
 
-    python benchmarks/throughput.py                 # every task, about 20 minutes; writes results/throughput.md
+    python benchmarks/throughput.py                 # every task, about 20 minutes
     python benchmarks/throughput.py --task sac      # one of them
+
+Each task's result is kept in ``results/throughput.json``, and ``results/throughput.md`` is written from it.
 
 The peers live in a virtual environment of their own, made beside this file at the first run (PyTorch for CPUs and JAX:
 about 1.5 GB). Each library trains in a process of its own, which stays alive: all are started and warmed up first
@@ -31,6 +33,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 PEERS_VENV = HERE / '.peers'
+RESULTS = HERE / 'results' / 'throughput.json'
 PEERS = (
     'torch==2.13.0',
     'stable-baselines3==2.9.2',
@@ -306,6 +309,7 @@ def compare(name: str, rounds: int, peers: str, libraries: tuple[str, ...]) -> d
         worker.close()
     rates = {library: [task['piece'] / s for s in values] for library, values in seconds.items()}
     result: dict[str, Any] = {'title': task['title'], 'rates': rates, 'bars': task['bars'], 'ratios': {}}
+    result['date'] = datetime.date.today().isoformat()
     result['versions'] = {library: worker.versions for library, worker in workers.items()}
     for library, values in rates.items():
         line = f'  {library:4} {statistics.median(values):9.0f} steps/s  ({min(values):.0f} to {max(values):.0f})'
@@ -317,20 +321,19 @@ def compare(name: str, rounds: int, peers: str, libraries: tuple[str, ...]) -> d
     return result
 
 
-def report(results: list[dict[str, Any]], rounds: int) -> str:
+def report(results: dict[str, Any]) -> str:
     """The result page."""
     lines = [
         '# Training throughput',
         '',
-        f'`python benchmarks/throughput.py --rounds {rounds}`, {datetime.date.today().isoformat()}, '
-        f'{os.cpu_count()} cores, no GPU. Training steps per second, median over {rounds} rounds in which the '
-        'libraries took turns; ratios are medians of the ratios within a round, with their smallest and largest. '
-        'Compare ratios, not steps per second: those are this machine on that day.',
+        f'`python benchmarks/throughput.py`, {os.cpu_count()} cores, no GPU. Steps per second, median over the '
+        'rounds in which the libraries took turns; ratios are medians of the ratios within a round, with their '
+        'smallest and largest. Compare ratios, not steps per second: those are this machine on that day.',
         '',
-        '| work | zoo | Stable-Baselines3 | SBX | zoo / Stable-Baselines3 | zoo / SBX |',
-        '|---|---|---|---|---|---|',
+        '| work | rounds | zoo | Stable-Baselines3 | SBX | zoo / Stable-Baselines3 | zoo / SBX |',
+        '|---|---|---|---|---|---|---|',
     ]
-    for result in results:
+    for result in results.values():
         rates = {library: f'{statistics.median(values):,.0f}' for library, values in result['rates'].items()}
         ratios = {
             library: f'**{statistics.median(values):.2f}** ({min(values):.2f} to {max(values):.2f}'
@@ -339,13 +342,17 @@ def report(results: list[dict[str, Any]], rounds: int) -> str:
         }
         cells = [
             result['title'],
+            str(len(result['rates']['zoo'])),
             *(rates.get(x, '') for x in ('zoo', 'sb3', 'sbx')),
             *(ratios.get(x, '') for x in ('sb3', 'sbx')),
         ]
         lines.append('| ' + ' | '.join(cells) + ' |')
     lines += ['', 'Versions:', '']
-    for library, found in results[0]['versions'].items():
+    versions = {library: found for result in results.values() for library, found in result['versions'].items()}
+    for library, found in versions.items():
         lines.append(f'* {library}: ' + ', '.join(f'{name} {version}' for name, version in found.items()))
+    dates = sorted({result['date'] for result in results.values()})
+    lines += ['', f'Run on {" and ".join(dates)}.']
     return '\n'.join(lines) + '\n'
 
 
@@ -362,10 +369,15 @@ def main() -> None:
         return
     peers = peers_python(args.peers_python)
     names = list(TASKS) if args.task == 'all' else [args.task]
-    results = [compare(name, args.rounds, peers, tuple(args.libraries.split(','))) for name in names]
-    if args.task == 'all':
-        (HERE / 'results').mkdir(exist_ok=True)
-        (HERE / 'results' / 'throughput.md').write_text(report(results, args.rounds), encoding='utf-8')
+    for name in names:
+        found = compare(name, args.rounds, peers, tuple(args.libraries.split(',')))
+        # Read again before writing: results of other tasks are kept, so that they can be run one by one.
+        results = json.loads(RESULTS.read_text(encoding='utf-8')) if RESULTS.exists() else {}
+        results[name] = found
+        results = {task: results[task] for task in TASKS if task in results}
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(results, indent=1) + '\n', encoding='utf-8')
+        RESULTS.with_suffix('.md').write_text(report(results), encoding='utf-8')
 
 
 if __name__ == '__main__':
