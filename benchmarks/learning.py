@@ -6,7 +6,8 @@
 
 Each run is the four lines with ``call_default_params`` and nothing changed but ``train_steps``; then 20 episodes with
 the deterministic policy in a fresh environment with another seed. Results are kept in ``results/learning.json``, one
-entry for each row and seed, and ``results/learning.md`` is written from it, so rows can be run one by one.
+entry for each row and seed, and ``results/learning.md`` is written from it, so rows can be run one by one; each run's
+learning curve is in ``results/curves``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import datetime
 import json
 import os
 import platform
+import shutil
 import statistics
 import time
 from dataclasses import dataclass, field
@@ -27,6 +29,7 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / 'results' / 'learning.json'
+CURVES = HERE / 'results' / 'curves'
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,10 @@ def report(results: dict[str, Any]) -> str:
         if not found:
             continue
         means = [entry['mean'] for entry in found.values()]
-        seeds = ', '.join(f'{seed}: {entry["mean"]:.1f} ± {entry["std"]:.1f}' for seed, entry in sorted(found.items()))
+        seeds = ', '.join(
+            f'[{seed}](curves/{name}-{seed}.png): {entry["mean"]:.1f} ± {entry["std"]:.1f}'
+            for seed, entry in sorted(found.items())
+        )
         steps = min(entry['train_steps'] for entry in found.values())
         minutes = statistics.median(entry['minutes'] for entry in found.values())
         lines.append(
@@ -162,10 +168,11 @@ def main() -> None:
             print(
                 f'{name} seed {seed}: {entry["mean"]:.1f} in {(time.perf_counter() - begin) / 60:.1f} min', flush=True
             )
+            CURVES.mkdir(parents=True, exist_ok=True)
+            shutil.copy(HERE / 'runs' / f'{name}-{seed}' / 'curve.png', CURVES / f'{name}-{seed}.png')
             # Read again before writing: another process may have added its rows meanwhile.
             results = json.loads(RESULTS.read_text(encoding='utf-8')) if RESULTS.exists() else {}
             results.setdefault(name, {})[str(seed)] = entry
-            RESULTS.parent.mkdir(exist_ok=True)
             RESULTS.write_text(json.dumps(results, indent=1) + '\n', encoding='utf-8')
             (HERE / 'results' / 'learning.md').write_text(report(results), encoding='utf-8')
 
