@@ -140,10 +140,11 @@ def report(results: dict[str, Any]) -> str:
             f'[{seed}](curves/{name}-{seed}.png): {entry["mean"]:.1f} ± {entry["std"]:.1f}'
             for seed, entry in sorted(found.items())
         )
+        options = ''.join(f', `{key}={value}`' for key, value in row.env.items())
         steps = min(entry['train_steps'] for entry in found.values())
         minutes = statistics.median(entry['minutes'] for entry in found.values())
         lines.append(
-            f'| {name} | {row.alg} | `{row.env_id}` | {row.nenv} | {steps:,} | ≥ {row.aim:g} | {seeds} | '
+            f'| {name} | {row.alg} | `{row.env_id}`{options} | {row.nenv} | {steps:,} | ≥ {row.aim:g} | {seeds} | '
             f'**{min(means):.1f}** | {statistics.median(means):.1f} | {minutes:.1f} |'
         )
     stamps = {
