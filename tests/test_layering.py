@@ -263,6 +263,10 @@ LIGHT = [
     'zoo.common.seeding',
     'zoo.common.spaces',
     'zoo.common.types',
+    'zoo.distributed',
+    'zoo.distributed.cluster',
+    'zoo.distributed.jobs',
+    'zoo.distributed.engines.local',
 ]
 
 

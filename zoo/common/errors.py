@@ -6,6 +6,10 @@ import difflib
 from collections.abc import Iterable
 
 
+#: So many names are all told; of more, those that are like the one that was given.
+LISTED = 60
+
+
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     """Sentence for a name that is not known, with the nearest one that is.
 
@@ -15,11 +19,15 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
         known: the names that would have been accepted.
 
     Returns:
-        ``"unknown algorithm 'TD33': did you mean 'TD3'? Known: DQN, PPO, SAC, TD3."``
+        ``"unknown algorithm 'TD33': did you mean 'TD3'? Known: DQN, PPO, SAC, TD3."``, or the six names most like it
+        where there are more than :data:`LISTED`.
     """
     known = list(known)
     close = nearest(name, known)
     hint = f'did you mean {close!r}? ' if close else ''
+    if len(known) > LISTED:
+        similar = difflib.get_close_matches(str(name), known, n=6, cutoff=0.3)
+        return f'unknown {kind} {name!r}: {hint}{len(known)} are known, such as {", ".join(similar or known[:6])}.'
     return f'unknown {kind} {name!r}: {hint}Known: {", ".join(known)}.'
 
 

@@ -1,0 +1,159 @@
+"""What every engine has to do. Every rank runs this, under each launcher; it needs four ranks:
+
+python -m zoo.distributed.run -np 4 tests/distributed/conformance.py
+mpirun -n 4 python tests/distributed/conformance.py
+kungfu-run -np 4 python tests/distributed/conformance.py
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import numpy as np
+
+from zoo.common.types import Rollout
+from zoo.distributed import Cluster, MessageTooLarge, PeerLost, connect
+
+SIZE = 4
+WAIT = 60.0  # seconds; longer than anything here takes on a slow machine
+DTYPES = ['bool', 'int8', 'uint8', 'int32', 'int64', 'float16', 'float32', 'float64']
+
+checks = 0
+
+
+def check(holds: bool, what: object = '') -> None:
+    """An assertion that counts."""
+    global checks
+    assert holds, what
+    checks += 1
+
+
+def raises(kind: type[BaseException], call, *args) -> None:
+    """The call raises that."""
+    try:
+        call(*args)
+    except kind:
+        check(True)
+    else:
+        check(False, f'no {kind.__name__}')
+
+
+def subsets(ranks: tuple[int, ...]):
+    """Every subset of one rank or more."""
+    return itertools.chain.from_iterable(itertools.combinations(ranks, n) for n in range(1, len(ranks) + 1))
+
+
+def reductions(cluster: Cluster) -> None:
+    me = cluster.role_rank()
+    for group in subsets(range(cluster.role_size())):
+        if me not in group:
+            continue
+        x = {'a': np.arange(5.0) + me, 'b': [np.full((2, 3), me, np.int32), (np.float32(me), 2 * me)]}
+        for op, expected in (('sum', sum(group)), ('mean', sum(group) / len(group)), ('max', max(group))):
+            y = cluster.role_all_reduce(x, op, ranks=group)
+            base = np.arange(5.0) * (len(group) if op == 'sum' else 1)
+            check(np.allclose(y['a'], base + expected), (op, group))
+            check(y['b'][0].shape == (2, 3) and np.allclose(y['b'][0], expected))
+            check(y['b'][1][0] == np.float32(expected) and y['b'][1][1] == 2 * expected)
+    for dtype, op in itertools.product(DTYPES, ('sum', 'max', 'min')):
+        rows = [(np.arange(7) % 3 * (rank + 1)).astype(dtype) for rank in range(cluster.role_size())]
+        expected = {'sum': np.add, 'max': np.maximum, 'min': np.minimum}[op].reduce(rows, dtype=dtype)
+        y = cluster.role_all_reduce(rows[me], op)
+        check(y.dtype == np.dtype(dtype) and np.array_equal(y, expected), (dtype, op))
+    check(cluster.role_all_reduce(np.zeros((0, 3), np.float32), 'sum').shape == (0, 3))
+    large = np.full(64 << 18, me + 1, np.float32)  # 64 MB
+    large[-1] = 10 * me
+    n = cluster.role_size()
+    y = cluster.role_all_reduce(large, 'sum')
+    check((y[:-1] == n * (n + 1) / 2).all() and y[-1] == 10 * n * (n - 1) / 2)
+    bits = cluster.role_all_reduce(np.random.default_rng(me).normal(size=1000), 'mean').view(np.int64)
+    check(np.array_equal(cluster.role_all_reduce(bits, 'max'), bits), 'other bits on another rank')
+
+
+def broadcasts(cluster: Cluster) -> None:
+    for root in range(cluster.role_size()):
+        x = {'root': root, 'w': np.full((3, root + 1), root, np.float32), 'empty': np.zeros(0)}
+        y = cluster.role_broadcast(x if cluster.role_rank() == root else None, root)
+        check(y['root'] == root and np.array_equal(y['w'], x['w']) and y['empty'].shape == (0,))
+    big = np.arange(3 << 20)  # 24 MB
+    check(np.array_equal(cluster.role_broadcast(big if cluster.role_rank() == 0 else None), big))
+
+
+def queues(cluster: Cluster) -> None:
+    """Actors 0, 1, 2 put, learner 0 gets, with a bound of two messages."""
+    producers = range(cluster.role_size('actor'))
+    pairs = [cluster.queue_pair(('actor', i), ('learner', 0), 2, 1 << 20) for i in producers]
+    if cluster.role() == 'actor':
+        out, back = pairs[cluster.role_rank()]
+        out.put({'x': np.zeros(1)}, WAIT)
+        out.put({'x': np.zeros(1)}, WAIT)
+        raises(TimeoutError, out.put, {'x': np.zeros(1)}, 0.2)  # the bound
+        cluster.barrier()
+        raises(MessageTooLarge, out.put, {'x': np.zeros(1 << 20)}, WAIT)
+        for i in range(50):
+            ones = np.ones((i, 2, 3), np.float32)
+            out.put(Rollout({'eye': ones}, np.arange(i), ones, ones, ones > 0, ones < 0, ones > 0), WAIT)
+        check(back.get(WAIT)['last'][0] == 50)
+        raises(TimeoutError, back.get, 0.1)
+        out.close()
+        return
+    cluster.barrier()
+    for out, _ in pairs:
+        out.get(WAIT)
+        out.get(WAIT)
+    for i, (out, _) in itertools.product(range(50), pairs):
+        y = out.get(WAIT)
+        check(isinstance(y, Rollout) and y.obs['eye'].shape == (i, 2, 3) and np.array_equal(y.action, np.arange(i)))
+    for out, back in pairs:
+        back.put({'last': np.array([50])}, WAIT)
+        raises(PeerLost, out.get, WAIT)
+
+
+def saves(cluster: Cluster) -> None:
+    cluster.barrier()
+    if cluster.role() == 'actor':
+        y = cluster.request('learner', 0, 'late', WAIT)  # asked for before it is saved
+        check(np.array_equal(y['x'], np.arange(1000)))
+        raises(TimeoutError, cluster.request, 'learner', 0, 'never', 0.2)
+        cluster.barrier()
+        versions = [cluster.request('learner', 0, 'w', WAIT)['w'] for _ in range(20)]
+        check(all((w == w[0]).all() for w in versions), 'a mixture of two saves')
+        check(all(a[0] <= b[0] for a, b in itertools.pairwise(versions)), 'an older save after a newer one')
+        return
+    threading.Event().wait(0.3)
+    cluster.save('late', {'x': np.arange(1000)})
+    cluster.save('w', {'w': np.full(1 << 17, 0.0)})
+    cluster.barrier()
+    for version in range(20):
+        cluster.save('w', {'w': np.full((1 << 17) + version, float(version))})
+    check(cluster.request('learner', 0, 'w', WAIT)['w'][0] == 19)
+
+
+def main() -> None:
+    cluster = connect(learners=1, actors=SIZE - 1)
+    check(cluster.size == SIZE and cluster.role_size('actor') == SIZE - 1)
+    cluster.barrier()
+    if cluster.role() == 'actor':
+        reductions(cluster)
+        broadcasts(cluster)
+    cluster.barrier()
+    queues(cluster)
+    saves(cluster)
+    cluster.barrier()
+    # Two roles at once, each with collectives of its own, out of step with each other.
+    cluster = Cluster(cluster.engine, type(cluster.layout)(learners=2, actors=2))
+    for i in range(200 if cluster.role() == 'learner' else 100):
+        total = cluster.role_all_reduce(np.full(1000, i + cluster.role_rank()), 'sum')
+        check((total == 2 * i + 1).all())
+        if i % 10 == 0:
+            cluster.role_barrier()
+    total = Cluster(cluster.engine, type(cluster.layout)(learners=SIZE)).role_all_reduce(np.array([checks]), 'sum')
+    if cluster.rank == 0:
+        print(f'conformance: {total[0]} checks passed', flush=True)
+    cluster.barrier()
+    cluster.close()
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,374 @@
+"""The ``kungfu`` engine: ranks started by ``kungfu-run``, through the C interface of KungFu's own library.
+
+All-reduce and broadcast are KungFu's, over a tree of the ranks of the group. All else travels in KungFu's queues,
+one in each direction between every two ranks, all of them made when the engine starts: made later, while others are in
+use, they can end the process. A thread for each of them reads at all times, since an unread one blocks its neighbours;
+what a queue of the cluster may hold is bounded by credits (see :mod:`zoo.distributed.engines.messages`).
+
+KungFu's own save and request are not used: a request of another size than was saved hangs, one for a name that nobody
+saved returns at once, and a read under a save mixes the two.
+
+What KungFu does not tell is kept in every message: its length, without which a read returns garbage, and its number,
+without which a lost one would go unseen.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import importlib.util
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+import zlib
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from zoo.distributed.engines.base import OPS, ClusterError, PeerLost
+from zoo.distributed.engines.messages import GONE, GRACE, MessageEngine, Result, process_identity
+
+HOW_TO_GET = (
+    'install KungFu from its own repository (the package of that name on PyPI is another one) and start the program '
+    'with: kungfu-run -np <ranks> python <program>'
+)
+
+_CLASSES = {'u': 0, 'i': 1, 'f': 2}
+_OPS = {'sum': 0, 'min': 1, 'max': 2}
+_IDENTITY_BYTES = 128
+#: The largest piece of a broadcast, bytes.
+_PIECE = 1 << 30
+# Calls of one kind in one group follow each other, so that a few names in turn never meet; KungFu keeps every name.
+_NAMES = 4
+_LONGEST_WAIT, _WATCH_EVERY = 0.25, 0.25  # seconds
+
+
+class _Whole(NamedTuple):
+    """A message that has come."""
+
+    data: np.ndarray
+
+    def complete(self) -> bool:
+        return True
+
+
+def launched() -> bool:
+    """Whether ``kungfu-run`` has started this process."""
+    return 'KUNGFU_SELF_SPEC' in os.environ
+
+
+def start() -> KungfuEngine:
+    """Join the ranks that ``kungfu-run`` has started; returns once all of them have come here.
+
+    Raises:
+        ClusterError: not started by ``kungfu-run``, or KungFu is not installed.
+    """
+    if not launched():
+        raise ClusterError(f'the engine kungfu was asked for outside kungfu-run: {HOW_TO_GET}.')
+    if importlib.util.find_spec('kungfu') is None:
+        raise ClusterError(f'started by kungfu-run, but this Python has no package kungfu: {HOW_TO_GET}.')
+    in_main = threading.current_thread() is threading.main_thread()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)} if in_main else {}
+    try:
+        import kungfu.python as runtime  # waits for all ranks
+
+        folder = Path(sys.modules['kungfu'].__path__[0])
+        library = ctypes.CDLL(str(folder / ('libkungfu.dylib' if sys.platform == 'darwin' else 'libkungfu.so')))
+    except (ImportError, OSError) as error:
+        raise ClusterError(f'the package kungfu cannot be loaded ({error}): {HOW_TO_GET}.') from error
+    for number, handler in handlers.items():  # it makes the process ignore both
+        signal.signal(number, handler)
+    engine = KungfuEngine(library, runtime.current_rank(), runtime.current_cluster_size())
+    atexit.register(engine.stay)  # runs before KungFu's own
+    return engine
+
+
+def dtype_code(dtype: np.dtype) -> int:
+    """KungFu's number of a dtype: ``class << 16 | bytes << 8 | 8``.
+
+    Raises:
+        TypeError: KungFu does not reduce it.
+    """
+    dtype = np.dtype(dtype)
+    if dtype.kind not in _CLASSES or dtype.itemsize > 8:
+        raise TypeError(f'KungFu cannot reduce {dtype}: convert the array to an integer, float32 or float64 first.')
+    return _CLASSES[dtype.kind] << 16 | dtype.itemsize << 8 | 8
+
+
+def topology(size: int, root: int, group: tuple[int, ...]) -> np.ndarray:
+    """A binary tree over the group: int32 ``[size]``, every rank's father; the root, as all others, is its own."""
+    fathers = np.arange(size, dtype=np.int32)
+    members = [root, *(rank for rank in group if rank != root)]
+    for place, rank in enumerate(members[1:], start=1):
+        fathers[rank] = members[(place - 1) // 2]
+    return fathers
+
+
+class KungfuEngine(MessageEngine):
+    """One rank under ``kungfu-run`` (see :class:`zoo.distributed.engines.base.Engine`). Its calls are thread-safe.
+
+    Args:
+        library: KungFu's C library, or something with its functions.
+        rank: the global rank of this process.
+        size: the number of ranks.
+    """
+
+    name = 'kungfu'
+
+    def __init__(self, library: Any, rank: int, size: int) -> None:
+        self._library = library
+        own = np.frombuffer(process_identity().encode()[:_IDENTITY_BYTES].ljust(_IDENTITY_BYTES), np.uint8)
+        everyone = np.empty((size, _IDENTITY_BYTES), np.uint8)
+        self._call('GoKungfuAllGather', own, own.size, np.uint8, everyone, 'zoo identities')
+        super().__init__(rank, size, [bytes(identity).decode().strip() for identity in everyone])
+        self._changed = threading.Condition(self._lock)
+        self._calls: dict[tuple[str, tuple[int, ...]], int] = defaultdict(int)
+        self._unsent = 0
+
+        self._queues: dict[tuple[int, int], int] = {}
+        for other in range(size):
+            for pair in ((min(rank, other), max(rank, other)), (max(rank, other), min(rank, other))):
+                if other != rank:  # in the same order on both ends
+                    number = ctypes.c_int32()
+                    self._call('GoKungfuQueueNew', *pair, ctypes.byref(number), done=False)
+                    self._queues[pair] = number.value
+        self._call('GoKungfuBarrier')
+        self._outboxes: dict[int, queue.SimpleQueue] = {}
+        for other in range(size):
+            if other != rank:
+                self._outboxes[other] = queue.SimpleQueue()
+                for work in (self._receive, self._transmit):
+                    threading.Thread(target=work, args=(other,), name=f'zoo-kungfu-{other}', daemon=True).start()
+        threading.Thread(target=self._keep_watching, name='zoo-kungfu', daemon=True).start()
+
+    # Collectives.
+
+    def all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
+        """See :meth:`zoo.distributed.engines.base.Engine.all_reduce`; float16 is added up in float32.
+
+        Raises:
+            TypeError: KungFu has no reduction of that dtype.
+        """
+        if op not in OPS:
+            raise ValueError(f'unknown reduction {op!r}: it is one of {", ".join(OPS)}.')
+        if len(group) == 1 or buffer.size == 0:
+            return buffer.copy()
+        if buffer.dtype == np.bool_:
+            logical = 'max' if op == 'sum' else op
+            return self.all_reduce(buffer.view(np.uint8), logical, group).view(np.bool_)
+        if buffer.dtype == np.float16:
+            return self.all_reduce(buffer.astype(np.float32), op, group).astype(np.float16)
+        if buffer.dtype.kind == 'c' and op == 'sum':
+            return self.all_reduce(buffer.view(buffer.real.dtype), op, group).view(buffer.dtype)
+        dtype_code(buffer.dtype)  # refused here rather than in a thread
+        result = np.empty_like(buffer)
+        tree = topology(self.size, group[0], group)
+        operation = ctypes.c_int32(_OPS[op])
+        name = self._unused_name('reduce', group)
+        self._together(
+            lambda: self._call(
+                'GoKungfuSubsetAllReduce', buffer, result, buffer.size, buffer.dtype, operation, tree, name
+            ),
+            group,
+        )
+        return result
+
+    def broadcast(self, buffer: np.ndarray | None, root: int, group: tuple[int, ...]) -> np.ndarray:
+        """See :meth:`zoo.distributed.engines.base.Engine.broadcast`."""
+        if len(group) == 1:
+            return buffer
+        # Also a barrier: a broadcast to a rank that has not come to it blocks everything between the two.
+        length = np.array([0 if buffer is None else buffer.nbytes], np.int64)
+        size = int(self.all_reduce(length, 'sum', group)[0])
+        data = np.empty(size, np.uint8)
+        tree = topology(self.size, root, group)
+        for start in range(0, size, _PIECE):
+            received = data[start : start + _PIECE]
+            sent = received if buffer is None else buffer[start : start + _PIECE]
+            name = self._unused_name('broadcast', group)
+            self._together(
+                lambda sent=sent, received=received, name=name: self._call(
+                    'GoSubsetBroadcast', sent, received, received.size, np.uint8, tree, name
+                ),
+                group,
+            )
+        return data
+
+    def barrier(self, group: tuple[int, ...]) -> None:
+        """See :meth:`zoo.distributed.engines.base.Engine.barrier`."""
+        self.all_reduce(np.zeros(1, np.uint8), 'max', group)
+
+    def _unused_name(self, kind: str, group: tuple[int, ...]) -> str:
+        with self._lock:
+            count = self._calls[kind, group]
+            self._calls[kind, group] = count + 1
+        return f'zoo {kind} {zlib.crc32(np.array(group, np.int64).tobytes())} {len(group)} {count % _NAMES}'
+
+    def _together(self, call: Callable[[], None], group: tuple[int, ...]) -> None:
+        """Run a collective in a thread, since it cannot be interrupted, and wait for it or for a rank to leave."""
+        ended: list[Exception | None] = []
+
+        def run() -> None:
+            error: Exception | None = None
+            try:
+                call()
+            except Exception as raised:
+                error = raised
+            with self._changed:
+                ended.append(error)
+                self._changed.notify_all()
+
+        lost_at: float | None = None
+
+        def finished() -> bool | None:
+            nonlocal lost_at
+            if ended:
+                return True
+            lost = self._gone.intersection(group)
+            if lost:
+                # A rank that took part and then left may be known to have left before its last message is in.
+                lost_at = time.monotonic() if lost_at is None else lost_at
+                if time.monotonic() - lost_at > GRACE:
+                    raise PeerLost(f'rank {min(lost)} left the cluster while ranks {list(group)} wait for it.')
+            return None
+
+        threading.Thread(target=run, name='zoo-kungfu-collective', daemon=True).start()
+        self._wait(finished, None, '')
+        if ended[0] is not None:
+            raise ended[0]
+
+    # The end.
+
+    def save(self, name: str, parts: list[memoryview]) -> None:
+        """See :meth:`zoo.distributed.engines.base.Engine.save`."""
+        super().save(name, parts)
+        with self._changed:
+            self._changed.notify_all()
+
+    def _end_job(self) -> NoReturn:
+        os._exit(1)  # a normal exit would wait for threads inside KungFu
+
+    def close(self) -> None:
+        """See :meth:`zoo.distributed.engines.base.Engine.close`.
+
+        What was put is sent first; who waits for this rank from now on gets :class:`PeerLost`. Later, at the exit of
+        the process, this rank waits until all have come to theirs: KungFu hangs when one of them is missing.
+        """
+        self._leave(also_tell_gone=True)  # they wait for it in stay
+
+    def stay(self) -> None:
+        """Close, and wait until all ranks have closed."""
+        self.close()
+        self._wait(lambda: True if len(self._gone) == self.size - 1 else None, None, '')
+
+    # Messages.
+
+    def _send(
+        self, rank: int, tag: int, data: np.ndarray | None = None, done: Callable[[], None] | None = None
+    ) -> None:
+        data = np.empty(0, np.uint8) if data is None else data
+        if rank == self.rank:
+            self._take(rank, tag, _Whole(data.copy()))
+            if done is not None:
+                done()
+            self._changed.notify_all()
+            return
+        self._unsent += 1
+        self._outboxes[rank].put((tag, data, done))
+
+    def _is_flushed(self) -> bool:
+        return self._unsent == 0
+
+    def _wait(self, ready: Callable[[], Result | None], timeout: float | None, late: str) -> Result:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            while True:
+                result = ready()
+                if result is not None:
+                    return result
+                left = _LONGEST_WAIT if deadline is None else deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError(f'{late}, in {timeout:g} s.')
+                self._changed.wait(min(left, _LONGEST_WAIT))
+
+    def _transmit(self, target: int) -> None:
+        """The thread that sends to one rank."""
+        count = 0
+        while True:
+            tag, data, done = self._outboxes[target].get()
+            self._put(target, np.array([count, tag, data.nbytes], np.int64).view(np.uint8))
+            if data.nbytes:
+                self._put(target, data)
+            count += 1
+            with self._changed:
+                self._unsent -= 1
+                if done is not None:
+                    done()
+                self._changed.notify_all()
+            if tag == GONE:
+                return
+
+    def _receive(self, source: int) -> None:
+        """The thread that receives from one rank."""
+        expected = 0
+        header = np.empty(3, np.int64)
+        while True:
+            self._get(source, header.view(np.uint8))
+            count, tag, size = (int(number) for number in header)
+            if count != expected:
+                self.abort(f'rank {self.rank}: message {count} came from rank {source}, and not {expected}.')
+            data = np.empty(size, np.uint8)
+            if size:
+                self._get(source, data)
+            expected += 1
+            with self._changed:
+                self._take(source, tag, _Whole(data))
+                self._changed.notify_all()
+            if tag == GONE:
+                return
+
+    def _put(self, target: int, data: np.ndarray) -> None:
+        pair = (self.rank, target)
+        number = ctypes.c_int32(self._queues[pair])
+        self._call('GoKungfuQueuePut', *pair, number, data, data.size, np.uint8, done=False)
+
+    def _get(self, source: int, data: np.ndarray) -> None:
+        pair = (source, self.rank)
+        number = ctypes.c_int32(self._queues[pair])
+        self._call('GoKungfuQueueGet', *pair, number, data, data.size, np.uint8, done=False)
+
+    def _keep_watching(self) -> None:
+        while not self._closing:
+            self._watch()
+            time.sleep(_WATCH_EVERY)
+
+    def _call(self, function: str, *args: Any, done: bool = True) -> None:
+        """One call of the library: arrays by address, dtypes by number, ``int`` as Go's; ctypes as they are.
+
+        Raises:
+            ClusterError: it failed.
+        """
+        plain: list[Any] = []
+        for arg in args:
+            if isinstance(arg, np.ndarray):
+                plain.append(ctypes.c_void_p(arg.ctypes.data))
+            elif isinstance(arg, (type, np.dtype)):
+                plain.append(ctypes.c_int32(dtype_code(arg)))
+            elif isinstance(arg, int):
+                plain.append(ctypes.c_int64(arg))
+            elif isinstance(arg, str):
+                plain.append(ctypes.c_char_p(arg.encode()))
+            else:
+                plain.append(arg)
+        if done:
+            plain.append(ctypes.c_void_p(None))  # no call-back: return when it is done
+        entry = getattr(self._library, function)
+        entry.restype = ctypes.c_int64
+        if entry(*plain):
+            raise ClusterError(f'KungFu reports that {function} failed; its own message stands above.')
