@@ -10,7 +10,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from zoo.distributed.engines import mpi
@@ -277,20 +276,3 @@ def test_missing_mpi4py_says_how(monkeypatch):
     monkeypatch.setitem(sys.modules, 'mpi4py', None)
     with pytest.raises(ClusterError, match=r'zoo-rl\[mpi\]'):
         mpi.start()
-
-
-def test_memory_is_used_again_only_when_nothing_refers_to_it():
-    memory = mpi._Memory()
-    first = memory.take(100_000)
-    address = first.ctypes.data
-    view = first.view(np.float32)[3:10].reshape(7, 1)
-    del first
-    second = memory.take(100_000)
-    assert second.ctypes.data != address
-    del view
-    assert memory.take(90_000).ctypes.data == address
-    held = memoryview(second)
-    address = second.ctypes.data
-    del second
-    assert memory.take(100_000).ctypes.data != address
-    assert held.nbytes == 100_000

@@ -28,6 +28,11 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
+#: Numbers of observations with a graph of their own, in which convolutions are a fifth faster. All others share one,
+#: since compiling another for every batch that ``predict`` may see would cost seconds.
+FIXED_GRAPHS = 2
+
+
 class NumpyForward:
     """A chain of dense layers over a flat observation, equal to the Keras network to 1e-5.
 
@@ -104,7 +109,7 @@ class Forward:
             self._check_mask()
         layers = network.dense_layers()
         self._layers = layers if layers and all(name in ACTIVATIONS for _, _, name in layers) else None
-        self._graph: Any = None
+        self._graphs: dict[int | None, Any] = {}
         self.numpy: NumpyForward | None = None
         self._packed: list[Any] = []
         if self._layers is not None:
@@ -160,18 +165,22 @@ class Forward:
         """Output or parameters, float32 ``[N, …]``, for flat observations ``[N, …]``."""
         if self.numpy is not None:
             return self.numpy(obs)
-        if self._graph is None:
-            self._graph = self._compile()
-        return self._graph(spaces.tree_map(self._tensor, obs)).numpy()
+        count = len(spaces.tree_items(obs)[0][1])
+        if count not in self._graphs:
+            # The first two are the copies trained on and, most likely, the single environment tested on.
+            count = count if len(self._graphs) < FIXED_GRAPHS else None
+            if count not in self._graphs:
+                self._graphs[count] = self._compile(count)
+        return self._graphs[count](spaces.tree_map(self._tensor, obs)).numpy()
 
-    def _compile(self) -> Any:
-        """One graph for any number of copies: retracing for every batch that `predict` may see would cost seconds."""
+    def _compile(self, count: int | None) -> Any:
+        """A graph for ``count`` observations, or for any number of them where that is None."""
         import tensorflow as tf
 
         space = self._network.preprocess.space
         signature = spaces.from_items(
             space,
-            {path: tf.TensorSpec([None, *leaf.shape], leaf.dtype) for path, leaf in spaces.leaves(space).items()},
+            {path: tf.TensorSpec([count, *leaf.shape], leaf.dtype) for path, leaf in spaces.leaves(space).items()},
         )
 
         def forward(obs: Any) -> Any:
@@ -183,7 +192,8 @@ class Forward:
                 output = tf.where(allowed, output, MASKED_LOGIT)
             return output
 
-        return tf.function(forward, input_signature=[signature])
+        # The concrete function: its call skips the wrapper's look at every argument.
+        return tf.function(forward, input_signature=[signature]).get_concrete_function()
 
     @staticmethod
     def _tensor(x: np.ndarray) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-
 #: So many names are all told; of more, those that are like the one that was given.
 LISTED = 60
 

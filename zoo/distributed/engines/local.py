@@ -21,7 +21,6 @@ import tempfile
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -29,6 +28,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 
 from zoo.distributed.engines.base import OPS, ClusterError, MessageTooLarge, PeerLost
+from zoo.distributed.engines.memory import Memory
 
 #: How often a rank that waits looks whether the others are still there, seconds.
 SLICE = 0.1
@@ -222,33 +222,6 @@ class Bell:
     def close(self) -> None:
         """Let go of the pipe."""
         os.close(self.handle)
-
-
-class Memory:
-    """Memory for what is received; a large block is used again once nothing refers to it any more.
-
-    The system hands out a fresh block page by page, which takes longer than the copying into it.
-    """
-
-    _SMALLEST, _LARGEST, _KEPT = 1 << 16, 1 << 25, 4  # bytes, bytes, blocks of a channel
-
-    def __init__(self) -> None:
-        self._free: deque[np.ndarray] = deque(maxlen=self._KEPT)
-
-    def take(self, size: int) -> np.ndarray:
-        """Uint8 ``[size]``, its contents undefined."""
-        if not self._SMALLEST <= size <= self._LARGEST:
-            return np.empty(size, np.uint8)
-        try:
-            block = self._free.pop()
-        except IndexError:
-            block = None
-        if block is None or block.size < size:
-            block = np.empty(size, np.uint8)
-        # Over a memoryview, since NumPy then keeps this very array alive for every view that is made of it.
-        array = np.frombuffer(memoryview(block)[:size], np.uint8)
-        weakref.finalize(array, self._free.append, block).atexit = False
-        return array
 
 
 class LocalChannel:

@@ -20,15 +20,14 @@ import atexit
 import os
 import threading
 import time
-import weakref
 import zlib
-from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from zoo.distributed.engines.base import OPS, ClusterError, PeerLost
+from zoo.distributed.engines.memory import Memory
 from zoo.distributed.engines.messages import GRACE, MessageEngine, Result, process_identity
 
 HOW_TO_GET = "pip install 'zoo-rl[mpi]', then start the program with: mpirun -n <ranks> python <program>"
@@ -98,33 +97,6 @@ def start() -> MpiEngine:
     return MpiEngine()
 
 
-class _Memory:
-    """Memory for what is received, large blocks of which are used again once nothing refers to them any more.
-
-    The system hands out a fresh block page by page, which for 10 MB costs as much as reducing them over four ranks.
-    """
-
-    _SMALLEST, _LARGEST, _KEPT = 1 << 16, 1 << 25, 1 << 26  # bytes of a block, of a block, of the free ones of a size
-
-    def __init__(self) -> None:
-        self._free: dict[int, deque[np.ndarray]] = {}
-
-    def take(self, size: int) -> np.ndarray:
-        """Uint8 ``[size]``, its contents undefined."""
-        if not self._SMALLEST <= size <= self._LARGEST:
-            return np.empty(size, np.uint8)
-        rounded = 1 << (size - 1).bit_length()
-        free = self._free.setdefault(rounded, deque(maxlen=min(32, self._KEPT // rounded)))
-        try:
-            block = free.pop()
-        except IndexError:
-            block = np.empty(rounded, np.uint8)
-        # Over a memoryview, since NumPy then keeps this very array alive for every view that is made of it.
-        array = np.frombuffer(memoryview(block)[:size], np.uint8)
-        weakref.finalize(array, free.append, block).atexit = False
-        return array
-
-
 class MpiEngine(MessageEngine):
     """One rank of ``MPI.COMM_WORLD`` (see :class:`zoo.distributed.engines.base.Engine`). Its calls are thread-safe.
 
@@ -142,7 +114,7 @@ class MpiEngine(MessageEngine):
         self._status = MPI.Status()
         self._outgoing: list[_Outgoing] = []
         self._groups: dict[tuple[int, ...], Any] = {}
-        self._memory = _Memory()
+        self._memory = Memory()
         self._wake = threading.Event()
         self._pump = threading.Thread(target=self._keep_moving, name='zoo-mpi', daemon=True)
         self._pump.start()
