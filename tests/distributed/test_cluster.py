@@ -68,7 +68,12 @@ def start(folder, action, *options, other='pass') -> subprocess.Popen:
     path = folder / 'script.py'
     path.write_text(SCRIPT.format(action=action, other=other))
     command = [sys.executable, '-m', 'zoo.distributed.run', '-np', '3', *options, str(path)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # A shell starts what runs in its background with SIGINT ignored, and so would this, which is to be interrupted.
+    kept = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, kept)
 
 
 def pids(output: str) -> list[int]:
