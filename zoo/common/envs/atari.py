@@ -22,7 +22,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from zoo.common.envs import envpool, registered
-from zoo.common.envs.wrappers import StackFrames
+from zoo.common.envs.wrappers import StackFrames, push_frame
 
 #: Arguments of :class:`AtariPreprocessing` and of the stack of frames; all others are ALE's.
 OPTIONS: dict[str, Any] = {
@@ -249,8 +249,7 @@ class Pool(VectorEnv):
     def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Step every copy; ``info`` is as in :mod:`zoo.common.env_wrappers` and of the single environment."""
         frame, reward, terminated, lives = self._engine.step(np.asarray(actions))
-        channels = frame.shape[-1]
-        observation = np.concatenate([self._last[..., channels:], frame], -1)
+        observation = push_frame(self._last, frame)
         self._returns += reward
         self._lengths += 1
         truncated = (self._lengths >= self._limit) & ~terminated
