@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 import traceback
-import types
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any
 
 import cloudpickle
 
+from zoo.common.processes import without_main
 from zoo.distributed.engines import local
 from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.engines.local import SLICE, Board, JobFolder, Seat, deadline_after, seconds_left
@@ -122,7 +122,7 @@ class Job:
         context = multiprocessing.get_context('spawn')
         # Not a daemon, which could not have processes of its own, such as the copies of an environment.
         process = context.Process(target=_child, args=(place, self._call), name=f'zoo-rank-{rank}', daemon=False)
-        with _without_main(), _variables(_THREADS):
+        with without_main(), _variables(_THREADS):
             process.start()
         self._processes[rank] = process
         self._life[rank] = (None, 0)
@@ -320,14 +320,3 @@ def _variables(defaults: Mapping[str, str]) -> Iterator[None]:
     finally:
         for name in added:
             del os.environ[name]
-
-
-@contextlib.contextmanager
-def _without_main() -> Iterator[None]:
-    """Keep a new process from importing the running script again: what it needs of that is pickled by value."""
-    main = sys.modules['__main__']
-    sys.modules['__main__'] = types.ModuleType('__main__')
-    try:
-        yield
-    finally:
-        sys.modules['__main__'] = main

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import signal
-import sys
 import time
 import traceback
-import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -22,6 +20,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv, async_vector_env
 
 from zoo.common.envs.wrappers import Copy, prepare
+from zoo.common.processes import without_main
 
 
 def make_vector(
@@ -64,7 +63,7 @@ def make_vector(
             f"vectorized='async' sends {name} to other processes, but it cannot be pickled ({error}): give a class or "
             "function that opens what it needs itself, or use vectorized='sync'."
         ) from error
-    with _without_main():
+    with without_main():
         env = ProcessVectorEnv(factories, name)
     env.spec = specs[0]  # of the copy that Gymnasium makes in this process to look at its spaces
     return env
@@ -270,18 +269,3 @@ def _make_reporting(factory: Callable[[], gymnasium.Env], specs: list[EnvSpec | 
     env = factory()
     specs.append(env.spec)
     return ReportErrors(env)
-
-
-@contextlib.contextmanager
-def _without_main() -> Iterator[None]:
-    """Keep new processes from importing the running script again.
-
-    They need nothing of it, as what the factories take from it is pickled by value; and a script without an
-    ``if __name__ == '__main__'`` guard would build its environments once more in every one of them.
-    """
-    main = sys.modules['__main__']
-    sys.modules['__main__'] = types.ModuleType('__main__')
-    try:
-        yield
-    finally:
-        sys.modules['__main__'] = main
