@@ -20,7 +20,7 @@ import zoo
 from zoo import algorithms, build_env, call_default_params
 from zoo.common.checkpoint import CheckpointError
 from zoo.common.errors import unknown
-from zoo.common.optim import Linear
+from zoo.common.schedules import Linear
 from zoo.common.types import TestResult, TrainingResult
 
 LISTING_1 = """\

@@ -24,7 +24,8 @@ import zoo
 from zoo import algorithms
 from zoo.algorithms.base import Algorithm
 from zoo.common import checkpoint
-from zoo.common.optim import Linear, PackedCall
+from zoo.common.optim import PackedCall
+from zoo.common.schedules import Linear
 from zoo.common.types import Transition
 
 VECTOR = toys.OBSERVATIONS['vector']
@@ -56,7 +57,7 @@ def learn_params(name: str, **others: Any) -> dict[str, Any]:
 
 
 def compiled(agent: Algorithm) -> PackedCall:
-    return agent._improve if type(agent).__name__ == 'PPO' else agent._fused
+    return agent._fused
 
 
 def arrays(agent: Algorithm) -> dict[str, np.ndarray]:

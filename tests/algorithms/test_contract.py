@@ -18,7 +18,6 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 
 import zoo
 from zoo import algorithms
-from zoo.algorithms import ppo
 from zoo.algorithms.base import Algorithm
 from zoo.common import checkpoint, optim
 
@@ -56,7 +55,7 @@ def make(name: str, observation_space: Space, action_space: Space, **params: Any
 
 def compiled(agent: Algorithm) -> optim.PackedCall:
     """The compiled update."""
-    return agent._improve if isinstance(agent, ppo.PPO) else agent._fused
+    return agent._fused
 
 
 def weights(agent: Algorithm) -> dict[str, list[np.ndarray]]:

@@ -363,7 +363,7 @@ def test_statistics_are_followed_by_both_forms():
 
 def test_an_actor_needs_no_tensorflow():
     code = """
-import sys
+import pickle, sys
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 from zoo.common.acting import NumpyForward
@@ -374,8 +374,10 @@ from zoo.common.normalize import RunningMoments
 statistics = {'': RunningMoments(3)}
 statistics[''].update(np.array([[0.0, 0.0, 0.0], [2.0, 2.0, 2.0]]))
 adaptor = ActionAdaptor(Discrete(2))
-forward = NumpyForward(Preprocess(Box(-9, 9, (3,)), statistics), ['tanh', 'linear'], adaptor)
-forward.weights = [(np.ones((3, 4), np.float32), np.zeros(4, np.float32)), (np.ones((4, 2), np.float32), 0.0)]
+layers = [((3, 4), True, 'tanh'), ((4, 2), False, 'linear')]
+forward = NumpyForward(Preprocess(Box(-9, 9, (3,)), statistics), layers, adaptor)
+forward.unpack(np.concatenate([np.ones(12 + 8), np.zeros(4)]).astype(np.float32))
+forward = pickle.loads(pickle.dumps(forward))
 params = forward(np.full((1, 3), 2.0, np.float32))
 np.testing.assert_allclose(params, np.full((1, 2), 4 * np.tanh(3.0)), atol=1e-5)
 assert adaptor.to_single_env(adaptor.sample(params, np.random.default_rng(0))) in (0, 1)

@@ -1,8 +1,7 @@
-"""Optimisers against Keras' own, schedules, targets, the rule for XLA, and the packed compiled call."""
+"""Optimisers against Keras' own, targets, the rule for XLA, and the packed compiled call."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -14,7 +13,8 @@ import pytest
 import tensorflow as tf
 
 from zoo.common import optim
-from zoo.common.optim import Linear, Optimizer, PackedCall, copy_weights, polyak, prefers_xla, value_at
+from zoo.common.optim import Optimizer, PackedCall, copy_weights, polyak, prefers_xla
+from zoo.common.schedules import Linear
 
 LABEL = 'optimizers_list[0] (all)'
 SHAPES = [(3, 4), (4,), (), (2, 2, 3)]
@@ -38,27 +38,6 @@ def gradients(steps: int, seed: int = 1) -> list[list[np.ndarray]]:
 def assert_weights(found: list[tf.Variable], expected: list[Any], **tolerance: float) -> None:
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a.numpy(), np.asarray(b), **tolerance)
-
-
-class TestSchedules:
-    def test_linear_moves_and_then_stays(self):
-        schedule = Linear(1.0, 0.2, until=0.5)
-        found = [schedule(progress) for progress in (0.0, 0.25, 0.5, 0.75, 1.0)]
-        np.testing.assert_allclose(found, [1.0, 0.6, 0.2, 0.2, 0.2])
-
-    def test_linear_to_zero_over_all_of_training(self):
-        assert [Linear(4.0)(progress) for progress in (0.0, 0.5, 1.0)] == [4.0, 2.0, 0.0]
-
-    def test_until_zero_is_the_end_at_once(self):
-        assert Linear(1.0, 0.5, until=0.0)(0.0) == 0.5
-
-    def test_value_at(self):
-        assert value_at(0.3, 0.9) == 0.3
-        assert value_at(Linear(1.0), 0.25) == 0.75
-
-    @pytest.mark.parametrize('value', [Linear(1.0, 0.5, 0.25), 0.1, None, 'auto', {'hidden': [3]}])
-    def test_json_round_trip(self, value):
-        assert optim.schedule_from_json(json.loads(json.dumps(optim.schedule_to_json(value)))) == value
 
 
 class TestAdam:

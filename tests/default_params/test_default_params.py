@@ -14,7 +14,8 @@ from gymnasium.spaces import Box, Dict, Discrete
 from zoo import algorithms, build_env, call_default_params
 from zoo.common.env_wrappers import TYPES
 from zoo.common.networks import SPEC_DEFAULTS
-from zoo.common.optim import Linear, Optimizer
+from zoo.common.optim import Optimizer
+from zoo.common.schedules import Linear
 from zoo.default_params import call_default_params as home
 
 TABLES = {name: importlib.import_module(f'zoo.default_params.{name.lower()}') for name in algorithms.NAMES}

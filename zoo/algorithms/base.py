@@ -1,7 +1,7 @@
 """What every algorithm shares: construction from spaces, ``learn``, ``predict``, ``save``, ``load``.
 
-An algorithm is a subclass that builds its networks in ``__init__`` and gives ``act`` and ``update``; the loops that
-call them are in :mod:`zoo.common.loops`.
+An algorithm is a subclass that builds its networks and its behaviour policy in ``__init__`` and gives ``update``; the
+loops that call it are in :mod:`zoo.common.loops`.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 
 from zoo.common import checkpoint, loops, seeding, spaces
-from zoo.common.acting import Forward
-from zoo.common.adaptors.action import MASKED_LOGIT, ActionAdaptor
+from zoo.common.acting import Behavior, Forward
+from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess, features, mask_path
 from zoo.common.adaptors.policy import Head, Network, build_network, build_on
 from zoo.common.errors import unknown
 from zoo.common.logging import run_directory, write_json
 from zoo.common.normalize import RunningMoments
 from zoo.common.optim import (
+    AllReduce,
     Optimizer,
     PackedCall,
     copy_weights,
     prefers_xla,
-    schedule_from_json,
-    schedule_to_json,
     set_threads,
 )
 from zoo.common.replay import Replay
+from zoo.common.schedules import schedule_from_json, schedule_to_json
 from zoo.common.types import TestResult, TrainingResult, Transition
 
 Self = TypeVar('Self', bound='Algorithm')
@@ -51,6 +51,7 @@ TRAINING_PARAMS: dict[str, Any] = {
     'checkpoint_every': None,
     'checkpoint_buffer': False,
     'progress_bar': True,
+    'roles': None,
     'resume': False,
 }
 
@@ -62,7 +63,7 @@ class Algorithm:
         observation_space, action_space: of one copy of the environment.
         networks: by name, in the order of ``net_list``; targets are not among them.
         optimizers: by name, in the order of ``optimizers_list``.
-        forward: the forward pass for acting; the subclass makes it.
+        behavior: the behaviour policy; the subclass makes it.
         steps: environment steps in the agent's life.
         updates: gradient updates in the life of an off-policy agent.
         phases: how many updates differ in what they do (TD3's delayed actor) before they repeat. ``update`` is told
@@ -78,7 +79,7 @@ class Algorithm:
         ValueError: an unknown parameter, a space that this algorithm cannot act in, a network that does not fit.
     """
 
-    forward: Forward
+    behavior: Behavior
     #: The training loop, a function of :mod:`zoo.common.loops`.
     loop: ClassVar[Callable[..., None]]
     #: Kinds of action space that it acts in.
@@ -119,6 +120,7 @@ class Algorithm:
         self.optimizers: dict[str, Optimizer] = {}
         self.state_variables: dict[str, tf.Variable] = {}
         self.replay: Replay | None = None
+        self.all_reduce: AllReduce | None = None
         self.steps = 0
         self.updates = 0
         self.phases = 1
@@ -255,10 +257,6 @@ class Algorithm:
 
     # What a subclass gives
 
-    def act(self, obs: spaces.Flat, deterministic: bool = False) -> spaces.Flat:
-        """Stored actions ``[N, …]`` for flat observations ``[N, …]``; exploring unless ``deterministic``."""
-        raise NotImplementedError
-
     def update(self, *args: Any, **kwargs: Any) -> Any:
         """One update: on-policy of a rollout, off-policy of a batch, inside the compiled call."""
         raise NotImplementedError
@@ -268,13 +266,18 @@ class Algorithm:
 
     # What the loops call
 
+    @property
+    def forward(self) -> Forward:
+        """The forward pass for acting."""
+        return self.behavior.forward
+
+    def act(self, obs: spaces.Flat, deterministic: bool = False) -> spaces.Flat:
+        """Stored actions ``[N, …]`` for flat observations ``[N, …]``; exploring unless ``deterministic``."""
+        return self.behavior(obs, self.rng, self.progress, deterministic)
+
     def random_action(self, obs: spaces.Flat) -> spaces.Flat:
         """Uniformly random stored actions for flat observations ``[N, …]``, of the allowed ones if masked."""
-        first = next(iter(obs.values())) if isinstance(obs, dict) else obs
-        if self.mask_path is None:
-            return self.action_adaptor.random(len(first), self.rng)
-        allowed = obs[self.mask_path].reshape(len(first), -1)
-        return self.action_adaptor.sample(np.where(allowed, 0.0, MASKED_LOGIT).astype(np.float32), self.rng)
+        return self.behavior.random(obs, self.rng)
 
     def draw_seed(self) -> int:
         """A seed for the environment from the agent's own stream."""
@@ -311,9 +314,28 @@ class Algorithm:
         self.forward.unpack(result[count:])
         return dict(zip(self.metric_names, result[:count].tolist(), strict=True))
 
+    def learn_together(self, all_reduce: AllReduce | None) -> None:
+        """Learn as one with other processes that have the same weights, from now on; None: alone again.
+
+        Every gradient becomes the mean over the learners, every running statistic that of all that they have seen.
+
+        Args:
+            all_reduce: the sum of an array over the learners, in which every one of them takes part.
+        """
+        for optimizer in self.optimizers.values():
+            optimizer.all_reduce = all_reduce
+        for moments in self._moments().values():
+            moments.all_reduce = all_reduce
+        self.all_reduce = all_reduce
+        self.__dict__.pop('_fused', None)  # compiled for the one way or the other
+
     @functools.cached_property
     def _fused(self) -> PackedCall:
-        return PackedCall(self._updates, prefers_xla(self.trainable_variables))
+        return self._packed(self._updates)
+
+    def _packed(self, function: Callable[..., tf.Tensor]) -> PackedCall:
+        """An update, compiled; XLA cannot compile the exchange with other learners."""
+        return PackedCall(function, self.all_reduce is None and prefers_xla(self.trainable_variables))
 
     def _updates(self, batches: Transition, phase: int) -> tf.Tensor:
         def some(first: Any, count: int) -> tf.Tensor:
@@ -399,8 +421,7 @@ class Algorithm:
         if params['resume']:
             seed = None  # the loaded streams go on where they were
         if seed is not None:
-            self.rng = seeding.generator(seed, 'agent')
-            self.noise_seed.assign(self._draw_noise_seed())
+            self.reseed(seed, 'agent')
         env_seed = None if seed is None else int(seeding.generator(seed, f'env/{mode}').integers(2**31 - 1))
         if mode == 'test':
             return loops.run_test(self, env, test_episodes=params['test_episodes'], render=render, seed=env_seed)
@@ -429,12 +450,44 @@ class Algorithm:
                 raise ValueError('resume=True goes on with an interrupted training: load a checkpoint of one first.')
             start, params['train_steps'] = self._loop_state['steps'], self._loop_state['train_steps']
         self._loop_state = None
+        loop_params = {name: params[name] for name in params if name not in TRAINING_PARAMS}
+        if params['roles'] is None:
+            return self._run(env, params, loop_params, start, render, seed, env_seed, plot_func, callbacks, run_dir)
+        if render:
+            raise ValueError(
+                'render=True shows the environment of this process, but with roles the actors step theirs.'
+            )
+        from zoo.distributed import training
+
+        plan = training.plan_for(self, env, params['roles'], seed, start, params['train_steps'], loop_params)
+        return training.train(
+            self,
+            env,
+            plan,
+            lambda experience: self._run(
+                env, params, loop_params, start, False, seed, env_seed, plot_func, callbacks, run_dir, experience
+            ),
+        )
+
+    def _run(
+        self,
+        env: Env | VectorEnv,
+        params: dict[str, Any],
+        loop_params: dict[str, Any],
+        start: int,
+        render: bool,
+        seed: int | None,
+        env_seed: int | None,
+        plot_func: Callable[[list[float]], Any] | None,
+        callbacks: Iterable[Callable[[loops.Training], bool | None]],
+        run_dir: str | os.PathLike[str] | bool | None,
+        experience: loops.Experience | None = None,
+    ) -> TrainingResult:
         env_id = env.spec.id if getattr(env, 'spec', None) else type(env.unwrapped).__name__
         folder = run_directory(run_dir, type(self).__name__, env_id)
         if folder is not None:
             config = self.config() | {'environment': env_id, 'seed': seed, 'learn_params': params}
             write_json(folder / 'config.json', config)
-        loop_params = {name: params[name] for name in params if name not in TRAINING_PARAMS}
         training = loops.Training(
             self,
             env,
@@ -449,6 +502,7 @@ class Algorithm:
             checkpoint_buffer=params['checkpoint_buffer'],
             progress_bar=params['progress_bar'],
             start=start,
+            experience=experience,
         )
         return training.run(type(self).loop, **loop_params)
 
@@ -533,6 +587,36 @@ class Algorithm:
         for label, moments in self._moments().items():
             found |= {f'statistics/{label}/{name}': value for name, value in moments.state().items()}
         return found
+
+    def blueprint(self) -> tuple[type[Algorithm], dict[str, Any]]:
+        """Class and arguments of an agent like this one, with new weights; they can be pickled if the networks can."""
+        params = {name: getattr(self, name) for name in type(self).params() if hasattr(self, name)}
+        optimizers = [
+            type(entry).from_config(entry.get_config()) if isinstance(entry, keras.optimizers.Optimizer) else entry
+            for entry in self._optimizer_entries
+        ]
+        return type(self), params | {'net_list': self._entries, 'optimizers_list': optimizers}
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Every weight, optimiser state and statistic, and the counters: what :meth:`restore_state` takes."""
+        return self._arrays() | {'steps': np.array(self.steps), 'updates': np.array(self.updates)}
+
+    def restore_state(self, state: dict[str, np.ndarray]) -> None:
+        """Be in the state that `state` found in an agent with the same networks."""
+        self.steps, self.updates = int(state['steps']), int(state['updates'])
+        self._assign(state)
+
+    def _assign(self, arrays: dict[str, np.ndarray]) -> None:
+        for name, variable in self._all_variables().items():
+            variable.assign(arrays[name])
+        for label, moments in self._moments().items():
+            moments.restore({name: arrays[f'statistics/{label}/{name}'] for name in moments.state()})
+        self.forward.refresh()
+
+    def reseed(self, seed: int | None, stream: str) -> None:
+        """Draw batches and noise from a stream of its own, unlike an agent with the same state."""
+        self.rng = seeding.generator(seed, stream)
+        self.noise_seed.assign(self._draw_noise_seed())
 
     def _moments(self) -> dict[str, RunningMoments]:
         """The running statistics that a checkpoint holds, by name; a subclass adds its own."""
@@ -621,17 +705,13 @@ class Algorithm:
                     f'this agent {f"has shape {tuple(variables[name].shape)}" if name in variables else "has no such"} '
                     'there: hand load the same networks and optimizers that were saved.'
                 )
-        for name, variable in variables.items():
-            variable.assign(saved.arrays[name])
-        for label, moments in self._moments().items():
-            moments.restore({name: saved.arrays[f'statistics/{label}/{name}'] for name in moments.state()})
+        self._assign(saved.arrays)
         self.steps = saved.config['steps']
         self.updates = saved.config['updates']
         self.progress = saved.config['progress']
         seeding.restore(self.rng, saved.config['rng'])
         self._loop_state = saved.config['loop_state']
         self._saved_buffer = saved.buffer
-        self.forward.refresh()
 
 
 def load(

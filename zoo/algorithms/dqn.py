@@ -17,10 +17,11 @@ from gymnasium.spaces import Space
 
 from zoo.algorithms.base import Algorithm
 from zoo.common import loops, spaces
-from zoo.common.acting import Forward
+from zoo.common.acting import EpsilonGreedy, Forward
 from zoo.common.adaptors.action import MASKED_LOGIT
 from zoo.common.adaptors.policy import action_value_head
-from zoo.common.optim import Linear, polyak, value_at
+from zoo.common.optim import polyak
+from zoo.common.schedules import Linear
 from zoo.common.types import Transition
 
 
@@ -79,20 +80,8 @@ class DQN(Algorithm):
         self.state_variables['update_count'] = self.update_count
         default = {'name': 'Adam', 'learning_rate': 1e-4, 'clip_norm': 10.0}
         self._build_optimizers(optimizers_list, [self.network.trainable_variables], default)
-        self.forward = Forward(self.network, mask_path=self.mask_path)
-
-    def act(self, obs: spaces.Flat, deterministic: bool = False) -> spaces.Flat:
-        """The action of the highest value; with probability ε a random one, unless ``deterministic``."""
-        if deterministic:
-            return self.forward(obs).argmax(-1)
-        first = next(iter(obs.values())) if isinstance(obs, dict) else obs
-        random = self.rng.random(len(first)) < value_at(self.epsilon, self.progress)
-        if random.all():
-            return self.random_action(obs)
-        action = self.forward(obs).argmax(-1)
-        if random.any():
-            action[random] = self.random_action(obs)[random]
-        return action
+        forward = Forward(self.network, mask_path=self.mask_path)
+        self.behavior = EpsilonGreedy(forward, self.action_adaptor, self.mask_path, epsilon)
 
     def next_value(self, batch: Transition) -> tf.Tensor:
         """max over a′ of Q′(s′, a′); with double Q-learning Q′(s′, argmax Q(s′, ·)) (van Hasselt et al., eq. 4)."""

@@ -9,6 +9,7 @@ by their norm. The policy's network and the value's are apart, but images are en
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,11 +19,12 @@ from gymnasium.spaces import Space
 
 from zoo.algorithms.base import Algorithm
 from zoo.common import loops, spaces
-from zoo.common.acting import Forward
+from zoo.common.acting import Forward, Stochastic
 from zoo.common.adaptors.policy import StochasticPolicy, stochastic_head, value_head
 from zoo.common.normalize import RewardScale, RunningMoments
-from zoo.common.optim import Linear, PackedCall, prefers_xla, value_at
+from zoo.common.optim import PackedCall, mean_over
 from zoo.common.returns import gae
+from zoo.common.schedules import Linear, value_at
 from zoo.common.types import Rollout
 
 
@@ -93,13 +95,12 @@ class PPO(Algorithm):
         default = {'name': 'Adam', 'learning_rate': 3e-4}
         self._build_optimizers(optimizers_list, [variables], default, clip_norm=max_grad_norm)
         self.reward_scale = RewardScale(gamma) if normalize_reward else None
-        self.forward = Forward(self.policy.network, self.policy)
-        self._improve = PackedCall(self.improve, prefers_xla(self.trainable_variables))
+        forward = Forward(self.policy.network, self.policy)
+        self.behavior = Stochastic(forward, self.action_adaptor, self.policy.mask_path)
 
-    def act(self, obs: spaces.Flat, deterministic: bool = False) -> spaces.Flat:
-        """A sample of the policy, or its mode."""
-        params = self.forward(obs)
-        return self.action_adaptor.mode(params) if deterministic else self.action_adaptor.sample(params, self.rng)
+    @functools.cached_property
+    def _fused(self) -> PackedCall:
+        return self._packed(self.improve)
 
     def evaluate(self, obs: spaces.Flat) -> tuple[tf.Tensor, tf.Tensor]:
         """Parameters of the policy ``[B, …]`` and values ``[B]``; a shared torso is run once."""
@@ -154,6 +155,8 @@ class PPO(Algorithm):
                 entropy = tf.reduce_mean(self.action_adaptor.distribution.entropy(params))
                 loss = policy_loss + self.value_coef * value_loss - self.entropy_coef * entropy
             optimizer.apply(tape.gradient(loss, optimizer.variables))
+            if self.target_kl is not None:  # all learners stop at the same minibatch
+                (kl,) = mean_over(self.all_reduce, [kl])
             metrics = {
                 'policy': policy_loss,
                 'value': value_loss,
@@ -197,7 +200,7 @@ class PPO(Algorithm):
         optimizer = self.optimizers['all']
         optimizer.set_progress(self.progress)
         clip = np.array(value_at(self.clip_range, self.progress), np.float32)
-        result = self._improve(rollout, batches.reshape(-1, size), clip)
+        result = self._fused(rollout, batches.reshape(-1, size), clip)
         if self.statistics:  # after the update: what was acted on and what was learned from are normalised alike
             self.observe(raw.obs)
         return self.take(result)

@@ -18,7 +18,7 @@ from gymnasium.spaces import Space
 
 from zoo.algorithms.base import Algorithm
 from zoo.common import loops, spaces
-from zoo.common.acting import Forward
+from zoo.common.acting import Forward, Stochastic
 from zoo.common.adaptors.policy import StochasticPolicy, stochastic_head, value_head
 from zoo.common.optim import polyak
 from zoo.common.types import Transition
@@ -78,12 +78,8 @@ class SAC(Algorithm):
         critic_variables = [variable for critic in self.critics for variable in critic.trainable_variables]
         groups = [self.policy.trainable_variables, critic_variables, [self.log_alpha]]
         self._build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
-        self.forward = Forward(self.policy.network, self.policy)
-
-    def act(self, obs: spaces.Flat, deterministic: bool = False) -> spaces.Flat:
-        """A sample of the policy, or its squashed mean."""
-        params = self.forward(obs)
-        return self.action_adaptor.mode(params) if deterministic else self.action_adaptor.sample(params, self.rng)
+        forward = Forward(self.policy.network, self.policy)
+        self.behavior = Stochastic(forward, self.action_adaptor, self.policy.mask_path)
 
     def sample(self, obs: spaces.Flat, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Actions ``[B, n]`` in (−1, 1) and their log-probabilities ``[B]``, by the reparameterisation trick."""

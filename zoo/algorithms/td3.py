@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from gymnasium.spaces import Space
 
 from zoo.algorithms.base import Algorithm
-from zoo.common import loops, spaces
-from zoo.common.acting import Forward
+from zoo.common import loops
+from zoo.common.acting import Forward, GaussianNoise
 from zoo.common.adaptors.policy import deterministic_head, value_head
 from zoo.common.optim import polyak
 from zoo.common.types import Transition
@@ -85,15 +84,7 @@ class TD3(Algorithm):
         critic_variables = [variable for critic in self.critics for variable in critic.trainable_variables]
         groups = [self.actor.trainable_variables, critic_variables]
         self._build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
-        self.forward = Forward(self.actor)
-
-    def act(self, obs: spaces.Flat, deterministic: bool = False) -> spaces.Flat:
-        """The actor's action, with exploration noise unless ``deterministic``."""
-        action = self.forward(obs)
-        if deterministic:
-            return action
-        noise = self.explore_noise * self.rng.standard_normal(action.shape, dtype=np.float32)
-        return np.clip(action + noise, -1.0, 1.0)
+        self.behavior = GaussianNoise(Forward(self.actor), self.action_adaptor, explore_noise)
 
     def critic_target(self, batch: Transition, seed: tf.Tensor) -> tf.Tensor:
         """y = r + γ (1 − terminated) min Q′(s′, π′(s′) + clipped noise): algorithm 1, lines 8 and 9."""

@@ -29,6 +29,7 @@ are in ``info['episode']['r']``, ``[nenv]``.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -91,9 +92,10 @@ def build_env(
             ``max_episode_steps`` sets the time limit, at which an episode is truncated, for every kind of ``env_id``.
 
     Returns:
-        A ``gymnasium.Env`` when ``nenv == 1``, else a ``gymnasium.vector.VectorEnv``. A ``VectorEnv`` object is
-        returned as such. An environment whose ``info`` holds an ``action_mask`` that its observation lacks gets it as
-        part of its observation, see :class:`zoo.common.envs.wrappers.ActionMask`.
+        A ``gymnasium.Env`` when ``nenv == 1``, else a ``gymnasium.vector.VectorEnv``. Its attribute ``rebuild`` builds
+        another one like it, ``env.rebuild(seed=1)``. An environment *object* is not built here and has no ``rebuild``;
+        a ``VectorEnv`` object is returned as such. An environment whose ``info`` holds an ``action_mask`` that its
+        observation lacks gets it as part of its observation, see :class:`zoo.common.envs.wrappers.ActionMask`.
 
     Raises:
         ValueError: an unknown ``env_id``, ``env_type`` or ``vectorized``; an environment of another type; ``nenv < 1``;
@@ -101,6 +103,23 @@ def build_env(
         TypeError: ``env_id`` is not an environment; it does not take one of ``kwargs``; ``'async'`` cannot pickle it.
         ImportError: a package is missing; the message has the ``pip install`` line.
     """
+    env = _build(env_id, env_type, vectorized, seed, reward_shaping, nenv, kwargs)
+    if isinstance(env_id, (str, type)) or inspect.isroutine(env_id) or isinstance(env_id, partial):
+        env.rebuild = partial(
+            build_env, env_id, env_type, vectorized, reward_shaping=reward_shaping, nenv=nenv, **kwargs
+        )
+    return env
+
+
+def _build(
+    env_id: Any,
+    env_type: str,
+    vectorized: bool | str,
+    seed: int | None,
+    reward_shaping: Callable[[float], float] | None,
+    nenv: int,
+    kwargs: dict[str, Any],
+) -> Env | VectorEnv:
     if env_type not in TYPES:
         raise ValueError(unknown('environment type', env_type, TYPES))
     if not isinstance(vectorized, bool) and vectorized not in VECTORIZED:

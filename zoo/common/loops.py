@@ -1,7 +1,8 @@
 """The training and test loops, shared by every algorithm.
 
-An algorithm gives ``act`` and ``update``; a loop collects, stores, and calls them. :class:`Training` is what all loops
-share: counters, logs, checkpoints, callbacks.
+An algorithm gives ``act`` and ``update``; a loop stores experience and calls them. Where the experience comes from is
+not its business: from the environment in this process (:class:`Collection`) or from actors in others
+(:mod:`zoo.distributed.learner`). :class:`Training` is what all loops share: counters, logs, checkpoints, callbacks.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from gymnasium import Env
@@ -23,7 +24,7 @@ from zoo.common.collect import Collector
 from zoo.common.logging import Logger
 from zoo.common.replay import Replay
 from zoo.common.rollout import RolloutBuffer
-from zoo.common.types import Episode, TestResult, TrainingResult, Transition
+from zoo.common.types import Episode, Rollout, TestResult, TrainingResult, Transition
 
 if TYPE_CHECKING:
     from zoo.algorithms.base import Algorithm
@@ -34,12 +35,99 @@ log = logging.getLogger('zoo')
 WINDOW = 100
 
 
+class Step(NamedTuple):
+    """One step of some of the copies.
+
+    Attributes:
+        transition: fields ``[n, …]``.
+        valid: bool ``[n]``, False where a copy was only reset.
+        first: the number of the first of these ``n`` copies.
+        begins: their episodes do not go on from the step of theirs before.
+    """
+
+    transition: Transition
+    valid: np.ndarray
+    first: int = 0
+    begins: bool = False
+
+
+class Experience(Protocol):
+    """Where a loop's experience comes from.
+
+    Attributes:
+        num_envs: copies of the environment that it comes from.
+    """
+
+    num_envs: int
+
+    def restart(self, seed: int | None) -> None:
+        """Begin new episodes in every copy."""
+
+    def rollout(self, training: Training, horizon: int) -> Rollout:
+        """``horizon`` steps of every copy with the current policy; tells ``training`` of them."""
+
+    def steps(self, training: Training, explore_steps: int) -> Iterator[Step]:
+        """The next step, or several; random ones in the agent's first ``explore_steps``; tells ``training`` of them."""
+
+    def least(self, number: int) -> int:
+        """The smallest of the numbers that all learners give, of which there may be others beside this one."""
+
+
+class Collection:
+    """Experience from the environment in this process; see :class:`Experience`.
+
+    Args:
+        agent: acts.
+        env: the environment, of one copy or several.
+        render: draw every step.
+        start: steps that a resumed call has behind it.
+    """
+
+    def __init__(self, agent: Algorithm, env: Env | VectorEnv, render: bool = False, start: int = 0) -> None:
+        self.agent = agent
+        self.collector = Collector(env, agent.action_adaptor, render)
+        self.collector.steps = start
+        self.num_envs = self.collector.num_envs
+        self._buffer: RolloutBuffer | None = None
+
+    def restart(self, seed: int | None) -> None:
+        """See :class:`Experience`."""
+        self.collector.reset(seed)
+        self.agent.episodes_restarted()
+
+    def rollout(self, training: Training, horizon: int) -> Rollout:
+        """See :class:`Experience`; the next rollout is written over this one."""
+        agent, collector = self.agent, self.collector
+        if self._buffer is None:
+            self._buffer = RolloutBuffer(agent.observation_space, agent.action_adaptor, horizon, self.num_envs)
+        return self._buffer.fill(
+            collector, agent.act, lambda before: training.stepped(collector.steps - before, collector.finished)
+        )
+
+    def steps(self, training: Training, explore_steps: int) -> Iterator[Step]:
+        """See :class:`Experience`; there is one."""
+        agent, collector = self.agent, self.collector
+        obs, before = collector.obs, collector.steps
+        action = agent.random_action(obs) if agent.steps < explore_steps else agent.act(obs)
+        collector.step(action)
+        transition = Transition(
+            obs, action, collector.reward, collector.next_obs, collector.terminated, collector.truncated
+        )
+        yield Step(transition, collector.valid)
+        training.stepped(collector.steps - before, collector.finished)
+
+    def least(self, number: int) -> int:
+        """See :class:`Experience`."""
+        return number
+
+
 class Training:
     """One call of ``learn(env, 'train')``: what callbacks are handed.
 
     Attributes:
         agent: the algorithm.
-        steps: environment steps so far; ``train_steps`` is where the call ends.
+        steps: environment steps of this call so far, summed over copies (from 0, or from where an interrupted call is
+            resumed); ``train_steps`` is where it ends.
         returns, episode_steps: of every episode that ended in this call, its return and the step count at its end.
         losses: the last metrics of ``update``.
         run_dir: the run directory, or None.
@@ -54,6 +142,7 @@ class Training:
         checkpoint_buffer: save the replay buffer too.
         progress_bar: show it, where somebody looks.
         start: steps that a resumed call has behind it; ``train_steps`` includes them.
+        experience: where the experience comes from; None: from ``env``, which otherwise only gives its name.
     """
 
     def __init__(
@@ -72,11 +161,12 @@ class Training:
         checkpoint_buffer: bool = False,
         progress_bar: bool = True,
         start: int = 0,
+        experience: Experience | None = None,
     ) -> None:
         self.agent = agent
         self.train_steps = train_steps
-        self.collector = Collector(env, agent.action_adaptor, render)
-        self.collector.steps = start
+        self.experience = Collection(agent, env, render, start) if experience is None else experience
+        self.steps = start
         self.run_dir = run_dir
         self.returns: list[float] = []
         self.episode_steps: list[int] = []
@@ -102,11 +192,6 @@ class Training:
         self._log_steps = start
 
     @property
-    def steps(self) -> int:
-        """Environment steps of this call, summed over copies (from 0, or from where an interrupted call is resumed)."""
-        return self.collector.steps
-
-    @property
     def progress(self) -> float:
         """Fraction of the training done, in [0, 1]."""
         return min(1.0, self.steps / self.train_steps)
@@ -120,7 +205,7 @@ class Training:
         """Run ``loop`` to its end and close everything, whatever happens on the way."""
         try:
             # A resumed call begins where the interrupted one went on after its checkpoint: with new episodes.
-            self._reset_episodes(self._env_seed if not self._start else self.agent.draw_seed())
+            self.experience.restart(self._env_seed if not self._start else self.agent.draw_seed())
             loop(self, **params)
             if self.steps > self._log_steps:
                 self._log()
@@ -146,11 +231,12 @@ class Training:
             episode_steps=self.episode_steps,
         )
 
-    def stepped(self, before: int) -> None:
-        """To be called after every step of the collector, with its count of steps before it."""
-        self.agent.steps += self.steps - before
-        self._logger.advance(self.steps - before)
-        for episode in self.collector.finished:
+    def stepped(self, count: int, episodes: Sequence[Episode]) -> None:
+        """To be called after steps of the environment, with their number and the episodes that ended in them."""
+        self.steps += count
+        self.agent.steps += count
+        self._logger.advance(count)
+        for episode in episodes:
             self._recent.append(episode)
             self.returns.append(episode.episode_return)
             self.episode_steps.append(self.steps)
@@ -181,11 +267,8 @@ class Training:
             if self.replay is None or self._checkpoint_buffer:
                 if self.replay is not None:
                     self.replay.cut()
-                self._reset_episodes(self.agent.draw_seed())
-
-    def _reset_episodes(self, seed: int | None) -> None:
-        self.collector.reset(seed)
-        self.agent.episodes_restarted()
+                self.experience.restart(self.agent.draw_seed())
+        self._stopped = self.experience.least(not self._stopped) == 0
 
     def _log(self) -> None:
         now = time.perf_counter()
@@ -237,26 +320,11 @@ def on_policy(training: Training, *, horizon: int = 2048, **update_params: Any) 
         horizon: steps of each copy in one iteration.
         update_params: handed to the algorithm's ``update`` (``epochs``, ``batch_size``).
     """
-    agent, collector = training.agent, training.collector
-    buffer = RolloutBuffer(agent.observation_space, agent.action_adaptor, horizon, collector.num_envs)
+    agent = training.agent
     while not training.done:
         agent.progress = training.progress
-        for t in range(horizon):
-            obs, before = collector.obs, collector.steps
-            action = agent.act(obs)
-            collector.step(action)
-            buffer.write(
-                t,
-                obs,
-                action,
-                collector.reward,
-                collector.next_obs,
-                collector.terminated,
-                collector.truncated,
-                collector.valid,
-            )
-            training.stepped(before)
-        training.updated(agent.update(buffer.rollout, **update_params))
+        rollout = training.experience.rollout(training, horizon)
+        training.updated(agent.update(rollout, **update_params))
 
 
 def off_policy(
@@ -278,25 +346,22 @@ def off_policy(
         update_every: environment steps, summed over copies, between calls of ``update``.
         updates: gradient updates in one call; None takes ``update_every``, one for each environment step.
     """
-    agent, collector = training.agent, training.collector
+    agent, experience = training.agent, training.experience
     updates = update_every if updates is None else updates
-    replay = agent.replay_for(buffer_size, collector.num_envs)
+    replay = agent.replay_for(buffer_size, experience.num_envs)
     training.replay = replay
     needed = max(batch_size, explore_steps)
     while not training.done:
-        obs, before = collector.obs, collector.steps
         agent.progress = training.progress
-        action = agent.random_action(obs) if agent.steps < explore_steps else agent.act(obs)
-        collector.step(action)
-        replay.add(
-            Transition(obs, action, collector.reward, collector.next_obs, collector.terminated, collector.truncated),
-            collector.valid,
-        )
-        training.stepped(before)
+        before = training.steps
+        for step in experience.steps(training, explore_steps):
+            if step.begins:
+                replay.cut(step.first, len(step.valid))
+            replay.add(step.transition, step.valid, step.first)
         metrics = None
-        if replay.added >= needed:
+        if experience.least(replay.added) >= needed:
             # Counted from the steps alone, so that a resumed call updates at the same ones.
-            for _ in range(collector.steps // update_every - before // update_every):
+            for _ in range(training.steps // update_every - before // update_every):
                 metrics = agent.update_on(replay.sample((updates, batch_size), agent.rng))
         training.updated(metrics)
 

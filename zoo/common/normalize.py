@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -18,9 +19,14 @@ class RunningMoments:
 
     Args:
         size: length of the vectors.
+
+    Attributes:
+        all_reduce: ``all_reduce(array, 'sum')``, the sum over all learners, which then take in what any of them has
+            seen; None: this one alone.
     """
 
     def __init__(self, size: int) -> None:
+        self.all_reduce: Callable[[np.ndarray, str], np.ndarray] | None = None
         self.count = 0.0
         self.mean64 = np.zeros(size)
         self.sum_squares = np.zeros(size)
@@ -29,12 +35,22 @@ class RunningMoments:
     def update(self, x: np.ndarray) -> None:
         """Take in ``x`` of shape ``[batch, size]``."""
         x = np.asarray(x, np.float64).reshape(-1, self.mean64.size)
-        if not len(x):
+        count, total = float(len(x)), x.sum(axis=0)
+        if self.all_reduce is not None:
+            count, *total = self.all_reduce(np.append(count, total), 'sum')
+        if not count:
             return
-        mean, total = x.mean(axis=0), self.count + len(x)
-        delta = mean - self.mean64
-        self.sum_squares += np.square(x - mean).sum(axis=0) + np.square(delta) * (self.count * len(x) / total)
-        self.mean64 = self.mean64 + delta * (len(x) / total)
+        mean = np.asarray(total) / count
+        squares = np.square(x - mean).sum(axis=0)
+        if self.all_reduce is not None:
+            squares = self.all_reduce(squares, 'sum')
+        self._merge(count, mean, squares)
+
+    def _merge(self, count: float, mean: np.ndarray, squares: np.ndarray) -> None:
+        """Take in a batch of ``count`` vectors with this mean and these squared distances from it."""
+        delta, total = mean - self.mean64, self.count + count
+        self.sum_squares += squares + np.square(delta) * (self.count * count / total)
+        self.mean64 = self.mean64 + delta * (count / total)
         self.count = total
         self._refresh()
 
@@ -45,6 +61,10 @@ class RunningMoments:
         if 'variables' in self.__dict__:
             for variable, value in zip(self.variables, (self.mean, self.scale), strict=True):
                 variable.assign(value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickling: without what belongs to this process."""
+        return {k: v for k, v in self.__dict__.items() if k != 'variables'} | {'all_reduce': None}
 
     @cached_property
     def variables(self) -> tuple[Any, Any]:

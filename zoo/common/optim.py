@@ -1,11 +1,10 @@
-"""Optimisers, target networks, schedules, and how an update is compiled."""
+"""Optimisers, target networks, and how an update is compiled."""
 
 from __future__ import annotations
 
 import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
 from numbers import Real
 from typing import Any
 
@@ -14,43 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.common.errors import unknown
+from zoo.common.schedules import Linear, value_at
 
-
-@dataclass(frozen=True)
-class Linear:
-    """A value that moves linearly over training and then stays.
-
-    Attributes:
-        start: value at the beginning.
-        end: value at the end.
-        until: fraction of the training steps after which ``end`` is reached.
-    """
-
-    start: float
-    end: float = 0.0
-    until: float = 1.0
-
-    def __call__(self, progress: float) -> float:
-        """The value at ``progress`` in [0, 1]."""
-        return self.end if progress >= self.until else self.start + (self.end - self.start) * (progress / self.until)
-
-
-def value_at(schedule: float | Linear, progress: float) -> float:
-    """The value of a number or a schedule at ``progress`` in [0, 1]."""
-    return schedule(progress) if isinstance(schedule, Linear) else schedule
-
-
-def schedule_to_json(value: Any) -> Any:
-    """A schedule as JSON data; anything else as it is."""
-    return {'schedule': 'linear', **asdict(value)} if isinstance(value, Linear) else value
-
-
-def schedule_from_json(value: Any) -> Any:
-    """The inverse of :func:`schedule_to_json`."""
-    if isinstance(value, dict) and value.get('schedule') == 'linear':
-        return Linear(value['start'], value['end'], value['until'])
-    return value
-
+#: ``all_reduce(array, op)``, the mean or the sum (``op``) of an array over all learners, in each of them.
+AllReduce = Callable[[np.ndarray, str], np.ndarray]
 
 #: Keys of the spec of our own Adam, with their defaults: those of Keras, and the clipping of the global norm.
 ADAM = {'name': 'Adam', 'learning_rate': 1e-3, 'beta_1': 0.9, 'beta_2': 0.999, 'epsilon': 1e-7, 'clip_norm': None}
@@ -72,6 +38,9 @@ class Optimizer:
         label: how messages name it.
         clip_norm: bound of the gradient's global norm where the spec names none.
 
+    Attributes:
+        all_reduce: where other learners move the same weights, what makes the gradients their mean.
+
     Raises:
         ValueError: a spec that names no optimiser or that Keras does not take, or an optimiser that is already in use.
     """
@@ -80,6 +49,7 @@ class Optimizer:
         self.label = label
         self.variables = list(variables)
         self.clip_norm = clip_norm
+        self.all_reduce: AllReduce | None = None
         self.schedule: float | Linear | None = None
         self.keras: keras.optimizers.Optimizer | None = None
         if isinstance(spec, dict):
@@ -124,6 +94,7 @@ class Optimizer:
             tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient)
             for gradient, variable in zip(gradients, self.variables, strict=True)
         ]
+        gradients = mean_over(self.all_reduce, gradients)
         if self.keras is None and self._flat:
             gradients = [tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], 0)]
         if self.clip_norm is not None:
@@ -202,6 +173,20 @@ def _from_spec(spec: dict[str, Any], label: str) -> keras.optimizers.Optimizer:
         return cls(**arguments)
     except (TypeError, ValueError) as error:
         raise ValueError(f'{label}: Keras refuses this optimizer: {str(error).rstrip(".")}.') from None
+
+
+def mean_over(all_reduce: AllReduce | None, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """The means of float32 tensors over all learners, as one array; the tensors themselves where there is but one.
+
+    To be called inside a compiled function, by every learner equally often: the graph calls back, in program order.
+    """
+    if all_reduce is None:
+        return list(tensors)
+    flat = tf.concat([tf.reshape(x, [-1]) for x in tensors], 0)
+    mean = tf.numpy_function(lambda x: all_reduce(x, 'mean'), [flat], tf.float32)
+    mean.set_shape(flat.shape)
+    pieces = tf.split(mean, [int(np.prod(x.shape)) for x in tensors])
+    return [tf.reshape(piece, x.shape) for piece, x in zip(pieces, tensors, strict=True)]
 
 
 def polyak(targets: Iterable[tf.Variable], sources: Iterable[tf.Variable], tau: float) -> None:

@@ -77,28 +77,44 @@ class Replay:
         """Transitions that can be sampled."""
         return int(self._valid.sum())
 
-    def add(self, transition: Transition, valid: np.ndarray | None = None) -> None:
-        """Store one transition of every copy, fields ``[N, …]``; copies where ``valid`` is False are left out."""
-        copies = slice(None) if valid is None or valid.all() else np.flatnonzero(valid)
+    def add(self, transition: Transition, valid: np.ndarray | None = None, first: int = 0) -> None:
+        """Store one transition of some copies, fields ``[n, …]``.
+
+        Args:
+            transition: of the copies from ``first`` on.
+            valid: bool ``[n]``; those where it is False are left out.
+            first: the number of the first copy.
+        """
+        if valid is None or valid.all():
+            given, copies = slice(None), slice(first, first + len(transition.reward))
+        else:
+            given = np.flatnonzero(valid)
+            copies = first + given
         at = self._base[copies] + self._cursor[copies]
-        self._write_obs(at, transition.obs, copies)
-        self._write(self._action, at, transition.action, copies)
-        self._reward[at] = transition.reward[copies]
-        self._terminated[at] = transition.terminated[copies]
-        self._truncated[at] = transition.truncated[copies]
+        self._write_obs(at, transition.obs, given, self._age_now[copies])
+        self._write(self._action, at, transition.action, given)
+        self._reward[at] = transition.reward[given]
+        self._terminated[at] = transition.terminated[given]
+        self._truncated[at] = transition.truncated[given]
         self._advance(copies)
         self._age_now[copies] = np.minimum(self._age_now[copies] + 1, self._longest - 1)
         # The next observation goes where the next step will write it again, or stays there if the episode ended.
-        self._write_obs(self._base[copies] + self._cursor[copies], transition.next_obs, copies)
+        after = self._base[copies] + self._cursor[copies]
+        self._write_obs(after, transition.next_obs, given, self._age_now[copies])
         self._valid[at] = True
         self.added += len(at)
-        done = (transition.terminated | transition.truncated)[copies]
+        done = (transition.terminated | transition.truncated)[given]
         if done.any():
             self._begin(np.arange(self.num_envs)[copies][done])
 
-    def cut(self) -> None:
-        """The copies are reset in mid-episode: keep the observations that the new episodes' would replace."""
-        self._begin(slice(None))
+    def cut(self, first: int = 0, count: int | None = None) -> None:
+        """Copies are reset in mid-episode: keep the observations that the new episodes' would replace.
+
+        Args:
+            first: the number of the first copy.
+            count: how many; None: all from there.
+        """
+        self._begin(slice(first, self.num_envs if count is None else first + count))
 
     def _begin(self, copies: slice | np.ndarray) -> None:
         self._advance(copies)
@@ -116,19 +132,19 @@ class Replay:
         if self._longest > 1:
             self._valid[self._base[copies] + (moved + self._longest - 1) % self.rows] = False
 
-    def _write_obs(self, at: np.ndarray, obs: spaces.Flat, copies: slice | np.ndarray) -> None:
+    def _write_obs(self, at: np.ndarray, obs: spaces.Flat, given: slice | np.ndarray, age: np.ndarray) -> None:
         for path, target in spaces.tree_items(self._obs):
-            values = (obs[path] if path else obs)[copies]
+            values = (obs[path] if path else obs)[given]
             target[at] = values[..., -target.shape[-1] :] if path in self._frames else values
-        self._age[at] = self._age_now[copies]
+        self._age[at] = age
 
     @staticmethod
-    def _write(storage: spaces.Flat, at: np.ndarray, values: spaces.Flat, copies: slice | np.ndarray) -> None:
+    def _write(storage: spaces.Flat, at: np.ndarray, values: spaces.Flat, given: slice | np.ndarray) -> None:
         if isinstance(storage, dict):
             for path, target in storage.items():
-                target[at] = values[path][copies]
+                target[at] = values[path][given]
         else:
-            storage[at] = values[copies]
+            storage[at] = values[given]
 
     def sample(self, lead: tuple[int, ...], rng: np.random.Generator) -> Transition:
         """Transitions drawn uniformly with replacement, fields ``[*lead, …]``, contiguous.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from gymnasium.spaces import Space
 
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.collect import Collector
 from zoo.common.types import Rollout
 
 
@@ -30,6 +33,36 @@ class RolloutBuffer:
             truncated=np.zeros(lead, bool),
             valid=np.zeros(lead, bool),
         )
+
+    def fill(
+        self, collector: Collector, act: Callable[[spaces.Flat], spaces.Flat], stepped: Callable[[int], None]
+    ) -> Rollout:
+        """Take ``T`` steps of every copy.
+
+        Args:
+            collector: of the ``N`` copies.
+            act: from the flat observations ``[N, …]`` to stored actions.
+            stepped: called after every step with the collector's count of steps before it.
+
+        Returns:
+            The storage itself, which the next call writes over.
+        """
+        for t in range(len(self.rollout.reward)):
+            obs, before = collector.obs, collector.steps
+            action = act(obs)
+            collector.step(action)
+            self.write(
+                t,
+                obs,
+                action,
+                collector.reward,
+                collector.next_obs,
+                collector.terminated,
+                collector.truncated,
+                collector.valid,
+            )
+            stepped(before)
+        return self.rollout
 
     def write(self, t: int, *fields: spaces.Flat) -> None:
         """Write the fields of :class:`Rollout`, each ``[N, …]``, at step ``t``."""

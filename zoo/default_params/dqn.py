@@ -6,7 +6,7 @@ hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2,
 
 from __future__ import annotations
 
-from zoo.common.optim import Linear
+from zoo.common.schedules import Linear
 
 COMMON = {
     'train_steps': 200_000,

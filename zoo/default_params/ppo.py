@@ -7,7 +7,7 @@ noted.
 
 from __future__ import annotations
 
-from zoo.common.optim import Linear
+from zoo.common.schedules import Linear
 
 COMMON = {
     'train_steps': 1_000_000,

@@ -28,6 +28,9 @@ ENGINES = ('local', 'mpi', 'kungfu')
 #: Bounds of a queue whose user gives none: messages that wait, bytes of one message.
 MAXSIZE, MAX_BYTES = 16, 256 << 20
 
+# Seconds between two looks at several queues; from the one to the other by doubling.
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 20e-6, 2e-3
+
 _REDUCTIONS = ('mean', *OPS)
 _LONGEST_NAME = 200
 
@@ -296,6 +299,11 @@ class Cluster:
         """A queue from ``one`` to ``other`` and a queue back; see :meth:`queue`."""
         return self.queue(one, other, maxsize, max_bytes), self.queue(other, one, maxsize, max_bytes)
 
+    def allow_restarts(self, times: int) -> None:
+        """Let this rank be started again when it dies, so many times in all, where the engine can: ``local`` alone."""
+        if isinstance(self.engine, local.LocalEngine):
+            self.engine.allow_restarts(times)
+
     def abort(self, message: str) -> NoReturn:
         """Print a message and end every rank, with exit status 1."""
         self.engine.abort(f'rank {self.rank} ({self._role} {self._role_rank}): {message}')
@@ -386,10 +394,37 @@ class Queue:
             raise ClusterError(f"{self._name} is not this rank's to get from.")
         return wire.decode(self._channel.get(timeout))
 
+    def ready(self) -> bool:
+        """Whether :meth:`get` would not have to wait: it would give a structure, or raise :class:`PeerLost`.
+
+        Raises:
+            ClusterError: this rank is not the target.
+            PeerLost: the job has failed.
+        """
+        if not self._can_get:
+            raise ClusterError(f"{self._name} is not this rank's to get from.")
+        return self._channel.ready()
+
     def close(self) -> None:
         """Give up this end: the other one gets :class:`PeerLost`, a receiver once it has what was sent before."""
         if self._channel is not None:
             self._channel.close()
+
+
+def wait_any(queues: Sequence[Queue], timeout: float | None = None) -> list[int]:
+    """Wait until one of several queues is ready.
+
+    Returns:
+        the indices of those that are; none after ``timeout`` seconds.
+    """
+    end = None if timeout is None else time.monotonic() + timeout
+    pause = _SHORTEST_PAUSE
+    while True:
+        found = [i for i, queue in enumerate(queues) if queue.ready()]
+        if found or (end is not None and time.monotonic() >= end):
+            return found
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def _find_engine(name: str | None) -> Engine:
@@ -413,6 +448,26 @@ def _abort_on_errors(engine: Engine) -> None:
         engine.abort(f'rank {engine.rank} ({getattr(engine, "label", "no role yet")}) failed:\n{text}')
 
     sys.excepthook = hook
+
+
+def is_launched() -> bool:
+    """Whether this process is a rank that a launcher or a job has started."""
+    return local.seat is not None or _launched_by() != 'local'
+
+
+def launched_place() -> tuple[int, int] | None:
+    """The rank of this process and the number of ranks, where its launcher tells without :func:`connect`."""
+    launcher, environment = _launched_by(), os.environ
+    if launcher == 'local':
+        return None if local.seat is None else (local.seat.rank, local.seat.size)
+    if launcher == 'kungfu':
+        peers = environment.get('KUNGFU_INIT_PEERS', '').split(',')
+        own = environment['KUNGFU_SELF_SPEC']
+        return (peers.index(own), len(peers)) if own in peers else None
+    for prefix in ('OMPI_COMM_WORLD', 'PMI'):
+        if f'{prefix}_RANK' in environment and f'{prefix}_SIZE' in environment:
+            return int(environment[f'{prefix}_RANK']), int(environment[f'{prefix}_SIZE'])
+    return None
 
 
 def _launched_by() -> str:

@@ -12,13 +12,14 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import cloudpickle
 
@@ -46,7 +47,8 @@ class Job:
         size: how many ranks there are.
         args: its arguments.
         first: the first rank that gets a process: 0, or 1 if rank 0 is the calling process.
-        restarts: how often a rank is started again when it raises or is killed; the others never are.
+        restarts: how often a rank is started again when it raises or is killed; the others are as often as they allow
+            it, see :meth:`zoo.distributed.cluster.Cluster.allow_restarts`.
         timeout: seconds after which the job has failed.
     """
 
@@ -118,7 +120,7 @@ class Job:
             raise ClusterError(self.failure) from None
 
     def _start(self, rank: int) -> None:
-        place = Seat(str(self._folder), rank, self._size, int(self._board.restarts[rank]))
+        place = Seat(str(self._folder), rank, self._size, int(self._board.restarts[rank]), os.getpid())
         context = multiprocessing.get_context('spawn')
         # Not a daemon, which could not have processes of its own, such as the copies of an environment.
         process = context.Process(target=_child, args=(place, self._call), name=f'zoo-rank-{rank}', daemon=False)
@@ -165,7 +167,7 @@ class Job:
 
     def _start_again(self, rank: int, process: Any, stopped: bool = False) -> bool:
         """Start a rank again if it may be."""
-        done, most = int(self._board.restarts[rank]), self._restarts.get(rank, 0)
+        done, most = int(self._board.restarts[rank]), max(self._restarts.get(rank, 0), int(self._board.allowed[rank]))
         if done >= most:
             return False
         if stopped:
@@ -266,6 +268,37 @@ def launch(
     Job(target, size, args, 0, restarts, timeout).wait()
 
 
+def can_become() -> bool:
+    """Whether :func:`become` can do it: an engine that runs already would be lost."""
+    return hasattr(os, 'execve') and not {'mpi4py.MPI', 'kungfu.python'} & sys.modules.keys()
+
+
+def become(target: Callable[..., Any], args: tuple[Any, ...]) -> NoReturn:
+    """Replace this process by a new one that runs a function in its place: the same rank, without what was imported."""
+    call = cloudpickle.dumps((target, args))
+    with tempfile.TemporaryFile() as file:
+        file.write(call)
+        file.seek(0)
+        handle = os.dup(file.fileno())
+    os.set_inheritable(handle, True)
+    place = local.seat and tuple(local.seat)
+    code = f'import sys; sys.path[:] = {sys.path!r}; from zoo.distributed import jobs; jobs.go_on({handle}, {place})'
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os.execve(sys.executable, [sys.executable, '-c', code], _THREADS | os.environ)
+
+
+def go_on(handle: int, place: tuple[Any, ...] | None) -> None:
+    """The new process of :func:`become`: what it runs is to be read from ``handle``."""
+    with open(handle, 'rb') as file:
+        call = file.read()
+    if place is not None:
+        _child(Seat(*place), call)
+    else:
+        target, args = cloudpickle.loads(call)
+        target(*args)
+
+
 def _child(place: Seat, call: bytes) -> None:
     """What a process of a job does."""
     with contextlib.suppress(OSError):
@@ -287,13 +320,13 @@ def _child(place: Seat, call: bytes) -> None:
 
 def _beat(place: Seat) -> None:
     """Show that this process runs; end it when the watching process is gone, and what that has left behind."""
-    parent = multiprocessing.parent_process()
     try:
         board = Board(Path(place.folder), place.size)
     except OSError:  # the job is over already
         os._exit(1)
-    while not wait([parent.sentinel], timeout=BEAT):
+    while os.getppid() == place.parent:
         board.beats[place.rank] += 1
+        time.sleep(BEAT)
     shutil.rmtree(place.folder, ignore_errors=True)
     if os.getpgid(0) == os.getpid():
         os.killpg(0, signal.SIGKILL)

@@ -121,6 +121,10 @@ class ActionAdaptor:
             return made[self.parts[0].kind](self.parts[0])
         return d.Product(tuple((part.path, made[part.kind](part)) for part in self.parts))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickling: without the distribution, which would bring TensorFlow along."""
+        return {name: value for name, value in self.__dict__.items() if name != 'distribution'}
+
     def zeros(self, lead: tuple[int, ...]) -> spaces.Flat:
         """Storage for stored actions with the leading axes ``lead``."""
         items = {}

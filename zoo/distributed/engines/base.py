@@ -55,6 +55,9 @@ class Channel(Protocol):
             PeerLost: the sender is gone, and everything that it sent whole has been received.
         """
 
+    def ready(self) -> bool:
+        """Whether :meth:`get` would not have to wait: a whole message is there, or none will come any more."""
+
     def close(self) -> None:
         """Give up this end: the other one raises :class:`PeerLost`, a receiver once it has what was sent before."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import multiprocessing
 import os
 import resource
 import select
@@ -49,6 +48,8 @@ class Seat(NamedTuple):
     rank: int
     size: int
     restarts: int = 0
+    parent: int = 0
+    """Process id of the one that watches; 0 for that one itself."""
 
 
 #: The place that this process was started for, or took by ``with Job(…)``.
@@ -69,7 +70,7 @@ class LocalEngine:
 
     def __init__(self, place: Seat | None = None) -> None:
         own = JobFolder(1) if place is None else None
-        folder, self.rank, self.size, self.restarts = place or Seat(str(own.path), 0, 1)
+        folder, self.rank, self.size, self.restarts, self._parent = place or Seat(str(own.path), 0, 1)
         self._folder = Path(folder)
         self._board = Board(self._folder, self.size)
         self._groups: dict[tuple[int, ...], Group] = {}
@@ -129,13 +130,17 @@ class LocalEngine:
             time.sleep(min(pause, seconds_left(deadline)))
             pause = min(2 * pause, SLICE)
 
+    def allow_restarts(self, times: int) -> None:
+        """See :meth:`zoo.distributed.cluster.Cluster.allow_restarts`."""
+        self._board.allowed[self.rank] = times
+
     def abort(self, message: str) -> NoReturn:
         """See :meth:`zoo.distributed.engines.base.Engine.abort`; in the process that started the job this raises.
 
         Raises:
             ClusterError: with the message, which on its way out of ``with Job(…)`` ends the other ranks.
         """
-        if multiprocessing.parent_process() is None:
+        if not self._parent:
             raise ClusterError(message)
         leave_with(self._folder, self.rank, 'abort', message)
 
@@ -166,8 +171,8 @@ class Board:
 
     def __init__(self, folder: Path, size: int) -> None:
         self._folder, self._size = folder, size
-        words = np.asarray(np.memmap(folder / 'board', np.int64, 'r+', shape=(1 + 3 * size,)))
-        self._failed, self._states, self.restarts, self.beats = words[:1], *words[1:].reshape(3, size)
+        words = np.asarray(np.memmap(folder / 'board', np.int64, 'r+', shape=(1 + 4 * size,)))
+        self._failed, self._states, self.restarts, self.allowed, self.beats = words[:1], *words[1:].reshape(4, size)
 
     def gone(self, rank: int) -> bool:
         """Whether a rank has left for good."""
@@ -305,6 +310,11 @@ class LocalChannel:
             self._set(_TAIL, self._tail)
             self._freed.ring()
         return message
+
+    def ready(self) -> bool:
+        """See :meth:`zoo.distributed.engines.base.Channel.ready`."""
+        self._board.check()
+        return self._file < 0 or self._is_lost(_SOURCE_CLOSED) or self._get(_HEAD) != self._tail
 
     def close(self) -> None:
         """See :meth:`zoo.distributed.engines.base.Channel.close`."""
@@ -481,7 +491,7 @@ class JobFolder:
         self._lock = open(self.path / 'new-lock', 'w')  # noqa: SIM115  held as long as the folder is
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         os.rename(self.path / 'new-lock', self.path / 'lock')
-        write(self.path / 'board', [memoryview(np.zeros(1 + 3 * size, np.int64)).cast('B')])
+        write(self.path / 'board', [memoryview(np.zeros(1 + 4 * size, np.int64)).cast('B')])
 
     def remove(self) -> None:
         """Remove it with all that is in it."""

@@ -311,6 +311,21 @@ class MessageChannel:
         late = f'the queue from rank {self._source} to rank {self._target} was empty'
         return memoryview(engine._wait(message, timeout, late))
 
+    def ready(self) -> bool:
+        """See :meth:`zoo.distributed.engines.base.Channel.ready`."""
+        engine, key = self._engine, (self._source, self._index)
+
+        def found() -> bool | None:
+            waiting = engine._inbox[key]
+            if waiting:
+                return waiting[0].complete() or None
+            return self._is_closed or (*key, _SENDER_CLOSED) in engine._closed or self._source in engine._gone or None
+
+        try:
+            return engine._wait(found, 0.0, '')
+        except TimeoutError:
+            return False
+
     def close(self) -> None:
         """See :meth:`zoo.distributed.engines.base.Channel.close`."""
         engine = self._engine

@@ -1,0 +1,42 @@
+"""Values that change over training."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A value that moves linearly over training and then stays.
+
+    Attributes:
+        start: value at the beginning.
+        end: value at the end.
+        until: fraction of the training steps after which ``end`` is reached.
+    """
+
+    start: float
+    end: float = 0.0
+    until: float = 1.0
+
+    def __call__(self, progress: float) -> float:
+        """The value at ``progress`` in [0, 1]."""
+        return self.end if progress >= self.until else self.start + (self.end - self.start) * (progress / self.until)
+
+
+def value_at(schedule: float | Linear, progress: float) -> float:
+    """The value of a number or a schedule at ``progress`` in [0, 1]."""
+    return schedule(progress) if isinstance(schedule, Linear) else schedule
+
+
+def schedule_to_json(value: Any) -> Any:
+    """A schedule as JSON data; anything else as it is."""
+    return {'schedule': 'linear', **asdict(value)} if isinstance(value, Linear) else value
+
+
+def schedule_from_json(value: Any) -> Any:
+    """The inverse of :func:`schedule_to_json`."""
+    if isinstance(value, dict) and value.get('schedule') == 'linear':
+        return Linear(value['start'], value['end'], value['until'])
+    return value

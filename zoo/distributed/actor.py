@@ -1,0 +1,139 @@
+"""The actor: it steps copies of the environment and sends what came of it to its learner.
+
+Where the policy is a chain of dense layers, or where servers have it, an actor never imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zoo.common import seeding, spaces
+from zoo.common.acting import Behavior
+from zoo.common.collect import Collector
+from zoo.common.rollout import RolloutBuffer
+from zoo.common.types import Episode
+from zoo.distributed.cluster import Cluster, Role
+from zoo.distributed.engines.base import PeerLost
+from zoo.distributed.server import Served
+
+if TYPE_CHECKING:
+    from zoo.distributed.training import Plan
+
+#: The version in a reply that ends the training.
+END = -1
+
+
+def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
+    """Act until the learner says that the training has ended.
+
+    Args:
+        cluster: of this actor.
+        plan: of the training.
+        behavior: the behaviour policy; without a forward pass the server is asked for actions.
+        env: the environment, of one copy or several.
+    """
+    actor = Actor(cluster, plan, behavior, env)
+    try:
+        actor.run()
+    finally:
+        env.close()
+
+
+class Actor:
+    """One actor; see :func:`run` for its arguments.
+
+    Every message to the learner holds ``plan.horizon`` steps of every copy and is answered with the version of the
+    newest weights; the actor may have ``plan.ahead`` messages without an answer before it waits for one. Ahead by none,
+    it acts with the weights that its last message has led to.
+    """
+
+    def __init__(self, cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
+        self.cluster, self.plan, self.behavior = cluster, plan, behavior
+        self.number = cluster.role_rank()
+        self.learner = self.number % plan.layout.learners
+        me = (Role.ACTOR, self.number)
+        self.rollouts = cluster.queue(me, (Role.LEARNER, self.learner), maxsize=plan.ahead + 1)
+        self.replies = cluster.queue((Role.LEARNER, self.learner), me)
+        self.served = Served(cluster, plan) if plan.layout.servers else None
+        # One that was started again does not repeat what it did before.
+        self.rng = seeding.generator(plan.seed, f'actor {self.number}, start {cluster.restarts}')
+        self.env = env
+        self.version = END
+        self.steps = 0
+        self.progress = 0.0
+
+    def run(self) -> None:
+        """See :func:`run`."""
+        self._take(self.cluster.request(Role.LEARNER, self.learner, 'weights'))
+        collector = Collector(self.env, self.behavior.adaptor)
+        collector.reset(int(self.rng.integers(2**31 - 1)))
+        buffer = RolloutBuffer(collector.space, self.behavior.adaptor, self.plan.horizon, collector.num_envs)
+        episodes: list[Episode] = []
+        begins, unanswered = True, 0
+        while True:
+            act = self._explore if self.steps < self.plan.explore_steps else self._act
+            rollout = buffer.fill(collector, act, lambda before: episodes.extend(collector.finished))
+            message = {
+                'version': self.version,
+                'begins': begins,
+                'rollout': rollout,
+                'episodes': np.array([episode_to_numbers(episode) for episode in episodes], np.float64),
+            }
+            try:
+                self.rollouts.put(message)
+            except PeerLost:
+                if self._has_ended():
+                    return
+                raise
+            begins, unanswered = False, unanswered + 1
+            episodes.clear()
+            while unanswered > self.plan.ahead:
+                if not self._heed(self.replies.get()):
+                    return
+                unanswered -= 1
+
+    def _heed(self, reply: dict[str, Any]) -> bool:
+        """Take what a reply says; False when the training has ended."""
+        while not self.plan.ahead and END < reply['version'] <= self.version:
+            reply = self.replies.get()  # that one was for an actor that has died
+        if reply['version'] == END:
+            return False
+        self.steps, self.progress = int(reply['steps']), float(reply['progress'])
+        if reply['version'] > self.version:
+            self._take(self.cluster.request(Role.LEARNER, self.learner, 'weights'))
+        return True
+
+    def _has_ended(self) -> bool:
+        with contextlib.suppress(PeerLost, TimeoutError):
+            while True:
+                if self.replies.get(timeout=1.0)['version'] == END:
+                    return True
+        return False
+
+    def _take(self, saved: dict[str, Any]) -> None:
+        self.version, self.steps, self.progress = int(saved['version']), int(saved['steps']), float(saved['progress'])
+        if self.served is None:
+            self.behavior.forward.load(saved['weights'])
+
+    def _act(self, obs: spaces.Flat) -> spaces.Flat:
+        if self.served is not None:
+            return self.served(obs, self.version, self.progress)
+        return self.behavior(obs, self.rng, self.progress)
+
+    def _explore(self, obs: spaces.Flat) -> spaces.Flat:
+        return self.behavior.random(obs, self.rng)
+
+
+def episode_to_numbers(episode: Episode) -> list[float]:
+    """An episode as numbers; whether it succeeded, where the environment does not say, as NaN."""
+    success = np.nan if episode.success is None else float(episode.success)
+    return [episode.episode_return, episode.length, success, episode.copy]
+
+
+def episode_from_numbers(numbers: np.ndarray) -> Episode:
+    """The inverse of :func:`episode_to_numbers`."""
+    episode_return, length, success, copy = numbers.tolist()
+    return Episode(episode_return, int(length), None if np.isnan(success) else bool(success), int(copy))

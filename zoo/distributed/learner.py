@@ -1,0 +1,177 @@
+"""The learner's side of a distributed training: experience that actors send, and what several learners agree on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from zoo.common import spaces
+from zoo.common.loops import Step, Training
+from zoo.common.rollout import RolloutBuffer
+from zoo.common.types import Rollout, Transition
+from zoo.distributed.actor import END, episode_from_numbers
+from zoo.distributed.cluster import Cluster, Role, wait_any
+from zoo.distributed.engines.base import ClusterError, PeerLost
+
+if TYPE_CHECKING:
+    from zoo.algorithms.base import Algorithm
+    from zoo.distributed.training import Plan
+
+#: Seconds that the end of the training waits for an actor that does not take its messages.
+_PATIENCE = 5.0
+
+
+class Actors:
+    """Experience from actors; see :class:`zoo.common.loops.Experience`. Actor ``i`` sends to learner ``i mod L``.
+
+    Args:
+        cluster: of this learner.
+        plan: of the training.
+        agent: whose weights the actors act with.
+    """
+
+    def __init__(self, cluster: Cluster, plan: Plan, agent: Algorithm) -> None:
+        self._cluster, self._plan, self._agent = cluster, plan, agent
+        me = (Role.LEARNER, cluster.role_rank())
+        actors = [(Role.ACTOR, i) for i in range(me[1], plan.layout.actors, plan.layout.learners)]
+        self._rollouts = [cluster.queue(actor, me, maxsize=plan.ahead + 1) for actor in actors]
+        self._replies = [cluster.queue(me, actor) for actor in actors]
+        self._buffer: RolloutBuffer | None = None
+        self._version = END
+        self._published = -1
+        self._next = 0
+        self.num_envs = len(actors) * plan.num_envs
+
+    def restart(self, seed: int | None) -> None:
+        """The actors' episodes go on: an exact resume is not to be had of them."""
+
+    def rollout(self, training: Training, horizon: int) -> Rollout:
+        """See :class:`zoo.common.loops.Experience`; the next rollout is written over this one."""
+        if self._buffer is None:
+            agent = self._agent
+            self._buffer = RolloutBuffer(agent.observation_space, agent.action_adaptor, horizon, self.num_envs)
+        self._publish()
+        if self._version > 0:
+            for i in range(len(self._replies)):
+                self._reply(i)
+        count, episodes = 0, []
+        for i, queue in enumerate(self._rollouts):
+            message = queue.get()
+            while message['version'] != self._version:  # of an actor that has died since
+                message = queue.get()
+            copies = slice(i * self._plan.num_envs, (i + 1) * self._plan.num_envs)
+            for target, part in zip(self._buffer.rollout, message['rollout'], strict=True):
+                for path, values in spaces.tree_items(part):
+                    (target[path] if path else target)[:, copies] = values
+            count += int(message['rollout'].valid.sum())
+            episodes += [episode_from_numbers(numbers) for numbers in message['episodes']]
+        training.stepped(self._sum(count), episodes)
+        return self._buffer.rollout
+
+    def steps(self, training: Training, explore_steps: int) -> Iterator[Step]:
+        """See :class:`zoo.common.loops.Experience`: those of one message, of whichever actor has sent one."""
+        if self._agent.updates != self._published:
+            self._publish()
+        ready = wait_any(self._rollouts)
+        i = min(ready, key=lambda i: (i - self._next) % len(self._rollouts))  # each in its turn
+        self._next = i + 1
+        message = self._rollouts[i].get()
+        self._reply(i)
+        rollout, begins = message['rollout'], message['begins']
+        for t in range(len(rollout.reward)):
+            fields = [spaces.tree_map(lambda x, t=t: x[t], field) for field in rollout]
+            yield Step(Transition(*fields[:-1]), fields[-1], i * self._plan.num_envs, begins and t == 0)
+        episodes = [episode_from_numbers(numbers) for numbers in message['episodes']]
+        training.stepped(self._sum(int(rollout.valid.sum())), episodes)
+
+    def least(self, number: int) -> int:
+        """See :class:`zoo.common.loops.Experience`."""
+        return self._reduced(number, 'min')
+
+    def close(self) -> None:
+        """Tell the actors that the training has ended."""
+        for i in range(len(self._replies)):
+            with contextlib.suppress(PeerLost, TimeoutError):
+                self._reply(i, END)
+        for queue in self._rollouts:
+            queue.close()
+
+    def _publish(self) -> None:
+        """Save the weights for the actors and servers to request."""
+        agent = self._agent
+        self._version, self._published = self._version + 1, agent.updates
+        state = {'version': self._version, 'steps': agent.steps, 'progress': agent.progress}
+        self._cluster.save('weights', {**state, 'weights': agent.forward.weights()})
+
+    def _reply(self, i: int, version: int | None = None) -> None:
+        state = {'steps': np.int64(self._agent.steps), 'progress': float(self._agent.progress)}
+        self._replies[i].put({'version': self._version if version is None else version, **state}, _PATIENCE)
+
+    def _sum(self, number: int) -> int:
+        return self._reduced(number, 'sum')
+
+    def _reduced(self, number: int, op: str) -> int:
+        if self._plan.layout.learners == 1:
+            return number
+        return int(self._cluster.role_all_reduce(np.array([number], np.int64), op)[0])
+
+
+class Together:
+    """What makes several learners one: see :meth:`zoo.algorithms.base.Algorithm.learn_together`.
+
+    Args:
+        cluster: of this learner.
+
+    Attributes:
+        error: why an exchange has failed. Compiled code, which calls this, only tells that something has.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.error: ClusterError | None = None
+
+    def __call__(self, x: np.ndarray, op: str) -> np.ndarray:
+        """The reduction of ``x`` over all learners."""
+        try:
+            return self._cluster.role_all_reduce(x, op)
+        except ClusterError as error:
+            self.error = error
+            raise
+
+
+@contextlib.contextmanager
+def learning(cluster: Cluster, plan: Plan, agent: Algorithm) -> Iterator[Actors]:
+    """The experience of a learner, whose agent begins with the weights of learner 0 and learns with all others."""
+    experience = Actors(cluster, plan, agent)
+    together = Together(cluster) if plan.layout.learners > 1 else None
+    if together is not None:
+        agent.restore_state(cluster.role_broadcast(agent.state() if cluster.role_rank() == 0 else None))
+        agent.learn_together(together)
+        if cluster.role_rank() > 0:
+            agent.reseed(plan.seed, f'learner {cluster.role_rank()}')
+    try:
+        yield experience
+    except Exception as error:
+        if together is not None and together.error is not None and not isinstance(error, ClusterError):
+            raise together.error from None
+        raise
+    finally:
+        if together is not None:
+            agent.learn_together(None)
+    experience.close()
+
+
+def follow(cluster: Cluster, plan: Plan, agent: Algorithm) -> None:
+    """Learn as one of the learners that are not the first: it writes and shows nothing.
+
+    Args:
+        cluster: of this learner.
+        plan: of the training.
+        agent: an agent like that of learner 0.
+    """
+    with learning(cluster, plan, agent) as experience:
+        training = Training(agent, None, plan.train_steps, progress_bar=False, start=plan.start, experience=experience)
+        training.run(type(agent).loop, **plan.loop_params)

@@ -1,0 +1,95 @@
+"""The inference server: it has the policy, and actors without one ask it for actions (SEED RL, Espeholt et al. 2020).
+
+What several actors ask at about the same time is answered by one forward pass.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from zoo.common import seeding, spaces
+from zoo.common.acting import Behavior
+from zoo.distributed.cluster import Cluster, Role, wait_any
+from zoo.distributed.engines.base import PeerLost
+
+if TYPE_CHECKING:
+    from zoo.distributed.training import Plan
+
+
+class Served:
+    """The actor's end: a policy that a server has. Called with flat observations it returns stored actions.
+
+    Args:
+        cluster: of the actor.
+        plan: of the training.
+    """
+
+    def __init__(self, cluster: Cluster, plan: Plan) -> None:
+        number = cluster.role_rank()
+        me, server = (Role.ACTOR, number), (Role.SERVER, number % plan.layout.servers)
+        self._ask, self._answer = cluster.queue_pair(me, server)
+        # An answer that was meant for an actor that has died has another number.
+        self._number = cluster.restarts << 40
+
+    def __call__(self, obs: spaces.Flat, version: int, progress: float) -> spaces.Flat:
+        """Stored actions ``[N, …]`` for flat observations ``[N, …]``, exploring.
+
+        Args:
+            obs: the observations.
+            version: of the weights; older ones are not used.
+            progress: fraction of the training done.
+        """
+        self._number += 1
+        self._ask.put({'number': self._number, 'version': version, 'progress': progress, 'obs': obs})
+        while True:
+            answer = self._answer.get()
+            if answer['number'] == self._number:
+                return answer['action']
+
+
+def run(cluster: Cluster, plan: Plan, behavior: Behavior) -> None:
+    """Answer until all actors have left.
+
+    Args:
+        cluster: of this server.
+        plan: of the training.
+        behavior: the behaviour policy.
+    """
+    number = cluster.role_rank()
+    rng = seeding.generator(plan.seed, f'server {number}')
+    pairs = [
+        cluster.queue_pair((Role.ACTOR, actor), (Role.SERVER, number))
+        for actor in range(number, plan.layout.actors, plan.layout.servers)
+    ]
+    version = -1
+    while pairs:
+        asked = []
+        for i in wait_any([ask for ask, _ in pairs]):
+            try:
+                asked.append((pairs[i], pairs[i][0].get()))
+            except PeerLost:
+                pairs[i] = None
+        pairs = [pair for pair in pairs if pair is not None]
+        if not asked:
+            continue
+        requests = [request for _, request in asked]
+        newest = max(request['version'] for request in requests)
+        while version < newest:  # learners have the same versions, and number 0 may save its own a moment later
+            saved = cluster.request(Role.LEARNER, 0, 'weights')
+            if version < saved['version']:
+                version = saved['version']
+                behavior.forward.load(saved['weights'])
+        obs = spaces.tree_map(lambda *parts: np.concatenate(parts), *(request['obs'] for request in requests))
+        action = behavior(obs, rng, max(request['progress'] for request in requests))
+        start = 0
+        for (_, answer), request in asked:
+            first = next(iter(request['obs'].values())) if isinstance(request['obs'], dict) else request['obs']
+            end = start + len(first)
+            part = spaces.tree_map(lambda x, start=start, end=end: x[start:end], action)
+            try:
+                answer.put({'number': request['number'], 'action': part})
+            except PeerLost:
+                pass  # it has just left; the next round takes it off the list
+            start = end
