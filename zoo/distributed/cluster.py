@@ -83,6 +83,17 @@ class Layout:
         """The role of a global rank and its number within that."""
         return next((role, rank - self.ranks(role)[0]) for role in Role if rank in self.ranks(role))
 
+    def by_rank(self) -> str:
+        """Which ranks have which role: ``'rank 0 is a learner, ranks 1 to 4 are actors'``."""
+        parts = []
+        for role in Role:
+            ranks = self.ranks(role)
+            if len(ranks) == 1:
+                parts.append(f'rank {ranks[0]} is {"an" if role == Role.ACTOR else "a"} {role}')
+            elif ranks:
+                parts.append(f'ranks {ranks[0]} to {ranks[-1]} are {role}s')
+        return ', '.join(parts)
+
     def __str__(self) -> str:
         counts = [(role, self.count(role)) for role in Role]
         return ' + '.join(f'{count} {role}{"" if count == 1 else "s"}' for role, count in counts if count)

@@ -7,6 +7,7 @@ learner 0 and starts the others itself, as processes of this machine. Either way
 from __future__ import annotations
 
 import contextlib
+import logging
 import pickle
 import sys
 from collections.abc import Callable, Mapping
@@ -24,6 +25,8 @@ from zoo.distributed.engines.base import PeerLost
 
 if TYPE_CHECKING:
     from zoo.algorithms.base import Algorithm
+
+log = logging.getLogger('zoo')
 
 Result = TypeVar('Result')
 
@@ -160,6 +163,8 @@ def train(agent: Algorithm, env: Any, plan: Plan, lead: Callable[[learner.Actors
             jobs.become(take_part, (plan, True))
     joined = cluster.connect(*_counts(plan.layout))
     if joined.role() == Role.LEARNER and joined.role_rank() == 0:
+        if joined.engine.name != 'local':  # whose own messages name the role; a launcher's have but the rank
+            log.warning('Training over %s: %s.', joined.engine.name, plan.layout.by_rank())
         with learner.learning(joined, plan, agent) as experience:
             return lead(experience)
     _play(joined, plan, agent, env)

@@ -1,0 +1,404 @@
+"""What training with roles costs and stands: actors on a slow environment, one actor's size, half an hour, deaths.
+
+    python benchmarks/actors.py scaling               # 1 to 16 actors, an environment of 5 ms a step; two minutes
+    python benchmarks/actors.py actor                 # memory and start of the actor of an MLP policy
+    python benchmarks/actors.py endurance             # 30 minutes with 4 actors: memory and open handles
+    python benchmarks/actors.py deaths                # kill -9 of each role in mid-training, engines local and mpi
+    python benchmarks/actors.py deaths --engine kungfu      # where kungfu-run is on the path
+
+Each writes its part of results/actors.json, from which results/actors.md is made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = Path(__file__).resolve().parent / 'results'
+STEP = 5e-3
+#: The roles of the trainings in which ranks are killed, and the rank of each that is.
+ROLES = {'learners': 2, 'actors': 2, 'servers': 1}
+VICTIMS = {'learner': 1, 'actor': 3, 'server': 4}
+
+
+class SlowCartPole(gymnasium.Wrapper):
+    """CartPole that takes 5 ms a step, as a simulator or a robot does."""
+
+    def __init__(self) -> None:
+        super().__init__(gymnasium.make('CartPole-v1'))
+
+    def step(self, action: Any) -> Any:
+        time.sleep(STEP)
+        return super().step(action)
+
+
+def agent_for(env: Any, **params: Any) -> tuple[Any, dict[str, Any]]:
+    """PPO with the parameters tuned for CartPole, and those of its ``learn``."""
+    from zoo import algorithms, call_default_params
+
+    alg_params, learn_params = call_default_params(env, 'classic_control', 'PPO', seed=0)
+    return algorithms.PPO(**alg_params), learn_params | {'run_dir': False, 'progress_bar': False} | params
+
+
+def scaling(actors: list[int], iterations: int = 12, horizon: int = 128) -> list[dict[str, float]]:
+    """Steps per second for several numbers of actors, once the first two iterations have passed."""
+    from zoo import build_env
+
+    rows = []
+    for count in actors:
+        times: list[tuple[float, int]] = []
+        env = build_env(SlowCartPole)
+        agent, params = agent_for(
+            env,
+            horizon=horizon,
+            epochs=10,
+            batch_size=64,
+            log_every=1,
+            train_steps=iterations * horizon * count,
+            roles={'learners': 1, 'actors': count},
+            callbacks=[lambda training, times=times: times.append((time.perf_counter(), training.steps))],
+        )
+        agent.learn(env, **params)
+        (begin, before), (end, after) = times[1], times[-1]
+        rate = (after - before) / (end - begin)
+        rows.append(
+            {'actors': count, 'steps_per_second': rate, 'ratio': rate / rows[0]['steps_per_second'] if rows else 1.0}
+        )
+        print(f'{count:3d} actors: {rate:7.1f} steps/s, {rows[-1]["ratio"]:.2f} times one actor', flush=True)
+    return rows
+
+
+def children() -> dict[int, str]:
+    """The processes that this one has started, by their id, with their command lines."""
+    listing = subprocess.run(['ps', '-o', 'pid=,args=', '--ppid', str(os.getpid())], capture_output=True, text=True)
+    found = {}
+    for line in listing.stdout.splitlines():
+        pid, _, command = line.strip().partition(' ')
+        if 'spawn_main' in command:
+            found[int(pid)] = command
+    return found
+
+
+def resident(pid: int) -> float:
+    """Resident memory of a process, MB; of this it shares the pages of Python and its libraries with its siblings."""
+    text = Path(f'/proc/{pid}/status').read_text()
+    return int(re.search(r'VmRSS:\s+(\d+)', text)[1]) / 1024
+
+
+def actor(rounds: int = 5) -> dict[str, Any]:
+    """Memory of an actor in mid-training, whether it has TensorFlow, and the time from its start to its first step."""
+    from zoo import build_env
+
+    sizes, loaded = [], []
+    starts = []
+    for _ in range(rounds):
+        marks = Path(tempfile.mkdtemp())
+        env = build_env(FirstStep, marks=str(marks))
+
+        def look(training: Any) -> None:
+            if training.steps > 2000:
+                for pid in children():
+                    sizes.append(resident(pid))
+                    loaded.append('tensorflow' in Path(f'/proc/{pid}/maps').read_text())
+
+        agent, params = agent_for(env, train_steps=4000, log_every=1000, roles={'actors': 1}, callbacks=[look])
+        agent.learn(env, **params)
+        pid, begin, first = (marks / 'times').read_text().split()
+        starts.append(float(first) - float(begin))
+        shutil.rmtree(marks)
+    row = {
+        'megabytes': max(sizes),
+        'tensorflow': any(loaded),
+        'start_seconds': [round(x, 2) for x in sorted(starts)],
+    }
+    print(row)
+    return row
+
+
+class FirstStep(gymnasium.Wrapper):
+    """CartPole that writes down when its process has started and when its first step of training is taken."""
+
+    def __init__(self, marks: str) -> None:
+        super().__init__(gymnasium.make('CartPole-v1'))
+        self.marks = Path(marks) / 'times'
+
+    def step(self, action: Any) -> Any:
+        if not self.marks.exists():
+            ticks = int(Path('/proc/self/stat').read_text().rpartition(')')[2].split()[19])
+            boot = time.time() - float(Path('/proc/uptime').read_text().split()[0])
+            begin = boot + ticks / os.sysconf('SC_CLK_TCK')
+            self.marks.write_text(f'{os.getpid()} {begin} {time.time()}')
+        return super().step(action)
+
+
+def endurance(minutes: float = 30.0, every: float = 10.0) -> dict[str, Any]:
+    """Memory and open handles of the learner and of 4 actors, from the first minute to the last."""
+    from zoo import build_env
+
+    env = build_env('CartPole-v1', 'classic_control')
+    begin = time.perf_counter()
+    samples: list[dict[str, Any]] = []
+    pids: list[int] = []
+
+    def look(training: Any) -> bool:
+        seconds = time.perf_counter() - begin
+        if not samples or seconds - samples[-1]['seconds'] >= every:
+            pids[:] = [os.getpid(), *children()]
+            samples.append(
+                {
+                    'seconds': seconds,
+                    'steps': training.steps,
+                    'megabytes': [round(resident(pid), 1) for pid in pids],
+                    'handles': [len(os.listdir(f'/proc/{pid}/fd')) for pid in pids],
+                }
+            )
+        return seconds < 60 * minutes
+
+    agent, params = agent_for(
+        env, train_steps=10**9, log_every=2000, roles={'actors': 4}, horizon=128, callbacks=[look]
+    )
+    agent.learn(env, **params)
+    settled = [sample for sample in samples if sample['seconds'] >= 60]
+    first, last = settled[0], settled[-1]
+    row = {
+        'minutes': last['seconds'] / 60,
+        'steps': last['steps'],
+        'megabytes_after_a_minute': first['megabytes'],
+        'megabytes_at_the_end': last['megabytes'],
+        'handles_after_a_minute': first['handles'],
+        'handles_at_the_end': last['handles'],
+        'samples': [settled[i] for i in range(0, len(settled), max(1, len(settled) // 30))],
+    }
+    print({key: value for key, value in row.items() if key != 'samples'})
+    return row
+
+
+PROGRAM = """
+import os, sys, time
+from pathlib import Path
+from zoo import algorithms, build_env, call_default_params
+from zoo.distributed.cluster import launched_place
+
+env = build_env('CartPole-v1', 'classic_control')
+alg_params, learn_params = call_default_params(env, 'classic_control', 'PPO', seed=0)
+roles = {roles}
+agent = algorithms.PPO(**alg_params)
+mark = Path({folder!r})
+rank = launched_place()[0]
+(mark / f'rank-{{rank}}').write_text(str(os.getpid()))  # an actor keeps this id when it becomes light
+
+def look(training):
+    (mark / 'steps').write_text(str(training.steps))
+
+agent.learn(env, run_dir=mark / 'run', **learn_params | dict(roles=roles,
+    train_steps=10**8, horizon=64, log_every=200, checkpoint_every=2000, progress_bar=False), callbacks=[look])
+"""
+
+
+def launchers(engine: str, ranks: int, script: str) -> list[str]:
+    """The command that starts a program on so many ranks."""
+    here = Path(sys.executable).parent
+    if engine == 'local':
+        return [sys.executable, '-m', 'zoo.distributed.run', '-np', str(ranks), script]
+    if engine == 'mpi':
+        mpirun = shutil.which('mpirun') or str(here / 'mpirun')
+        return [mpirun, '--oversubscribe', '-n', str(ranks), sys.executable, script]
+    return ['kungfu-run', '-q', '-np', str(ranks), '-H', f'127.0.0.1:{ranks}', sys.executable, script]
+
+
+def death(engine: str, victim: str) -> dict[str, Any]:
+    """Kill a rank by ``kill -9`` in mid-training, and see how the job ends (or goes on, for an actor on ``local``)."""
+    ranks = sum(ROLES.values())
+    folder = Path(tempfile.mkdtemp())
+    script = folder / 'program.py'
+    script.write_text(PROGRAM.format(roles=ROLES, folder=str(folder)))
+    environment = os.environ | {
+        'PYTHONPATH': os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')])),
+        'OMPI_ALLOW_RUN_AS_ROOT': '1',
+        'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1',
+        'TF_CPP_MIN_LOG_LEVEL': '3',
+    }
+
+    def steps() -> int:
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            return int((folder / 'steps').read_text())
+        return 0
+
+    def wait_for(condition: Any, seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not condition():
+            time.sleep(0.02)
+        return bool(condition())
+
+    with open(folder / 'log', 'w') as log:
+        process = subprocess.Popen(
+            launchers(engine, ranks, str(script)), env=environment, stdout=log, stderr=subprocess.STDOUT
+        )
+        row: dict[str, Any] = {'engine': engine, 'victim': victim}
+        try:
+            assert wait_for(lambda: steps() > 5000 or process.poll() is not None, 120) and process.poll() is None, (
+                folder / 'log'
+            ).read_text()[-2000:]
+            pids = {rank: int((folder / f'rank-{rank}').read_text()) for rank in range(ranks)}
+            os.kill(pids[VICTIMS[victim]], signal.SIGKILL)
+            killed, at = time.monotonic(), steps()
+            if engine == 'local' and victim == 'actor':
+                row['outcome'] = 'training went on' if wait_for(lambda: steps() > at + 5000, 60) else 'stood still'
+                row['seconds'] = round(time.monotonic() - killed, 1)
+                process.send_signal(signal.SIGINT)
+                process.wait(30)
+            else:
+                process.wait(60)
+                row['seconds'] = round(time.monotonic() - killed, 1)
+                row['outcome'] = f'exit status {process.returncode}'
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    wait_for(lambda: not any(map(runs, pids.values())), 10 - row['seconds'])
+    row['left_over'] = sum(map(runs, pids.values()))
+    lines = [
+        re.sub(r'\x1b\[[0-9;]*m', '', line).strip()
+        for line in (folder / 'log').read_text().splitlines()
+        if re.search(r'process rank \d|rank \d \(|signal|killed|Started again', line)
+    ]
+    row['message'] = lines[0] if lines else ''
+    row['checkpoint'] = checkpoint_is_good(folder / 'run')
+    shutil.rmtree(folder)
+    print(row, flush=True)
+    return row
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there and not merely waiting for somebody to read its exit status."""
+    try:
+        return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] != 'Z'
+    except FileNotFoundError:
+        return False
+
+
+def checkpoint_is_good(run: Path) -> bool:
+    """Whether the newest checkpoint can be loaded, in a process of its own."""
+    code = f'import zoo; print(zoo.load({str(run)!r}).steps)'
+    environment = os.environ | {'PYTHONPATH': str(ROOT)}
+    return subprocess.run([sys.executable, '-c', code], env=environment, capture_output=True).returncode == 0
+
+
+def versions() -> str:
+    """One line of where and when."""
+    packages = ', '.join(f'{name} {metadata.version(name)}' for name in ('tensorflow', 'numpy', 'gymnasium', 'mpi4py'))
+    today = datetime.date.today().isoformat()
+    return f'{today}. Python {platform.python_version()}, {packages}, {platform.system()}, {os.cpu_count()} cores.'
+
+
+def write(results: dict[str, Any]) -> None:
+    """The tables of results/actors.md."""
+    lines = ['# Training with roles', '', 'Made by `benchmarks/actors.py`; every part says when.', '']
+    if part := results.get('scaling'):
+        lines += [
+            '## A slow environment',
+            '',
+            f'`python benchmarks/actors.py scaling`. {part["versions"]} CartPole with {STEP * 1000:g} ms of sleep in a '
+            'step, PPO, 128 steps of every actor in an iteration, 10 epochs, one learner, all on one machine.',
+            '',
+            '| actors | steps per second | times one actor |',
+            '|---|---|---|',
+            *(f'| {r["actors"]} | {r["steps_per_second"]:.0f} | {r["ratio"]:.2f} |' for r in part['rows']),
+            '',
+        ]
+    if part := results.get('actor'):
+        row = part['row']
+        seconds = row['start_seconds']
+        lines += [
+            '## One actor',
+            '',
+            f'`python benchmarks/actors.py actor`. {part["versions"]} PPO with an MLP, CartPole, {len(seconds)} runs.',
+            '',
+            '| what | figure |',
+            '|---|---|',
+            f'| resident memory, the largest | {row["megabytes"]:.0f} MB |',
+            f'| TensorFlow loaded | {"yes" if row["tensorflow"] else "no"} |',
+            f'| from the start of its process to its first step | {statistics.median(seconds):.2f} s '
+            f'(median; largest {seconds[-1]:.2f} s) |',
+            '',
+        ]
+    if part := results.get('endurance'):
+        row = part['row']
+        lines += [
+            '## Half an hour',
+            '',
+            f'`python benchmarks/actors.py endurance`. {part["versions"]} PPO on CartPole, 1 learner and 4 actors, '
+            f'{row["minutes"]:.0f} minutes, {row["steps"]:,} steps. Learner first, then the actors.',
+            '',
+            '| what | after a minute | at the end |',
+            '|---|---|---|',
+        ]
+        for what in ('megabytes', 'handles'):
+            after, end = (', '.join(map(str, row[f'{what}_{when}'])) for when in ('after_a_minute', 'at_the_end'))
+            lines.append(f'| {"resident MB" if what == "megabytes" else "open handles"} | {after} | {end} |')
+        lines.append('')
+    if any(name.startswith('deaths') for name in results):
+        lines += [
+            '## kill -9 in mid-training',
+            '',
+            'PPO on CartPole with ' + ', '.join(f'{n} {role}' for role, n in ROLES.items()) + '. Seconds from the kill '
+            'to the end of the job; for an actor on `local`, to 5,000 more steps of training.',
+            '',
+            '| engine | killed | outcome | seconds | processes left | last checkpoint loads | first message |',
+            '|---|---|---|---|---|---|---|',
+        ]
+        for name in sorted(name for name in results if name.startswith('deaths')):
+            for r in results[name]['rows']:
+                lines.append(
+                    f'| `{r["engine"]}` | {r["victim"]} | {r["outcome"]} | {r["seconds"]} | {r["left_over"]} | '
+                    f'{"yes" if r["checkpoint"] else "**no**"} | {r["message"]} |'
+                )
+            lines += ['', f'`{name}`: {results[name]["versions"]}', '']
+    (RESULTS / 'actors.md').write_text('\n'.join(lines).rstrip() + '\n')
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
+    parser.add_argument('what', choices=['scaling', 'actor', 'endurance', 'deaths'])
+    parser.add_argument('--minutes', type=float, default=30.0, help='of endurance')
+    parser.add_argument('--engine', action='append', choices=['local', 'mpi', 'kungfu'], help='of deaths')
+    options = parser.parse_args()
+    path = RESULTS / 'actors.json'
+    parts: dict[str, Any] = {}
+    if options.what == 'scaling':
+        parts['scaling'] = {'rows': scaling([1, 2, 4, 8, 16])}
+    elif options.what == 'actor':
+        parts['actor'] = {'row': actor()}
+    elif options.what == 'endurance':
+        parts['endurance'] = {'row': endurance(options.minutes)}
+    else:
+        for engine in options.engine or ['local', 'mpi']:
+            parts[f'deaths {engine}'] = {'rows': [death(engine, victim) for victim in VICTIMS]}
+    results = json.loads(path.read_text()) if path.exists() else {}
+    for name, part in parts.items():
+        results[name] = {'versions': versions(), **part}
+    path.write_text(json.dumps(results, indent=1) + '\n')
+    write(results)
+
+
+if __name__ == '__main__':
+    main()
