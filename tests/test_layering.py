@@ -258,8 +258,10 @@ LIGHT = [
     'zoo.common.env_wrappers',
     'zoo.common.errors',
     'zoo.common.normalize',
+    'zoo.common.loops',
     'zoo.common.replay',
     'zoo.common.rollout',
+    'zoo.common.schedules',
     'zoo.common.seeding',
     'zoo.common.spaces',
     'zoo.common.types',
@@ -267,6 +269,9 @@ LIGHT = [
     'zoo.distributed.cluster',
     'zoo.distributed.jobs',
     'zoo.distributed.engines.local',
+    'zoo.distributed.actor',
+    'zoo.distributed.server',
+    'zoo.distributed.training',
 ]
 
 

@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from reference import NumpyNetwork, assert_close, copies, finite_differences, stir
 
 from zoo.algorithms import DQN
-from zoo.common.optim import Linear
+from zoo.common.schedules import Linear
 from zoo.common.types import Transition
 
 ACTIONS = 4

@@ -15,7 +15,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from reference import NumpyNetwork, assert_close, copies, finite_differences, stir
 
 from zoo.algorithms import PPO
-from zoo.common.optim import Linear, copy_weights
+from zoo.common.optim import copy_weights
+from zoo.common.schedules import Linear
 from zoo.common.types import Rollout
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)

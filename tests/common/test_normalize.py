@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -120,3 +122,13 @@ def test_reward_scale_goes_on_from_its_state():
     restored.restore(scale.state())
     np.testing.assert_array_equal(scale(rewards[1], done[1]), restored(rewards[1], done[1]))
     np.testing.assert_array_equal(scale.returns, restored.returns)
+
+
+def test_pickled_without_what_belongs_to_the_process():
+    moments = RunningMoments(2)
+    moments.update(np.array([[0.0, 1.0], [2.0, 5.0]]))
+    assert moments.variables  # of TensorFlow
+    moments.all_reduce = lambda x, op: x
+    twin = pickle.loads(pickle.dumps(moments))
+    np.testing.assert_array_equal(twin.mean, moments.mean)
+    assert twin.all_reduce is None and 'variables' not in vars(twin)

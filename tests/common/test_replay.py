@@ -367,3 +367,44 @@ def test_environment_of_gymnasium():
         np.testing.assert_allclose(next_obs, predicted, atol=1e-5)
         assert terminated == ended
     assert batch.truncated.any()
+
+
+def test_copies_that_come_by_themselves_are_stored_as_if_all_came_together():
+    """What actors send is of some copies each, and never at the same time."""
+    whole, parts = (Replay(SPACES['box'], ADAPTOR, 40, 4) for _ in range(2))
+    players = [Filled(SyncVectorEnv([partial(Counting)] * 2), 20) for _ in range(2)]
+    for turn in range(30):
+        steps = []
+        for player in players:
+            c, obs = player.collector, player.collector.obs
+            action = np.full(2, turn % 5, np.int32)
+            c.step(action)
+            fields = (obs, action, c.reward, c.next_obs, c.terminated, c.truncated)
+            steps.append(Transition(*(np.copy(field) for field in fields)))
+        whole.add(Transition(*(np.concatenate(fields) for fields in zip(*steps, strict=True))))
+        for k in (1, 0) if turn % 2 else (0, 1):
+            parts.add(steps[k], first=2 * k)
+    assert parts.added == whole.added == 120
+    for name, array in whole.state().items():
+        np.testing.assert_array_equal(parts.state()[name], array, err_msg=name)
+
+
+def test_only_the_copies_that_begin_anew_are_cut():
+    """An actor that is started again begins new episodes; those of the others go on."""
+    replay = Replay(SPACES['box'], ADAPTOR, 30, 3)
+
+    def add(copy: int, t: int, episode: int) -> None:
+        obs, after = (np.array([[copy, episode, x]], SPACES['box'].dtype) for x in (t, t + 1))
+        no = np.zeros(1, bool)
+        replay.add(Transition(obs, np.zeros(1, np.int32), np.zeros(1, np.float32), after, no, no), first=copy)
+
+    for t in range(3):
+        for copy in range(3):
+            add(copy, t, 0)
+    replay.cut(1, 1)
+    for t in range(2):
+        for copy in range(3):
+            add(copy, t if copy == 1 else 3 + t, int(copy == 1))
+    drawn = replay.sample((2000,), np.random.default_rng(0))
+    np.testing.assert_array_equal(drawn.next_obs - drawn.obs, np.broadcast_to([0, 0, 1], drawn.obs.shape))
+    assert len(np.unique(drawn.obs, axis=0)) == 15

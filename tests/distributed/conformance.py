@@ -14,6 +14,7 @@ import numpy as np
 
 from zoo.common.types import Rollout
 from zoo.distributed import Cluster, MessageTooLarge, PeerLost, connect
+from zoo.distributed.cluster import wait_any
 
 SIZE = 4
 WAIT = 60.0  # seconds; longer than anything here takes on a slow machine
@@ -86,6 +87,7 @@ def queues(cluster: Cluster) -> None:
     pairs = [cluster.queue_pair(('actor', i), ('learner', 0), 2, 1 << 20) for i in producers]
     if cluster.role() == 'actor':
         out, back = pairs[cluster.role_rank()]
+        check(not back.ready())
         out.put({'x': np.zeros(1)}, WAIT)
         out.put({'x': np.zeros(1)}, WAIT)
         raises(TimeoutError, out.put, {'x': np.zeros(1)}, 0.2)  # the bound
@@ -98,15 +100,22 @@ def queues(cluster: Cluster) -> None:
         raises(TimeoutError, back.get, 0.1)
         out.close()
         return
+    waiting = set(producers)
+    while waiting:
+        found = wait_any([pairs[i][0] for i in producers])
+        check(bool(found))
+        waiting -= set(found)
     cluster.barrier()
     for out, _ in pairs:
         out.get(WAIT)
+        check(out.ready())
         out.get(WAIT)
     for i, (out, _) in itertools.product(range(50), pairs):
         y = out.get(WAIT)
         check(isinstance(y, Rollout) and y.obs['eye'].shape == (i, 2, 3) and np.array_equal(y.action, np.arange(i)))
     for out, back in pairs:
         back.put({'last': np.array([50])}, WAIT)
+        check(wait_any([out], WAIT) == [0])
         raises(PeerLost, out.get, WAIT)
 
 

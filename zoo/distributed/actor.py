@@ -5,7 +5,6 @@ Where the policy is a chain of dense layers, or where servers have it, an actor 
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,7 +66,8 @@ class Actor:
 
     def run(self) -> None:
         """See :func:`run`."""
-        self._take(self.cluster.request(Role.LEARNER, self.learner, 'weights'))
+        if not self._renew():
+            return
         collector = Collector(self.env, self.behavior.adaptor)
         collector.reset(int(self.rng.integers(2**31 - 1)))
         buffer = RolloutBuffer(collector.space, self.behavior.adaptor, self.plan.horizon, collector.num_envs)
@@ -85,9 +85,9 @@ class Actor:
             try:
                 self.rollouts.put(message)
             except PeerLost:
-                if self._has_ended():
-                    return
-                raise
+                if self._renew():
+                    raise
+                return
             begins, unanswered = False, unanswered + 1
             episodes.clear()
             while unanswered > self.plan.ahead:
@@ -102,21 +102,17 @@ class Actor:
         if reply['version'] == END:
             return False
         self.steps, self.progress = int(reply['steps']), float(reply['progress'])
-        if reply['version'] > self.version:
-            self._take(self.cluster.request(Role.LEARNER, self.learner, 'weights'))
-        return True
+        return reply['version'] == self.version or self._renew()
 
-    def _has_ended(self) -> bool:
-        with contextlib.suppress(PeerLost, TimeoutError):
-            while True:
-                if self.replies.get(timeout=1.0)['version'] == END:
-                    return True
-        return False
-
-    def _take(self, saved: dict[str, Any]) -> None:
+    def _renew(self) -> bool:
+        """Act with the newest weights from now on; False when the training has ended."""
+        saved = self.cluster.request(Role.LEARNER, self.learner, 'weights')
+        if saved['version'] == END:
+            return False
         self.version, self.steps, self.progress = int(saved['version']), int(saved['steps']), float(saved['progress'])
         if self.served is None:
             self.behavior.forward.load(saved['weights'])
+        return True
 
     def _act(self, obs: spaces.Flat) -> spaces.Flat:
         if self.served is not None:

@@ -92,7 +92,8 @@ class Actors:
         return self._reduced(number, 'min')
 
     def close(self) -> None:
-        """Tell the actors that the training has ended."""
+        """Tell the actors that the training has ended, also one that has died and is about to be there again."""
+        self._cluster.save('weights', {'version': np.int64(END)})
         for i in range(len(self._replies)):
             with contextlib.suppress(PeerLost, TimeoutError):
                 self._reply(i, END)

@@ -206,9 +206,9 @@ def _play(joined: Cluster, plan: Plan, agent: Algorithm | None, env: Any) -> Non
     elif role == Role.SERVER:
         server.run(joined, plan, behavior)
     else:
-        joined.allow_restarts(RESTARTS)
         if env is None:
             env = plan.rebuild(seed=None)
+        joined.allow_restarts(RESTARTS)  # not before: an environment that cannot be built is tried once
         actor.run(joined, plan, behavior, env)
 
 

@@ -1,0 +1,210 @@
+"""Several learners that learn as one: against one learner that is given all that they are given."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gymnasium.spaces import Box, Discrete
+
+from zoo.algorithms import DQN, PPO, SAC, TD3
+from zoo.algorithms.base import Algorithm
+from zoo.common.normalize import RunningMoments
+from zoo.common.types import Rollout, Transition
+
+OBS = Box(-np.inf, np.inf, (3,), np.float32)
+ACTIONS = Box(-2.0, 2.0, (2,), np.float32)
+
+
+class AllReduce:
+    """``all_reduce(x, op)`` over so many threads, each of which calls it equally often.
+
+    Attributes:
+        calls: how often each thread has called it.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.calls = 0
+        self._given: list[np.ndarray] = []
+        self._lock = threading.Lock()
+        self._meet = threading.Barrier(size, timeout=60)
+
+    def __call__(self, x: np.ndarray, op: str) -> np.ndarray:
+        with self._lock:
+            self._given.append(np.array(x))
+        self._meet.wait()
+        total = np.sum(np.sort(self._given, axis=0), axis=0)  # in an order that is the same for all
+        if self._meet.wait() == 0:
+            self._given.clear()
+            self.calls += 1
+        self._meet.wait()
+        return (total / self.size if op == 'mean' else total).astype(x.dtype)
+
+
+def in_threads(size: int, function: Callable[[int], Any]) -> list[Any]:
+    """What a function of each number gives, all of them at the same time."""
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(function, range(size)))
+
+
+def agents(make: Callable[[], Algorithm], size: int) -> tuple[list[Algorithm], AllReduce]:
+    """Learners with the same weights that learn together; not more of them than TensorFlow has threads, 2."""
+    together = AllReduce(size)
+    made = [make() for _ in range(size)]
+    for agent in made[1:]:
+        agent.restore_state(made[0].state())
+    for agent in made:
+        agent.learn_together(together)
+    return made, together
+
+
+def transitions(count: int, discrete: bool, seed: int = 0) -> Transition:
+    """Fields ``[1, count, …]``: of one update."""
+    rng = np.random.default_rng(seed)
+    lead = (1, count)
+    action = rng.integers(4, size=lead).astype(np.int32) if discrete else rng.uniform(-1, 1, (*lead, 2))
+    return Transition(
+        rng.normal(size=(*lead, 3)).astype(np.float32),
+        action if discrete else action.astype(np.float32),
+        rng.normal(size=lead).astype(np.float32),
+        rng.normal(size=(*lead, 3)).astype(np.float32),
+        rng.random(lead) < 0.2,
+        np.zeros(lead, bool),
+    )
+
+
+def part(batch: Transition, i: int, of: int) -> Transition:
+    """The transitions of learner ``i``."""
+    return Transition(*(np.split(field, of, axis=1)[i] for field in batch))
+
+
+def assert_weights(agent: Algorithm, other: Algorithm, tolerance: float = 0.0) -> None:
+    state, expected = agent.state(), other.state()
+    for name, value in expected.items():
+        if name not in ('noise_seed', 'last_actor_loss'):  # each has its own
+            np.testing.assert_allclose(state[name], value, rtol=tolerance, atol=tolerance, err_msg=name)
+
+
+SPECS = [{'hidden': [8, 8], 'seed': 3}]
+MAKERS = {
+    'DQN': lambda: DQN(OBS, Discrete(4), net_list=SPECS, normalize_obs=True),
+    # Without noise in the target, which each learner draws for itself.
+    'TD3': lambda: TD3(OBS, ACTIONS, net_list=SPECS * 3, target_noise=0.0),
+}
+
+
+@pytest.mark.parametrize('name', MAKERS)
+def test_they_take_the_step_that_one_takes_on_all_of_their_batches(name: str):
+    learners, together = agents(MAKERS[name], 2)
+    alone = MAKERS[name]()
+    alone.restore_state(learners[0].state())
+    for step in range(4):
+        batch = transitions(12, name == 'DQN', seed=step)
+        in_threads(2, lambda i, batch=batch: learners[i].update_on(part(batch, i, 2)))
+        alone.update_on(batch)
+    assert together.calls > 4
+    for learner in learners:
+        assert_weights(learner, learners[0])  # bit by bit
+        assert_weights(learner, alone, 1e-5)
+
+
+def test_the_temperature_and_both_losses_of_sac_are_averaged():
+    learners, _ = agents(lambda: SAC(OBS, ACTIONS, net_list=SPECS * 3), 2)
+    start = learners[0].state()
+    for step in range(3):
+        batch = transitions(8, False, seed=step)
+        in_threads(2, lambda i, batch=batch: learners[i].update_on(part(batch, i, 2)))
+    assert_weights(learners[0], learners[1])
+    moved = learners[0].state()
+    for name in ('log_alpha', 'network/actor/0', 'network/critic_1/0', 'target/critic_2/0'):
+        assert np.abs(moved[name] - start[name]).max() > 0, name
+
+
+def rollout(steps: int, copies: int, seed: int) -> Rollout:
+    rng = np.random.default_rng(seed)
+    lead = (steps, copies)
+    return Rollout(
+        rng.normal(size=(*lead, 3)).astype(np.float32),
+        rng.integers(4, size=lead).astype(np.int32),
+        rng.normal(size=lead).astype(np.float32),
+        rng.normal(size=(*lead, 3)).astype(np.float32),
+        rng.random(lead) < 0.1,
+        np.zeros(lead, bool),
+        np.ones(lead, bool),
+    )
+
+
+@pytest.mark.parametrize(
+    'params', [{}, {'target_kl': 1e-9}, {'normalize_obs': True, 'normalize_reward': True}], ids=str
+)
+def test_ppo_with_several_learners(params: dict[str, Any]):
+    """They stay equal, also where the divergence, of which each sees another one, ends the epochs."""
+    specs = SPECS * 2
+    learners, together = agents(
+        lambda: PPO(OBS, Discrete(4), net_list=specs, optimizers_list=[{'learning_rate': 0.05}], **params), 2
+    )
+    start = learners[0].state()
+    for step in range(2):
+        in_threads(2, lambda i, step=step: learners[i].update(rollout(16, 2, 10 * step + i), epochs=3, batch_size=8))
+    assert_weights(learners[0], learners[1])
+    assert np.abs(learners[0].state()['network/actor/0'] - start['network/actor/0']).max() > 0
+    minibatches = 2 * 3 * 4
+    if 'target_kl' in params:
+        assert together.calls < 2 * minibatches, 'it has not stopped'
+    elif not params:
+        assert together.calls == minibatches, 'one exchange for each gradient'
+
+
+def test_alone_again():
+    """After training together an agent compiles its update anew, without the exchange."""
+    learners, together = agents(MAKERS['DQN'], 2)
+    batch = transitions(8, True)
+    in_threads(2, lambda i: learners[i].update_on(part(batch, i, 2)))
+    calls = together.calls
+    learners[0].learn_together(None)
+    learners[0].update_on(batch)
+    assert together.calls == calls
+    assert np.abs(learners[0].state()['network/q/0'] - learners[1].state()['network/q/0']).max() > 0
+
+
+def test_gradients_of_odd_shapes_are_averaged_by_name():
+    """Scalars, matrices and vectors travel as one array and come back in their own places."""
+    from zoo.common.optim import mean_over
+
+    together = AllReduce(2)
+    shapes = [(), (2, 3), (4,)]
+
+    def reduce(i: int) -> list[np.ndarray]:
+        given = [tf.fill(shape, float(10 * k + i)) for k, shape in enumerate(shapes)]
+        return [x.numpy() for x in tf.function(lambda: mean_over(together, given), autograph=False)()]
+
+    for found in in_threads(2, reduce):
+        for k, (x, shape) in enumerate(zip(found, shapes, strict=True)):
+            np.testing.assert_array_equal(x, np.full(shape, 10 * k + 0.5, np.float32))
+
+
+def test_several_learners_have_the_moments_of_what_all_have_seen():
+    rng = np.random.default_rng(0)
+    x = rng.normal([1e6, -3.0], [1.0, 1e-3], (3, 40, 2))
+    together = AllReduce(3)
+    moments = [RunningMoments(2) for _ in range(3)]
+    for each in moments:
+        each.all_reduce = together
+
+    def learn(i: int) -> None:
+        moments[i].update(x[i, : 10 * i])  # one of them has seen nothing yet
+        moments[i].update(x[i, 10 * i :])
+
+    in_threads(3, learn)
+    seen = x.reshape(-1, 2)
+    for each in moments:
+        assert each.count == len(seen)
+        np.testing.assert_allclose(each.mean64, seen.mean(0), rtol=1e-12)
+        np.testing.assert_allclose(each.sum_squares / each.count, seen.var(0), rtol=1e-6)
+        np.testing.assert_array_equal(each.mean64, moments[0].mean64)

@@ -1,0 +1,324 @@
+"""Training with roles: in processes of their own, under each launcher, and when ranks die."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import keras
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete
+from traced import traced
+
+from zoo import algorithms, build_env, call_default_params, load
+from zoo.distributed import ClusterError, Role
+from zoo.distributed.training import check_roles
+
+ROOT = Path(__file__).resolve().parents[2]
+MPIRUN = shutil.which('mpirun') or shutil.which('mpirun', path=str(Path(sys.executable).parent))
+
+#: Parameters of ``learn`` with which a training takes a second.
+ON = {'train_steps': 600, 'horizon': 20, 'epochs': 2, 'batch_size': 20}
+OFF = {'train_steps': 500, 'explore_steps': 64, 'batch_size': 16, 'update_every': 4, 'buffer_size': 9000}
+
+
+class Images(gymnasium.Env):
+    """Small images and a vector; one step in ten is the last."""
+
+    observation_space = Dict(camera=Box(0, 255, (12, 12, 3), np.uint8), pose=Box(-1.0, 1.0, (2,), np.float32))
+    action_space = Discrete(3)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self.t = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        self.t += 1
+        return self.observation_space.sample(), 1.0, self.t == 10, False, {'is_success': True}
+
+
+def agent_for(name: str, env: Any, **params: Any) -> algorithms.Algorithm:
+    """An agent with small networks."""
+    alg_params, _ = call_default_params(env, 'gymnasium', name, seed=0)
+    specs = [entry if isinstance(entry, str) else entry | {'hidden': [8]} for entry in alg_params['net_list']]
+    return getattr(algorithms, name)(**alg_params | {'net_list': specs} | params)
+
+
+def learn(agent: Any, env: Any, **params: Any) -> Any:
+    """A short training, or a test, with a fixed seed."""
+    defaults = ON if type(agent).__name__ == 'PPO' else OFF
+    return agent.learn(env, **{'seed': 1, 'run_dir': False, 'progress_bar': False} | defaults | params)
+
+
+def stepped(folder: Path) -> list[str]:
+    return [path.read_text() for path in folder.glob('*.stepped')]
+
+
+def no_processes_left() -> bool:
+    listing = subprocess.run(['ps', '-o', 'args=', '--ppid', str(os.getpid())], capture_output=True, text=True)
+    return 'spawn_main' not in listing.stdout and not list(Path('/dev/shm').glob(f'zoo-job-*/{os.getpid()}'))
+
+
+# Roles
+
+
+@pytest.mark.parametrize(
+    ('roles', 'message'),
+    [
+        (4, 'give a dict such as'),
+        ({'actor': 2}, "did you mean 'actors'"),
+        ({'learners': 0, 'actors': 2}, 'without a learner'),
+        ({'learners': 1}, 'at least one'),
+        ({'learners': 2, 'actors': 3}, r'dict\(learners=2, actors=4\) would do'),
+        ({'actors': 2, 'servers': 3}, 'more servers than actors'),
+        ({'actors': 2, 'buffers': 1}, 'leave out buffers'),
+        ({'actors': 2.0}, 'not a number of ranks'),
+    ],
+)
+def test_roles_that_do_not_go_together(roles: Any, message: str):
+    with pytest.raises(ValueError, match=message):
+        check_roles(roles)
+
+
+def test_a_learner_is_there_unless_said_otherwise():
+    layout = check_roles({'actors': 3})
+    assert (layout.learners, layout.actors, layout.size) == (1, 3, 4)
+    assert layout.by_rank() == 'rank 0 is a learner, ranks 1 to 3 are actors'
+    assert layout.ranks(Role.ACTOR) == (1, 2, 3)
+
+
+def test_what_cannot_be_built_elsewhere_is_refused():
+    env = build_env(gymnasium.make('CartPole-v1'))
+    with pytest.raises(ValueError, match='function that builds all of it'):
+        learn(agent_for('PPO', env), env, roles={'actors': 1})
+    env = gymnasium.wrappers.TimeLimit(build_env('CartPole-v1'), 50)  # would be lost in the actors
+    with pytest.raises(ValueError, match='function that builds all of it'):
+        learn(agent_for('PPO', env), env, roles={'actors': 1})
+
+
+def test_rendering_is_refused():
+    env = build_env('CartPole-v1', render_mode='rgb_array')
+    with pytest.raises(ValueError, match='with roles the actors step theirs'):
+        learn(agent_for('PPO', env), env, render=True, roles={'actors': 1})
+
+
+# Started by this process
+
+
+@pytest.mark.parametrize(
+    ('name', 'env_id'), [('PPO', 'CartPole-v1'), ('DQN', 'CartPole-v1'), ('SAC', 'Pendulum-v1'), ('TD3', 'Pendulum-v1')]
+)
+def test_light_actors_train_every_algorithm(name: str, env_id: str, tmp_path: Path):
+    env = build_env(traced(env_id, tmp_path), nenv=2)
+    agent = agent_for(name, env, normalize_obs=True)
+    before = agent.state()
+    result = learn(agent, env, roles={'actors': 2})
+    # Each actor a process of its own, without TensorFlow, on one thread; this process has stepped nothing.
+    assert sorted(stepped(tmp_path)) == ['False 1'] * 2
+    expected = (ON if name == 'PPO' else OFF)['train_steps']
+    assert expected <= result.steps == agent.steps <= expected + 80
+    assert set(result.losses) == set(agent.metric_names) and all(map(np.isfinite, result.losses.values()))
+    assert result.episodes == len(result.returns)
+    if env_id == 'CartPole-v1':
+        assert result.returns and all(1 <= x <= 500 for x in result.returns)
+    moved = agent.state()
+    assert all(np.isfinite(x).all() for x in moved.values())
+    assert any(np.abs(moved[key] - before[key]).max() > 0 for key in before if key.startswith('network/'))
+    assert agent.statistics[''].count > 0
+    assert no_processes_left()
+    tested = learn(agent, build_env(env_id), mode='test', test_episodes=1, roles=None)
+    assert len(tested.returns) == 1
+
+
+def test_the_same_seed_gives_the_same_agent():
+    states = []
+    for _ in range(2):
+        env = build_env('CartPole-v1')
+        agent = agent_for('PPO', env)
+        learn(agent, env, roles={'actors': 2})
+        states.append(agent.state())
+    for name, array in states[0].items():
+        np.testing.assert_array_equal(array, states[1][name], err_msg=name)
+
+
+def test_learners_and_servers(tmp_path: Path):
+    env = build_env(traced('Pendulum-v1', tmp_path))
+    agent = agent_for('SAC', env)
+    result = learn(agent, env, roles={'learners': 2, 'actors': 2, 'servers': 1}, callbacks=[lambda t: t.steps < 300])
+    assert 300 <= result.steps < 500, 'a callback of learner 0 stops them all'
+    assert sorted(stepped(tmp_path)) == ['False 1'] * 2
+    assert no_processes_left()
+
+
+@pytest.mark.parametrize('servers', [0, 1])
+def test_images(servers: int):
+    """A network that is no chain of dense layers: actors have TensorFlow, or ask a server."""
+    env = build_env(Images)
+    agent = agent_for('PPO', env)
+    assert agent.behavior.light().forward is None
+    result = learn(agent, env, roles={'actors': 1, 'servers': servers}, train_steps=60)
+    assert result.steps == 60 and result.episodes == 6 and set(result.returns) == {10.0}
+
+
+def test_a_network_of_the_users_own():
+    env = build_env('CartPole-v1')
+    torso = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, 'relu'), keras.layers.LayerNormalization()])
+    agent = agent_for('DQN', env, net_list=[torso])
+    result = learn(agent, env, roles={'actors': 1}, train_steps=128)
+    assert result.steps == 128
+
+    class Opaque:
+        def __init__(self) -> None:
+            self.dense = keras.layers.Dense(8)
+            self.dense.build((None, 4))
+            self.lock = __import__('threading').Lock()
+
+        def __call__(self, x: Any) -> Any:
+            return self.dense(x)
+
+        @property
+        def trainable_variables(self) -> list[Any]:
+            return [variable.value for variable in self.dense.trainable_variables]
+
+    agent = agent_for('PPO', env, net_list=[Opaque(), {'hidden': [8]}])
+    with pytest.raises(ValueError, match="the network 'actor' cannot be sent to another process"):
+        learn(agent, env, roles={'actors': 1})
+    assert no_processes_left()
+
+
+def test_a_run_directory_a_checkpoint_and_going_on(tmp_path: Path):
+    env = build_env('CartPole-v1')
+    agent = agent_for('PPO', env)
+    run_dir = tmp_path / 'run'
+    learn(agent, env, roles={'actors': 2}, run_dir=run_dir, checkpoint_every=200, log_every=100)
+    names = {path.name for path in run_dir.iterdir()}
+    assert {'config.json', 'progress.csv', 'curve.png', 'checkpoints'} <= names
+    saved = sorted((run_dir / 'checkpoints').iterdir())
+    interrupted = load(saved[0])
+    assert interrupted.steps == 200
+    result = learn(interrupted, env, roles={'actors': 2}, resume=True, run_dir=run_dir)
+    assert (result.steps, interrupted.steps) == (400, 600)
+
+
+def test_a_dead_actor_is_replaced(tmp_path: Path, capfd: pytest.CaptureFixture):
+    # Enough steps that the other actor is not done before the dead one is back; PPO waits for it.
+    for name, roles, steps in (('PPO', {'actors': 2}, 600), ('DQN', {'actors': 2, 'servers': 1}, 8000)):
+        folder = tmp_path / name
+        folder.mkdir()
+        env = build_env(traced('CartPole-v1', folder, die_at=130))
+        agent = agent_for(name, env)
+        result = learn(agent, env, roles=roles, train_steps=steps)
+        assert result.steps >= steps
+        assert (folder / 'died').exists() and len(stepped(folder)) == 3
+        errors = capfd.readouterr().err
+        assert 'was killed by SIGKILL' in errors and errors.count('Started again (1 of 3).') == 1
+        if name == 'DQN':  # no transition goes from the end of the one actor to the beginning of the other
+            batch = agent.replay.sample((2000,), np.random.default_rng(0))
+            assert np.abs(batch.next_obs[:, 0] - batch.obs[:, 0] - 0.02 * batch.obs[:, 1]).max() < 1e-5
+    assert no_processes_left()
+
+
+def test_an_actor_that_fails_every_time_ends_the_training(tmp_path: Path, capfd: pytest.CaptureFixture):
+    env = build_env(traced('CartPole-v1', tmp_path, fail_at=50))
+    agent = agent_for('PPO', env)
+    with pytest.raises(ClusterError, match=r'rank 1 \(actor 0\) failed(.|\n)*the simulator is broken'):
+        learn(agent, env, roles={'actors': 1})
+    assert capfd.readouterr().err.count('Started again') == 3
+    assert no_processes_left()
+
+
+def test_an_environment_that_cannot_be_built_is_tried_once(tmp_path: Path, capfd: pytest.CaptureFixture):
+    here = os.getpid()
+
+    def make() -> gymnasium.Env:
+        if os.getpid() != here:
+            raise FileNotFoundError('no licence')
+        return gymnasium.make('CartPole-v1')
+
+    env = build_env(make)
+    with pytest.raises(ClusterError, match='no licence'):
+        learn(agent_for('PPO', env), env, roles={'actors': 1})
+    assert 'Started again' not in capfd.readouterr().err
+    assert no_processes_left()
+
+
+# Started by a launcher
+
+PROGRAM = """
+import os
+from pathlib import Path
+from test_training import agent_for, learn
+from traced import traced
+from zoo import build_env
+
+folder = Path({folder!r})
+env = build_env(traced({env_id!r}, folder))
+agent = agent_for({name!r}, env)
+result = learn(agent, env, roles={roles})
+print('trained', result.steps, agent.behavior.forward.weights()['packed'].sum(), flush=True)
+(folder / 'tested').write_text(str(learn(agent, env, mode='test', test_episodes=1).lengths))
+"""
+
+LAUNCHERS = {
+    'local': lambda ranks: [sys.executable, '-m', 'zoo.distributed.run', '-np', str(ranks)],
+    'mpi': lambda ranks: [str(MPIRUN), '--oversubscribe', '-n', str(ranks), sys.executable],
+}
+
+
+def launch(engine: str, ranks: int, folder: Path, name: str, env_id: str, roles: dict) -> subprocess.CompletedProcess:
+    if engine == 'mpi' and (MPIRUN is None or not pytest.importorskip('mpi4py')):
+        pytest.skip("no MPI: pip install 'zoo-rl[mpi]'")
+    script = folder / 'program.py'
+    script.write_text(PROGRAM.format(folder=str(folder), name=name, env_id=env_id, roles=roles))
+    environment = os.environ | {'PYTHONPATH': f'{ROOT}{os.pathsep}{Path(__file__).parent}'}
+    environment |= {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
+    environment.pop('OMP_NUM_THREADS', None)
+    command = [*LAUNCHERS[engine](ranks), str(script)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.parametrize('engine', LAUNCHERS)
+def test_the_same_program_under_each_launcher(engine: str, tmp_path: Path):
+    """Learner 0 alone goes on after learn; actors have become light."""
+    result = launch(engine, 3, tmp_path, 'PPO', 'CartPole-v1', {'actors': 2})
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count('trained') == 1
+    assert (tmp_path / 'tested').exists()
+    traces = stepped(tmp_path)
+    assert traces.count('False 1') == 2, 'two light actors'
+    assert len(traces) == 3, 'and learner 0, which tests'
+    assert ('rank 0 is a learner, ranks 1 to 2 are actors' in result.stderr) == (engine == 'mpi')
+    # What is trained does not depend on how it was started.
+    folder = tmp_path / 'here'
+    folder.mkdir()
+    env = build_env(traced('CartPole-v1', folder))
+    agent = agent_for('PPO', env)
+    steps = learn(agent, env, roles={'actors': 2}).steps
+    _, launched_steps, launched_sum = result.stdout.split()
+    assert (steps, float(launched_sum)) == (int(launched_steps), pytest.approx(agent.forward.weights()['packed'].sum()))
+
+
+@pytest.mark.parametrize('engine', LAUNCHERS)
+def test_learners_and_servers_under_each_launcher(engine: str, tmp_path: Path):
+    result = launch(engine, 5, tmp_path, 'TD3', 'Pendulum-v1', {'learners': 2, 'actors': 2, 'servers': 1})
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count('trained') == 1
+    assert stepped(tmp_path).count('False 1') == 2
+
+
+@pytest.mark.parametrize('engine', LAUNCHERS)
+def test_ranks_that_do_not_add_up(engine: str, tmp_path: Path):
+    begin = time.monotonic()
+    result = launch(engine, 2, tmp_path, 'PPO', 'CartPole-v1', {'actors': 3})
+    assert result.returncode != 0
+    assert '1 learner + 3 actors make 4 ranks, but 2 were started' in result.stderr
+    assert time.monotonic() - begin < 60 and not stepped(tmp_path)

@@ -1,0 +1,52 @@
+"""An environment that leaves traces; in a module that imports no TensorFlow, as actors import it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+
+class Traced(gymnasium.Wrapper):
+    """An environment that writes a line for each process that steps it, and fails or dies when it is told to.
+
+    Args:
+        env: within.
+        folder: where to write; a file for each process.
+        die_at: the step at which the process is killed, if no other has been before.
+        fail_at: the step at which this raises, always.
+    """
+
+    def __init__(self, env: gymnasium.Env, folder: str, die_at: int = 0, fail_at: int = 0) -> None:
+        super().__init__(env)
+        self.folder, self.die_at, self.fail_at, self.t = Path(folder), die_at, fail_at, 0
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        if self.t == 1:
+            seen = 'tensorflow' in sys.modules
+            (self.folder / f'{os.getpid()}.stepped').write_text(f'{seen} {os.environ.get("OMP_NUM_THREADS")}')
+        if self.t == self.die_at:
+            try:
+                (self.folder / 'died').touch(exist_ok=False)
+            except FileExistsError:
+                pass
+            else:
+                os.kill(os.getpid(), signal.SIGKILL)
+        if self.t == self.fail_at:
+            raise ArithmeticError('the simulator is broken')
+        return super().step(action)
+
+
+def traced(env_id: str, folder: Path, **kwargs: Any) -> Any:
+    """A builder of a traced environment."""
+    return partial(make_traced, env_id, str(folder), **kwargs)
+
+
+def make_traced(env_id: str, folder: str, **kwargs: Any) -> gymnasium.Env:
+    return Traced(gymnasium.make(env_id), folder, **kwargs)
