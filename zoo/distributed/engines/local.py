@@ -8,10 +8,8 @@ killed process could take with it, no thread that moves messages, and a rank tha
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
-import resource
 import select
 import shutil
 import struct
@@ -25,6 +23,14 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 import numpy as np
+
+try:
+    import fcntl
+    import resource
+except ImportError as error:
+    raise ImportError(
+        'zoo.distributed needs named pipes and file locks of a POSIX system: use Linux, macOS or WSL.'
+    ) from error
 
 from zoo.distributed.engines.base import OPS, ClusterError, MessageTooLarge, PeerLost
 from zoo.distributed.engines.memory import Memory
