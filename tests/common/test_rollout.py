@@ -11,17 +11,17 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.collect import Collector
-from zoo.common.rollout import RolloutBuffer
+from zoo.common.rollout import RolloutBuffer, rollout_bytes
 
 ADAPTOR = ActionAdaptor(Discrete(5))
 
 
-def write(buffer: RolloutBuffer, collector: Collector, horizon: int, rng: np.random.Generator) -> None:
-    for t in range(horizon):
-        obs, action = collector.obs, ADAPTOR.random(collector.num_envs, rng)
-        c = collector
-        c.step(action)
-        buffer.write(t, obs, action, c.reward, c.next_obs, c.terminated, c.truncated, c.valid)
+def fill(buffer: RolloutBuffer, collector: Collector, rng: np.random.Generator) -> list[int]:
+    """Fill it with random actions; the steps that were counted before each step."""
+    before: list[int] = []
+    rollout = buffer.fill(collector, lambda obs: ADAPTOR.random(collector.num_envs, rng), before.append)
+    assert rollout is buffer.rollout
+    return before
 
 
 @pytest.mark.parametrize('mode', list(AutoresetMode))
@@ -35,7 +35,7 @@ def test_holds_exactly_what_happened(form: str, mode: AutoresetMode):
     rollout, rng = buffer.rollout, np.random.default_rng(0)
     actions: list[list[int]] = [[] for _ in range(n)]
     for iteration in range(3):
-        write(buffer, collector, horizon, rng)
+        fill(buffer, collector, rng)
         assert buffer.rollout is rollout, 'written over, not allocated anew'
         for i in range(n):
             rows = np.flatnonzero(rollout.valid[:, i])
@@ -69,7 +69,14 @@ def test_shapes_and_dtypes():
         assert (x.shape, x.dtype) == ((4, 3), dtype)
 
 
-def test_a_field_too_few_is_refused():
-    buffer = RolloutBuffer(SPACES['box'], ADAPTOR, 2, 1)
-    with pytest.raises(ValueError, match='shorter'):
-        buffer.write(0, np.zeros((1, 3)), np.zeros(1, np.int32))
+def test_the_steps_are_told_one_by_one():
+    collector = Collector(SyncVectorEnv([Counting] * 2, autoreset_mode=AutoresetMode.SAME_STEP), ADAPTOR)
+    collector.reset(5)
+    assert fill(RolloutBuffer(SPACES['box'], ADAPTOR, 4, 2), collector, np.random.default_rng(0)) == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize('form', SPACES)
+def test_memory(form: str):
+    rollout = RolloutBuffer(SPACES[form], ADAPTOR, 7, 3).rollout
+    held = sum(x.nbytes for field in rollout for _, x in spaces.tree_items(field))
+    assert rollout_bytes(SPACES[form], ADAPTOR, 7, 3) == held

@@ -259,6 +259,7 @@ from pathlib import Path
 from test_training import agent_for, learn
 from traced import traced
 from zoo import build_env
+from zoo.distributed import ClusterError
 
 folder = Path({folder!r})
 env = build_env(traced({env_id!r}, folder))
@@ -266,6 +267,10 @@ agent = agent_for({name!r}, env)
 result = learn(agent, env, roles={roles})
 print('trained', result.steps, agent.behavior.forward.weights()['packed'].sum(), flush=True)
 (folder / 'tested').write_text(str(learn(agent, env, mode='test', test_episodes=1).lengths))
+try:
+    learn(agent, env, roles={roles})
+except ClusterError as error:
+    (folder / 'again').write_text(str(error))
 """
 
 LAUNCHERS = {
@@ -293,6 +298,7 @@ def test_the_same_program_under_each_launcher(engine: str, tmp_path: Path):
     assert result.returncode == 0, result.stderr
     assert result.stdout.count('trained') == 1
     assert (tmp_path / 'tested').exists()
+    assert 'trains with roles once' in (tmp_path / 'again').read_text()
     traces = stepped(tmp_path)
     assert traces.count('False 1') == 2, 'two light actors'
     assert len(traces) == 3, 'and learner 0, which tests'

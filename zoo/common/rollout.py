@@ -13,6 +13,12 @@ from zoo.common.collect import Collector
 from zoo.common.types import Rollout
 
 
+def rollout_bytes(observation_space: Space, action_adaptor: ActionAdaptor, horizon: int, num_envs: int) -> int:
+    """Memory of a :class:`RolloutBuffer`."""
+    row = RolloutBuffer(observation_space, action_adaptor, 1, 1).rollout
+    return horizon * num_envs * sum(x.nbytes for field in row for _, x in spaces.tree_items(field))
+
+
 class RolloutBuffer:
     """``T`` steps of ``N`` copies, time-major, allocated once and written over in every iteration.
 
@@ -51,7 +57,7 @@ class RolloutBuffer:
             obs, before = collector.obs, collector.steps
             action = act(obs)
             collector.step(action)
-            self.write(
+            self._write(
                 t,
                 obs,
                 action,
@@ -64,7 +70,7 @@ class RolloutBuffer:
             stepped(before)
         return self.rollout
 
-    def write(self, t: int, *fields: spaces.Flat) -> None:
+    def _write(self, t: int, *fields: spaces.Flat) -> None:
         """Write the fields of :class:`Rollout`, each ``[N, …]``, at step ``t``."""
         for storage, value in zip(self.rollout, fields, strict=True):
             if isinstance(storage, dict):

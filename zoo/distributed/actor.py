@@ -54,7 +54,7 @@ class Actor:
         self.number = cluster.role_rank()
         self.learner = self.number % plan.layout.learners
         me = (Role.ACTOR, self.number)
-        self.rollouts = cluster.queue(me, (Role.LEARNER, self.learner), maxsize=plan.ahead + 1)
+        self.rollouts = cluster.queue(me, (Role.LEARNER, self.learner), plan.ahead + 1, plan.max_bytes)
         self.replies = cluster.queue((Role.LEARNER, self.learner), me)
         self.served = Served(cluster, plan) if plan.layout.servers else None
         # One that was started again does not repeat what it did before.

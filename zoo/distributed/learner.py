@@ -37,7 +37,7 @@ class Actors:
         self._cluster, self._plan, self._agent = cluster, plan, agent
         me = (Role.LEARNER, cluster.role_rank())
         actors = [(Role.ACTOR, i) for i in range(me[1], plan.layout.actors, plan.layout.learners)]
-        self._rollouts = [cluster.queue(actor, me, maxsize=plan.ahead + 1) for actor in actors]
+        self._rollouts = [cluster.queue(actor, me, plan.ahead + 1, plan.max_bytes) for actor in actors]
         self._replies = [cluster.queue(me, actor) for actor in actors]
         self._buffer: RolloutBuffer | None = None
         self._version = END

@@ -19,9 +19,10 @@ import cloudpickle
 from zoo.common import loops
 from zoo.common.acting import Behavior
 from zoo.common.errors import unknown
+from zoo.common.rollout import rollout_bytes
 from zoo.distributed import actor, cluster, jobs, learner, server
 from zoo.distributed.cluster import Cluster, Layout, Role
-from zoo.distributed.engines.base import PeerLost
+from zoo.distributed.engines.base import ClusterError, PeerLost
 
 if TYPE_CHECKING:
     from zoo.algorithms.base import Algorithm
@@ -33,8 +34,13 @@ Result = TypeVar('Result')
 #: Transitions in one message of an actor that feeds a replay buffer.
 MESSAGE = 32
 
+#: Bytes of the messages of actors besides their rollout: for each step, in which an episode may end, and for the rest.
+EPISODES, HEADER = 32, 1 << 16
+
 #: How often a dead actor is started again, where the engine can (``local``).
 RESTARTS = 3
+
+_has_trained = False
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,7 @@ class Plan:
     Attributes:
         layout: how many ranks each role has.
         horizon: steps of each copy in one message of an actor.
+        max_bytes: of such a message.
         ahead: messages that an actor may send before the first of them is answered.
         num_envs: copies of the environment in each actor.
         explore_steps: steps of uniformly random actions, in the agent's life.
@@ -57,6 +64,7 @@ class Plan:
 
     layout: Layout
     horizon: int
+    max_bytes: int
     ahead: int
     num_envs: int
     explore_steps: int
@@ -122,9 +130,12 @@ def plan_for(
     layout = check_roles(roles)
     num_envs = getattr(env, 'num_envs', 1)
     on_policy = type(agent).loop is loops.on_policy
+    horizon = loop_params['horizon'] if on_policy else max(1, MESSAGE // num_envs)
+    size = rollout_bytes(agent.observation_space, agent.action_adaptor, horizon, num_envs)
     return Plan(
         layout=layout,
-        horizon=loop_params['horizon'] if on_policy else max(1, MESSAGE // num_envs),
+        horizon=horizon,
+        max_bytes=size + EPISODES * horizon * num_envs + HEADER,
         ahead=0 if on_policy else 1,
         num_envs=num_envs,
         explore_steps=loop_params.get('explore_steps', 0),
@@ -155,6 +166,12 @@ def train(agent: Algorithm, env: Any, plan: Plan, lead: Callable[[learner.Actors
     """
     if not cluster.is_launched():
         return _train_here(agent, env, plan, lead)
+    global _has_trained
+    if _has_trained:
+        raise ClusterError(
+            'a launched program trains with roles once: the other ranks took their part in that and have ended.'
+        )
+    _has_trained = True
     place = cluster.launched_place()
     if place is not None and place[1] == plan.layout.size and plan.rebuild is not None:
         role, _ = plan.layout.place(place[0])
