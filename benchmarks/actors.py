@@ -166,6 +166,7 @@ def endurance(minutes: float = 30.0, every: float = 10.0) -> dict[str, Any]:
                 {
                     'seconds': seconds,
                     'steps': training.steps,
+                    'episodes': len(training.returns),
                     'megabytes': [round(resident(pid), 1) for pid in pids],
                     'handles': [len(os.listdir(f'/proc/{pid}/fd')) for pid in pids],
                 }
@@ -181,6 +182,7 @@ def endurance(minutes: float = 30.0, every: float = 10.0) -> dict[str, Any]:
     row = {
         'minutes': last['seconds'] / 60,
         'steps': last['steps'],
+        'episodes': last['episodes'],
         'megabytes_after_a_minute': first['megabytes'],
         'megabytes_at_the_end': last['megabytes'],
         'handles_after_a_minute': first['handles'],
@@ -206,7 +208,8 @@ rank = launched_place()[0]
 (mark / f'rank-{{rank}}').write_text(str(os.getpid()))  # an actor keeps this id when it becomes light
 
 def look(training):
-    (mark / 'steps').write_text(str(training.steps))
+    (mark / 'new').write_text(str(training.steps))
+    os.replace(mark / 'new', mark / 'steps')
 
 agent.learn(env, run_dir=mark / 'run', **learn_params | dict(roles=roles,
     train_steps=10**8, horizon=64, log_every=200, checkpoint_every=2000, progress_bar=False), callbacks=[look])
@@ -249,9 +252,8 @@ def death(engine: str, victim: str) -> dict[str, Any]:
         return bool(condition())
 
     with open(folder / 'log', 'w') as log:
-        process = subprocess.Popen(
-            launchers(engine, ranks, str(script)), env=environment, stdout=log, stderr=subprocess.STDOUT
-        )
+        command = launchers(engine, ranks, str(script))
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT)
         row: dict[str, Any] = {'engine': engine, 'victim': victim}
         try:
             assert wait_for(lambda: steps() > 5000 or process.poll() is not None, 120) and process.poll() is None, (
@@ -346,7 +348,8 @@ def write(results: dict[str, Any]) -> None:
             '## Half an hour',
             '',
             f'`python benchmarks/actors.py endurance`. {part["versions"]} PPO on CartPole, 1 learner and 4 actors, '
-            f'{row["minutes"]:.0f} minutes, {row["steps"]:,} steps. Learner first, then the actors.',
+            f'{row["minutes"]:.0f} minutes, {row["steps"]:,} steps, {row["episodes"]:,} episodes. '
+            'Learner first, then the actors.',
             '',
             '| what | after a minute | at the end |',
             '|---|---|---|',

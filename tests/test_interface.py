@@ -462,6 +462,7 @@ class TestLearnParams:
             'checkpoint_every': None,
             'checkpoint_buffer': False,
             'progress_bar': True,
+            'roles': None,
             'resume': False,
             'batch_size': 256,
             'buffer_size': 1_000_000,

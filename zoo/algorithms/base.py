@@ -320,7 +320,8 @@ class Algorithm:
         Every gradient becomes the mean over the learners, every running statistic that of all that they have seen.
 
         Args:
-            all_reduce: the sum of an array over the learners, in which every one of them takes part.
+            all_reduce: ``all_reduce(array, op)``, the mean or the sum (``op``) of an array over the learners, in which
+                every one of them takes part.
         """
         for optimizer in self.optimizers.values():
             optimizer.all_reduce = all_reduce
@@ -378,7 +379,7 @@ class Algorithm:
         mode: str = 'train',
         render: bool = False,
         seed: int | None = None,
-        plot_func: Callable[[list[float]], Any] | None = None,
+        plot_func: Callable[[Sequence[float]], Any] | None = None,
         callbacks: Iterable[Callable[[loops.Training], bool | None]] = (),
         run_dir: str | os.PathLike[str] | bool | None = None,
         **learn_params: Any,
@@ -403,6 +404,7 @@ class Algorithm:
         Raises:
             ValueError: an unknown mode or parameter, or an environment with other spaces.
             FloatingPointError: an observation, reward or loss became NaN or infinite; the last checkpoint stays.
+            zoo.distributed.ClusterError: with roles: another rank has failed; the message has its error.
         """
         known = type(self).learn_params()
         for name in learn_params:
@@ -440,7 +442,7 @@ class Algorithm:
         render: bool,
         seed: int | None,
         env_seed: int | None,
-        plot_func: Callable[[list[float]], Any] | None,
+        plot_func: Callable[[Sequence[float]], Any] | None,
         callbacks: Iterable[Callable[[loops.Training], bool | None]],
         run_dir: str | os.PathLike[str] | bool | None,
     ) -> TrainingResult:
@@ -478,7 +480,7 @@ class Algorithm:
         render: bool,
         seed: int | None,
         env_seed: int | None,
-        plot_func: Callable[[list[float]], Any] | None,
+        plot_func: Callable[[Sequence[float]], Any] | None,
         callbacks: Iterable[Callable[[loops.Training], bool | None]],
         run_dir: str | os.PathLike[str] | bool | None,
         experience: loops.Experience | None = None,

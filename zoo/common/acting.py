@@ -181,7 +181,7 @@ class Forward:
         """Output or parameters, float32 ``[N, …]``, for flat observations ``[N, …]``."""
         if self.numpy is not None:
             return self.numpy(obs)
-        count = len(spaces.tree_items(obs)[0][1])
+        count = spaces.count(obs)
         if count not in self._graphs:
             # The first two are the copies trained on and, most likely, the single environment tested on.
             count = count if len(self._graphs) < FIXED_GRAPHS else None
@@ -280,10 +280,9 @@ class Behavior:
 
     def random(self, obs: spaces.Flat, rng: np.random.Generator) -> spaces.Flat:
         """Uniformly random stored actions for flat observations ``[N, …]``, of the allowed ones if masked."""
-        first = next(iter(obs.values())) if isinstance(obs, dict) else obs
         if self.mask_path is None:
-            return self.adaptor.random(len(first), rng)
-        allowed = obs[self.mask_path].reshape(len(first), -1)
+            return self.adaptor.random(spaces.count(obs), rng)
+        allowed = obs[self.mask_path].reshape(spaces.count(obs), -1)
         return self.adaptor.sample(np.where(allowed, 0.0, MASKED_LOGIT).astype(np.float32), rng)
 
     def light(self) -> Behavior:
@@ -324,8 +323,7 @@ class EpsilonGreedy(Behavior):
         """See :class:`Behavior`."""
         if deterministic:
             return self.forward(obs).argmax(-1)
-        first = next(iter(obs.values())) if isinstance(obs, dict) else obs
-        random = rng.random(len(first)) < value_at(self.epsilon, progress)
+        random = rng.random(spaces.count(obs)) < value_at(self.epsilon, progress)
         if random.all():
             return self.random(obs, rng)
         action = self.forward(obs).argmax(-1)

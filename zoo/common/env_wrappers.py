@@ -104,11 +104,31 @@ def build_env(
         ImportError: a package is missing; the message has the ``pip install`` line.
     """
     env = _build(env_id, env_type, vectorized, seed, reward_shaping, nenv, kwargs)
-    if isinstance(env_id, (str, type)) or inspect.isroutine(env_id) or isinstance(env_id, partial):
-        env.rebuild = partial(
-            build_env, env_id, env_type, vectorized, reward_shaping=reward_shaping, nenv=nenv, **kwargs
-        )
+    if isinstance(env_id, (str, type, partial)) or inspect.isroutine(env_id):
+        again = partial(build_env, env_id, env_type, vectorized, reward_shaping=reward_shaping, nenv=nenv, **kwargs)
+        env.rebuild = partial(_rebuild, _registration(env_id), again)
     return env
+
+
+def _registration(env_id: Any) -> Any:
+    """What Gymnasium knows of a name, which a script may have registered itself; None of anything else."""
+    from gymnasium.envs.registration import registry
+
+    spec = registry.get(env_id) if isinstance(env_id, str) else None
+    if spec is None or not str(spec.entry_point).startswith('__main__:'):
+        return spec
+    from zoo.common.envs import registered
+
+    return registered.find_spec(env_id, 'gymnasium')  # with the class itself, which is not to be found elsewhere
+
+
+def _rebuild(registration: Any, again: Callable[..., Any], seed: int | None = 0) -> Any:
+    """Build an environment again, in this process or in another one that does not know its name yet."""
+    from gymnasium.envs.registration import registry
+
+    if registration is not None:
+        registry.setdefault(registration.id, registration)
+    return again(seed=seed)
 
 
 def _build(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -56,12 +57,14 @@ class Experience(Protocol):
 
     Attributes:
         num_envs: copies of the environment that it comes from.
+        learners: how many learners have as many each, this one among them.
     """
 
     num_envs: int
+    learners: int
 
-    def restart(self, seed: int | None) -> None:
-        """Begin new episodes in every copy."""
+    def restart(self, seed: int | None) -> bool:
+        """Begin new episodes in every copy, if that can be; whether it was done."""
 
     def rollout(self, training: Training, horizon: int) -> Rollout:
         """``horizon`` steps of every copy with the current policy; tells ``training`` of them."""
@@ -88,12 +91,14 @@ class Collection:
         self.collector = Collector(env, agent.action_adaptor, render)
         self.collector.steps = start
         self.num_envs = self.collector.num_envs
+        self.learners = 1
         self._buffer: RolloutBuffer | None = None
 
-    def restart(self, seed: int | None) -> None:
+    def restart(self, seed: int | None) -> bool:
         """See :class:`Experience`."""
         self.collector.reset(seed)
         self.agent.episodes_restarted()
+        return True
 
     def rollout(self, training: Training, horizon: int) -> Rollout:
         """See :class:`Experience`; the next rollout is written over this one."""
@@ -128,7 +133,8 @@ class Training:
         agent: the algorithm.
         steps: environment steps of this call so far, summed over copies (from 0, or from where an interrupted call is
             resumed); ``train_steps`` is where it ends.
-        returns, episode_steps: of every episode that ended in this call, its return and the step count at its end.
+        returns, episode_steps: of every episode that ended in this call, its return and the step count at its end;
+            arrays of the standard library.
         losses: the last metrics of ``update``.
         run_dir: the run directory, or None.
 
@@ -148,11 +154,11 @@ class Training:
     def __init__(
         self,
         agent: Algorithm,
-        env: Env | VectorEnv,
+        env: Env | VectorEnv | None,
         train_steps: int,
         *,
         render: bool = False,
-        plot_func: Callable[[list[float]], Any] | None = None,
+        plot_func: Callable[[Sequence[float]], Any] | None = None,
         callbacks: Iterable[Callable[[Training], bool | None]] = (),
         run_dir: Path | None = None,
         env_seed: int | None = None,
@@ -168,8 +174,9 @@ class Training:
         self.experience = Collection(agent, env, render, start) if experience is None else experience
         self.steps = start
         self.run_dir = run_dir
-        self.returns: list[float] = []
-        self.episode_steps: list[int] = []
+        # Arrays of numbers, since they grow as long as the training lasts.
+        self.returns = array('d')
+        self.episode_steps = array('q')
         self.losses: dict[str, float] = {}
         self.replay: Replay | None = None
         self._start = start
@@ -224,11 +231,11 @@ class Training:
         return TrainingResult(
             steps=self.steps - self._start,
             episodes=len(self.returns),
-            returns=self.returns,
+            returns=self.returns.tolist(),
             losses=self.losses,
             wall_time=time.perf_counter() - self._began,
             run_dir=self.run_dir,
-            episode_steps=self.episode_steps,
+            episode_steps=self.episode_steps.tolist(),
         )
 
     def stepped(self, count: int, episodes: Sequence[Episode]) -> None:
@@ -265,9 +272,8 @@ class Training:
             # Every episode starts anew, so that a run resumed from here and this one go on alike, where all that it
             # needs is saved; whether it is written or not, so that writing changes nothing.
             if self.replay is None or self._checkpoint_buffer:
-                if self.replay is not None:
+                if self.experience.restart(self.agent.draw_seed()) and self.replay is not None:
                     self.replay.cut()
-                self.experience.restart(self.agent.draw_seed())
         self._stopped = self.experience.least(not self._stopped) == 0
 
     def _log(self) -> None:
@@ -350,7 +356,6 @@ def off_policy(
     updates = update_every if updates is None else updates
     replay = agent.replay_for(buffer_size, experience.num_envs)
     training.replay = replay
-    needed = max(batch_size, explore_steps)
     while not training.done:
         agent.progress = training.progress
         before = training.steps
@@ -359,7 +364,7 @@ def off_policy(
                 replay.cut(step.first, len(step.valid))
             replay.add(step.transition, step.valid, step.first)
         metrics = None
-        if experience.least(replay.added) >= needed:
+        if experience.least(replay.added >= batch_size and replay.added * experience.learners >= explore_steps):
             # Counted from the steps alone, so that a resumed call updates at the same ones.
             for _ in range(training.steps // update_every - before // update_every):
                 metrics = agent.update_on(replay.sample((updates, batch_size), agent.rng))

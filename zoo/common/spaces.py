@@ -130,6 +130,11 @@ def tree_items(flat: Flat) -> list[tuple[str, Any]]:
     return list(flat.items()) if isinstance(flat, dict) else [('', flat)]
 
 
+def count(flat: Flat) -> int:
+    """The length of the first axis of a flat structure."""
+    return len(tree_items(flat)[0][1])
+
+
 def from_items(space: Space, items: dict[str, Any]) -> Flat:
     """A flat structure of ``space`` from ``{path: array}``."""
     return items[''] if is_leaf(space) else items

@@ -5,6 +5,8 @@ Where the policy is a chain of dense layers, or where servers have it, an actor 
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,13 +18,12 @@ from zoo.common.rollout import RolloutBuffer
 from zoo.common.types import Episode
 from zoo.distributed.cluster import Cluster, Role
 from zoo.distributed.engines.base import PeerLost
-from zoo.distributed.server import Served
+from zoo.distributed.server import END, Served
 
 if TYPE_CHECKING:
     from zoo.distributed.training import Plan
 
-#: The version in a reply that ends the training.
-END = -1
+log = logging.getLogger('zoo')
 
 
 def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
@@ -37,8 +38,17 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
     actor = Actor(cluster, plan, behavior, env)
     try:
         actor.run()
+        actor.close()
     finally:
+        close_env(env)
+
+
+def close_env(env: Any) -> None:
+    """Close an environment that is not needed any more; that it cannot do it well is only worth a line."""
+    try:
         env.close()
+    except Exception as error:
+        log.warning('The environment could not be closed: %r.', error)
 
 
 class Actor:
@@ -52,7 +62,7 @@ class Actor:
     def __init__(self, cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
         self.cluster, self.plan, self.behavior = cluster, plan, behavior
         self.number = cluster.role_rank()
-        self.learner = self.number % plan.layout.learners
+        self.learner = plan.learner_of(self.number)
         me = (Role.ACTOR, self.number)
         self.rollouts = cluster.queue(me, (Role.LEARNER, self.learner), plan.ahead + 1, plan.max_bytes)
         self.replies = cluster.queue((Role.LEARNER, self.learner), me)
@@ -80,14 +90,14 @@ class Actor:
                 'version': self.version,
                 'begins': begins,
                 'rollout': rollout,
-                'episodes': np.array([episode_to_numbers(episode) for episode in episodes], np.float64),
+                'episodes': episodes_to_numbers(episodes),
             }
             try:
                 self.rollouts.put(message)
             except PeerLost:
-                if self._renew():
-                    raise
-                return
+                if self._has_ended():
+                    return
+                raise
             begins, unanswered = False, unanswered + 1
             episodes.clear()
             while unanswered > self.plan.ahead:
@@ -101,18 +111,39 @@ class Actor:
             reply = self.replies.get()  # that one was for an actor that has died
         if reply['version'] == END:
             return False
-        self.steps, self.progress = int(reply['steps']), float(reply['progress'])
-        return reply['version'] == self.version or self._renew()
+        if reply['version'] != self.version and self.served is None:
+            return self._renew()
+        self._take(reply)
+        return True
 
     def _renew(self) -> bool:
         """Act with the newest weights from now on; False when the training has ended."""
         saved = self.cluster.request(Role.LEARNER, self.learner, 'weights')
         if saved['version'] == END:
             return False
-        self.version, self.steps, self.progress = int(saved['version']), int(saved['steps']), float(saved['progress'])
         if self.served is None:
             self.behavior.forward.load(saved['weights'])
+        self._take(saved)
         return True
+
+    def _take(self, state: dict[str, Any]) -> None:
+        self.version, self.steps, self.progress = int(state['version']), int(state['steps']), float(state['progress'])
+
+    def _has_ended(self) -> bool:
+        """Whether the learner has said so before it closed its queues, or, to one that was not there yet, saved it."""
+        with contextlib.suppress(PeerLost, TimeoutError):
+            while self.replies.get(timeout=0)['version'] != END:
+                pass
+            return True
+        with contextlib.suppress(PeerLost, TimeoutError):
+            return not self._renew()
+        return False
+
+    def close(self) -> None:
+        """Close the queues, which the learner and the server wait for."""
+        self.rollouts.close()
+        if self.served is not None:
+            self.served.close()
 
     def _act(self, obs: spaces.Flat) -> spaces.Flat:
         if self.served is not None:
@@ -123,13 +154,15 @@ class Actor:
         return self.behavior.random(obs, self.rng)
 
 
-def episode_to_numbers(episode: Episode) -> list[float]:
-    """An episode as numbers; whether it succeeded, where the environment does not say, as NaN."""
-    success = np.nan if episode.success is None else float(episode.success)
-    return [episode.episode_return, episode.length, success, episode.copy]
+def episodes_to_numbers(episodes: list[Episode]) -> np.ndarray:
+    """Episodes as float64 ``[n, 4]``; whether one succeeded, where the environment does not say, as NaN."""
+    rows = [(e.episode_return, e.length, np.nan if e.success is None else e.success, e.copy) for e in episodes]
+    return np.array(rows, np.float64).reshape(-1, 4)
 
 
-def episode_from_numbers(numbers: np.ndarray) -> Episode:
-    """The inverse of :func:`episode_to_numbers`."""
-    episode_return, length, success, copy = numbers.tolist()
-    return Episode(episode_return, int(length), None if np.isnan(success) else bool(success), int(copy))
+def episodes_from_numbers(numbers: np.ndarray) -> list[Episode]:
+    """The inverse of :func:`episodes_to_numbers`."""
+    return [
+        Episode(total, int(length), None if np.isnan(success) else bool(success), int(copy))
+        for total, length, success, copy in numbers.tolist()
+    ]

@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -29,8 +30,9 @@ from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.engines.local import SLICE, Board, JobFolder, Seat, deadline_after, seconds_left
 
 #: How often a rank shows that it is there; after how long without it, and without any use of the processor, it has
-#: stopped answering; how long ranks have to end by themselves; seconds.
-BEAT, SILENCE, GRACE = 0.5, 6.0, 2.0
+#: stopped answering; how long ranks have to end by themselves, and to save what they have when they are interrupted;
+#: seconds.
+BEAT, SILENCE, GRACE, SAVING = 0.5, 6.0, 2.0, 8.0
 
 _THREADS = {'OMP_NUM_THREADS': '1', 'OPENBLAS_NUM_THREADS': '1', 'MKL_NUM_THREADS': '1'}
 
@@ -66,13 +68,14 @@ class Job:
         self._job_folder = JobFolder(size)
         self._folder = self._job_folder.path
         self._board = Board(self._folder, size)
-        self._call = cloudpickle.dumps((target, args))
+        self._call = pack(target, args)
         self._processes: dict[int, Any] = {}
         self._groups: list[int] = []
         self._life: dict[int, tuple[Any, int]] = {}
         self._ending = threading.Event()
         self._ended = threading.Event()
         self._first = first
+        self._interrupted = False
         #: What ended the job before its time, or None.
         self.failure: str | None = None
         try:
@@ -86,13 +89,16 @@ class Job:
         self._watcher.start()
 
     def wait(self) -> None:
-        """Wait until every process has ended.
+        """Wait until every process has ended. When that is interrupted, so are they, and have time to save their work.
 
         Raises:
             ClusterError: the message of what failed.
         """
         try:
             self._ended.wait()
+        except BaseException:
+            self._interrupted = True
+            raise
         finally:
             self.close()
         if self.failure is not None:
@@ -236,8 +242,9 @@ class Job:
     def _end(self) -> None:
         """End every process, by itself if it can, and leave nothing behind."""
         for process in self._processes.values():
-            process.terminate()
-        end = time.monotonic() + GRACE
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGINT if self._interrupted else signal.SIGTERM)
+        end = time.monotonic() + (SAVING if self._interrupted else GRACE)
         for process in self._processes.values():
             process.join(max(0.0, end - time.monotonic()))
         for process in self._processes.values():
@@ -273,19 +280,31 @@ def can_become() -> bool:
     return hasattr(os, 'execve') and not {'mpi4py.MPI', 'kungfu.python'} & sys.modules.keys()
 
 
-def become(target: Callable[..., Any], args: tuple[Any, ...]) -> NoReturn:
-    """Replace this process by a new one that runs a function in its place: the same rank, without what was imported."""
-    call = cloudpickle.dumps((target, args))
+def pack(target: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
+    """A call that another process can make, with what it needs of the running script in it."""
+    return cloudpickle.dumps((target, args))
+
+
+def become(call: bytes) -> NoReturn:
+    """Replace this process by a new one that makes a call of :func:`pack`: the same rank, without what was imported.
+
+    It has this one's arguments, module path, environment, interpreter options and open streams. What else this one has
+    goes without further notice, as when it is killed: threads, ``finally`` blocks, functions registered with atexit.
+    """
     with tempfile.TemporaryFile() as file:
         file.write(call)
         file.seek(0)
         handle = os.dup(file.fileno())
     os.set_inheritable(handle, True)
     place = local.seat and tuple(local.seat)
-    code = f'import sys; sys.path[:] = {sys.path!r}; from zoo.distributed import jobs; jobs.go_on({handle}, {place})'
+    code = (
+        f'import sys; sys.path[:] = {sys.path!r}; sys.argv[:] = {sys.argv!r}; '
+        f'from zoo.distributed import jobs; jobs.go_on({handle}, {place})'
+    )
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    os.execve(sys.executable, [sys.executable, '-c', code], _THREADS | os.environ)
+    options = subprocess._args_from_interpreter_flags()  # as multiprocessing does
+    os.execve(sys.executable, [sys.executable, *options, '-c', code], _THREADS | os.environ)
 
 
 def go_on(handle: int, place: tuple[Any, ...] | None) -> None:
@@ -303,6 +322,7 @@ def _child(place: Seat, call: bytes) -> None:
     """What a process of a job does."""
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)  # Ctrl-C is the watching process's to handle
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # … which hands it on
     folder, local.seat = Path(place.folder), place
     threading.Thread(target=_beat, args=(place,), name='zoo-beat', daemon=True).start()
     try:
@@ -312,6 +332,8 @@ def _child(place: Seat, call: bytes) -> None:
         if end.code:
             text = f'ended with exit status {end.code}.' if isinstance(end.code, int) else str(end.code)
             local.leave_with(folder, place.rank, 'error', text)
+    except KeyboardInterrupt:
+        local.leave_with(folder, place.rank, 'abort', 'interrupted.')
     except BaseException as error:
         kind = 'lost' if isinstance(error, PeerLost) else 'error'
         trace = ''.join(traceback.format_exception(type(error), error, error.__traceback__.tb_next))

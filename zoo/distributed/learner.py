@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,15 +13,16 @@ from zoo.common import spaces
 from zoo.common.loops import Step, Training
 from zoo.common.rollout import RolloutBuffer
 from zoo.common.types import Rollout, Transition
-from zoo.distributed.actor import END, episode_from_numbers
+from zoo.distributed.actor import episodes_from_numbers
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import ClusterError, PeerLost
+from zoo.distributed.server import END
 
 if TYPE_CHECKING:
     from zoo.algorithms.base import Algorithm
     from zoo.distributed.training import Plan
 
-#: Seconds that the end of the training waits for an actor that does not take its messages.
+#: Seconds that the end of the training waits for its actors.
 _PATIENCE = 5.0
 
 
@@ -36,17 +38,23 @@ class Actors:
     def __init__(self, cluster: Cluster, plan: Plan, agent: Algorithm) -> None:
         self._cluster, self._plan, self._agent = cluster, plan, agent
         me = (Role.LEARNER, cluster.role_rank())
-        actors = [(Role.ACTOR, i) for i in range(me[1], plan.layout.actors, plan.layout.learners)]
+        actors = [(Role.ACTOR, i) for i in plan.actors_of(Role.LEARNER, me[1])]
         self._rollouts = [cluster.queue(actor, me, plan.ahead + 1, plan.max_bytes) for actor in actors]
         self._replies = [cluster.queue(me, actor) for actor in actors]
+        # Learner 0 keeps account of the episodes of all.
+        first = (Role.LEARNER, 0)
+        others = [(Role.LEARNER, i) for i in range(1, plan.layout.learners)]
+        self._accounts = [cluster.queue(other, first) for other in others if me in (first, other)]
         self._buffer: RolloutBuffer | None = None
         self._version = END
         self._published = -1
         self._next = 0
         self.num_envs = len(actors) * plan.num_envs
+        self.learners = plan.layout.learners
 
-    def restart(self, seed: int | None) -> None:
+    def restart(self, seed: int | None) -> bool:
         """The actors' episodes go on: an exact resume is not to be had of them."""
+        return False
 
     def rollout(self, training: Training, horizon: int) -> Rollout:
         """See :class:`zoo.common.loops.Experience`; the next rollout is written over this one."""
@@ -67,8 +75,8 @@ class Actors:
                 for path, values in spaces.tree_items(part):
                     (target[path] if path else target)[:, copies] = values
             count += int(message['rollout'].valid.sum())
-            episodes += [episode_from_numbers(numbers) for numbers in message['episodes']]
-        training.stepped(self._sum(count), episodes)
+            episodes.append(message['episodes'])
+        self._tell(training, count, np.concatenate(episodes))
         return self._buffer.rollout
 
     def steps(self, training: Training, explore_steps: int) -> Iterator[Step]:
@@ -84,20 +92,27 @@ class Actors:
         for t in range(len(rollout.reward)):
             fields = [spaces.tree_map(lambda x, t=t: x[t], field) for field in rollout]
             yield Step(Transition(*fields[:-1]), fields[-1], i * self._plan.num_envs, begins and t == 0)
-        episodes = [episode_from_numbers(numbers) for numbers in message['episodes']]
-        training.stepped(self._sum(int(rollout.valid.sum())), episodes)
+        self._tell(training, int(rollout.valid.sum()), message['episodes'])
 
     def least(self, number: int) -> int:
         """See :class:`zoo.common.loops.Experience`."""
         return self._reduced(number, 'min')
 
     def close(self) -> None:
-        """Tell the actors that the training has ended, also one that has died and is about to be there again."""
+        """Tell the actors that the training has ended, also one that has died and is about to be there again.
+
+        Returns when all have closed their queues, so that none of them asks a rank that has left, or after some
+        patience with those that take long.
+        """
         self._cluster.save('weights', {'version': np.int64(END)})
         for i in range(len(self._replies)):
             with contextlib.suppress(PeerLost, TimeoutError):
                 self._reply(i, END)
+        end = time.monotonic() + _PATIENCE
         for queue in self._rollouts:
+            with contextlib.suppress(PeerLost, TimeoutError):
+                while True:
+                    queue.get(max(0.0, end - time.monotonic()))
             queue.close()
 
     def _publish(self) -> None:
@@ -111,11 +126,16 @@ class Actors:
         state = {'steps': np.int64(self._agent.steps), 'progress': float(self._agent.progress)}
         self._replies[i].put({'version': self._version if version is None else version, **state}, _PATIENCE)
 
-    def _sum(self, number: int) -> int:
-        return self._reduced(number, 'sum')
+    def _tell(self, training: Training, count: int, episodes: np.ndarray) -> None:
+        """Tell of steps and episodes, learner 0 also of those of the others."""
+        if self.learners > 1 and self._cluster.role_rank() == 0:
+            episodes = np.concatenate([episodes, *(queue.get()['episodes'] for queue in self._accounts)])
+        elif self.learners > 1:
+            self._accounts[0].put({'episodes': episodes})
+        training.stepped(self._reduced(count, 'sum'), episodes_from_numbers(episodes))
 
     def _reduced(self, number: int, op: str) -> int:
-        if self._plan.layout.learners == 1:
+        if self.learners == 1:
             return number
         return int(self._cluster.role_all_reduce(np.array([number], np.int64), op)[0])
 

@@ -17,6 +17,9 @@ from zoo.distributed.engines.base import PeerLost
 if TYPE_CHECKING:
     from zoo.distributed.training import Plan
 
+#: The version that ends the training, in what learners save and in their replies to actors.
+END = -1
+
 
 class Served:
     """The actor's end: a policy that a server has. Called with flat observations it returns stored actions.
@@ -28,7 +31,7 @@ class Served:
 
     def __init__(self, cluster: Cluster, plan: Plan) -> None:
         number = cluster.role_rank()
-        me, server = (Role.ACTOR, number), (Role.SERVER, number % plan.layout.servers)
+        me, server = (Role.ACTOR, number), (Role.SERVER, plan.server_of(number))
         self._ask, self._answer = cluster.queue_pair(me, server)
         # An answer that was meant for an actor that has died has another number.
         self._number = cluster.restarts << 40
@@ -48,6 +51,10 @@ class Served:
             if answer['number'] == self._number:
                 return answer['action']
 
+    def close(self) -> None:
+        """Ask no more."""
+        self._ask.close()
+
 
 def run(cluster: Cluster, plan: Plan, behavior: Behavior) -> None:
     """Answer until all actors have left.
@@ -60,8 +67,7 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior) -> None:
     number = cluster.role_rank()
     rng = seeding.generator(plan.seed, f'server {number}')
     pairs = [
-        cluster.queue_pair((Role.ACTOR, actor), (Role.SERVER, number))
-        for actor in range(number, plan.layout.actors, plan.layout.servers)
+        cluster.queue_pair((Role.ACTOR, actor), (Role.SERVER, number)) for actor in plan.actors_of(Role.SERVER, number)
     ]
     version = -1
     while pairs:
@@ -78,6 +84,8 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior) -> None:
         newest = max(request['version'] for request in requests)
         while version < newest:  # learners have the same versions, and number 0 may save its own a moment later
             saved = cluster.request(Role.LEARNER, 0, 'weights')
+            if saved['version'] == END:  # what is still asked for is not used any more
+                break
             if version < saved['version']:
                 version = saved['version']
                 behavior.forward.load(saved['weights'])
@@ -85,8 +93,7 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior) -> None:
         action = behavior(obs, rng, max(request['progress'] for request in requests))
         start = 0
         for (_, answer), request in asked:
-            first = next(iter(request['obs'].values())) if isinstance(request['obs'], dict) else request['obs']
-            end = start + len(first)
+            end = start + spaces.count(request['obs'])
             part = spaces.tree_map(lambda x, start=start, end=end: x[start:end], action)
             try:
                 answer.put({'number': request['number'], 'action': part})

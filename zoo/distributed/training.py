@@ -76,6 +76,19 @@ class Plan:
     rebuild: Callable[..., Any] | None = field(default=None, repr=False)
     blueprint: bytes | None = field(default=None, repr=False)
 
+    def learner_of(self, actor: int) -> int:
+        """The learner that an actor sends to."""
+        return actor % self.layout.learners
+
+    def server_of(self, actor: int) -> int:
+        """The server that an actor asks."""
+        return actor % self.layout.servers
+
+    def actors_of(self, role: Role, number: int) -> list[int]:
+        """The actors that send to a learner, or that ask a server."""
+        of = self.learner_of if role == Role.LEARNER else self.server_of
+        return [actor for actor in range(self.layout.actors) if of(actor) == number]
+
     def is_light(self, role: Role) -> bool:
         """Whether a rank of this role does without TensorFlow."""
         if role == Role.ACTOR:
@@ -176,8 +189,13 @@ def train(agent: Algorithm, env: Any, plan: Plan, lead: Callable[[learner.Actors
     if place is not None and place[1] == plan.layout.size and plan.rebuild is not None:
         role, _ = plan.layout.place(place[0])
         if role == Role.ACTOR and plan.is_light(role) and jobs.can_become():
-            env.close()
-            jobs.become(take_part, (plan, True))
+            try:
+                call = jobs.pack(take_part, (plan, True))
+            except Exception as error:
+                log.warning('This actor keeps TensorFlow: its environment cannot be sent to a new process (%s).', error)
+            else:
+                actor.close_env(env)
+                jobs.become(call)
     joined = cluster.connect(*_counts(plan.layout))
     if joined.role() == Role.LEARNER and joined.role_rank() == 0:
         if joined.engine.name != 'local':  # whose own messages name the role; a launcher's have but the rank
@@ -197,6 +215,13 @@ def _train_here(agent: Algorithm, env: Any, plan: Plan, lead: Callable[[learner.
     layout = plan.layout
     if layout.learners > 1 or not all(plan.is_light(role) for role in (Role.ACTOR, Role.SERVER) if layout.count(role)):
         plan = replace(plan, blueprint=_blueprint(agent))
+    try:
+        jobs.pack(take_part, (plan,))
+    except Exception as error:
+        raise ValueError(
+            f'roles need to build the environment in other processes, but this one cannot be sent there ({error}): '
+            'give build_env a name, a class, or a function that opens what it needs itself.'
+        ) from error
     with jobs.Job(take_part, layout.size, (plan,), first=1):
         with cluster.connect(*_counts(layout)) as joined, learner.learning(joined, plan, agent) as experience:
             return lead(experience)
@@ -207,12 +232,24 @@ def take_part(plan: Plan, is_launched: bool = False) -> None:
     joined = cluster.connect(*_counts(plan.layout))
     agent = None
     if not plan.is_light(joined.role()):
-        agent_class, params = pickle.loads(plan.blueprint)
-        agent = agent_class(**params)
+        agent = _build(plan.blueprint)
     _play(joined, plan, agent, None)
     if is_launched:
         _end(joined)
     joined.close()
+
+
+def _build(blueprint: bytes) -> Algorithm:
+    try:
+        agent_class, params = pickle.loads(blueprint)
+        return agent_class(**params)
+    except Exception as error:
+        why = str(error).strip().partition('\n')[0]
+        raise ClusterError(
+            f'the agent cannot be built again in this process ({type(error).__name__}: {why:.300}): put the classes of '
+            'its networks into a module, or start the program by python -m zoo.distributed.run, where every rank '
+            'makes its own.'
+        ) from None
 
 
 def _play(joined: Cluster, plan: Plan, agent: Algorithm | None, env: Any) -> None:

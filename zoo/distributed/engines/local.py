@@ -80,6 +80,7 @@ class LocalEngine:
         self._folder = Path(folder)
         self._board = Board(self._folder, self.size)
         self._groups: dict[tuple[int, ...], Group] = {}
+        self._channels: list[LocalChannel] = []
         self._lock = threading.Lock()
         self._label = ''
         _allow_handles()
@@ -115,7 +116,9 @@ class LocalEngine:
 
     def channel(self, source: int, target: int, index: int, maxsize: int, max_bytes: int) -> LocalChannel:
         """See :meth:`zoo.distributed.engines.base.Engine.channel`."""
-        return LocalChannel(self._folder, self._board, self.rank, source, target, index, maxsize, max_bytes)
+        made = LocalChannel(self._folder, self._board, self.rank, source, target, index, maxsize, max_bytes)
+        self._channels.append(made)
+        return made
 
     def save(self, name: str, parts: list[memoryview]) -> None:
         """See :meth:`zoo.distributed.engines.base.Engine.save`."""
@@ -153,6 +156,9 @@ class LocalEngine:
     def close(self) -> None:
         """See :meth:`zoo.distributed.engines.base.Engine.close`."""
         self._board.leave(self.rank)
+        for channel in self._channels:
+            channel.close(unless_busy=True)
+        self._channels.clear()
         for group in self._groups.values():
             group.close()
         self._groups.clear()
@@ -322,10 +328,15 @@ class LocalChannel:
         self._board.check()
         return self._file < 0 or self._is_lost(_SOURCE_CLOSED) or self._get(_HEAD) != self._tail
 
-    def close(self) -> None:
-        """See :meth:`zoo.distributed.engines.base.Channel.close`."""
-        with self._put_lock, self._get_lock:
-            if self._file < 0:
+    def close(self, unless_busy: bool = False) -> None:
+        """See :meth:`zoo.distributed.engines.base.Channel.close`.
+
+        Args:
+            unless_busy: leave it open where a thread waits in it, rather than wait for that.
+        """
+        locks = [lock for lock in (self._put_lock, self._get_lock) if lock.acquire(blocking=not unless_busy)]
+        try:
+            if self._file < 0 or len(locks) < 2:
                 return
             for end in self._ends:
                 self._set(end, 1)
@@ -335,6 +346,9 @@ class LocalChannel:
             self._file = -1
             self._filled.close()
             self._freed.close()
+        finally:
+            for lock in locks:
+                lock.release()
 
     @contextlib.contextmanager
     def _locked(self, lock: threading.Lock, deadline: float | None, timeout: float | None, why: str) -> Iterator[None]:
