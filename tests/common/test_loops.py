@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import zoo
 from zoo.common import checkpoint, spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.env_wrappers import build_env
-from zoo.common.loops import Training, off_policy, on_policy, run_test
+from zoo.common.loops import Step, Training, off_policy, on_policy, run_test
 from zoo.common.replay import Replay
 from zoo.common.types import Rollout, TrainingResult, Transition
 
@@ -629,3 +629,59 @@ def test_flat_observations_of_a_dict():
     for loop in (on_policy, off_policy):
         assert train(agent, counting(2, form='dict'), 60, loop).steps == 60
     assert agent.rollouts[0].obs['deep/bits'].shape == (10, 2, 4)
+
+
+# Experience from elsewhere
+
+
+class Elsewhere:
+    """What actors would send to one of ``learners`` learners: two copies, three steps at a time, of long episodes."""
+
+    num_envs = 2
+
+    def __init__(self, learners: int = 1) -> None:
+        self.learners = learners
+        self.t = 0
+        self.restarts = 0
+
+    def restart(self, seed: int | None) -> bool:
+        self.restarts += 1
+        return False
+
+    def steps(self, training: Training, explore_steps: int) -> Iterator[Step]:
+        for _ in range(3):
+            obs, after = (np.array([[0, 0, t], [1, 0, t]], SPACES['box'].dtype) for t in (self.t, self.t + 1))
+            no = np.zeros(2, bool)
+            self.t += 1
+            yield Step(Transition(obs, np.zeros(2, np.int32), np.zeros(2, np.float32), after, no, no), ~no)
+        training.stepped(6 * self.learners, [])
+
+    def least(self, number: int) -> int:
+        return number
+
+
+@pytest.mark.parametrize(('learners', 'first'), [(1, 42), (2, 48)])
+def test_learners_explore_together_and_each_fills_a_batch(learners: int, first: int):
+    """40 steps of exploration, summed over learners; a batch of 16 from each learner's own."""
+    agent, updated = Notes(), []
+
+    def note(training: Training) -> None:
+        if agent.batches and not updated:
+            updated.append(training.steps)
+
+    experience = Elsewhere(learners)
+    params = {'batch_size': 16, 'explore_steps': 40, 'buffer_size': 1000}
+    training = Training(agent, None, 300, progress_bar=False, experience=experience, callbacks=[note], log_every=1)
+    training.run(off_policy, **params)
+    assert updated == [first]
+    assert 'act' not in agent.asked, 'others have acted'
+
+
+def test_episodes_that_go_on_at_a_checkpoint_are_not_cut():
+    agent, experience = Notes(), Elsewhere()
+    training = Training(
+        agent, None, 300, progress_bar=False, experience=experience, checkpoint_every=60, checkpoint_buffer=True
+    )
+    training.run(off_policy, batch_size=16, explore_steps=40, buffer_size=1000)
+    assert experience.restarts > 3
+    assert agent.replay.state()['cursor'].tolist() == [150, 150], 'a cut would have taken a row each time'

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -169,6 +171,58 @@ def test_images(servers: int):
     assert result.steps == 60 and result.episodes == 6 and set(result.returns) == {10.0}
 
 
+def test_returns_are_those_of_all_learners():
+    env = build_env('CartPole-v1')
+    result = learn(agent_for('PPO', env), env, roles={'learners': 2, 'actors': 2}, train_steps=1200)
+    # CartPole's returns are its lengths; only the episodes under way are not among them.
+    assert result.steps - 2 * 150 < sum(result.returns) <= result.steps
+
+
+def test_nothing_stays_open():
+    env = build_env('CartPole-v1')
+    agent, counts = agent_for('PPO', env), []
+    for _ in range(3):
+        learn(agent, env, roles={'actors': 1}, train_steps=40)
+        counts.append(len(list(Path('/proc/self/fd').iterdir())))
+    assert counts[1] == counts[2]
+
+
+def test_an_environment_that_cannot_be_closed(tmp_path: Path):
+    env = build_env(traced('CartPole-v1', tmp_path, closes=False))
+    assert learn(agent_for('PPO', env), env, roles={'actors': 1}).steps == 600
+
+
+def test_an_environment_that_cannot_be_sent():
+    lock = threading.Lock()
+
+    def make() -> gymnasium.Env:
+        with lock:
+            return gymnasium.make('CartPole-v1')
+
+    env = build_env(make)
+    with pytest.raises(ValueError, match='cannot be sent there .*lock'):
+        learn(agent_for('PPO', env), env, roles={'actors': 1})
+    assert no_processes_left()
+
+
+@keras.saving.register_keras_serializable('test')
+class Doubled(keras.layers.Layer):
+    """A layer that another process does not know."""
+
+    def call(self, x: Any) -> Any:
+        return 2.0 * x
+
+
+def test_a_network_of_classes_that_are_known_here_alone():
+    env = build_env('CartPole-v1')
+    torso = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), Doubled()])
+    Doubled.__module__ = '__main__'
+    with pytest.raises(ClusterError, match='the agent cannot be built again in this process') as caught:
+        learn(agent_for('DQN', env, net_list=[torso]), env, roles={'actors': 1})
+    assert len(str(caught.value)) < 3000
+    assert no_processes_left()
+
+
 def test_a_network_of_the_users_own():
     env = build_env('CartPole-v1')
     torso = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, 'relu'), keras.layers.LayerNormalization()])
@@ -279,11 +333,13 @@ LAUNCHERS = {
 }
 
 
-def launch(engine: str, ranks: int, folder: Path, name: str, env_id: str, roles: dict) -> subprocess.CompletedProcess:
+def launch(
+    engine: str, ranks: int, folder: Path, name: str, env_id: str, roles: dict, program: str = PROGRAM
+) -> subprocess.CompletedProcess:
     if engine == 'mpi' and (MPIRUN is None or not pytest.importorskip('mpi4py')):
         pytest.skip("no MPI: pip install 'zoo-rl[mpi]'")
     script = folder / 'program.py'
-    script.write_text(PROGRAM.format(folder=str(folder), name=name, env_id=env_id, roles=roles))
+    script.write_text(program.format(folder=str(folder), name=name, env_id=env_id, roles=roles))
     environment = os.environ | {'PYTHONPATH': f'{ROOT}{os.pathsep}{Path(__file__).parent}'}
     environment |= {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
     environment.pop('OMP_NUM_THREADS', None)
@@ -328,3 +384,63 @@ def test_ranks_that_do_not_add_up(engine: str, tmp_path: Path):
     assert result.returncode != 0
     assert '1 learner + 3 actors make 4 ranks, but 2 were started' in result.stderr
     assert time.monotonic() - begin < 60 and not stepped(tmp_path)
+
+
+ENDS = """
+from pathlib import Path
+from test_training import agent_for, learn
+from traced import traced
+from zoo import build_env
+
+env = build_env(traced({env_id!r}, Path({folder!r}), delay=0.01))
+print('trained', learn(agent_for({name!r}, env), env, roles={roles}, train_steps=300).steps, flush=True)
+"""
+
+
+@pytest.mark.parametrize('engine', LAUNCHERS)
+def test_a_program_that_ends_while_actors_are_busy(engine: str, tmp_path: Path):
+    """The last message of an actor is under way when the learner has had enough, and nothing comes after that."""
+    result = launch(engine, 4, tmp_path, 'DQN', 'CartPole-v1', {'actors': 2, 'servers': 1}, ENDS)
+    assert result.returncode == 0, result.stderr
+    assert 'trained' in result.stdout
+
+
+SCRIPT = """
+import sys
+import gymnasium
+from zoo import algorithms, build_env, call_default_params
+
+class Mine(gymnasium.Wrapper):
+    def __init__(self):
+        assert sys.argv[1:] == ['--level', '3'], sys.argv
+        super().__init__(gymnasium.make('CartPole-v1'))
+
+gymnasium.register('Mine-v0', entry_point=__name__ + ':Mine', max_episode_steps=50)
+env = build_env('Mine-v0')
+alg_params, learn_params = call_default_params(env, 'gymnasium', 'PPO')
+learn_params |= dict(train_steps=10**9, horizon=64, log_every=64, checkpoint_every=10**8, roles=dict(actors=1))
+algorithms.PPO(**alg_params).learn(env, run_dir={run_dir!r}, **learn_params)
+"""
+
+
+@pytest.mark.parametrize('launcher', [[], ['-m', 'zoo.distributed.run', '-np', '2']], ids=['here', 'launched'])
+def test_an_interrupted_script(launcher: list[str], tmp_path: Path):
+    """It registers an environment of its own, reads arguments, and is stopped by Ctrl-C: the agent is saved."""
+    script, run_dir = tmp_path / 'script.py', tmp_path / 'run'
+    script.write_text(SCRIPT.format(run_dir=str(run_dir)))
+    command = [sys.executable, *launcher, str(script), '--level', '3']
+    environment = os.environ | {'PYTHONPATH': str(ROOT)}
+    kept = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell has it ignored
+    try:
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, kept)
+    progress, end = run_dir / 'progress.csv', time.monotonic() + 120
+    while time.monotonic() < end and process.poll() is None:
+        if progress.exists() and len(progress.read_text().splitlines()) > 3:
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode != 0 and 'Interrupted at step' in errors, errors
+    assert load(run_dir).steps > 64

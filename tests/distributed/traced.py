@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,31 @@ class Traced(gymnasium.Wrapper):
         folder: where to write; a file for each process.
         die_at: the step at which the process is killed, if no other has been before.
         fail_at: the step at which this raises, always.
+        delay: seconds that a step takes.
+        closes: whether it can be closed without an error.
     """
 
-    def __init__(self, env: gymnasium.Env, folder: str, die_at: int = 0, fail_at: int = 0) -> None:
+    def __init__(
+        self,
+        env: gymnasium.Env,
+        folder: str,
+        die_at: int = 0,
+        fail_at: int = 0,
+        delay: float = 0.0,
+        closes: bool = True,
+    ) -> None:
         super().__init__(env)
         self.folder, self.die_at, self.fail_at, self.t = Path(folder), die_at, fail_at, 0
+        self.delay, self.closes = delay, closes
+
+    def close(self) -> None:
+        super().close()
+        if not self.closes:
+            raise OSError('the simulator does not answer')
 
     def step(self, action: Any) -> Any:
         self.t += 1
+        time.sleep(self.delay)
         if self.t == 1:
             seen = 'tensorflow' in sys.modules
             (self.folder / f'{os.getpid()}.stepped').write_text(f'{seen} {os.environ.get("OMP_NUM_THREADS")}')
