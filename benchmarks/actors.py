@@ -34,6 +34,14 @@ import gymnasium
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).resolve().parent / 'results'
 STEP = 5e-3
+#: The parts of the results in which ranks are killed.
+DEATHS = ('deaths local', 'deaths mpi', 'deaths kungfu')
+#: How `local`, `mpirun` and `kungfu-run` tell that a rank was killed.
+MESSAGE = (
+    r'rank \d+ \([^)]*\) was killed by \w+.*'
+    r'|process rank \d+ [^.]*? exited on\s+signal \d+ \(\w+\)'
+    r'|#<[^>]*> exited with error: signal: killed'
+)
 #: The roles of the trainings in which ranks are killed, and the rank of each that is.
 ROLES = {'learners': 2, 'actors': 2, 'servers': 1}
 VICTIMS = {'learner': 1, 'actor': 3, 'server': 4}
@@ -277,12 +285,12 @@ def death(engine: str, victim: str) -> dict[str, Any]:
                 process.wait()
     wait_for(lambda: not any(map(runs, pids.values())), 10 - row['seconds'])
     row['left_over'] = sum(map(runs, pids.values()))
-    lines = [
-        re.sub(r'\x1b\[[0-9;]*m', '', line).strip()
-        for line in (folder / 'log').read_text().splitlines()
-        if re.search(r'process rank \d|rank \d \(|signal|killed|Started again', line)
-    ]
-    row['message'] = lines[0] if lines else ''
+    text = re.sub(r'\x1b\[[0-9;]*m', '', (folder / 'log').read_text())
+    found = re.search(MESSAGE, text)
+    message = re.sub(r' with PID \d+ on node \S+', '', found[0]) if found else ''
+    row['message'] = ' '.join(message.split())
+    roles = re.search(r'Training over .*', text)
+    row['roles'] = roles[0] if roles else ''
     row['checkpoint'] = checkpoint_is_good(folder / 'run')
     shutil.rmtree(folder)
     print(row, flush=True)
@@ -358,23 +366,30 @@ def write(results: dict[str, Any]) -> None:
             after, end = (', '.join(map(str, row[f'{what}_{when}'])) for when in ('after_a_minute', 'at_the_end'))
             lines.append(f'| {"resident MB" if what == "megabytes" else "open handles"} | {after} | {end} |')
         lines.append('')
-    if any(name.startswith('deaths') for name in results):
+    if any(name in results for name in DEATHS):
         lines += [
             '## kill -9 in mid-training',
             '',
             'PPO on CartPole with ' + ', '.join(f'{n} {role}' for role, n in ROLES.items()) + '. Seconds from the kill '
             'to the end of the job; for an actor on `local`, to 5,000 more steps of training.',
             '',
-            '| engine | killed | outcome | seconds | processes left | last checkpoint loads | first message |',
+            '| engine | killed | outcome | seconds | processes left | last checkpoint loads | message |',
             '|---|---|---|---|---|---|---|',
         ]
-        for name in sorted(name for name in results if name.startswith('deaths')):
+        notes: list[str] = []
+        for name in (name for name in DEATHS if name in results):
             for r in results[name]['rows']:
                 lines.append(
                     f'| `{r["engine"]}` | {r["victim"]} | {r["outcome"]} | {r["seconds"]} | {r["left_over"]} | '
                     f'{"yes" if r["checkpoint"] else "**no**"} | {r["message"]} |'
                 )
-            lines += ['', f'`{name}`: {results[name]["versions"]}', '']
+            if roles := results[name]['rows'][0].get('roles'):
+                notes.append(
+                    f'The roles behind the ranks of `{results[name]["rows"][0]["engine"]}` are in the first line '
+                    f'of its log: "{roles}"'
+                )
+            notes.append(f'`{name}`: {results[name]["versions"]}')
+        lines += ['', *(line for note in notes for line in (note, ''))]
     (RESULTS / 'actors.md').write_text('\n'.join(lines).rstrip() + '\n')
 
 

@@ -103,7 +103,7 @@ def queues(cluster: Cluster) -> None:
     waiting = set(producers)
     while waiting:
         found = wait_any([pairs[i][0] for i in producers])
-        check(bool(found))
+        assert found
         waiting -= set(found)
     cluster.barrier()
     for out, _ in pairs:

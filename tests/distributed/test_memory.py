@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from zoo.distributed.engines import memory as memory_module
 from zoo.distributed.engines.memory import Memory
 
 
@@ -22,3 +24,20 @@ def test_memory_is_used_again_only_when_nothing_refers_to_it():
     del second
     assert memory.take(100_000).ctypes.data != address
     assert held.nbytes == 100_000
+
+
+@pytest.mark.parametrize('size', [1 << 15, 1 << 20, (1 << 21) + 1, 10_000_000])
+def test_blocks_of_every_kind_can_be_written(size: int):
+    memory = Memory()
+    block = memory.take(size)
+    block[:] = np.arange(size) % 251
+    assert block.shape == (size,) and block.dtype == np.uint8
+    assert (block == np.arange(size) % 251).all()
+
+
+def test_without_huge_pages(monkeypatch: pytest.MonkeyPatch):
+    """A system that lacks them, or was built without, gets other memory."""
+    monkeypatch.delattr(memory_module.mmap, 'MADV_HUGEPAGE', raising=False)
+    assert Memory().take(1 << 22).shape == (1 << 22,)
+    monkeypatch.setattr(memory_module.mmap, 'MADV_HUGEPAGE', -1, raising=False)
+    assert Memory().take(1 << 22).shape == (1 << 22,)
