@@ -270,6 +270,7 @@ LIGHT = [
     'zoo.distributed.jobs',
     'zoo.distributed.engines.local',
     'zoo.distributed.actor',
+    'zoo.distributed.plan',
     'zoo.distributed.server',
     'zoo.distributed.training',
 ]

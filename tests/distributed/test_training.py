@@ -21,7 +21,7 @@ from traced import traced
 
 from zoo import algorithms, build_env, call_default_params, load
 from zoo.distributed import ClusterError, Role
-from zoo.distributed.training import check_roles
+from zoo.distributed.plan import check_roles
 
 ROOT = Path(__file__).resolve().parents[2]
 MPIRUN = shutil.which('mpirun') or shutil.which('mpirun', path=str(Path(sys.executable).parent))

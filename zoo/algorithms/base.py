@@ -453,60 +453,42 @@ class Algorithm:
             start, params['train_steps'] = self._loop_state['steps'], self._loop_state['train_steps']
         self._loop_state = None
         loop_params = {name: params[name] for name in params if name not in TRAINING_PARAMS}
+
+        def run(experience: loops.Experience | None = None) -> TrainingResult:
+            env_id = env.spec.id if getattr(env, 'spec', None) else type(env.unwrapped).__name__
+            folder = run_directory(run_dir, type(self).__name__, env_id)
+            if folder is not None:
+                config = self.config() | {'environment': env_id, 'seed': seed, 'learn_params': params}
+                write_json(folder / 'config.json', config)
+            training = loops.Training(
+                self,
+                env,
+                params['train_steps'],
+                render=render,
+                plot_func=plot_func,
+                callbacks=callbacks,
+                run_dir=folder,
+                env_seed=env_seed,
+                log_every=params['log_every'],
+                checkpoint_every=params['checkpoint_every'],
+                checkpoint_buffer=params['checkpoint_buffer'],
+                progress_bar=params['progress_bar'],
+                start=start,
+                experience=experience,
+            )
+            return training.run(type(self).loop, **loop_params)
+
         if params['roles'] is None:
-            return self._run(env, params, loop_params, start, render, seed, env_seed, plot_func, callbacks, run_dir)
+            return run()
         if render:
             raise ValueError(
                 'render=True shows the environment of this process, but with roles the actors step theirs.'
             )
-        from zoo.distributed import training
+        from zoo.distributed.plan import plan_for
+        from zoo.distributed.training import train
 
-        plan = training.plan_for(self, env, params['roles'], seed, start, params['train_steps'], loop_params)
-        return training.train(
-            self,
-            env,
-            plan,
-            lambda experience: self._run(
-                env, params, loop_params, start, False, seed, env_seed, plot_func, callbacks, run_dir, experience
-            ),
-        )
-
-    def _run(
-        self,
-        env: Env | VectorEnv,
-        params: dict[str, Any],
-        loop_params: dict[str, Any],
-        start: int,
-        render: bool,
-        seed: int | None,
-        env_seed: int | None,
-        plot_func: Callable[[Sequence[float]], Any] | None,
-        callbacks: Iterable[Callable[[loops.Training], bool | None]],
-        run_dir: str | os.PathLike[str] | bool | None,
-        experience: loops.Experience | None = None,
-    ) -> TrainingResult:
-        env_id = env.spec.id if getattr(env, 'spec', None) else type(env.unwrapped).__name__
-        folder = run_directory(run_dir, type(self).__name__, env_id)
-        if folder is not None:
-            config = self.config() | {'environment': env_id, 'seed': seed, 'learn_params': params}
-            write_json(folder / 'config.json', config)
-        training = loops.Training(
-            self,
-            env,
-            params['train_steps'],
-            render=render,
-            plot_func=plot_func,
-            callbacks=callbacks,
-            run_dir=folder,
-            env_seed=env_seed,
-            log_every=params['log_every'],
-            checkpoint_every=params['checkpoint_every'],
-            checkpoint_buffer=params['checkpoint_buffer'],
-            progress_bar=params['progress_bar'],
-            start=start,
-            experience=experience,
-        )
-        return training.run(type(self).loop, **loop_params)
+        plan = plan_for(self, env, params['roles'], seed, start, params['train_steps'], loop_params)
+        return train(self, env, plan, run)
 
     def _check_environment(self, env: Env | VectorEnv) -> None:
         if not isinstance(env, Env | VectorEnv):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +18,8 @@ from zoo.common.rollout import RolloutBuffer
 from zoo.common.types import Episode
 from zoo.distributed.cluster import Cluster, Role
 from zoo.distributed.engines.base import PeerLost
-from zoo.distributed.server import END, Served
-
-if TYPE_CHECKING:
-    from zoo.distributed.training import Plan
+from zoo.distributed.plan import END, Plan
+from zoo.distributed.server import Served
 
 log = logging.getLogger('zoo')
 

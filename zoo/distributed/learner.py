@@ -16,11 +16,10 @@ from zoo.common.types import Rollout, Transition
 from zoo.distributed.actor import episodes_from_numbers
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import ClusterError, PeerLost
-from zoo.distributed.server import END
+from zoo.distributed.plan import END, Plan
 
 if TYPE_CHECKING:
     from zoo.algorithms.base import Algorithm
-    from zoo.distributed.training import Plan
 
 #: Seconds that the end of the training waits for its actors.
 _PATIENCE = 5.0

@@ -5,20 +5,13 @@ What several actors ask at about the same time is answered by one forward pass.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from zoo.common import seeding, spaces
 from zoo.common.acting import Behavior
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import PeerLost
-
-if TYPE_CHECKING:
-    from zoo.distributed.training import Plan
-
-#: The version that ends the training, in what learners save and in their replies to actors.
-END = -1
+from zoo.distributed.plan import END, Plan
 
 
 class Served:

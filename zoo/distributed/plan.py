@@ -1,0 +1,143 @@
+"""The plan of a training with roles: what its ranks have to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from zoo.common import loops
+from zoo.common.acting import Behavior
+from zoo.common.errors import unknown
+from zoo.common.rollout import rollout_bytes
+from zoo.distributed.cluster import Layout, Role
+
+if TYPE_CHECKING:
+    from zoo.algorithms.base import Algorithm
+
+#: The version of the weights that ends the training, in what learners save and in their replies to actors.
+END = -1
+
+#: Transitions in one message of an actor that feeds a replay buffer.
+MESSAGE = 32
+
+#: Bytes of the messages of actors besides their rollout: for each step, in which an episode may end, and for the rest.
+EPISODES, HEADER = 32, 1 << 16
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a rank needs to know of a training. It can be pickled, and takes no TensorFlow to be read.
+
+    Attributes:
+        layout: how many ranks each role has.
+        horizon: steps of each copy in one message of an actor.
+        max_bytes: of such a message.
+        ahead: messages that an actor may send before the first of them is answered.
+        num_envs: copies of the environment in each actor.
+        explore_steps: steps of uniformly random actions, in the agent's life.
+        seed: of the ranks' own randomness; None: from the operating system.
+        start, train_steps: the steps at the beginning and at the end of the training.
+        loop_params: of the training loop.
+        behavior: the behaviour policy, without a forward pass where that takes TensorFlow.
+        rebuild: ``rebuild(seed=…)`` builds the environment; None: it cannot be built in another process.
+        blueprint: of the whole agent, pickled, for the ranks of another process that need it.
+    """
+
+    layout: Layout
+    horizon: int
+    max_bytes: int
+    ahead: int
+    num_envs: int
+    explore_steps: int
+    seed: int | None
+    start: int
+    train_steps: int
+    loop_params: dict[str, Any] = field(repr=False)
+    behavior: Behavior = field(repr=False)
+    rebuild: Callable[..., Any] | None = field(default=None, repr=False)
+    blueprint: bytes | None = field(default=None, repr=False)
+
+    def learner_of(self, actor: int) -> int:
+        """The learner that an actor sends to."""
+        return actor % self.layout.learners
+
+    def server_of(self, actor: int) -> int:
+        """The server that an actor asks."""
+        return actor % self.layout.servers
+
+    def actors_of(self, role: Role, number: int) -> list[int]:
+        """The actors that send to a learner, or that ask a server."""
+        of = self.learner_of if role == Role.LEARNER else self.server_of
+        return [actor for actor in range(self.layout.actors) if of(actor) == number]
+
+    def is_light(self, role: Role) -> bool:
+        """Whether a rank of this role does without TensorFlow."""
+        if role == Role.ACTOR:
+            return self.layout.servers > 0 or self.behavior.forward is not None
+        return role == Role.SERVER and self.behavior.forward is not None
+
+
+def check_roles(roles: Any) -> Layout:
+    """The layout for ``learn_params['roles']``.
+
+    Raises:
+        ValueError: not a dict of roles and numbers, or numbers that do not go together.
+    """
+    if not isinstance(roles, Mapping):
+        raise ValueError(f'roles is {roles!r}: give a dict such as dict(learners=1, actors=4).')
+    known = [f'{role}s' for role in Role]
+    for name in roles:
+        if name not in known:
+            raise ValueError(unknown('role', name, known))
+    layout = Layout(**{'learners': 1, **roles})
+    if layout.learners < 1:
+        raise ValueError('roles without a learner: give at least one.')
+    if layout.actors < 1 or layout.actors % layout.learners:
+        raise ValueError(
+            f'{layout}: give each learner the same number of actors, at least one; dict(learners={layout.learners}, '
+            f'actors={layout.learners * (layout.actors // layout.learners + 1)}) would do.'
+        )
+    if layout.servers > layout.actors:
+        raise ValueError(f'{layout}: more servers than actors would have nothing to do; give fewer servers.')
+    if layout.buffers:
+        raise ValueError(f'{layout}: replay is with the learners of these algorithms; leave out buffers.')
+    return layout
+
+
+def plan_for(
+    agent: Algorithm, env: Any, roles: Any, seed: int | None, start: int, train_steps: int, loop_params: dict[str, Any]
+) -> Plan:
+    """The plan of a training.
+
+    Args:
+        agent: that trains.
+        env: the environment of each actor, as this process has built it.
+        roles: ``learn_params['roles']``.
+        seed: of the call.
+        start: steps that a resumed call has behind it.
+        train_steps: where the training ends.
+        loop_params: of the training loop.
+
+    Raises:
+        ValueError: see :func:`check_roles`.
+    """
+    layout = check_roles(roles)
+    num_envs = getattr(env, 'num_envs', 1)
+    on_policy = type(agent).loop is loops.on_policy
+    horizon = loop_params['horizon'] if on_policy else max(1, MESSAGE // num_envs)
+    size = rollout_bytes(agent.observation_space, agent.action_adaptor, horizon, num_envs)
+    return Plan(
+        layout=layout,
+        horizon=horizon,
+        max_bytes=size + EPISODES * horizon * num_envs + HEADER,
+        ahead=0 if on_policy else 1,
+        num_envs=num_envs,
+        explore_steps=loop_params.get('explore_steps', 0),
+        seed=seed,
+        start=start,
+        train_steps=train_steps,
+        loop_params=loop_params,
+        behavior=agent.behavior.light(),
+        rebuild=vars(env).get('rebuild'),
+    )
