@@ -13,8 +13,7 @@ import threading
 import numpy as np
 
 from zoo.common.types import Rollout
-from zoo.distributed import Cluster, MessageTooLarge, PeerLost, connect
-from zoo.distributed.cluster import wait_any
+from zoo.distributed import Cluster, MessageTooLarge, PeerLost, connect, wait_any
 
 SIZE = 4
 WAIT = 60.0  # seconds; longer than anything here takes on a slow machine

@@ -11,6 +11,7 @@ _HOME = {
     'Queue': 'cluster',
     'Role': 'cluster',
     'connect': 'cluster',
+    'wait_any': 'cluster',
     'ClusterError': 'engines.base',
     'MessageTooLarge': 'engines.base',
     'PeerLost': 'engines.base',
