@@ -21,7 +21,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from zoo import algorithms
-from zoo.algorithms import base, ppo
+from zoo.algorithms import base
 from zoo.common import optim
 from zoo.common.types import Rollout, Transition
 
@@ -88,7 +88,6 @@ def measure(make: Callable[[], Callable[[], Any]], updates: int) -> list[float]:
         with (
             mock.patch.multiple(optim, prefers_xla=lambda _, xla=xla: xla),
             mock.patch.object(base, 'prefers_xla', lambda _, xla=xla: xla),
-            mock.patch.object(ppo, 'prefers_xla', lambda _, xla=xla: xla),
         ):
             call = make()
             call()  # off-policy updates are compiled at the first call
