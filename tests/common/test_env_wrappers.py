@@ -21,7 +21,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from zoo.common import env_wrappers
-from zoo.common.env_wrappers import build_env
+from zoo.common.env_wrappers import build_env, rebuilder
 from zoo.common.envs.wrappers import ActionMask
 
 TAXI = max(name for name in gymnasium.registry if name.startswith('Taxi-'))
@@ -679,3 +679,29 @@ def test_copies_know_the_specification_that_defaults_are_looked_up_by(vectorized
     env = build_env('CartPole-v1', 'classic_control', vectorized=vectorized, nenv=2)
     assert env.spec.id == 'CartPole-v1'
     env.close()
+
+
+def test_what_can_be_built_again():
+    """By what build_env was given, and never by a method that the environment has for something else."""
+
+    class Mine(gymnasium.Wrapper):
+        def __init__(self, length: int = 10) -> None:
+            super().__init__(gymnasium.make('CartPole-v1', max_episode_steps=length))
+            self.built = 0
+
+        def rebuild(self) -> None:
+            self.built += 1
+
+        def reset(self, **kwargs: Any) -> Any:
+            self.rebuild()
+            return super().reset(**kwargs)
+
+    env = build_env(Mine, length=3)
+    env.reset()
+    assert env.built == 2  # build_env looks at the first observation
+    twin = rebuilder(env)(seed=4)
+    assert isinstance(twin, Mine) and twin is not env and twin.env.spec.max_episode_steps == 3
+    copies = rebuilder(build_env('CartPole-v1', nenv=3))(seed=None)
+    assert copies.num_envs == 3
+    assert rebuilder(build_env(Mine())) is None
+    assert rebuilder(gymnasium.wrappers.TimeLimit(env, 5)) is None

@@ -305,6 +305,13 @@ def test_an_environment_that_cannot_be_built_is_tried_once(tmp_path: Path, capfd
     assert no_processes_left()
 
 
+def test_an_actor_that_crashes_at_its_exit_has_done_its_part(tmp_path: Path, capfd: pytest.CaptureFixture):
+    env = build_env(traced('CartPole-v1', tmp_path, crashes=True))
+    assert learn(agent_for('PPO', env), env, roles={'actors': 1}).steps == 600
+    assert 'Started again' not in capfd.readouterr().err
+    assert no_processes_left()
+
+
 # Started by a launcher
 
 PROGRAM = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -23,6 +24,7 @@ class Traced(gymnasium.Wrapper):
         fail_at: the step at which this raises, always.
         delay: seconds that a step takes.
         closes: whether it can be closed without an error.
+        crashes: an actor's process is killed by a signal when it exits, as by a library that it has loaded.
     """
 
     def __init__(
@@ -33,10 +35,13 @@ class Traced(gymnasium.Wrapper):
         fail_at: int = 0,
         delay: float = 0.0,
         closes: bool = True,
+        crashes: bool = False,
     ) -> None:
         super().__init__(env)
         self.folder, self.die_at, self.fail_at, self.t = Path(folder), die_at, fail_at, 0
         self.delay, self.closes = delay, closes
+        if crashes and 'pytest' not in sys.modules:
+            atexit.register(os.kill, os.getpid(), signal.SIGSEGV)
 
     def close(self) -> None:
         super().close()

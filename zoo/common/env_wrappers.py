@@ -28,6 +28,7 @@ are in ``info['episode']['r']``, ``[nenv]``.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 from collections.abc import Callable
@@ -92,10 +93,9 @@ def build_env(
             ``max_episode_steps`` sets the time limit, at which an episode is truncated, for every kind of ``env_id``.
 
     Returns:
-        A ``gymnasium.Env`` when ``nenv == 1``, else a ``gymnasium.vector.VectorEnv``. Its attribute ``rebuild`` builds
-        another one like it, ``env.rebuild(seed=1)``. An environment *object* is not built here and has no ``rebuild``;
-        a ``VectorEnv`` object is returned as such. An environment whose ``info`` holds an ``action_mask`` that its
-        observation lacks gets it as part of its observation, see :class:`zoo.common.envs.wrappers.ActionMask`.
+        A ``gymnasium.Env`` when ``nenv == 1``, else a ``gymnasium.vector.VectorEnv``. A ``VectorEnv`` object is
+        returned as such. An environment whose ``info`` holds an ``action_mask`` that its observation lacks gets it as
+        part of its observation, see :class:`zoo.common.envs.wrappers.ActionMask`.
 
     Raises:
         ValueError: an unknown ``env_id``, ``env_type`` or ``vectorized``; an environment of another type; ``nenv < 1``;
@@ -106,8 +106,17 @@ def build_env(
     env = _build(env_id, env_type, vectorized, seed, reward_shaping, nenv, kwargs)
     if isinstance(env_id, (str, type, partial)) or inspect.isroutine(env_id):
         again = partial(build_env, env_id, env_type, vectorized, reward_shaping=reward_shaping, nenv=nenv, **kwargs)
-        env.rebuild = partial(_rebuild, _registration(env_id), again)
+        with contextlib.suppress(AttributeError):  # an object that takes none
+            env._zoo_rebuild = partial(_rebuild, _registration(env_id), again)
     return env
+
+
+def rebuilder(env: Env | VectorEnv) -> Callable[..., Env | VectorEnv] | None:
+    """A function of ``seed`` that builds an environment like this one, here or in another process.
+
+    None where that cannot be: ``env`` is not what :func:`build_env` made of a name, a class or a function.
+    """
+    return getattr(env, '__dict__', {}).get('_zoo_rebuild')
 
 
 def _registration(env_id: Any) -> Any:
@@ -124,10 +133,15 @@ def _registration(env_id: Any) -> Any:
 
 def _rebuild(registration: Any, again: Callable[..., Any], seed: int | None = 0) -> Any:
     """Build an environment again, in this process or in another one that does not know its name yet."""
-    from gymnasium.envs.registration import registry
-
     if registration is not None:
-        registry.setdefault(registration.id, registration)
+        from gymnasium.envs.registration import registry
+
+        from zoo.common.envs import registered
+
+        try:
+            registered.find_spec(registration.id, 'gymnasium')
+        except (ValueError, ImportError):
+            registry[registration.id] = registration
     return again(seed=seed)
 
 

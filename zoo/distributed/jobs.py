@@ -30,7 +30,7 @@ from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.engines.local import SLICE, Board, JobFolder, Seat, deadline_after, seconds_left
 
 #: How often a rank shows that it is there; after how long without it, and without any use of the processor, it has
-#: stopped answering; how long ranks have to end by themselves, and to save what they have when they are interrupted;
+#: stopped answering; how long ranks have to end by themselves, and rank 0 to save what it has when it is interrupted;
 #: seconds.
 BEAT, SILENCE, GRACE, SAVING = 0.5, 6.0, 2.0, 8.0
 
@@ -89,7 +89,7 @@ class Job:
         self._watcher.start()
 
     def wait(self) -> None:
-        """Wait until every process has ended. When that is interrupted, so are they, and have time to save their work.
+        """Wait until every process has ended. When that is interrupted, so is rank 0, and has time to save its work.
 
         Raises:
             ClusterError: the message of what failed.
@@ -154,7 +154,8 @@ class Job:
                     continue
                 del self._processes[rank]
                 self._end_group(process.pid)
-                if process.exitcode == 0:
+                # One that has left and is then ended by a signal, such as a library's at its exit, has done its part.
+                if process.exitcode == 0 or (process.exitcode < 0 and self._board.gone(rank)):
                     self._board.leave(rank)
                 elif self._ending.is_set():
                     return
@@ -241,10 +242,13 @@ class Job:
 
     def _end(self) -> None:
         """End every process, by itself if it can, and leave nothing behind."""
+        if self._interrupted and 0 in self._processes:
+            # Before the others: it may be in a collective with them, and cannot save before that is over.
+            os.kill(self._processes[0].pid, signal.SIGINT)
+            self._processes[0].join(SAVING)
         for process in self._processes.values():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGINT if self._interrupted else signal.SIGTERM)
-        end = time.monotonic() + (SAVING if self._interrupted else GRACE)
+            process.terminate()
+        end = time.monotonic() + GRACE
         for process in self._processes.values():
             process.join(max(0.0, end - time.monotonic()))
         for process in self._processes.values():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.common import loops
 from zoo.common.acting import Behavior
+from zoo.common.env_wrappers import rebuilder
 from zoo.common.errors import unknown
 from zoo.common.rollout import rollout_bytes
 from zoo.distributed.cluster import Layout, Role
@@ -139,5 +140,5 @@ def plan_for(
         train_steps=train_steps,
         loop_params=loop_params,
         behavior=agent.behavior.light(),
-        rebuild=vars(env).get('rebuild'),
+        rebuild=rebuilder(env),
     )

@@ -31,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not Path(options.script).is_file():
         parser.error(f'there is no file {options.script!r}.')
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _stop)
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, _stop)
     try:
         launch(run_script, options.np, (options.script, options.args), timeout=options.timeout)
     except ClusterError as error:
