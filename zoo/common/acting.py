@@ -48,6 +48,7 @@ class NumpyForward:
         log_std_size: length of the policy's free log standard deviation, or 0.
 
     Attributes:
+        packed: the vector that was unpacked last.
         weights: ``(kernel, bias)`` of each layer, float32.
         log_std: the free log standard deviation, float32 ``[n]``.
     """
@@ -62,6 +63,7 @@ class NumpyForward:
     ) -> None:
         self.preprocess = preprocess
         self.layers = layers
+        self.packed = np.zeros(0, np.float32)
         self.weights: list[tuple[np.ndarray, np.ndarray | float]] = []
         self.adaptor = adaptor
         self.mask_path = mask_path
@@ -76,6 +78,7 @@ class NumpyForward:
 
     def unpack(self, vector: np.ndarray) -> None:
         """Take the weights from one float32 vector: all kernels, then all biases, then the log standard deviation."""
+        self.packed = vector
         offset = 0
 
         def take(*shape: int) -> np.ndarray:
@@ -225,7 +228,7 @@ class Forward:
             for name, value in moments.state().items()
         }
         if self.numpy is not None:
-            return {'packed': self.pack().numpy(), **statistics}
+            return {'packed': self.numpy.packed, **statistics}
         return {**{str(i): variable.numpy() for i, variable in enumerate(self._variables())}, **statistics}
 
     def load(self, weights: dict[str, np.ndarray]) -> None:

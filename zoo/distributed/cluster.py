@@ -6,7 +6,6 @@ The table of calls and their equivalents in ``multiprocessing`` is in ``docs/dis
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 import sys
 import time
@@ -20,7 +19,7 @@ import numpy as np
 
 from zoo.common.errors import unknown
 from zoo.distributed import wire
-from zoo.distributed.engines import local
+from zoo.distributed.engines import kungfu, local, mpi
 from zoo.distributed.engines.base import OPS, Channel, ClusterError, Engine, PeerLost
 
 ENGINES = ('local', 'mpi', 'kungfu')
@@ -446,7 +445,7 @@ def _find_engine(name: str | None) -> Engine:
         name = _launched_by()
     if name == 'local':
         return local.LocalEngine(local.seat)
-    return importlib.import_module(f'zoo.distributed.engines.{name}').start()
+    return mpi.start() if name == 'mpi' else kungfu.start()
 
 
 def _abort_on_errors(engine: Engine) -> None:
@@ -484,11 +483,9 @@ def launched_place() -> tuple[int, int] | None:
 def _launched_by() -> str:
     if local.seat is not None:
         return 'local'
-    if 'KUNGFU_SELF_SPEC' in os.environ:
+    if kungfu.launched():
         return 'kungfu'
-    if any(int(os.environ.get(name) or 1) > 1 for name in ('OMPI_COMM_WORLD_SIZE', 'PMI_SIZE')):
-        return 'mpi'
-    return 'local'
+    return 'mpi' if mpi.launched() else 'local'
 
 
 def _role(role: Role | str) -> Role:

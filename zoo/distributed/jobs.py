@@ -64,13 +64,12 @@ class Job:
         timeout: float | None = None,
     ) -> None:
         self._size, self._restarts, self._timeout = size, dict(restarts or {}), timeout
-        self._deadline, self._started = deadline_after(timeout), time.monotonic()
+        self._deadline = deadline_after(timeout)
         self._job_folder = JobFolder(size)
         self._folder = self._job_folder.path
         self._board = Board(self._folder, size)
         self._call = pack(target, args)
         self._processes: dict[int, Any] = {}
-        self._groups: list[int] = []
         self._life: dict[int, tuple[Any, int]] = {}
         self._ending = threading.Event()
         self._ended = threading.Event()

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from zoo.distributed.engines.base import OPS, ClusterError, PeerLost
+from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.engines.messages import GONE, GRACE, MessageEngine, Result, process_identity
 
 HOW_TO_GET = (
@@ -149,21 +149,7 @@ class KungfuEngine(MessageEngine):
 
     # Collectives.
 
-    def all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
-        """See :meth:`zoo.distributed.engines.base.Engine.all_reduce`; float16 is added up in float32.
-
-        Raises:
-            TypeError: KungFu has no reduction of that dtype.
-        """
-        if op not in OPS:
-            raise ValueError(f'unknown reduction {op!r}: it is one of {", ".join(OPS)}.')
-        if len(group) == 1 or buffer.size == 0:
-            return buffer.copy()
-        if buffer.dtype == np.bool_:
-            logical = 'max' if op == 'sum' else op
-            return self.all_reduce(buffer.view(np.uint8), logical, group).view(np.bool_)
-        if buffer.dtype == np.float16:
-            return self.all_reduce(buffer.astype(np.float32), op, group).astype(np.float16)
+    def _all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
         if buffer.dtype.kind == 'c' and op == 'sum':
             return self.all_reduce(buffer.view(buffer.real.dtype), op, group).view(buffer.dtype)
         dtype_code(buffer.dtype)  # refused here rather than in a thread

@@ -40,7 +40,7 @@ class Memory:
 
 
 def _block(size: int) -> np.ndarray:
-    """Uint8 ``[size]``, in huge pages where the system has them: an all-reduce into them takes a third less."""
+    """Uint8 ``[size]``, in huge pages where the system has them, which MPI fills faster."""
     if size < _HUGE or not hasattr(mmap, 'MADV_HUGEPAGE'):
         return np.empty(size, np.uint8)
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

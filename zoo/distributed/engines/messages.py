@@ -23,7 +23,7 @@ from typing import NoReturn, Protocol, TypeVar
 
 import numpy as np
 
-from zoo.distributed.engines.base import MessageTooLarge, PeerLost
+from zoo.distributed.engines.base import OPS, MessageTooLarge, PeerLost
 
 Result = TypeVar('Result')
 
@@ -100,6 +100,10 @@ class MessageEngine:
         Raises:
             TimeoutError: with the sentence ``late``, after ``timeout`` seconds.
         """
+        raise NotImplementedError
+
+    def _all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
+        """The reduction of a number's dtype, not empty and over several ranks, else as :meth:`all_reduce`."""
         raise NotImplementedError
 
     def _is_flushed(self) -> bool:
@@ -179,6 +183,23 @@ class MessageEngine:
         return None
 
     # The calls.
+
+    def all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
+        """See :meth:`zoo.distributed.engines.base.Engine.all_reduce`; float16 is added up in float32.
+
+        Raises:
+            TypeError: the engine has no reduction of that dtype.
+        """
+        if op not in OPS:
+            raise ValueError(f'unknown reduction {op!r}: it is one of {", ".join(OPS)}.')
+        if len(group) == 1 or buffer.size == 0:
+            return buffer.copy()
+        if buffer.dtype == np.bool_:
+            logical = 'max' if op == 'sum' else op
+            return self.all_reduce(buffer.view(np.uint8), logical, group).view(np.bool_)
+        if buffer.dtype == np.float16:
+            return self.all_reduce(buffer.astype(np.float32), op, group).astype(np.float16)
+        return self._all_reduce(buffer, op, group)
 
     def channel(self, source: int, target: int, index: int, maxsize: int, max_bytes: int) -> MessageChannel:
         """See :meth:`zoo.distributed.engines.base.Engine.channel`. No message is larger than :data:`LARGEST`."""

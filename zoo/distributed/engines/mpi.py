@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from zoo.distributed.engines.base import OPS, ClusterError, PeerLost
+from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.engines.memory import Memory
 from zoo.distributed.engines.messages import GRACE, MessageEngine, Result, process_identity
 
@@ -122,22 +122,8 @@ class MpiEngine(MessageEngine):
 
     # Collectives.
 
-    def all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
-        """See :meth:`zoo.distributed.engines.base.Engine.all_reduce`; float16 is added up in float32.
-
-        Raises:
-            TypeError: MPI has no reduction of that dtype.
-        """
+    def _all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
         MPI = self._mpi
-        if op not in OPS:
-            raise ValueError(f'unknown reduction {op!r}: it is one of {", ".join(OPS)}.')
-        if len(group) == 1 or buffer.size == 0:
-            return buffer.copy()
-        if buffer.dtype == np.bool_:
-            logical = 'max' if op == 'sum' else op
-            return self.all_reduce(buffer.view(np.uint8), logical, group).view(np.bool_)
-        if buffer.dtype == np.float16:
-            return self.all_reduce(buffer.astype(np.float32), op, group).astype(np.float16)
         result = self._memory.take(buffer.nbytes).view(buffer.dtype)
         operation = {'sum': MPI.SUM, 'max': MPI.MAX, 'min': MPI.MIN}[op]
         try:
