@@ -412,6 +412,42 @@ def test_a_program_that_ends_while_actors_are_busy(engine: str, tmp_path: Path):
     assert 'trained' in result.stdout
 
 
+LEFT = """
+import numpy as np
+from test_training import agent_for
+from zoo import build_env
+from zoo.distributed import PeerLost, Role, connect, server
+from zoo.distributed.plan import END, newest_weights, plan_for
+
+env = build_env({env_id!r})
+agent = agent_for({name!r}, env)
+plan = plan_for(agent, env, {roles}, 0, 0, 1000, {{}})
+cluster = connect(1, 1, servers=1)
+learner, actor = (Role.LEARNER, 0), (Role.ACTOR, 0)
+if cluster.role() == Role.LEARNER:
+    cluster.save('weights', {{'version': np.int64(END)}})
+elif cluster.role() == Role.ACTOR:
+    try:
+        cluster.queue(learner, actor).get()
+    except PeerLost:
+        print('weights', newest_weights(cluster, 0))
+    served = server.Served(cluster, plan)
+    print('action', served(np.zeros((2, 3), np.float32), 1, 0.0).shape)
+    served.close()
+else:
+    server.run(cluster, plan, plan.behavior)
+cluster.close()
+"""
+
+
+@pytest.mark.parametrize('engine', LAUNCHERS)
+def test_a_learner_that_has_left_has_ended_the_training(engine: str, tmp_path: Path):
+    """A slow actor may act, and ask a server, after the learner has gone: neither takes that for a failure."""
+    result = launch(engine, 3, tmp_path, 'TD3', 'Pendulum-v1', {'actors': 1, 'servers': 1}, LEFT)
+    assert result.returncode == 0, result.stderr
+    assert 'weights None' in result.stdout and 'action (2, 1)' in result.stdout
+
+
 SCRIPT = """
 import sys
 import gymnasium

@@ -5,7 +5,6 @@ Where the policy is a chain of dense layers, or where servers have it, an actor 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from typing import Any
 
@@ -18,7 +17,7 @@ from zoo.common.rollout import RolloutBuffer
 from zoo.common.types import Episode
 from zoo.distributed.cluster import Cluster, Role
 from zoo.distributed.engines.base import PeerLost
-from zoo.distributed.plan import END, Plan
+from zoo.distributed.plan import END, Plan, newest_weights
 from zoo.distributed.server import Served
 
 log = logging.getLogger('zoo')
@@ -90,18 +89,16 @@ class Actor:
                 'rollout': rollout,
                 'episodes': episodes_to_numbers(episodes),
             }
-            try:
-                self.rollouts.put(message)
-            except PeerLost:
-                if self._has_ended():
-                    return
-                raise
             begins, unanswered = False, unanswered + 1
             episodes.clear()
-            while unanswered > self.plan.ahead:
-                if not self._heed(self.replies.get()):
-                    return
-                unanswered -= 1
+            try:
+                self.rollouts.put(message)
+                while unanswered > self.plan.ahead:
+                    if not self._heed(self.replies.get()):
+                        return
+                    unanswered -= 1
+            except PeerLost:  # a learner that leaves has ended the training; one that fails has ended the job
+                return
 
     def _heed(self, reply: dict[str, Any]) -> bool:
         """Take what a reply says; False when the training has ended."""
@@ -116,8 +113,8 @@ class Actor:
 
     def _renew(self) -> bool:
         """Act with the newest weights from now on; False when the training has ended."""
-        saved = self.cluster.request(Role.LEARNER, self.learner, 'weights')
-        if saved['version'] == END:
+        saved = newest_weights(self.cluster, self.learner)
+        if saved is None:
             return False
         if self.served is None:
             self.behavior.forward.load(saved['weights'])
@@ -126,16 +123,6 @@ class Actor:
 
     def _take(self, state: dict[str, Any]) -> None:
         self.version, self.steps, self.progress = int(state['version']), int(state['steps']), float(state['progress'])
-
-    def _has_ended(self) -> bool:
-        """Whether the learner has said so before it closed its queues, or, to one that was not there yet, saved it."""
-        with contextlib.suppress(PeerLost, TimeoutError):
-            while self.replies.get(timeout=0)['version'] != END:
-                pass
-            return True
-        with contextlib.suppress(PeerLost, TimeoutError):
-            return not self._renew()
-        return False
 
     def close(self) -> None:
         """Close the queues, which the learner and the server wait for."""

@@ -11,7 +11,8 @@ from zoo.common.acting import Behavior
 from zoo.common.env_wrappers import rebuilder
 from zoo.common.errors import unknown
 from zoo.common.rollout import rollout_bytes
-from zoo.distributed.cluster import Layout, Role
+from zoo.distributed.cluster import Cluster, Layout, Role
+from zoo.distributed.engines.base import PeerLost
 
 if TYPE_CHECKING:
     from zoo.algorithms.base import Algorithm
@@ -77,6 +78,18 @@ class Plan:
         if role == Role.ACTOR:
             return self.layout.servers > 0 or self.behavior.forward is not None
         return role == Role.SERVER and self.behavior.forward is not None
+
+
+def newest_weights(cluster: Cluster, learner: int) -> dict[str, Any] | None:
+    """What a learner has saved for those that act with it; None when the training has ended.
+
+    A learner that has left without an answer has ended it too: one that fails ends the whole job.
+    """
+    try:
+        saved = cluster.request(Role.LEARNER, learner, 'weights')
+    except PeerLost:
+        return None
+    return None if saved['version'] == END else saved
 
 
 def check_roles(roles: Any) -> Layout:

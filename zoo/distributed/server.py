@@ -11,7 +11,7 @@ from zoo.common import seeding, spaces
 from zoo.common.acting import Behavior
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import PeerLost
-from zoo.distributed.plan import END, Plan
+from zoo.distributed.plan import Plan, newest_weights
 
 
 class Served:
@@ -76,8 +76,8 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior) -> None:
         requests = [request for _, request in asked]
         newest = max(request['version'] for request in requests)
         while version < newest:  # learners have the same versions, and number 0 may save its own a moment later
-            saved = cluster.request(Role.LEARNER, 0, 'weights')
-            if saved['version'] == END:  # what is still asked for is not used any more
+            saved = newest_weights(cluster, 0)
+            if saved is None:  # what is still asked for is not used any more
                 break
             if version < saved['version']:
                 version = saved['version']
