@@ -43,10 +43,12 @@ def raises(kind, call):
 """
 
 
-def mpirun(tmp_path: Path, program: str, *options: str, ranks: int = 4) -> subprocess.CompletedProcess:
+def mpirun(
+    tmp_path: Path, program: str, *options: str, ranks: int = 4, preamble: str = PREAMBLE
+) -> subprocess.CompletedProcess:
     """Run a program, which finds ``engine`` and some helpers, on some ranks."""
     script = tmp_path / 'program.py'
-    script.write_text(PREAMBLE + program)
+    script.write_text(preamble + program)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(('OMPI_', 'PMIX_', 'PMI_'))}
     environment |= {
         'PYTHONPATH': str(ROOT),
@@ -224,7 +226,6 @@ FAILURES = {
     'kill': ('os.kill(os.getpid(), signal.SIGKILL)', 137, 'signal 9'),
     'exit': ('os._exit(3)', 3, 'Exit code:    3'),
     'stop': ('os.kill(os.getpid(), signal.SIGSTOP)', 1, 'rank 2 has not answered'),
-    'leave': ('sys.exit(0)', 1, 'rank 2 left the cluster'),
 }
 
 
@@ -237,10 +238,7 @@ open(os.path.join(os.environ['PIDS'], f'{{os.getpid()}}.pid'), 'w').close()
 engine.barrier(everyone)
 if rank == 2:
     {statement}
-try:
-    engine.barrier(everyone)
-except PeerLost as error:
-    engine.abort(str(error))
+engine.barrier(everyone)
 """
     started = time.monotonic()
     result = mpirun(tmp_path, program)
@@ -255,6 +253,26 @@ except PeerLost as error:
     while any(Path(f'/proc/{pid}').exists() for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not any(Path(f'/proc/{pid}').exists() for pid in pids), 'processes left over'
+
+
+LEAVE = """
+import sys
+from zoo.distributed import connect
+
+cluster = connect(1, 3)
+cluster.barrier()
+if cluster.role_rank() == 1:
+    sys.exit(0)
+cluster.barrier()
+"""
+
+
+@needs_mpi
+def test_one_rank_tells_that_another_has_left(tmp_path):
+    result = mpirun(tmp_path, LEAVE, preamble='')
+    assert result.returncode == 1, result.stderr
+    assert result.stderr.count('Traceback') == 1
+    assert 'rank 0 (learner 0) failed' in result.stderr and 'rank 2 left the cluster' in result.stderr
 
 
 def test_start_outside_mpirun_says_how(monkeypatch):

@@ -453,7 +453,9 @@ def _abort_on_errors(engine: Engine) -> None:
 
     def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         if issubclass(kind, PeerLost):
-            time.sleep(1.0)  # the one that was lost may be about to say why, and to end this rank too
+            # The one that was lost may be about to say why, and to end this rank too. Several that wait for it speak
+            # in turn: one message ends the job, and mpirun can crash when several ranks abort at once.
+            time.sleep(1.0 + 0.2 * min(engine.rank, 10))
         text = ''.join(traceback.format_exception(kind, error, trace))
         engine.abort(f'rank {engine.rank} ({getattr(engine, "label", "no role yet")}) failed:\n{text}')
 
