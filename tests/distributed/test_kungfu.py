@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import queue
-import shutil
-import subprocess
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable
@@ -310,19 +306,3 @@ def test_start_without_the_package_says_how(monkeypatch):
     monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
     with pytest.raises(ClusterError, match='this Python has no package kungfu'):
         kungfu.start()
-
-
-def test_conformance_for_real():
-    command = shutil.which('kungfu-run')
-    if command is None:
-        pytest.skip('kungfu-run not found')
-    suite = ROOT / 'tests' / 'distributed' / 'conformance.py'
-    environment = os.environ | {'PYTHONPATH': os.pathsep.join([str(ROOT), os.environ.get('PYTHONPATH', '')])}
-    result = subprocess.run(
-        [command, '-q', '-timeout', '280s', '-np', '4', '-H', '127.0.0.1:4', sys.executable, str(suite)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import signal
 import subprocess
 import sys
@@ -17,14 +17,12 @@ import keras
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete
+from launchers import ENGINES, ROOT, run_on
 from traced import traced
 
 from zoo import algorithms, build_env, call_default_params, load
 from zoo.distributed import ClusterError, Role
 from zoo.distributed.plan import check_roles
-
-ROOT = Path(__file__).resolve().parents[2]
-MPIRUN = shutil.which('mpirun') or shutil.which('mpirun', path=str(Path(sys.executable).parent))
 
 #: Parameters of ``learn`` with which a training takes a second.
 ON = {'train_steps': 600, 'horizon': 20, 'epochs': 2, 'batch_size': 20}
@@ -312,6 +310,54 @@ def test_an_actor_that_crashes_at_its_exit_has_done_its_part(tmp_path: Path, cap
     assert no_processes_left()
 
 
+NOTEBOOK = [
+    """
+import gymnasium
+from test_training import agent_for, learn
+from zoo import build_env
+
+class Mine(gymnasium.Wrapper):
+    def step(self, action):
+        return self.env.step(action)
+
+env = build_env(lambda: Mine(gymnasium.make('CartPole-v1')))
+agent = agent_for('DQN', env)
+print(learn(agent, env, roles={'actors': 2, 'servers': 1}).steps >= 500)
+""",
+    "learn(agent, env, roles={'actors': 2}, train_steps=10**6, run_dir='run', checkpoint_every=200)",
+    """
+from test_training import no_processes_left
+print(agent.steps > 700, len(learn(agent, env, mode='test', test_episodes=1).lengths), no_processes_left())
+""",
+]
+
+
+def test_from_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its classes are in no module, and an interrupt ends the training alone."""
+    pytest.importorskip('ipykernel')
+    nbclient, nbformat = pytest.importorskip('nbclient'), pytest.importorskip('nbformat')
+    monkeypatch.setenv('PYTHONPATH', os.pathsep.join([str(ROOT), str(Path(__file__).parent), *sys.path]))
+    cells = [nbformat.v4.new_code_cell(cell) for cell in NOTEBOOK]
+    resources = {'metadata': {'path': str(tmp_path)}}
+    client = nbclient.NotebookClient(nbformat.v4.new_notebook(cells=cells), timeout=120, resources=resources)
+
+    def interrupt() -> None:
+        while not list(tmp_path.glob('run/checkpoints/*')):
+            time.sleep(0.1)
+        os.kill(client.km.provisioner.pid, signal.SIGINT)
+
+    with client.setup_kernel():
+        client.execute_cell(cells[0], 0)
+        thread = threading.Thread(target=interrupt, daemon=True)
+        thread.start()
+        with pytest.raises(nbclient.exceptions.CellExecutionError, match='KeyboardInterrupt'):
+            client.execute_cell(cells[1], 1)
+        thread.join()
+        client.execute_cell(cells[2], 2)
+    printed = [output.text for cell in cells for output in cell.outputs if output.get('name') == 'stdout']
+    assert printed == ['True\n', 'True 1 True\n']
+
+
 # Started by a launcher
 
 PROGRAM = """
@@ -334,62 +380,51 @@ except ClusterError as error:
     (folder / 'again').write_text(str(error))
 """
 
-LAUNCHERS = {
-    'local': lambda ranks: [sys.executable, '-m', 'zoo.distributed.run', '-np', str(ranks)],
-    'mpi': lambda ranks: [str(MPIRUN), '--oversubscribe', '-n', str(ranks), sys.executable],
-}
-
 
 def launch(
     engine: str, ranks: int, folder: Path, name: str, env_id: str, roles: dict, program: str = PROGRAM
 ) -> subprocess.CompletedProcess:
-    if engine == 'mpi' and (MPIRUN is None or not pytest.importorskip('mpi4py')):
-        pytest.skip("no MPI: pip install 'zoo-rl[mpi]'")
     script = folder / 'program.py'
     script.write_text(program.format(folder=str(folder), name=name, env_id=env_id, roles=roles))
-    environment = os.environ | {'PYTHONPATH': f'{ROOT}{os.pathsep}{Path(__file__).parent}'}
-    environment |= {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
-    environment.pop('OMP_NUM_THREADS', None)
-    command = [*LAUNCHERS[engine](ranks), str(script)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    return run_on(engine, ranks, script, folder)
 
 
-@pytest.mark.parametrize('engine', LAUNCHERS)
+@pytest.mark.parametrize('engine', ENGINES)
 def test_the_same_program_under_each_launcher(engine: str, tmp_path: Path):
     """Learner 0 alone goes on after learn; actors have become light."""
     result = launch(engine, 3, tmp_path, 'PPO', 'CartPole-v1', {'actors': 2})
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0, result.stdout
     assert result.stdout.count('trained') == 1
     assert (tmp_path / 'tested').exists()
     assert 'trains with roles once' in (tmp_path / 'again').read_text()
     traces = stepped(tmp_path)
     assert traces.count('False 1') == 2, 'two light actors'
     assert len(traces) == 3, 'and learner 0, which tests'
-    assert ('rank 0 is a learner, ranks 1 to 2 are actors' in result.stderr) == (engine == 'mpi')
+    assert ('rank 0 is a learner, ranks 1 to 2 are actors' in result.stdout) == (engine != 'local')
     # What is trained does not depend on how it was started.
     folder = tmp_path / 'here'
     folder.mkdir()
     env = build_env(traced('CartPole-v1', folder))
     agent = agent_for('PPO', env)
     steps = learn(agent, env, roles={'actors': 2}).steps
-    _, launched_steps, launched_sum = result.stdout.split()
+    launched_steps, launched_sum = re.search(r'trained (\d+) (\S+)', result.stdout).groups()
     assert (steps, float(launched_sum)) == (int(launched_steps), pytest.approx(agent.forward.weights()['packed'].sum()))
 
 
-@pytest.mark.parametrize('engine', LAUNCHERS)
+@pytest.mark.parametrize('engine', ENGINES)
 def test_learners_and_servers_under_each_launcher(engine: str, tmp_path: Path):
     result = launch(engine, 5, tmp_path, 'TD3', 'Pendulum-v1', {'learners': 2, 'actors': 2, 'servers': 1})
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0, result.stdout
     assert result.stdout.count('trained') == 1
     assert stepped(tmp_path).count('False 1') == 2
 
 
-@pytest.mark.parametrize('engine', LAUNCHERS)
+@pytest.mark.parametrize('engine', ENGINES)
 def test_ranks_that_do_not_add_up(engine: str, tmp_path: Path):
     begin = time.monotonic()
     result = launch(engine, 2, tmp_path, 'PPO', 'CartPole-v1', {'actors': 3})
     assert result.returncode != 0
-    assert '1 learner + 3 actors make 4 ranks, but 2 were started' in result.stderr
+    assert '1 learner + 3 actors make 4 ranks, but 2 were started' in result.stdout
     assert time.monotonic() - begin < 60 and not stepped(tmp_path)
 
 
@@ -404,11 +439,11 @@ print('trained', learn(agent_for({name!r}, env), env, roles={roles}, train_steps
 """
 
 
-@pytest.mark.parametrize('engine', LAUNCHERS)
+@pytest.mark.parametrize('engine', ENGINES)
 def test_a_program_that_ends_while_actors_are_busy(engine: str, tmp_path: Path):
     """The last message of an actor is under way when the learner has had enough, and nothing comes after that."""
     result = launch(engine, 4, tmp_path, 'DQN', 'CartPole-v1', {'actors': 2, 'servers': 1}, ENDS)
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0, result.stdout
     assert 'trained' in result.stdout
 
 
@@ -440,11 +475,11 @@ cluster.close()
 """
 
 
-@pytest.mark.parametrize('engine', LAUNCHERS)
+@pytest.mark.parametrize('engine', ENGINES)
 def test_a_learner_that_has_left_has_ended_the_training(engine: str, tmp_path: Path):
     """A slow actor may act, and ask a server, after the learner has gone: neither takes that for a failure."""
     result = launch(engine, 3, tmp_path, 'TD3', 'Pendulum-v1', {'actors': 1, 'servers': 1}, LEFT)
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0, result.stdout
     assert 'weights None' in result.stdout and 'action (2, 1)' in result.stdout
 
 

@@ -187,16 +187,17 @@ class Cluster:
         Raises:
             ClusterError: this rank's structure, shapes or dtypes, or ``op``, are not those of the others.
             PeerLost: another rank's are not, or another rank has left.
-            TypeError: something in ``x`` is no number.
+            TypeError: something in ``x`` is no number, or is complex, of which there is no maximum or minimum.
             ValueError: no array in ``x``, unknown ``op``, unsuitable ``ranks``.
         """
         if op not in _REDUCTIONS:
             raise ValueError(unknown('reduction', op, _REDUCTIONS))
         group = self._group(ranks)
         flat = wire.flatten(x, numbers=True)
+        kinds = 'biufc' if op in ('mean', 'sum') else 'biuf'
         for name, array in zip(flat.names, flat.arrays, strict=True):
-            if array.dtype.kind not in 'biufc':
-                raise TypeError(f'{name or "the object"!r} has dtype {array.dtype}, which cannot be reduced.')
+            if array.dtype.kind not in kinds:
+                raise TypeError(f'{name or "the object"!r} has dtype {array.dtype}, which has no {op}.')
         self._check_equal(f'role_all_reduce {op}', flat, group)
         arrays = flat.arrays
         if op == 'mean':

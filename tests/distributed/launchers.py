@@ -1,0 +1,76 @@
+"""How a test starts a program on some ranks: each engine by its launcher, which the test is skipped without."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ENGINES = ['local', 'mpi', 'kungfu']
+
+#: What `kungfu-run` writes before a line of a rank's output, once its colours are taken off.
+_PREFIX = re.compile(r'^\[[\d.]+::std(out|err)\] ?', re.MULTILINE)
+_COLOUR = re.compile(r'\x1b\[[\d;]*m')
+
+
+def find(program: str) -> str | None:
+    """A program beside this Python, or on the path."""
+    return shutil.which(program, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get('PATH', '')]))
+
+
+def run_on(
+    engine: str, ranks: int, script: Path, folder: Path, *options: str, **variables: str
+) -> subprocess.CompletedProcess:
+    """Run a program under an engine's launcher and wait for it.
+
+    Args:
+        engine: of :data:`ENGINES`.
+        ranks: how many to start.
+        script: the program.
+        folder: where it runs; KungFu leaves its logs there.
+        options: of the launcher.
+        variables: of the environment.
+
+    Returns:
+        with what launcher and ranks have printed, text of all of them, as ``stdout``.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(('OMPI_', 'PMIX_', 'PMI_'))}
+    environment.pop('OMP_NUM_THREADS', None)
+    paths = [str(ROOT), str(Path(__file__).parent), environment.get('PYTHONPATH', '')]
+    environment |= {'PYTHONPATH': os.pathsep.join(filter(None, paths))} | variables
+    if engine == 'local':
+        command = [sys.executable, '-m', 'zoo.distributed.run', '-np', str(ranks), *options]
+    elif engine == 'mpi':
+        if importlib.util.find_spec('mpi4py') is None or find('mpirun') is None:
+            pytest.skip("mpi4py or mpirun not found: pip install 'zoo-rl[mpi]'")
+        environment |= {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
+        command = [find('mpirun'), '--oversubscribe', '-n', str(ranks), *options, sys.executable]
+    else:
+        if find('kungfu-run') is None:
+            pytest.skip('kungfu-run not found')
+        # Ports of its own, since another test may run beside this one.
+        worker = int(os.environ.get('PYTEST_XDIST_WORKER', 'gw0').removeprefix('gw'))
+        port = 10000 + 100 * worker
+        command = [find('kungfu-run'), '-q', '-np', str(ranks), '-H', f'127.0.0.1:{ranks}']
+        command += ['-port', str(38080 + worker), '-port-range', f'{port}-{port + 99}', *options, sys.executable]
+    # A session of its own, so that nothing is left of it when it takes too long.
+    result = subprocess.run(
+        [*command, str(script)],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        start_new_session=True,
+    )
+    if engine == 'kungfu':
+        result.stdout = _PREFIX.sub('', _COLOUR.sub('', result.stdout))
+    return result
