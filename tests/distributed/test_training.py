@@ -185,9 +185,20 @@ def test_nothing_stays_open():
     assert counts[1] == counts[2]
 
 
-def test_an_environment_that_cannot_be_closed(tmp_path: Path):
-    env = build_env(traced('CartPole-v1', tmp_path, closes=False))
+@pytest.mark.parametrize('closing', ['raises', 'crashes', 'hangs'])
+def test_an_environment_that_cannot_be_closed(closing: str, tmp_path: Path, capfd: pytest.CaptureFixture):
+    """It is closed when its actor has done its part."""
+    env = build_env(traced('CartPole-v1', tmp_path, closing=closing))
     assert learn(agent_for('PPO', env), env, roles={'actors': 1}).steps == 600
+    assert 'Started again' not in capfd.readouterr().err
+    assert no_processes_left()
+
+
+def test_a_broken_environment_that_hangs_when_it_is_closed(tmp_path: Path):
+    env = build_env(traced('CartPole-v1', tmp_path, fail_at=50, closing='hangs'))
+    with pytest.raises(ClusterError, match='the simulator is broken'):
+        learn(agent_for('PPO', env), env, roles={'actors': 1})
+    assert no_processes_left()
 
 
 def test_an_environment_that_cannot_be_sent():

@@ -23,7 +23,7 @@ class Traced(gymnasium.Wrapper):
         die_at: the step at which the process is killed, if no other has been before.
         fail_at: the step at which this raises, always.
         delay: seconds that a step takes.
-        closes: whether it can be closed without an error.
+        closing: 'well', or that it raises, crashes or hangs in an actor that has stepped it.
         crashes: an actor's process is killed by a signal when it exits, as by a library that it has loaded.
     """
 
@@ -34,19 +34,24 @@ class Traced(gymnasium.Wrapper):
         die_at: int = 0,
         fail_at: int = 0,
         delay: float = 0.0,
-        closes: bool = True,
+        closing: str = 'well',
         crashes: bool = False,
     ) -> None:
         super().__init__(env)
         self.folder, self.die_at, self.fail_at, self.t = Path(folder), die_at, fail_at, 0
-        self.delay, self.closes = delay, closes
+        self.delay, self.closing = delay, closing
         if crashes and 'pytest' not in sys.modules:
             atexit.register(os.kill, os.getpid(), signal.SIGSEGV)
 
     def close(self) -> None:
         super().close()
-        if not self.closes:
+        if self.closing == 'well' or not self.t or 'pytest' in sys.modules:
+            return
+        if self.closing == 'raises':
             raise OSError('the simulator does not answer')
+        if self.closing == 'crashes':
+            os.kill(os.getpid(), signal.SIGSEGV)
+        time.sleep(1000)
 
     def step(self, action: Any) -> Any:
         self.t += 1

@@ -33,11 +33,8 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
         env: the environment, of one copy or several.
     """
     actor = Actor(cluster, plan, behavior, env)
-    try:
-        actor.run()
-        actor.close()
-    finally:
-        close_env(env)
+    actor.run()
+    actor.close()
 
 
 def close_env(env: Any) -> None:

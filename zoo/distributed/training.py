@@ -12,7 +12,7 @@ import pickle
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import cloudpickle
 
@@ -75,8 +75,8 @@ def train(agent: Algorithm, env: Any, plan: Plan, lead: Callable[[learner.Actors
             log.warning('Training over %s: %s.', joined.engine.name, plan.layout.by_rank())
         with learner.learning(joined, plan, agent) as experience:
             return lead(experience)
-    _play(joined, plan, agent, env)
-    _end(joined)
+    _play(joined, plan, agent, env, True)
+    sys.exit(0)
 
 
 def _train_here(agent: Algorithm, env: Any, plan: Plan, lead: Callable[[learner.Actors], Result]) -> Result:
@@ -103,13 +103,9 @@ def _train_here(agent: Algorithm, env: Any, plan: Plan, lead: Callable[[learner.
 def take_part(plan: Plan, is_launched: bool = False) -> None:
     """What a process does that was started for a plan, or that has become an actor of a launched program."""
     joined = cluster.connect(*_counts(plan.layout))
-    agent = None
-    if not plan.is_light(joined.role()):
-        agent = _build(plan.blueprint)
-    _play(joined, plan, agent, None)
-    if is_launched:
-        _end(joined)
-    joined.close()
+    agent = None if plan.is_light(joined.role()) else _build(plan.blueprint)
+    env = plan.rebuild(seed=None) if joined.role() == Role.ACTOR else None
+    _play(joined, plan, agent, env, is_launched)
 
 
 def _build(blueprint: bytes) -> Algorithm:
@@ -125,7 +121,12 @@ def _build(blueprint: bytes) -> Algorithm:
         ) from None
 
 
-def _play(joined: Cluster, plan: Plan, agent: Algorithm | None, env: Any) -> None:
+def _play(joined: Cluster, plan: Plan, agent: Algorithm | None, env: Any, is_launched: bool) -> None:
+    """Take a role from beginning to end. The environment is closed last, when nobody waits for this rank any more.
+
+    Under a launcher a rank does not end before the program of learner 0 has, and uses nothing until then: some
+    launchers take a rank that ends early for a failure, and MPI would wait for the others without sleeping.
+    """
     role = joined.role()
     behavior = plan.behavior if agent is None else agent.behavior
     if role == Role.LEARNER:
@@ -133,21 +134,14 @@ def _play(joined: Cluster, plan: Plan, agent: Algorithm | None, env: Any) -> Non
     elif role == Role.SERVER:
         server.run(joined, plan, behavior)
     else:
-        if env is None:
-            env = plan.rebuild(seed=None)
         joined.allow_restarts(RESTARTS)  # not before: an environment that cannot be built is tried once
         actor.run(joined, plan, behavior, env)
-
-
-def _end(joined: Cluster) -> NoReturn:
-    """End this process, but not before the program of learner 0 has ended: until then it waits, and uses nothing.
-
-    Some launchers take a rank that ends early for a failure, and MPI would wait for the others without sleeping.
-    """
-    with contextlib.suppress(PeerLost):
-        joined.queue((Role.LEARNER, 0), (joined.role(), joined.role_rank())).get()
+    if is_launched:
+        with contextlib.suppress(PeerLost):
+            joined.queue((Role.LEARNER, 0), (role, joined.role_rank())).get()
     joined.close()
-    sys.exit(0)
+    if env is not None:
+        actor.close_env(env)
 
 
 def _counts(layout: Layout) -> tuple[int, ...]:
