@@ -15,6 +15,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 ENGINES = ['local', 'mpi', 'kungfu']
 
+#: Seconds that a program may take.
+LIMIT = 200.0
+
 #: What `kungfu-run` writes before a line of a rank's output, once its colours are taken off.
 _PREFIX = re.compile(r'^\[[\d.]+::std(out|err)\] ?', re.MULTILINE)
 _COLOUR = re.compile(r'\x1b\[[\d;]*m')
@@ -60,17 +63,16 @@ def run_on(
         port = 10000 + 100 * worker
         command = [find('kungfu-run'), '-q', '-np', str(ranks), '-H', f'127.0.0.1:{ranks}']
         command += ['-port', str(38080 + worker), '-port-range', f'{port}-{port + 99}', *options, sys.executable]
-    # A session of its own, so that nothing is left of it when it takes too long.
-    result = subprocess.run(
-        [*command, str(script)],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=300,
-        start_new_session=True,
+    command.append(str(script))
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
+    try:
+        output, _ = process.communicate(timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        process.terminate()  # it ends its ranks
+        output, _ = process.communicate()
+        pytest.fail(f'{command} had not ended after {LIMIT:g} s:\n{output}')
     if engine == 'kungfu':
-        result.stdout = _PREFIX.sub('', _COLOUR.sub('', result.stdout))
-    return result
+        output = _PREFIX.sub('', _COLOUR.sub('', output))
+    return subprocess.CompletedProcess(command, process.returncode, output)

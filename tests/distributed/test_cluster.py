@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from zoo.distributed import ClusterError, Job, Layout, Role, connect, launch
+from zoo.distributed import ClusterError, Job, Layout, PeerLost, Role, connect, launch
 
 #: Seconds that a job may take to notice a failure and end, on a machine that is busy with other things.
 LONG = 60.0
@@ -125,6 +126,89 @@ def test_nothing_is_left_when_the_launcher_is_ended(tmp_path, folders, number):
     while time.monotonic() < end and (any(map(is_running, ranks)) or folders()):
         time.sleep(0.1)
     assert process.returncode != 0 and not any(map(is_running, ranks)) and not folders()
+
+
+def test_a_rank_that_leaves_before_all_know_that_it_came(folders):
+    """The first rank tells one after the other that all have come to a collective; the second may leave meanwhile."""
+
+    def work() -> None:
+        cluster = connect(learners=3)
+        cluster.role_barrier()
+        if cluster.role_rank() == 0:
+            ring = cluster.engine._group((0, 1, 2))._others[1].ring
+            cluster.engine._group((0, 1, 2))._others[1].ring = lambda: (time.sleep(1.0), ring())
+        cluster.role_barrier()
+        cluster.close()
+
+    launch(work, 3, timeout=LONG)
+
+
+def test_a_block_that_ends_well_ends_who_still_waits_for_it(folders):
+    def wait() -> None:
+        cluster = connect(learners=1, actors=1)
+        cluster.queue(('learner', 0), ('actor', 0)).get()
+
+    with Job(wait, 2, first=1):
+        cluster = connect(learners=1, actors=1)
+        cluster.queue(('learner', 0), ('actor', 0))
+    assert not folders()
+
+
+def test_a_rank_that_is_started_again_has_not_left(folders):
+    def act() -> None:
+        with connect(learners=1, actors=1) as cluster:
+            queue = cluster.queue(('actor', 0), ('learner', 0))
+            if cluster.restarts == 0:
+                raise ValueError('first life')
+            queue.put({'x': np.ones(1)}, LONG)
+
+    with Job(act, 2, first=1, restarts={1: 1}):
+        cluster = connect(learners=1, actors=1)
+        assert cluster.queue(('actor', 0), ('learner', 0)).get(LONG)['x'] == 1
+
+
+def test_a_queue_that_another_thread_waits_in_can_be_closed():
+    def act() -> None:
+        connect(learners=1, actors=1)
+        time.sleep(LONG)
+
+    ends = []
+    with Job(act, 2, first=1):
+        cluster = connect(learners=1, actors=1)
+        queue = cluster.queue(('actor', 0), ('learner', 0))
+
+        def get() -> None:
+            with pytest.raises(PeerLost, match='this rank has closed it'):
+                queue.get()
+            ends.append(time.monotonic())
+
+        thread = threading.Thread(target=get)
+        thread.start()
+        time.sleep(0.3)
+        queue.close()
+        thread.join(LONG)
+        assert ends
+
+
+def test_a_job_that_is_interrupted_while_it_ends_leaves_nothing(folders):
+    def work() -> None:
+        connect(learners=1, actors=1)
+        time.sleep(LONG)
+
+    def interrupt() -> None:
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    kept = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            with Job(work, 2, first=1) as job:
+                connect(learners=1, actors=1)
+                processes = list(job._processes.values())
+                threading.Thread(target=interrupt).start()
+    finally:
+        signal.signal(signal.SIGINT, kept)
+    assert not any(process.is_alive() for process in processes) and not folders()
 
 
 def test_wrong_rank_count(tmp_path):

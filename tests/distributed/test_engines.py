@@ -23,13 +23,14 @@ def test_conformance(engine: str, tmp_path: Path):
 
 
 PREAMBLE = """
-import os, signal, sys, time
+import faulthandler, os, signal, sys, time
 import numpy as np
 from zoo.distributed import PeerLost, connect
 from zoo.distributed.engines.base import MessageTooLarge
 
 cluster = connect(learners=4)
 engine = cluster.engine
+faulthandler.dump_traceback_later(100, exit=True)  # a hang tells where
 rank, size = engine.rank, engine.size
 everyone = tuple(range(size))
 
@@ -187,7 +188,26 @@ print('passed')
 """
 
 
-PROGRAMS = {'collectives': COLLECTIVES, 'queues': QUEUES, 'saved': SAVED, 'busy': BUSY}
+MANY = """
+# Thousands of small messages leave nothing behind.
+def memory():
+    return int(open('/proc/self/statm').read().split()[1]) * os.sysconf('SC_PAGE_SIZE')
+
+if rank < 2:
+    queue = engine.channel(1, 0, 0, 64, 100)
+    for number in range(20_000):
+        if number == 5_000:
+            before = memory()
+        if rank == 1:
+            queue.put([memoryview(b'x')], 60)
+        else:
+            queue.get(60)
+    assert memory() - before < 4_000_000, memory() - before
+engine.barrier(everyone)
+print('passed')
+"""
+
+PROGRAMS = {'collectives': COLLECTIVES, 'queues': QUEUES, 'saved': SAVED, 'busy': BUSY, 'many': MANY}
 
 
 @pytest.mark.parametrize('program', PROGRAMS)
@@ -196,9 +216,19 @@ def test_promises(engine: str, program: str, tmp_path: Path):
     check(engine, tmp_path, PROGRAMS[program])
 
 
+#: What else Open MPI may go through; by itself it takes shared memory here.
+TRANSPORTS = {
+    'tcp': '--mca btl self,tcp --mca btl_tcp_if_include 127.0.0.0/8',
+    'ucx': '--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any',
+}
+
+
 @pytest.mark.parametrize('program', PROGRAMS)
-def test_promises_over_tcp(program: str, tmp_path: Path):
-    check('mpi', tmp_path, PROGRAMS[program], '--mca', 'btl', 'self,tcp', '--mca', 'btl_tcp_if_include', '127.0.0.0/8')
+@pytest.mark.parametrize('transport', TRANSPORTS)
+def test_promises_over_other_transports(transport: str, program: str, tmp_path: Path):
+    if transport == 'ucx' and sys.platform != 'linux':
+        pytest.skip('Open MPI has UCX on Linux alone')
+    check('mpi', tmp_path, PROGRAMS[program], *TRANSPORTS[transport].split())
 
 
 ENDS = """
@@ -241,6 +271,26 @@ def test_the_job_ends_when_a_rank_does(engine: str, way: str, tmp_path: Path):
     while any(Path(f'/proc/{pid}').exists() for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not any(Path(f'/proc/{pid}').exists() for pid in pids), 'processes left over'
+
+
+LEAVE_FIRST = """
+import sys
+from zoo.distributed import connect
+
+cluster = connect(learners=3)
+if cluster.rank == 2:
+    sys.exit(0)
+cluster.barrier()
+"""
+
+
+@pytest.mark.parametrize('engine', ENGINES)
+def test_a_rank_that_leaves_before_the_first_collective(engine: str, tmp_path: Path):
+    script = tmp_path / 'program.py'
+    script.write_text(LEAVE_FIRST)
+    result = run_on(engine, 3, script, tmp_path)
+    assert result.returncode != 0 and re.search(r'rank 2 (left the cluster|has left)', result.stdout), result.stdout
+    assert result.stdout.count('Traceback') == 1, result.stdout
 
 
 def test_start_outside_mpirun_says_how(monkeypatch):

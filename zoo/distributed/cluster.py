@@ -155,8 +155,11 @@ class Cluster:
     def __enter__(self) -> Cluster:
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        # With an error, a rank that is a process of its own has not left: whoever watches it ends the job with that
+        # error, or starts the rank again.
+        if kind is None or (isinstance(self.engine, local.LocalEngine) and not self.engine.is_process):
+            self.close()
 
     def __repr__(self) -> str:
         return f'<Cluster {self.engine.name}: rank {self.rank} of {self.size}, {self._role} {self._role_rank}>'

@@ -30,9 +30,9 @@ from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.engines.local import SLICE, Board, JobFolder, Seat, deadline_after, seconds_left
 
 #: How often a rank shows that it is there; after how long without it, and without any use of the processor, it has
-#: stopped answering; how long ranks have to end by themselves, and rank 0 to save what it has when it is interrupted;
-#: seconds.
-BEAT, SILENCE, GRACE, SAVING = 0.5, 6.0, 2.0, 8.0
+#: stopped answering; how long ranks have to end by themselves, and rank 0 to end its update and save when it is
+#: interrupted once; seconds.
+BEAT, SILENCE, GRACE, SAVING = 0.5, 6.0, 2.0, 60.0
 
 _THREADS = {'OMP_NUM_THREADS': '1', 'OPENBLAS_NUM_THREADS': '1', 'MKL_NUM_THREADS': '1'}
 
@@ -74,7 +74,9 @@ class Job:
         self._ending = threading.Event()
         self._ended = threading.Event()
         self._first = first
+        self._finished = False
         self._interrupted = False
+        self._hurried = threading.Event()
         #: What ended the job before its time, or None.
         self.failure: str | None = None
         try:
@@ -89,6 +91,8 @@ class Job:
 
     def wait(self) -> None:
         """Wait until every process has ended. When that is interrupted, so is rank 0, and has time to save its work.
+
+        A second interrupt takes that time from it.
 
         Raises:
             ClusterError: the message of what failed.
@@ -106,8 +110,14 @@ class Job:
     def close(self) -> None:
         """End what is still running and remove the job's folder."""
         self._ending.set()
-        self._watcher.join()
-        self._job_folder.remove()  # only now, since rank 0 in this process may still read in it
+        try:
+            self._watcher.join()
+        except BaseException:
+            self._hurried.set()
+            self._watcher.join()
+            raise
+        finally:
+            self._job_folder.remove()  # only now, since rank 0 in this process may still read in it
 
     def __enter__(self) -> Job:
         if self._first:
@@ -115,12 +125,15 @@ class Job:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        self._finished = error is None and self._first > 0
         if self._first:
             local.seat = self._outer
             self._board.leave(0)
-        if error is None:
-            self._ended.wait(GRACE)
-        self.close()
+        try:
+            if error is None:
+                self._ended.wait(GRACE)
+        finally:
+            self.close()
         if self.failure is not None and (error is None or isinstance(error, PeerLost)):
             raise ClusterError(self.failure) from None
 
@@ -154,7 +167,12 @@ class Job:
                 del self._processes[rank]
                 self._end_group(process.pid)
                 # One that has left and is then ended by a signal, such as a library's at its exit, has done its part.
-                if process.exitcode == 0 or (process.exitcode < 0 and self._board.gone(rank)):
+                # So has one that waits for rank 0 when that has ended its block in good order.
+                if (
+                    process.exitcode == 0
+                    or (process.exitcode < 0 and self._board.gone(rank))
+                    or (self._finished and self._why(rank, process)[1])
+                ):
                     self._board.leave(rank)
                 elif self._ending.is_set():
                     return
@@ -178,6 +196,7 @@ class Job:
             return False
         if stopped:
             self._end_group(process.pid)
+            process.kill()
             process.join()
             why = f'{self._called(rank)} has stopped answering.'
         else:
@@ -244,7 +263,9 @@ class Job:
         if self._interrupted and 0 in self._processes:
             # Before the others: it may be in a collective with them, and cannot save before that is over.
             os.kill(self._processes[0].pid, signal.SIGINT)
-            self._processes[0].join(SAVING)
+            end = time.monotonic() + SAVING
+            while self._processes[0].is_alive() and time.monotonic() < end and not self._hurried.is_set():
+                self._processes[0].join(SLICE)
         for process in self._processes.values():
             process.terminate()
         end = time.monotonic() + GRACE
@@ -352,7 +373,11 @@ def _beat(place: Seat) -> None:
     while os.getppid() == place.parent:
         board.beats[place.rank] += 1
         time.sleep(BEAT)
-    shutil.rmtree(place.folder, ignore_errors=True)
+    # By another name first, in which this process' other threads can make no new files.
+    doomed = f'{place.folder}-gone'
+    with contextlib.suppress(OSError):
+        os.rename(place.folder, doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
     if os.getpgid(0) == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)

@@ -15,6 +15,9 @@ import numpy as np
 #: The reductions that every engine knows; a mean is a sum that the cluster divides.
 OPS = ('sum', 'max', 'min')
 
+#: Seconds that a collective may go on after a rank of its group has left: it may have left right after its own part.
+GRACE = 3.0
+
 
 class ClusterError(RuntimeError):
     """The ranks cannot go on together: the layout, a launcher, an engine or another rank is not what it has to be."""

@@ -31,8 +31,8 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from zoo.distributed.engines.base import ClusterError, PeerLost
-from zoo.distributed.engines.messages import GONE, GRACE, MessageEngine, Result, process_identity
+from zoo.distributed.engines.base import ClusterError
+from zoo.distributed.engines.messages import GONE, MessageEngine, Result, process_identity
 
 HOW_TO_GET = (
     'install KungFu from its own repository (the package of that name on PyPI is another one) and start the program '
@@ -210,22 +210,8 @@ class KungfuEngine(MessageEngine):
                 ended.append(error)
                 self._changed.notify_all()
 
-        lost_at: float | None = None
-
-        def finished() -> bool | None:
-            nonlocal lost_at
-            if ended:
-                return True
-            lost = self._gone.intersection(group)
-            if lost:
-                # A rank that took part and then left may be known to have left before its last message is in.
-                lost_at = time.monotonic() if lost_at is None else lost_at
-                if time.monotonic() - lost_at > GRACE:
-                    raise PeerLost(f'rank {min(lost)} left the cluster while ranks {list(group)} wait for it.')
-            return None
-
         threading.Thread(target=run, name='zoo-kungfu-collective', daemon=True).start()
-        self._wait(finished, None, '')
+        self._wait_with(group, lambda: bool(ended))
         if ended[0] is not None:
             raise ended[0]
 

@@ -32,7 +32,7 @@ except ImportError as error:
         'zoo.distributed needs named pipes and file locks of a POSIX system: use Linux, macOS or WSL.'
     ) from error
 
-from zoo.distributed.engines.base import OPS, ClusterError, MessageTooLarge, PeerLost
+from zoo.distributed.engines.base import GRACE, OPS, ClusterError, MessageTooLarge, PeerLost
 from zoo.distributed.engines.memory import Memory
 
 #: How often a rank that waits looks whether the others are still there, seconds.
@@ -70,13 +70,15 @@ class LocalEngine:
 
     Attributes:
         restarts: how often this rank was started again; such a rank cannot take part in collectives.
+        is_process: whether this process was started to be this rank, and is watched.
     """
 
     name = 'local'
 
     def __init__(self, place: Seat | None = None) -> None:
         own = JobFolder(1) if place is None else None
-        folder, self.rank, self.size, self.restarts, self._parent = place or Seat(str(own.path), 0, 1)
+        folder, self.rank, self.size, self.restarts, parent = place or Seat(str(own.path), 0, 1)
+        self.is_process = bool(parent)
         self._folder = Path(folder)
         self._board = Board(self._folder, self.size)
         self._groups: dict[tuple[int, ...], Group] = {}
@@ -149,7 +151,7 @@ class LocalEngine:
         Raises:
             ClusterError: with the message, which on its way out of ``with Job(…)`` ends the other ranks.
         """
-        if not self._parent:
+        if not self.is_process:
             raise ClusterError(message)
         leave_with(self._folder, self.rank, 'abort', message)
 
@@ -157,7 +159,7 @@ class LocalEngine:
         """See :meth:`zoo.distributed.engines.base.Engine.close`."""
         self._board.leave(self.rank)
         for channel in self._channels:
-            channel.close(unless_busy=True)
+            channel.close()
         self._channels.clear()
         for group in self._groups.values():
             group.close()
@@ -262,6 +264,7 @@ class LocalChannel:
         self._ends = [end for end, at in ((_SOURCE_CLOSED, source), (_TARGET_CLOSED, target)) if at == rank]
         self._memory = Memory()
         self._put_lock, self._get_lock = threading.Lock(), threading.Lock()
+        self._closing = False
         path = folder / f'queue-{source}-{target}-{index}'
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         self._filled, self._freed = Bell(path.with_suffix('.filled')), Bell(path.with_suffix('.freed'))
@@ -328,15 +331,11 @@ class LocalChannel:
         self._board.check()
         return self._file < 0 or self._is_lost(_SOURCE_CLOSED) or self._get(_HEAD) != self._tail
 
-    def close(self, unless_busy: bool = False) -> None:
-        """See :meth:`zoo.distributed.engines.base.Channel.close`.
-
-        Args:
-            unless_busy: leave it open where a thread waits in it, rather than wait for that.
-        """
-        locks = [lock for lock in (self._put_lock, self._get_lock) if lock.acquire(blocking=not unless_busy)]
-        try:
-            if self._file < 0 or len(locks) < 2:
+    def close(self) -> None:
+        """See :meth:`zoo.distributed.engines.base.Channel.close`; other threads that wait in it get PeerLost."""
+        self._closing = True
+        with self._put_lock, self._get_lock:
+            if self._file < 0:
                 return
             for end in self._ends:
                 self._set(end, 1)
@@ -346,9 +345,6 @@ class LocalChannel:
             self._file = -1
             self._filled.close()
             self._freed.close()
-        finally:
-            for lock in locks:
-                lock.release()
 
     @contextlib.contextmanager
     def _locked(self, lock: threading.Lock, deadline: float | None, timeout: float | None, why: str) -> Iterator[None]:
@@ -356,17 +352,21 @@ class LocalChannel:
         if not lock.acquire(timeout=-1 if deadline is None else max(0.0, seconds_left(deadline))):
             raise TimeoutError(f'{self._name} was {why}, in {timeout:g} s.')
         try:
-            if self._file < 0:
-                raise PeerLost(f'{self._name} is closed: this rank has closed it.')
+            self._check_open()
             yield
         finally:
             lock.release()
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise PeerLost(f'{self._name} is closed: this rank has closed it.')
 
     def _wait(self, bell: Bell, deadline: float | None, timeout: float | None, state: str) -> None:
         left = seconds_left(deadline)
         if left <= 0:
             raise TimeoutError(f'{self._name} was {state}, in {timeout:g} s.')
         if not bell.wait(min(left, SLICE)):
+            self._check_open()
             self._board.check()
 
     def _is_lost(self, end: int) -> bool:
@@ -465,17 +465,19 @@ class Group:
         if self._me:
             self._others[0].ring()
         missing = 1 if self._me else self._count - 1
-        lost: PeerLost | None = None
+        lost_at: float | None = None
         while missing:
-            came = self._mine.wait(SLICE if lost is None else 0.0, missing)
+            came = self._mine.wait(SLICE, missing)
             missing -= came
             if not came:
-                if lost is not None:
-                    raise lost
+                self._board.check()
                 try:
                     self._board.check(self._members, f'a collective of ranks {list(self._members)}')
-                except PeerLost as error:
-                    lost = error  # it may have rung just before it left: look once more
+                except PeerLost:
+                    # It may have left after its part, and the first rank not yet have told this one that all came.
+                    lost_at = time.monotonic() if lost_at is None else lost_at
+                    if time.monotonic() - lost_at > GRACE:
+                        raise
         if not self._me:
             for bell in self._others:
                 bell.ring()

@@ -23,7 +23,7 @@ from typing import NoReturn, Protocol, TypeVar
 
 import numpy as np
 
-from zoo.distributed.engines.base import OPS, MessageTooLarge, PeerLost
+from zoo.distributed.engines.base import GRACE, OPS, MessageTooLarge, PeerLost
 
 Result = TypeVar('Result')
 
@@ -32,9 +32,11 @@ _REQUEST, _CANCEL, GONE, _ALIVE = 0, 1, 2, 3
 # Tags of queue i of a pair of ranks: _QUEUES + 4 * i + one of these.
 _DATA, _CREDIT, _SENDER_CLOSED, _RECEIVER_CLOSED = 0, 1, 2, 3
 _QUEUES = 16
-# Tags of the answers to requests: _REPLIES + the request's number, counted round.
-_REPLIES = 1 << 24
+# Tags of the answers to requests: _REPLIES + the request's number, counted round. Open MPI takes no tag from 2**23 on
+# when it goes through UCX.
+_REPLIES = 1 << 22
 _REPLY_NUMBERS = 1 << 20
+LARGEST_TAG = _REPLIES + _REPLY_NUMBERS
 
 #: The largest message, bytes.
 LARGEST = 2**31 - 1
@@ -42,8 +44,6 @@ LARGEST = 2**31 - 1
 # Seconds. A rank whose process is stopped is given up after the first limit; one that is silent for a reason unknown (a
 # host that is gone, or a long import that keeps the interpreter to itself) after the second.
 _ALIVE_EVERY, _STOPPED_LIMIT, _SILENT_LIMIT = 1.0, 5.0, 60.0
-# How long a collective may go on after a rank of its group has left: it may have left right after its own part.
-GRACE = 3.0
 _FLUSH_LIMIT = 5.0
 
 
@@ -101,6 +101,28 @@ class MessageEngine:
             TimeoutError: with the sentence ``late``, after ``timeout`` seconds.
         """
         raise NotImplementedError
+
+    def _wait_with(self, group: tuple[int, ...], complete: Callable[[], bool]) -> None:
+        """Wait for a collective of a group that has been started.
+
+        Raises:
+            PeerLost: a rank of the group has left, and did not take part.
+        """
+        lost_at: float | None = None
+
+        def ready() -> bool | None:
+            nonlocal lost_at
+            if complete():
+                return True
+            lost = self._gone.intersection(group)
+            if lost:
+                # A rank that took part and then left may be known to have left before its last message is in.
+                lost_at = time.monotonic() if lost_at is None else lost_at
+                if time.monotonic() - lost_at > GRACE:
+                    raise PeerLost(f'rank {min(lost)} left the cluster while ranks {list(group)} wait for it.')
+            return None
+
+        self._wait(ready, None, '')
 
     def _all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
         """The reduction of a number's dtype, not empty and over several ranks, else as :meth:`all_reduce`."""

@@ -26,15 +26,18 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from zoo.distributed.engines.base import ClusterError, PeerLost
+from zoo.distributed.engines.base import ClusterError
 from zoo.distributed.engines.memory import Memory
-from zoo.distributed.engines.messages import GRACE, MessageEngine, Result, process_identity
+from zoo.distributed.engines.messages import LARGEST_TAG, MessageEngine, Result, process_identity
 
 HOW_TO_GET = "pip install 'zoo-rl[mpi]', then start the program with: mpirun -n <ranks> python <program>"
 
 # Read by Open MPI when it starts. The UCX windows of its wheel print an error that means nothing; and a rank that waits
 # inside MPI, which is short here, is to let the others run.
 _SETTINGS = {'OMPI_MCA_osc': '^ucx', 'OMPI_MCA_mpi_yield_when_idle': '1'}
+
+#: The tag, among those of messages that belong to no queue, that says: this rank is about to make a group.
+_MEETING = 8
 
 #: The largest piece of a broadcast, bytes: MPI counts in 32 bits.
 _PIECE = 1 << 30
@@ -83,6 +86,12 @@ def _start_mpi() -> Any:
         raise ClusterError(
             'this MPI was built without MPI_THREAD_MULTIPLE, which the engine mpi needs: use Open MPI 5.'
         )
+    largest = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
+    if largest < LARGEST_TAG:
+        raise ClusterError(
+            f'the transport of this MPI has tags up to {largest}, and the engine mpi needs {LARGEST_TAG}: choose '
+            'another, with Open MPI by --mca pml ob1.'
+        )
     return MPI
 
 
@@ -114,6 +123,8 @@ class MpiEngine(MessageEngine):
         self._status = MPI.Status()
         self._outgoing: list[_Outgoing] = []
         self._groups: dict[tuple[int, ...], Any] = {}
+        self._meetings: set[tuple[int, bytes]] = set()  # (rank, group) of those that are about to make one
+        self._abandoned: list[Any] = []
         self._memory = Memory()
         self._wake = threading.Event()
         self._pump = threading.Thread(target=self._keep_moving, name='zoo-mpi', daemon=True)
@@ -132,7 +143,7 @@ class MpiEngine(MessageEngine):
             raise TypeError(
                 f'MPI cannot reduce {buffer.dtype} by {op!r}: convert the array first ({error}).'
             ) from error
-        self._wait_for(request, group)
+        self._finish_with(group, request, buffer, result)
         return result
 
     def broadcast(self, buffer: np.ndarray | None, root: int, group: tuple[int, ...]) -> np.ndarray:
@@ -141,44 +152,40 @@ class MpiEngine(MessageEngine):
             return buffer
         communicator, source = self._group(group), group.index(root)
         length = np.array([0 if buffer is None else buffer.nbytes], np.int64)
-        self._wait_for(communicator.Ibcast(length, source), group)
+        self._finish_with(group, communicator.Ibcast(length, source), length)
         data = self._memory.take(int(length[0])) if self.rank != root else buffer
         for start in range(0, data.nbytes, _PIECE):
             piece = data[start : start + _PIECE]
-            self._wait_for(communicator.Ibcast([piece, self._mpi.BYTE], source), group)
+            self._finish_with(group, communicator.Ibcast([piece, self._mpi.BYTE], source), piece)
         return data
 
     def barrier(self, group: tuple[int, ...]) -> None:
         """See :meth:`zoo.distributed.engines.base.Engine.barrier`."""
         if len(group) > 1:
-            self._wait_for(self._group(group).Ibarrier(), group)
+            self._finish_with(group, self._group(group).Ibarrier())
 
     def _group(self, group: tuple[int, ...]) -> Any:
         """The communicator of a group, made by all of it at the first call."""
         communicator = self._groups.get(group)
         if communicator is None:
+            # Making one blocks for as long as any of them does not come to it, so they meet by messages before.
+            name = np.array(group, np.int64).tobytes()
+            others = {(rank, name) for rank in group if rank != self.rank}
+            with self._lock:
+                for rank, _ in others:
+                    self._send(rank, _MEETING, np.frombuffer(name, np.uint8))
+            self._wait_with(group, lambda: others <= self._meetings)
             ranks = self._world.Get_group().Incl(group)
-            tag = zlib.crc32(np.array(group, np.int64).tobytes()) & 0x7FFF
-            communicator = self._groups[group] = self._world.Create_group(ranks, tag)
+            communicator = self._groups[group] = self._world.Create_group(ranks, zlib.crc32(name) & 0x7FFF)
         return communicator
 
-    def _wait_for(self, request: Any, group: tuple[int, ...]) -> None:
-        """Wait for a collective of a group that has been started, or for a rank of the group to leave."""
-        lost_at: float | None = None
-
-        def complete() -> bool | None:
-            nonlocal lost_at
-            if request.Test():
-                return True
-            lost = self._gone.intersection(group)
-            if lost:
-                # A rank that took part and then left may be known to have left before its last message is in.
-                lost_at = time.monotonic() if lost_at is None else lost_at
-                if time.monotonic() - lost_at > GRACE:
-                    raise PeerLost(f'rank {min(lost)} left the cluster while ranks {list(group)} wait for it.')
-            return None
-
-        self._wait(complete, None, '')
+    def _finish_with(self, group: tuple[int, ...], request: Any, *buffers: np.ndarray) -> None:
+        """Wait for a collective, whose buffers are MPI's until it is complete: for ever, if it is given up before."""
+        try:
+            self._wait_with(group, request.Test)
+        except BaseException:
+            self._abandoned.append((request, buffers))
+            raise
 
     # The end.
 
@@ -237,7 +244,15 @@ class MpiEngine(MessageEngine):
             came = True
             rank, tag = self._status.Get_source(), self._status.Get_tag()
             data = self._memory.take(self._status.Get_count(self._mpi.BYTE))
-            self._take(rank, tag, _Incoming(message.Irecv([data, self._mpi.BYTE]), data))
+            arrival = _Incoming(message.Irecv([data, self._mpi.BYTE]), data)
+            if tag == _MEETING:
+                while not arrival.complete():
+                    pass
+                self._meetings.add((rank, data.tobytes()))
+                continue
+            self._take(rank, tag, arrival)
+            if not data.nbytes:
+                arrival.complete()  # nobody looks at it again, and MPI lets go of a request when it is found complete
         if self._outgoing:
             self._settle()
         return came
