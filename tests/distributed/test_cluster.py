@@ -34,7 +34,7 @@ if cluster.rank == 2:
 if cluster.rank == 1:
     {other}
     time.sleep(1000)
-queue.get()
+{first}
 """
 
 
@@ -65,9 +65,9 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def start(folder, action, *options, other='pass') -> subprocess.Popen:
+def start(folder, action, *options, other='pass', first='queue.get()') -> subprocess.Popen:
     path = folder / 'script.py'
-    path.write_text(SCRIPT.format(action=action, other=other))
+    path.write_text(SCRIPT.format(action=action, other=other, first=first))
     command = [sys.executable, '-m', 'zoo.distributed.run', '-np', '3', *options, str(path)]
     # A shell starts what runs in its background with SIGINT ignored, and so would this, which is to be interrupted.
     kept = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -209,6 +209,17 @@ def test_a_job_that_is_interrupted_while_it_ends_leaves_nothing(folders):
     finally:
         signal.signal(signal.SIGINT, kept)
     assert not any(process.is_alive() for process in processes) and not folders()
+
+
+def test_an_interrupt_waits_for_rank_0_and_a_second_one_does_not(tmp_path, folders):
+    process = start(tmp_path, 'pass', first='sum(range(10**12))')  # as a long compiled update, it heeds no signal
+    ranks = pids(''.join(process.stdout.readline() for _ in range(3)))
+    process.send_signal(signal.SIGINT)
+    time.sleep(10)
+    assert all(map(is_running, ranks))
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=LONG / 2)
+    assert process.returncode != 0 and not any(map(is_running, ranks)) and not folders()
 
 
 def test_wrong_rank_count(tmp_path):
