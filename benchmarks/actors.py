@@ -3,8 +3,10 @@
     python benchmarks/actors.py scaling               # 1 to 16 actors, an environment of 5 ms a step; two minutes
     python benchmarks/actors.py actor                 # memory and start of the actor of an MLP policy
     python benchmarks/actors.py endurance             # 30 minutes with 4 actors: memory and open handles
-    python benchmarks/actors.py deaths                # kill -9 of each role in mid-training, engines local and mpi
-    python benchmarks/actors.py deaths --engine kungfu      # where kungfu-run is on the path
+    python benchmarks/actors.py deaths                # kill -9 of each role in mid-training
+
+The last two are for the engines local and mpi, or for those that are named: --engine kungfu, where kungfu-run is on the
+path.
 
 Each writes its part of results/actors.json, from which results/actors.md is made.
 """
@@ -34,8 +36,7 @@ import gymnasium
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).resolve().parent / 'results'
 STEP = 5e-3
-#: The parts of the results in which ranks are killed.
-DEATHS = ('deaths local', 'deaths mpi', 'deaths kungfu')
+ENGINES = ('local', 'mpi', 'kungfu')
 #: How `local`, `mpirun` and `kungfu-run` tell that a rank was killed.
 MESSAGE = (
     r'rank \d+ \([^)]*\) was killed by \w+.*'
@@ -157,34 +158,122 @@ class FirstStep(gymnasium.Wrapper):
         return super().step(action)
 
 
-def endurance(minutes: float = 30.0, every: float = 10.0) -> dict[str, Any]:
+PROGRAM = """
+import os, sys, time
+from pathlib import Path
+from zoo import algorithms, build_env, call_default_params
+from zoo.distributed.cluster import launched_place
+
+env = build_env('CartPole-v1', 'classic_control')
+alg_params, learn_params = call_default_params(env, 'classic_control', 'PPO', seed=0)
+roles = {roles}
+agent = algorithms.PPO(**alg_params)
+mark = Path({folder!r})
+rank = launched_place()[0]
+(mark / f'rank-{{rank}}').write_text(str(os.getpid()))  # an actor keeps this id when it becomes light
+
+def look(training):
+    (mark / 'new').write_text(f'{{training.steps}} {{len(training.returns)}}')
+    os.replace(mark / 'new', mark / 'progress')
+
+agent.learn(env, callbacks=[look], **learn_params | dict(roles=roles, train_steps=10**9, progress_bar=False, {params}))
+"""
+
+
+def launchers(engine: str, ranks: int, script: str) -> list[str]:
+    """The command that starts a program on so many ranks."""
+    here = Path(sys.executable).parent
+    if engine == 'local':
+        return [sys.executable, '-m', 'zoo.distributed.run', '-np', str(ranks), script]
+    if engine == 'mpi':
+        mpirun = shutil.which('mpirun') or str(here / 'mpirun')
+        return [mpirun, '--oversubscribe', '-n', str(ranks), sys.executable, script]
+    return ['kungfu-run', '-q', '-np', str(ranks), '-H', f'127.0.0.1:{ranks}', sys.executable, script]
+
+
+class Program:
+    """A training on CartPole under a launcher; leaving the block ends it.
+
+    Args:
+        engine: whose launcher.
+        roles: of the training.
+        params: of ``learn``, as its source text.
+    """
+
+    def __init__(self, engine: str, roles: dict[str, int], params: str) -> None:
+        self.ranks = roles.get('learners', 1) + sum(number for role, number in roles.items() if role != 'learners')
+        self.folder = Path(tempfile.mkdtemp())
+        script = self.folder / 'program.py'
+        script.write_text(PROGRAM.format(roles=roles, folder=str(self.folder), params=params))
+        environment = os.environ | {
+            'PYTHONPATH': os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')])),
+            'OMPI_ALLOW_RUN_AS_ROOT': '1',
+            'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1',
+            'TF_CPP_MIN_LOG_LEVEL': '3',
+        }
+        command = launchers(engine, self.ranks, str(script))
+        with open(self.folder / 'log', 'w') as log:
+            self.process = subprocess.Popen(
+                command, cwd=self.folder, env=environment, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def __enter__(self) -> Program:
+        wait_for(lambda: self.progress()[0] > 5000 or self.process.poll() is not None, 120)
+        self.pids = [int(path.read_text()) for path in sorted(self.folder.glob('rank-*'))]
+        if self.progress()[0] <= 5000 or self.process.poll() is not None:
+            self.__exit__()
+            raise RuntimeError(f'this does not train: {self.log()[-2000:]}')
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait()
+            wait_for(lambda: not any(map(runs, self.pids)), 10)
+            for pid in filter(runs, self.pids):  # KungFu's launcher does not end its ranks when it is ended
+                os.kill(pid, signal.SIGKILL)
+
+    def progress(self) -> tuple[int, int]:
+        """Steps and episodes so far."""
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            steps, episodes = (self.folder / 'progress').read_text().split()
+            return int(steps), int(episodes)
+        return 0, 0
+
+    def log(self) -> str:
+        """What was printed, without colours."""
+        return re.sub(r'\x1b\[[0-9;]*m', '', (self.folder / 'log').read_text())
+
+
+def wait_for(condition: Any, seconds: float) -> bool:
+    """Wait until something is true; whether it has become so."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not condition():
+        time.sleep(0.02)
+    return bool(condition())
+
+
+def endurance(engine: str, minutes: float = 30.0, every: float = 10.0) -> dict[str, Any]:
     """Memory and open handles of the learner and of 4 actors, from the first minute to the last."""
-    from zoo import build_env
-
-    env = build_env('CartPole-v1', 'classic_control')
-    begin = time.perf_counter()
-    samples: list[dict[str, Any]] = []
-    pids: list[int] = []
-
-    def look(training: Any) -> bool:
-        seconds = time.perf_counter() - begin
-        if not samples or seconds - samples[-1]['seconds'] >= every:
-            pids[:] = [os.getpid(), *children()]
+    params = 'log_every=2000, horizon=128, run_dir=False'
+    with Program(engine, {'actors': 4}, params) as program:
+        begin = time.monotonic()
+        samples: list[dict[str, Any]] = []
+        while (seconds := time.monotonic() - begin) < 60 * minutes:
+            if program.process.poll() is not None:
+                raise RuntimeError(f'it has ended: {program.log()[-2000:]}')
+            steps, episodes = program.progress()
             samples.append(
                 {
                     'seconds': seconds,
-                    'steps': training.steps,
-                    'episodes': len(training.returns),
-                    'megabytes': [round(resident(pid), 1) for pid in pids],
-                    'handles': [len(os.listdir(f'/proc/{pid}/fd')) for pid in pids],
+                    'steps': steps,
+                    'episodes': episodes,
+                    'megabytes': [round(resident(pid), 1) for pid in program.pids],
+                    'handles': [len(os.listdir(f'/proc/{pid}/fd')) for pid in program.pids],
                 }
             )
-        return seconds < 60 * minutes
-
-    agent, params = agent_for(
-        env, train_steps=10**9, log_every=2000, roles={'actors': 4}, horizon=128, callbacks=[look]
-    )
-    agent.learn(env, **params)
+            time.sleep(every)
+    shutil.rmtree(program.folder)
     settled = [sample for sample in samples if sample['seconds'] >= 60]
     first, last = settled[0], settled[-1]
     row = {
@@ -201,98 +290,32 @@ def endurance(minutes: float = 30.0, every: float = 10.0) -> dict[str, Any]:
     return row
 
 
-PROGRAM = """
-import os, sys, time
-from pathlib import Path
-from zoo import algorithms, build_env, call_default_params
-from zoo.distributed.cluster import launched_place
-
-env = build_env('CartPole-v1', 'classic_control')
-alg_params, learn_params = call_default_params(env, 'classic_control', 'PPO', seed=0)
-roles = {roles}
-agent = algorithms.PPO(**alg_params)
-mark = Path({folder!r})
-rank = launched_place()[0]
-(mark / f'rank-{{rank}}').write_text(str(os.getpid()))  # an actor keeps this id when it becomes light
-
-def look(training):
-    (mark / 'new').write_text(str(training.steps))
-    os.replace(mark / 'new', mark / 'steps')
-
-agent.learn(env, run_dir=mark / 'run', **learn_params | dict(roles=roles,
-    train_steps=10**8, horizon=64, log_every=200, checkpoint_every=2000, progress_bar=False), callbacks=[look])
-"""
-
-
-def launchers(engine: str, ranks: int, script: str) -> list[str]:
-    """The command that starts a program on so many ranks."""
-    here = Path(sys.executable).parent
-    if engine == 'local':
-        return [sys.executable, '-m', 'zoo.distributed.run', '-np', str(ranks), script]
-    if engine == 'mpi':
-        mpirun = shutil.which('mpirun') or str(here / 'mpirun')
-        return [mpirun, '--oversubscribe', '-n', str(ranks), sys.executable, script]
-    return ['kungfu-run', '-q', '-np', str(ranks), '-H', f'127.0.0.1:{ranks}', sys.executable, script]
-
-
 def death(engine: str, victim: str) -> dict[str, Any]:
     """Kill a rank by ``kill -9`` in mid-training, and see how the job ends (or goes on, for an actor on ``local``)."""
-    ranks = sum(ROLES.values())
-    folder = Path(tempfile.mkdtemp())
-    script = folder / 'program.py'
-    script.write_text(PROGRAM.format(roles=ROLES, folder=str(folder)))
-    environment = os.environ | {
-        'PYTHONPATH': os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')])),
-        'OMPI_ALLOW_RUN_AS_ROOT': '1',
-        'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1',
-        'TF_CPP_MIN_LOG_LEVEL': '3',
-    }
-
-    def steps() -> int:
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            return int((folder / 'steps').read_text())
-        return 0
-
-    def wait_for(condition: Any, seconds: float) -> bool:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and not condition():
-            time.sleep(0.02)
-        return bool(condition())
-
-    with open(folder / 'log', 'w') as log:
-        command = launchers(engine, ranks, str(script))
-        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT)
-        row: dict[str, Any] = {'engine': engine, 'victim': victim}
-        try:
-            assert wait_for(lambda: steps() > 5000 or process.poll() is not None, 120) and process.poll() is None, (
-                folder / 'log'
-            ).read_text()[-2000:]
-            pids = {rank: int((folder / f'rank-{rank}').read_text()) for rank in range(ranks)}
-            os.kill(pids[VICTIMS[victim]], signal.SIGKILL)
-            killed, at = time.monotonic(), steps()
-            if engine == 'local' and victim == 'actor':
-                row['outcome'] = 'training went on' if wait_for(lambda: steps() > at + 5000, 60) else 'stood still'
-                row['seconds'] = round(time.monotonic() - killed, 1)
-                process.send_signal(signal.SIGINT)
-                process.wait(30)
-            else:
-                process.wait(60)
-                row['seconds'] = round(time.monotonic() - killed, 1)
-                row['outcome'] = f'exit status {process.returncode}'
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-    wait_for(lambda: not any(map(runs, pids.values())), 10 - row['seconds'])
-    row['left_over'] = sum(map(runs, pids.values()))
-    text = re.sub(r'\x1b\[[0-9;]*m', '', (folder / 'log').read_text())
-    found = re.search(MESSAGE, text)
+    row: dict[str, Any] = {'engine': engine, 'victim': victim}
+    params = "log_every=200, horizon=64, checkpoint_every=2000, run_dir=mark / 'run'"
+    with Program(engine, ROLES, params) as program:
+        os.kill(program.pids[VICTIMS[victim]], signal.SIGKILL)
+        killed, at = time.monotonic(), program.progress()[0]
+        if engine == 'local' and victim == 'actor':
+            went_on = wait_for(lambda: program.progress()[0] > at + 5000, 60)
+            row['outcome'] = 'training went on' if went_on else 'stood still'
+            row['seconds'] = round(time.monotonic() - killed, 1)
+            program.process.send_signal(signal.SIGINT)
+            program.process.wait(60)
+        else:
+            program.process.wait(60)
+            row['seconds'] = round(time.monotonic() - killed, 1)
+            row['outcome'] = f'exit status {program.process.returncode}'
+    wait_for(lambda: not any(map(runs, program.pids)), 10 - row['seconds'])
+    row['left_over'] = sum(map(runs, program.pids))
+    found = re.search(MESSAGE, program.log())
     message = re.sub(r' with PID \d+ on node \S+', '', found[0]) if found else ''
     row['message'] = ' '.join(message.split())
-    roles = re.search(r'Training over .*', text)
+    roles = re.search(r'Training over .*', program.log())
     row['roles'] = roles[0] if roles else ''
-    row['checkpoint'] = checkpoint_is_good(folder / 'run')
-    shutil.rmtree(folder)
+    row['checkpoint'] = checkpoint_is_good(program.folder / 'run')
+    shutil.rmtree(program.folder)
     print(row, flush=True)
     return row
 
@@ -350,23 +373,28 @@ def write(results: dict[str, Any]) -> None:
             f'(median; largest {seconds[-1]:.2f} s) |',
             '',
         ]
-    if part := results.get('endurance'):
-        row = part['row']
+    if any(f'endurance {engine}' in results for engine in ENGINES):
         lines += [
             '## Half an hour',
             '',
-            f'`python benchmarks/actors.py endurance`. {part["versions"]} PPO on CartPole, 1 learner and 4 actors, '
-            f'{row["minutes"]:.0f} minutes, {row["steps"]:,} steps, {row["episodes"]:,} episodes. '
-            'Learner first, then the actors.',
+            '`python benchmarks/actors.py endurance`. PPO on CartPole, 1 learner and 4 actors. Resident memory and '
+            'open handles, of the learner first, then of the actors.',
             '',
-            '| what | after a minute | at the end |',
-            '|---|---|---|',
+            '| engine | minutes | steps | episodes | MB after a minute | MB at the end | handles after a minute | '
+            'handles at the end |',
+            '|---|---|---|---|---|---|---|---|',
         ]
-        for what in ('megabytes', 'handles'):
-            after, end = (', '.join(map(str, row[f'{what}_{when}'])) for when in ('after_a_minute', 'at_the_end'))
-            lines.append(f'| {"resident MB" if what == "megabytes" else "open handles"} | {after} | {end} |')
-        lines.append('')
-    if any(name in results for name in DEATHS):
+        notes = []
+        for name in (f'endurance {engine}' for engine in ENGINES if f'endurance {engine}' in results):
+            row = results[name]['row']
+            cells = [f'`{name.split()[1]}`', f'{row["minutes"]:.0f}', f'{row["steps"]:,}', f'{row["episodes"]:,}']
+            for what in ('megabytes', 'handles'):
+                for when in ('after_a_minute', 'at_the_end'):
+                    cells.append(', '.join(map(str, row[f'{what}_{when}'])))
+            lines.append(f'| {" | ".join(cells)} |')
+            notes.append(f'`{name}`: {results[name]["versions"]}')
+        lines += ['', *(line for note in notes for line in (note, ''))]
+    if any(f'deaths {engine}' in results for engine in ENGINES):
         lines += [
             '## kill -9 in mid-training',
             '',
@@ -376,8 +404,8 @@ def write(results: dict[str, Any]) -> None:
             '| engine | killed | outcome | seconds | processes left | last checkpoint loads | message |',
             '|---|---|---|---|---|---|---|',
         ]
-        notes: list[str] = []
-        for name in (name for name in DEATHS if name in results):
+        notes = []
+        for name in (f'deaths {engine}' for engine in ENGINES if f'deaths {engine}' in results):
             for r in results[name]['rows']:
                 lines.append(
                     f'| `{r["engine"]}` | {r["victim"]} | {r["outcome"]} | {r["seconds"]} | {r["left_over"]} | '
@@ -398,7 +426,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
     parser.add_argument('what', choices=['scaling', 'actor', 'endurance', 'deaths'])
     parser.add_argument('--minutes', type=float, default=30.0, help='of endurance')
-    parser.add_argument('--engine', action='append', choices=['local', 'mpi', 'kungfu'], help='of deaths')
+    parser.add_argument('--engine', action='append', choices=ENGINES, help='of endurance, deaths')
     options = parser.parse_args()
     path = RESULTS / 'actors.json'
     parts: dict[str, Any] = {}
@@ -407,7 +435,8 @@ def main() -> None:
     elif options.what == 'actor':
         parts['actor'] = {'row': actor()}
     elif options.what == 'endurance':
-        parts['endurance'] = {'row': endurance(options.minutes)}
+        for engine in options.engine or ['local', 'mpi']:
+            parts[f'endurance {engine}'] = {'row': endurance(engine, options.minutes)}
     else:
         for engine in options.engine or ['local', 'mpi']:
             parts[f'deaths {engine}'] = {'rows': [death(engine, victim) for victim in VICTIMS]}
