@@ -195,14 +195,14 @@ def memory():
 
 if rank < 2:
     queue = engine.channel(1, 0, 0, 64, 100)
-    for number in range(20_000):
-        if number == 5_000:
+    for number in range(4_000):
+        if number == 1_000:
             before = memory()
         if rank == 1:
             queue.put([memoryview(b'x')], 60)
         else:
             queue.get(60)
-    assert memory() - before < 4_000_000, memory() - before
+    assert memory() - before < 1_000_000, memory() - before
 engine.barrier(everyone)
 print('passed')
 """
@@ -223,7 +223,7 @@ TRANSPORTS = {
 }
 
 
-@pytest.mark.parametrize('program', PROGRAMS)
+@pytest.mark.parametrize('program', ['collectives', 'queues', 'saved', 'busy'])
 @pytest.mark.parametrize('transport', TRANSPORTS)
 def test_promises_over_other_transports(transport: str, program: str, tmp_path: Path):
     if transport == 'ucx' and sys.platform != 'linux':
