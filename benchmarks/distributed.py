@@ -3,10 +3,11 @@
     python benchmarks/distributed.py                # about two minutes; writes results/distributed.md
     python benchmarks/distributed.py --rounds 2     # quicker
 
-A rollout of 1 MB goes from one process to another, as fast as the receiver takes it, through a queue of the engines
-`local` and `mpi` and through a `multiprocessing.Queue` of the same bound. The three take turns, each in fresh
-processes, so that a drift of the machine's speed meets all of them alike; what counts is the median over the rounds of
-the ratio of two neighbours. The all-reduce of 10 MB over four ranks takes turns with `Allreduce` call by call.
+A rollout of 1 MB goes from one process to another, as fast as the receiver takes it, through a queue of each engine
+(`kungfu` where `kungfu-run` is on the path) and through a `multiprocessing.Queue` of the same bound. They take turns,
+each in fresh processes, so that a drift of the machine's speed meets all of them alike; what counts is the median over
+the rounds of the ratio of two neighbours. The all-reduce of 10 MB over four ranks takes turns with `Allreduce` call by
+call.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from importlib import metadata
 from pathlib import Path
@@ -32,6 +34,7 @@ from zoo.common.types import Rollout
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).resolve().parent / 'results' / 'distributed.md'
+ENGINES = ['local', 'mpi', *(['kungfu'] if shutil.which('kungfu-run') else [])]
 MPIRUN = shutil.which('mpirun') or shutil.which('mpirun', path=str(Path(sys.executable).parent))
 MESSAGES, WARM_UP, MAXSIZE = 300, 30, 16
 REDUCTIONS = 100
@@ -139,13 +142,21 @@ def job(engine: str, part: str, ranks: int) -> Any:
     """Run a part of this script on some ranks; what its rank 0 prints."""
     if engine == 'mpi':
         launcher = [MPIRUN, '--oversubscribe', '-n', str(ranks), sys.executable]
+    elif engine == 'kungfu':
+        launcher = ['kungfu-run', '-q', '-np', str(ranks), '-H', f'127.0.0.1:{ranks}', sys.executable]
     else:
         launcher = [sys.executable, '-m', 'zoo.distributed.run', '-np', str(ranks)]
     environment = os.environ | {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
     environment['PYTHONPATH'] = os.pathsep.join([str(ROOT), os.environ.get('PYTHONPATH', '')])
-    result = subprocess.run(
-        [*launcher, __file__, '--part', part], env=environment, capture_output=True, text=True, timeout=180
-    )
+    with tempfile.TemporaryDirectory() as folder:  # KungFu leaves its logs where it runs
+        result = subprocess.run(
+            [*launcher, str(Path(__file__).resolve()), '--part', part],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=180,
+        )
     lines = [line.partition(MARK)[2] for line in result.stdout.splitlines() if MARK in line]
     if result.returncode or not lines:
         raise SystemExit(f'{engine}, {part}: status {result.returncode}\n{result.stdout}{result.stderr}')
@@ -177,16 +188,16 @@ def main() -> None:
         raise SystemExit("there is no mpirun: pip install 'zoo-rl[mpi]'.")
 
     load = os.getloadavg()[0]
-    seconds: dict[str, list[float]] = {'standard': [], 'local': [], 'mpi': []}
+    seconds: dict[str, list[float]] = {name: [] for name in ('standard', *ENGINES)}
     for number in range(options.rounds):
         seconds['standard'].append(standard_part())
-        for engine in ('local', 'mpi'):
+        for engine in ENGINES:
             seconds[engine].append(job(engine, 'queue', 2))
         print(f'round {number + 1}: ' + ', '.join(f'{name} {each[-1] * 1e3:.2f} ms' for name, each in seconds.items()))
     times = job('mpi', 'reduce', 4)
 
     size = megabytes(rollout())
-    titles = {'standard': '`multiprocessing.Queue`', 'local': '`local`', 'mpi': '`mpi`'}
+    titles = {'standard': '`multiprocessing.Queue`', **{engine: f'`{engine}`' for engine in ENGINES}}
     queue_rows = []
     for name, each in seconds.items():
         ratios = [standard / own for standard, own in zip(seconds['standard'], each, strict=True)]
