@@ -221,7 +221,7 @@ def main() -> None:
             f'## A rollout of {size:.1f} MB through a queue',
             '',
             f'{options.rounds} rounds of {MESSAGES} messages, at most {MAXSIZE} waiting; median, lowest and highest. '
-            'The bar is 5×.',
+            'The bar is 5× for `local` and `mpi`.',
             '',
             '| queue | ms a rollout | MB/s | faster than `multiprocessing.Queue` by |',
             '|---|---|---|---|',
