@@ -1,4 +1,4 @@
-"""The engine ``kungfu`` over a stand-in for KungFu's library, and for real where ``kungfu-run`` is."""
+"""The engine ``kungfu`` over a stand-in for KungFu's library; test_engines.py has it for real."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from zoo.distributed.engines import kungfu
 from zoo.distributed.engines.base import ClusterError, MessageTooLarge, PeerLost
 from zoo.distributed.engines.kungfu import KungfuEngine, dtype_code, topology
 
-ROOT = Path(__file__).resolve().parents[2]
 CODES = {
     dtype_code(np.dtype(name)): np.dtype(name)
     for name in 'int8 uint8 int16 uint16 int32 uint32 int64 uint64 float32 float64'.split()
