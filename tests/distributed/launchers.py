@@ -46,7 +46,8 @@ def run_on(
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(('OMPI_', 'PMIX_', 'PMI_'))}
     environment.pop('OMP_NUM_THREADS', None)
-    paths = [str(ROOT), str(Path(__file__).parent), environment.get('PYTHONPATH', '')]
+    here = Path(__file__).parent
+    paths = [str(ROOT), str(here), str(here / 'training'), environment.get('PYTHONPATH', '')]
     environment |= {'PYTHONPATH': os.pathsep.join(filter(None, paths))} | variables
     if engine == 'local':
         command = [sys.executable, '-m', 'zoo.distributed.run', '-np', str(ranks), *options]

@@ -484,8 +484,8 @@ class Algorithm:
             raise ValueError(
                 'render=True shows the environment of this process, but with roles the actors step theirs.'
             )
-        from zoo.distributed.plan import plan_for
-        from zoo.distributed.training import train
+        from zoo.distributed.training.plan import plan_for
+        from zoo.distributed.training.train import train
 
         plan = plan_for(self, env, params['roles'], seed, start, params['train_steps'], loop_params)
         return train(self, env, plan, run)

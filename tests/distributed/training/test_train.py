@@ -21,8 +21,7 @@ from launchers import ENGINES, ROOT, run_on
 from traced import traced
 
 from zoo import algorithms, build_env, call_default_params, load
-from zoo.distributed import ClusterError, Role
-from zoo.distributed.plan import check_roles
+from zoo.distributed import ClusterError
 
 #: Parameters of ``learn`` with which a training takes a second.
 ON = {'train_steps': 600, 'horizon': 20, 'epochs': 2, 'batch_size': 20}
@@ -68,32 +67,7 @@ def no_processes_left() -> bool:
     return 'spawn_main' not in listing.stdout and not list(Path('/dev/shm').glob(f'zoo-job-*/{os.getpid()}'))
 
 
-# Roles
-
-
-@pytest.mark.parametrize(
-    ('roles', 'message'),
-    [
-        (4, 'give a dict such as'),
-        ({'actor': 2}, "did you mean 'actors'"),
-        ({'learners': 0, 'actors': 2}, 'without a learner'),
-        ({'learners': 1}, 'at least one'),
-        ({'learners': 2, 'actors': 3}, r'dict\(learners=2, actors=4\) would do'),
-        ({'actors': 2, 'servers': 3}, 'more servers than actors'),
-        ({'actors': 2, 'buffers': 1}, 'leave out buffers'),
-        ({'actors': 2.0}, 'not a number of ranks'),
-    ],
-)
-def test_roles_that_do_not_go_together(roles: Any, message: str):
-    with pytest.raises(ValueError, match=message):
-        check_roles(roles)
-
-
-def test_a_learner_is_there_unless_said_otherwise():
-    layout = check_roles({'actors': 3})
-    assert (layout.learners, layout.actors, layout.size) == (1, 3, 4)
-    assert layout.by_rank() == 'rank 0 is a learner, ranks 1 to 3 are actors'
-    assert layout.ranks(Role.ACTOR) == (1, 2, 3)
+# Refused
 
 
 def test_what_cannot_be_built_elsewhere_is_refused():
@@ -324,7 +298,7 @@ def test_an_actor_that_crashes_at_its_exit_has_done_its_part(tmp_path: Path, cap
 NOTEBOOK = [
     """
 import gymnasium
-from test_training import agent_for, learn
+from test_train import agent_for, learn
 from zoo import build_env
 
 class Mine(gymnasium.Wrapper):
@@ -337,7 +311,7 @@ print(learn(agent, env, roles={'actors': 2, 'servers': 1}).steps >= 500)
 """,
     "learn(agent, env, roles={'actors': 2}, train_steps=10**6, run_dir='run', checkpoint_every=200)",
     """
-from test_training import no_processes_left
+from test_train import no_processes_left
 print(agent.steps > 700, len(learn(agent, env, mode='test', test_episodes=1).lengths), no_processes_left())
 """,
 ]
@@ -374,7 +348,7 @@ def test_from_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 PROGRAM = """
 import os
 from pathlib import Path
-from test_training import agent_for, learn
+from test_train import agent_for, learn
 from traced import traced
 from zoo import build_env
 from zoo.distributed import ClusterError
@@ -441,7 +415,7 @@ def test_ranks_that_do_not_add_up(engine: str, tmp_path: Path):
 
 ENDS = """
 from pathlib import Path
-from test_training import agent_for, learn
+from test_train import agent_for, learn
 from traced import traced
 from zoo import build_env
 
@@ -460,10 +434,11 @@ def test_a_program_that_ends_while_actors_are_busy(engine: str, tmp_path: Path):
 
 LEFT = """
 import numpy as np
-from test_training import agent_for
+from test_train import agent_for
 from zoo import build_env
-from zoo.distributed import PeerLost, Role, connect, server
-from zoo.distributed.plan import END, newest_weights, plan_for
+from zoo.distributed import PeerLost, Role, connect
+from zoo.distributed.training import server
+from zoo.distributed.training.plan import END, newest_weights, plan_for
 
 env = build_env({env_id!r})
 agent = agent_for({name!r}, env)

@@ -17,8 +17,8 @@ from zoo.common.rollout import RolloutBuffer
 from zoo.common.types import Episode
 from zoo.distributed.cluster import Cluster, Role
 from zoo.distributed.engines.base import PeerLost
-from zoo.distributed.plan import END, Plan, newest_weights
-from zoo.distributed.server import Served
+from zoo.distributed.training.plan import END, Plan, newest_weights
+from zoo.distributed.training.server import Served
 
 log = logging.getLogger('zoo')
 

@@ -13,10 +13,10 @@ from zoo.common import spaces
 from zoo.common.loops import Step, Training
 from zoo.common.rollout import RolloutBuffer
 from zoo.common.types import Rollout, Transition
-from zoo.distributed.actor import episodes_from_numbers
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import ClusterError, PeerLost
-from zoo.distributed.plan import END, Plan
+from zoo.distributed.training.actor import episodes_from_numbers
+from zoo.distributed.training.plan import END, Plan
 
 if TYPE_CHECKING:
     from zoo.algorithms.base import Algorithm

@@ -11,7 +11,7 @@ from zoo.common import seeding, spaces
 from zoo.common.acting import Behavior
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import PeerLost
-from zoo.distributed.plan import Plan, newest_weights
+from zoo.distributed.training.plan import Plan, newest_weights
 
 
 class Served:

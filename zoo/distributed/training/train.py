@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import cloudpickle
 
-from zoo.distributed import actor, cluster, jobs, learner, server
+from zoo.distributed import cluster, jobs
 from zoo.distributed.cluster import Cluster, Layout, Role
 from zoo.distributed.engines.base import ClusterError, PeerLost
-from zoo.distributed.plan import Plan
+from zoo.distributed.training import actor, learner, server
+from zoo.distributed.training.plan import Plan
 
 if TYPE_CHECKING:
     from zoo.algorithms.base import Algorithm
