@@ -17,6 +17,7 @@ _HOME = {
     'check_env': 'zoo.common.envs.check',
     'call_default_params': 'zoo.common.utils',
     'load': 'zoo.algorithms.base',
+    'describe': 'zoo.algorithms.describing',
     'algorithms': None,
 }
 

@@ -22,6 +22,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import zoo
 from zoo import algorithms
+from zoo.algorithms import saving
 from zoo.algorithms.base import Algorithm
 from zoo.common import checkpoint
 from zoo.common.optim import PackedCall
@@ -57,12 +58,12 @@ def learn_params(name: str, **others: Any) -> dict[str, Any]:
 
 
 def compiled(agent: Algorithm) -> PackedCall:
-    return agent._fused
+    return agent.fused
 
 
 def arrays(agent: Algorithm) -> dict[str, np.ndarray]:
     """Everything that a checkpoint holds but the configuration."""
-    return agent._arrays()
+    return saving.arrays(agent)
 
 
 def assert_same_arrays(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], atol: float = 0.0) -> None:

@@ -55,7 +55,7 @@ def make(name: str, observation_space: Space, action_space: Space, **params: Any
 
 def compiled(agent: Algorithm) -> optim.PackedCall:
     """The compiled update."""
-    return agent._fused
+    return agent.fused
 
 
 def weights(agent: Algorithm) -> dict[str, list[np.ndarray]]:

@@ -181,7 +181,7 @@ def test_an_iteration_computed_again(params):
         for weight, gradient in zip(weights, gradients, strict=True):
             weight -= 0.1 * gradient
 
-    agent.take(agent._fused(data, batches, CLIP))
+    agent.take(agent.fused(data, batches, CLIP))
     assert_close(agent.policy.network.variables, actor.weights, 1e-3, 1e-4)
     assert_close(agent.critic.variables, critic.weights, 1e-3, 1e-4)
     np.testing.assert_allclose(agent.forward(flat_obs), actor(flat_obs), rtol=1e-3, atol=1e-4)
@@ -221,8 +221,8 @@ class TestEndsOfEpisodes:
 class TestMinibatches:
     def drawn(self, agent: PPO, data: Rollout, **params: Any) -> tuple[np.ndarray, np.ndarray, Rollout]:
         """What ``update`` hands to the compiled iteration."""
-        seen, original = [], agent._fused
-        agent._fused = lambda rollout, batches, clip: (
+        seen, original = [], agent.fused
+        agent.fused = lambda rollout, batches, clip: (
             seen.append((batches, clip, rollout)) or original(rollout, batches, clip)
         )
         agent.update(data, **params)

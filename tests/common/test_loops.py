@@ -16,6 +16,7 @@ from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import zoo
+from zoo.algorithms import saving
 from zoo.common import checkpoint, spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.env_wrappers import build_env
@@ -396,8 +397,8 @@ def test_interrupt_leaves_a_checkpoint_and_a_curve(where: str, tmp_path: Path, c
     assert rows_of(tmp_path)[-1]['step'] == '100'
     loaded = zoo.load(tmp_path)
     assert loaded.steps == agent.steps == steps
-    for name, value in agent._arrays().items():
-        np.testing.assert_array_equal(loaded._arrays()[name], value)
+    for name, value in saving.arrays(agent).items():
+        np.testing.assert_array_equal(saving.arrays(loaded)[name], value)
     loaded.update_on = agent.update_on
     assert loaded.learn(counting(), resume=True, run_dir=False, **LEARN).steps == 500 - steps
     assert loaded.steps == 500
@@ -453,7 +454,7 @@ def test_not_finite_names_what_where_and_the_last_good_checkpoint(what: str, wor
     assert (tmp_path / 'curve.png').exists()
     loaded = zoo.load(tmp_path)
     assert loaded.steps == 100
-    assert all(np.isfinite(value).all() for value in loaded._arrays().values())
+    assert all(np.isfinite(value).all() for value in saving.arrays(loaded).values())
     loaded.update_on = lambda batches: {'q': 1.0}
     assert loaded.learn(counting(), resume=True, run_dir=False, **LEARN).steps == 400
 
@@ -519,7 +520,7 @@ def test_a_test_refuses_what_is_not_finite():
 
 def same_state(one: Any, two: Any) -> list[str]:
     """Names of what differs: weights, targets, optimiser states, statistics, random state, replay buffer."""
-    a, b = one._arrays(), two._arrays()
+    a, b = saving.arrays(one), saving.arrays(two)
     assert a.keys() == b.keys()
     differing = [name for name in a if not np.array_equal(a[name], b[name])]
     if one.rng.bit_generator.state != two.rng.bit_generator.state:
@@ -568,7 +569,7 @@ def test_resumed_run_equals_the_uninterrupted_one(case: str, tmp_path: Path):
     paths = sorted((tmp_path / 'whole' / 'checkpoints').iterdir())
     assert len(paths) == 4
     loaded = zoo.load(paths[1])
-    begun, ended = loaded._arrays(), agent._arrays()
+    begun, ended = saving.arrays(loaded), saving.arrays(agent)
     assert any((begun[name] != ended[name]).any() for name in begun if name.startswith('network/')), 'it did learn'
     rest = loaded.learn(env(), resume=True, run_dir=tmp_path / 'rest', **params)
     assert rest.steps == whole.steps - int(paths[1].name)
@@ -600,7 +601,7 @@ def test_invalid_rows_are_never_trained_on(tmp_path: Path):
     other = rollout._replace(reward=np.where(invalid, rollout.reward, 1e6))
 
     def trained_on(data: Rollout) -> np.ndarray:
-        agent._restore(checkpoint.read(path), path)
+        saving.assign(agent, checkpoint.read(path).arrays)
         agent.update(data, epochs=2, batch_size=16)
         return np.concatenate([variable.numpy().ravel() for variable in agent.trainable_variables])
 

@@ -22,7 +22,7 @@ ENTRY = 'net_list[0] (q)'
 
 
 def network(space: Space, action_size: int = 0, **spec: Any) -> Network:
-    return build_network(spec, ENTRY, Preprocess(space, {}), value_head(), action_size)
+    return build_network(spec, ENTRY, Preprocess(space, {}), value_head(action_size=action_size))
 
 
 def observations(space: Space, n: int = 2) -> spaces.Flat:

@@ -9,11 +9,9 @@ Departures: Adam in place of RMSProp; the Huber loss, which is the Nature paper'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Annotated
 
 import tensorflow as tf
-from gymnasium.spaces import Space
 
 from zoo.algorithms.base import Algorithm
 from zoo.common import loops, spaces
@@ -21,25 +19,26 @@ from zoo.common.acting import EpsilonGreedy, Forward
 from zoo.common.adaptors.action import MASKED_LOGIT
 from zoo.common.adaptors.policy import action_value_head
 from zoo.common.optim import polyak
+from zoo.common.params import (
+    ActionSpace,
+    Gamma,
+    NetList,
+    NormalizeObs,
+    ObservationSpace,
+    OptimizersList,
+    Tau,
+    at_least,
+    between,
+)
 from zoo.common.schedules import Linear
 from zoo.common.types import Transition
 
+#: The default schedule of exploration.
+EPSILON = Linear(1.0, 0.05, until=0.1)
+
 
 class DQN(Algorithm):
-    """Deep Q-network for ``Discrete`` actions.
-
-    Args:
-        observation_space, action_space: of one copy of the environment.
-        net_list: q; a spec, torso or complete network.
-        optimizers_list: q.
-        gamma: discount.
-        double_q: the network chooses the next action and the target values it, rather than the target doing both.
-        dueling: separate streams for the state's value and the advantages.
-        target_update_every: gradient updates between moves of the target.
-        tau: how far the target moves: 1 copies the network.
-        epsilon: probability of a random action while training, a number or a schedule.
-        normalize_obs: normalise vector observations by their running statistics.
-    """
+    """Deep Q-network for ``Discrete`` actions."""
 
     loop = loops.off_policy
     acts_in = ('Discrete',)
@@ -49,22 +48,19 @@ class DQN(Algorithm):
 
     def __init__(
         self,
-        observation_space: Space,
-        action_space: Space,
-        net_list: Sequence[Any] | None = None,
-        optimizers_list: Sequence[Any] | None = None,
-        gamma: float = 0.99,
-        double_q: bool = True,
-        dueling: bool = False,
-        target_update_every: int = 500,
-        tau: float = 1.0,
-        epsilon: float | Linear = Linear(1.0, 0.05, until=0.1),  # noqa: B008 (immutable)
-        normalize_obs: bool = False,
-        **unknown_params: Any,
+        observation_space: ObservationSpace,
+        action_space: ActionSpace,
+        net_list: NetList = None,
+        optimizers_list: OptimizersList = None,
+        gamma: Gamma = 0.99,
+        double_q: Annotated[bool, 'the network chooses the next action and the target values it'] = True,
+        dueling: Annotated[bool, "separate streams for the state's value and the advantages"] = False,
+        target_update_every: Annotated[int, at_least(1), 'gradient updates between moves of the target'] = 500,
+        tau: Tau = 1.0,
+        epsilon: Annotated[float | Linear, between(0, 1), 'probability of a random action in training'] = EPSILON,
+        normalize_obs: NormalizeObs = False,
     ) -> None:
-        super().__init__(observation_space, action_space, unknown_params, normalize_obs=normalize_obs)
-        if target_update_every < 1:
-            raise ValueError(f'target_update_every is {target_update_every!r}: give a whole number of at least 1.')
+        super().__init__(observation_space, action_space, normalize_obs)
         self.gamma = gamma
         self.double_q = double_q
         self.dueling = dueling
@@ -73,13 +69,13 @@ class DQN(Algorithm):
         self.epsilon = epsilon
 
         head = action_value_head(self.action_adaptor.parts[0].counts[0], dueling)
-        self._build_networks(net_list, [head], {'hidden': [64, 64], 'activation': 'relu'})
+        self.build_networks(net_list, [head], {'hidden': [64, 64], 'activation': 'relu'})
         self.network = self.networks['q']
-        self.target = self._build_target('q', head)
+        self.target = self.build_target('q')
         self.update_count = tf.Variable(0, dtype=tf.int64)
         self.state_variables['update_count'] = self.update_count
         default = {'name': 'Adam', 'learning_rate': 1e-4, 'clip_norm': 10.0}
-        self._build_optimizers(optimizers_list, [self.network.trainable_variables], default)
+        self.build_optimizers(optimizers_list, [self.network.trainable_variables], default)
         forward = Forward(self.network, mask_path=self.mask_path)
         self.behavior = EpsilonGreedy(forward, self.action_adaptor, self.mask_path, epsilon)
 

@@ -10,12 +10,11 @@ by their norm. The policy's network and the value's are apart, but images are en
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any
+import logging
+from typing import Annotated
 
 import numpy as np
 import tensorflow as tf
-from gymnasium.spaces import Space
 
 from zoo.algorithms.base import Algorithm
 from zoo.common import loops, spaces
@@ -23,29 +22,28 @@ from zoo.common.acting import Forward, Stochastic
 from zoo.common.adaptors.policy import StochasticPolicy, stochastic_head, value_head
 from zoo.common.normalize import RewardScale, RunningMoments
 from zoo.common.optim import PackedCall, mean_over
+from zoo.common.params import (
+    ActionSpace,
+    Gamma,
+    NetList,
+    NormalizeObs,
+    ObservationSpace,
+    OptimizersList,
+    above,
+    at_least,
+    between,
+)
 from zoo.common.returns import gae
 from zoo.common.schedules import Linear, value_at
 from zoo.common.types import Rollout
+
+log = logging.getLogger('zoo')
 
 
 class PPO(Algorithm):
     """Proximal policy optimisation for every action space.
 
-    Args:
-        observation_space, action_space: of one copy of the environment.
-        net_list: actor, critic; specs, torsos or complete networks. ``'actor'`` in place of the critic puts the
-            critic's head on the actor's torso.
-        optimizers_list: one for both.
-        gamma: discount.
-        gae_lambda: λ of generalised advantage estimation.
-        clip_range: ε of the clipped objective, a number or a schedule.
-        entropy_coef: weight of the entropy bonus.
-        value_coef: weight of the value loss.
-        max_grad_norm: bound of the gradient's global norm; None leaves it.
-        target_kl: stop the epochs of an iteration when the mean divergence from the old policy exceeds it; None never.
-        log_std_init: initial log standard deviation for ``Box`` actions.
-        normalize_obs: normalise vector observations by their running statistics.
-        normalize_reward: divide rewards by the running standard deviation of the discounted return.
+    ``'actor'`` in place of the critic in ``net_list`` puts the critic's head on the actor's torso.
     """
 
     loop = loops.on_policy
@@ -57,23 +55,26 @@ class PPO(Algorithm):
 
     def __init__(
         self,
-        observation_space: Space,
-        action_space: Space,
-        net_list: Sequence[Any] | None = None,
-        optimizers_list: Sequence[Any] | None = None,
-        gamma: float = 0.99,
-        gae_lambda: float = 0.95,
-        clip_range: float | Linear = 0.2,
-        entropy_coef: float = 0.0,
-        value_coef: float = 0.5,
-        max_grad_norm: float | None = 0.5,
-        target_kl: float | None = None,
-        log_std_init: float = 0.0,
-        normalize_obs: bool = False,
-        normalize_reward: bool = False,
-        **unknown_params: Any,
+        observation_space: ObservationSpace,
+        action_space: ActionSpace,
+        net_list: NetList = None,
+        optimizers_list: OptimizersList = None,
+        gamma: Gamma = 0.99,
+        gae_lambda: Annotated[float, between(0, 1), 'λ of generalised advantage estimation'] = 0.95,
+        clip_range: Annotated[float | Linear, at_least(0), 'ε of the clipped objective'] = 0.2,
+        entropy_coef: Annotated[float, at_least(0), 'weight of the entropy bonus'] = 0.0,
+        value_coef: Annotated[float, at_least(0), 'weight of the value loss'] = 0.5,
+        max_grad_norm: Annotated[float | None, above(0), "bound of the gradient's global norm; None leaves it"] = 0.5,
+        target_kl: Annotated[
+            float | None, above(0), 'mean divergence from the old policy that ends the epochs; None: nothing does'
+        ] = None,
+        log_std_init: Annotated[float, between(-20, 2), 'initial log standard deviation for Box actions'] = 0.0,
+        normalize_obs: NormalizeObs = False,
+        normalize_reward: Annotated[
+            bool, 'divide rewards by the running standard deviation of the discounted return'
+        ] = False,
     ) -> None:
-        super().__init__(observation_space, action_space, unknown_params, normalize_obs=normalize_obs)
+        super().__init__(observation_space, action_space, normalize_obs)
         self.gamma = gamma
         self.gae_lambda = gae_lambda
         self.clip_range = clip_range
@@ -86,21 +87,21 @@ class PPO(Algorithm):
 
         heads = [stochastic_head(self.action_adaptor, gain=0.01), value_head(gain=1.0)]
         default = {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'}
-        self._build_networks(net_list, heads, default)
+        self.build_networks(net_list, heads, default)
         self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, log_std_init)
         self.critic = self.networks['critic']
         if self.policy.log_std is not None:
             self.state_variables['log_std'] = self.policy.log_std
         variables = self.policy.trainable_variables + self.critic.trainable_variables
         default = {'name': 'Adam', 'learning_rate': 3e-4}
-        self._build_optimizers(optimizers_list, [variables], default, clip_norm=max_grad_norm)
+        self.build_optimizers(optimizers_list, [variables], default, clip_norm=max_grad_norm)
         self.reward_scale = RewardScale(gamma) if normalize_reward else None
         forward = Forward(self.policy.network, self.policy)
         self.behavior = Stochastic(forward, self.action_adaptor, self.policy.mask_path)
 
     @functools.cached_property
-    def _fused(self) -> PackedCall:
-        return self._packed(self.improve)
+    def fused(self) -> PackedCall:
+        return self.compiled(self.improve)
 
     def evaluate(self, obs: spaces.Flat) -> tuple[tf.Tensor, tf.Tensor]:
         """Parameters of the policy ``[B, …]`` and values ``[B]``; a shared torso is run once."""
@@ -176,19 +177,27 @@ class PPO(Algorithm):
         _, metrics = tf.while_loop(going_on, minibatch, start, parallel_iterations=1)
         return tf.concat([metrics, self.forward.pack()], 0)
 
-    def update(self, rollout: Rollout, *, epochs: int = 10, batch_size: int = 64) -> dict[str, float] | None:
-        """One iteration on a rollout with fields ``[T, N, …]``.
-
-        Args:
-            rollout: of the current policy.
-            epochs: passes over it.
-            batch_size: transitions in one gradient step; an epoch's last minibatches are filled up from its first.
-        """
+    def update(
+        self,
+        rollout: Rollout,
+        *,
+        epochs: Annotated[int, at_least(1), 'passes over the transitions of an iteration'] = 10,
+        batch_size: Annotated[
+            int, at_least(2), "transitions in one gradient step; an epoch's last one is filled up from its first"
+        ] = 64,
+    ) -> dict[str, float] | None:
+        """One iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
         valid = np.flatnonzero(rollout.valid)
         if not valid.size:  # every copy was only reset
             return None
+        if rollout.valid.size < 2:
+            raise ValueError('an iteration of one transition has no advantages to compare: give a larger horizon.')
         # As many minibatches however many transitions are valid: another number would compile the update anew.
         size = min(batch_size, rollout.valid.size)
+        if size < batch_size and not self.fused.traces:
+            log.warning(
+                'batch_size is %d, but an iteration has %d transitions: one minibatch of these.', batch_size, size
+            )
         per_epoch = -(-rollout.valid.size // size)
         batches = np.empty((epochs, per_epoch * size), np.int32)
         for epoch in batches:
@@ -200,14 +209,14 @@ class PPO(Algorithm):
         optimizer = self.optimizers['all']
         optimizer.set_progress(self.progress)
         clip = np.array(value_at(self.clip_range, self.progress), np.float32)
-        result = self._fused(rollout, batches.reshape(-1, size), clip)
+        result = self.fused(rollout, batches.reshape(-1, size), clip)
         if self.statistics:  # after the update: what was acted on and what was learned from are normalised alike
             self.observe(raw.obs)
         return self.take(result)
 
-    def _moments(self) -> dict[str, RunningMoments]:
+    def moments(self) -> dict[str, RunningMoments]:
         scale = {} if self.reward_scale is None else {'reward': self.reward_scale.moments}
-        return super()._moments() | scale
+        return super().moments() | scale
 
     def episodes_restarted(self) -> None:
         """The running returns of the reward scale begin anew."""

@@ -9,34 +9,22 @@ temperature's loss is written in log α, as in the authors' code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Literal
 
 import numpy as np
 import tensorflow as tf
-from gymnasium.spaces import Space
 
 from zoo.algorithms.base import Algorithm
 from zoo.common import loops, spaces
 from zoo.common.acting import Forward, Stochastic
 from zoo.common.adaptors.policy import StochasticPolicy, stochastic_head, value_head
 from zoo.common.optim import polyak
+from zoo.common.params import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, Tau, above
 from zoo.common.types import Transition
 
 
 class SAC(Algorithm):
-    """Soft actor-critic for bounded ``Box`` actions.
-
-    Args:
-        observation_space, action_space: of one copy of the environment.
-        net_list: actor, critic_1, critic_2; specs, torsos or complete networks.
-        optimizers_list: actor, critic, alpha.
-        gamma: discount.
-        tau: step of the target critics towards the critics, after every update.
-        alpha: the temperature; ``'auto'`` tunes it from 1 to the target entropy.
-        target_entropy: in nats; None takes minus the number of action entries (paper, appendix D).
-        normalize_obs: normalise vector observations by their running statistics.
-    """
+    """Soft actor-critic for bounded ``Box`` actions."""
 
     loop = loops.off_policy
     acts_in = ('Box',)
@@ -47,37 +35,40 @@ class SAC(Algorithm):
 
     def __init__(
         self,
-        observation_space: Space,
-        action_space: Space,
-        net_list: Sequence[Any] | None = None,
-        optimizers_list: Sequence[Any] | None = None,
-        gamma: float = 0.99,
-        tau: float = 0.005,
-        alpha: float | str = 'auto',
-        target_entropy: float | None = None,
-        normalize_obs: bool = False,
-        **unknown_params: Any,
+        observation_space: ObservationSpace,
+        action_space: ActionSpace,
+        net_list: NetList = None,
+        optimizers_list: OptimizersList = None,
+        gamma: Gamma = 0.99,
+        tau: Tau = 0.005,
+        alpha: Annotated[
+            float | Literal['auto'], above(0), "the temperature; 'auto' tunes it from 1 to the target entropy"
+        ] = 'auto',
+        target_entropy: Annotated[
+            float | None, 'in nats; None takes minus the number of action entries (paper, appendix D)'
+        ] = None,
+        normalize_obs: NormalizeObs = False,
     ) -> None:
-        super().__init__(observation_space, action_space, unknown_params, normalize_obs=normalize_obs)
+        super().__init__(observation_space, action_space, normalize_obs)
         self.gamma = gamma
         self.tau = tau
         self.alpha = alpha
         self.target_entropy = target_entropy
 
         size = self.action_adaptor.parts[0].size
-        critic = value_head()
+        critic = value_head(action_size=size)
         heads = [stochastic_head(self.action_adaptor, free_log_std=False), critic, critic]
-        self._build_networks(net_list, heads, {'hidden': [256, 256], 'activation': 'relu'}, action_size=size)
+        self.build_networks(net_list, heads, {'hidden': [256, 256], 'activation': 'relu'})
         self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor)
         self.critics = [self.networks['critic_1'], self.networks['critic_2']]
-        self.targets = [self._build_target(name, critic, size) for name in ('critic_1', 'critic_2')]
+        self.targets = [self.build_target(name) for name in ('critic_1', 'critic_2')]
         self.log_alpha = tf.Variable(0.0 if alpha == 'auto' else float(np.log(alpha)), dtype=tf.float32)
         self.state_variables['log_alpha'] = self.log_alpha
         self._target_entropy = -float(size) if target_entropy is None else float(target_entropy)
 
         critic_variables = [variable for critic in self.critics for variable in critic.trainable_variables]
         groups = [self.policy.trainable_variables, critic_variables, [self.log_alpha]]
-        self._build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
+        self.build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
         forward = Forward(self.policy.network, self.policy)
         self.behavior = Stochastic(forward, self.action_adaptor, self.policy.mask_path)
 

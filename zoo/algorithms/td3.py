@@ -6,35 +6,21 @@ the smaller of two critics in the target, smoothed target actions, and an actor 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Annotated
 
 import tensorflow as tf
-from gymnasium.spaces import Space
 
 from zoo.algorithms.base import Algorithm
 from zoo.common import loops
 from zoo.common.acting import Forward, GaussianNoise
 from zoo.common.adaptors.policy import deterministic_head, value_head
 from zoo.common.optim import polyak
+from zoo.common.params import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, Tau, at_least
 from zoo.common.types import Transition
 
 
 class TD3(Algorithm):
-    """Twin delayed DDPG for bounded ``Box`` actions. Noise is in the units of [−1, 1], half the range of each entry.
-
-    Args:
-        observation_space, action_space: of one copy of the environment.
-        net_list: actor, critic_1, critic_2; specs, torsos or complete networks.
-        optimizers_list: actor, critic.
-        gamma: discount.
-        tau: step of the targets towards the networks, with every move of the actor.
-        policy_delay: updates of the critics for each of the actor.
-        explore_noise: standard deviation of the Gaussian noise on actions while training.
-        target_noise: standard deviation of the noise that smooths the target's action.
-        noise_clip: its bound.
-        normalize_obs: normalise vector observations by their running statistics.
-    """
+    """Twin delayed DDPG for bounded ``Box`` actions. Noise is in the units of [−1, 1], half the range of each entry."""
 
     loop = loops.off_policy
     acts_in = ('Box',)
@@ -45,22 +31,19 @@ class TD3(Algorithm):
 
     def __init__(
         self,
-        observation_space: Space,
-        action_space: Space,
-        net_list: Sequence[Any] | None = None,
-        optimizers_list: Sequence[Any] | None = None,
-        gamma: float = 0.99,
-        tau: float = 0.005,
-        policy_delay: int = 2,
-        explore_noise: float = 0.1,
-        target_noise: float = 0.2,
-        noise_clip: float = 0.5,
-        normalize_obs: bool = False,
-        **unknown_params: Any,
+        observation_space: ObservationSpace,
+        action_space: ActionSpace,
+        net_list: NetList = None,
+        optimizers_list: OptimizersList = None,
+        gamma: Gamma = 0.99,
+        tau: Tau = 0.005,
+        policy_delay: Annotated[int, at_least(1), 'updates of the critics for each of the actor and the targets'] = 2,
+        explore_noise: Annotated[float, at_least(0), 'deviation of the Gaussian noise on actions while training'] = 0.1,
+        target_noise: Annotated[float, at_least(0), "deviation of the noise that smooths the target's action"] = 0.2,
+        noise_clip: Annotated[float, at_least(0), 'bound of that noise'] = 0.5,
+        normalize_obs: NormalizeObs = False,
     ) -> None:
-        super().__init__(observation_space, action_space, unknown_params, normalize_obs=normalize_obs)
-        if policy_delay < 1:
-            raise ValueError(f'policy_delay is {policy_delay!r}: give a whole number of at least 1.')
+        super().__init__(observation_space, action_space, normalize_obs)
         self.gamma = gamma
         self.tau = tau
         self.policy_delay = policy_delay
@@ -69,21 +52,20 @@ class TD3(Algorithm):
         self.noise_clip = noise_clip
 
         size = self.action_adaptor.parts[0].size
-        actor, critic = deterministic_head(size), value_head()
-        self._build_networks(
-            net_list, [actor, critic, critic], {'hidden': [256, 256], 'activation': 'relu'}, action_size=size
-        )
+        critic = value_head(action_size=size)
+        heads = [deterministic_head(size), critic, critic]
+        self.build_networks(net_list, heads, {'hidden': [256, 256], 'activation': 'relu'})
         self.actor = self.networks['actor']
         self.critics = [self.networks['critic_1'], self.networks['critic_2']]
-        self.target_actor = self._build_target('actor', actor)
-        self.target_critics = [self._build_target(name, critic, size) for name in ('critic_1', 'critic_2')]
+        self.target_actor = self.build_target('actor')
+        self.target_critics = [self.build_target(name) for name in ('critic_1', 'critic_2')]
         self.phases = policy_delay
         self.last_actor_loss = tf.Variable(0.0)
         self.state_variables['last_actor_loss'] = self.last_actor_loss
 
         critic_variables = [variable for critic in self.critics for variable in critic.trainable_variables]
         groups = [self.actor.trainable_variables, critic_variables]
-        self._build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
+        self.build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
         self.behavior = GaussianNoise(Forward(self.actor), self.action_adaptor, explore_noise)
 
     def critic_target(self, batch: Transition, seed: tf.Tensor) -> tf.Tensor:

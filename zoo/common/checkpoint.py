@@ -96,9 +96,9 @@ def write(
         The path of the checkpoint.
 
     Raises:
-        CheckpointError: ``path`` is a file, or a folder with something else in it, which is never touched.
+        CheckpointError: ``path`` is a file, or a folder with something else in it, which is never touched; or the disk
+            is full or refuses: what was at ``path`` before is still there.
         TypeError: a value of ``config`` is not plain data, or an array has a dtype that cannot be stored.
-        OSError: the disk is full or refuses; what was at ``path`` before is still there.
     """
     given = Path(path).expanduser()
     path = given.resolve()  # through a link to the folder it names: renaming would move the link and not the folder
@@ -112,11 +112,11 @@ def write(
     arrays = {_array_name(name): _storable(name, array) for name, array in arrays.items()}
     buffer = None if buffer is None else {_array_name(name): _numeric(name, array) for name, array in buffer.items()}
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _delete_abandoned(path)
     new = path.with_name(f'.{path.name}.new-{uuid.uuid4().hex[:8]}')
-    new.mkdir()
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _delete_abandoned(path)
+        new.mkdir()
         save_file(arrays, new / _WEIGHTS)
         if buffer is not None:
             _write_npz(new / _BUFFER, buffer)
@@ -129,8 +129,10 @@ def write(
         shutil.copymode(new / _CONFIG, new / _WEIGHTS)
         _fsync(new)
         _put_in_place(new, path)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(new, ignore_errors=True)
+        if isinstance(error, OSError | SafetensorError):
+            raise CheckpointError(f"'{given}' could not be written, and nothing was changed: {error}.") from error
         raise
     return given
 
@@ -167,6 +169,14 @@ def read(path: str | os.PathLike[str], algorithm: str | None = None) -> Checkpoi
     except (ValueError, OSError, zipfile.BadZipFile) as error:
         raise CheckpointError(f"'{folder / _BUFFER}' cannot be read: {error}.") from error
     return Checkpoint(config, arrays, buffer)
+
+
+def saved_at(path: str | os.PathLike[str]) -> float:
+    """When a checkpoint was written, in seconds since 1970 as its configuration says; 0 where it does not."""
+    body = _parse(Path(path) / _CONFIG) if (Path(path) / _CONFIG).is_file() else None
+    config = body.get('config') if isinstance(body, dict) else None
+    found = config.get('saved_at') if isinstance(config, dict) else None
+    return float(found) if isinstance(found, int | float) else 0.0
 
 
 def jsonable(value: Any, name: str = 'value') -> Any:

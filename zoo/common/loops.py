@@ -1,8 +1,9 @@
 """The training and test loops, shared by every algorithm.
 
-An algorithm gives ``act`` and ``update``; a loop stores experience and calls them. Where the experience comes from is
-not its business: from the environment in this process (:class:`Collection`) or from actors in others
-(:mod:`zoo.distributed.learner`). :class:`Training` is what all loops share: counters, logs, checkpoints, callbacks.
+An agent (:class:`zoo.common.agent.Agent`) gives ``act`` and ``update``; a loop stores experience and calls them. Where
+the experience comes from is not its business: from the environment in this process (:class:`Collection`) or from actors
+in others (:mod:`zoo.distributed.training.learner`). :class:`Training` is what all loops share: counters, logs,
+checkpoints, callbacks.
 """
 
 from __future__ import annotations
@@ -14,21 +15,20 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import numpy as np
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from zoo.common import plots
+from zoo.common.agent import Agent, Loop
 from zoo.common.collect import Collector
 from zoo.common.logging import Logger
+from zoo.common.params import BatchSize, at_least
 from zoo.common.replay import Replay
 from zoo.common.rollout import RolloutBuffer
 from zoo.common.types import Episode, Rollout, TestResult, TrainingResult, Transition
-
-if TYPE_CHECKING:
-    from zoo.algorithms.base import Algorithm
 
 log = logging.getLogger('zoo')
 
@@ -86,7 +86,7 @@ class Collection:
         start: steps that a resumed call has behind it.
     """
 
-    def __init__(self, agent: Algorithm, env: Env | VectorEnv, render: bool = False, start: int = 0) -> None:
+    def __init__(self, agent: Agent, env: Env | VectorEnv, render: bool = False, start: int = 0) -> None:
         self.agent = agent
         self.collector = Collector(env, agent.action_adaptor, render)
         self.collector.steps = start
@@ -153,7 +153,7 @@ class Training:
 
     def __init__(
         self,
-        agent: Algorithm,
+        agent: Agent,
         env: Env | VectorEnv | None,
         train_steps: int,
         *,
@@ -208,23 +208,27 @@ class Training:
         """Whether the steps are taken or a callback asked to stop."""
         return self._stopped or self.steps >= self.train_steps
 
-    def run(self, loop: Callable[..., None], **params: Any) -> TrainingResult:
+    def run(self, loop: Loop, **params: Any) -> TrainingResult:
         """Run ``loop`` to its end and close everything, whatever happens on the way."""
         try:
             # A resumed call begins where the interrupted one went on after its checkpoint: with new episodes.
             self.experience.restart(self._env_seed if not self._start else self.agent.draw_seed())
-            loop(self, **params)
+            loop.run(self, **params)
             if self.steps > self._log_steps:
                 self._log()
             self._save(final=True)
         except KeyboardInterrupt:
-            if self.run_dir is not None and self._weights_are_finite():
-                self._save(final=True)
-                log.warning('Interrupted at step %d; the agent is saved in %s.', self.steps, self._last_checkpoint)
-            raise
-        except FloatingPointError as error:
+            self._rescue()
+            # What happened is the last line on the screen, under the traceback and not above it.
+            saved = 'nothing is saved' if self._last_checkpoint is None else f'saved in {self._last_checkpoint}'
+            raise KeyboardInterrupt(f'training was interrupted at step {self.steps}; {saved}') from None
+        except Exception as error:
+            self._rescue()
             kept = self._last_checkpoint or 'none was written'
-            raise FloatingPointError(f'{error} The last good checkpoint: {kept}.') from error
+            if isinstance(error, FloatingPointError):
+                raise FloatingPointError(f'{error} The last good checkpoint: {kept}.') from error
+            log.error('Training failed at step %d. The last good checkpoint: %s.', self.steps, kept)
+            raise
         finally:
             self._logger.close()
             self._draw()
@@ -276,6 +280,15 @@ class Training:
                     self.replay.cut()
         self._stopped = self.experience.least(not self._stopped) == 0
 
+    def _rescue(self) -> None:
+        """After a failure: save what there is, if it is good and nothing forbids it."""
+        if self.run_dir is None or self.steps == self._start or not self.agent.weights_are_finite():
+            return
+        try:
+            self._save(final=True)
+        except Exception as error:
+            log.error('The agent could not be saved: %s', error)
+
     def _log(self) -> None:
         now = time.perf_counter()
         rate = (self.steps - self._log_steps) / max(now - self._log_time, 1e-9)
@@ -299,15 +312,12 @@ class Training:
     def _save(self, final: bool = False) -> None:
         if self.run_dir is None:
             return
-        if not self._weights_are_finite():  # one update before the loss shows it
+        if not self.agent.weights_are_finite():  # one update before the loss shows it
             raise FloatingPointError(f'step {self.steps}: a weight became NaN or infinite: lower the learning rate.')
         loop_state = None if final and self.done else {'steps': self.steps, 'train_steps': self.train_steps}
         path = self.run_dir / 'checkpoints' / f'{self.agent.steps:09d}'  # its life's, which only grow in a directory
         self.agent.save(path, buffer=self._checkpoint_buffer, loop_state=loop_state)
         self._last_checkpoint = path
-
-    def _weights_are_finite(self) -> bool:
-        return all(np.isfinite(variable.numpy()).all() for variable in self.agent.trainable_variables)
 
     def _draw(self) -> None:
         if self.run_dir is not None:
@@ -318,14 +328,13 @@ class Training:
             )
 
 
-def on_policy(training: Training, *, horizon: int = 2048, **update_params: Any) -> None:
-    """Collect ``horizon`` steps of every copy, update on them, forget them.
-
-    Args:
-        training: the call.
-        horizon: steps of each copy in one iteration.
-        update_params: handed to the algorithm's ``update`` (``epochs``, ``batch_size``).
-    """
+def _on_policy(
+    training: Training,
+    *,
+    horizon: Annotated[int, at_least(1), 'steps of each copy in one iteration'] = 2048,
+    **update_params: Any,
+) -> None:
+    """Collect ``horizon`` steps of every copy, update on them with the other parameters, forget them."""
     agent = training.agent
     while not training.done:
         agent.progress = training.progress
@@ -333,29 +342,25 @@ def on_policy(training: Training, *, horizon: int = 2048, **update_params: Any) 
         training.updated(agent.update(rollout, **update_params))
 
 
-def off_policy(
+def _off_policy(
     training: Training,
     *,
-    batch_size: int = 256,
-    buffer_size: int = 1_000_000,
-    explore_steps: int = 1000,
-    update_every: int = 1,
-    updates: int | None = None,
+    batch_size: BatchSize = 256,
+    buffer_size: Annotated[int, at_least(1), 'transitions that the replay buffer holds'] = 1_000_000,
+    explore_steps: Annotated[
+        int, at_least(0), "steps of uniformly random actions before the first update, in the agent's life"
+    ] = 1000,
+    update_every: Annotated[int, at_least(1), 'environment steps, summed over copies, between calls of update'] = 1,
+    updates: Annotated[
+        int | None, at_least(1), 'gradient updates in one call; None takes update_every, one for each environment step'
+    ] = None,
 ) -> None:
-    """Step, store, and update on samples of the replay buffer.
-
-    Args:
-        training: the call.
-        batch_size: transitions in one gradient update.
-        buffer_size: transitions that the replay buffer holds.
-        explore_steps: steps of uniformly random actions before the first update, in the agent's life.
-        update_every: environment steps, summed over copies, between calls of ``update``.
-        updates: gradient updates in one call; None takes ``update_every``, one for each environment step.
-    """
+    """Step, store, and update on samples of the replay buffer."""
     agent, experience = training.agent, training.experience
     updates = update_every if updates is None else updates
     replay = agent.replay_for(buffer_size, experience.num_envs)
     training.replay = replay
+    needed, began = _needed(agent, replay.added * experience.learners, explore_steps), agent.updates
     while not training.done:
         agent.progress = training.progress
         before = training.steps
@@ -364,15 +369,50 @@ def off_policy(
                 replay.cut(step.first, len(step.valid))
             replay.add(step.transition, step.valid, step.first)
         metrics = None
-        if experience.least(replay.added >= batch_size and replay.added * experience.learners >= explore_steps):
+        if experience.least(replay.added >= batch_size and replay.added * experience.learners >= needed):
             # Counted from the steps alone, so that a resumed call updates at the same ones.
             for _ in range(training.steps // update_every - before // update_every):
                 metrics = agent.update_on(replay.sample((updates, batch_size), agent.rng))
         training.updated(metrics)
+    if agent.updates == began:
+        log.warning(
+            'Nothing was learned: no update was due in the %d steps of this training, since the first one needs %d '
+            'transitions in the replay buffer (explore_steps=%d, batch_size=%d, update_every=%d).',
+            training.steps,
+            max(needed, batch_size),
+            explore_steps,
+            batch_size,
+            update_every,
+        )
+
+
+def _needed(agent: Agent, held: int, explore_steps: int) -> int:
+    """How many transitions the replay buffer has to hold before the first update, when it holds ``held`` now.
+
+    As many as are explored; where earlier ones were not saved with the agent, those that its life still lacks, and if
+    it lacks none, that many again, since an agent that learned from a handful of them would forget what it can.
+    """
+    lost = agent.steps - held
+    if lost <= 0:
+        return explore_steps
+    needed = held + explore_steps - agent.steps if agent.steps < explore_steps else explore_steps
+    if needed > held:
+        log.warning(
+            'The replay buffer holds %d transitions of the %d steps that this agent has behind it '
+            '(checkpoint_buffer=True saves it with the agent): the next %d steps are collected without an update.',
+            held,
+            agent.steps,
+            needed - held,
+        )
+    return needed
+
+
+on_policy = Loop(_on_policy, 'rollouts')
+off_policy = Loop(_off_policy, 'steps')
 
 
 def run_test(
-    agent: Algorithm, env: Env | VectorEnv, *, test_episodes: int = 10, render: bool = False, seed: int | None = None
+    agent: Agent, env: Env | VectorEnv, *, test_episodes: int = 10, render: bool = False, seed: int | None = None
 ) -> TestResult:
     """Play ``test_episodes`` whole episodes with the deterministic policy.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any
 
 
@@ -14,11 +16,21 @@ class Linear:
         start: value at the beginning.
         end: value at the end.
         until: fraction of the training steps after which ``end`` is reached.
+
+    Raises:
+        ValueError: a value that is no finite number, or an ``until`` outside [0, 1].
     """
 
     start: float
     end: float = 0.0
     until: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            real = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+            if not real or (name == 'until' and not 0.0 <= value <= 1.0):
+                wanted = 'a fraction of the training, from 0 to 1' if name == 'until' else 'a finite number'
+                raise ValueError(f'{name} of a Linear schedule is {value!r}: give {wanted}.')
 
     def __call__(self, progress: float) -> float:
         """The value at ``progress`` in [0, 1]."""

@@ -117,6 +117,34 @@ def unflatten(space: Space, flat: Flat, prefix: str = '') -> Any:
     return tuple(unflatten(part, flat, f'{prefix}/{i}' if prefix else str(i)) for i, part in enumerate(space.spaces))
 
 
+def as_batch(space: Space, x: Any) -> tuple[Flat, bool]:
+    """One element of ``space``, or a batch of them on a first axis, as a flat batch; and whether it was a batch.
+
+    Raises:
+        ValueError: a part of another shape than the space declares, or parts of different batches.
+    """
+    flat = dict(tree_items(flatten(space, x)))
+    lead: dict[str, tuple[int, ...]] = {}
+    for path, leaf in leaves(space).items():
+        shape = np.shape(flat[path])
+        if leaf.shape not in (shape, shape[1:]):
+            raise ValueError(
+                f'an observation {path and f"{path!r} "}of shape {shape} was given, but the space declares '
+                f'{leaf.shape}, or a batch of that.'
+            )
+        lead[path] = shape[: len(shape) - len(leaf.shape)]
+    first, *others = lead
+    for path in others:
+        if lead[path] != lead[first]:
+            raise ValueError(
+                f'the observation has batch axes {lead[first]} in {first!r}, but {lead[path]} in {path!r}: give '
+                'one observation, or a batch of the same size in every part.'
+            )
+    is_batch = lead[first] != ()
+    items = {path: np.asarray(flat[path], leaf.dtype) for path, leaf in leaves(space).items()}
+    return from_items(space, items if is_batch else {path: x[None] for path, x in items.items()}), is_batch
+
+
 def tree_map(function: Callable[..., Any], *flats: Flat) -> Flat:
     """Apply ``function`` to the arrays of flat structures of one shape, path by path."""
     first = flats[0]

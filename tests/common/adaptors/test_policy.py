@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -43,7 +44,8 @@ PAIR = Tuple([unbounded(2), unbounded(2)])  # could be taken for an observation 
 
 
 def build(space: Space, entry: Any, head: Head | None = None, action_size: int = 0) -> Network:
-    return build_network(entry, LABEL, Preprocess(space, {}), head or action_value_head(2), action_size)
+    head = replace(head or action_value_head(2), action_size=action_size)
+    return build_network(entry, LABEL, Preprocess(space, {}), head)
 
 
 def observations(space: Space, n: int = 4) -> spaces.Flat:

@@ -41,7 +41,7 @@ PROBES = 3
 
 @dataclass(frozen=True)
 class Head:
-    """What a network has to give.
+    """What a network takes besides the observation, and what it has to give.
 
     Attributes:
         units: the size of its output.
@@ -50,6 +50,7 @@ class Head:
         activation: of the output.
         also_accepts: another size of output that a complete network may have.
         dueling: separate streams for the state's value and the advantages (Wang et al. 2016, eq. 9).
+        action_size: of a critic of state and action, the length of the action that it takes; 0 of any other network.
     """
 
     units: int
@@ -58,11 +59,12 @@ class Head:
     activation: str = 'linear'
     also_accepts: int | None = None
     dueling: bool = False
+    action_size: int = 0
 
 
-def value_head(gain: float | None = None) -> Head:
-    """One number: the value of a state, or of a state and an action."""
-    return Head(1, 'one value', gain)
+def value_head(gain: float | None = None, action_size: int = 0) -> Head:
+    """One number: the value of a state, or of a state and an action of ``action_size`` entries."""
+    return Head(1, 'one value', gain, action_size=action_size)
 
 
 def action_value_head(actions: int, dueling: bool = False) -> Head:
@@ -194,7 +196,6 @@ def build_network(
     label: str,
     preprocess: Preprocess,
     head: Head,
-    action_size: int = 0,
     announce: bool = True,
 ) -> Network:
     """The network of one entry of ``net_list``.
@@ -203,14 +204,13 @@ def build_network(
         entry: a spec, a torso or a complete network.
         label: how messages name it: ``'net_list[0] (actor)'``.
         preprocess: of the observations.
-        head: what the output has to be.
-        action_size: for a critic of state and action, the length of the action.
+        head: what it takes and what its output has to be.
         announce: log that a head is attached to a torso.
 
     Raises:
         ValueError: the entry does not fit: which one, what it maps, what is needed.
     """
-    name = label.partition('(')[2].rstrip(')')
+    name, action_size = label.partition('(')[2].rstrip(')'), head.action_size
     if isinstance(entry, dict):
         spec = networks.full_spec(entry, label)
         torso, call = networks.torso(preprocess.features, spec, action_size)
@@ -230,7 +230,7 @@ def build_network(
             f'{label} is a {type(entry).__name__}: give a dict such as dict(hidden=[64, 64]), or a network that can be '
             'called (Keras model, TensorLayer model, tf.Module).'
         )
-    return _adapt(entry, label, name, preprocess, head, action_size, announce)
+    return _adapt(entry, label, name, preprocess, head, announce)
 
 
 def build_on(other: Network, label: str, head: Head, initial: str = 'glorot_uniform', seed: Any = None) -> Network:
@@ -256,11 +256,9 @@ def build_on(other: Network, label: str, head: Head, initial: str = 'glorot_unif
     return Network(name, other.preprocess, other.torso, other._call_torso, made, custom=other.custom, shares=True)
 
 
-def _adapt(
-    entry: Any, label: str, name: str, preprocess: Preprocess, head: Head, action_size: int, announce: bool
-) -> Network:
+def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head, announce: bool) -> Network:
     """A user's network: find how it is called, and attach a head where its output is not the head's."""
-    needs = f'{head.meaning} ({head.units})'
+    needs, action_size = f'{head.meaning} ({head.units})', head.action_size
     sees = spaces.describe(preprocess.space)
     takes = sees + (f' and an action of {action_size}' if action_size else '')
     failures: list[str] = []

@@ -1,0 +1,136 @@
+"""How an algorithm's parameters are shown: in ``help``, to Tab, and as the table of ``zoo.describe``."""
+
+from __future__ import annotations
+
+import functools
+import html
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gymnasium import Env
+from gymnasium.spaces import Space
+from gymnasium.vector import VectorEnv
+
+from zoo.common.errors import unknown
+from zoo.common.params import Param, documentation
+
+
+@dataclass(frozen=True)
+class Description:
+    """Every parameter of an algorithm; printed or shown in a notebook it is a table.
+
+    Attributes:
+        name: of the algorithm.
+        summary: what it is.
+        constructor: the parameters of the constructor, ``alg_params``.
+        learn: the parameters of ``learn``, ``learn_params``.
+    """
+
+    name: str
+    summary: str
+    constructor: tuple[Param, ...]
+    learn: tuple[Param, ...]
+
+    _columns = ('parameter', 'default', 'values', 'meaning')
+
+    def _tables(self) -> list[tuple[str, list[tuple[str, ...]]]]:
+        return [
+            (f'{title} of {self.name}', [(p.name, p.default_text, p.type_name, p.meaning) for p in found])
+            for title, found in (('Parameters', self.constructor), ('Parameters of learn', self.learn))
+        ]
+
+    def __repr__(self) -> str:
+        lines = [self.summary]
+        for title, rows in self._tables():
+            widths = [max(map(len, column)) for column in zip(self._columns, *rows, strict=True)]
+            lines += ['', title, '']
+            lines += ['  '.join(map(str.ljust, row, widths)).rstrip() for row in (self._columns, *rows)]
+        return '\n'.join(lines)
+
+    def _repr_html_(self) -> str:
+        parts = [f'<p>{html.escape(self.summary)}</p>']
+        for title, rows in self._tables():
+            cells = [''.join(f'<td style="text-align:left">{html.escape(cell)}</td>' for cell in row) for row in rows]
+            head = ''.join(f'<th style="text-align:left">{cell}</th>' for cell in self._columns)
+            body = ''.join(f'<tr>{row}</tr>' for row in cells)
+            parts.append(f'<table><caption>{html.escape(title)}</caption><tr>{head}</tr>{body}</table>')
+        return ''.join(parts)
+
+
+def describe(algorithm: Any) -> Description:
+    """Every parameter of an algorithm: name, default, the values that it takes, meaning.
+
+    Args:
+        algorithm: its name, such as ``'PPO'``, the class or an agent.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    from zoo import algorithms
+
+    if isinstance(algorithm, str):
+        if algorithm not in algorithms.NAMES:
+            raise ValueError(unknown('algorithm', algorithm, algorithms.NAMES))
+        algorithm = getattr(algorithms, algorithm)
+    cls = algorithm if isinstance(algorithm, type) else type(algorithm)
+    if not hasattr(cls, 'declared_for_learn'):
+        raise ValueError(f'describe takes the name of an algorithm, its class or an agent, not {algorithm!r}.')
+    summary = inspect.cleandoc(cls.__doc__ or cls.__name__).partition('\n\n')[0].replace('\n', ' ')
+    return Description(cls.__name__, summary, tuple(cls.declared().values()), tuple(cls.declared_for_learn().values()))
+
+
+def document(cls: Any) -> None:
+    """Write the parameters into the documentation of an algorithm's class and of its ``learn``."""
+    if not hasattr(cls, 'loop'):
+        return
+    names = (
+        f'``net_list`` has an entry for each of {", ".join(cls.network_names)}; ``optimizers_list`` for each of '
+        f'{", ".join(cls.optimizer_names)}.'
+    )
+    own = inspect.cleandoc(cls.__dict__.get('__doc__') or f'{cls.__name__}.')
+    cls.__doc__ = f'{own}\n\n{names}\n\nArgs:\n{documentation(cls.declared().values())}\n'
+    if 'learn' in cls.__dict__:
+        return
+
+    known = cls.declared_for_learn()
+    inherited = cls.learn
+
+    @functools.wraps(inherited)
+    def learn(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return super(cls, self).learn(*args, **kwargs)
+
+    signature = inspect.signature(inspect.unwrap(inherited))
+    fixed = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    keywords = [inspect.Parameter(p.name, inspect.Parameter.KEYWORD_ONLY, default=p.default) for p in known.values()]
+    learn.__signature__ = signature.replace(parameters=fixed + keywords)  # type: ignore[attr-defined]
+    learn.__qualname__ = f'{cls.__qualname__}.learn'
+    before, _, after = inspect.cleandoc(inspect.unwrap(inherited).__doc__ or '').partition('    learn_params: ')
+    after = after.partition('\n\n')[2]
+    learn.__doc__ = f'{before.rstrip()}\n{documentation(known.values())}\n\n{after}'
+    cls.learn = learn
+
+
+def check_spaces(cls: type, given: Mapping[str, Any]) -> None:
+    """That an agent is made of spaces, for those who come from libraries in which it is made of an environment.
+
+    Raises:
+        ValueError: one sentence that says how it is made here.
+    """
+    name = cls.__name__
+    how = (
+        f"{name}(**alg_params) with alg_params, learn_params = call_default_params(env, env_type, '{name}'), or "
+        f'{name}(env.observation_space, env.action_space)'
+    )
+    for kind in ('observation_space', 'action_space'):
+        if kind not in given:
+            if any(isinstance(value, Env | VectorEnv) for value in given.values()):
+                raise ValueError(f'{name} is made of spaces, not of an environment: {how}.')
+            raise ValueError(f'{name} needs {kind}: {how}.')
+        value = given[kind]
+        if isinstance(value, Env | VectorEnv | str):
+            what = 'an environment' if not isinstance(value, str) else f'the name {value!r}'
+            raise ValueError(f'{name} is made of spaces, not of {what}: {how}.')
+        if not isinstance(value, Space):
+            raise ValueError(f'{kind} is {value!r}: give a space of gymnasium.spaces, or make the agent by {how}.')

@@ -1,0 +1,183 @@
+"""What ``agent.learn`` checks and does; the loops themselves are in :mod:`zoo.common.loops`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from gymnasium import Env
+from gymnasium.vector import VectorEnv
+
+from zoo.common import loops, params, seeding, spaces
+from zoo.common.agent import Agent
+from zoo.common.errors import unknown
+from zoo.common.logging import run_directory, write_json
+from zoo.common.params import at_least
+from zoo.common.types import TestResult, TrainingResult
+
+
+@dataclass(kw_only=True)
+class Settings:
+    """The parameters of ``learn`` that every training loop takes, besides the loop's own."""
+
+    train_steps: Annotated[int, at_least(1), 'environment steps of this call, summed over copies'] = 100_000
+    test_episodes: Annotated[int, at_least(1), 'whole episodes of a test'] = 10
+    log_every: Annotated[int | None, at_least(1), 'steps between rows of the log; None makes some 200 in all'] = None
+    checkpoint_every: Annotated[
+        int | None, at_least(1), 'steps between checkpoints; None makes ten at most, and none before 10,000 steps'
+    ] = None
+    checkpoint_buffer: Annotated[bool, 'save the replay buffer in checkpoints too, for an exact resume'] = False
+    progress_bar: Annotated[bool, 'show a progress bar, where somebody looks'] = True
+    roles: Annotated[Any, 'None, or how many processes have which role, such as dict(learners=1, actors=4)'] = None
+    resume: Annotated[bool, 'go on with the call of learn in which the loaded checkpoint was written'] = False
+
+
+#: Arguments of ``learn`` itself, named when an unknown parameter is near one of them.
+ARGUMENTS = ('mode', 'render', 'seed', 'plot_func', 'callbacks', 'run_dir')
+
+
+def learn(
+    agent: Agent,
+    env: Any,
+    mode: str,
+    render: bool,
+    seed: int | None,
+    plot_func: Callable[[Sequence[float]], Any] | None,
+    callbacks: Iterable[Callable[[loops.Training], bool | None]],
+    run_dir: str | os.PathLike[str] | bool | None,
+    given: dict[str, Any],
+) -> TrainingResult | TestResult:
+    """See :meth:`zoo.algorithms.base.Algorithm.learn`; ``given`` are the parameters that were."""
+    values = _checked(agent, given)
+    if mode not in ('train', 'test'):
+        raise ValueError(unknown('mode', mode, ('train', 'test')))
+    _check_environment(agent, env)
+    callbacks = _check_callbacks(callbacks)
+    if plot_func is not None and not callable(plot_func):
+        raise ValueError(f'plot_func is {plot_func!r}: give a function of the list of all returns.')
+    if render and not getattr(env, 'render_mode', None):
+        raise ValueError("render=True needs an environment built with render_mode='human' or another render mode.")
+    agent.forward.refresh()  # the weights may have been set since
+    if mode == 'test':
+        for name, value in (('callbacks', callbacks), ('plot_func', plot_func), ('run_dir', run_dir)):
+            if value not in ((), None, False):
+                raise ValueError(f'{name} belongs to training: leave it out of a test, which logs and writes nothing.')
+        env_seed = None if seed is None else _draw(seed, 'env/test')
+        return loops.run_test(agent, env, test_episodes=values['test_episodes'], render=render, seed=env_seed)
+    return _train(agent, env, values, given, render, seed, plot_func, callbacks, run_dir)
+
+
+def _checked(agent: Agent, given: dict[str, Any]) -> dict[str, Any]:
+    """All parameters of ``learn`` by name, as they are kept."""
+    known = agent.declared_for_learn()
+    for name in given:
+        if name not in known:
+            kind = f"parameter of {type(agent).__name__}'s learn"
+            elsewhere = {n: f'is a parameter of {type(agent).__name__}, not of learn.' for n in agent.params()}
+            raise ValueError(params.refusal(kind, name, [*known, *ARGUMENTS], elsewhere))
+    return {name: param.default for name, param in known.items()} | params.checked(given, known)
+
+
+def _check_callbacks(callbacks: Any) -> tuple[Callable[[loops.Training], bool | None], ...]:
+    if callable(callbacks) or not isinstance(callbacks, Iterable):
+        raise ValueError(f'callbacks is {callbacks!r}: give a list of functions, such as callbacks=[function].')
+    callbacks = tuple(callbacks)
+    for callback in callbacks:
+        if not callable(callback):
+            raise ValueError(f'callbacks has {callback!r} in it: give functions of a Training.')
+    return callbacks
+
+
+def _check_environment(agent: Agent, env: Any) -> None:
+    if not isinstance(env, Env | VectorEnv):
+        raise ValueError(f'learn needs a Gymnasium environment, not a {type(env).__name__}: make it with build_env.')
+    vector = isinstance(env, VectorEnv)
+    for kind in ('observation_space', 'action_space'):
+        found = getattr(env, f'single_{kind}' if vector else kind)
+        own = getattr(agent, kind)
+        if not spaces.same(found, own):
+            raise ValueError(
+                f"the environment's {kind} is {spaces.describe(found)}, but this agent was made for "
+                f'{spaces.describe(own)}: make an agent for this environment with call_default_params.'
+            )
+
+
+def _draw(seed: int, stream: str) -> int:
+    return int(seeding.generator(seed, stream).integers(2**31 - 1))
+
+
+def _train(
+    agent: Agent,
+    env: Env | VectorEnv,
+    values: dict[str, Any],
+    given: dict[str, Any],
+    render: bool,
+    seed: int | None,
+    plot_func: Callable[[Sequence[float]], Any] | None,
+    callbacks: tuple[Callable[[loops.Training], bool | None], ...],
+    run_dir: str | os.PathLike[str] | bool | None,
+) -> TrainingResult:
+    start = 0
+    if values['resume']:
+        start, values['train_steps'] = _resumed(agent, given.get('train_steps'))
+        seed = None  # the loaded streams go on where they were
+    env_seed = None
+    if seed is not None:
+        # A later call with the same seed has streams of its own, lest it explore as the first one did.
+        later = f'/{agent.steps}' if agent.steps else ''
+        agent.reseed(seed, f'agent{later}')
+        env_seed = _draw(seed, f'env/train{later}')
+    agent.loop_state = None
+    common = {name: values.pop(name) for name in params.declared(Settings)}
+    settings = Settings(**common)
+
+    def run(experience: loops.Experience | None = None) -> TrainingResult:
+        env_id = env.spec.id if getattr(env, 'spec', None) else type(env.unwrapped).__name__
+        folder = run_directory(run_dir, type(agent).__name__, env_id)
+        if folder is not None:
+            config = agent.config() | {'environment': env_id, 'seed': seed, 'learn_params': common | values}
+            write_json(folder / 'config.json', config)
+        training = loops.Training(
+            agent,
+            env,
+            settings.train_steps,
+            render=render,
+            plot_func=plot_func,
+            callbacks=callbacks,
+            run_dir=folder,
+            env_seed=env_seed,
+            log_every=settings.log_every,
+            checkpoint_every=settings.checkpoint_every,
+            checkpoint_buffer=settings.checkpoint_buffer,
+            progress_bar=settings.progress_bar,
+            start=start,
+            experience=experience,
+        )
+        return training.run(agent.loop, **values)
+
+    if settings.roles is None:
+        return run()
+    if render:
+        raise ValueError('render=True shows the environment of this process, but with roles the actors step theirs.')
+    from zoo.distributed.training.plan import plan_for
+    from zoo.distributed.training.train import train
+
+    plan = plan_for(agent, env, settings.roles, seed, start, settings.train_steps, values)
+    return train(agent, env, plan, run)
+
+
+def _resumed(agent: Agent, train_steps: Any) -> tuple[int, int]:
+    """The steps behind an interrupted training, and where it ends: at its own end, or at one that was given."""
+    if agent.loop_state is None:
+        raise ValueError('resume=True goes on with an interrupted training: load a checkpoint of one first.')
+    start, end = agent.loop_state['steps'], agent.loop_state['train_steps']
+    if train_steps is None:
+        return start, end
+    if train_steps <= start:
+        raise ValueError(
+            f'resume=True goes on from step {start} of its training, so train_steps={train_steps} leaves nothing to '
+            f'do: give more, or leave it out for the {end} that it had.'
+        )
+    return start, int(train_steps)

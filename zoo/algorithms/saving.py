@@ -1,0 +1,176 @@
+"""What of an agent is saved, and how it is loaded; the files are the business of :mod:`zoo.common.checkpoint`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from zoo.common import checkpoint, seeding, spaces
+from zoo.common.agent import Agent
+from zoo.common.errors import unknown
+from zoo.common.schedules import schedule_from_json, schedule_to_json
+
+#: Parameters of the constructor that are written apart from the others.
+APART = ('observation_space', 'action_space', 'net_list', 'optimizers_list')
+
+
+def config(agent: Agent) -> dict[str, Any]:
+    """Algorithm, spaces and hyper-parameters as plain data; networks given as objects by their class name."""
+    return {
+        'algorithm': type(agent).__name__,
+        'observation_space': spaces.to_json(agent.observation_space),
+        'action_space': spaces.to_json(agent.action_space),
+        'net_list': [_entry_to_json(entry) for entry in agent.net_list],
+        'optimizers_list': [_entry_to_json(entry) for entry in agent.optimizers_list],
+        'params': {name: schedule_to_json(getattr(agent, name)) for name in agent.params() if name not in APART},
+    }
+
+
+def blueprint(agent: Agent) -> tuple[type, dict[str, Any]]:
+    """Class and arguments of an agent like this one, with new weights."""
+    known = {name: getattr(agent, name) for name in agent.params()}
+    optimizers = [
+        type(entry).from_config(entry.get_config()) if isinstance(entry, keras.optimizers.Optimizer) else entry
+        for entry in agent.optimizers_list
+    ]
+    return type(agent), known | {'net_list': agent.net_list, 'optimizers_list': optimizers}
+
+
+def variables(agent: Agent) -> dict[str, tf.Variable]:
+    """Every variable that is state, by its name in a checkpoint."""
+    found = dict(agent.state_variables)
+    for name, network in agent.networks.items():
+        found |= {f'network/{name}/{i}': variable for i, variable in enumerate(network.variables)}
+    for name, optimizer in agent.optimizers.items():
+        found |= {f'optimizer/{name}/{i}': variable for i, variable in enumerate(optimizer.state)}
+    return found
+
+
+def arrays(agent: Agent) -> dict[str, np.ndarray]:
+    """Every array that is state, by its name in a checkpoint."""
+    found = {name: variable.numpy() for name, variable in variables(agent).items()}
+    for label, moments in agent.moments().items():
+        found |= {f'statistics/{label}/{name}': value for name, value in moments.state().items()}
+    return found
+
+
+def assign(agent: Agent, saved: Mapping[str, np.ndarray]) -> None:
+    """The inverse of :func:`arrays`."""
+    for name, variable in variables(agent).items():
+        variable.assign(saved[name])
+    for label, moments in agent.moments().items():
+        moments.restore({name: saved[f'statistics/{label}/{name}'] for name in moments.state()})
+    agent.forward.refresh()
+
+
+def save(agent: Agent, path: str | os.PathLike[str], buffer: bool, loop_state: dict[str, int] | None) -> Path:
+    """See :meth:`zoo.algorithms.base.Algorithm.save`."""
+    whole = config(agent) | {
+        'steps': agent.steps,
+        'updates': agent.updates,
+        'progress': agent.progress,
+        'rng': seeding.state(agent.rng),
+        'loop_state': loop_state,
+        'saved_at': time.time(),
+    }
+    held = None
+    if buffer:
+        # Of an agent that was loaded and has not trained yet, the buffer is still where it was read from.
+        held = agent.saved_buffer if agent.replay is None else agent.replay.state()
+    return checkpoint.write(path, whole, arrays(agent), held)
+
+
+def newest(path: str | os.PathLike[str]) -> Path:
+    """The checkpoint at a path, or of a run directory the one that was written last."""
+    path = Path(path).expanduser()
+    inside = [p for p in (path / 'checkpoints').glob('*') if p.is_dir() and not p.name.startswith('.')]
+    return max(inside, key=lambda p: (checkpoint.saved_at(p), p.name.isdigit(), len(p.name), p.name), default=path)
+
+
+def read(path: str | os.PathLike[str], algorithm: str | None) -> tuple[Path, checkpoint.Checkpoint]:
+    """The checkpoint to load for a path that a user gave."""
+    found = newest(path)
+    return found, checkpoint.read(found, algorithm)
+
+
+def load(
+    cls: type,
+    saved: checkpoint.Checkpoint,
+    path: Path,
+    net_list: Sequence[Any] | None,
+    optimizers_list: Sequence[Any] | None,
+) -> Any:
+    """The agent of class ``cls`` that a checkpoint holds; see :meth:`zoo.algorithms.base.Algorithm.load`."""
+    given = {'net_list': net_list, 'optimizers_list': optimizers_list}
+    try:
+        found = saved.config
+        for name, entries in given.items():
+            given[name] = entries if entries is not None else _entries_from_json(found[name], name, path)
+        known = {name: schedule_from_json(value) for name, value in found['params'].items()}
+        known |= {name: spaces.from_json(found[name]) for name in ('observation_space', 'action_space')}
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise _not_of_an_agent(path, error) from error
+    for name in known:
+        if name not in cls.params():
+            raise checkpoint.CheckpointError(f"'{path}' cannot be loaded: {unknown('parameter', name, cls.params())}")
+    agent = cls(**known, **given)
+    _check_arrays(agent, saved, path)
+    assign(agent, saved.arrays)
+    try:
+        agent.steps, agent.updates = int(found['steps']), int(found['updates'])
+        agent.progress = float(found['progress'])
+        seeding.restore(agent.rng, found['rng'])
+        agent.loop_state = found['loop_state']
+    except (KeyError, TypeError, ValueError) as error:
+        raise _not_of_an_agent(path, error) from error
+    agent.saved_buffer = saved.buffer
+    return agent
+
+
+def _not_of_an_agent(path: Path, error: Exception) -> checkpoint.CheckpointError:
+    what = f'no {error}' if isinstance(error, KeyError) else str(error)
+    return checkpoint.CheckpointError(
+        f"'{path}' cannot be loaded: its configuration is not one that an agent was saved with ({what})."
+    )
+
+
+def _check_arrays(agent: Agent, saved: checkpoint.Checkpoint, path: Path) -> None:
+    own = {name: tuple(variable.shape) for name, variable in variables(agent).items()}
+    for label, moments in agent.moments().items():
+        own |= {f'statistics/{label}/{name}': np.shape(value) for name, value in moments.state().items()}
+    for name in sorted(saved.arrays.keys() | own.keys()):
+        found = saved.arrays.get(name)
+        if name not in own or found is None or found.shape != own[name]:
+            raise ValueError(
+                f'{path} holds {"nothing" if found is None else f"an array of shape {found.shape}"} for {name!r}, but '
+                f'this agent {f"has shape {own[name]}" if name in own else "has no such"} there: hand load the same '
+                'networks and optimizers that were saved.'
+            )
+
+
+def _entry_to_json(entry: Any) -> Any:
+    if isinstance(entry, str):
+        return entry
+    if isinstance(entry, dict):
+        return {key: schedule_to_json(value) for key, value in entry.items()}
+    return {'custom': type(entry).__name__}
+
+
+def _entries_from_json(entries: list[Any], what: str, path: Path) -> list[Any]:
+    for i, entry in enumerate(entries):
+        if isinstance(entry, dict) and 'custom' in entry:
+            raise ValueError(
+                f'{path} was saved with {what}[{i}] a {entry["custom"]} defined in Python, which it does not hold: '
+                f'hand one of the same shape to load(path, {what}=[…]).'
+            )
+    return [
+        entry if isinstance(entry, str) else {key: schedule_from_json(value) for key, value in entry.items()}
+        for entry in entries
+    ]

@@ -1,0 +1,149 @@
+"""What loops and ranks need of an agent: the contract between an algorithm and everything that trains it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+import numpy as np
+from gymnasium.spaces import Space
+
+from zoo.common import spaces
+from zoo.common.acting import Behavior
+from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.replay import Replay
+from zoo.common.types import Transition
+
+if TYPE_CHECKING:  # these need TensorFlow, which an actor does without
+    import tensorflow as tf
+
+    from zoo.common.acting import Forward
+    from zoo.common.adaptors.policy import Network
+    from zoo.common.normalize import RunningMoments
+    from zoo.common.optim import Optimizer
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A training loop; those that there are stand in :mod:`zoo.common.loops`.
+
+    Attributes:
+        run: ``run(training, **params)`` trains to the end; its keyword-only parameters are parameters of ``learn``.
+        experience: ``'rollouts'`` of the current policy, after which all actors wait for the next one, and then the
+            keyword-only parameters of the algorithm's ``update`` are parameters of ``learn`` as well; or ``'steps'`` of
+            any policy, whose updates are compiled many in a call.
+    """
+
+    run: Callable[..., None]
+    experience: Literal['rollouts', 'steps']
+
+
+class Agent(Protocol):
+    """An agent, as the loops (:mod:`zoo.common.loops`) and the ranks (:mod:`zoo.distributed.training`) know it.
+
+    An algorithm is written by giving what is its own; :class:`zoo.algorithms.base.Algorithm` has the rest:
+
+    * ``loop``: which loop trains it, and so what ``update`` is given;
+    * ``network_names``, ``optimizer_names``, ``metric_names``: what it consists of and what it reports;
+    * ``acts_in`` (and ``squash``): the kinds of action space that it can act in;
+    * a constructor, whose parameters are declared as in :mod:`zoo.common.params` and kept under their names;
+      it builds the networks from what each has to give (:class:`zoo.common.adaptors.policy.Head`), targets, optimisers
+      and ``behavior``, how the agent explores;
+    * ``update``. Of a loop over ``'steps'`` it is traced into the compiled call: ``update(batch, seed)`` with a
+      :class:`zoo.common.types.Transition` of fields ``[B, …]`` and a seed for stateless random operations, int32
+      ``[2]``, of which ``seed + 1`` is free too; it returns a dict of scalars with the keys ``metric_names``. Of a loop
+      over ``'rollouts'`` it is called with a :class:`zoo.common.types.Rollout` of fields ``[T, N, …]`` and its keyword
+      parameters; it returns the metrics as floats, or None where nothing was updated.
+
+    What an algorithm keeps beside networks and optimisers goes into ``state_variables``, and what it keeps along
+    episodes is given up in :meth:`episodes_restarted`; then it is saved, resumed and sent to other learners without
+    further ado.
+
+    Attributes:
+        observation_space, action_space: of one copy of the environment.
+        action_adaptor: turns stored actions into the environment's.
+        behavior: the behaviour policy.
+        steps: environment steps in the agent's life; the loops count them.
+        updates: gradient updates in its life, of a loop over ``'steps'``.
+        progress: fraction of the current training, in [0, 1]: what schedules read; the loops set it.
+        rng: exploration and batches are drawn from it.
+        replay: the replay buffer, once there is one.
+        networks, optimizers: by name, in the order of ``net_list`` and ``optimizers_list``; targets are not among them.
+        state_variables: further variables that are state, by name: targets, counters, a temperature.
+    """
+
+    loop: ClassVar[Loop]
+    network_names: ClassVar[tuple[str, ...]]
+    optimizer_names: ClassVar[tuple[str, ...]]
+    metric_names: ClassVar[tuple[str, ...]]
+
+    observation_space: Space
+    action_space: Space
+    action_adaptor: ActionAdaptor
+    behavior: Behavior
+    steps: int
+    updates: int
+    progress: float
+    rng: np.random.Generator
+    replay: Replay | None
+    networks: dict[str, Network]
+    optimizers: dict[str, Optimizer]
+    state_variables: dict[str, tf.Variable]
+
+    # What the loops call
+
+    def act(self, obs: spaces.Flat, deterministic: bool = False) -> spaces.Flat:
+        """Stored actions ``[N, …]`` for flat observations ``[N, …]``; exploring unless ``deterministic``."""
+
+    def random_action(self, obs: spaces.Flat) -> spaces.Flat:
+        """Uniformly random stored actions for flat observations ``[N, …]``, of the allowed ones if masked."""
+
+    def draw_seed(self) -> int:
+        """A seed for the environment from the agent's own stream."""
+
+    def episodes_restarted(self) -> None:
+        """Told when every copy of the environment has been reset."""
+
+    def replay_for(self, capacity: int, num_envs: int) -> Replay:
+        """The replay buffer of ``capacity`` transitions of ``num_envs`` copies, with what training left in it."""
+
+    def update(self, *args: Any, **kwargs: Any) -> Any:
+        """One update; see above."""
+
+    def update_on(self, batches: Transition) -> dict[str, float]:
+        """``K`` updates in one compiled call, on batches whose fields are ``[K, B, …]``; the last one's metrics."""
+
+    def weights_are_finite(self) -> bool:
+        """Whether every weight that an optimiser moves is a finite number."""
+
+    def save(
+        self, path: str | os.PathLike[str], buffer: bool = False, loop_state: dict[str, int] | None = None
+    ) -> Path:
+        """Write a checkpoint, with the replay buffer if asked, and where in a training it is."""
+
+    # What the ranks of a distributed training call besides
+
+    @property
+    def forward(self) -> Forward:
+        """The forward pass for acting: ``agent.forward.weights()`` is what actors and servers are sent."""
+
+    def blueprint(self) -> tuple[type, dict[str, Any]]:
+        """Class and arguments of an agent like this one, with new weights; they can be pickled if the networks can."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Every weight, optimiser state and statistic, and the counters: what :meth:`restore_state` takes."""
+
+    def restore_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Be in the state that `state` found in an agent with the same networks."""
+
+    def moments(self) -> dict[str, RunningMoments]:
+        """The running statistics, by name."""
+
+    def learn_together(self, all_reduce: Any) -> None:
+        """Learn as one with other processes that have the same weights, from now on; None: alone again."""
+
+    def reseed(self, seed: int | None, stream: str) -> None:
+        """Draw batches and noise from a stream of its own, unlike an agent with the same state."""
