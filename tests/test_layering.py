@@ -1,12 +1,14 @@
 """Who imports whom (parsed, not run), and what an import costs.
 
-An import counts wherever it stands, in a function too, except under ``if TYPE_CHECKING``, which never runs. For cycles
-only those count that run when the module is imported.
+An import counts wherever it stands: in a function too, and under ``if TYPE_CHECKING``, since a type is part of what a
+module knows. The only imports that run upward are those of two modules that hand names on, ``zoo/__init__.py`` and
+``zoo/common/utils.py``.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,8 +21,8 @@ import zoo
 
 ROOT = Path(zoo.__file__).parent
 
-#: Which parts of zoo a part may import besides itself; '' is zoo/__init__.py. A name with a dot is a part of another one,
-#: which may not import it.
+#: Which parts of zoo a part may import besides itself; '' is zoo/__init__.py. A name with a dot is a part of another
+#: one, which may not import it.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     '': ('algorithms', 'common'),
     'common': (),
@@ -36,11 +38,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 
 class Import(NamedTuple):
-    """One import of a module of zoo: what, from which line, and whether it runs when the module is imported."""
+    """One import of a module of zoo: what, and from which line."""
 
     target: str
     line: int
-    at_import: bool
 
 
 def read_sources() -> dict[str, str]:
@@ -49,6 +50,12 @@ def read_sources() -> dict[str, str]:
         '.'.join(('zoo', *path.relative_to(ROOT).with_suffix('').parts)): path.read_text(encoding='utf-8')
         for path in sorted(ROOT.rglob('*.py'))
     }
+
+
+@functools.cache
+def parsed(source: str) -> ast.Module:
+    """The syntax tree of a module."""
+    return ast.parse(source)
 
 
 def imports(name: str, sources: dict[str, str]) -> Iterator[Import]:
@@ -76,18 +83,12 @@ def imports(name: str, sources: dict[str, str]) -> Iterator[Import]:
             return [str(text.value).rstrip('.')] if isinstance(text, ast.Constant) else []
         return []
 
-    def walk(node: ast.AST, at_import: bool) -> Iterator[Import]:
+    for node in ast.walk(parsed(sources[name])):
         for target in targets(node):
-            if target.split('.')[0] == 'zoo':
-                yield Import(module_of(target), node.lineno, at_import)
-        children = list(ast.iter_child_nodes(node))
-        if isinstance(node, ast.If) and ast.unparse(node.test).rpartition('.')[2] == 'TYPE_CHECKING':
-            children = node.orelse
-        inside = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        for child in children:
-            yield from walk(child, at_import and not inside)
-
-    yield from walk(ast.parse(sources[name]), True)
+            # A package that imports one of its modules by a computed name is no import of itself.
+            own = isinstance(node, ast.Call) and f'{target}.__init__' == name
+            if target.split('.')[0] == 'zoo' and not own:
+                yield Import(module_of(target), node.lineno)
 
 
 def within(module: str, part: str) -> bool:
@@ -118,17 +119,14 @@ def star_imports(sources: dict[str, str]) -> list[str]:
     return [
         f'{name}:{node.lineno}'
         for name, source in sources.items()
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.ImportFrom) and any(alias.name == '*' for alias in node.names)
     ]
 
 
 def cycle(sources: dict[str, str]) -> list[str]:
     """The modules of one import cycle, in order, or nothing."""
-    graph = {
-        name.removesuffix('.__init__'): [item.target for item in imports(name, sources) if item.at_import]
-        for name in sources
-    }
+    graph = {name.removesuffix('.__init__'): [item.target for item in imports(name, sources)] for name in sources}
     done: set[str] = set()
 
     def search(module: str, path: list[str]) -> list[str]:
@@ -186,6 +184,12 @@ def planted(module: str, source: str) -> dict[str, str]:
             'try:\n    import zoo.algorithms.sac as s\nexcept ImportError:\n    s = None',
             'zoo.algorithms.sac',
         ),
+        ('zoo.common.bad', 'if TYPE_CHECKING:\n    from zoo.algorithms.base import Algorithm', 'zoo.algorithms.base'),
+        (
+            'zoo.distributed.bad',
+            'if TYPE_CHECKING:\n    from zoo.distributed.training.plan import Plan',
+            'zoo.distributed.training.plan',
+        ),
         ('zoo.common.bad', "importlib.import_module(f'zoo.algorithms.{name}')", 'zoo.algorithms'),
         ('zoo.common.utils', 'from zoo.algorithms import NAMES', 'zoo.algorithms'),
         ('zoo.common.env_wrappers', 'from zoo.default_params import call_default_params', 'zoo.default_params'),
@@ -207,7 +211,6 @@ def test_a_planted_upward_import_is_found(module, source, target):
     ('module', 'source'),
     [
         ('zoo.algorithms.fine', 'from zoo.common import loops\nfrom zoo.algorithms.base import Algorithm'),
-        ('zoo.common.fine', 'from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from zoo.algorithms import PPO'),
         ('zoo.common.fine', 'from . import spaces\nfrom .adaptors.action import Part\nimport zoological'),
         ('zoo.cli', 'from zoo import build_env, algorithms, load'),
     ],
@@ -234,17 +237,14 @@ def test_a_planted_star_import_is_found():
     [
         {'zoo.common.a': 'from zoo.common import b', 'zoo.common.b': 'from zoo.common.a import x'},
         {'zoo.common.a': 'from . import b', 'zoo.common.b': 'import zoo.common.c', 'zoo.common.c': 'from .a import x'},
+        {'zoo.common.a': 'from zoo.common import b', 'zoo.common.b': 'def f():\n    from zoo.common.a import x'},
+        {'zoo.common.a': 'import zoo.common.b', 'zoo.common.b': 'if TYPE_CHECKING:\n    from zoo.common.a import x'},
         {'zoo.common.a': 'if True:\n    from zoo.common.a import x'},
     ],
 )
 def test_a_planted_cycle_is_found(planted_modules):
     found = cycle(SOURCES | planted_modules)
     assert found[0] == found[-1] and set(found) == planted_modules.keys()
-
-
-def test_an_import_inside_a_function_makes_no_cycle():
-    modules = {'zoo.common.a': 'from zoo.common import b', 'zoo.common.b': 'def f():\n    from zoo.common.a import x'}
-    assert cycle(SOURCES | modules) == []
 
 
 def run(code: str) -> str:
@@ -318,6 +318,7 @@ def test_names_of_the_package():
         'build_env',
         'call_default_params',
         'check_env',
+        'describe',
         'list_envs',
         'load',
     }

@@ -34,13 +34,13 @@ _IMAGE_BUFFER = 100_000
 
 
 def call_default_params(
-    env: Env | VectorEnv, env_type: str, alg: str, seed: int | None = None, layers: str = 'keras'
+    env: Env | VectorEnv, env_type: str | None = None, alg: str = '', seed: int | None = None, layers: str = 'keras'
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The default hyper-parameters for an algorithm in an environment, as two dicts to edit.
 
     Args:
         env: from ``build_env``.
-        env_type: the type it was built with.
+        env_type: the type it was built with; None asks the environment, which knows it if ``build_env`` made it.
         alg: name of the algorithm, such as ``'TD3'``.
         seed: fixes the initial weights, and goes into ``learn_params``.
         layers: ``'keras'`` or ``'tensorlayer'``, what the networks are assembled from.
@@ -51,10 +51,20 @@ def call_default_params(
         optimisers.
 
     Raises:
-        ValueError: an unknown algorithm, environment type or kind of layers, or a space the algorithm cannot act in.
+        ValueError: no environment, an unknown algorithm, environment type or kind of layers, or a space the algorithm
+            cannot act in.
     """
+    if not isinstance(env, Env | VectorEnv):
+        raise ValueError(
+            f'call_default_params needs an environment, not {env!r}: make it with build_env({env!r}) first.'
+        )
     if alg not in algorithms.NAMES:
         raise ValueError(unknown('algorithm', alg, algorithms.NAMES))
+    env_type = env_type_of(env) if env_type is None else env_type
+    if env_type is None:
+        raise ValueError(
+            f'the type of this environment is not known, since build_env did not make it: give one of {", ".join(TYPES)}.'
+        )
     if env_type not in TYPES:
         raise ValueError(unknown('environment type', env_type, TYPES))
     if layers not in ('keras', 'tensorlayer'):

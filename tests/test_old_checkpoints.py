@@ -1,0 +1,55 @@
+"""Checkpoints of earlier versions load, act and train on as the version that wrote them did.
+
+``tests/checkpoints/<version>/`` has one of each algorithm, written in mid-training, and in ``expected.npz`` what that
+version predicted from it and the weights with which its interrupted training ended.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zoo
+from zoo import build_env
+from zoo.algorithms import saving
+
+ROOT = Path(__file__).parent / 'checkpoints'
+
+OFF_POLICY = {
+    'explore_steps': 20,
+    'buffer_size': 60,
+    'batch_size': 8,
+    'checkpoint_buffer': True,
+    'checkpoint_every': 60,
+}
+
+#: The environment and the parameters of the training that was cut.
+TRAINED: dict[str, tuple[str, dict[str, Any]]] = {
+    'DQN': ('CartPole-v1', OFF_POLICY),
+    'PPO': ('CartPole-v1', {'horizon': 32, 'epochs': 2, 'batch_size': 8, 'checkpoint_every': 64}),
+    'SAC': ('Pendulum-v1', OFF_POLICY),
+    'TD3': ('Pendulum-v1', OFF_POLICY),
+}
+
+
+@pytest.mark.parametrize('version', sorted(path.name for path in ROOT.iterdir()))
+@pytest.mark.parametrize('name', TRAINED)
+def test_loads_acts_and_trains_on(name: str, version: str):
+    folder = ROOT / version
+    expected = np.load(folder / 'expected.npz')
+    agent = zoo.load(folder / name)
+    obs = expected[f'{name}/obs']
+    np.testing.assert_allclose(agent.predict(obs), expected[f'{name}/action'], atol=1e-6)
+    np.testing.assert_allclose(agent.predict(obs, deterministic=False), expected[f'{name}/sampled'], atol=1e-6)
+
+    agent = zoo.load(folder / name)
+    env_id, params = TRAINED[name]
+    agent.learn(build_env(env_id, 'classic_control', seed=3), run_dir=False, resume=True, **params)
+    found = saving.arrays(agent)
+    resumed = [key for key in expected if key.startswith(f'{name}/resumed/')]
+    assert resumed
+    for key in resumed:
+        np.testing.assert_allclose(found[key.partition('/resumed/')[2]], expected[key], atol=1e-5, err_msg=key)
