@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import warnings
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from zoo.common import env_wrappers
-from zoo.common.env_wrappers import build_env, rebuilder
+from zoo.common.env_wrappers import build_env, env_name, env_type_of, rebuilder
 from zoo.common.envs.wrappers import ActionMask
 
 TAXI = max(name for name in gymnasium.registry if name.startswith('Taxi-'))
@@ -609,9 +610,268 @@ def test_missing_package_of_an_id():
 
 
 def test_unknown_arguments():
-    assert message(TypeError, 'CartPole-v1', gravity=3) == "'CartPole-v1' does not take the argument 'gravity'."
-    assert message(TypeError, Walk, lenght=3) == "'Walk' does not take the argument 'lenght'."
+    text = message(TypeError, 'CartPole-v1', gravity=3)
+    assert text == "'CartPole-v1' does not take the argument 'gravity', only sutton_barto_reward, render_mode."
+    text = message(TypeError, Walk, lenght=3)
+    assert text == "'Walk' does not take the argument 'lenght': perhaps 'length' is meant."
+    assert "perhaps 'max_episode_steps' is meant." in message(TypeError, Walk, max_epsode_steps=3)
+    for env_id, argument in (('CartPole-v1', 'frame_size'), (Walk, 'pixels')):
+        text = message(TypeError, env_id, **{argument: 64})
+        assert text.endswith(
+            ': pixels=True, and with it cameras, depth, frame_size, frame_stack, are for registered names.'
+        )
     assert 'length cannot be given' in message(TypeError, Walk(), length=3)
+
+
+@pytest.mark.parametrize(
+    ('habit', 'named'),
+    [
+        ({'n_envs': 4}, 'nenv=4 makes four copies'),
+        ({'num_envs': 4}, 'nenv=4 makes four copies'),
+        ({'envs': 4}, 'nenv=4 makes four copies'),
+        ({'render': True}, "render_mode='human' opens a window"),
+        ({'vec_env': True}, "vectorized='sync' or 'async'"),
+        ({'env_kwargs': {'length': 3}}, 'directly, as in build_env(MyEnv, length=9)'),
+    ],
+)
+def test_names_that_other_libraries_have(habit: dict[str, Any], named: str):
+    class Swallowing(Walk):
+        def __init__(self, length: int = 5, **kwargs: Any) -> None:
+            super().__init__(length)
+
+    for env_id in ('CartPole-v1', Walk, Swallowing):
+        text = message(TypeError, env_id, **habit)
+        assert next(iter(habit)) in text and named in text and text.endswith('.')
+
+
+def test_names_that_other_libraries_have_may_be_the_environments_own():
+    class Drawn(Walk):
+        def __init__(self, render: bool = False, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.drawn = render
+
+    class Derived(Drawn):
+        def __init__(self, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+
+    for env_id in (Drawn, Derived, lambda **kwargs: Derived(**kwargs)):
+        assert build_env(env_id, render=True).unwrapped.drawn
+
+
+def test_seeds_that_are_none():
+    for seed in (-1, 1.5, True, '3'):
+        text = message(ValueError, 'CartPole-v1', seed=seed)
+        assert text == f'seed is an integer from 0 on, or None for an unpredictable one, but got {seed!r}.'
+    for seed in (np.int64(3), 3):
+        np.testing.assert_array_equal(
+            build_env('CartPole-v1', seed=seed).reset()[0], build_env('CartPole-v1', seed=3).reset()[0]
+        )
+
+
+@pytest.mark.parametrize('env_id', ['CartPole-v1', CartPoleEnv])
+@pytest.mark.parametrize('limit', [0, -1, 2.5, True])
+def test_time_limits_that_are_none(env_id: Any, limit: Any):
+    text = message(ValueError, env_id, max_episode_steps=limit)
+    assert 'an integer of at least 1' in text and text.endswith(f'but got {limit!r}.')
+
+
+def test_a_time_limit_that_would_do_nothing():
+    for env_id in (gymnasium.make('CartPole-v1'), lambda: gymnasium.make('CartPole-v1')):
+        text = message(ValueError, env_id, max_episode_steps=1000)
+        assert 'a time limit of 500 steps already' in text and 'max_episode_steps=1000' in text
+    env = build_env(gymnasium.make('CartPole-v1'), max_episode_steps=1)
+    env.reset()
+    assert env.step(0)[2:4] == (False, True)
+
+
+def test_a_time_limit_reaches_an_environment_that_has_its_own():
+    class Limited(Walk):
+        def __init__(self, max_episode_steps: int = 2) -> None:
+            super().__init__()
+            self.limit = max_episode_steps
+
+    assert build_env(Limited, max_episode_steps=7).unwrapped.limit == 7
+    assert build_env(Limited).unwrapped.limit == 2
+
+
+@pytest.mark.parametrize('nenv', [1, 2])
+@pytest.mark.parametrize('shaped', [None, np.nan, np.inf, np.ones(2), '1'])
+def test_shaped_rewards_that_are_no_number(nenv: int, shaped: Any):
+    env = build_env('CartPole-v1', reward_shaping=lambda reward: shaped, nenv=nenv)
+    env.reset()
+    with pytest.raises(
+        ValueError, match=r'^reward_shaping must give a finite number, but gave .* for the reward 1.0\.$'
+    ):
+        env.step(env.action_space.sample())
+
+
+def test_render_modes_that_are_none():
+    class Drawn(Walk):
+        metadata = {'render_modes': ['rgb_array']}
+
+        def __init__(self, render_mode: str | None = None) -> None:
+            super().__init__()
+            self.render_mode = render_mode
+
+    for env_id in ('CartPole-v1', Drawn):
+        assert "did you mean 'rgb_array'?" in message(ValueError, env_id, render_mode='rgb')
+        assert build_env(env_id, render_mode='rgb_array').render_mode == 'rgb_array'
+    assert build_env('CartPole-v1', render_mode='rgb_array_list').render_mode == 'rgb_array_list'
+
+
+def test_what_makes_no_environment():
+    assert message(TypeError, lambda: None) == (
+        "'<lambda>' returned None, not an environment: let it return the environment that it makes."
+    )
+
+    class Needing(Walk):
+        def __init__(self, size: int, *, depth: int) -> None:
+            super().__init__()
+
+    class Wrong(Walk):
+        def __init__(self) -> None:
+            super().__init__(*[1, 2])
+
+    text = message(TypeError, Needing, depth=3)
+    assert text.startswith("'Needing' cannot be made without 'size': give it by name, as in build_env(Needing, ")
+    assert "cannot be made without 'depth'" in message(TypeError, Needing, size=3)
+    assert 'takes from 1 to 2' in message(TypeError, Wrong)  # as Python tells it
+
+
+def test_environment_types_of_another_kind():
+    assert "unknown environment type ['mujoco']" in message(ValueError, 'CartPole-v1', ['mujoco'])
+
+
+# ---- a window where there is no display -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr('platform.system', lambda: 'Linux')
+    for name in ('DISPLAY', 'WAYLAND_DISPLAY', 'SDL_VIDEODRIVER'):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    'env_id',
+    ['CartPole-v1', 'FrozenLake-v1', pytest.param('HalfCheetah-v5', marks=needs_mujoco)],
+)
+@pytest.mark.parametrize('nenv', [1, 2])
+def test_no_window_without_a_display(env_id: str, nenv: int, no_display: None):
+    text = message(ValueError, env_id, nenv=nenv, render_mode='human')
+    assert text.startswith(f"{env_id}: render_mode='human' opens a window, but there is no display")
+    assert text.endswith("build it with render_mode='rgb_array' for pictures.")
+
+
+@pytest.mark.parametrize('driver', ['dummy', 'offscreen'])
+def test_windows_of_sdl_that_the_user_sends_elsewhere(driver: str, no_display: None, monkeypatch: pytest.MonkeyPatch):
+    """In a process of its own: SDL may load Mesa, whose LLVM and TensorFlow's end the process that mixes them."""
+    monkeypatch.setenv('SDL_VIDEODRIVER', driver)
+    code = """
+        from zoo.common.env_wrappers import build_env
+        env = build_env('CartPole-v1', render_mode='human')
+        env.reset()
+        env.step(0)
+        import tensorflow as tf
+        print(tf.function(lambda x: x + 1, jit_compile=True)(tf.constant(1)).numpy())
+    """
+    done = run_python('-c', textwrap.dedent(code))
+    assert done.stdout.splitlines()[-1:] == ['2'], done.stderr
+
+
+@needs_mujoco
+def test_the_viewer_of_mujoco_needs_a_display_whoever_made_it(no_display: None, monkeypatch: pytest.MonkeyPatch):
+    from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
+
+    monkeypatch.setenv('SDL_VIDEODRIVER', 'dummy')  # which it does not ask
+    for env_id in (HopperEnv, gymnasium.make('Hopper-v5', render_mode='human')):
+        kwargs = {'render_mode': 'human'} if env_id is HopperEnv else {}
+        assert 'opens a window, but there is no display' in message(ValueError, env_id, **kwargs)
+
+
+@pytest.mark.parametrize('variable', ['DISPLAY', 'WAYLAND_DISPLAY'])
+def test_a_display_is_left_to_the_environment(variable: str, no_display: None, monkeypatch: pytest.MonkeyPatch):
+    from zoo.common.envs import rendering
+
+    monkeypatch.setenv(variable, ':0')
+    rendering.check_display('CartPole-v1', by_sdl=True)
+    monkeypatch.delenv(variable)
+    monkeypatch.setattr('platform.system', lambda: 'Darwin')
+    rendering.check_display('HalfCheetah-v5', by_sdl=False)
+
+
+def test_modes_of_ones_own_may_print_to_a_terminal(no_display: None):
+    class Printing(Walk):
+        metadata = {'render_modes': ['human']}
+
+        def __init__(self, render_mode: str | None = None) -> None:
+            super().__init__()
+            self.render_mode = render_mode
+
+    assert build_env(Printing, render_mode='human').render_mode == 'human'
+
+
+# ---- what an environment is called, and its type --------------------------------------------------------------------
+
+
+def make_walk() -> gymnasium.Env:
+    return Walk()
+
+
+@pytest.mark.parametrize(
+    ('env_id', 'kwargs', 'name'),
+    [
+        ('CartPole-v1', {}, 'CartPole-v1'),
+        ('gymnasium.envs:CartPole-v1', {'nenv': 2}, 'CartPole-v1'),
+        ('CartPole-v1', {'reward_shaping': abs, 'max_episode_steps': 5}, 'CartPole-v1'),
+        pytest.param('CartPole-v1', {'nenv': 2, 'vectorized': 'envpool'}, 'CartPole-v1', marks=needs_envpool),
+        (Walk, {}, 'Walk'),
+        (Walk, {'nenv': 2}, 'Walk'),
+        (Walk, {'nenv': 2, 'vectorized': 'async'}, 'Walk'),
+        (Masked, {'nenv': 2, 'reward_shaping': abs}, 'Masked'),
+        (partial(Walk, length=3), {'nenv': 2}, 'Walk'),
+        (make_walk, {'nenv': 2}, 'make_walk'),
+        (lambda: Walk(), {}, 'Walk'),
+        (lambda: Walk(), {'nenv': 2}, 'Walk'),
+        (lambda: SyncVectorEnv([Walk, Walk]), {}, 'Walk'),
+        (SyncVectorEnv([Walk, Walk]), {'reward_shaping': abs}, 'Walk'),
+        (gymnasium.make_vec('CartPole-v1', 2), {}, 'CartPole-v1'),
+        (Walk(), {}, 'Walk'),
+    ],
+)
+def test_what_an_environment_is_called(env_id: Any, kwargs: dict[str, Any], name: str):
+    env = build_env(env_id, **kwargs)
+    assert env_name(env) == name
+    wrapped = gymnasium.vector.VectorWrapper(env) if isinstance(env, VectorEnv) else gymnasium.Wrapper(env)
+    assert env_name(wrapped) == name
+    assert env_type_of(wrapped) == 'gymnasium'
+    env.close()
+
+
+def test_a_lambda_in_processes_has_a_name_that_a_file_can_have():
+    env = build_env(lambda: Walk(), nenv=2, vectorized='async')
+    assert env_name(env) == 'lambda'
+    env.close()
+
+
+def test_the_type_is_remembered():
+    for kwargs in ({}, {'nenv': 2}, {'nenv': 2, 'vectorized': 'async'}, {'reward_shaping': abs}):
+        env = build_env('CartPole-v1', 'classic_control', **kwargs)
+        assert env_type_of(env) == 'classic_control'
+        env.close()
+    env = build_env('CartPole-v1', 'classic_control')
+    wrapped = gymnasium.wrappers.TimeLimit(gymnasium.Wrapper(env), 9)
+    assert env_type_of(wrapped) == 'classic_control'
+    assert env_type_of(build_env(wrapped, 'gymnasium', reward_shaping=abs)) == 'classic_control'
+    assert env_type_of(rebuilder(env)()) == 'classic_control'
+    assert env_type_of(gymnasium.make('CartPole-v1')) is None
+    assert env_name(gymnasium.make('CartPole-v1')) == 'CartPole-v1'
+    assert env_name(Walk()) == env_name(SyncVectorEnv([Walk])) == 'Walk'
+
+
+def test_a_name_without_its_version():
+    assert "did you mean 'CartPole-v1'?" in message(ValueError, 'CartPole')
+    assert "did you mean 'HalfCheetah-v5'?" in message(ValueError, 'HalfCheetah', 'mujoco')
 
 
 def test_other_type_errors_pass_through():
@@ -622,7 +882,8 @@ def test_other_type_errors_pass_through():
 
 
 def test_number_of_copies():
-    for nenv in (0, -1, 1.5, True):
+    assert build_env('CartPole-v1', nenv=np.int64(2)).num_envs == 2
+    for nenv in (0, -1, 1.5, 2.0, True):
         assert 'at least 1' in message(ValueError, 'CartPole-v1', nenv=nenv)
     assert 'cannot be copied' in message(ValueError, Walk(), nenv=2)
     assert 'cannot be copied' in message(ValueError, gymnasium.make_vec('CartPole-v1', 2), nenv=4)
@@ -646,7 +907,7 @@ def test_things_that_are_not_environments():
 @pytest.mark.parametrize(
     ('space', 'observation', 'named'),
     [
-        (Box(-1, 1, (2,), np.float32), np.zeros(2), 'float64.*float32'),
+        (Box(-1, 1, (2,), np.float32), np.zeros(2), r'float64.*float32: return x.astype\(np.float32\)\.$'),
         (Box(-1, 1, (2,), np.float32), np.zeros(3, np.float32), r'\(3,\).*\(2,\)'),
         (Discrete(3), 1.0, 'float64.*int64'),
         (Dict(a=Dict(b=Box(0, 1, (1,), np.uint8))), {'a': {'b': np.zeros(1, np.int16)}}, "'a/b'.*int16.*uint8"),

@@ -31,6 +31,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import math
+import numbers
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -55,6 +57,17 @@ TYPES = {
 }
 #: How the copies of an environment can run.
 VECTORIZED = ('sync', 'async', 'envpool')
+_COPIES = 'nenv=4 makes four copies'
+_DIRECTLY = 'give what belongs to the environment directly, as in build_env(MyEnv, length=9)'
+#: What other libraries call it -> what it is called here.
+HABITS = {
+    **dict.fromkeys(('n_envs', 'num_envs', 'envs', 'n_env', 'num_env', 'nenvs'), _COPIES),
+    **dict.fromkeys(
+        ('vec_env', 'vec_env_cls', 'vectorization_mode'), "vectorized='sync' or 'async' says how the nenv copies run"
+    ),
+    **dict.fromkeys(('env_kwargs', 'make_kwargs', 'kwargs'), _DIRECTLY),
+    'render': "render_mode='human' opens a window and render_mode='rgb_array' gives pictures",
+}
 
 
 def build_env(
@@ -85,12 +98,13 @@ def build_env(
             for Atari, ``'envpool'`` from four copies on for tasks that it has and without other ``kwargs`` than
             ``max_episode_steps``, else ``'sync'``. RLBench's copies always run as ``'async'``. With ``nenv=1`` the
             environment is a plain ``Env`` whatever is given here.
-        seed: seed of the first copy and of the action space, or None for an unpredictable one.
-        reward_shaping: a function of one reward; training sees what it returns. The unshaped return of each episode is
-            in ``info['episode']``, see the module's docstring.
+        seed: seed of the first copy and of the action space, an integer from 0 on, or None for an unpredictable one.
+        reward_shaping: a function of one reward; training sees what it returns, a finite number. The unshaped return of
+            each episode is in ``info['episode']``, see the module's docstring.
         nenv: number of copies.
         **kwargs: passed to ``gymnasium.make``, the class or the function: ``render_mode``, ``continuous``, ….
-            ``max_episode_steps`` sets the time limit, at which an episode is truncated, for every kind of ``env_id``.
+            ``max_episode_steps``, an integer from 1 on, sets the time limit, at which an episode is truncated, for
+            every kind of ``env_id``.
 
     Returns:
         A ``gymnasium.Env`` when ``nenv == 1``, else a ``gymnasium.vector.VectorEnv``. A ``VectorEnv`` object is
@@ -99,16 +113,69 @@ def build_env(
 
     Raises:
         ValueError: an unknown ``env_id``, ``env_type`` or ``vectorized``; an environment of another type; ``nenv < 1``;
-            a first observation outside its space; a task that EnvPool lacks.
+            ``seed < 0``; a time limit that the environment ends its episodes before; ``render_mode='human'`` without a
+            display; a first observation outside its space; a task that EnvPool lacks. (By ``step``) ``reward_shaping``
+            did not give a finite number.
         TypeError: ``env_id`` is not an environment; it does not take one of ``kwargs``; ``'async'`` cannot pickle it.
         ImportError: a package is missing; the message has the ``pip install`` line.
     """
     env = _build(env_id, env_type, vectorized, seed, reward_shaping, nenv, kwargs)
-    if isinstance(env_id, (str, type, partial)) or inspect.isroutine(env_id):
-        again = partial(build_env, env_id, env_type, vectorized, reward_shaping=reward_shaping, nenv=nenv, **kwargs)
-        with contextlib.suppress(AttributeError):  # an object that takes none
+    known_type = env_type_of(env) if env_type == 'gymnasium' else None  # of an environment that is built on
+    with contextlib.suppress(AttributeError):  # an object that takes none
+        env._zoo_type = known_type or env_type
+        if isinstance(env_id, (str, type, partial)) or inspect.isroutine(env_id):
+            env._zoo_name = _name(env_id).strip('<>')  # a lambda's is '<lambda>', which is no name for a file
+            again = partial(build_env, env_id, env_type, vectorized, reward_shaping=reward_shaping, nenv=nenv, **kwargs)
             env._zoo_rebuild = partial(_rebuild, _registration(env_id), again)
     return env
+
+
+def env_type_of(env: Env | VectorEnv) -> str | None:
+    """The ``env_type`` that :func:`build_env` was given for an environment, whatever has been wrapped around it since.
+
+    None for an environment that :func:`build_env` did not return. One that it returned twice, as in
+    ``build_env(Wrapper(build_env('Hopper-v5', 'mujoco')))``, keeps the type that says more than ``'gymnasium'``.
+    """
+    return _kept(env, '_zoo_type')
+
+
+def env_name(env: Env | VectorEnv) -> str:
+    """What to call an environment: in the names of files, in titles.
+
+    Its registered name if it has one; else the name of the class or the function that :func:`build_env` was given,
+    whatever has been wrapped around it since; else that of the environment's own class. A vector environment has the
+    name of what it has copies of.
+    """
+    base = env.unwrapped
+    registered = getattr(getattr(base, 'spec', None), 'id', None)
+    if registered:
+        return str(registered)
+    from gymnasium.vector import SyncVectorEnv, VectorEnv
+
+    single = base.envs[0].unwrapped if isinstance(base, SyncVectorEnv) else base
+    given = _kept(env, '_zoo_name')
+    if given is None or (given == 'lambda' and not isinstance(single, VectorEnv)):
+        return type(single).__name__
+    return given
+
+
+def _kept(env: Any, attribute: str) -> Any:
+    """What :func:`build_env` noted on an environment or on one inside it; wrappers do not hand on private names."""
+    while env is not None:
+        own = getattr(env, '__dict__', {})
+        if attribute in own:
+            return own[attribute]
+        env = own.get('env')
+    return None
+
+
+def _name(env_id: Any) -> str:
+    """What error messages call what :func:`build_env` was given."""
+    if isinstance(env_id, str):
+        return env_id
+    if isinstance(env_id, partial):
+        return _name(env_id.func)
+    return getattr(env_id, '__name__', type(env_id).__name__)
 
 
 def rebuilder(env: Env | VectorEnv) -> Callable[..., Env | VectorEnv] | None:
@@ -154,21 +221,35 @@ def _build(
     nenv: int,
     kwargs: dict[str, Any],
 ) -> Env | VectorEnv:
-    if env_type not in TYPES:
+    if not isinstance(env_type, str) or env_type not in TYPES:
         raise ValueError(unknown('environment type', env_type, TYPES))
     if not isinstance(vectorized, bool) and vectorized not in VECTORIZED:
         raise ValueError(unknown('way to vectorise', vectorized, VECTORIZED))
-    if isinstance(nenv, bool) or not isinstance(nenv, int) or nenv < 1:
+    if not _is_integer(nenv, 1):
         raise ValueError(f'nenv is the number of copies, an integer of at least 1, but got {nenv!r}.')
-    if reward_shaping is not None and not callable(reward_shaping):
-        raise TypeError(
-            f'reward_shaping is a function of one reward, such as lambda r: r / 10, not {reward_shaping!r}.'
+    if seed is not None and not _is_integer(seed, 0):
+        raise ValueError(f'seed is an integer from 0 on, or None for an unpredictable one, but got {seed!r}.')
+    limit = kwargs.get('max_episode_steps')
+    if limit is not None and not _is_integer(limit, 1):
+        raise ValueError(
+            'max_episode_steps is the number of steps after which an episode is truncated, an integer of at least 1, '
+            f'but got {limit!r}.'
         )
+    if reward_shaping is not None:
+        if not callable(reward_shaping):
+            raise TypeError(
+                f'reward_shaping is a function of one reward, such as lambda r: r / 10, not {reward_shaping!r}.'
+            )
+        reward_shaping = partial(_shaped, reward_shaping)
 
+    nenv = int(nenv)
     seed = None if seed is None else int(seed)
+    if limit is not None:
+        kwargs = {**kwargs, 'max_episode_steps': int(limit)}
     module = importlib.import_module(f'zoo.common.envs.{TYPES[env_type]}')
     make = partial(module.find(env_id, env_type), **kwargs)
-    name = env_id if isinstance(env_id, str) else getattr(env_id, '__name__', type(env_id).__name__)
+    _refuse_habits(env_id, env_type, kwargs)
+    name = _name(env_id)
 
     from gymnasium import Env
     from gymnasium.vector import VectorEnv
@@ -211,6 +292,40 @@ def _build(
     env = vector.make_vector(make, name, seeds, reward_shaping, processes=vectorized == 'async')
     env.action_space.seed(seed)
     return env
+
+
+def _is_integer(value: Any, least: int) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= least
+
+
+def _shaped(function: Callable[[float], float], reward: float) -> float:
+    """What ``reward_shaping`` makes of a reward.
+
+    Raises:
+        ValueError: that is not a finite number.
+    """
+    shaped = function(reward)
+    try:
+        if math.isfinite(shaped):
+            return float(shaped)
+    except TypeError:  # None, a text, an array of several
+        pass
+    raise ValueError(f'reward_shaping must give a finite number, but gave {shaped!r} for the reward {reward!r}.')
+
+
+def _refuse_habits(env_id: Any, env_type: str, kwargs: dict[str, Any]) -> None:
+    """Refuse other libraries' names for what this one calls otherwise, unless the environment has such an argument.
+
+    Raises:
+        TypeError: one of ``kwargs`` is among :data:`HABITS`.
+    """
+    for key in filter(HABITS.__contains__, kwargs):
+        if env_type == 'gymnasium':
+            from zoo.common.envs import registered
+
+            if registered.takes(env_id, key):
+                continue
+        raise TypeError(f'{_name(env_id)!r} does not take the argument {key!r}: {HABITS[key]}.')
 
 
 def list_envs(env_type: str, latest: bool = False) -> list[str]:

@@ -12,11 +12,18 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, Text, Tuple
 
 import zoo
 from zoo.common.env_wrappers import build_env
 from zoo.common.envs.check import check_env
+
+
+class Sentences(gymnasium.Space):
+    """A space of sentences that is not Gymnasium's ``Text``, such as MiniGrid's."""
+
+    def __init__(self) -> None:
+        super().__init__(dtype=str)
 
 
 class Good(gymnasium.Env):
@@ -213,6 +220,10 @@ def test_reset_that_raises():
         ),
         (lambda v, t: (v[0], None, *v[2:]), 'step 1: the reward is None'),
         (lambda v, t: (v[0], np.ones(1), *v[2:]), r'step 1: the reward is an array of shape \(1,\)'),
+        (
+            lambda v, t: (v[0], np.ones(2), *v[2:]),
+            r'step 1: the reward is an array of shape \(2,\) and float64, but has to be one number.*LinearReward',
+        ),
         (lambda v, t: (v[0], np.nan if t == 4 else 0.0, *v[2:]), 'step 4: the reward is nan: make it a finite'),
         (lambda v, t: (*v[:2], int(v[2]), *v[3:]), r'step 1: terminated is 0 \(int\).*bool\(terminated\)'),
         (lambda v, t: (*v[:3], None, v[4]), 'step 1: truncated is None'),
@@ -346,7 +357,31 @@ def test_another_seed(capsys):
 
     seeds: list[int | None] = []
     check_env(Changed, seed=5, steps=3)
-    assert seeds == [5, 5]
+    assert seeds == [5, 5, 5, None, 5, None]
+
+
+def test_a_reset_without_a_seed_that_is_unpredictable():
+    class Changed(Good):
+        def reset(self, *, seed: int | None = None, options: dict | None = None) -> Any:
+            super().reset(seed=seed)
+            self.np_random, _ = gymnasium.utils.seeding.np_random(seed)  # a new one where there is no seed
+            self.place = self.np_random.uniform(-1, 1, 2)
+            return self.observation(), {}
+
+    found = problem(Changed)
+    assert found.startswith('reset(seed=0) and then reset() gave another observation the second time')
+    assert 'super().reset(seed=seed)' in found and found.endswith('use self.np_random.')
+
+
+def test_what_is_kept_from_reset_to_reset_is_no_matter_of_the_seed(capsys):
+    class Changed(Good):
+        def reset(self, *, seed: int | None = None, options: dict | None = None) -> Any:
+            self.rounds = 0 if seed is not None else self.rounds + 1  # a curriculum that begins anew with the seed
+            observation, info = super().reset(seed=seed)
+            self.place += self.rounds / 100
+            return self.observation(), info
+
+    assert check_env(Changed) == []
 
 
 # ---- spaces ---------------------------------------------------------------------------------------------------------
@@ -356,6 +391,13 @@ def test_another_seed(capsys):
     ('observation_space', 'action_space', 'named'),
     [
         (Graph(Box(0, 1, (1,)), None), None, 'observation_space: the space Graph'),
+        (Text(5), None, 'observation_space is text, which no network reads: leave it out by a wrapper'),
+        (
+            Dict(image=Box(0, 255, (8, 8, 3), np.uint8), mission=Sentences()),
+            None,
+            "observation_space has the part 'mission', which is text, which no network reads: leave it out by a "
+            'wrapper (for MiniGrid minigrid.wrappers.ImgObsWrapper or FlatObsWrapper)',
+        ),
         (Box(0, 1, (0,)), None, 'observation_space has the shape (0,), which holds no number'),
         (Dict(a=Box(0, 1, (2, 0))), None, "observation_space['a'] has the shape (2, 0)"),
         (3, None, 'observation_space is a builtins.int: set it in __init__'),
@@ -382,14 +424,35 @@ def test_what_is_no_environment():
         def step(self, action: Any) -> None:
             pass
 
-    for thing in (Nothing, Nothing(), 3):
+    for thing in (Nothing, Nothing(), 3, None, np, ['CartPole-v1']):
         assert 'is not a Gymnasium environment' in problem(thing)
     with pytest.raises(ValueError, match="did you mean 'CartPole-v1'"):
         check_env('CartPol-v1')
     with pytest.raises(TypeError, match='a single environment'):
         check_env(gymnasium.make_vec('CartPole-v1', 2))
+    with pytest.raises(TypeError, match='a single environment'):
+        check_env(lambda: gymnasium.make_vec('CartPole-v1', 2))
+    with pytest.raises(ValueError, match="did you mean 'CartPole-v1'"):
+        check_env('CartPole')
     with pytest.raises(ValueError, match='at least 1, not 0'):
         check_env(Good, steps=0)
+
+
+def test_what_makes_no_environment():
+    class Needing(Good):
+        def __init__(self, size: int) -> None:
+            super().__init__()
+
+    assert problem(Needing).startswith("'Needing' cannot be made without 'size': give it by name")
+    assert problem(lambda: None).startswith("'<lambda>' returned None, not an environment")
+
+
+def test_errors_of_the_making_are_the_makers():
+    def broken() -> gymnasium.Env:
+        raise TypeError('of its own')
+
+    with pytest.raises(TypeError, match='^of its own$'):
+        check_env(broken)
 
 
 def test_advice_on_actions_without_bounds(capsys):
@@ -399,6 +462,8 @@ def test_advice_on_actions_without_bounds(capsys):
 
 def test_advice_on_images(capsys):
     assert 'is an image of float32' in advice(with_spaces(Box(0, 1, (16, 16, 3), np.float32)), capsys)
+    assert check_env(with_spaces(Box(0, 1, (16, 16, 3), np.bool_), value=np.ones((16, 16, 3), np.bool_))) == []
+    assert 'advice' not in capsys.readouterr().out
     text = advice(with_spaces(Box(0, 255, (64, 32, 48), np.uint8)), capsys)
     assert 'taken as (height, width, channels) with 48 channels of 64x32 pixels' in text
     assert 'is taken for a vector' in advice(with_spaces(Box(0, 255, (4, 4, 3), np.uint8)), capsys)

@@ -190,6 +190,11 @@ def test_the_factory_can_be_pickled() -> None:
         ({'frame_skip': 0}, ValueError, 'frame_skip is 0'),
         ({'render_mode': 'human'}, ValueError, "None or 'rgb_array', not 'human'"),
         ({'time_limt': 3}, TypeError, "unknown argument of 'cartpole-swingup' 'time_limt': did you mean 'time_limit'"),
+        ({'time_limit': 0}, ValueError, 'time_limit is 0: give the seconds after which an episode ends, more than 0.'),
+        ({'time_limit': -1.0}, ValueError, 'time_limit is -1.0'),
+        ({'time_limit': '9'}, ValueError, "time_limit is '9'"),
+        ({'time_limit': 9, 'max_episode_steps': 5}, ValueError, 'in steps, or time_limit, in seconds, not both'),
+        ({'n_envs': 4}, TypeError, "does not take the argument 'n_envs': nenv=4 makes four copies"),
         ({'cameras': 0}, TypeError, "unknown argument of 'cartpole-swingup' 'cameras'"),
     ],
 )

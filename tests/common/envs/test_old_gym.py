@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -22,6 +22,15 @@ class OldBox:
     def __init__(self, low: Any, high: Any, dtype: Any = np.float32) -> None:
         self.low, self.high = np.asarray(low, dtype), np.asarray(high, dtype)
         self.shape, self.dtype = self.low.shape, np.dtype(dtype)
+
+
+class OldBounds(NamedTuple):
+    """A ``Box`` as packages write it that can do without ``gym``: its bounds may be numbers."""
+
+    low: Any
+    high: Any
+    shape: Any
+    dtype: Any
 
 
 class OldDiscrete:
@@ -219,6 +228,9 @@ def test_what_is_an_old_environment():
     [
         (OldBox(np.zeros((2, 3)), np.full((2, 3), 255), np.uint8), spaces.Box(0, 255, (2, 3), np.uint8)),
         (OldBox([-np.inf], [np.inf], np.float64), spaces.Box(-np.inf, np.inf, (1,), np.float64)),
+        (OldBounds(0, 255, (2, 3), np.uint8), spaces.Box(0, 255, (2, 3), np.uint8)),
+        (OldBounds([0, 1], 2, (3, 2), np.float32), spaces.Box(np.array([[0, 1]] * 3), 2, (3, 2), np.float32)),
+        (OldBounds(-1, [1, 2], None, np.float32), spaces.Box(-1, np.array([1, 2]), (2,), np.float32)),
         (OldDiscrete(4), spaces.Discrete(4)),
         (SimpleNamespace(n=4, start=2, shape=()), spaces.Discrete(4, start=2)),
         (SimpleNamespace(n=4, shape=(4,)), spaces.MultiBinary(4)),
@@ -233,6 +245,24 @@ def test_what_is_an_old_environment():
 def test_spaces_are_converted(old: Any, new: gymnasium.Space):
     found = convert_space(old)
     assert found == new and found.dtype == new.dtype
+
+
+def test_an_environment_whose_bounds_are_numbers():
+    class Picture(OldWalk):
+        observation_space = OldBounds(0, 255, (8, 8, 3), np.uint8)
+
+        def observation(self) -> np.ndarray:
+            return np.full((8, 8, 3), self.t, np.uint8)
+
+    env = build_env(Picture)
+    assert env.observation_space == spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    assert env.observation_space.contains(env.reset()[0])
+
+
+def test_bounds_that_do_not_fit_their_shape():
+    text = r'has the shape \(2,\), but bounds of the shapes \(3,\) and \(\): give both its shape, or a number'
+    with pytest.raises(TypeError, match=text):
+        convert_space(OldBounds([0, 0, 0], 1, (2,), np.float32))
 
 
 def test_a_space_without_an_equal_is_refused():

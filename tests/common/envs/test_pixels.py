@@ -256,8 +256,16 @@ def test_the_factory_can_be_pickled() -> None:
         ({'cameras': ('above', 0)}, 'once each'),
         ({'cameras': ()}, 'at least one'),
         ({'pixels': 'yes'}, "'both' for images and the state, not 'yes'"),
+        ({'pixels': 'Both'}, "'both' for images and the state, not 'Both'"),
+        ({'cameras': 1.5}, 'by its name or its id, not by 1.5'),
+        ({'cameras': (0, True)}, 'by its name or its id, not by True'),
         ({'frame_size': 4}, 'at least 8 pixels'),
+        ({'frame_size': 84.0}, 'frame_size is 84.0: give at least 8 pixels'),
+        ({'frame_size': (84, 84.5)}, 'at least 8 pixels, whole numbers'),
+        ({'frame_size': (84, 84, 3)}, 'at least 8 pixels'),
+        ({'frame_size': '84'}, 'at least 8 pixels'),
         ({'depth': -1.0}, 'distance in metres'),
+        ({'depth': 'far'}, "distance in metres at which it is cut off, not 'far'"),
     ],
 )
 def test_bad_arguments(options: dict[str, Any], message: str) -> None:

@@ -33,8 +33,8 @@ def check_env(env: Any, steps: int = 1000, seed: int = 0) -> list[str]:
     """Play an environment with random actions; print and return what is wrong with it.
 
     Looked at are its spaces; what ``reset`` takes and returns; structure, shape, dtype and bounds of every part of
-    every observation; rewards, flags and ``info`` of every step; whether a seed fixes the episode; whether
-    observations that were returned stay as they are; action masks; ``render``.
+    every observation; rewards, flags and ``info`` of every step; whether a seed fixes the episode and those after it;
+    whether observations that were returned stay as they are; action masks; ``render``.
 
     A line is printed for each problem, then one beginning with ``advice:`` for each thing that works but costs memory,
     time or the choice of algorithm; advice is not returned, so that ``assert not check_env(MyEnv)`` is a test. Of a
@@ -51,20 +51,21 @@ def check_env(env: Any, steps: int = 1000, seed: int = 0) -> list[str]:
 
     Raises:
         TypeError: ``env`` is a vector environment.
-        ValueError: the name is not registered, or ``steps`` is less than 1.
+        ValueError: the name is not registered, ``steps`` is less than 1, or there is no display for a window.
     """
     if steps < 1:
         raise ValueError(f'steps is the number of steps to take, at least 1, not {steps}.')
     given = isinstance(env, (gymnasium.Env, VectorEnv)) or is_old_gym(env)
-    made = env() if callable(env) and not given else env
-    if isinstance(made, VectorEnv):
-        raise TypeError('check_env takes a single environment: give the one that the VectorEnv has copies of.')
     check = _Check(steps, seed)
     try:
-        made = registered.find(made, 'gymnasium')()
-    except TypeError as error:
+        made = registered.find(env, 'gymnasium')()
+    except registered.UnusableError as error:
         check.problem('make', str(error))
         return check.report()
+    if isinstance(made, VectorEnv):
+        if not given:
+            made.close()
+        raise TypeError('check_env takes a single environment: give the one that the VectorEnv has copies of.')
     try:
         check.run(made)
     finally:
@@ -122,6 +123,7 @@ class _Check:
             self._check_reset_arguments()
             first, actions, record = self._play()
             self._check_repetition(first, actions, record)
+            self._check_later_resets()
             self._check_render()
         except _Stop:
             pass
@@ -138,7 +140,7 @@ class _Check:
             try:
                 leaves = spaces.leaves(space)
             except (TypeError, ValueError) as error:
-                self.problem(name, f'{name}: {error}')
+                self.problem(name, f'{name}: {error}' if not _has_text(space) else _without_text(name, space))
                 continue
             for path, leaf in leaves.items():
                 label = f'{name}[{path!r}]' if path else name
@@ -176,7 +178,7 @@ class _Check:
                 f'{label} of shape {leaf.shape} is taken as {order} with {channels} channels of {height}x{width} '
                 'pixels: if that is not what it is, move the channels to the last axis.'
             )
-        if leaf.dtype != np.uint8:
+        if leaf.dtype not in (np.uint8, np.bool_):  # both are a byte for each value
             self._advice.append(
                 f'{label} is an image of {leaf.dtype}: as uint8 from 0 to 255 it takes less memory in replay buffers; '
                 'agents scale it themselves.'
@@ -252,6 +254,12 @@ class _Check:
         if isinstance(reward, numbers.Real):
             if not math.isfinite(reward):
                 self.problem('reward', f'{self.where}: the reward is {reward}: make it a finite number.')
+        elif np.size(reward) > 1:
+            self.problem(
+                'reward',
+                f'{self.where}: the reward is {_kind(reward)}, but has to be one number: return a weighted sum of it '
+                '(mo_gymnasium.wrappers.LinearReward(env, weight=...) does that for MO-Gymnasium).',
+            )
         else:
             self.problem('reward', f'{self.where}: the reward is {_kind(reward)}, not a number: return float(reward).')
 
@@ -441,6 +449,22 @@ class _Check:
             if expected[2] or expected[3]:
                 return
 
+    def _check_later_resets(self) -> None:
+        """Whether a seed fixes the episodes after its own as well: only then does a run that is seeded once repeat."""
+        if not self._takes_seed or 'seed' in self._problems:
+            return
+        rounds = []
+        for _ in range(2):
+            self._reset(self.seed)
+            rounds.append(copy.deepcopy(self._reset(None)))
+        if not _same(*rounds):
+            self.problem(
+                'seed',
+                f'reset(seed={self.seed}) and then reset() gave another observation the second time, so that runs with '
+                'the same seed differ: call super().reset(seed=seed), which keeps its generator where seed is None, '
+                'and use self.np_random.',
+            )
+
     # Rendering
 
     def _check_rendering_modes(self) -> None:
@@ -467,6 +491,23 @@ class _Check:
             return
         if not (isinstance(frame, np.ndarray) and frame.dtype == np.uint8 and frame.ndim == 3 and frame.shape[2] == 3):
             self.problem('render', f'render() returned {_kind(frame)}: return an array (height, width, 3) of uint8.')
+
+
+def _has_text(space: Space) -> bool:
+    """Whether a part of a space is text: ``Text``, or a space of sentences such as MiniGrid's."""
+    if isinstance(space, (Dict, Tuple)):
+        parts = space.spaces.values() if isinstance(space, Dict) else space.spaces
+        return any(map(_has_text, parts))
+    return getattr(space.dtype, 'kind', None) == 'U'
+
+
+def _without_text(name: str, space: Space) -> str:
+    parts = space.spaces.items() if isinstance(space, Dict) else ()
+    texts = ', '.join(repr(key) for key, part in parts if _has_text(part))
+    return (
+        f'{name}{f" has the part {texts}, which" if texts else ""} is text, which no network reads: leave it out by a '
+        'wrapper (for MiniGrid minigrid.wrappers.ImgObsWrapper or FlatObsWrapper) or turn it into numbers.'
+    )
 
 
 def _bounds(leaf: Space) -> tuple[Any, Any]:

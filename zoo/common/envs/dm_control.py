@@ -63,7 +63,9 @@ def make(env_id: str, /, max_episode_steps: int | None = None, **kwargs: Any) ->
     """
     options = pixels.take_options(kwargs)
     if max_episode_steps is not None:
-        kwargs.setdefault('time_limit', math.inf)
+        if 'time_limit' in kwargs:
+            raise ValueError(f'{env_id!r}: give max_episode_steps, in steps, or time_limit, in seconds, not both.')
+        kwargs['time_limit'] = math.inf
     env: gymnasium.Env = DMControl(env_id, **kwargs)
     if max_episode_steps is not None:
         env = TimeLimit(env, max_episode_steps)
@@ -91,7 +93,7 @@ class DMControl(gymnasium.Env):
 
     Raises:
         TypeError: the task does not take one of ``task_kwargs``.
-        ValueError: ``frame_skip`` or ``render_mode`` is none of these.
+        ValueError: ``frame_skip``, ``render_mode`` or ``time_limit`` is none of these.
     """
 
     metadata = {'render_modes': ['rgb_array']}
@@ -109,6 +111,9 @@ class DMControl(gymnasium.Env):
             raise ValueError(f'frame_skip is {frame_skip!r}: give how often to repeat an action, from 1 on.')
         if render_mode not in (None, 'rgb_array'):
             raise ValueError(f"render_mode of {env_id!r} is None or 'rgb_array', not {render_mode!r}.")
+        limit = task_kwargs.get('time_limit', math.inf)
+        if isinstance(limit, bool) or not (isinstance(limit, (int, float)) and limit > 0):
+            raise ValueError(f'time_limit is {limit!r}: give the seconds after which an episode ends, more than 0.')
         domain, task = _tasks()[env_id]
         _check_arguments(env_id, getattr(_suite(), domain).SUITE[task], task_kwargs)
         self._env = _suite().load(domain, task, {'random': random, **task_kwargs})

@@ -119,7 +119,8 @@ def convert_space(space: Any) -> Space:
     """Gymnasium's equal of a space of ``gym``, recognised by its attributes.
 
     Raises:
-        TypeError: it is none of ``Box``, ``Discrete``, ``MultiDiscrete``, ``MultiBinary``, ``Dict``, ``Tuple``.
+        TypeError: it is none of ``Box``, ``Discrete``, ``MultiDiscrete``, ``MultiBinary``, ``Dict``, ``Tuple``; the
+            bounds of a ``Box`` do not fit its shape.
     """
     if isinstance(space, Space):
         return space
@@ -131,9 +132,7 @@ def convert_space(space: Any) -> Space:
     if hasattr(space, 'nvec'):
         return MultiDiscrete(np.array(space.nvec))
     if hasattr(space, 'low') and hasattr(space, 'high'):
-        dtype = np.dtype(getattr(space, 'dtype', None) or np.float32)
-        low, high = (np.asarray(bound, dtype) for bound in (space.low, space.high))
-        return Box(low, high, low.shape, dtype.type)
+        return _convert_box(space)
     if hasattr(space, 'n'):
         if getattr(space, 'shape', ()) in ((), None):
             return Discrete(int(space.n), start=int(getattr(space, 'start', 0)))
@@ -142,6 +141,21 @@ def convert_space(space: Any) -> Space:
         f'{space!r} ({type(space).__module__}.{type(space).__name__}) is no space that Gymnasium has an equal of: use '
         'Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them.'
     )
+
+
+def _convert_box(space: Any) -> Box:
+    dtype = np.dtype(getattr(space, 'dtype', None) or np.float32)
+    low, high = (np.asarray(bound, dtype) for bound in (space.low, space.high))
+    shape = getattr(space, 'shape', None)
+    shape = np.broadcast_shapes(low.shape, high.shape) if shape is None else tuple(shape)
+    try:
+        low, high = (np.broadcast_to(bound, shape) for bound in (low, high))
+    except ValueError as error:
+        raise TypeError(
+            f'{space!r} has the shape {shape}, but bounds of the shapes {low.shape} and {high.shape}: give both its '
+            'shape, or a number for all entries.'
+        ) from error
+    return Box(low, high, shape, dtype.type)
 
 
 def _cast(space: Space, x: Any) -> Any:

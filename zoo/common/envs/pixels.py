@@ -19,6 +19,8 @@ from zoo.common.envs.rendering import SceneRenderer
 from zoo.common.envs.wrappers import StackFrames
 from zoo.common.errors import unknown
 
+#: The arguments of :func:`add_pixels` that go with ``pixels``.
+OPTIONS = ('cameras', 'depth', 'frame_size', 'frame_stack')
 #: With ``depth=True``, what lies farther away than this many metres is seen at this distance.
 MAX_DEPTH = 20.0
 #: Height and width of the pictures that ``render()`` draws of a MuJoCo scene.
@@ -31,8 +33,7 @@ def take_options(kwargs: dict[str, Any]) -> dict[str, Any]:
     if pixels is False:
         return {}
     kwargs.setdefault('render_mode', 'rgb_array')
-    names = ('cameras', 'depth', 'frame_size', 'frame_stack')
-    return {'pixels': pixels, **{name: kwargs.pop(name) for name in names if name in kwargs}}
+    return {'pixels': pixels, **{name: kwargs.pop(name) for name in OPTIONS if name in kwargs}}
 
 
 def add_pixels(env: gymnasium.Env, frame_stack: int = 1, **options: Any) -> gymnasium.Env:
@@ -179,10 +180,12 @@ def camera_ids(env: gymnasium.Env, cameras: str | int | Sequence[str | int] | No
     names = [model.camera(i).name for i in range(model.ncam)]
     if cameras is None:
         cameras = 'track' if 'track' in names else -1
-    wanted = [cameras] if isinstance(cameras, (str, int, np.integer)) else list(cameras)
+    wanted = list(cameras) if isinstance(cameras, (tuple, list)) else [cameras]
     known = [name for name in names if name]
     found: dict[str, int] = {}
     for camera in wanted:
+        if isinstance(camera, bool) or not isinstance(camera, (str, int, np.integer)):
+            raise ValueError(f'{env}: a camera is given by its name or its id, not by {camera!r}.')
         if isinstance(camera, str) and camera not in names:
             raise ValueError(f'{env}: ' + unknown('camera', camera, known))
         camera = names.index(camera) if isinstance(camera, str) else int(camera)
@@ -223,16 +226,16 @@ def _rendered(env: gymnasium.Env) -> np.ndarray:
 
 
 def _frame_size(frame_size: int | tuple[int, int]) -> tuple[int, int]:
-    size = (frame_size, frame_size) if isinstance(frame_size, (int, np.integer)) else tuple(frame_size)
-    if len(size) != 2 or min(size) < 8:
-        raise ValueError(f'frame_size is {frame_size}: give at least 8 pixels, such as 84 or (64, 96).')
-    return int(size[0]), int(size[1])
+    sides = frame_size if isinstance(frame_size, (tuple, list)) else (frame_size, frame_size)
+    if len(sides) != 2 or not all(isinstance(side, (int, np.integer)) and side >= 8 for side in sides):
+        raise ValueError(f'frame_size is {frame_size!r}: give at least 8 pixels, whole numbers such as 84 or (64, 96).')
+    return int(sides[0]), int(sides[1])
 
 
 def _max_depth(depth: bool | float) -> float:
     if isinstance(depth, (bool, np.bool_)):
         return MAX_DEPTH if depth else 0.0
-    if not (np.isfinite(depth) and depth > 0):
+    if not (isinstance(depth, (int, float, np.number)) and np.isfinite(depth) and depth > 0):
         raise ValueError(f'depth is True, False or the distance in metres at which it is cut off, not {depth!r}.')
     return float(depth)
 

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import importlib
 import importlib.util
+import inspect
 import io
 import re
 import warnings
@@ -38,6 +39,10 @@ RUN_BY = {'box2d': 'Box2D', 'mujoco': 'mujoco'}
 EXTRAS = ('box2d', 'mujoco', 'atari', 'robotics')
 
 
+class UnusableError(TypeError):
+    """What was given is no environment, and does not make one."""
+
+
 def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env | VectorEnv]:
     """The factory ``make(**kwargs)`` of an environment; it can be pickled if ``env_id`` can.
 
@@ -61,7 +66,7 @@ def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env | VectorEnv]
         return partial(_use_object, env_id)
     if callable(env_id):
         return partial(_call, env_id)
-    raise TypeError(_not_gymnasium(env_id))
+    raise UnusableError(_not_gymnasium(env_id))
 
 
 def register(env_type: str) -> None:
@@ -116,9 +121,13 @@ def installed_ids(env_type: str) -> list[str]:
 
 def type_of(spec: EnvSpec) -> str:
     """The type an environment belongs to, ``'gymnasium'`` when it is none of :data:`PACKAGES`."""
-    entry = spec.entry_point
-    module = entry if isinstance(entry, str) else getattr(entry, '__module__', '')
+    module = _module(spec)
     return next((name for name, package in PACKAGES.items() if module.startswith(package)), 'gymnasium')
+
+
+def _module(spec: EnvSpec) -> str:
+    entry = spec.entry_point
+    return entry if isinstance(entry, str) else getattr(entry, '__module__', '')
 
 
 def find_spec(env_id: str, env_type: str) -> EnvSpec:
@@ -173,20 +182,29 @@ def _is_placeholder(spec: EnvSpec) -> bool:
 def make_registered(spec: EnvSpec, /, **kwargs: Any) -> gymnasium.Env:
     # An Atari game is seen in pixels already, and refuses the argument.
     options = {} if type_of(spec) == 'atari' else pixels.take_options(kwargs)
-    if type_of(spec) in ('mujoco', 'robotics'):
-        rendering.before_import(kwargs.get('render_mode'))
+    mode = kwargs.get('render_mode')
+    by_mujoco = type_of(spec) in ('mujoco', 'robotics')
+    is_known = type_of(spec) != 'gymnasium' or _module(spec).startswith('gymnasium.envs.')
+    if mode == 'human' and is_known:  # others may print to the terminal
+        rendering.check_display(spec.id, by_sdl=not by_mujoco)
+    if by_mujoco or mode == 'human':  # SDL too may load Mesa for its window
+        rendering.before_import(mode)
     try:
         with warnings.catch_warnings():
             # Box2D's bindings warn when they are imported; where warnings are errors, that crashes the interpreter.
             warnings.simplefilter('ignore', DeprecationWarning)
+            if is_known:  # of others, which may have more modes than they list, Gymnasium's warning is enough
+                warnings.filterwarnings('ignore', '.*render_mode')
             env = gymnasium.make(spec, **{'disable_env_checker': True, **kwargs})
-            return pixels.add_pixels(env, **options) if options else env
+        if is_known:
+            _check_render_mode(env, spec.id, mode)
+        return pixels.add_pixels(env, **options) if options else env
     except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
         kind = type_of(spec)
         fix = f": pip install 'zoo-rl[{kind}]'" if kind in EXTRAS else ''
         raise ImportError(f'{spec.id!r} needs a package that is not installed{fix} ({error}).') from error
     except TypeError as error:
-        _refuse_argument(error, spec.id, kwargs)
+        _refuse_argument(error, spec.id, spec.entry_point, kwargs)
         raise
     except AttributeError as error:
         rendering.check_import(error)
@@ -196,12 +214,22 @@ def make_registered(spec: EnvSpec, /, **kwargs: Any) -> gymnasium.Env:
 def _call(
     maker: Callable[..., Any], /, max_episode_steps: int | None = None, **kwargs: Any
 ) -> gymnasium.Env | VectorEnv:
+    name = _name(maker)
+    if max_episode_steps is not None and 'max_episode_steps' in _parameters(maker):
+        kwargs['max_episode_steps'] = max_episode_steps  # else it would end its episodes where it does by itself
+    if kwargs.get('render_mode') == 'human':
+        rendering.before_import('human')
     try:
         env = maker(**kwargs)
     except TypeError as error:
-        _refuse_argument(error, getattr(maker, '__name__', repr(maker)), kwargs)
+        _refuse_argument(error, name, maker, kwargs)
+        _ask_for_argument(error, name)
         raise
-    return _use_object(env, max_episode_steps)
+    if env is None:
+        raise UnusableError(f'{name!r} returned None, not an environment: let it return the environment that it makes.')
+    env = _use_object(env, max_episode_steps)
+    _check_render_mode(env, name, kwargs.get('render_mode'))
+    return env
 
 
 def _use_object(env: Any, /, max_episode_steps: int | None = None, **kwargs: Any) -> gymnasium.Env | VectorEnv:
@@ -210,19 +238,119 @@ def _use_object(env: Any, /, max_episode_steps: int | None = None, **kwargs: Any
     if isinstance(env, VectorEnv) and max_episode_steps is not None:
         raise TypeError('max_episode_steps cannot be given to a VectorEnv: pass the class of the single environment.')
     if is_old_gym(env):
-        env = OldGymEnv(env)
-    if isinstance(env, VectorEnv) or (isinstance(env, gymnasium.Env) and max_episode_steps is None):
+        try:
+            env = OldGymEnv(env)
+        except TypeError as error:
+            raise UnusableError(str(error)) from error
+    if isinstance(env, VectorEnv):
         return env
-    if isinstance(env, gymnasium.Env):
-        return TimeLimit(env, max_episode_steps)
-    raise TypeError(_not_gymnasium(env))
+    if not isinstance(env, gymnasium.Env):
+        raise UnusableError(_not_gymnasium(env))
+    name = type(env.unwrapped).__name__
+    if getattr(env, 'render_mode', None) == 'human' and pixels.has_scene(env):
+        rendering.check_display(name, by_sdl=False)
+    if max_episode_steps is None:
+        return env
+    own = _time_limit(env)
+    if own is not None and own < max_episode_steps:
+        raise ValueError(
+            f'{name} has a time limit of {own} steps already, so max_episode_steps={max_episode_steps} would do '
+            'nothing: give it where that limit is set.'
+        )
+    return TimeLimit(env, max_episode_steps)
 
 
-def _refuse_argument(error: TypeError, name: str, kwargs: dict[str, Any]) -> None:
+def _time_limit(env: Any) -> int | None:
+    """The steps after which a wrapper of Gymnasium's truncates an episode, None if there is none."""
+    found = []
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, TimeLimit):
+            found.append(env._max_episode_steps)
+        env = env.env
+    return min(found, default=None)
+
+
+def _check_render_mode(env: gymnasium.Env, name: str, mode: str | None) -> None:
+    """Refuse a mode that the environment does not have: it would draw nothing and say nothing.
+
+    Raises:
+        ValueError: the mode is none of those that the environment lists, if it lists any.
+    """
+    metadata = getattr(env, 'metadata', None)
+    modes = metadata.get('render_modes') if isinstance(metadata, dict) else None
+    if mode is not None and isinstance(modes, (list, tuple)) and modes and mode not in modes:
+        env.close()
+        raise ValueError(unknown(f'render_mode of {name!r}', mode, modes))
+
+
+def takes(env_id: Any, argument: str) -> bool:
+    """Whether an argument is the environment's own, or may be handed on to it.
+
+    Args:
+        env_id: as for :func:`find`, of the type ``'gymnasium'``.
+        argument: its name.
+    """
+    spec = find_spec(env_id, 'gymnasium') if isinstance(env_id, str) else None
+    names = _parameters(env_id) if spec is None else [*spec.kwargs, *_parameters(spec.entry_point)]
+    return argument in names or '**' in names
+
+
+def _parameters(maker: Any) -> list[str]:
+    """The names of the arguments of a function or a constructor, with ``'**'`` for any other one.
+
+    A class hands what it takes by ``**`` to its bases, so theirs are its own; a function may hand it to anything.
+    """
+    if isinstance(maker, str):
+        try:
+            maker = load_env_creator(maker)
+        except Exception:  # its package is missing, which is told where the environment is made
+            return []
+    functions = [maker]
+    if isinstance(maker, type):
+        functions = [vars(cls)['__init__'] for cls in maker.__mro__[:-1] if '__init__' in vars(cls)]
+    names: list[str] = []
+    for function in functions:
+        try:
+            parameters = inspect.signature(function).parameters.values()
+        except (TypeError, ValueError):  # written in C
+            break
+        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        names += [p.name for p in parameters if p.kind in named and p.name not in ('self', *names)]
+        if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
+            return names
+    return names if isinstance(maker, type) else [*names, '**']
+
+
+def _refuse_argument(error: TypeError, name: str, maker: Any, kwargs: dict[str, Any]) -> None:
     """Raise one sentence if ``error`` says that the environment does not take one of ``kwargs``."""
     found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-    if found and found.group(1) in kwargs:
-        raise TypeError(f'{name!r} does not take the argument {found.group(1)!r}.') from error
+    if not (found and found.group(1) in kwargs):
+        return
+    argument = found.group(1)
+    known = [other for other in _parameters(maker) if other not in ('**', argument)]
+    close = nearest(argument, [*known, 'nenv', 'seed', 'vectorized', 'reward_shaping', 'max_episode_steps'])
+    hint = ''
+    if argument in ('pixels', *pixels.OPTIONS):
+        hint = f': pixels=True, and with it {", ".join(pixels.OPTIONS)}, are for registered names'
+    elif close:
+        hint = f': perhaps {close!r} is meant'
+    elif known:
+        hint = f', only {", ".join(known)}'
+    raise TypeError(f'{name!r} does not take the argument {argument!r}{hint}.') from error
+
+
+def _ask_for_argument(error: TypeError, name: str) -> None:
+    """Raise one sentence if ``error`` says that the call itself lacked an argument."""
+    found = re.search(r'missing \d+ required (?:positional|keyword-only) arguments?: (.+)$', str(error))
+    if found and error.__traceback__.tb_next is None:  # raised by the call, not inside of it
+        raise UnusableError(
+            f'{name!r} cannot be made without {found.group(1)}: give it by name, as in build_env({name}, x=1), or give '
+            'a function that makes the environment.'
+        ) from error
+
+
+def _name(maker: Any) -> str:
+    return getattr(maker, '__name__', None) or getattr(getattr(maker, 'func', None), '__name__', repr(maker))
 
 
 def _not_gymnasium(env: Any) -> str:

@@ -205,7 +205,7 @@ def _check_renderer(kind: str) -> None:
 
 
 def before_import(render_mode: str | None = None) -> None:
-    """To be called before MuJoCo or dm_control is imported: :func:`keep_apart` if it may load Mesa by itself.
+    """To be called before what may load Mesa by itself: MuJoCo, dm_control, a window; :func:`keep_apart` if so.
 
     Args:
         render_mode: that of the environment, which may have a viewer of its own.
@@ -247,6 +247,26 @@ def no_renderer(reason: object) -> str:
         'no renderer was found that draws off screen: install the system package libegl1 or libosmesa6, and set the '
         f'variable MUJOCO_GL to egl or osmesa if that alone does not help (it is {os.environ.get("MUJOCO_GL")!r} now; '
         f'{reason}).'
+    )
+
+
+def check_display(name: str, by_sdl: bool) -> None:
+    """Refuse to open a window where there is no display: MuJoCo's viewer would end the process, others show nothing.
+
+    Args:
+        name: what the error message calls the environment.
+        by_sdl: whether SDL opens the window (pygame, ALE), which draws elsewhere where SDL_VIDEODRIVER says so.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if platform.system() != 'Linux' or os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY'):
+        return
+    if by_sdl and os.environ.get('SDL_VIDEODRIVER'):
+        return
+    raise ValueError(
+        f"{name}: render_mode='human' opens a window, but there is no display (neither DISPLAY nor WAYLAND_DISPLAY is "
+        "set): build it with render_mode='rgb_array' for pictures."
     )
 
 

@@ -96,9 +96,10 @@ def check_observation(space: Space, observation: Any, name: str, declared: dict[
         leaf, found = declared[path], np.asarray(found)
         if found.shape != leaf.shape or not _fits(found.dtype, leaf):
             part = f' {path!r}' if path else ''
+            mend = f'return x.astype(np.{leaf.dtype})' if found.shape == leaf.shape else 'change one of the two'
             raise ValueError(
                 f'{name}: the observation{part} has shape {found.shape} and dtype {found.dtype}, '
-                f'but its space declares shape {leaf.shape} and dtype {leaf.dtype}.'
+                f'but its space declares shape {leaf.shape} and dtype {leaf.dtype}: {mend}.'
             )
 
 
@@ -298,7 +299,8 @@ class Copy(gymnasium.Wrapper):
             raise TypeError(f'step {self._steps}: {self._name} gave the reward {reward!r}, which is not a number.')
         if np.shape(reward) != ():
             raise TypeError(
-                f'step {self._steps}: {self._name} gave a reward of shape {np.shape(reward)}, not a number.'
+                f'step {self._steps}: {self._name} gave a reward of shape {np.shape(reward)}, not a number: '
+                'return a weighted sum of it (MO-Gymnasium has the wrapper LinearReward for that).'
             )
         if terminated or truncated:
             observation = copy.deepcopy(observation)
