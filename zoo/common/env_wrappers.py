@@ -182,7 +182,8 @@ def _build(
                 f'the environment object {name} cannot be copied: give its class or a function that makes it.'
             )
         nenv = 1
-    if nenv > 1 and getattr(module, 'ONE_PER_PROCESS', False):
+    one_per_process = getattr(module, 'ONE_PER_PROCESS', False)
+    if nenv > 1 and one_per_process:
         if vectorized in ('sync', 'envpool'):
             raise ValueError(f"{env_type} runs one environment in a process: copies need vectorized='async'.")
         vectorized = 'async'
@@ -208,7 +209,7 @@ def _build(
         finally:
             reference.close()
     seeds = [None if seed is None else seed + i for i in range(nenv)]
-    env = vector.make_vector(make, name, seeds, reward_shaping, processes=vectorized == 'async')
+    env = vector.make_vector(make, name, seeds, reward_shaping, vectorized == 'async', one_per_process)
     env.action_space.seed(seed)
     return env
 
