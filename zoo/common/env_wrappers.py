@@ -190,7 +190,13 @@ def _build(
     if nenv == 1:
         env = make()
         prepare = wrappers.prepare_vector if isinstance(env, VectorEnv) else wrappers.prepare
-        return prepare(env, name, seed, reward_shaping)
+        try:
+            return prepare(env, name, seed, reward_shaping)
+        except BaseException:
+            if one_per_process:  # its place is taken as long as the error that holds it is
+                with contextlib.suppress(Exception):
+                    env.close()
+            raise
     pool = getattr(module, 'Pool', None)
     in_threads = pool.may_pay if pool else partial(_envpool_may_pay, env_id)
     if vectorized == 'envpool' or (vectorized is True and in_threads(nenv, kwargs)):

@@ -513,6 +513,16 @@ class Crowded(Task):
         raise WaypointError('There is no room.', self)
 
 
+class FitsOnce(Task):
+    """Fits into the scene when it is loaded, and then never again."""
+
+    def init_episode(self, index: int) -> list[str]:
+        if hasattr(self, 'fitted'):
+            raise WaypointError('There is no room.', self)
+        self.fitted = True
+        return super().init_episode(index)
+
+
 class Crashing(Task):
     """Takes the process with it, as the simulator may."""
 
@@ -626,6 +636,7 @@ MODULES = {
     'rlbench/tasks/pick_up_cup': ('PickUpCup', 'Task'),
     'rlbench/tasks/beat_the_buzz': ('BeatTheBuzz', 'Task'),
     'rlbench/tasks/crowded': ('Crowded', 'Task'),
+    'rlbench/tasks/fits_once': ('FitsOnce', 'Task'),
     'rlbench/tasks/crashing': ('Crashing', 'Task'),
     'rlbench/tasks/stack_blocks': ('StackBlocks', 'Task'),
 }

@@ -100,6 +100,7 @@ def test_ids(toy):
         'BeatTheBuzz',
         'Crashing',
         'Crowded',
+        'FitsOnce',
         'PickUpCup',
         'ReachTarget',
         'SlideBlockToTarget',
@@ -536,6 +537,14 @@ def test_a_task_that_never_fits_is_said_when_the_environment_is_built(toy):
     build().close()
 
 
+def test_an_environment_that_could_not_be_built_is_closed(toy):
+    with pytest.raises(RuntimeError, match='FitsOnce, variation 0, could not be placed') as caught:
+        build('FitsOnce')
+    assert (toy.running, toy.shut_down) == (0, 1)
+    build('PickUpCup').close()  # while the error, and with it what could not be built, is still at hand
+    del caught
+
+
 @pytest.mark.parametrize('options, known', [({}, True), (None, True), ({'variation': 3}, False)])
 def test_options_that_reset_does_not_know(toy, options, known):
     env = build()
@@ -825,6 +834,9 @@ def test_over_rlbench_itself():
             observation, info = env.reset(seed=1)
             assert env.observation_space.contains(observation) and info['descriptions']
             np.testing.assert_allclose(observation['state'][-3:], env.reset(seed=1)[0]['state'][-3:], atol=1e-5)
+            *_, info = env.step(np.zeros(env.action_space.shape, np.float32))
+            assert not info['invalid_action'] and np.isfinite(env.step(env.action_space.sample())[0]['state']).all()
+            env.reset(seed=1)
             ends = []
             for _ in range(5):
                 observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
