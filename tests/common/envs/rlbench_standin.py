@@ -34,7 +34,7 @@ LOG = SimpleNamespace(launched=[], shut_down=0, running=0)
 #: Where -> the exceptions that the next calls raise there, first one first. ``'planned'`` holds the points of the next
 #: plans instead, float ``[n, joints]``.
 FAILURES: dict[str, list[Any]] = {
-    name: [] for name in ('launch', 'init_episode', 'get_path', 'planned', 'solve_ik', 'shutdown')
+    name: [] for name in ('launch', 'init_episode', 'get_path', 'planned', 'solve_ik', 'step', 'shutdown')
 }
 
 
@@ -377,6 +377,7 @@ class Scene:
         self.robot.gripper.open = 1.0
 
     def step(self) -> None:
+        _fail('step')
         self.steps += 1
         self.arm.step()
 

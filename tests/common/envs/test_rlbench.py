@@ -123,6 +123,11 @@ def test_unknown_names(toy, name):
         build_env(name, 'rlbench')
 
 
+def test_an_unknown_name_of_the_class_itself(toy):
+    with pytest.raises(ValueError, match="unknown rlbench environment 'ReachTargets': did you mean 'ReachTarget'"):
+        rlbench.RLBenchEnv('ReachTargets')
+
+
 def test_a_class_is_no_name(toy):
     with pytest.raises(TypeError, match="given by its name, such as 'ReachTarget'"):
         build_env(standin.ReachTarget, 'rlbench')
@@ -137,7 +142,7 @@ BAD = {
     'an unknown robot': ({'robot_setup': 'pandas'}, "did you mean 'panda'"),
     'a negative variation': ({'variation': -1}, "from 0 on, or 'random'"),
     'a word for a variation': ({'variation': 'all'}, "from 0 on, or 'random'"),
-    'no steps': ({'max_episode_steps': 0}, 'max_episode_steps is 0'),
+    'no steps': ({'max_episode_steps': 0}, r'max_episode_steps is .*\b0\b'),
     'no attempts': ({'reset_attempts': 0}, 'reset_attempts is 0'),
     'a reward for invalid actions': ({'invalid_action_penalty': -1.0}, 'give 0 or more'),
     'a render mode': ({'render_mode': 'rgb_array'}, "state_type='front_rgb'"),
@@ -396,6 +401,25 @@ def test_a_plan_that_fails_makes_the_action_invalid(toy, mode, where, failure):
     if where != 'planned':
         with pytest.raises(RuntimeError, match='a bug'):
             env.step(action)
+    env.close()
+
+
+@pytest.mark.parametrize('mode', rlbench.ACTION_MODES)
+def test_a_simulator_that_fails_in_a_step(toy, mode):
+    env = build(action_mode=mode)
+    env.reset()
+    action = np.zeros(env.action_space.shape, np.float32)
+    standin.FAILURES['step'][:] = [standin.simulator_error()]
+    with pytest.raises(
+        RuntimeError, match=r'ReachTarget: the simulator failed \(The call .*\): reset .* anew\.$'
+    ):
+        env.step(action)
+    with pytest.raises(RuntimeError, match=r'call reset\(\) before'):  # what it was in is unknown
+        env.step(action)
+    env.reset()
+    standin.FAILURES['step'][:] = [RuntimeError('a bug')]
+    with pytest.raises(RuntimeError, match='^a bug$'):
+        env.step(action)
     env.close()
 
 

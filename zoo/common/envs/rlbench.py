@@ -25,7 +25,6 @@ import numbers
 import os
 import pkgutil
 import random
-import re
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -420,7 +419,7 @@ class RLBenchEnv(gymnasium.Env):
         """Act for one step of the control loop, or until a pose is reached; see the class's docstring.
 
         Raises:
-            RuntimeError: the environment is closed, or ``reset`` has not been called.
+            RuntimeError: the environment is closed, or ``reset`` has not been called; the simulator failed.
             ValueError: an action of another shape, or with an entry that is NaN or infinite; an observation of another
                 shape than the first one's.
         """
@@ -438,6 +437,14 @@ class RLBenchEnv(gymnasium.Env):
                 reward = (self._instance.reward() if self._shaped else 0.0) - self._penalty
                 terminated = False
                 info |= {'invalid_action': True, 'invalid_action_error': str(error)}
+            except RuntimeError as error:
+                if not _is_of_simulator(error):
+                    raise
+                self._observation = None
+                raise RuntimeError(
+                    f'{self.spec.id}: the simulator failed ({str(error).rstrip(".")}): reset the environment or build '
+                    'it anew.'
+                ) from error
             else:
                 self._observation = self._convert(observation)
                 info['is_success'] = bool(self._instance.last_judgement[0])
@@ -733,7 +740,10 @@ def _class_name(module: str) -> str:
 
 
 def _task_class(name: str) -> Any:
-    return getattr(_module(f'tasks.{re.sub("(?<!^)(?=[A-Z])", "_", name).lower()}'), name)
+    tasks = _tasks()
+    if name not in tasks:
+        raise ValueError(unknown('rlbench environment', name, tasks))
+    return getattr(_module(f'tasks.{tasks[name]}'), name)
 
 
 def _has_shaped_reward(task_class: Any) -> bool:
