@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -154,6 +155,14 @@ BAD = {
     'a word for the window': ({'headless': 'False'}, "headless is 'False': give True or False"),
     'a word for the reward': ({'shaped_rewards': 'no'}, "shaped_rewards is 'no': give True or False"),
     'a word for metres': ({'depth_in_meters': 'no'}, "depth_in_meters is 'no': give True or False"),
+    'a list for a mode': ({'action_mode': ['joint_velocity']}, r"unknown action mode \['joint_velocity'\]"),
+    'a list for a robot': ({'robot_setup': ['panda']}, r"unknown robot \['panda'\]"),
+    'a name of rlbench.gym': ({'observation_mode': 'state'}, "'observation_mode': it is called 'state_type' here"),
+    'a size without pictures': ({'image_size': (84, 84)}, "image_size is .* but state_type 'state' has no pictures"),
+    'metres without depth': (
+        {'depth_in_meters': True, 'state_type': ['front_rgb', 'state']},
+        r"depth_in_meters is True but state_type \['front_rgb', 'state'\] has no depth",
+    ),
     'a ragged image size': ({'image_size': (84, (84, 84))}, r'\(width, height\)'),
     'a number for a key': ({'state_type': [3]}, 'unknown key of state_type 3'),
     'a camera that is not there': ({'state_type': 'left_sholder_rgb'}, "did you mean 'left_shoulder_rgb'"),
@@ -410,9 +419,7 @@ def test_a_simulator_that_fails_in_a_step(toy, mode):
     env.reset()
     action = np.zeros(env.action_space.shape, np.float32)
     standin.FAILURES['step'][:] = [standin.simulator_error()]
-    with pytest.raises(
-        RuntimeError, match=r'ReachTarget: the simulator failed \(The call .*\): reset .* anew\.$'
-    ):
+    with pytest.raises(RuntimeError, match=r'ReachTarget: the simulator failed \(The call .*\): reset .* anew\.$'):
         env.step(action)
     with pytest.raises(RuntimeError, match=r'call reset\(\) before'):  # what it was in is unknown
         env.step(action)
@@ -811,6 +818,12 @@ def test_arguments_of_copies_are_refused_as_those_of_one(toy):
     assert not multiprocessing.active_children()
 
 
+def test_what_cannot_be_sent_to_copies(toy):
+    lock = threading.Lock()
+    with pytest.raises(TypeError, match='cannot be pickled .* or use nenv=1'):
+        build_env('ReachTarget', 'rlbench', nenv=2, reward_shaping=lambda reward: reward + lock.locked())
+
+
 def test_the_end_of_the_process_that_looks_at_the_spaces(toy):
     with pytest.raises(RuntimeError, match=r'Crashing is lost: its process ended .* nenv=1 runs .* in this process'):
         build_env('Crashing', 'rlbench', nenv=2)
@@ -828,7 +841,8 @@ def test_the_end_of_a_copy(toy):
 
 @pytest.mark.parametrize('state_type', ['state', 'front_rgb'])
 def test_ppo_trains(toy, tmp_path, state_type):
-    env = build_env('ReachTarget', 'rlbench', state_type=state_type, image_size=(36, 36), shaped_rewards=True)
+    size = {'image_size': (36, 36)} if state_type == 'front_rgb' else {}
+    env = build_env('ReachTarget', 'rlbench', state_type=state_type, shaped_rewards=True, **size)
     alg_params, learn_params = call_default_params(env, 'rlbench', 'PPO')
     agent = algorithms.PPO(**alg_params)
     learn_params |= {'train_steps': 300, 'horizon': 100, 'epochs': 1, 'batch_size': 50, 'run_dir': tmp_path}

@@ -71,6 +71,10 @@ VISION = (
 )
 
 
+#: What ``rlbench`` calls it -> what it is called here.
+RENAMED = {'observation_mode': 'state_type', 'obs_config': 'state_type', 'robot_configuration': 'robot_setup'}
+
+
 @dataclass(frozen=True)
 class ArmMode:
     """How the arm is moved: a class of ``rlbench.action_modes.arm_action_modes`` and what an action of ±1 means.
@@ -137,6 +141,10 @@ def ids() -> list[str]:
 def _make(task: str, /, **kwargs: Any) -> gymnasium.Env:
     known = list(inspect.signature(RLBenchEnv).parameters)[1:]
     for name in kwargs:
+        if name in RENAMED:
+            raise TypeError(
+                f'unknown argument of an RLBench environment {name!r}: it is called {RENAMED[name]!r} here.'
+            )
         if name not in known:
             raise TypeError(unknown('argument of an RLBench environment', name, known))
     return RLBenchEnv(task, **kwargs)
@@ -204,8 +212,8 @@ class RLBenchEnv(gymnasium.Env):
         variation: the number of the task's variation, or ``'random'`` for one per episode.
         headless: no window.
         robot_setup: ``'panda'``, ``'jaco'``, ``'mico'``, ``'sawyer'`` or ``'ur5'``.
-        image_size: ``(width, height)`` of every camera in pixels.
-        depth_in_meters: see above.
+        image_size: ``(width, height)`` of every camera in pixels; needs a picture in ``state_type``.
+        depth_in_meters: see above; needs a ``*_depth`` in ``state_type``.
         render_mode: None, or ``'human'`` for the simulator's window, the same as ``headless=False``.
 
     Raises:
@@ -237,7 +245,7 @@ class RLBenchEnv(gymnasium.Env):
     ) -> None:
         self._closed = True  # until something runs
         self._keys, self._single = _observation_keys(state_type)
-        if action_mode not in ACTION_MODES:
+        if action_mode not in list(ACTION_MODES):  # a list also takes what has no hash
             raise ValueError(unknown('action mode', action_mode, ACTION_MODES))
         for name, value in (('max_episode_steps', max_episode_steps), ('reset_attempts', reset_attempts)):
             if not _is_count(value, 1):
@@ -266,8 +274,19 @@ class RLBenchEnv(gymnasium.Env):
             and all(_is_count(side, 8) for side in image_size)
         ):
             raise ValueError(f'image_size is {image_size!r}: give (width, height), at least 8 pixels each.')
+        size = tuple(map(int, image_size))
+        if size != (128, 128) and not any(key.endswith(CHANNELS) for key in self._keys):
+            raise ValueError(
+                f"image_size is {size} but state_type {state_type!r} has no pictures: add one, such as 'front_rgb', or "
+                'leave image_size out.'
+            )
+        if depth_in_meters and not any(key.endswith('_depth') for key in self._keys):
+            raise ValueError(
+                f'depth_in_meters is {depth_in_meters!r} but state_type {state_type!r} has no depth: add one, such as '
+                "'front_depth', or leave depth_in_meters out."
+            )
         robots = _module('const').SUPPORTED_ROBOTS
-        if robot_setup not in robots:
+        if robot_setup not in list(robots):
             raise ValueError(unknown('robot', robot_setup, robots))
         task_class = _task_class(task)
         if shaped_rewards and not _has_shaped_reward(task_class):
@@ -296,7 +315,7 @@ class RLBenchEnv(gymnasium.Env):
         self._unplaced = _placement_errors()
 
         _check_display()
-        config = _observation_config(self._keys, tuple(map(int, image_size)), self._depth_in_meters)
+        config = _observation_config(self._keys, size, self._depth_in_meters)
         simulator = _module('environment').Environment(
             action_mode=self._action_mode(),
             obs_config=config,
