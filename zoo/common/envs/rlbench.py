@@ -309,7 +309,7 @@ class RLBenchEnv(gymnasium.Env):
         self._attempts = reset_attempts
         self._variation = variation if variation == 'random' else int(variation)
         self._steps = 0
-        self._observation: Any = None
+        self._observation: Any = None  # RLBench's own
         self._streams = _new_streams(self.np_random)
         self._invalid = _module('backend.exceptions').InvalidActionError
         self._unplaced = _placement_errors()
@@ -411,8 +411,9 @@ class RLBenchEnv(gymnasium.Env):
             self._streams = _new_streams(self.np_random)
         self._steps = 0
         observation, info = self._place()
-        self._observation = self._convert(observation)
-        return self._observation, info
+        arrays = self._convert(observation)
+        self._observation = observation
+        return arrays, info
 
     def _place(self) -> tuple[Any, dict[str, Any]]:
         variation = self._variation
@@ -465,10 +466,10 @@ class RLBenchEnv(gymnasium.Env):
                     'it anew.'
                 ) from error
             else:
-                self._observation = self._convert(observation)
+                self._observation = observation
                 info['is_success'] = bool(self._instance.last_judgement[0])
-        terminated = bool(terminated)
-        return self._observation, float(reward), terminated, self._steps >= self._limit and not terminated, info
+        arrays, terminated = self._convert(self._observation), bool(terminated)
+        return arrays, float(reward), terminated, self._steps >= self._limit and not terminated, info
 
     def close(self) -> None:
         """Shut the simulator down; another one can then be launched in this process. Closing twice does no harm.
@@ -544,7 +545,7 @@ class RLBenchEnv(gymnasium.Env):
             value = observation.get_low_dim_data() if key == 'state' else getattr(observation, key)
             if value is None:
                 raise ValueError(f'{self.spec.id} has no {key!r} in its observations: leave it out of state_type.')
-            value = np.asarray(value, np.uint8 if key.endswith('_rgb') else np.float32)
+            value = np.array(value, np.uint8 if key.endswith('_rgb') else np.float32)  # the caller's to change
             if key.endswith(('_depth', '_mask')):
                 value = value[..., np.newaxis]
             arrays[key] = np.atleast_1d(value)
