@@ -263,14 +263,21 @@ def _build(
                 f'the environment object {name} cannot be copied: give its class or a function that makes it.'
             )
         nenv = 1
-    if nenv > 1 and getattr(module, 'ONE_PER_PROCESS', False):
+    one_per_process = getattr(module, 'ONE_PER_PROCESS', False)
+    if nenv > 1 and one_per_process:
         if vectorized in ('sync', 'envpool'):
             raise ValueError(f"{env_type} runs one environment in a process: copies need vectorized='async'.")
         vectorized = 'async'
     if nenv == 1:
         env = make()
         prepare = wrappers.prepare_vector if isinstance(env, VectorEnv) else wrappers.prepare
-        return prepare(env, name, seed, reward_shaping)
+        try:
+            return prepare(env, name, seed, reward_shaping)
+        except BaseException:
+            if one_per_process:  # its place is taken as long as the error that holds it is
+                with contextlib.suppress(Exception):
+                    env.close()
+            raise
     pool = getattr(module, 'Pool', None)
     in_threads = pool.may_pay if pool else partial(_envpool_may_pay, env_id)
     if vectorized == 'envpool' or (vectorized is True and in_threads(nenv, kwargs)):
@@ -289,7 +296,7 @@ def _build(
         finally:
             reference.close()
     seeds = [None if seed is None else seed + i for i in range(nenv)]
-    env = vector.make_vector(make, name, seeds, reward_shaping, processes=vectorized == 'async')
+    env = vector.make_vector(make, name, seeds, reward_shaping, vectorized == 'async', one_per_process)
     env.action_space.seed(seed)
     return env
 

@@ -1,13 +1,16 @@
-"""A toy in the shape of RLBench 1.2.0, for tests: a point that is moved to a target in a cube.
+"""A toy in the shape of RLBench 1.2.0 over PyRep 4.1.0.3, for tests: a point that is moved to a target in a cube.
 
-It has those of RLBench's modules, classes, arguments, fields, errors and oddities that ``zoo.common.envs.rlbench``
-touches, written after RLBench's sources; nothing in it is physics. ``with installed():`` makes it importable as
-``rlbench``, in this process and in those that it spawns, which inherit ``sys.path``.
+It has those of their modules, classes, arguments, fields, errors and oddities that ``zoo.common.envs.rlbench`` touches,
+written after their sources; nothing in it is physics. What would crash the simulator or the process is an
+``AssertionError`` here: a second simulator, no display, joint targets that are not numbers. ``with installed():`` makes
+it importable as ``rlbench`` and ``pyrep``, in this process and in those that it spawns, which inherit ``sys.path`` and
+the environment's variables.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import re
 import sys
@@ -28,8 +31,37 @@ SUPPORTED_ROBOTS = {'panda': (object, object, 7), 'jaco': (object, object, 6)}
 
 #: What happened in this process: configurations launched, and how many were shut down.
 LOG = SimpleNamespace(launched=[], shut_down=0, running=0)
-#: Exceptions that the next resets raise, first one first.
-FAILURES: list[Exception] = []
+#: Where -> the exceptions that the next calls raise there, first one first. ``'planned'`` holds the points of the next
+#: plans instead, float ``[n, joints]``.
+FAILURES: dict[str, list[Any]] = {
+    name: [] for name in ('launch', 'init_episode', 'get_path', 'planned', 'solve_ik', 'step', 'shutdown')
+}
+
+
+def _fail(where: str) -> None:
+    if FAILURES[where]:
+        raise FAILURES[where].pop(0)
+
+
+def simulator_error() -> RuntimeError:
+    """What PyRep makes of every call that CoppeliaSim answers with -1."""
+    return RuntimeError('The call failed on the V-REP side. Return value: -1')
+
+
+class PyRepError(Exception):
+    pass
+
+
+class ConfigurationError(Exception):
+    pass
+
+
+class ConfigurationPathError(Exception):
+    pass
+
+
+class IKError(Exception):
+    pass
 
 
 class BoundaryError(Exception):
@@ -37,6 +69,11 @@ class BoundaryError(Exception):
 
 
 class WaypointError(Exception):
+    def __init__(self, message: str, task: Task) -> None:
+        super().__init__(f'Error in task {task.get_name()}. {message}')
+
+
+class NoWaypointsError(WaypointError):
     pass
 
 
@@ -46,6 +83,122 @@ class InvalidActionError(Exception):
 
 class TaskEnvironmentError(Exception):
     pass
+
+
+class PyRep:
+    def __init__(self) -> None:
+        self._launched = False
+        if 'COPPELIASIM_ROOT' not in os.environ:
+            raise PyRepError('COPPELIASIM_ROOT not defined. See installation instructions.')
+        self._root = os.environ['COPPELIASIM_ROOT']
+        if not os.path.exists(self._root):
+            raise PyRepError('COPPELIASIM_ROOT was not a correct path. See installation instructions')
+
+    def launch(self) -> None:
+        if LOG.running:
+            raise AssertionError('CoppeliaSim would crash: it runs in this process already.')
+        if not (os.environ.get('DISPLAY') or os.environ.get('QT_QPA_PLATFORM')):
+            raise AssertionError('Qt would abort the process: could not connect to display.')
+        directory = os.getcwd()
+        os.chdir(self._root)
+        _fail('launch')
+        self._launched = True
+        LOG.running += 1
+        os.chdir(directory)
+
+    def shutdown(self) -> None:
+        if not self._launched:
+            raise PyRepError('CoppeliaSim has not been launched. Call launch first.')
+        _fail('shutdown')
+        self._launched = False
+        LOG.running -= 1
+        LOG.shut_down += 1
+
+
+class ArmConfigurationPath:
+    """Points in joint space, along which the arm moves by at most 0.05 in a step."""
+
+    def __init__(self, arm: Arm, path_points: Any) -> None:
+        self._arm, self._path_points = arm, np.asarray(path_points)
+        self._num_joints = arm.get_joint_count()
+        self._position = 0.0
+
+    def __len__(self) -> int:
+        return len(self._path_points) // self._num_joints
+
+    def __getitem__(self, i: Any) -> ArmConfigurationPath:
+        return type(self)(self._arm, self._path_points.reshape(-1, self._num_joints)[i].flatten())
+
+    def step(self) -> bool:
+        lengths = self._get_path_point_lengths()
+        points = self._path_points.reshape(-1, self._num_joints)
+        self._position = min(self._position + 0.05, lengths[-1])
+        for i in range(len(lengths) - 1):
+            if lengths[i] <= self._position <= lengths[i + 1] or i == len(lengths) - 2:
+                part = np.divide(self._position - lengths[i], lengths[i + 1] - lengths[i])  # may be 0 / 0
+                self._arm.set_joint_target_positions(points[i] + (points[i + 1] - points[i]) * part)
+                break
+        return self._position == lengths[-1]
+
+    def _get_path_point_lengths(self) -> list[float]:
+        points = self._path_points.reshape(-1, self._num_joints)
+        steps = np.sqrt(np.sum(np.square(np.diff(points, axis=0)), axis=1))
+        return [0.0, *np.cumsum(steps)]
+
+
+class Arm:
+    """Joints that go where they are told in one step; the first three are the place of the tip."""
+
+    def __init__(self, joints: int) -> None:
+        self.joints = np.zeros(joints)
+        self.velocities = np.zeros(joints)
+        self._target: np.ndarray | None = None
+
+    def get_joint_count(self) -> int:
+        return len(self.joints)
+
+    def get_joint_positions(self) -> list[float]:
+        return list(self.joints)
+
+    def set_joint_target_velocities(self, velocities: np.ndarray) -> None:
+        self._check(velocities)
+        self.velocities = np.array(velocities)
+
+    def set_joint_target_positions(self, positions: np.ndarray) -> None:
+        self._check(positions)
+        self._target = np.array(positions)
+
+    def _check(self, values: np.ndarray) -> None:
+        assert np.isfinite(values).all(), f'the simulator got {values}'
+
+    def step(self) -> None:
+        goal = self.joints + 0.05 * self.velocities if self._target is None else self._target
+        self.joints, self._target = np.clip(goal, -1.0, 1.0), None
+
+    def solve_ik_via_jacobian(self, position: np.ndarray, quaternion: Any, relative_to: Any = None) -> list[float]:
+        _fail('solve_ik')
+        if np.linalg.norm(position - self.joints[:3]) > 0.5:
+            raise IKError('IK failed. Perhaps the distance was between the tip  and target was too large.')
+        return [*position, *self.joints[3:]]
+
+    def get_path(self, position: np.ndarray, quaternion: Any, relative_to: Any = None) -> ArmConfigurationPath:
+        _fail('get_path')
+        goal = np.append(position, self.joints[3:])
+        points = FAILURES['planned'].pop(0) if FAILURES['planned'] else np.linspace(self.joints, goal, 50)
+        if len(points) == 0:
+            raise ConfigurationPathError('Could not create path.')
+        return ArmConfigurationPath(self, points.flatten())
+
+
+class Gripper:
+    def __init__(self, touch_sensors: int) -> None:
+        self.open = 1.0
+        self._touch_sensors = touch_sensors
+
+    def get_touch_sensor_forces(self) -> list[list[float]]:
+        if self._touch_sensors == 0:
+            raise NotImplementedError('No touch sensors for this robot!')
+        return [[0.0] * 3] * self._touch_sensors
 
 
 class CameraConfig:
@@ -120,8 +273,8 @@ def _check_shape(action: np.ndarray, shape: tuple[int, ...]) -> None:
 class JointVelocity:
     def action(self, scene: Scene, action: np.ndarray) -> None:
         _check_shape(action, self.action_shape(scene))
-        scene.velocities = action
-        scene.move(0.05 * action)
+        scene.arm.set_joint_target_velocities(action)
+        scene.step()
 
     def action_shape(self, scene: Scene) -> tuple[int]:
         return (len(scene.joints),)
@@ -133,7 +286,8 @@ class JointPosition:
 
     def action(self, scene: Scene, action: np.ndarray) -> None:
         _check_shape(action, self.action_shape(scene))
-        scene.move(action - scene.joints if self._absolute_mode else action)
+        scene.arm.set_joint_target_positions(action if self._absolute_mode else scene.joints + action)
+        scene.step()
 
     def action_shape(self, scene: Scene) -> tuple[int]:
         return (len(scene.joints),)
@@ -149,26 +303,43 @@ class EndEffectorPoseViaIK:
         self._absolute_mode, self._frame = absolute_mode, frame
 
     def action(self, scene: Scene, action: np.ndarray) -> None:
+        goal = self._goal(scene, action)
+        try:
+            joints = scene.arm.solve_ik_via_jacobian(goal, quaternion=action[3:], relative_to=None)
+        except IKError as error:
+            raise InvalidActionError('Could not perform IK via Jacobian; most likely too far.') from error
+        scene.arm.set_joint_target_positions(joints)
+        scene.step()
+
+    def _goal(self, scene: Scene, action: np.ndarray) -> np.ndarray:
         _check_shape(action, (7,))
         if not np.isclose(np.linalg.norm(action[3:]), 1.0):
             raise InvalidActionError('Action contained non unit quaternion!')
-        goal = action[:3] if self._absolute_mode else scene.joints[:3] + action[:3]
-        if np.abs(goal).max() > 1.0:
-            raise InvalidActionError('A path could not be found because the target is outside of workspace.')
-        scene.move(np.concatenate([goal - scene.joints[:3], np.zeros(len(scene.joints) - 3)]))
+        return action[:3] if self._absolute_mode else scene.joints[:3] + action[:3]
 
     def action_shape(self, scene: Scene) -> tuple[int]:
         return (7,)
 
 
 class EndEffectorPoseViaPlanning(EndEffectorPoseViaIK):
-    pass
+    def action(self, scene: Scene, action: np.ndarray) -> None:
+        goal = self._goal(scene, action)
+        if not np.abs(goal).max() < 1.0:
+            raise InvalidActionError('A path could not be found because the target is outside of workspace.')
+        try:
+            path = scene.arm.get_path(goal, quaternion=action[3:], relative_to=None)
+        except ConfigurationPathError as error:
+            raise InvalidActionError('A path could not be found.') from error
+        done = False
+        while not done:
+            done = path.step()
+            scene.step()
 
 
 class Discrete:
     def action(self, scene: Scene, action: np.ndarray) -> None:
         _check_shape(action, (1,))
-        scene.open = float(action[0] > 0.5)
+        scene.robot.gripper.open = float(action[0] > 0.5)
 
     def action_shape(self, scene: Scene) -> tuple[int]:
         return (1,)
@@ -191,31 +362,40 @@ class MoveArmThenGripper:
 class Scene:
     """The state of the toy: joints, of which the first three are the place of the gripper's tip."""
 
-    def __init__(self, config: ObservationConfig, joints: int) -> None:
-        self.config = config
-        self.joints = np.zeros(joints)
+    def __init__(self, config: ObservationConfig, robot: SimpleNamespace) -> None:
+        self.config, self.robot, self.arm = config, robot, robot.arm
+        self.steps = 0
         self.actions: list[np.ndarray] = []  # every one that came this far, in RLBench's units
 
-    def reset(self) -> None:
-        self.joints = np.zeros_like(self.joints)
-        self.velocities = np.zeros_like(self.joints)
-        self.open = 1.0
+    @property
+    def joints(self) -> np.ndarray:
+        return self.arm.joints
 
-    def move(self, delta: np.ndarray) -> None:
-        self.joints = np.clip(self.joints + delta, -1.0, 1.0)
+    def reset(self) -> None:
+        self.arm.joints = np.zeros_like(self.joints)
+        self.arm.velocities = np.zeros_like(self.joints)
+        self.robot.gripper.open = 1.0
+
+    def step(self) -> None:
+        _fail('step')
+        self.steps += 1
+        self.arm.step()
 
     def observe(self, task: Task) -> Observation:
-        config, n = self.config, len(self.joints)
+        config, n, opened = self.config, len(self.joints), self.robot.gripper.open
+        touch = None
+        if config.gripper_touch_forces:  # the one field that is asked for whether or not the robot has it
+            touch = np.concatenate(self.robot.gripper.get_touch_sensor_forces())
         pose = np.append(self.joints[:3], [0.0, 0.0, 0.0, 1.0])
         values = {
-            'joint_velocities': self.velocities.copy(),
+            'joint_velocities': self.arm.velocities.copy(),
             'joint_positions': self.joints.copy(),
             'joint_forces': np.zeros(n),
-            'gripper_open': self.open,
+            'gripper_open': opened,
             'gripper_pose': pose,
             'gripper_matrix': np.eye(4),
-            'gripper_joint_positions': np.full(2, 0.04 * self.open),
-            'gripper_touch_forces': np.zeros(6),
+            'gripper_joint_positions': np.full(2, 0.04 * opened),
+            'gripper_touch_forces': touch,
             'task_low_dim_state': task.get_low_dim_state(),
         }
         fields = {key: value if getattr(config, key) else None for key, value in values.items()}
@@ -249,14 +429,18 @@ class Scene:
 class Task:
     """Reach a target; the tasks below differ in how that is rewarded."""
 
-    def __init__(self, pyrep: Any, scene: Scene, name: str | None = None) -> None:
+    def __init__(self, pyrep: Any, robot: SimpleNamespace, name: str | None = None) -> None:
         self.name = name or re.sub('(?<!^)(?=[A-Z])', '_', type(self).__name__).lower()
-        self.scene = scene
+        self.robot = robot
         self.target = np.zeros(3)
+
+    def get_name(self) -> str:
+        return self.name
 
     def init_episode(self, index: int) -> list[str]:
         self.target = np.random.uniform(-0.5, 0.5, 3)
         self.target[2] = random.uniform(-0.5, 0.5)  # one of RLBench's tasks draws from this generator too
+        _fail('init_episode')
         return [f'reach the target {index}', f'touch the ball {index}']
 
     def variation_count(self) -> int:
@@ -266,7 +450,7 @@ class Task:
         return self.target.copy()
 
     def distance(self) -> float:
-        return float(np.linalg.norm(self.scene.joints[:3] - self.target))
+        return float(np.linalg.norm(self.robot.arm.joints[:3] - self.target))
 
     def reward(self) -> float | None:
         return None
@@ -307,7 +491,7 @@ class BeatTheBuzz(Task):
     """Ends in failure where the tip goes below half the cube's depth."""
 
     def success(self) -> tuple[Any, Any]:
-        if self.scene.joints[2] < -0.5:
+        if self.robot.arm.joints[2] < -0.5:
             return False, True
         return super().success()
 
@@ -321,6 +505,30 @@ class StackBlocks(Task):
 
     def get_low_dim_state(self) -> np.ndarray:
         return np.zeros(7 * self.blocks)
+
+
+class Crowded(Task):
+    """Never fits into the scene."""
+
+    def init_episode(self, index: int) -> list[str]:
+        raise WaypointError('There is no room.', self)
+
+
+class FitsOnce(Task):
+    """Fits into the scene when it is loaded, and then never again."""
+
+    def init_episode(self, index: int) -> list[str]:
+        if hasattr(self, 'fitted'):
+            raise WaypointError('There is no room.', self)
+        self.fitted = True
+        return super().init_episode(index)
+
+
+class Crashing(Task):
+    """Takes the process with it, as the simulator may."""
+
+    def init_episode(self, index: int) -> list[str]:
+        os._exit(1)
 
 
 class TaskEnvironment:
@@ -339,9 +547,10 @@ class TaskEnvironment:
 
     def reset(self, demo: Any = None) -> tuple[list[str], Observation]:
         self._scene.reset()
-        descriptions = self._task.init_episode(self._variation_number)
-        if FAILURES:
-            raise FAILURES.pop(0)
+        try:
+            descriptions = self._task.init_episode(self._variation_number)
+        except (BoundaryError, WaypointError) as error:
+            raise TaskEnvironmentError(f'Could not place the task {self._task.get_name()} in the scene.') from error
         self._reset_called = True
         return descriptions, self._scene.observe(self._task)
 
@@ -372,75 +581,97 @@ class Environment:
         self._action_mode, self._obs_config, self._shaped_rewards = action_mode, obs_config, shaped_rewards
         self._robot_setup = robot_setup
         self._headless = headless
+        self._pyrep: PyRep | None = None
         self._scene: Scene | None = None
 
     def launch(self) -> None:
-        if LOG.running:
-            raise AssertionError('CoppeliaSim would crash: it runs in this process already.')
-        LOG.running += 1
+        self._pyrep = PyRep()
         LOG.launched.append(self)
-        self._scene = Scene(self._obs_config, SUPPORTED_ROBOTS[self._robot_setup][2])
+        self._pyrep.launch()
+        self._robot = SimpleNamespace(
+            arm=Arm(SUPPORTED_ROBOTS[self._robot_setup][2]), gripper=Gripper(2 if self._robot_setup == 'panda' else 0)
+        )
+        self._scene = Scene(self._obs_config, self._robot)
 
     def get_task(self, task_class: Any) -> TaskEnvironment:
-        return TaskEnvironment(self._scene, task_class(None, self._scene), self._action_mode, self._shaped_rewards)
+        task = task_class(self._pyrep, self._robot)
+        return TaskEnvironment(self._scene, task, self._action_mode, self._shaped_rewards)
 
     def shutdown(self) -> None:
-        if self._scene is not None:
-            LOG.running -= 1
-            LOG.shut_down += 1
-        self._scene = None
+        if self._pyrep is not None:
+            self._pyrep.shutdown()
+        self._pyrep = None
 
 
-#: Module below ``rlbench`` -> what it has from here.
+#: Module -> what it has from here.
 MODULES = {
-    '__init__': (),
-    'environment': ('Environment',),
-    'observation_config': ('CameraConfig', 'ObservationConfig'),
-    'const': ('SUPPORTED_ROBOTS',),
-    'action_modes/__init__': (),
-    'action_modes/action_mode': ('MoveArmThenGripper',),
-    'action_modes/arm_action_modes': (
+    'pyrep/__init__': ('PyRep',),
+    'pyrep/errors': ('ConfigurationError', 'ConfigurationPathError', 'IKError', 'PyRepError'),
+    'rlbench/__init__': ('PyRep',),
+    'rlbench/environment': ('Environment',),
+    'rlbench/observation_config': ('CameraConfig', 'ObservationConfig'),
+    'rlbench/const': ('SUPPORTED_ROBOTS',),
+    'rlbench/action_modes/__init__': (),
+    'rlbench/action_modes/action_mode': ('MoveArmThenGripper',),
+    'rlbench/action_modes/arm_action_modes': (
         'JointVelocity',
         'JointPosition',
         'EndEffectorPoseViaIK',
         'EndEffectorPoseViaPlanning',
         'RelativeFrame',
     ),
-    'action_modes/gripper_action_modes': ('Discrete',),
-    'backend/__init__': (),
-    'backend/exceptions': ('BoundaryError', 'WaypointError', 'InvalidActionError', 'TaskEnvironmentError'),
-    'backend/task': ('Task',),
-    'tasks/__init__': (),
-    'tasks/reach_target': ('ReachTarget', 'Task'),
-    'tasks/slide_block_to_target': ('SlideBlockToTarget', 'Task'),
-    'tasks/take_lid_off_saucepan': ('TakeLidOffSaucepan', 'Task'),
-    'tasks/pick_up_cup': ('PickUpCup', 'Task'),
-    'tasks/beat_the_buzz': ('BeatTheBuzz', 'Task'),
-    'tasks/stack_blocks': ('StackBlocks', 'Task'),
+    'rlbench/action_modes/gripper_action_modes': ('Discrete',),
+    'rlbench/backend/__init__': (),
+    'rlbench/backend/exceptions': (
+        'BoundaryError',
+        'WaypointError',
+        'NoWaypointsError',
+        'InvalidActionError',
+        'TaskEnvironmentError',
+    ),
+    'rlbench/backend/task': ('Task',),
+    'rlbench/tasks/__init__': (),
+    'rlbench/tasks/reach_target': ('ReachTarget', 'Task'),
+    'rlbench/tasks/slide_block_to_target': ('SlideBlockToTarget', 'Task'),
+    'rlbench/tasks/take_lid_off_saucepan': ('TakeLidOffSaucepan', 'Task'),
+    'rlbench/tasks/pick_up_cup': ('PickUpCup', 'Task'),
+    'rlbench/tasks/beat_the_buzz': ('BeatTheBuzz', 'Task'),
+    'rlbench/tasks/crowded': ('Crowded', 'Task'),
+    'rlbench/tasks/fits_once': ('FitsOnce', 'Task'),
+    'rlbench/tasks/crashing': ('Crashing', 'Task'),
+    'rlbench/tasks/stack_blocks': ('StackBlocks', 'Task'),
 }
 
 
 @contextlib.contextmanager
 def installed() -> Iterator[None]:
     """Within it, ``import rlbench`` finds this toy, here and in processes that are spawned meanwhile."""
-    found = {name: sys.modules.pop(name) for name in list(sys.modules) if _is_rlbench(name)}
-    path = list(sys.path)
+    found = {name: sys.modules.pop(name) for name in list(sys.modules) if _is_toy(name)}
+    path, directory_before = list(sys.path), os.getcwd()
+    variables = {name: os.environ.get(name) for name in ('COPPELIASIM_ROOT', 'DISPLAY')}
     with tempfile.TemporaryDirectory() as directory:
         for module, names in MODULES.items():
-            file = Path(directory, 'rlbench', f'{module}.py')
+            file = Path(directory, f'{module}.py')
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(f'from rlbench_standin import {", ".join(names)}\n' if names else '')
         sys.path[:0] = [directory, str(Path(__file__).parent)]
+        os.environ |= {'COPPELIASIM_ROOT': directory, 'DISPLAY': ':99'}
         LOG.launched, LOG.shut_down, LOG.running = [], 0, 0
         try:
             yield
         finally:
             sys.path[:] = path
-            FAILURES.clear()
-            for name in [name for name in sys.modules if _is_rlbench(name)]:
+            os.chdir(directory_before)
+            for name, value in variables.items():
+                os.environ.pop(name, None)
+                if value is not None:
+                    os.environ[name] = value
+            for failures in FAILURES.values():
+                failures.clear()
+            for name in [name for name in sys.modules if _is_toy(name)]:
                 del sys.modules[name]
             sys.modules.update(found)
 
 
-def _is_rlbench(module: str) -> bool:
-    return module.split('.')[0] == 'rlbench'
+def _is_toy(module: str) -> bool:
+    return module.split('.')[0] in ('rlbench', 'pyrep')

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import random
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +23,9 @@ from zoo.common.envs import rlbench
 
 
 @pytest.fixture
-def toy() -> Iterator[Any]:
+def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setattr(rlbench, '_holder', None)
+    monkeypatch.setattr(rlbench, '_stuck', None)
     with standin.installed():
         yield standin.LOG
         gc.collect()
@@ -61,6 +66,28 @@ def test_missing_packages_are_named(monkeypatch):
             call()
 
 
+@pytest.mark.parametrize('root', [None, '', '/nowhere/CoppeliaSim'])
+def test_a_missing_simulator_is_said_before_pyrep_is_imported(toy, monkeypatch, root):
+    monkeypatch.delenv('COPPELIASIM_ROOT')
+    if root is not None:
+        monkeypatch.setenv('COPPELIASIM_ROOT', root)
+    for call in (build, rlbench.ids):
+        with pytest.raises(ImportError, match=rf'COPPELIASIM_ROOT .* is {root!r}: .* LD_LIBRARY_PATH=.*\.$'):
+            call()
+    assert not {'pyrep', 'rlbench'} & set(sys.modules)
+
+
+def test_a_missing_display_is_said_before_qt_aborts_the_process(toy, monkeypatch):
+    monkeypatch.setattr(sys, 'platform', 'linux')
+    monkeypatch.delenv('DISPLAY')
+    monkeypatch.delenv('QT_QPA_PLATFORM', raising=False)
+    with pytest.raises(RuntimeError, match='X server .* DISPLAY is not set: .* `xvfb-run python train.py`'):
+        build()
+    assert not toy.launched
+    monkeypatch.setenv('QT_QPA_PLATFORM', 'offscreen')
+    build().close()
+
+
 def test_importing_the_module_imports_neither_rlbench_nor_tensorflow():
     code = (
         'import sys, zoo.common.envs.rlbench as m;'
@@ -72,6 +99,9 @@ def test_importing_the_module_imports_neither_rlbench_nor_tensorflow():
 def test_ids(toy):
     assert rlbench.ids() == [
         'BeatTheBuzz',
+        'Crashing',
+        'Crowded',
+        'FitsOnce',
         'PickUpCup',
         'ReachTarget',
         'SlideBlockToTarget',
@@ -94,6 +124,11 @@ def test_unknown_names(toy, name):
         build_env(name, 'rlbench')
 
 
+def test_an_unknown_name_of_the_class_itself(toy):
+    with pytest.raises(ValueError, match="unknown rlbench environment 'ReachTargets': did you mean 'ReachTarget'"):
+        rlbench.RLBenchEnv('ReachTargets')
+
+
 def test_a_class_is_no_name(toy):
     with pytest.raises(TypeError, match="given by its name, such as 'ReachTarget'"):
         build_env(standin.ReachTarget, 'rlbench')
@@ -108,13 +143,30 @@ BAD = {
     'an unknown robot': ({'robot_setup': 'pandas'}, "did you mean 'panda'"),
     'a negative variation': ({'variation': -1}, "from 0 on, or 'random'"),
     'a word for a variation': ({'variation': 'all'}, "from 0 on, or 'random'"),
-    'no steps': ({'max_episode_steps': 0}, 'max_episode_steps is 0'),
+    'no steps': ({'max_episode_steps': 0}, r'max_episode_steps is .*\b0\b'),
     'no attempts': ({'reset_attempts': 0}, 'reset_attempts is 0'),
     'a reward for invalid actions': ({'invalid_action_penalty': -1.0}, 'give 0 or more'),
     'a render mode': ({'render_mode': 'rgb_array'}, "state_type='front_rgb'"),
     'an image size': ({'image_size': 84}, r'\(width, height\)'),
     'a scale of another length': ({'arm_scale': [1.0, 1.0]}, '7 of them'),
     'a scale of 0': ({'arm_scale': 0.0}, 'positive'),
+    'a word for a scale': ({'arm_scale': 'fast'}, "arm_scale is 'fast': give one positive number"),
+    'a word for a penalty': ({'invalid_action_penalty': 'none'}, "invalid_action_penalty is 'none'"),
+    'a word for the window': ({'headless': 'False'}, "headless is 'False': give True or False"),
+    'a word for the reward': ({'shaped_rewards': 'no'}, "shaped_rewards is 'no': give True or False"),
+    'a word for metres': ({'depth_in_meters': 'no'}, "depth_in_meters is 'no': give True or False"),
+    'a list for a mode': ({'action_mode': ['joint_velocity']}, r"unknown action mode \['joint_velocity'\]"),
+    'a list for a robot': ({'robot_setup': ['panda']}, r"unknown robot \['panda'\]"),
+    'a name of rlbench.gym': ({'observation_mode': 'state'}, "'observation_mode': it is called 'state_type' here"),
+    'a size without pictures': ({'image_size': (84, 84)}, "image_size is .* but state_type 'state' has no pictures"),
+    'metres without depth': (
+        {'depth_in_meters': True, 'state_type': ['front_rgb', 'state']},
+        r"depth_in_meters is True but state_type \['front_rgb', 'state'\] has no depth",
+    ),
+    'a ragged image size': ({'image_size': (84, (84, 84))}, r'\(width, height\)'),
+    'a number for a key': ({'state_type': [3]}, 'unknown key of state_type 3'),
+    'a camera that is not there': ({'state_type': 'left_sholder_rgb'}, "did you mean 'left_shoulder_rgb'"),
+    'an upper-case robot': ({'robot_setup': 'Panda'}, "did you mean 'panda'"),
 }
 
 
@@ -137,6 +189,26 @@ def test_state(toy):
     expected = toy.launched[-1]._scene.observe(env._task._task).get_low_dim_data()
     assert expected.dtype == np.float64 and observation.dtype == np.float32
     np.testing.assert_array_equal(observation, expected.astype(np.float32))
+    env.close()
+
+
+@pytest.mark.parametrize('state_type, sizes', [('state', 31), (['state', 'gripper_open'], 31)])
+def test_the_state_of_a_robot_without_touch_sensors_leaves_them_out(toy, state_type, sizes):
+    env = build(robot_setup='jaco', state_type=state_type)
+    space = env.observation_space if state_type == 'state' else env.observation_space['state']
+    assert space.shape == (sizes,)  # 6 forces and 3 times a seventh joint fewer than the Panda
+    assert switched_on(toy) == set(rlbench.STATE) - {'gripper_touch_forces'}
+    assert env.observation_space.contains(env.reset(seed=1)[0])
+    assert env.observation_space.contains(env.step(env.action_space.sample())[0])
+    env.close()
+
+
+def test_touch_forces_of_a_robot_without_sensors_are_refused(toy):
+    with pytest.raises(ValueError, match="'jaco' has no touch sensors: leave 'gripper_touch_forces' out"):
+        build(robot_setup='jaco', state_type=['state', 'gripper_touch_forces'])
+    assert toy.running == 0
+    env = build(state_type='gripper_touch_forces')
+    assert env.observation_space.shape == (6,)
     env.close()
 
 
@@ -272,8 +344,93 @@ def test_an_action_of_another_shape_is_an_error(toy):
     env.close()
 
 
+@pytest.mark.parametrize('mode', rlbench.ACTION_MODES)
+@pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
+def test_an_action_that_is_no_number_is_an_error(toy, mode, value):
+    env = build(action_mode=mode)
+    env.reset()
+    for entry in (0, -1):  # the arm's and the gripper's
+        action = np.zeros(env.action_space.shape, np.float32)
+        action[entry] = value
+        with pytest.raises(ValueError, match=rf'ReachTarget: the action is \[.*{value}.*\], but must be finite'):
+            env.step(action)
+    assert not toy.launched[-1]._scene.actions
+    env.close()
+
+
+def test_a_planned_movement_to_where_the_gripper_is(toy):
+    env = build(action_mode='ee_pose_planning')
+    env.reset(seed=0)
+    env.step(np.array([1, 0, 0, 0, 0, 0, 1], np.float32))
+    scene = toy.launched[-1]._scene
+    joints, steps = scene.joints.copy(), scene.steps
+    *_, info = env.step(np.array([0, 0, 0, 0, 0, 0, 1], np.float32))
+    assert not info['invalid_action'] and scene.steps == steps + 1
+    np.testing.assert_array_equal(scene.joints, joints)
+    env.close()
+
+
+@pytest.mark.parametrize(
+    'kept', [[0, 0, 1, 2], [0, 1, 1, 2], [0, 1, 2, 2], [0]], ids=['at first', 'between', 'at last', 'one point']
+)
+def test_points_of_a_plan_that_are_said_twice(toy, kept):
+    env = build(action_mode='ee_pose_planning')
+    env.reset(seed=0)
+    points = np.zeros((3, 7))
+    points[:, 0] = [0, 0.05, 0.1]  # where a step of the toy ends
+    standin.FAILURES['planned'][:] = [points[kept]]
+    *_, info = env.step(np.array([1, 0, 0, 0, 0, 0, 1], np.float32))
+    assert not info['invalid_action']
+    np.testing.assert_array_equal(toy.launched[-1]._scene.joints, points[kept[-1]])
+    env.close()
+
+
+@pytest.mark.parametrize(
+    'mode, where, failure',
+    [
+        ('ee_pose_planning', 'planned', np.zeros((0, 7))),
+        ('ee_pose_planning', 'get_path', standin.ConfigurationPathError('no path')),
+        ('ee_pose_planning', 'get_path', standin.simulator_error()),
+        ('ee_pose', 'solve_ik', standin.IKError('too far')),
+        ('ee_pose', 'solve_ik', standin.simulator_error()),
+    ],
+)
+def test_a_plan_that_fails_makes_the_action_invalid(toy, mode, where, failure):
+    env = build(action_mode=mode, invalid_action_penalty=0.5)
+    before, _ = env.reset(seed=0)
+    standin.FAILURES[where][:] = [failure]
+    action = np.array([1, 0, 0, 0, 0, 0, 1], np.float32)
+    after, reward, terminated, truncated, info = env.step(action)
+    np.testing.assert_array_equal(after, before)
+    assert (reward, terminated, truncated) == (-0.5, False, False)
+    assert info['invalid_action'] is True and info['invalid_action_error']
+    assert env.step(action)[-1]['invalid_action'] is False
+    standin.FAILURES[where][:] = [RuntimeError('a bug')]
+    if where != 'planned':
+        with pytest.raises(RuntimeError, match='a bug'):
+            env.step(action)
+    env.close()
+
+
+@pytest.mark.parametrize('mode', rlbench.ACTION_MODES)
+def test_a_simulator_that_fails_in_a_step(toy, mode):
+    env = build(action_mode=mode)
+    env.reset()
+    action = np.zeros(env.action_space.shape, np.float32)
+    standin.FAILURES['step'][:] = [standin.simulator_error()]
+    with pytest.raises(RuntimeError, match=r'ReachTarget: the simulator failed \(The call .*\): reset .* anew\.$'):
+        env.step(action)
+    with pytest.raises(RuntimeError, match=r'call reset\(\) before'):  # what it was in is unknown
+        env.step(action)
+    env.reset()
+    standin.FAILURES['step'][:] = [RuntimeError('a bug')]
+    with pytest.raises(RuntimeError, match='^a bug$'):
+        env.step(action)
+    env.close()
+
+
 def test_an_invalid_action_changes_nothing(toy):
-    env = build(action_mode='ee_pose', arm_scale=0.6, invalid_action_penalty=0.5, max_episode_steps=3)
+    env = build(action_mode='ee_pose_planning', arm_scale=0.6, invalid_action_penalty=0.5, max_episode_steps=3)
     env.reset(seed=0)
     right = np.array([1, 0, 0, 0, 0, 0, 1], np.float32)
     before, _, _, _, info = env.step(right)
@@ -283,6 +440,18 @@ def test_an_invalid_action_changes_nothing(toy):
     assert (reward, terminated, truncated) == (-0.5, False, False)
     assert info['invalid_action'] is True and 'outside of workspace' in info['invalid_action_error']
     assert env.step(right)[3], 'the time limit counts invalid actions'
+    env.close()
+
+
+@pytest.mark.parametrize('key', ['joint_positions', 'front_rgb', 'front_depth'])
+def test_observations_are_the_caller_s_to_change(toy, key):
+    env = build(action_mode='ee_pose_planning', arm_scale=2.0, state_type=key)
+    first, _ = env.reset(seed=0)
+    kept = first.copy()
+    first += 1
+    again, _, _, _, info = env.step(np.array([1, 0, 0, 0, 0, 0, 1], np.float32))
+    assert info['invalid_action']
+    np.testing.assert_array_equal(again, kept)
     env.close()
 
 
@@ -365,18 +534,67 @@ def test_success_in_the_last_step_is_no_truncation(toy):
 # Resets, variations, seeds
 
 
-@pytest.mark.parametrize('error', [standin.TaskEnvironmentError, standin.BoundaryError, standin.WaypointError])
+TASK = standin.ReachTarget(None, None)
+
+
+@pytest.mark.parametrize(
+    'error',
+    [
+        standin.TaskEnvironmentError('no room'),
+        standin.BoundaryError('no room'),
+        standin.WaypointError('no room', TASK),
+        standin.NoWaypointsError('no room', TASK),
+        standin.ConfigurationError('no room'),
+        standin.ConfigurationPathError('no room'),
+        standin.IKError('no room'),
+        standin.InvalidActionError('no room'),
+        standin.simulator_error(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
 def test_a_task_that_does_not_fit_is_placed_again(toy, error):
     env = build(reset_attempts=3)
-    standin.FAILURES[:] = [error('no room')] * 2
+    failures = standin.FAILURES['init_episode']
+    failures[:] = [error] * 2
     env.reset()
-    standin.FAILURES[:] = [error('no room')] * 3
-    with pytest.raises(RuntimeError, match=r'could not be placed in the scene in 3 attempts.*reset_attempts.*no room'):
+    failures[:] = [error] * 3
+    with pytest.raises(RuntimeError, match=r'could not be placed in the scene in 3 attempts: .*reset_attempts.*\)\.$'):
         env.reset()
-    assert not standin.FAILURES
-    standin.FAILURES[:] = [KeyError('a bug')]
-    with pytest.raises(KeyError):
-        env.reset()
+    assert not failures
+    with pytest.raises(RuntimeError, match='reset'):  # not a step of the episode before
+        env.step(np.zeros(8))
+    for bug in (KeyError('a bug'), RuntimeError('a bug')):
+        failures[:] = [bug]
+        with pytest.raises(type(bug), match='a bug'):
+            env.reset()
+    env.reset()
+    env.close()
+
+
+def test_a_task_that_never_fits_is_said_when_the_environment_is_built(toy):
+    standin.FAILURES['init_episode'][:] = [standin.IKError('no room')] * 5
+    with pytest.raises(RuntimeError, match='ReachTarget, variation 0, could not be placed .* in 5 attempts'):
+        build()
+    assert toy.running == 0
+    build().close()
+
+
+def test_an_environment_that_could_not_be_built_is_closed(toy):
+    with pytest.raises(RuntimeError, match='FitsOnce, variation 0, could not be placed') as caught:
+        build('FitsOnce')
+    assert (toy.running, toy.shut_down) == (0, 1)
+    build('PickUpCup').close()  # while the error, and with it what could not be built, is still at hand
+    del caught
+
+
+@pytest.mark.parametrize('options, known', [({}, True), (None, True), ({'variation': 3}, False)])
+def test_options_that_reset_does_not_know(toy, options, known):
+    env = build()
+    if known:
+        env.reset(options=options)
+    else:
+        with pytest.raises(ValueError, match=r"reset takes no options, but got \['variation'\]: .* build_env"):
+            env.reset(options=options)
     env.close()
 
 
@@ -424,7 +642,7 @@ def test_the_global_generators_are_given_back(toy):
     env.reset()
     env.reset(seed=4)
     env.step(env.action_space.sample())
-    standin.FAILURES[:] = [KeyError()]
+    standin.FAILURES['init_episode'][:] = [KeyError()]
     with pytest.raises(KeyError):
         env.reset()
     env.close()
@@ -439,7 +657,7 @@ def test_the_global_generators_are_given_back(toy):
 def test_one_simulator_in_a_process(toy):
     env = build()
     assert toy.running == 1
-    with pytest.raises(RuntimeError, match=r"ReachTarget has the one .* nenv=4, vectorized='async'"):
+    with pytest.raises(RuntimeError, match=r'ReachTarget has the one .* close that .* nenv=4\) gives each a process'):
         build('PickUpCup')
     assert len(toy.launched) == 1
     env.reset()  # the first one is none the worse for it
@@ -481,6 +699,47 @@ def test_a_launch_that_fails_leaves_nothing_behind(toy, monkeypatch):
         with pytest.raises(OSError, match='no display'):
             build()
     build().close()
+
+
+def test_a_launch_that_fails_leaves_the_working_directory(toy):
+    before = os.getcwd()
+    standin.FAILURES['launch'][:] = [standin.PyRepError('no licence')]
+    with pytest.raises(standin.PyRepError, match='no licence'):
+        build()
+    assert os.getcwd() == before
+    build().close()
+
+
+def test_a_simulator_that_does_not_shut_down(toy):
+    env = build()
+    standin.FAILURES['shutdown'][:] = [standin.simulator_error()]
+    with pytest.raises(RuntimeError, match=r'ReachTarget: .* did not shut down \(The call .*\): .* a new process\.$'):
+        env.close()
+    env.close()  # says it once
+    with pytest.raises(RuntimeError, match='closed'):
+        env.step(np.zeros(8))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match='ReachTarget did not shut down .* a new process'):
+            build('PickUpCup')
+    assert len(toy.launched) == 1
+    toy.launched[0].shutdown()
+
+
+@pytest.mark.skipif(not hasattr(os, 'fork'), reason='no fork on this system')
+def test_a_forked_process_cannot_use_it(toy):
+    env = build()
+    env.reset()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            env.step(np.zeros(8))
+        except RuntimeError as error:
+            status = int('the process that built it' not in str(error))
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    env.close()
 
 
 @pytest.mark.skipif(not hasattr(os, 'fork'), reason='no fork on this system')
@@ -546,9 +805,55 @@ def test_copies_in_processes_do_what_single_ones_do(toy):
     assert all(ends.values()), f'both kinds of end must have been seen, not {ends}'
 
 
+def test_copies_beside_an_open_environment(toy):
+    env = build()
+    copies = build_env('PickUpCup', 'rlbench', nenv=2, seed=3, max_episode_steps=7, state_type=['state', 'wrist_rgb'])
+    assert len(toy.launched) == 1, 'a copy was tried in this process'
+    assert copies.single_observation_space['state'] == env.observation_space
+    assert copies.single_action_space == env.action_space
+    assert copies.spec.id == 'PickUpCup' and copies.spec.max_episode_steps == 7
+    assert copies.metadata['render_fps'] == 20 and copies.render_mode is None
+    copies.reset()
+    observations, *_ = copies.step(copies.action_space.sample())
+    assert copies.observation_space.contains(observations)
+    copies.close()
+    env.reset()
+    env.close()
+
+
+def test_arguments_of_copies_are_refused_as_those_of_one(toy):
+    with pytest.raises(ValueError, match="did you mean 'vision'"):
+        build_env('ReachTarget', 'rlbench', nenv=2, state_type='visoin')
+    with pytest.raises(RuntimeError, match='^Crowded, variation 0, could not be placed'):
+        build_env('Crowded', 'rlbench', nenv=2)
+    assert not multiprocessing.active_children()
+
+
+def test_what_cannot_be_sent_to_copies(toy):
+    lock = threading.Lock()
+    with pytest.raises(TypeError, match='cannot be pickled .* or use nenv=1'):
+        build_env('ReachTarget', 'rlbench', nenv=2, reward_shaping=lambda reward: reward + lock.locked())
+
+
+def test_the_end_of_the_process_that_looks_at_the_spaces(toy):
+    with pytest.raises(RuntimeError, match=r'Crashing is lost: its process ended .* nenv=1 runs .* in this process'):
+        build_env('Crashing', 'rlbench', nenv=2)
+    assert not multiprocessing.active_children()
+
+
+def test_the_end_of_a_copy(toy):
+    copies = build_env('ReachTarget', 'rlbench', nenv=2)
+    os.kill(copies.processes[1].pid, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match=r'copy 1 of ReachTarget is lost: .* SIGKILL .*; nenv=1 runs the') as caught:
+        for _ in range(3):
+            copies.step(copies.action_space.sample())
+    assert 'sync' not in str(caught.value)
+
+
 @pytest.mark.parametrize('state_type', ['state', 'front_rgb'])
 def test_ppo_trains(toy, tmp_path, state_type):
-    env = build_env('ReachTarget', 'rlbench', state_type=state_type, image_size=(36, 36), shaped_rewards=True)
+    size = {'image_size': (36, 36)} if state_type == 'front_rgb' else {}
+    env = build_env('ReachTarget', 'rlbench', state_type=state_type, shaped_rewards=True, **size)
     alg_params, learn_params = call_default_params(env, 'rlbench', 'PPO')
     agent = algorithms.PPO(**alg_params)
     learn_params |= {'train_steps': 300, 'horizon': 100, 'epochs': 1, 'batch_size': 50, 'run_dir': tmp_path}
@@ -578,6 +883,9 @@ def test_over_rlbench_itself():
             observation, info = env.reset(seed=1)
             assert env.observation_space.contains(observation) and info['descriptions']
             np.testing.assert_allclose(observation['state'][-3:], env.reset(seed=1)[0]['state'][-3:], atol=1e-5)
+            *_, info = env.step(np.zeros(env.action_space.shape, np.float32))
+            assert not info['invalid_action'] and np.isfinite(env.step(env.action_space.sample())[0]['state']).all()
+            env.reset(seed=1)
             ends = []
             for _ in range(5):
                 observation, reward, terminated, truncated, info = env.step(env.action_space.sample())

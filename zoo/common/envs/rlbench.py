@@ -9,8 +9,9 @@ It builds on ``rlbench.Environment``. The wrapper ``rlbench.gym`` would always r
 they see, knows one robot and one variation, never truncates, returns an empty ``info``, and reseeds NumPy's global
 generator.
 
-CoppeliaSim runs once in a process: copies need ``vectorized='async'``, where each has a process of its own. It needs an
-X server even without a window (``xvfb-run python train.py`` is one).
+CoppeliaSim runs once in a process: copies (``nenv=4``) have a process each, and may be built beside an environment that
+is open here. It needs an X server even without a window (``xvfb-run python train.py`` is one), and three variables that
+PyRep's page names: ``COPPELIASIM_ROOT``, ``LD_LIBRARY_PATH`` and ``QT_QPA_PLATFORM_PLUGIN_PATH``.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import importlib.util
 import inspect
 import numbers
 import os
 import pkgutil
 import random
-import re
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -69,6 +71,10 @@ VISION = (
 )
 
 
+#: What ``rlbench`` calls it -> what it is called here.
+RENAMED = {'observation_mode': 'state_type', 'obs_config': 'state_type', 'robot_configuration': 'robot_setup'}
+
+
 @dataclass(frozen=True)
 class ArmMode:
     """How the arm is moved: a class of ``rlbench.action_modes.arm_action_modes`` and what an action of ±1 means.
@@ -100,6 +106,8 @@ ACTION_MODES = {
 
 #: The environment whose simulator runs in this process.
 _holder: weakref.ref[RLBenchEnv] | None = None
+#: The environment whose simulator did not shut down, after which no other one can be launched in this process.
+_stuck: str | None = None
 
 
 def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env]:
@@ -133,6 +141,10 @@ def ids() -> list[str]:
 def _make(task: str, /, **kwargs: Any) -> gymnasium.Env:
     known = list(inspect.signature(RLBenchEnv).parameters)[1:]
     for name in kwargs:
+        if name in RENAMED:
+            raise TypeError(
+                f'unknown argument of an RLBench environment {name!r}: it is called {RENAMED[name]!r} here.'
+            )
         if name not in known:
             raise TypeError(unknown('argument of an RLBench environment', name, known))
     return RLBenchEnv(task, **kwargs)
@@ -148,7 +160,8 @@ class RLBenchEnv(gymnasium.Env):
     key                   array
     ====================  ==================================================================================
     ``state``             float32 ``[n]``: all numbers in RLBench's own order (``get_low_dim_data``), also where
-                          the task's objects are; n = 40 for ``ReachTarget`` with the Panda
+                          the task's objects are; n = 40 for ``ReachTarget`` with the Panda, the only robot
+                          whose touch forces are among them: the others have no sensors for these
     ``*_rgb``             uint8 ``[height, width, 3]``
     ``*_depth``           float32 ``[height, width, 1]``, 0 to 1 between the camera's near and far plane, or metres
     ``*_mask``            float32 ``[height, width, 1]``, the handle of the object seen (a label, not a quantity)
@@ -158,8 +171,8 @@ class RLBenchEnv(gymnasium.Env):
                           poses are x, y, z and a quaternion x, y, z, w
     ====================  ==================================================================================
 
-    Actions: float32 in [-1, 1], the arm's, then one for the gripper, which is open above 0 and else closed. 1 stands
-    for:
+    Actions: float32 in [-1, 1], the arm's, then one for the gripper, which is open above 0 and else closed; those
+    beyond are clipped. 1 stands for:
 
     =====================  =================================================================================
     ``joint_velocity``     1 rad/s of each joint
@@ -175,11 +188,13 @@ class RLBenchEnv(gymnasium.Env):
     says so, which is a success, or in ``BeatTheBuzz`` maybe a failure; ``info['is_success']`` (bool) tells. They are
     truncated after ``max_episode_steps``.
 
-    An action that RLBench refuses (out of the workspace, no inverse kinematics, no path) changes nothing: the
-    observation is the last one, the reward what the unchanged state gives less ``invalid_action_penalty``;
-    ``info['invalid_action']`` (bool) marks it and ``info['invalid_action_error']`` says why.
+    An action that RLBench refuses (out of the workspace, no inverse kinematics, no path, or the simulator's planner
+    failed) changes nothing, and the episode goes on: the observation is the last one, the reward what the unchanged
+    state gives less ``invalid_action_penalty``; ``info['invalid_action']`` (bool) marks it and
+    ``info['invalid_action_error']`` says why. It counts as a step. (``rlbench.gym`` would raise the error.)
 
-    ``reset``'s info has ``descriptions``, the task in words, and ``variation``, its number.
+    ``reset``'s info has ``descriptions``, the task in words, and ``variation``, its number. A task that does not fit
+    into the scene, or whose waypoints the planner cannot reach, is placed anew, ``reset_attempts`` times in all.
 
     RLBench draws from the global generators of NumPy and of Python. They are lent to it with a state of this
     environment's own, which ``reset(seed=…)`` seeds and nothing else, and are given back as they were. The planner's
@@ -193,18 +208,19 @@ class RLBenchEnv(gymnasium.Env):
         shaped_rewards: the task's own dense reward, which three of the tasks have.
         max_episode_steps: the time limit.
         invalid_action_penalty: see above; not negative.
-        reset_attempts: how often a task is placed anew that does not fit into the scene.
+        reset_attempts: how often a reset tries to place the task, each time as often as RLBench does by itself.
         variation: the number of the task's variation, or ``'random'`` for one per episode.
         headless: no window.
         robot_setup: ``'panda'``, ``'jaco'``, ``'mico'``, ``'sawyer'`` or ``'ur5'``.
-        image_size: ``(width, height)`` of every camera in pixels.
-        depth_in_meters: see above.
+        image_size: ``(width, height)`` of every camera in pixels; needs a picture in ``state_type``.
+        depth_in_meters: see above; needs a ``*_depth`` in ``state_type``.
         render_mode: None, or ``'human'`` for the simulator's window, the same as ``headless=False``.
 
     Raises:
         ValueError: an argument that is not one of those above; a task that has no shaped reward or not that many
             variations.
-        RuntimeError: a simulator runs in this process already; the task could not be placed.
+        RuntimeError: a simulator runs in this process already, or one did not shut down; there is no X server; the
+            task could not be placed.
         ImportError: RLBench, PyRep or CoppeliaSim is not installed.
     """
 
@@ -229,12 +245,19 @@ class RLBenchEnv(gymnasium.Env):
     ) -> None:
         self._closed = True  # until something runs
         self._keys, self._single = _observation_keys(state_type)
-        if action_mode not in ACTION_MODES:
+        if action_mode not in list(ACTION_MODES):  # a list also takes what has no hash
             raise ValueError(unknown('action mode', action_mode, ACTION_MODES))
         for name, value in (('max_episode_steps', max_episode_steps), ('reset_attempts', reset_attempts)):
             if not _is_count(value, 1):
                 raise ValueError(f'{name} is {value!r}: give a whole number from 1 on.')
-        if not (np.isfinite(invalid_action_penalty) and invalid_action_penalty >= 0):
+        for name, value in (
+            ('shaped_rewards', shaped_rewards),
+            ('headless', headless),
+            ('depth_in_meters', depth_in_meters),
+        ):
+            if value not in (True, False):
+                raise ValueError(f'{name} is {value!r}: give True or False.')
+        if not (isinstance(invalid_action_penalty, numbers.Real) and 0 <= invalid_action_penalty < np.inf):
             raise ValueError(
                 f'invalid_action_penalty is {invalid_action_penalty!r}: it is taken off the reward, so give 0 or more.'
             )
@@ -245,10 +268,25 @@ class RLBenchEnv(gymnasium.Env):
                 f"render_mode is {render_mode!r}: RLBench has 'human', the simulator's window; pictures come as "
                 "observations, for example with state_type='front_rgb'."
             )
-        if not (np.shape(image_size) == (2,) and all(_is_count(side, 8) for side in image_size)):
+        if not (
+            isinstance(image_size, (Sequence, np.ndarray))
+            and len(image_size) == 2
+            and all(_is_count(side, 8) for side in image_size)
+        ):
             raise ValueError(f'image_size is {image_size!r}: give (width, height), at least 8 pixels each.')
+        size = tuple(map(int, image_size))
+        if size != (128, 128) and not any(key.endswith(CHANNELS) for key in self._keys):
+            raise ValueError(
+                f"image_size is {size} but state_type {state_type!r} has no pictures: add one, such as 'front_rgb', or "
+                'leave image_size out.'
+            )
+        if depth_in_meters and not any(key.endswith('_depth') for key in self._keys):
+            raise ValueError(
+                f'depth_in_meters is {depth_in_meters!r} but state_type {state_type!r} has no depth: add one, such as '
+                "'front_depth', or leave depth_in_meters out."
+            )
         robots = _module('const').SUPPORTED_ROBOTS
-        if robot_setup not in robots:
+        if robot_setup not in list(robots):
             raise ValueError(unknown('robot', robot_setup, robots))
         task_class = _task_class(task)
         if shaped_rewards and not _has_shaped_reward(task_class):
@@ -263,34 +301,43 @@ class RLBenchEnv(gymnasium.Env):
         self.action_space = Box(-1.0, 1.0, (len(self._arm_scale) + 1,), np.float32)
         self.render_mode = render_mode
         self.spec = EnvSpec(task, 'zoo.common.envs.rlbench:RLBenchEnv', max_episode_steps=max_episode_steps)
+        self._robot = robot_setup
         self._shaped = bool(shaped_rewards)
         self._depth_in_meters = bool(depth_in_meters)
         self._limit = max_episode_steps
         self._penalty = float(invalid_action_penalty)
         self._attempts = reset_attempts
-        self._variation = variation
+        self._variation = variation if variation == 'random' else int(variation)
         self._steps = 0
-        self._observation: Any = None
+        self._observation: Any = None  # RLBench's own
         self._streams = _new_streams(self.np_random)
-        self._errors = _module('backend.exceptions')
+        self._invalid = _module('backend.exceptions').InvalidActionError
+        self._unplaced = _placement_errors()
 
+        _check_display()
+        config = _observation_config(self._keys, size, self._depth_in_meters)
         simulator = _module('environment').Environment(
             action_mode=self._action_mode(),
-            obs_config=_observation_config(self._keys, tuple(image_size), self._depth_in_meters),
+            obs_config=config,
             headless=headless and render_mode is None,
             robot_setup=robot_setup,
             shaped_rewards=self._shaped,
         )
-        self._launch(simulator, task_class)
+        self._launch(simulator, task_class, config)
 
-    def _launch(self, simulator: Any, task_class: Any) -> None:
+    def _launch(self, simulator: Any, task_class: Any, config: Any) -> None:
         _claim(self)
-        self._finalizer = weakref.finalize(self, _shut_down, simulator, os.getpid())
+        self._pid = os.getpid()
+        unlaunched = _module('errors', 'pyrep').PyRepError
+        self._finalizer = weakref.finalize(self, _shut_down, simulator, self._pid, self.spec.id, unlaunched)
         self._closed = False
+        directory = os.getcwd()
         try:
             with self._lent_generators():
                 simulator.launch()
                 self._task = simulator.get_task(self._keep_instance(task_class))
+            _guard_planner(self._instance.robot.arm)
+            self._leave_out_missing_sensors(config)
             self._variations = int(self._task.variation_count())
             if self._variation != 'random' and self._variation >= self._variations:
                 raise ValueError(
@@ -304,6 +351,22 @@ class RLBenchEnv(gymnasium.Env):
             with contextlib.suppress(Exception):  # of a simulator that never came up, instead of the reason for that
                 self.close()
             raise
+        finally:
+            os.chdir(directory)  # PyRep launches from the simulator's folder, and stays there when that fails
+
+    def _leave_out_missing_sensors(self, config: Any) -> None:
+        """Switch the touch forces off where the gripper has none, for which RLBench's observations would fail."""
+        if not config.gripper_touch_forces:
+            return
+        try:
+            self._instance.robot.gripper.get_touch_sensor_forces()
+        except NotImplementedError as error:
+            if 'gripper_touch_forces' in self._keys:
+                raise ValueError(
+                    f"the gripper of {self._robot!r} has no touch sensors: leave 'gripper_touch_forces' out of "
+                    'state_type.'
+                ) from error
+            config.gripper_touch_forces = False
 
     def _keep_instance(self, task_class: Any) -> Callable[..., Any]:
         """``task_class``, whose instance RLBench keeps to itself, as does ``step`` whether an end is a success.
@@ -334,16 +397,23 @@ class RLBenchEnv(gymnasium.Env):
 
         Raises:
             RuntimeError: the environment is closed; the task could not be placed in ``reset_attempts`` attempts.
-            ValueError: an observation of another shape than the first one's.
+            ValueError: ``options`` that are not empty; an observation of another shape than the first one's.
         """
         self._check_open()
+        if options:
+            raise ValueError(
+                f'{self.spec.id}: reset takes no options, but got {sorted(options)}: what can be chosen, such as the '
+                'variation, is an argument of build_env.'
+            )
+        self._observation = None  # there is nothing to step until the task has been placed
         super().reset(seed=seed)
         if seed is not None:
             self._streams = _new_streams(self.np_random)
         self._steps = 0
         observation, info = self._place()
-        self._observation = self._convert(observation)
-        return self._observation, info
+        arrays = self._convert(observation)
+        self._observation = observation
+        return arrays, info
 
     def _place(self) -> tuple[Any, dict[str, Any]]:
         variation = self._variation
@@ -355,11 +425,9 @@ class RLBenchEnv(gymnasium.Env):
                 try:
                     descriptions, observation = self._task.reset()
                     break
-                except (
-                    self._errors.TaskEnvironmentError,
-                    self._errors.BoundaryError,
-                    self._errors.WaypointError,
-                ) as error:
+                except (*self._unplaced, RuntimeError) as error:
+                    if not (isinstance(error, self._unplaced) or _is_of_simulator(error)):
+                        raise
                     if attempt == self._attempts:
                         raise RuntimeError(
                             f'{self.spec.id}, variation {variation}, could not be placed in the scene in '
@@ -371,8 +439,9 @@ class RLBenchEnv(gymnasium.Env):
         """Act for one step of the control loop, or until a pose is reached; see the class's docstring.
 
         Raises:
-            RuntimeError: the environment is closed, or ``reset`` has not been called.
-            ValueError: an action of another shape; an observation of another shape than the first one's.
+            RuntimeError: the environment is closed, or ``reset`` has not been called; the simulator failed.
+            ValueError: an action of another shape, or with an entry that is NaN or infinite; an observation of another
+                shape than the first one's.
         """
         self._check_open()
         if self._observation is None:
@@ -383,19 +452,31 @@ class RLBenchEnv(gymnasium.Env):
         with self._lent_generators():
             try:
                 observation, reward, terminated = self._task.step(command)
-            except self._errors.InvalidActionError as error:
+            except self._invalid as error:
                 # A shaped reward is negative: without it, doing nothing valid would be the best policy.
                 reward = (self._instance.reward() if self._shaped else 0.0) - self._penalty
                 terminated = False
                 info |= {'invalid_action': True, 'invalid_action_error': str(error)}
+            except RuntimeError as error:
+                if not _is_of_simulator(error):
+                    raise
+                self._observation = None
+                raise RuntimeError(
+                    f'{self.spec.id}: the simulator failed ({str(error).rstrip(".")}): reset the environment or build '
+                    'it anew.'
+                ) from error
             else:
-                self._observation = self._convert(observation)
+                self._observation = observation
                 info['is_success'] = bool(self._instance.last_judgement[0])
-        terminated = bool(terminated)
-        return self._observation, float(reward), terminated, self._steps >= self._limit and not terminated, info
+        arrays, terminated = self._convert(self._observation), bool(terminated)
+        return arrays, float(reward), terminated, self._steps >= self._limit and not terminated, info
 
     def close(self) -> None:
-        """Shut the simulator down; another one can then be launched in this process. Closing twice does no harm."""
+        """Shut the simulator down; another one can then be launched in this process. Closing twice does no harm.
+
+        Raises:
+            RuntimeError: the simulator did not shut down, and this process can have no other one.
+        """
         global _holder
         if self._closed:
             return
@@ -410,6 +491,11 @@ class RLBenchEnv(gymnasium.Env):
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError(f'{self.spec.id} is closed and its simulator shut down: build it anew.')
+        if os.getpid() != self._pid:
+            raise RuntimeError(
+                f'the simulator of {self.spec.id} runs in the process that built it, of which this one is a fork: '
+                'build the environment here.'
+            )
 
     def _command(self, action: Any) -> np.ndarray:
         """The action in RLBench's units, float64: joints or a pose (x, y, z, quaternion), then the gripper, 0 to 1."""
@@ -418,6 +504,8 @@ class RLBenchEnv(gymnasium.Env):
             raise ValueError(
                 f'{self.spec.id}: the action has shape {action.shape}, but must have {self.action_space.shape}.'
             )
+        if not np.isfinite(action).all():
+            raise ValueError(f'{self.spec.id}: the action is {action.tolist()}, but must be finite.')
         action = np.clip(action, -1.0, 1.0)
         arm = action[:-1] * self._arm_scale
         if self._mode.pose:
@@ -457,7 +545,7 @@ class RLBenchEnv(gymnasium.Env):
             value = observation.get_low_dim_data() if key == 'state' else getattr(observation, key)
             if value is None:
                 raise ValueError(f'{self.spec.id} has no {key!r} in its observations: leave it out of state_type.')
-            value = np.asarray(value, np.uint8 if key.endswith('_rgb') else np.float32)
+            value = np.array(value, np.uint8 if key.endswith('_rgb') else np.float32)  # the caller's to change
             if key.endswith(('_depth', '_mask')):
                 value = value[..., np.newaxis]
             arrays[key] = np.atleast_1d(value)
@@ -513,7 +601,10 @@ def _observation_config(keys: Sequence[str], image_size: tuple[int, int], depth_
 def _arm_scale(mode: ArmMode, given: float | Sequence[float] | None, joints: int) -> np.ndarray:
     """What 1 stands for in each entry of the arm's action, ``[n]`` float64."""
     length = len(mode.scale) if mode.pose else joints
-    scale = np.asarray(mode.scale if given is None else given, np.float64)
+    try:
+        scale = np.asarray(mode.scale if given is None else given, np.float64)
+    except (TypeError, ValueError):  # words, lists of lists
+        scale = np.empty(0)
     if scale.size not in (1, length) or scale.ndim > 1 or not (np.isfinite(scale) & (scale > 0)).all():
         raise ValueError(f'arm_scale is {given!r}: give one positive number, or {length} of them.')
     return np.broadcast_to(scale, length).copy()
@@ -536,34 +627,119 @@ def _claim(env: RLBenchEnv) -> None:
     """Note that ``env`` has this process's simulator.
 
     Raises:
-        RuntimeError: another has.
+        RuntimeError: another has, or had one that did not shut down.
     """
     global _holder
+    if _stuck is not None:
+        raise RuntimeError(
+            f'the simulator of {_stuck} did not shut down and a process can run only one: start a new process.'
+        )
     if _holder is not None and _holder() is not None:
         gc.collect()  # it may be one that nobody can close any more
     holder = None if _holder is None else _holder()
     if holder is not None:
         raise RuntimeError(
             f'{holder.spec.id} has the one RLBench simulator that a process can run: close that environment first; for '
-            f"several copies build_env({env.spec.id!r}, 'rlbench', nenv=4, vectorized='async') gives each a process of "
-            'its own.'
+            f"several copies build_env({env.spec.id!r}, 'rlbench', nenv=4) gives each a process of its own."
         )
     _holder = weakref.ref(env)
 
 
-def _shut_down(simulator: Any, pid: int) -> None:
-    if os.getpid() == pid:  # a forked process has a picture of the simulator, not the simulator
+def _shut_down(simulator: Any, pid: int, name: str, unlaunched: type[Exception]) -> None:
+    global _stuck
+    if os.getpid() != pid:  # a forked process has a picture of the simulator, not the simulator
+        return
+    try:
         simulator.shutdown()
+    except unlaunched:
+        pass
+    except Exception as error:
+        _stuck = name
+        raise RuntimeError(
+            f'{name}: the simulator did not shut down ({str(error).rstrip(".")}): build other environments in a new '
+            'process.'
+        ) from error
 
 
-def _module(name: str) -> ModuleType:
-    """``rlbench.<name>``, imported when it is first needed.
+def _guard_planner(arm: Any) -> None:
+    """Mend two faults of PyRep's planning, for the actions and for the placement of tasks, which tries its waypoints.
+
+    A planner that fails in the simulator is an error of the call there, unlike one that finds nothing. And a path's
+    step divides by the distance of neighbouring points, so that points which are equal, as all are when the gripper
+    stays where it is, send joint targets of 0 / 0.
+    """
+    errors = _module('errors', 'pyrep')
+    plan, solve = arm.get_path, arm.solve_ik_via_jacobian
+
+    def get_path(*args: Any, **kwargs: Any) -> Any:
+        with _reported_as(errors.ConfigurationPathError):
+            path = plan(*args, **kwargs)
+        return path[np.diff(path._get_path_point_lengths(), prepend=-1.0) > 0.0]
+
+    def solve_ik_via_jacobian(*args: Any, **kwargs: Any) -> Any:
+        with _reported_as(errors.IKError):
+            return solve(*args, **kwargs)
+
+    arm.get_path, arm.solve_ik_via_jacobian = get_path, solve_ik_via_jacobian
+
+
+@contextlib.contextmanager
+def _reported_as(kind: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        if not _is_of_simulator(error):
+            raise
+        raise kind(str(error)) from error
+
+
+def _is_of_simulator(error: Exception) -> bool:
+    """Whether ``error`` is what PyRep raises for a call to which the simulator answers that it failed."""
+    return 'V-REP side' in str(error)
+
+
+def _placement_errors() -> tuple[type[Exception], ...]:
+    """What ``reset`` may raise where the task does not fit or its waypoints cannot be reached."""
+    rlbench, pyrep = _module('backend.exceptions'), _module('errors', 'pyrep')
+    return (
+        rlbench.TaskEnvironmentError,
+        rlbench.BoundaryError,
+        rlbench.WaypointError,
+        rlbench.NoWaypointsError,
+        rlbench.InvalidActionError,
+        pyrep.ConfigurationError,
+        pyrep.ConfigurationPathError,
+        pyrep.IKError,
+    )
+
+
+def _check_display() -> None:
+    """Say what is missing where Qt would abort the process.
 
     Raises:
-        ImportError: RLBench, PyRep or CoppeliaSim is not installed.
+        RuntimeError: there is no X server.
     """
+    if sys.platform == 'linux' and not (os.environ.get('DISPLAY') or os.environ.get('QT_QPA_PLATFORM')):
+        raise RuntimeError(
+            'CoppeliaSim needs an X server even without a window, but DISPLAY is not set: start the program with one, '
+            'for example as `xvfb-run python train.py`.'
+        )
+
+
+def _module(name: str, package: str = 'rlbench') -> ModuleType:
+    """``<package>.<name>``, imported when it is first needed.
+
+    Raises:
+        ImportError: RLBench, PyRep or CoppeliaSim is not installed, or not where ``COPPELIASIM_ROOT`` says.
+    """
+    root = os.environ.get('COPPELIASIM_ROOT')
+    if importlib.util.find_spec('rlbench') and not os.path.isdir(root or ''):
+        raise ImportError(
+            f'COPPELIASIM_ROOT must be the folder of CoppeliaSim 4.1 but is {root!r}: before Python starts, export it, '
+            'LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$COPPELIASIM_ROOT and QT_QPA_PLATFORM_PLUGIN_PATH=$COPPELIASIM_ROOT.'
+        )
     try:
-        return importlib.import_module(f'rlbench.{name}')
+        return importlib.import_module(f'{package}.{name}')
     except (ImportError, SyntaxError) as error:
         raise ImportError(
             'RLBench needs three things that PyPI does not have, installed as their own pages say: CoppeliaSim 4.1 '
@@ -584,7 +760,10 @@ def _class_name(module: str) -> str:
 
 
 def _task_class(name: str) -> Any:
-    return getattr(_module(f'tasks.{re.sub("(?<!^)(?=[A-Z])", "_", name).lower()}'), name)
+    tasks = _tasks()
+    if name not in tasks:
+        raise ValueError(unknown('rlbench environment', name, tasks))
+    return getattr(_module(f'tasks.{tasks[name]}'), name)
 
 
 def _has_shaped_reward(task_class: Any) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import signal
 import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -29,6 +32,7 @@ def make_vector(
     seeds: list[int | None],
     reward_shaping: Callable[[float], float] | None,
     processes: bool,
+    one_per_process: bool = False,
 ) -> VectorEnv:
     """One copy per seed, reset in the step in which its episode ends (``SAME_STEP``).
 
@@ -41,6 +45,7 @@ def make_vector(
         seeds: the seed of each copy.
         reward_shaping: a function of one reward, applied to every copy, or None.
         processes: whether each copy gets a process of its own.
+        one_per_process: whether a process can have but one, so that none is made in this one to look at its spaces.
 
     Raises:
         TypeError: with ``processes``, something in ``make`` or ``reward_shaping`` cannot be sent to another process.
@@ -56,17 +61,61 @@ def make_vector(
         return env
     specs: list[EnvSpec | None] = []
     factories = [partial(_make_reporting, factory, specs) for factory in factories]
+    remedy = 'nenv=1' if one_per_process else "vectorized='sync'"
     try:
         cloudpickle.dumps(factories)
     except Exception as error:
         raise TypeError(
             f"vectorized='async' sends {name} to other processes, but it cannot be pickled ({error}): give a class or "
-            "function that opens what it needs itself, or use vectorized='sync'."
+            f'function that opens what it needs itself, or use {remedy}.'
         ) from error
     with without_main():
-        env = ProcessVectorEnv(factories, name)
-    env.spec = specs[0]  # of the copy that Gymnasium makes in this process to look at its spaces
+        if one_per_process:
+            factories[0] = partial(_make_elsewhere, os.getpid(), _look(factories[0], name), factories[0], specs)
+        env = ProcessVectorEnv(factories, name, remedy)
+    env.spec = specs[0]  # of what Gymnasium makes in this process to look at its spaces
     return env
+
+
+def _look(factory: Callable[[], gymnasium.Env], name: str) -> gymnasium.Env:
+    """An environment that has the spaces of a copy, made in a process that ends then, and does nothing.
+
+    Raises:
+        RuntimeError: the process ended while it was making the copy.
+    """
+    try:
+        with ProcessPoolExecutor(1, multiprocessing.get_context('spawn')) as executor:
+            return executor.submit(_describe, cloudpickle.dumps(factory)).result()
+    except BrokenProcessPool as error:
+        raise RuntimeError(
+            f'a copy of {name} is lost: its process ended while it was making it; nenv=1 runs the environment in this '
+            'process.'
+        ) from error
+
+
+def _describe(factory: bytes) -> gymnasium.Env:
+    try:
+        env = cloudpickle.loads(factory)()
+    except Exception as error:
+        if type(error).__module__ == 'builtins':
+            raise
+        raise CopyError(f'a copy could not be made:\n{traceback.format_exc()}') from None  # it may not be picklable
+    description = gymnasium.Env()
+    description.observation_space, description.action_space = env.observation_space, env.action_space
+    description.metadata, description.render_mode, description.spec = env.metadata, env.render_mode, env.spec
+    with contextlib.suppress(Exception):  # it ends with this process
+        env.close()
+    return description
+
+
+def _make_elsewhere(
+    pid: int, description: gymnasium.Env, factory: Callable[[], gymnasium.Env], specs: list[EnvSpec | None]
+) -> gymnasium.Env:
+    """What ``factory`` makes, but in the process ``pid``, where none may run, ``description``."""
+    if os.getpid() != pid:
+        return factory()
+    specs.append(description.spec)
+    return description
 
 
 class ProcessVectorEnv(AsyncVectorEnv):
@@ -79,13 +128,16 @@ class ProcessVectorEnv(AsyncVectorEnv):
     Args:
         factories: one per copy.
         name: what error messages call the environment.
+        remedy: what they advise to run it in this process.
 
     Raises:
         RuntimeError: a copy could not be made, or its process ended while it was.
     """
 
-    def __init__(self, factories: list[Callable[[], gymnasium.Env]], name: str) -> None:
-        self._name = name
+    def __init__(
+        self, factories: list[Callable[[], gymnasium.Env]], name: str, remedy: str = "vectorized='sync'"
+    ) -> None:
+        self._name, self._remedy = name, remedy
         try:
             # A forked process would inherit TensorFlow's locks without the threads that hold them.
             super().__init__(factories, context='spawn', autoreset_mode=AutoresetMode.SAME_STEP, worker=_work)
@@ -134,7 +186,7 @@ class ProcessVectorEnv(AsyncVectorEnv):
             what = str(error) if isinstance(error, CopyError) else f'failed:\n{trace}'
         except Exception:  # none came, or one that cannot be unpickled
             index = failed[0]
-            what = "failed with an exception that cannot be sent to this process: vectorized='sync' raises it here."
+            what = f'failed with an exception that cannot be sent to this process: {self._remedy} raises it here.'
         self.close(timeout=2.0)
         raise RuntimeError(f'copy {index} of {self._name} {what}')
 
@@ -146,7 +198,7 @@ class ProcessVectorEnv(AsyncVectorEnv):
         self.close(timeout=2.0)
         how = f'ended with exit status {code}' if code is None or code >= 0 else f'was killed by {_signal_name(-code)}'
         raise RuntimeError(
-            f"copy {index} of {self._name} is lost: its process {how}; vectorized='sync' runs the environment in this "
+            f'copy {index} of {self._name} is lost: its process {how}; {self._remedy} runs the environment in this '
             'process.'
         )
 
