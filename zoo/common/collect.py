@@ -7,17 +7,43 @@ resets in the same step, in the next one, or when told), what comes out is the s
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from gymnasium import Env
 from gymnasium.spaces import Box
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.types import Episode
+
+#: What every environment consists of that a training steps at the moment.
+_in_training: list[Any] = []
+
+
+@contextlib.contextmanager
+def training_in(env: Env | VectorEnv | None) -> Iterator[None]:
+    """While this lasts, nobody else can make a :class:`Collector` of ``env``, or of what it is wrapped around.
+
+    Args:
+        env: the environment that a training steps; None where others step theirs.
+    """
+    bases = [] if env is None else _bases(env)
+    _in_training.extend(bases)
+    try:
+        yield
+    finally:
+        _in_training[:] = [other for other in _in_training if all(other is not base for base in bases)]
+
+
+def _bases(env: Env | VectorEnv) -> list[Any]:
+    """The environment without its wrappers and, of copies that step in this process, each of them without its own."""
+    base = env.unwrapped
+    return [base, *(copy.unwrapped for copy in base.envs)] if isinstance(base, SyncVectorEnv) else [base]
 
 
 class Collector:
@@ -40,9 +66,17 @@ class Collector:
         env: a Gymnasium ``Env`` or ``VectorEnv``.
         adaptor: turns stored actions into the environment's.
         render: call ``env.render()`` after every step.
+
+    Raises:
+        ValueError: the environment is being trained on, by whoever is about to step it here too.
     """
 
     def __init__(self, env: Env | VectorEnv, adaptor: ActionAdaptor, render: bool = False) -> None:
+        if any(base is other for base in _bases(env) for other in _in_training):
+            raise ValueError(
+                'this environment is being trained on, and its episodes under way would be cut and mixed with others: '
+                'build a second one with build_env for what a callback does.'
+            )
         self.env = env
         self.vector = isinstance(env, VectorEnv)
         self.num_envs = env.num_envs if self.vector else 1
