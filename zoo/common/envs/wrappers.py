@@ -15,6 +15,7 @@ from gymnasium.wrappers import RecordEpisodeStatistics, TransformReward
 
 from zoo.common import spaces
 from zoo.common.adaptors.observation import is_image
+from zoo.common.envs import answers
 
 
 def prepare(
@@ -45,6 +46,7 @@ def prepare_vector(
     env: VectorEnv, name: str, seed: int | None, reward_shaping: Callable[[float], float] | None
 ) -> VectorEnv:
     """:func:`prepare` for an environment that is a vector environment by itself (action masks are left in ``info``)."""
+    answers.autoreset_mode(env)
     seeded_reset(env, name, seed)
     return env if reward_shaping is None else ShapeVectorReward(env, reward_shaping)
 
@@ -55,14 +57,12 @@ def seeded_reset(env: gymnasium.Env | VectorEnv, name: str, seed: int | None) ->
     Raises:
         ValueError: ``reset`` did not return an observation of its space together with an ``info`` dictionary.
     """
-    first = env.reset(seed=seed)
+    observation, info = answers.first(env.reset(seed=seed), name)
     env.action_space.seed(seed)
-    if not (isinstance(first, tuple) and len(first) == 2 and isinstance(first[1], dict)):
-        raise ValueError(f'{name}: reset() must return the pair (observation, info), where info is a dictionary.')
     declared = declared_leaves(env.observation_space)
     if declared is not None:
-        check_observation(env.observation_space, first[0], name, declared)
-    return first[1]
+        check_observation(env.observation_space, observation, name, declared)
+    return info
 
 
 def declared_leaves(space: Space) -> dict[str, Space] | None:
@@ -238,7 +238,7 @@ class ShapeVectorReward(VectorWrapper):
     def __init__(self, env: VectorEnv, function: Callable[[float], float]) -> None:
         super().__init__(env)
         self._function = function
-        self._autoreset_mode = env.metadata.get('autoreset_mode', AutoresetMode.NEXT_STEP)
+        self._autoreset_mode = answers.autoreset_mode(env)
         self._returns, self._lengths = np.zeros(env.num_envs), np.zeros(env.num_envs, np.int64)
         self._ended = np.zeros(env.num_envs, np.bool_)
 
@@ -286,27 +286,33 @@ class Copy(gymnasium.Wrapper):
         self._leaves = declared_leaves(env.observation_space)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        observation, info = self.env.reset(seed=seed, options=options)
+        observation, info = answers.first(self.env.reset(seed=seed, options=options), self._who())
         self._check(observation)
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        result = self.env.step(action)
         self._steps += 1
+        try:
+            observation, reward, terminated, truncated, info = result
+        except (TypeError, ValueError):
+            raise answers.not_a_step(result, self._who) from None
+        if not isinstance(info, dict):
+            raise answers.not_an_info(info, self._who)
         self._check(observation)
-        if not isinstance(reward, (float, int, np.number)) and np.asarray(reward).dtype.kind not in 'fiub':
-            raise TypeError(f'step {self._steps}: {self._name} gave the reward {reward!r}, which is not a number.')
-        if np.shape(reward) != ():
-            raise TypeError(
-                f'step {self._steps}: {self._name} gave a reward of shape {np.shape(reward)}, not a number.'
-            )
+        reward = answers.number(reward, self._who)
+        terminated = answers.flag('terminated', terminated, self._who)
+        truncated = answers.flag('truncated', truncated, self._who)
         if terminated or truncated:
             observation = copy.deepcopy(observation)
         return observation, reward, terminated, truncated, info
 
     def _check(self, observation: Any) -> None:
         if self._leaves is not None:
-            check_observation(self.observation_space, observation, f'step {self._steps}: {self._name}', self._leaves)
+            check_observation(self.observation_space, observation, self._who(), self._leaves)
+
+    def _who(self) -> str:
+        return f'step {self._steps}: {self._name}'
 
 
 def _has_key(space: Space, key: str) -> bool:
