@@ -19,6 +19,7 @@ from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.collect import Collector
 from zoo.common.env_wrappers import build_env
 from zoo.common.envs.answers import LIFE_LOST
+from zoo.common.envs.wrappers import Copy
 from zoo.common.types import Episode
 
 MODES = [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED]
@@ -105,11 +106,57 @@ def test_copies_that_write_into_the_same_arrays(mode: AutoresetMode):
     check(collector_of(env), 'dict')
 
 
+class OneArray(gymnasium.ObservationWrapper):
+    """Writes every observation into one array."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self.array = np.zeros(env.observation_space.shape, env.observation_space.dtype)
+
+    def observation(self, observation: np.ndarray) -> np.ndarray:
+        self.array[:] = observation
+        return self.array
+
+
+def in_one_array(env: gymnasium.Env) -> gymnasium.Env:
+    """The same by one of Gymnasium's wrappers."""
+    array = np.zeros(env.observation_space.shape, env.observation_space.dtype)
+
+    def write(observation: np.ndarray) -> np.ndarray:
+        array[:] = observation
+        return array
+
+    return gymnasium.wrappers.TransformObservation(env, write, None)
+
+
 @pytest.mark.parametrize('vectorized', ['sync', 'async'])
 def test_built_copies_that_write_into_the_same_arrays(vectorized: str):
     env = build_env(partial(Counting, 'dict', True), vectorized=vectorized, nenv=2)
     check(collector_of(env), 'dict', steps=100)
     env.close()
+
+
+@pytest.mark.parametrize('vectorized', ['sync', 'async'])
+@pytest.mark.parametrize('around', [OneArray, in_one_array])
+def test_built_copies_of_a_wrapper_that_writes_into_one_array(around: Any, vectorized: str):
+    """What is wrapped is Gymnasium's own, and innocent."""
+
+    def make(seed: int | None = None) -> gymnasium.Env:
+        return around(gymnasium.make('CartPole-v1', max_episode_steps=7))
+
+    env = build_env(make, vectorized=vectorized, nenv=2)
+    record, episodes = play(collector_of(env), 40)
+    env.close()
+    assert sum(map(len, episodes)) > 8
+    for i in range(2):
+        assert_cartpole(record, i, 7)
+
+
+def test_gymnasiums_own_environments_are_spared_the_copies():
+    taxi = max(name for name in gymnasium.registry if name.startswith('Taxi-'))  # its masks become observations
+    for env_id in ('CartPole-v1', taxi):
+        env = build_env(env_id, nenv=2)
+        assert not any(isinstance(copy, Copy) for copy in env.envs)
 
 
 @pytest.mark.parametrize('mode', [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED])

@@ -266,13 +266,27 @@ class ShapeVectorReward(VectorWrapper):
         return observation, shaped, terminated, truncated, info
 
 
+#: Wrappers that hand observations on as they are, or in a new dictionary.
+_HANDING_ON = ('PassiveEnvChecker', 'OrderEnforcing', 'TimeLimit', 'RecordEpisodeStatistics', 'TransformReward')
+
+
+def needs_copy(env: gymnasium.Env) -> bool:
+    """Whether somebody else than Gymnasium wrote the environment, or a wrapper around it that may change observations."""
+    while isinstance(env, gymnasium.Wrapper):
+        known = type(env).__module__.startswith('gymnasium.wrappers.') and type(env).__name__ in _HANDING_ON
+        if not (known or isinstance(env, ActionMask)):
+            return True
+        env = env.env
+    return not type(env).__module__.startswith('gymnasium.envs.')
+
+
 class Copy(gymnasium.Wrapper):
     """One copy among several of an environment: what a vector environment would hide is seen to here.
 
     It would cast an observation of another dtype silently, and say of one of another shape only that some array has the
     wrong shape; and as it resets a copy in the step that ended its episode, an environment that writes all its
-    observations into one array would overwrite the final one. (Gymnasium's own environments do none of this and are
-    spared the extra call.)
+    observations into one array would overwrite the final one. (Gymnasium's own environments do none of this, and are
+    spared the extra call where nothing is around them that might: see :func:`needs_copy`.)
 
     Args:
         env: the environment.
