@@ -962,3 +962,74 @@ def test_parts_of_an_observation_that_never_change_may_be_one_array():
     record, episodes = play(collector_of(env), 40)
     assert sum(map(len, episodes)) > 4
     assert all((step['next_obs']['goal'] == goal).all() for step in record)
+
+
+# Action masks
+
+
+class Masks(gymnasium.Env):
+    """Masks in the info of a reset, of a step, or in the observation."""
+
+    def __init__(self, where: tuple[str, ...], mask: Any = (1, 0, 1), space: Any = None, actions: Any = None) -> None:
+        self.where, self.mask = where, mask
+        place = Box(-1, 1, (2,), np.float32)
+        self.observation_space = Dict(place=place, action_mask=space) if space is not None else place
+        self.action_space = Discrete(3) if actions is None else actions
+        self.t = 0
+
+    def observe(self, call: str) -> tuple[Any, dict]:
+        obs: Any = np.zeros(2, np.float32)
+        if isinstance(self.observation_space, Dict):
+            shown = np.array(self.mask if self.t == 2 else (1, 0, 1))
+            leaf = self.observation_space['action_mask']
+            obs = {'place': obs, 'action_mask': shown.astype(leaf.dtype) if isinstance(leaf, Box) else shown}
+        return obs, {'action_mask': np.array(self.mask)} if call in self.where else {}
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+        self.t = 0
+        return self.observe('reset')
+
+    def step(self, action: Any) -> tuple:
+        self.t += 1
+        obs, info = self.observe('step')
+        return obs, 0.0, False, False, info
+
+
+@pytest.mark.parametrize('copies', [1, 2])
+def test_a_mask_that_the_observation_lacks_is_refused(copies: int):
+    def env(*where: str) -> Any:
+        return Masks(where) if copies == 1 else SyncVectorEnv([partial(Masks, where)] * copies)
+
+    with pytest.raises(ValueError, match=r"^step 0: .*info\['action_mask'\].*build_env.*\.$"):
+        collector_of(env('reset', 'step')).reset()
+    collector = collector_of(build_env(env('reset', 'step')))
+    assert collector.reset()['action_mask'].tolist() == [[1, 0, 1]] * copies
+    play(collector, 3)
+    collector = collector_of(build_env(env('step')))
+    with pytest.raises(ValueError, match=rf"^step {copies}: .*info\['action_mask'\].*reset.*\.$"):
+        play(collector, 3)
+    with pytest.raises(ValueError, match=r'^step 2: .*action_mask.*reset.*\.$'):
+        play(collector_of(build_env(partial(Masks, ('step',)), nenv=2)), 3)
+
+
+def test_a_mask_for_actions_that_have_none_is_refused():
+    actions = Box(-1, 1, (3,), np.float32)
+    with pytest.raises(ValueError, match=r"^step 0: .*info\['action_mask'\].*Box\(3,\) float32.*cannot.*\.$"):
+        collector_of(Masks(('reset',), actions=actions)).reset()
+
+
+@pytest.mark.parametrize('copies', [1, 2])
+@pytest.mark.parametrize(
+    ('space', 'mask'),
+    [
+        (MultiBinary(3), (2, 1, 0)),
+        (Box(0, 9, (3,), np.float32), (0.5, 1.0, 0.0)),
+        (Box(0, 9, (3,), np.int8), (9, 1, 0)),
+        (MultiDiscrete([3, 3, 3]), (2, 0, 1)),
+    ],
+)
+def test_a_mask_in_the_observation_is_of_zeros_and_ones(copies: int, space: Any, mask: tuple):
+    factory = partial(Masks, (), mask, space)
+    collector = collector_of(factory() if copies == 1 else SyncVectorEnv([factory] * 2))
+    with pytest.raises(ValueError, match=rf"^step {2 * copies}: .* 'action_mask' with the value {mask[0]}.*\.$"):
+        play(collector, 5)

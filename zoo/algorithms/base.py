@@ -24,7 +24,7 @@ from gymnasium.vector import VectorEnv
 from zoo.common import checkpoint, loops, seeding, spaces
 from zoo.common.acting import Behavior, Forward
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.adaptors.observation import Preprocess, features, mask_path
+from zoo.common.adaptors.observation import Preprocess, check_mask, features, mask_path
 from zoo.common.adaptors.policy import Head, Network, build_network, build_on
 from zoo.common.errors import unknown
 from zoo.common.logging import run_directory, write_json
@@ -109,6 +109,7 @@ class Algorithm:
         self.normalize_obs = normalize_obs
         set_threads(any(item.kind == 'image' for item in features(observation_space)))
         self.action_adaptor = ActionAdaptor(action_space, type(self).squash)
+        check_mask(observation_space, self.action_adaptor)
         self.statistics = {
             item.path: RunningMoments(item.size)
             for item in features(observation_space, normalize_obs)

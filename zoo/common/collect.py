@@ -19,6 +19,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.adaptors.observation import ACTION_MASK
 from zoo.common.envs import answers
 from zoo.common.types import Episode
 
@@ -88,7 +89,10 @@ class Collector:
         self.autoreset = answers.autoreset_mode(env) if self.vector else None
         self._leaves = spaces.leaves(self.space)
         self._float_leaves = [p for p, leaf in self._leaves.items() if np.issubdtype(leaf.dtype, np.floating)]
+        self._mask = ACTION_MASK if ACTION_MASK in self._leaves else None
         self._ranges = {p: _range(leaf) for p, leaf in self._leaves.items() if not isinstance(leaf, Box)}
+        if self._mask and adaptor.maskable:
+            self._ranges[ACTION_MASK] = 0, 1
         self._spare = deque(spaces.zeros(self.space, (self.num_envs,)) for _ in range(4))
         self.reward = np.zeros(self.num_envs, np.float32)
         self.terminated = np.zeros(self.num_envs, bool)
@@ -114,7 +118,9 @@ class Collector:
         return self.obs
 
     def _reset(self, **kwargs: Any) -> Any:
-        observation, _ = answers.first(self.env.reset(**kwargs), f'step {self.steps}')
+        observation, info = answers.first(self.env.reset(**kwargs), f'step {self.steps}')
+        if ACTION_MASK in info and self._mask is None:
+            raise ValueError(self._unheeded('build the environment with build_env, which makes it a part of that'))
         return observation
 
     def step(self, action: spaces.Flat) -> None:
@@ -140,6 +146,8 @@ class Collector:
             raise answers.not_a_step(result, self._who) from None
         if not isinstance(info, dict):
             raise answers.not_an_info(info, self._who)
+        if self._mask is None and ACTION_MASK in info:
+            raise ValueError(self._unheeded('give it in the info of reset() too, for build_env'))
         reward = answers.number(reward, self._who)
         terminated = answers.flag('terminated', terminated, self._who)
         truncated = answers.flag('truncated', truncated, self._who)
@@ -167,6 +175,8 @@ class Collector:
             raise answers.not_a_step(result, self._who) from None
         if not isinstance(info, dict):
             raise answers.not_an_info(info, self._who)
+        if self._mask is None and ACTION_MASK in info:
+            raise ValueError(self._unheeded('give it in the info of reset() too, for build_env'))
         reward = answers.numbers(reward, self.num_envs, self._who)
         np.copyto(self.reward, reward, casting='same_kind')
         np.copyto(self.terminated, answers.flags('terminated', terminated, self.num_envs, self._who))
@@ -306,7 +316,8 @@ class Collector:
         low, high = self._ranges[path]
         if value.__class__ not in (int, np.ndarray):
             value = np.asarray(value)
-        outside = (value < low) | (value > high)
+        is_mask = path == self._mask and self.adaptor.maskable
+        outside = (value != low) & (value != high) if is_mask else (value < low) | (value > high)
         if outside is False or not np.any(outside):
             return
         value, outside = np.asarray(value), np.asarray(outside)  # of a number
@@ -314,9 +325,14 @@ class Collector:
         copy, entry = (i, at) if i is not None else (int(at[0]), at[1:])
         low, high = (np.broadcast_to(bound, self._leaves[path].shape)[entry] for bound in (low, high))
         where = f' in entry {", ".join(map(str, map(int, entry)))}' if entry else ''
+        wrong = (
+            '1 allows an action, and 0 forbids it'
+            if is_mask
+            else f'its space reaches from {low} to {high}: mend the one or the other'
+        )
         raise ValueError(
-            f'{self._who(copy)} gave an observation {path and f"{path!r} "}with the value {value[at]}{where}, but its '
-            f'space reaches from {low} to {high}: mend the one or the other.'
+            f'{self._who(copy)} gave an observation {path and f"{path!r} "}with the value {value[at]}{where}, but '
+            f'{wrong}.'
         )
 
     def _check_finite(self, obs: spaces.Flat, reward: np.ndarray | None = None) -> None:
@@ -332,6 +348,13 @@ class Collector:
         copy = int(np.flatnonzero(~finite.all(1))[0])
         value = values.reshape(self.num_envs, -1)[copy][~finite[copy]][0]
         return f'{self._who(copy)} gave {what} {value}.'
+
+    def _unheeded(self, mend: str) -> str:
+        """That a mask is in ``info`` alone, where nothing acts by it."""
+        lacks = 'the observation has no such part'
+        if not self.adaptor.maskable:
+            lacks, mend = f'{spaces.describe(self.adaptor.space)} actions cannot be masked', 'leave it out'
+        return f"step {self.steps}: info['action_mask'] says which actions are allowed, but {lacks}: {mend}."
 
     def _who(self, copy: int | None = None) -> str:
         """The beginning of a sentence on what the environment, or a copy of it, has done in this step."""
