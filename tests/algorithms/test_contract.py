@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 import pytest
 import toys
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Text, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Text, Tuple
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 import zoo
@@ -28,6 +28,9 @@ CLAIMS = {
     'SAC': ('Box', 'Box 2-D'),
     'TD3': ('Box', 'Box 2-D'),
 }
+
+#: Kinds of action that can be masked.
+MASKABLE = ('Discrete', 'MultiDiscrete', 'MultiBinary')
 
 #: A few updates: two of PPO's iterations, nine of the others' updates in calls of three.
 ON_POLICY = {'train_steps': 16, 'horizon': 8, 'epochs': 2, 'batch_size': 4}
@@ -127,6 +130,7 @@ PAIRINGS = [
     for name, claimed in CLAIMS.items()
     for observation in toys.OBSERVATIONS
     for action in claimed
+    if observation != 'masked Dict' or action in MASKABLE
 ]
 
 
@@ -226,6 +230,25 @@ def test_every_other_pairing_is_refused(name, action, observation):
     assert message.startswith(f'{name} cannot act in {type(space).__name__}')
     assert message.endswith(f'; use {" or ".join(able)}.')
     assert '\n' not in message
+
+
+@pytest.mark.parametrize(
+    ('name', 'action'),
+    [(name, action) for name, claimed in CLAIMS.items() for action in claimed if action not in MASKABLE],
+)
+def test_a_mask_that_nothing_would_act_by_is_refused(name, action):
+    space = toys.ACTIONS[action]
+    with pytest.raises(ValueError, match=r"^the observation has an 'action_mask', but .* cannot be masked, .*\.$"):
+        make(name, toys.observation_space('masked Dict', space), space)
+
+
+@pytest.mark.parametrize('mask', [Dict(grip=MultiBinary(3)), Tuple((MultiBinary(2), MultiBinary(3)))])
+@pytest.mark.parametrize('action', ['Discrete', 'MultiDiscrete', 'Dict'])
+def test_a_mask_in_parts_is_refused(mask, action):
+    with pytest.raises(
+        ValueError, match=r"^the observation's 'action_mask' is a (Dict|Tuple)\(.*: give one array.*\.$"
+    ):
+        make('PPO', Dict(pose=toys.OBSERVATIONS['vector'], action_mask=mask), toys.ACTIONS[action])
 
 
 @pytest.mark.parametrize('name', algorithms.NAMES)

@@ -39,7 +39,7 @@ ACTIONS: dict[str, Space] = {
 
 
 def observation_space(name: str, action_space: Space) -> Space:
-    """A kind of observation; a masked one gets one entry for each action (three where masks do not apply)."""
+    """A kind of observation; a masked one gets one entry for each action or switch (three where masks do not apply)."""
     space = OBSERVATIONS[name]
     if name != 'masked Dict':
         return space
@@ -96,6 +96,8 @@ class AnySpaces(gymnasium.Env):
         if self.masked and isinstance(self.action_space, Discrete | MultiDiscrete):
             chosen = np.atleast_1d(action - self.action_space.start)
             assert all(piece[i] for piece, i in zip(self.allowed, chosen, strict=True)), f'{action} is masked'
+        elif self.masked:
+            assert not action[~self.allowed[0]].any(), f'{action} is masked'
 
 
 class Copy(gymnasium.Env):

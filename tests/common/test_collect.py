@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 from counting import SPACES, Counting, drive, expected
 from gymnasium.envs.classic_control import CartPoleEnv
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.collect import Collector
 from zoo.common.env_wrappers import build_env
+from zoo.common.envs.answers import LIFE_LOST
+from zoo.common.envs.wrappers import Copy
 from zoo.common.types import Episode
 
 MODES = [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED]
@@ -104,11 +106,57 @@ def test_copies_that_write_into_the_same_arrays(mode: AutoresetMode):
     check(collector_of(env), 'dict')
 
 
+class OneArray(gymnasium.ObservationWrapper):
+    """Writes every observation into one array."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self.array = np.zeros(env.observation_space.shape, env.observation_space.dtype)
+
+    def observation(self, observation: np.ndarray) -> np.ndarray:
+        self.array[:] = observation
+        return self.array
+
+
+def in_one_array(env: gymnasium.Env) -> gymnasium.Env:
+    """The same by one of Gymnasium's wrappers."""
+    array = np.zeros(env.observation_space.shape, env.observation_space.dtype)
+
+    def write(observation: np.ndarray) -> np.ndarray:
+        array[:] = observation
+        return array
+
+    return gymnasium.wrappers.TransformObservation(env, write, None)
+
+
 @pytest.mark.parametrize('vectorized', ['sync', 'async'])
 def test_built_copies_that_write_into_the_same_arrays(vectorized: str):
     env = build_env(partial(Counting, 'dict', True), vectorized=vectorized, nenv=2)
     check(collector_of(env), 'dict', steps=100)
     env.close()
+
+
+@pytest.mark.parametrize('vectorized', ['sync', 'async'])
+@pytest.mark.parametrize('around', [OneArray, in_one_array])
+def test_built_copies_of_a_wrapper_that_writes_into_one_array(around: Any, vectorized: str):
+    """What is wrapped is Gymnasium's own, and innocent."""
+
+    def make(seed: int | None = None) -> gymnasium.Env:
+        return around(gymnasium.make('CartPole-v1', max_episode_steps=7))
+
+    env = build_env(make, vectorized=vectorized, nenv=2)
+    record, episodes = play(collector_of(env), 40)
+    env.close()
+    assert sum(map(len, episodes)) > 8
+    for i in range(2):
+        assert_cartpole(record, i, 7)
+
+
+def test_gymnasiums_own_environments_are_spared_the_copies():
+    taxi = max(name for name in gymnasium.registry if name.startswith('Taxi-'))  # its masks become observations
+    for env_id in ('CartPole-v1', taxi):
+        env = build_env(env_id, nenv=2)
+        assert not any(isinstance(copy, Copy) for copy in env.envs)
 
 
 @pytest.mark.parametrize('mode', [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED])
@@ -133,12 +181,6 @@ def test_only_the_steps_that_reset_a_copy_are_invalid():
     for mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):
         record, _ = play(collector_of(SyncVectorEnv([Counting] * 3, autoreset_mode=mode)), 60)
         assert all(step['valid'].all() for step in record)
-
-
-def test_vector_environment_that_does_not_say_how_it_resets_does_it_in_the_next_step():
-    env = SyncVectorEnv([Counting] * 2)
-    env.metadata = {}
-    check(collector_of(env), 'box')
 
 
 def test_single_environment_that_resets_itself():
@@ -482,3 +524,512 @@ def test_render_after_every_step():
     collector = Collector(env, ActionAdaptor(env.action_space), render=True)
     play(collector, 7)
     assert env.frames == 7
+
+
+# What a vector environment of one's own says, or does not
+
+
+class OneByOne(VectorEnv):
+    """Counting environments that are stepped here, with whatever ``metadata`` and changes to a step's result."""
+
+    def __init__(self, copies: int = 2, mode: Any = AutoresetMode.NEXT_STEP, change: Any = None, **kwargs: Any) -> None:
+        actual = mode if isinstance(mode, AutoresetMode) else AutoresetMode.NEXT_STEP
+        self.inner = SyncVectorEnv([partial(Counting, **kwargs)] * copies, autoreset_mode=actual)
+        self.num_envs = copies
+        self.metadata = {'autoreset_mode': mode}
+        self.single_observation_space, self.observation_space = (
+            self.inner.single_observation_space,
+            self.inner.observation_space,
+        )
+        self.single_action_space = self.inner.single_action_space
+        self.change = change
+        self.t = 0
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+        return self.inner.reset(seed=seed, options=options)
+
+    def step(self, actions: np.ndarray) -> Any:
+        self.t += 1
+        result = list(self.inner.step(actions))
+        return tuple(result) if self.change is None else self.change(self.t, *result)
+
+
+@pytest.mark.parametrize(
+    'said', ['NextStep', 'next_step', 'NEXT_STEP', 'next-step', AutoresetMode.NEXT_STEP.value, AutoresetMode.NEXT_STEP]
+)
+def test_the_way_to_reset_may_be_a_string(said: Any):
+    check(collector_of(OneByOne(mode=said)), 'box')
+
+
+@pytest.mark.parametrize(
+    ('said', 'mode'), [('SameStep', AutoresetMode.SAME_STEP), ('disabled', AutoresetMode.DISABLED)]
+)
+def test_the_other_ways_to_reset_may_be_strings(said: str, mode: AutoresetMode):
+    env = SyncVectorEnv([Counting] * 2, autoreset_mode=mode)
+    env.metadata = {'autoreset_mode': said}
+    check(collector_of(env), 'box')
+    env = build_env(SyncVectorEnv([Counting] * 2, autoreset_mode=mode), reward_shaping=halved)
+    env.env.metadata = env.metadata | {'autoreset_mode': said}
+    assert lengths_of_first_copy(type(env)(env.env, halved)) == lengths_by_hand(40)
+
+
+@pytest.mark.parametrize('metadata', [{}, {'autoreset_mode': None}, None])
+def test_a_vector_environment_that_does_not_say_how_it_resets_is_refused(metadata: dict | None):
+    env = OneByOne()
+    env.metadata = metadata
+    with pytest.raises(ValueError, match=r"^the vector environment .*metadata\['autoreset_mode'\].*NEXT_STEP.*\.$"):
+        collector_of(env)
+    with pytest.raises(ValueError, match=r"metadata\['autoreset_mode'\]"):
+        build_env(env)
+
+
+def test_an_unknown_way_to_reset_is_refused():
+    with pytest.raises(ValueError, match=r"'at night'.*SAME_STEP"):
+        collector_of(OneByOne(mode='at night'))
+
+
+def test_what_a_copy_says_in_a_step_that_only_resets_it_is_not_heeded():
+    """Flags that stay up, and a reward that is NaN: both belong to no transition."""
+
+    def stubborn(**kwargs: Any) -> Collector:
+        flags = np.zeros(2, bool)
+
+        def change(t: int, obs: Any, reward: Any, terminated: Any, truncated: Any, info: dict) -> tuple:
+            nonlocal flags
+            resetting, flags = flags, terminated | truncated
+            return obs, np.where(resetting, np.nan, reward), terminated | resetting, truncated | resetting, info
+
+        return collector_of(OneByOne(change=change, **kwargs))
+
+    check(stubborn(), 'box')
+    check(stubborn(length=1), 'box', length=1)
+    record, _ = play(stubborn(length=2), 30)
+    assert sum(not step['valid'].all() for step in record) > 5
+    for step in record:
+        assert not (step['terminated'] | step['truncated'])[~step['valid']].any()
+        assert not step['reward'][~step['valid']].any()
+
+
+def test_the_first_step_after_a_reset_is_a_step():
+    collector = collector_of(SyncVectorEnv([partial(Counting, length=1)] * 2, autoreset_mode=AutoresetMode.NEXT_STEP))
+    for seed in (3, 4):
+        record, _ = play(collector, 1, seed)  # the episodes have ended, and the next reset comes before their own
+        assert record[0]['valid'].all()
+
+
+# Values outside a space that says which there are
+
+
+@pytest.mark.parametrize(
+    ('space', 'value', 'words'),
+    [
+        (Discrete(3), 3, ['the value 3', 'from 0 to 2']),
+        (Discrete(3), np.int64(-1), ['the value -1']),
+        (Discrete(3, start=1), 0, ['the value 0', 'from 1 to 3']),
+        (MultiDiscrete([3, 2]), np.array([2, 2]), ['the value 2', 'entry 1', 'from 0 to 1']),
+        (MultiDiscrete([3, 2], start=[1, -1]), np.array([0, 0]), ['the value 0', 'entry 0', 'from 1 to 3']),
+        (MultiBinary(3), np.array([0, 2, 1], np.int8), ['the value 2', 'from 0 to 1']),
+        (MultiBinary(3), np.array([0, 256, 1]), ['the value 256', 'from 0 to 1']),
+        (MultiBinary((2, 2)), np.array([[0, 1], [-1, 1]], np.int8), ['the value -1', 'entry 1, 0']),
+        (MultiBinary(3), [0, 1, 2], ['the value 2', 'entry 2']),
+    ],
+)
+@pytest.mark.parametrize('in_dict', [False, True])
+def test_observation_outside_a_space_of_so_many_values(space: Any, value: Any, words: list[str], in_dict: bool):
+    class Outside(gymnasium.Env):
+        observation_space = Dict(deep=Dict(room=space), pose=Box(-1, 1, (2,), np.float32)) if in_dict else space
+        action_space = Discrete(2)
+        t = 0
+
+        def observe(self, x: Any) -> Any:
+            return {'deep': {'room': x}, 'pose': np.zeros(2, np.float32)} if in_dict else x
+
+        def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+            super().reset(seed=seed)
+            self.late, self.t = seed == 6, 0
+            return self.observe(space.sample()), {}
+
+        def step(self, action: int) -> tuple:
+            self.t += 1
+            bad = self.t == 3 and (self.late or collector.num_envs == 1)
+            return self.observe(value if bad else space.sample()), 0.0, False, False, {}
+
+    where = "'deep/room' " if in_dict else ''
+    for mode in [None, *MODES]:
+        env = Outside() if mode is None else SyncVectorEnv([Outside] * 3, autoreset_mode=mode)
+        if mode is not None and isinstance(space, MultiBinary) and np.max(value) == 256:
+            continue  # Gymnasium's copies cast it to something else
+        collector = collector_of(env)
+        with pytest.raises(ValueError, match=r'^step .*: mend the one or the other\.$') as caught:
+            play(collector, 10)
+        begin = 'step 3: ' if mode is None else 'step 9: copy 1 of '
+        assert str(caught.value).startswith(f'{begin}the environment gave an observation {where}with the value')
+        for word in words:
+            assert word in str(caught.value)
+
+
+def test_values_at_the_ends_of_their_range_fit():
+    class Ends(gymnasium.Env):
+        observation_space = Tuple((Discrete(3, start=-1), MultiDiscrete([2, 3], start=[0, 5]), MultiBinary(2)))
+        action_space = Discrete(2)
+
+        def reset(self, **kwargs: Any) -> tuple[Any, dict]:
+            return (-1, np.array([0, 5]), np.zeros(2, np.int8)), {}
+
+        def step(self, action: int) -> tuple:
+            return (1, np.array([1, 7]), np.ones(2, bool)), 0.0, False, False, {}
+
+    play(collector_of(Ends()), 3)
+    play(collector_of(SyncVectorEnv([Ends] * 2)), 3)
+
+
+# What belongs to Atari alone, and success
+
+
+class Told(Counting):
+    """Puts ``told`` in every info of a step, or at the end of an episode alone."""
+
+    def __init__(self, told: dict[str, Any], always: bool = False) -> None:
+        super().__init__()
+        self.told, self.always = told, always
+
+    def reset(self, **kwargs: Any) -> tuple:
+        return super().reset(**kwargs)[0], {}
+
+    def step(self, action: int) -> tuple:
+        *rest, _ = super().step(action)
+        return *rest, dict(self.told) if self.always or rest[2] or rest[3] else {}
+
+
+def told_by(told: dict[str, Any], always: bool = False) -> list[tuple[str, Any]]:
+    """One environment and copies in every mode that are told the same."""
+    factory = partial(Told, told, always)
+    return [factory(), *(SyncVectorEnv([factory] * 2, autoreset_mode=mode) for mode in MODES)]
+
+
+def lengths_by_hand(steps: int) -> list[int]:
+    """The first lengths of the episodes of ``Counting``, whatever is done in them, up to so many steps."""
+    return [length for _, length, _ in drive(Counting(), 5, [0] * steps)[1]][:8]
+
+
+def lengths_of_first_copy(env: Any) -> list[int]:
+    _, episodes = play(collector_of(env), 60)
+    return [x.length for finished in episodes for x in finished if x.copy == 0][:8]
+
+
+def test_a_life_lost_is_heeded_from_the_librarys_own_games_alone():
+    for env in told_by({'life_lost': True}, always=True):
+        assert lengths_of_first_copy(env) == lengths_by_hand(40)
+    for env in told_by({LIFE_LOST: True}, always=True):
+        _, episodes = play(collector_of(env), 40)
+        assert not any(episodes)
+
+
+@pytest.mark.parametrize(
+    ('told', 'success'),
+    [
+        (np.nan, None),
+        ('no', None),
+        ('True', None),
+        (None, None),
+        (0.5, None),
+        (2, None),
+        ({'at': 3}, None),
+        (np.array([1.0, 0.0]), None),
+        (np.array([np.nan]), None),
+        (np.array([1.0]), True),
+        (np.array([[False]]), False),
+        (np.bool_(True), True),
+        (1, True),
+        (0.0, False),
+    ],
+)
+@pytest.mark.parametrize('key', ['success', 'is_success'])
+def test_success_is_a_truth_or_unknown(key: str, told: Any, success: bool | None):
+    for env in told_by({key: told}):
+        _, episodes = play(collector_of(env), 40)
+        found = [episode.success for finished in episodes for episode in finished]
+        assert len(found) > 3
+        assert set(found) == {success}
+
+
+def test_the_other_word_for_success_counts_where_one_says_nothing():
+    for env in told_by({'is_success': 'unclear', 'success': True}):
+        _, episodes = play(collector_of(env), 40)
+        assert {episode.success for finished in episodes for episode in finished} == {True}
+
+
+# The environment's own account of an episode in other forms
+
+
+@pytest.mark.parametrize(
+    'account',
+    [
+        7,
+        None,
+        'the third',
+        np.array([1.0, 2.0]),
+        {'r': 5.0},
+        {'return': 5.0, 'length': 3},
+        {'r': None, 'l': 3},
+        {'r': np.nan, 'l': 3},
+        {'r': 'much', 'l': 3},
+        {'r': np.zeros(3), 'l': 3},
+    ],
+)
+def test_an_account_of_another_form_is_not_heeded(account: Any):
+    for env in told_by({'episode': account}):
+        assert lengths_of_first_copy(env) == lengths_by_hand(40)
+
+
+def test_accounts_as_arrays_of_one():
+    for env in told_by({'episode': {'r': np.array([3.5], np.float32), 'l': np.array([4]), 't': np.array([0.1])}}):
+        _, episodes = play(collector_of(env), 40)
+        assert {(x.episode_return, x.length) for finished in episodes for x in finished} == {(3.5, 4)}
+
+
+@pytest.mark.parametrize('info', [{'episode': 3, 'success': True}, {'final_info': 5, 'episode': {'r': 3, 'l': 4}}])
+@pytest.mark.parametrize('mode', MODES)
+def test_odd_infos_of_a_vector_environment_are_not_heeded(mode: AutoresetMode, info: dict[str, Any]):
+    def change(t: int, obs: Any, reward: Any, terminated: Any, truncated: Any, said: dict) -> tuple:
+        kept = {key: value for key, value in said.items() if 'final_obs' in key}
+        return obs, reward, terminated, truncated, kept | info
+
+    _, episodes = play(collector_of(OneByOne(mode=mode, change=change, length=3)), 20)
+    found = [x for finished in episodes for x in finished]
+    assert len(found) > 4
+    assert {(x.length, x.success) for x in found} == {(3, None)}
+
+
+# What is no step and no reset
+
+
+ANSWERS = {
+    'reward None': (lambda o, r, a, b, i: (o, None, a, b, i), TypeError, 'the reward None'),
+    'reward text': (lambda o, r, a, b, i: (o, '3', a, b, i), TypeError, "the reward '3'"),
+    'rewards': (lambda o, r, a, b, i: (o, np.ones(2), a, b, i), TypeError, r'the reward array\(\[1., 1.\]\)'),
+    'reward list': (lambda o, r, a, b, i: (o, [1.0, 2.0], a, b, i), TypeError, r'the reward \[1.0, 2.0\]'),
+    'complex': (lambda o, r, a, b, i: (o, 1j, a, b, i), TypeError, 'the reward 1j'),
+    'terminated None': (lambda o, r, a, b, i: (o, r, None, b, i), TypeError, 'terminated as None'),
+    'truncated text': (lambda o, r, a, b, i: (o, r, a, 'False', i), TypeError, "truncated as 'False'"),
+    'truncated nan': (lambda o, r, a, b, i: (o, r, a, np.nan, i), TypeError, 'truncated as nan'),
+    'terminated twice': (lambda o, r, a, b, i: (o, r, np.zeros(2, bool), b, i), TypeError, 'terminated as array'),
+    'info None': (lambda o, r, a, b, i: (o, r, a, b, None), TypeError, 'the info None'),
+    'info text': (lambda o, r, a, b, i: (o, r, a, b, 'fine'), TypeError, "the info 'fine'"),
+    'four': (lambda o, r, a, b, i: (o, r, a or b, i), ValueError, r'returned 4 values.*terminated, truncated, info'),
+    'six': (lambda o, r, a, b, i: (o, r, a, b, i, i), ValueError, 'returned 6 values'),
+    'nothing': (lambda o, r, a, b, i: None, ValueError, 'returned None'),
+}
+
+
+class Answers(Counting):
+    """Its third step has an odd answer."""
+
+    def __init__(self, answer: str) -> None:
+        super().__init__(length=5)
+        self.answer = ANSWERS[answer][0]
+
+    def step(self, action: int) -> Any:
+        result = super().step(action)
+        return self.answer(*result) if (self.t, self.episode) == (3, 0) else result
+
+
+@pytest.mark.parametrize('answer', ANSWERS)
+@pytest.mark.parametrize('nenv', [1, 2])
+def test_an_odd_answer_to_a_step_is_refused_in_a_sentence(answer: str, nenv: int):
+    _, error, words = ANSWERS[answer]
+    collector = collector_of(build_env(partial(Answers, answer), nenv=nenv))
+    with pytest.raises(error, match=rf'^step 3: .*{words}.*\.$'):
+        play(collector, 10)
+
+
+VECTOR_ANSWERS = {
+    'reward objects': (lambda o, r, a, b, i: (o, np.array([1.0, None]), a, b, i), 'copy 1 .* the reward None'),
+    'reward of one': (lambda o, r, a, b, i: (o, 1.0, a, b, i), r'rewards of shape \(\).*\(2,\)'),
+    'rewards in rows': (lambda o, r, a, b, i: (o, r[:, None], a, b, i), r'rewards of shape \(2, 1\).*\(2,\)'),
+    'reward None': (lambda o, r, a, b, i: (o, None, a, b, i), r'rewards of shape \(\)'),
+    'reward texts': (lambda o, r, a, b, i: (o, np.array(['1', '2']), a, b, i), "copy 0 .* the reward '1'"),
+    'terminated None': (lambda o, r, a, b, i: (o, r, None, b, i), r'terminated .*of shape \(\).*\(2,\)'),
+    'terminated numbers': (lambda o, r, a, b, i: (o, r, np.array([0, 2]), b, i), 'copy 1 .*terminated as 2'),
+    'truncated objects': (lambda o, r, a, b, i: (o, r, a, np.array([None, False]), i), 'copy 0 .*truncated as None'),
+    'info None': (lambda o, r, a, b, i: (o, r, a, b, None), 'the info None'),
+    'four': (lambda o, r, a, b, i: (o, r, a | b, i), 'returned 4 values'),
+}
+
+
+@pytest.mark.parametrize('answer', VECTOR_ANSWERS)
+def test_an_odd_answer_of_a_vector_environment_is_refused_in_a_sentence(answer: str):
+    change, words = VECTOR_ANSWERS[answer]
+    env = OneByOne(change=lambda t, *result: change(*result) if t == 3 else result, length=5)
+    with pytest.raises((TypeError, ValueError), match=rf'^step (4|6): .*{words}.*\.$'):
+        play(collector_of(env), 10)
+
+
+def test_other_forms_that_say_the_same_are_understood():
+    """Arrays of one number, whole numbers for flags, objects and lists."""
+
+    class Forms(Counting):
+        def step(self, action: int) -> tuple:
+            obs, reward, terminated, truncated, info = super().step(action)
+            return obs, np.array([reward]), int(terminated), np.array([truncated]), info
+
+    check(collector_of(Forms()), 'box')
+    check(collector_of(build_env(Forms, nenv=2)), 'box')
+
+    def change(t: int, obs: Any, reward: Any, terminated: Any, truncated: Any, info: dict) -> tuple:
+        return obs, reward.astype(object), terminated.astype(np.int64), truncated.tolist(), info
+
+    check(collector_of(OneByOne(change=change)), 'box')
+
+
+@pytest.mark.parametrize('answer', [np.zeros(3, np.float32), None, (np.zeros(3, np.float32),), [1, 2]])
+@pytest.mark.parametrize('at', [0, 1])
+def test_an_odd_answer_to_a_reset_is_refused_in_a_sentence(answer: Any, at: int):
+    class Resets(Counting):
+        def reset(self, **kwargs: Any) -> Any:
+            result = super().reset(**kwargs)
+            return answer if self.episode == at else result
+
+    collector = collector_of(Resets(length=2))
+    with pytest.raises(ValueError, match=rf'^step {2 * at}: reset\(\) .*the pair \(observation, info\).*\.$'):
+        play(collector, 10)
+
+
+def test_an_observation_of_two_numbers_is_no_pair():
+    class Two(gymnasium.Env):
+        observation_space = Box(-1, 1, (), np.float32)
+        action_space = Discrete(2)
+
+        def reset(self, **kwargs: Any) -> Any:
+            return np.zeros(2, np.float32)
+
+    with pytest.raises(ValueError, match=r'^step 0: reset\(\) .*the pair'):
+        collector_of(Two()).reset()
+
+
+# Further promises that an environment may break
+
+
+def test_a_final_observation_that_is_missing():
+    def change(t: int, obs: Any, reward: Any, terminated: Any, truncated: Any, info: dict) -> tuple:
+        info.pop('final_obs', None)
+        return obs, reward, terminated, truncated, info
+
+    collector = collector_of(OneByOne(mode=AutoresetMode.SAME_STEP, change=change, length=3))
+    with pytest.raises(ValueError, match=r"^step 6: copy 0 .*info\['final_obs'\].*\.$"):
+        play(collector, 10)
+
+    def none(t: int, obs: Any, reward: Any, terminated: Any, truncated: Any, info: dict) -> tuple:
+        if 'final_obs' in info:
+            info['final_obs'][1] = None
+        return obs, reward, terminated, truncated, info
+
+    collector = collector_of(OneByOne(mode=AutoresetMode.SAME_STEP, change=none, length=3))
+    with pytest.raises(ValueError, match=r"^step 6: copy 1 .*info\['final_obs'\].*\.$"):
+        play(collector, 10)
+
+
+def test_a_reset_of_some_copies_that_resets_them_all():
+    class All(OneByOne):
+        def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+            return self.inner.reset(seed=seed)
+
+    collector = collector_of(All(mode=AutoresetMode.DISABLED))
+    with pytest.raises(ValueError, match=r"^step \d+: copy \d .*'reset_mask'.*\.$"):
+        play(collector, 30)
+
+
+@pytest.mark.parametrize('form', ['box', 'dict', 'tuple'])
+def test_copies_that_overwrite_their_final_observation(form: str):
+    """Gymnasium's copies hand on the array itself, after the copy's reset has written into it."""
+    env = SyncVectorEnv([partial(Counting, form, True)] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
+    with pytest.raises(ValueError, match=r'^step \d+: copy \d .*final observation.*copy.*build_env.*\.$'):
+        play(collector_of(env), 30)
+
+
+def test_parts_of_an_observation_that_never_change_may_be_one_array():
+    goal = np.arange(3, dtype=np.float32)
+
+    class Goal(Counting):
+        def __init__(self) -> None:
+            super().__init__()
+            self.observation_space = Dict(goal=SPACES['box'], place=SPACES['box'])
+
+        def observation(self) -> Any:
+            return {'goal': goal, 'place': super().observation()}
+
+    env = SyncVectorEnv([Goal] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
+    record, episodes = play(collector_of(env), 40)
+    assert sum(map(len, episodes)) > 4
+    assert all((step['next_obs']['goal'] == goal).all() for step in record)
+
+
+# Action masks
+
+
+class Masks(gymnasium.Env):
+    """Masks in the info of a reset, of a step, or in the observation."""
+
+    def __init__(self, where: tuple[str, ...], mask: Any = (1, 0, 1), space: Any = None, actions: Any = None) -> None:
+        self.where, self.mask = where, mask
+        place = Box(-1, 1, (2,), np.float32)
+        self.observation_space = Dict(place=place, action_mask=space) if space is not None else place
+        self.action_space = Discrete(3) if actions is None else actions
+        self.t = 0
+
+    def observe(self, call: str) -> tuple[Any, dict]:
+        obs: Any = np.zeros(2, np.float32)
+        if isinstance(self.observation_space, Dict):
+            shown = np.array(self.mask if self.t == 2 else (1, 0, 1))
+            leaf = self.observation_space['action_mask']
+            obs = {'place': obs, 'action_mask': shown.astype(leaf.dtype) if isinstance(leaf, Box) else shown}
+        return obs, {'action_mask': np.array(self.mask)} if call in self.where else {}
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+        self.t = 0
+        return self.observe('reset')
+
+    def step(self, action: Any) -> tuple:
+        self.t += 1
+        obs, info = self.observe('step')
+        return obs, 0.0, False, False, info
+
+
+@pytest.mark.parametrize('copies', [1, 2])
+def test_a_mask_that_the_observation_lacks_is_refused(copies: int):
+    def env(*where: str) -> Any:
+        return Masks(where) if copies == 1 else SyncVectorEnv([partial(Masks, where)] * copies)
+
+    with pytest.raises(ValueError, match=r"^step 0: .*info\['action_mask'\].*build_env.*\.$"):
+        collector_of(env('reset', 'step')).reset()
+    collector = collector_of(build_env(env('reset', 'step')))
+    assert collector.reset()['action_mask'].tolist() == [[1, 0, 1]] * copies
+    play(collector, 3)
+    collector = collector_of(build_env(env('step')))
+    with pytest.raises(ValueError, match=rf"^step {copies}: .*info\['action_mask'\].*reset.*\.$"):
+        play(collector, 3)
+    with pytest.raises(ValueError, match=r'^step 2: .*action_mask.*reset.*\.$'):
+        play(collector_of(build_env(partial(Masks, ('step',)), nenv=2)), 3)
+
+
+def test_a_mask_for_actions_that_have_none_is_refused():
+    actions = Box(-1, 1, (3,), np.float32)
+    with pytest.raises(ValueError, match=r"^step 0: .*info\['action_mask'\].*Box\(3,\) float32.*cannot.*\.$"):
+        collector_of(Masks(('reset',), actions=actions)).reset()
+
+
+@pytest.mark.parametrize('copies', [1, 2])
+@pytest.mark.parametrize(
+    ('space', 'mask'),
+    [
+        (MultiBinary(3), (2, 1, 0)),
+        (Box(0, 9, (3,), np.float32), (0.5, 1.0, 0.0)),
+        (Box(0, 9, (3,), np.int8), (9, 1, 0)),
+        (MultiDiscrete([3, 3, 3]), (2, 0, 1)),
+    ],
+)
+def test_a_mask_in_the_observation_is_of_zeros_and_ones(copies: int, space: Any, mask: tuple):
+    factory = partial(Masks, (), mask, space)
+    collector = collector_of(factory() if copies == 1 else SyncVectorEnv([factory] * 2))
+    with pytest.raises(ValueError, match=rf"^step {2 * copies}: .* 'action_mask' with the value {mask[0]}.*\.$"):
+        play(collector, 5)

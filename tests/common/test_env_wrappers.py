@@ -18,10 +18,12 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from zoo.common import env_wrappers
+from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.collect import Collector
 from zoo.common.env_wrappers import build_env, env_name, env_type_of, rebuilder
 from zoo.common.envs.wrappers import ActionMask
 
@@ -59,17 +61,27 @@ class Walk(gymnasium.Env):
 class Masked(gymnasium.Env):
     """Reports the allowed actions in ``info`` only; ``parts`` makes it a ``MultiDiscrete`` with a tuple of masks."""
 
-    def __init__(self, parts: bool = False, in_dict: bool = False, wrong: bool = False) -> None:
-        self.parts, self.in_dict, self.wrong = parts, in_dict, wrong
+    def __init__(
+        self,
+        parts: bool = False,
+        in_dict: bool = False,
+        wrong: bool = False,
+        length: int = 3,
+        switches: bool = False,
+        **odd: Any,
+    ) -> None:
+        self.parts, self.in_dict, self.wrong, self.length, self.odd = parts, in_dict, wrong, length, odd
         box = Box(0, 9, (1,), np.float32)
         self.observation_space = Dict({'a': box}) if in_dict else box
-        self.action_space = MultiDiscrete([2, 3]) if parts else Discrete(3)
+        self.action_space = MultiDiscrete([2, 3]) if parts else MultiBinary(3) if switches else Discrete(3)
 
     def _result(self) -> tuple[Any, dict]:
         place = np.full(1, self.t, np.float32)
         mask = np.array([1, 0, self.t % 2], bool)
         mask = mask[:2] if self.wrong else (mask[:2], mask) if self.parts else mask
-        return {'a': place} if self.in_dict else place, {'action_mask': mask}
+        odd = self.odd.get('later', mask) if self.t else mask
+        odd = self.odd.get('at_the_end', odd) if self.t == self.length else odd
+        return {'a': place} if self.in_dict else place, {} if odd is None else {'action_mask': odd}
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
         super().reset(seed=seed)
@@ -79,7 +91,7 @@ class Masked(gymnasium.Env):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
         self.t += 1
         observation, info = self._result()
-        return observation, 1.0, self.t == 3, False, info
+        return observation, 1.0, self.t == self.length, False, info
 
 
 class Observed(gymnasium.Env):
@@ -559,6 +571,106 @@ def test_action_mask_of_a_registered_environment():
 def test_action_mask_of_the_wrong_length():
     with pytest.raises(ValueError, match=r'\(2,\).*\(3,\)'):
         build_env(Masked, wrong=True).reset()
+
+
+@pytest.mark.parametrize('mode', list(AutoresetMode))
+@pytest.mark.parametrize('in_dict', [False, True])
+def test_action_mask_of_a_vector_environment(mode: AutoresetMode, in_dict: bool):
+    """The masks of each copy, step by step, are those of the environment played by hand."""
+    factories = [partial(Masked, parts=True, in_dict=in_dict, length=length) for length in (2, 3)]
+    env = build_env(SyncVectorEnv(factories, autoreset_mode=mode))
+    assert env.single_observation_space['action_mask'] == MultiBinary(5)
+    collector = Collector(env, ActionAdaptor(env.single_action_space))
+    collector.reset(0)
+    by_hand = [build_env(factory) for factory in factories]
+    wanted = [one.reset()[0]['action_mask'] for one in by_hand]
+    ends = 0
+    for _ in range(12):
+        np.testing.assert_array_equal(collector.obs['action_mask'], wanted)
+        collector.step(np.zeros((2, 2), np.int32))
+        for i in np.flatnonzero(collector.valid):
+            observation, _, terminated, truncated, _ = by_hand[i].step(np.zeros(2, np.int64))
+            assert collector.terminated[i] == terminated
+            np.testing.assert_array_equal(collector.next_obs['action_mask'][i], observation['action_mask'])
+            wanted[i] = observation['action_mask']
+            if terminated or truncated:
+                ends += 1
+                first = by_hand[i].reset()[0]['action_mask']
+                if mode != AutoresetMode.NEXT_STEP:
+                    wanted[i] = first
+        for i in np.flatnonzero(~collector.valid):
+            wanted[i] = np.array([1, 0, 1, 0, 0])
+    assert ends >= 7
+
+
+def test_action_mask_of_a_vector_environment_keeps_the_rest():
+    env = build_env(SyncVectorEnv([Masked] * 2, autoreset_mode=AutoresetMode.SAME_STEP), reward_shaping=lambda r: 2 * r)
+    env.reset()
+    results = [env.step([0, 0]) for _ in range(3)]
+    assert results[2][1].tolist() == [2.0, 2.0]
+    assert results[2][4]['final_info']['episode']['r'].tolist() == [3.0, 3.0]
+    assert set(results[2][4]['final_obs'][1]) == {'obs', 'action_mask'}
+    assert env.num_envs == 2 and env.observation_space['obs'].shape == (2, 1)
+    assert env.observation_space.contains(results[2][0])
+
+
+def test_action_mask_of_switches():
+    env = build_env(partial(Masked, switches=True))
+    assert env.observation_space['action_mask'] == MultiBinary(3)
+    assert env.reset()[0]['action_mask'].tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize('nenv', [1, 2])
+@pytest.mark.parametrize(
+    ('mask', 'words'),
+    [
+        (np.array([0.5, 1.0, 0.0]), 'the value 0.5'),
+        (np.array([2, 1, 0]), 'the value 2'),
+        (np.array([-1, 1, 0], np.int8), 'the value -1'),
+        (np.array([np.nan, 1, 0]), 'the value nan'),
+        (np.array(['a', 'b', 'c']), "the value 'a'"),
+        (np.array([True, None, False]), 'the value None|the value True'),
+        (np.ones(4, bool), r'shape \(4,\).*\(3,\)'),
+        (True, r'shape \(\).*\(3,\)'),
+        ({'a': 1}, 'shape'),
+        (None, 'missing'),
+    ],
+)
+def test_action_mask_that_is_none(mask: Any, words: str, nenv: int):
+    env = build_env(Masked, nenv=nenv, later=mask)
+    env.reset()
+    with pytest.raises((ValueError, RuntimeError), match=rf"action_mask'?\]? .*({words}).*\.$"):
+        env.step(0 if nenv == 1 else [0, 0])
+    objects = build_env(SyncVectorEnv([partial(Masked, later=mask)] * 2))
+    objects.reset()
+    if np.shape(mask) != (4,) and not isinstance(mask, dict):  # which Gymnasium itself would not put together
+        with pytest.raises(ValueError, match=rf'action_mask.* ({words}).*\.$'):
+            objects.step([0, 0])
+
+
+def test_action_mask_may_be_missing_where_the_task_ended():
+    env = build_env(Masked, at_the_end=None)
+    env.reset()
+    results = [env.step(0) for _ in range(3)]
+    assert results[2][2] and results[2][0]['action_mask'].tolist() == [1, 1, 1]
+    vector = build_env(SyncVectorEnv([partial(Masked, at_the_end=None)] * 2, autoreset_mode=AutoresetMode.SAME_STEP))
+    vector.reset()
+    results = [vector.step([0, 0]) for _ in range(3)]
+    assert results[2][0]['action_mask'].tolist() == [[1, 0, 0]] * 2
+    assert results[2][4]['final_obs'][0]['action_mask'].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize('vector', [False, True])
+def test_action_mask_for_actions_that_cannot_be_masked(vector: bool):
+    class Force(Masked):
+        def __init__(self) -> None:
+            super().__init__()
+            self.action_space = Box(-1, 1, (3,), np.float32)
+
+    with pytest.raises(
+        TypeError, match=r'an action_mask needs a Discrete, MultiDiscrete or MultiBinary action space, not'
+    ):
+        build_env(SyncVectorEnv([Force] * 2) if vector else Force)
 
 
 # ---- bad input: one sentence that names the fix ---------------------------------------------------------------------

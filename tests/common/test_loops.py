@@ -20,7 +20,7 @@ from zoo.algorithms import saving
 from zoo.common import checkpoint, spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.env_wrappers import build_env
-from zoo.common.loops import Step, Training, off_policy, on_policy, run_test
+from zoo.common.loops import Collection, Step, Training, off_policy, on_policy, run_test
 from zoo.common.replay import Replay
 from zoo.common.types import Rollout, TrainingResult, Transition
 
@@ -686,3 +686,56 @@ def test_episodes_that_go_on_at_a_checkpoint_are_not_cut():
     training.run(off_policy, batch_size=16, explore_steps=40, buffer_size=1000)
     assert experience.restarts > 3
     assert agent.replay.state()['cursor'].tolist() == [150, 150], 'a cut would have taken a row each time'
+
+
+# An environment that is being trained on
+
+
+@pytest.mark.parametrize('nested', ['test', 'train'])
+@pytest.mark.parametrize('around', [lambda env: env, lambda env: gymnasium.wrappers.TimeLimit(env, 3)])
+def test_the_environment_of_a_training_is_not_stepped_by_its_callbacks(around: Callable, nested: str):
+    env = counting()
+
+    def callback(training: Training) -> None:
+        if nested == 'test':
+            run_test(Notes(), around(env), test_episodes=1)
+        else:
+            train(Notes(), around(env), 10)
+
+    with pytest.raises(ValueError, match=r'^this environment is being trained on.*build a second one.*build_env.*\.$'):
+        train(Notes(), env, 40, log_every=10, callbacks=[callback])
+    assert len(run_test(Notes(), env, test_episodes=2).returns) == 2, 'afterwards it may be, also after an error'
+
+
+def test_a_copy_of_an_environment_that_is_being_trained_on_is_not_stepped():
+    env = counting(2)
+
+    def callback(training: Training) -> None:
+        run_test(Notes(), env.envs[1], test_episodes=1)
+
+    with pytest.raises(ValueError, match='is being trained on'):
+        train(Notes(), env, 40, log_every=10, callbacks=[callback])
+
+
+def test_a_second_environment_may_be_tested_in_callbacks():
+    tested: list[int] = []
+
+    def callback(training: Training) -> None:
+        tested.append(len(run_test(Notes(), counting(), test_episodes=2).returns))
+
+    train(Notes(), counting(), 40, log_every=10, callbacks=[callback])
+    assert tested and set(tested) == {2}
+
+
+def test_with_experience_from_elsewhere_the_environment_of_this_process_may_be_tested():
+    env = counting()
+
+    class Elsewhere(Collection):
+        def __init__(self, agent: Notes) -> None:
+            super().__init__(agent, counting())
+
+    def callback(training: Training) -> None:
+        run_test(Notes(), env, test_episodes=1)
+
+    agent = Notes()
+    assert train(agent, env, 40, log_every=10, callbacks=[callback], experience=Elsewhere(agent)).steps == 40

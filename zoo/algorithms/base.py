@@ -23,7 +23,7 @@ from zoo.algorithms import building, describing, learning, saving, updating
 from zoo.common import checkpoint, loops, params, seeding, spaces
 from zoo.common.acting import Behavior, Forward
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.adaptors.observation import Preprocess, features, mask_path
+from zoo.common.adaptors.observation import Preprocess, check_mask, features, mask_path
 from zoo.common.adaptors.policy import Head, Network
 from zoo.common.agent import Loop
 from zoo.common.errors import unknown
@@ -86,6 +86,7 @@ class Algorithm:
         self.normalize_obs = normalize_obs
         set_threads(any(item.kind == 'image' for item in features(observation_space)))
         self.action_adaptor = ActionAdaptor(action_space, type(self).squash)
+        check_mask(observation_space, self.action_adaptor)
         self.statistics = {
             item.path: RunningMoments(item.size)
             for item in features(observation_space, normalize_obs)

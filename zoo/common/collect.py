@@ -7,17 +7,45 @@ resets in the same step, in the next one, or when told), what comes out is the s
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from gymnasium import Env
-from gymnasium.spaces import Box
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.adaptors.observation import ACTION_MASK
+from zoo.common.envs import answers
 from zoo.common.types import Episode
+
+#: What every environment consists of that a training steps at the moment.
+_in_training: list[Any] = []
+
+
+@contextlib.contextmanager
+def training_in(env: Env | VectorEnv | None) -> Iterator[None]:
+    """While this lasts, nobody else can make a :class:`Collector` of ``env``, or of what it is wrapped around.
+
+    Args:
+        env: the environment that a training steps; None where others step theirs.
+    """
+    bases = [] if env is None else _bases(env)
+    _in_training.extend(bases)
+    try:
+        yield
+    finally:
+        _in_training[:] = [other for other in _in_training if all(other is not base for base in bases)]
+
+
+def _bases(env: Env | VectorEnv) -> list[Any]:
+    """The environment without its wrappers and, of copies that step in this process, each of them without its own."""
+    base = env.unwrapped
+    return [base, *(copy.unwrapped for copy in base.envs)] if isinstance(base, SyncVectorEnv) else [base]
 
 
 class Collector:
@@ -33,25 +61,38 @@ class Collector:
         terminated, truncated: bool ``[N]``.
         valid: bool ``[N]``, False where the copy was only reset.
         steps: environment steps so far, summed over copies.
-        finished: the episodes that ended in the last step. An end that the environment marks by ``life_lost`` in its
-            info is part of a longer game and not among them.
+        finished: the episodes that ended in the last step. An end that is only a part of a longer game, which the
+            library's own Atari games mark (``answers.LIFE_LOST``), is not among them.
 
     Args:
         env: a Gymnasium ``Env`` or ``VectorEnv``.
         adaptor: turns stored actions into the environment's.
         render: call ``env.render()`` after every step.
+
+    Raises:
+        ValueError: the environment is being trained on, by whoever is about to step it here too; a vector environment
+            does not say when it resets its copies.
     """
 
     def __init__(self, env: Env | VectorEnv, adaptor: ActionAdaptor, render: bool = False) -> None:
+        if any(base is other for base in _bases(env) for other in _in_training):
+            raise ValueError(
+                'this environment is being trained on, and its episodes under way would be cut and mixed with others: '
+                'build a second one with build_env for what a callback does.'
+            )
         self.env = env
         self.vector = isinstance(env, VectorEnv)
         self.num_envs = env.num_envs if self.vector else 1
         self.space = env.single_observation_space if self.vector else env.observation_space
         self.adaptor = adaptor
         self.render = render
-        self.autoreset = env.metadata.get('autoreset_mode', AutoresetMode.NEXT_STEP) if self.vector else None
+        self.autoreset = answers.autoreset_mode(env) if self.vector else None
         self._leaves = spaces.leaves(self.space)
         self._float_leaves = [p for p, leaf in self._leaves.items() if np.issubdtype(leaf.dtype, np.floating)]
+        self._mask = ACTION_MASK if ACTION_MASK in self._leaves else None
+        self._ranges = {p: _range(leaf) for p, leaf in self._leaves.items() if not isinstance(leaf, Box)}
+        if self._mask and adaptor.maskable:
+            self._ranges[ACTION_MASK] = 0, 1
         self._spare = deque(spaces.zeros(self.space, (self.num_envs,)) for _ in range(4))
         self.reward = np.zeros(self.num_envs, np.float32)
         self.terminated = np.zeros(self.num_envs, bool)
@@ -63,9 +104,12 @@ class Collector:
         self._lengths = np.zeros(self.num_envs, np.int64)
 
     def reset(self, seed: int | None = None) -> spaces.Flat:
-        """Begin new episodes in every copy; ``seed`` as in Gymnasium."""
-        obs, _ = self.env.reset(seed=seed)
-        self.next_obs = self.obs = self._write(obs)
+        """Begin new episodes in every copy; ``seed`` as in Gymnasium.
+
+        Raises:
+            ValueError, FloatingPointError: see :meth:`step`.
+        """
+        self.next_obs = self.obs = self._write(self._reset(seed=seed))
         self._check_finite(self.obs)
         self._returns[:] = 0.0
         self._lengths[:] = 0
@@ -73,13 +117,20 @@ class Collector:
         self._resetting = np.zeros(self.num_envs, bool)
         return self.obs
 
+    def _reset(self, **kwargs: Any) -> Any:
+        observation, info = answers.first(self.env.reset(**kwargs), f'step {self.steps}')
+        if ACTION_MASK in info and self._mask is None:
+            raise ValueError(self._unheeded('build the environment with build_env, which makes it a part of that'))
+        return observation
+
     def step(self, action: spaces.Flat) -> None:
         """Take one step with stored actions ``[N, …]`` in every copy.
 
         Raises:
-            ValueError: an observation outside its declared shape or dtype.
+            ValueError: an observation outside its declared shape or dtype, or outside a space that says which values
+                there are; an answer that is no step or no reset; a final observation that is missing or overwritten.
             FloatingPointError: an observation or a reward that is NaN or infinite.
-            TypeError: a reward that is not one number.
+            TypeError: a reward that is not one number, a flag that is no truth, an info that is no dictionary.
         """
         self.finished.clear()
         (self._step_vector if self.vector else self._step_single)(action)
@@ -87,12 +138,20 @@ class Collector:
             self.env.render()
 
     def _step_single(self, action: spaces.Flat) -> None:
-        obs, reward, terminated, truncated, info = self.env.step(self.adaptor.to_single_env(action))
+        result = self.env.step(self.adaptor.to_single_env(action))
         self.steps += 1
         try:
-            self.reward[0] = reward
+            obs, reward, terminated, truncated, info = result
         except (TypeError, ValueError):
-            raise TypeError(f'step {self.steps}: the environment gave the reward {reward!r}, not one number.') from None
+            raise answers.not_a_step(result, self._who) from None
+        if not isinstance(info, dict):
+            raise answers.not_an_info(info, self._who)
+        if self._mask is None and ACTION_MASK in info:
+            raise ValueError(self._unheeded('give it in the info of reset() too, for build_env'))
+        reward = answers.number(reward, self._who)
+        terminated = answers.flag('terminated', terminated, self._who)
+        truncated = answers.flag('truncated', truncated, self._who)
+        self.reward[0] = reward
         self.terminated[0] = terminated
         self.truncated[0] = truncated
         self.next_obs = self.obs = self._write(obs)
@@ -100,58 +159,109 @@ class Collector:
         self._returns[0] += reward
         self._lengths[0] += 1
         if terminated or truncated:
-            if not info.get('life_lost'):
-                self._finish(0, info.get('episode'), info.get('is_success', info.get('success')))
-            self.obs = self._write(self.env.reset()[0])
+            if not info.get(answers.LIFE_LOST):
+                self._finish(0, info.get('episode'), info.get('is_success'), info.get('success'))
+            self.obs = self._write(self._reset())
             self._check_finite(self.obs)
 
     def _step_vector(self, action: spaces.Flat) -> None:
-        obs, reward, terminated, truncated, info = self.env.step(self.adaptor.to_env(action))
-        np.copyto(self.reward, reward, casting='same_kind')
-        np.copyto(self.terminated, terminated)
-        np.copyto(self.truncated, truncated)
+        result = self.env.step(self.adaptor.to_env(action))
+        resetting = self._resetting if self._resetting.any() else None
         np.logical_not(self._resetting, out=self.valid)
-        self.steps += self.num_envs if not self._resetting.any() else int(self.valid.sum())
+        self.steps += self.num_envs if resetting is None else int(self.valid.sum())
+        try:
+            obs, reward, terminated, truncated, info = result
+        except (TypeError, ValueError):
+            raise answers.not_a_step(result, self._who) from None
+        if not isinstance(info, dict):
+            raise answers.not_an_info(info, self._who)
+        if self._mask is None and ACTION_MASK in info:
+            raise ValueError(self._unheeded('give it in the info of reset() too, for build_env'))
+        reward = answers.numbers(reward, self.num_envs, self._who)
+        np.copyto(self.reward, reward, casting='same_kind')
+        np.copyto(self.terminated, answers.flags('terminated', terminated, self.num_envs, self._who))
+        np.copyto(self.truncated, answers.flags('truncated', truncated, self.num_envs, self._who))
+        if resetting is not None:  # what else those copies say belongs to no transition
+            self.reward[resetting] = 0.0
+            self.terminated[resetting] = self.truncated[resetting] = False
+        before = self.obs
         self.next_obs = self.obs = self._write(obs)
         np.add(self._returns, reward, out=self._returns, where=self.valid)
         self._lengths += self.valid
         done = self.terminated | self.truncated
         if done.any():
-            self._end_episodes(done, obs, info)
+            self._end_episodes(done, obs, info, before)
         if self.autoreset == AutoresetMode.NEXT_STEP:
             self._resetting = done
         self._check_finite(self.next_obs, self.reward)
         if self.obs is not self.next_obs:
             self._check_finite(self.obs)
 
-    def _end_episodes(self, done: np.ndarray, obs: Any, info: dict[str, Any]) -> None:
+    def _end_episodes(self, done: np.ndarray, obs: Any, info: dict[str, Any], before: spaces.Flat) -> None:
         indices = np.flatnonzero(done)
         same_step = self.autoreset == AutoresetMode.SAME_STEP
-        final_info = info.get('final_info', {}) if same_step else info
+        final_info = info.get('final_info') if same_step else info
         for i in indices:
-            if _of_copy(final_info, 'life_lost', i):
+            if answers.of_copy(final_info, answers.LIFE_LOST, i):
                 continue
-            success = _of_copy(final_info, 'is_success', i)
-            success = _of_copy(final_info, 'success', i) if success is None else success
-            self._finish(i, _of_copy(final_info, 'episode', i), success)
+            told = (answers.of_copy(final_info, key, i) for key in ('episode', 'is_success', 'success'))
+            self._finish(i, *told)
         if same_step:
             final = self._write(obs)
             for i in indices:
-                self._write_copy(final, i, info['final_obs'][i])
+                self._write_copy(final, i, self._final_obs(info, i, before))
             self.next_obs = final
         elif self.autoreset == AutoresetMode.DISABLED:
-            self.obs = self._write(self.env.reset(options={'reset_mask': done})[0])
+            self.obs = self._write(self._reset(options={'reset_mask': done.copy()}))
+            self._check_others(~done)
 
-    def _finish(self, i: int, episode: dict[str, Any] | None, success: Any) -> None:
-        """Record the episode of copy ``i``; an environment's own account (unshaped rewards) goes before ours."""
-        self.finished.append(
-            Episode(
-                float(episode['r']) if episode else float(self._returns[i]),
-                int(episode['l']) if episode else int(self._lengths[i]),
-                None if success is None else bool(success),
-                int(i),
+    def _final_obs(self, info: dict[str, Any], i: int, before: spaces.Flat) -> Any:
+        """The final observation of copy ``i``, which is reset already.
+
+        Gymnasium's ``SyncVectorEnv`` hands on the array that the copy gave. Where that is the very one in which its
+        first observation is now, and not a part that stays the same, the final one is lost.
+        """
+        try:
+            final = info['final_obs'][i]
+        except (KeyError, IndexError, TypeError):
+            final = None
+        if final is None:
+            raise ValueError(
+                f"{self._who(i)} has ended its episode, but info['final_obs'] does not hold its final observation: put "
+                'it there, in an array of one object for each copy, or set another autoreset_mode.'
             )
-        )
+        held = getattr(self.env.unwrapped, '_env_obs', None)
+        now = [] if held is None else _arrays(held[i])
+        for x in _arrays(final) if now else ():
+            if any(x is y or np.may_share_memory(x, y) for y in now) and not self._has_part(before, i, x):
+                raise ValueError(
+                    f'{self._who(i)} wrote its first observation over the final observation of the episode before: '
+                    'return a copy from step() and reset(), such as self.state.copy(), or give build_env a function '
+                    'that makes one copy of it.'
+                )
+        return final
+
+    @staticmethod
+    def _has_part(obs: spaces.Flat, i: int, x: np.ndarray) -> bool:
+        return any(np.array_equal(part[i], x) for _, part in spaces.tree_items(obs))
+
+    def _check_others(self, others: np.ndarray) -> None:
+        """The copies that were not to be reset have the observations that they had."""
+        for path, x in spaces.tree_items(self.obs):
+            y = self.next_obs[path] if path else self.next_obs
+            changed = np.flatnonzero(others & (x != y).reshape(self.num_envs, -1).any(1))
+            if changed.size:
+                raise ValueError(
+                    f'{self._who(int(changed[0]))} was reset too, or stepped, when others were: reset only the copies '
+                    "of options['reset_mask'], or set another autoreset_mode."
+                )
+
+    def _finish(self, i: int, episode: Any, *successes: Any) -> None:
+        """Record the episode of copy ``i``; an environment's own account (unshaped rewards) goes before ours."""
+        told = answers.account(episode)
+        total, length = (float(self._returns[i]), int(self._lengths[i])) if told is None else told
+        known = [success for success in map(answers.success, successes) if success is not None]
+        self.finished.append(Episode(total, length, known[0] if known else None, int(i)))
         self._returns[i] = 0.0
         self._lengths[i] = 0
 
@@ -164,6 +274,8 @@ class Collector:
             for path, target in spaces.tree_items(buffer):
                 value = flat[path] if path else flat
                 self._check_declared(path, value, target)
+                if path in self._ranges:
+                    self._check_range(path, value)
                 target[...] = value
         else:
             self._write_copy(buffer, 0, obs)
@@ -174,6 +286,8 @@ class Collector:
         for path, target in spaces.tree_items(buffer):
             value = flat[path] if path else flat
             self._check_declared(path, value, target[i])
+            if path in self._ranges:
+                self._check_range(path, value, i)
             target[i] = value
 
     def _flatten(self, obs: Any) -> spaces.Flat:
@@ -196,6 +310,31 @@ class Collector:
             f'dtype {value.dtype}, but its space declares {target.shape} and {dtype}: mend the one or the other.'
         )
 
+    def _check_range(self, path: str, value: Any, i: int | None = None) -> None:
+        """Every entry is one of the values that its space has: acting and learning would read another one each in a way
+        of its own."""
+        low, high = self._ranges[path]
+        if value.__class__ not in (int, np.ndarray):
+            value = np.asarray(value)
+        is_mask = path == self._mask and self.adaptor.maskable
+        outside = (value != low) & (value != high) if is_mask else (value < low) | (value > high)
+        if outside is False or not np.any(outside):
+            return
+        value, outside = np.asarray(value), np.asarray(outside)  # of a number
+        at = np.unravel_index(np.argmax(outside), outside.shape)
+        copy, entry = (i, at) if i is not None else (int(at[0]), at[1:])
+        low, high = (np.broadcast_to(bound, self._leaves[path].shape)[entry] for bound in (low, high))
+        where = f' in entry {", ".join(map(str, map(int, entry)))}' if entry else ''
+        wrong = (
+            '1 allows an action, and 0 forbids it'
+            if is_mask
+            else f'its space reaches from {low} to {high}: mend the one or the other'
+        )
+        raise ValueError(
+            f'{self._who(copy)} gave an observation {path and f"{path!r} "}with the value {value[at]}{where}, but '
+            f'{wrong}.'
+        )
+
     def _check_finite(self, obs: spaces.Flat, reward: np.ndarray | None = None) -> None:
         for path in self._float_leaves:
             x = obs[path] if path else obs
@@ -208,12 +347,29 @@ class Collector:
         finite = np.isfinite(values).reshape(self.num_envs, -1)
         copy = int(np.flatnonzero(~finite.all(1))[0])
         value = values.reshape(self.num_envs, -1)[copy][~finite[copy]][0]
-        return f'step {self.steps}: {f"copy {copy} of " if self.vector else ""}the environment gave {what} {value}.'
+        return f'{self._who(copy)} gave {what} {value}.'
+
+    def _unheeded(self, mend: str) -> str:
+        """That a mask is in ``info`` alone, where nothing acts by it."""
+        lacks = 'the observation has no such part'
+        if not self.adaptor.maskable:
+            lacks, mend = f'{spaces.describe(self.adaptor.space)} actions cannot be masked', 'leave it out'
+        return f"step {self.steps}: info['action_mask'] says which actions are allowed, but {lacks}: {mend}."
+
+    def _who(self, copy: int | None = None) -> str:
+        """The beginning of a sentence on what the environment, or a copy of it, has done in this step."""
+        return f'step {self.steps}: {f"copy {copy} of " if self.vector and copy is not None else ""}the environment'
 
 
-def _of_copy(info: dict[str, Any], key: str, i: int) -> Any:
-    """What copy ``i`` of a vector environment set in info, or None; the mask ``_key`` says which copies did."""
-    if key not in info or not info.get(f'_{key}', np.ones(i + 1, bool))[i]:
-        return None
-    value = info[key]
-    return {name: x[i] for name, x in value.items() if name[0] != '_'} if isinstance(value, dict) else value[i]
+def _range(leaf: Space) -> tuple[Any, Any]:
+    """The least and the greatest value of a leaf that is no ``Box``."""
+    if isinstance(leaf, Discrete):
+        return int(leaf.start), int(leaf.start) + int(leaf.n) - 1
+    return (leaf.start, leaf.start + leaf.nvec - 1) if isinstance(leaf, MultiDiscrete) else (0, 1)
+
+
+def _arrays(x: Any) -> list[np.ndarray]:
+    """The arrays that an observation of any form is made of."""
+    if isinstance(x, (dict, tuple, list)):
+        return [array for part in (x.values() if isinstance(x, dict) else x) for array in _arrays(part)]
+    return [x] if isinstance(x, np.ndarray) else []

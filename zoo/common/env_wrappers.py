@@ -108,15 +108,17 @@ def build_env(
 
     Returns:
         A ``gymnasium.Env`` when ``nenv == 1``, else a ``gymnasium.vector.VectorEnv``. A ``VectorEnv`` object is
-        returned as such. An environment whose ``info`` holds an ``action_mask`` that its observation lacks gets it as
-        part of its observation, see :class:`zoo.common.envs.wrappers.ActionMask`.
+        returned as such. An environment, a ``VectorEnv`` object too, whose ``info`` holds an ``action_mask`` that its
+        observation lacks gets it as part of its observation, see :class:`zoo.common.envs.wrappers.ActionMask`.
 
     Raises:
         ValueError: an unknown ``env_id``, ``env_type`` or ``vectorized``; an environment of another type; ``nenv < 1``;
             ``seed < 0``; a time limit that the environment ends its episodes before; ``render_mode='human'`` without a
-            display; a first observation outside its space; a task that EnvPool lacks. (By ``step``) ``reward_shaping``
-            did not give a finite number.
-        TypeError: ``env_id`` is not an environment; it does not take one of ``kwargs``; ``'async'`` cannot pickle it.
+            display; a first observation outside its space; a task that EnvPool lacks; a ``VectorEnv`` object that does
+            not say in ``metadata['autoreset_mode']`` when it resets its copies. (By ``step``) ``reward_shaping`` did
+            not give a finite number.
+        TypeError: ``env_id`` is not an environment; it does not take one of ``kwargs``; ``'async'`` cannot pickle it;
+            an ``action_mask`` for actions that cannot be masked.
         ImportError: a package is missing; the message has the ``pip install`` line.
     """
     env = _build(env_id, env_type, vectorized, seed, reward_shaping, nenv, kwargs)

@@ -23,7 +23,7 @@ from gymnasium.vector import VectorEnv
 
 from zoo.common import plots
 from zoo.common.agent import Agent, Loop
-from zoo.common.collect import Collector
+from zoo.common.collect import Collector, training_in
 from zoo.common.logging import Logger
 from zoo.common.params import BatchSize, at_least
 from zoo.common.replay import Replay
@@ -172,6 +172,7 @@ class Training:
         self.agent = agent
         self.train_steps = train_steps
         self.experience = Collection(agent, env, render, start) if experience is None else experience
+        self._stepped = env if experience is None else None
         self.steps = start
         self.run_dir = run_dir
         # Arrays of numbers, since they grow as long as the training lasts.
@@ -210,6 +211,10 @@ class Training:
 
     def run(self, loop: Loop, **params: Any) -> TrainingResult:
         """Run ``loop`` to its end and close everything, whatever happens on the way."""
+        with training_in(self._stepped):
+            return self._run(loop, params)
+
+    def _run(self, loop: Loop, params: dict[str, Any]) -> TrainingResult:
         try:
             # A resumed call begins where the interrupted one went on after its checkpoint: with new episodes.
             self.experience.restart(self._env_seed if not self._start else self.agent.draw_seed())
@@ -416,7 +421,11 @@ def run_test(
 ) -> TestResult:
     """Play ``test_episodes`` whole episodes with the deterministic policy.
 
-    With several copies, each plays its share, so that short episodes are not counted more often than long ones.
+    With several copies, each plays its share, so that short episodes are not counted more often than long ones. In an
+    environment whose episodes never end this never ends either: give it a time limit (``max_episode_steps``).
+
+    Raises:
+        ValueError: a training is stepping this very environment: a callback tests in a second one.
     """
     collector = Collector(env, agent.action_adaptor, render)
     collector.reset(seed)

@@ -84,7 +84,7 @@ def test_every_step_is_that_of_the_game_played_by_hand(actions: list[int]):
         np.testing.assert_array_equal(obs[..., -1], wanted[..., -1])
         np.testing.assert_array_equal(obs, wanted)
         assert (reward, terminated, truncated) == (wanted_reward, ended, False)
-        assert info.get('life_lost', False) == (ended and not over)
+        assert info.get('zoo/life_lost', False) == (ended and not over)
         assert info.get('episode') == ({'r': by_hand.score, 'l': by_hand.steps} if over else None)
         lives_lost += ended and not over
         games += over
@@ -182,7 +182,7 @@ def test_options():
             env.reset()
         lives.append(info['lives'])
     assert set(lives) == {0, 1, 2, 3, 4, 5}
-    assert ends and all('episode' in info and 'life_lost' not in info for info in ends)
+    assert ends and all('episode' in info and 'zoo/life_lost' not in info for info in ends)
 
 
 @pytest.mark.parametrize('vectorized', ['sync', 'envpool', True])

@@ -510,7 +510,7 @@ def with_mask(mask: Any, action_space: Any = None) -> type:
 def test_masks():
     assert 'the action_mask has 2 entries, 0 to 1, but Discrete(3) needs 3' in problem(with_mask(np.array([0, 1])))
     assert 'the action_mask forbids every action' in problem(with_mask(np.zeros(3)))
-    assert 'only Discrete and MultiDiscrete' in problem(with_mask(np.ones(2), Box(-1, 1, (2,))))
+    assert 'only Discrete, MultiDiscrete and MultiBinary' in problem(with_mask(np.ones(2), Box(-1, 1, (2,))))
 
 
 def test_masks_are_obeyed(capsys):
@@ -520,6 +520,10 @@ def test_masks_are_obeyed(capsys):
     parts = with_mask((np.array([1, 0]), np.array([0, 0, 1])), MultiDiscrete([2, 3]))
     assert check_env(parts) == []
     assert {tuple(action) for action in parts.taken} == {(0, 2)}
+    switches = with_mask(np.array([0, 1, 0]), MultiBinary(3))
+    assert check_env(switches) == []
+    assert {tuple(action) for action in switches.taken} == {(0, 0, 0), (0, 1, 0)}
+    assert check_env(with_mask(np.zeros(3), MultiBinary(3))) == [], 'all off is an action too'
 
 
 def test_rendering():

@@ -102,8 +102,8 @@ class ActionAdaptor:
 
     @property
     def maskable(self) -> bool:
-        """Whether an action mask can apply: a single ``Discrete`` or ``MultiDiscrete``."""
-        return len(self.parts) == 1 and bool(self.parts[0].counts)
+        """Whether an action mask can apply: a single ``Discrete``, ``MultiDiscrete`` or ``MultiBinary``."""
+        return len(self.parts) == 1 and 'gaussian' not in self.parts[0].kind
 
     @cached_property
     def distribution(self) -> Distribution:

@@ -13,7 +13,8 @@ leaf                                feature                                     
 ``Discrete(n)``, larger             index ``[…]`` int32                                            embedding
 ``MultiDiscrete``                   one-hot of each, joined                                        joined as it is
 ``MultiBinary``                     flattened                                                      joined as it is
-leaf with the key ``action_mask``   none: it masks the policy's output
+key ``action_mask`` of the          none: it masks the policy's output (`check_mask` refuses it where
+outermost ``Dict``                  actions cannot be masked)
 ==================================  =============================================================  ==================
 
 A ``Dict`` or ``Tuple``, however nested, has one feature per leaf, matched by key.
@@ -23,12 +24,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 
 from zoo.common import spaces
+
+if TYPE_CHECKING:
+    from zoo.common.adaptors.action import ActionAdaptor
 
 ACTION_MASK = 'action_mask'
 
@@ -126,6 +130,26 @@ def features(space: Space, normalize: bool = False) -> list[Feature]:
 def mask_path(space: Space) -> str | None:
     """The path of the leaf that says which actions are allowed, or None."""
     return ACTION_MASK if ACTION_MASK in spaces.leaves(space) else None
+
+
+def check_mask(space: Space, adaptor: ActionAdaptor) -> None:
+    """Refuse a mask in the observation that nothing would act by.
+
+    Raises:
+        ValueError: one sentence: the mask is no array, or the actions cannot be masked.
+    """
+    if isinstance(space, Dict) and ACTION_MASK in space.spaces:
+        mask = space[ACTION_MASK]
+        if not spaces.is_leaf(mask):
+            raise ValueError(
+                f"the observation's 'action_mask' is a {spaces.describe(mask)}: give one array, with an entry for each "
+                'action, or rename it to have it seen like any other part.'
+            )
+        if not adaptor.maskable:
+            raise ValueError(
+                f"the observation has an 'action_mask', but {spaces.describe(adaptor.space)} actions cannot be masked, "
+                'only Discrete, MultiDiscrete and MultiBinary ones: rename it to have it seen like any other part.'
+            )
 
 
 class Preprocess:

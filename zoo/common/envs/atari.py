@@ -3,8 +3,8 @@
 Mnih et al. 2015, *Human-level control through deep reinforcement learning* (Nature 518), Methods; the details as in
 OpenAI Baselines, which later work kept. Training sees clipped rewards and the loss of a life as an episode's end;
 scores are the game's own: ``info['episode']`` holds the unclipped return ``r`` and the length ``l`` of the whole game
-when it is over, and ``info['life_lost']`` is True at an end that is only a lost life. Training curves and test results
-are made of the former.
+when it is over, and ``info['zoo/life_lost']`` is True at an end that is only a lost life. Training curves and test
+results are made of the former.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from zoo.common.envs import envpool, registered
+from zoo.common.envs.answers import LIFE_LOST
 from zoo.common.envs.wrappers import StackFrames, push_frame
 
 #: Arguments of :class:`AtariPreprocessing` and of the stack of frames; all others are ALE's.
@@ -175,7 +176,7 @@ class AtariPreprocessing(gymnasium.Wrapper):
         if over or truncated:
             info['episode'] = {'r': self._return, 'l': self._length}
         elif self._next_life:
-            info['life_lost'] = True
+            info[LIFE_LOST] = True
         clipped = float(np.sign(reward)) if self._clip_reward else reward
         return self._observe(), clipped, over or self._next_life, truncated, info
 
@@ -259,7 +260,7 @@ class Pool(VectorEnv):
         info: dict[str, Any] = {}
         if ended.any():
             final_obs = np.full(self.num_envs, None, object)
-            final_info = {'lives': lives.copy(), '_lives': ended, 'life_lost': lost, '_life_lost': lost}
+            final_info = {'lives': lives.copy(), '_lives': ended, LIFE_LOST: lost, f'_{LIFE_LOST}': lost}
             for i in np.flatnonzero(ended):
                 final_obs[i] = observation[i].copy()
             if over.any():

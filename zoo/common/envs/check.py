@@ -351,9 +351,13 @@ class _Check:
             counts = [int(space.n)]
         elif isinstance(space, MultiDiscrete):
             counts = [int(n) for n in space.nvec.ravel()]
+        elif isinstance(space, MultiBinary):
+            counts = [int(np.prod(space.shape))]
         else:
             self.problem(
-                'mask', f'{label} is given, but only Discrete and MultiDiscrete actions can be masked, not {space}.'
+                'mask',
+                f'{label} is given, but only Discrete, MultiDiscrete and MultiBinary actions can be masked, not '
+                f'{space}.',
             )
             return None
         parts = mask if isinstance(mask, (tuple, list)) else [mask]
@@ -365,6 +369,8 @@ class _Check:
                 f'{sum(counts)}, each 1 where the action is allowed, else 0.',
             )
             return None
+        if isinstance(space, MultiBinary):
+            return np.where(flat, 2, 0).astype(np.int8).reshape(space.shape)  # 2: either of them
         masks = np.split(flat.astype(np.int8), np.cumsum(counts)[:-1])
         if not all(part.any() for part in masks):
             self.problem('mask', f'{label} forbids every action: allow one, or end the episode.')

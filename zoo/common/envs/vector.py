@@ -22,7 +22,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv, async_vector_env
 
-from zoo.common.envs.wrappers import Copy, prepare
+from zoo.common.envs.wrappers import Copy, needs_copy, prepare
 from zoo.common.processes import without_main
 
 
@@ -283,7 +283,7 @@ def make_copy(
     if isinstance(env, VectorEnv):
         raise TypeError(f'{name} makes a VectorEnv, which cannot be copied: make a gymnasium.Env, or say nenv=1.')
     env = prepare(env, name, seed, reward_shaping)
-    return env if type(env.unwrapped).__module__.startswith('gymnasium.envs.') else Copy(env, name)
+    return Copy(env, name) if needs_copy(env) else env
 
 
 class CopyError(RuntimeError):

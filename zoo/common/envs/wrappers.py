@@ -9,12 +9,15 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import Space
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from gymnasium.spaces import Box, Dict, MultiBinary, Tuple
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import RecordEpisodeStatistics, TransformReward
 
 from zoo.common import spaces
-from zoo.common.adaptors.observation import is_image
+from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.adaptors.observation import ACTION_MASK, is_image
+from zoo.common.envs import answers
 
 
 def prepare(
@@ -32,7 +35,7 @@ def prepare(
         ValueError: its first observation lies outside its space.
     """
     info = seeded_reset(env, name, seed)
-    if 'action_mask' in info and not _has_key(env.observation_space, 'action_mask'):
+    if ACTION_MASK in info and not _has_key(env.observation_space, ACTION_MASK):
         env = ActionMask(env)
     if reward_shaping is not None:
         if not (_is_wrapped_in(env, RecordEpisodeStatistics) or env.has_wrapper_attr('reports_episodes')):
@@ -44,8 +47,11 @@ def prepare(
 def prepare_vector(
     env: VectorEnv, name: str, seed: int | None, reward_shaping: Callable[[float], float] | None
 ) -> VectorEnv:
-    """:func:`prepare` for an environment that is a vector environment by itself (action masks are left in ``info``)."""
-    seeded_reset(env, name, seed)
+    """:func:`prepare` for an environment that is a vector environment by itself."""
+    answers.autoreset_mode(env)
+    info = seeded_reset(env, name, seed)
+    if ACTION_MASK in info and not _has_key(env.single_observation_space, ACTION_MASK):
+        env = VectorActionMask(env)
     return env if reward_shaping is None else ShapeVectorReward(env, reward_shaping)
 
 
@@ -55,14 +61,12 @@ def seeded_reset(env: gymnasium.Env | VectorEnv, name: str, seed: int | None) ->
     Raises:
         ValueError: ``reset`` did not return an observation of its space together with an ``info`` dictionary.
     """
-    first = env.reset(seed=seed)
+    observation, info = answers.first(env.reset(seed=seed), name)
     env.action_space.seed(seed)
-    if not (isinstance(first, tuple) and len(first) == 2 and isinstance(first[1], dict)):
-        raise ValueError(f'{name}: reset() must return the pair (observation, info), where info is a dictionary.')
     declared = declared_leaves(env.observation_space)
     if declared is not None:
-        check_observation(env.observation_space, first[0], name, declared)
-    return first[1]
+        check_observation(env.observation_space, observation, name, declared)
+    return info
 
 
 def declared_leaves(space: Space) -> dict[str, Space] | None:
@@ -115,45 +119,132 @@ class ActionMask(gymnasium.Wrapper):
     The observation becomes ``Dict(obs=<the original>, action_mask=MultiBinary(n))``; one that is a ``Dict`` already
     keeps its keys and gains ``action_mask``. The mask is int8 ``[n]``, 1 where an action is allowed. For
     ``Discrete(n)`` it has one entry per action; for ``MultiDiscrete`` the entries of its components follow each other,
-    ``n = sum(nvec)`` (a tuple of one mask per component is joined). An ``info`` without a mask allows every action.
+    ``n = sum(nvec)`` (a tuple of one mask per component is joined); for ``MultiBinary(n)`` one for each switch, 0 where
+    it has to stay off. A step that ends the task (``terminated``) may do without: nothing is chosen after it.
 
     Raises:
-        TypeError: the action space is neither ``Discrete`` nor ``MultiDiscrete``.
-        ValueError: a mask has another length.
+        TypeError: the action space is none of these.
+        ValueError: a mask is missing, or of another length, or not of zeros and ones.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
-        if isinstance(env.action_space, Discrete):
-            self._length = int(env.action_space.n)
-        elif isinstance(env.action_space, MultiDiscrete):
-            self._length = int(env.action_space.nvec.sum())
-        else:
-            raise TypeError(f'an action_mask needs a Discrete or MultiDiscrete action space, not {env.action_space}.')
+        self._length = mask_length(env.action_space)
         self._is_dict = isinstance(env.observation_space, Dict)
-        parts = env.observation_space.spaces if self._is_dict else {'obs': env.observation_space}
-        self.observation_space = Dict({**parts, 'action_mask': MultiBinary(self._length)})
+        self.observation_space = _masked_space(env.observation_space, self._length)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
-        return self._with_mask(observation, info), info
+        return self._with_mask(observation, info, True), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
-        return self._with_mask(observation, info), reward, terminated, truncated, info
+        return self._with_mask(observation, info, not terminated), reward, terminated, truncated, info
 
-    def _with_mask(self, observation: Any, info: dict[str, Any]) -> dict[str, Any]:
-        mask = info.get('action_mask')
-        if mask is None:
-            mask = np.ones(self._length, np.int8)
-        elif isinstance(mask, (tuple, list)):
-            mask = np.concatenate([np.atleast_1d(part) for part in mask])
-        mask = np.asarray(mask, np.int8)
-        if mask.shape != (self._length,):
+    def _with_mask(self, observation: Any, info: dict[str, Any], is_needed: bool) -> dict[str, Any]:
+        mask = as_mask(info.get(ACTION_MASK), self._length, is_needed, lambda: f'{self.env}')
+        return _add_mask(observation, mask, self._is_dict)
+
+
+class VectorActionMask(VectorWrapper):
+    """:class:`ActionMask` for an environment that is a vector environment by itself, whatever its autoreset mode.
+
+    ``info['action_mask']`` holds the mask of each copy, ``[N, n]``. Where copies are reset in the step that ended their
+    episode, it is that of the new episode, and ``info['final_info']['action_mask']`` the one of the end.
+
+    Raises:
+        TypeError, ValueError: see :class:`ActionMask`.
+    """
+
+    def __init__(self, env: VectorEnv) -> None:
+        super().__init__(env)
+        self._length = mask_length(env.single_action_space)
+        self._is_dict = isinstance(env.single_observation_space, Dict)
+        self._same_step = answers.autoreset_mode(env) == AutoresetMode.SAME_STEP
+        self.single_observation_space = _masked_space(env.single_observation_space, self._length)
+        self.observation_space = batch_space(self.single_observation_space, env.num_envs)
+        self._masks = np.ones((env.num_envs, self._length), np.int8)
+
+    def reset(
+        self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        which = (options or {}).get('reset_mask', np.ones(self.num_envs, bool))
+        observation, info = self.env.reset(seed=seed, options=options)
+        return self._with_masks(observation, info, np.flatnonzero(which), which), info
+
+    def step(self, actions: Any) -> tuple[dict[str, Any], Any, Any, Any, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(actions)
+        ended = np.asarray(terminated, bool)
+        over = ended | np.asarray(truncated, bool)
+        if self._same_step and over.any() and 'final_obs' in info:
+            final_obs = np.full(self.num_envs, None, object)
+            for i in np.flatnonzero(over):
+                mask = self._mask_of(info.get('final_info'), i, not ended[i])
+                final_obs[i] = _add_mask(info['final_obs'][i], mask, self._is_dict)
+            info = info | {'final_obs': final_obs}
+        needed = np.ones(self.num_envs, bool) if self._same_step else ~ended
+        observation = self._with_masks(observation, info, range(self.num_envs), needed)
+        return observation, reward, terminated, truncated, info
+
+    def _with_masks(self, observation: Any, info: dict[str, Any], copies: Any, needed: np.ndarray) -> dict[str, Any]:
+        masks = self._masks.copy()
+        for i in copies:
+            masks[i] = self._mask_of(info, i, bool(needed[i]))
+        self._masks = masks
+        return _add_mask(observation, masks, self._is_dict)
+
+    def _mask_of(self, info: Any, i: int, is_needed: bool) -> np.ndarray:
+        mask = answers.of_copy(info, ACTION_MASK, i)
+        return as_mask(mask, self._length, is_needed, lambda: f'copy {i} of {self.env}')
+
+
+def mask_length(action_space: Space) -> int:
+    """The number of entries of a mask for these actions.
+
+    Raises:
+        TypeError: they cannot be masked.
+    """
+    adaptor = ActionAdaptor(action_space)
+    if not adaptor.maskable:
+        raise TypeError(
+            'an action_mask needs a Discrete, MultiDiscrete or MultiBinary action space, not '
+            f'{spaces.describe(action_space)}: leave it out of info.'
+        )
+    return adaptor.parts[0].outputs
+
+
+def as_mask(mask: Any, length: int, is_needed: bool, who: Callable[[], str]) -> np.ndarray:
+    """A mask from ``info`` as int8 ``[length]``; where it is missing and not needed, all ones.
+
+    Raises:
+        ValueError: it is missing, or of another length, or not of zeros and ones.
+    """
+    if mask is None:
+        if is_needed:
             raise ValueError(
-                f'{self.env}: the action_mask has shape {mask.shape}, but {self.action_space} needs ({self._length},).'
+                f"{who()}: info['action_mask'] is missing, which reset() gave first: give it with every observation."
             )
-        return {**observation, 'action_mask': mask} if self._is_dict else {'obs': observation, 'action_mask': mask}
+        return np.ones(length, np.int8)
+    if isinstance(mask, (tuple, list)):
+        mask = np.concatenate([np.ravel(part) for part in mask]) if mask else ()
+    mask = np.asarray(mask)
+    if mask.size != length or not mask.shape:
+        raise ValueError(f"{who()}: info['action_mask'] has the shape {mask.shape}, but its actions need ({length},).")
+    if mask.dtype != bool and not (mask.dtype.kind in 'iuf' and ((mask == 0) | (mask == 1)).all()):
+        for value in mask.ravel().tolist():
+            if value not in (0, 1):
+                raise ValueError(
+                    f"{who()}: info['action_mask'] has the value {value!r}: 1 allows an action, and 0 forbids it."
+                )
+    return mask.ravel().astype(np.int8)
+
+
+def _masked_space(space: Space, length: int) -> Dict:
+    return Dict({**(space.spaces if isinstance(space, Dict) else {'obs': space}), ACTION_MASK: MultiBinary(length)})
+
+
+def _add_mask(observation: Any, mask: np.ndarray, is_dict: bool) -> dict[str, Any]:
+    return {**observation, ACTION_MASK: mask} if is_dict else {'obs': observation, ACTION_MASK: mask}
 
 
 class StackFrames(gymnasium.Wrapper):
@@ -239,7 +330,7 @@ class ShapeVectorReward(VectorWrapper):
     def __init__(self, env: VectorEnv, function: Callable[[float], float]) -> None:
         super().__init__(env)
         self._function = function
-        self._autoreset_mode = env.metadata.get('autoreset_mode', AutoresetMode.NEXT_STEP)
+        self._autoreset_mode = answers.autoreset_mode(env)
         self._returns, self._lengths = np.zeros(env.num_envs), np.zeros(env.num_envs, np.int64)
         self._ended = np.zeros(env.num_envs, np.bool_)
 
@@ -267,13 +358,27 @@ class ShapeVectorReward(VectorWrapper):
         return observation, shaped, terminated, truncated, info
 
 
+#: Wrappers that hand observations on as they are, or in a new dictionary.
+_HANDING_ON = ('PassiveEnvChecker', 'OrderEnforcing', 'TimeLimit', 'RecordEpisodeStatistics', 'TransformReward')
+
+
+def needs_copy(env: gymnasium.Env) -> bool:
+    """Whether somebody else than Gymnasium wrote the environment, or something around it may change observations."""
+    while isinstance(env, gymnasium.Wrapper):
+        known = type(env).__module__.startswith('gymnasium.wrappers.') and type(env).__name__ in _HANDING_ON
+        if not (known or isinstance(env, ActionMask)):
+            return True
+        env = env.env
+    return not type(env).__module__.startswith('gymnasium.envs.')
+
+
 class Copy(gymnasium.Wrapper):
     """One copy among several of an environment: what a vector environment would hide is seen to here.
 
     It would cast an observation of another dtype silently, and say of one of another shape only that some array has the
     wrong shape; and as it resets a copy in the step that ended its episode, an environment that writes all its
-    observations into one array would overwrite the final one. (Gymnasium's own environments do none of this and are
-    spared the extra call.)
+    observations into one array would overwrite the final one. (Gymnasium's own environments do none of this, and are
+    spared the extra call where nothing is around them that might: see :func:`needs_copy`.)
 
     Args:
         env: the environment.
@@ -287,28 +392,33 @@ class Copy(gymnasium.Wrapper):
         self._leaves = declared_leaves(env.observation_space)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        observation, info = self.env.reset(seed=seed, options=options)
+        observation, info = answers.first(self.env.reset(seed=seed, options=options), self._who())
         self._check(observation)
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        result = self.env.step(action)
         self._steps += 1
+        try:
+            observation, reward, terminated, truncated, info = result
+        except (TypeError, ValueError):
+            raise answers.not_a_step(result, self._who) from None
+        if not isinstance(info, dict):
+            raise answers.not_an_info(info, self._who)
         self._check(observation)
-        if not isinstance(reward, (float, int, np.number)) and np.asarray(reward).dtype.kind not in 'fiub':
-            raise TypeError(f'step {self._steps}: {self._name} gave the reward {reward!r}, which is not a number.')
-        if np.shape(reward) != ():
-            raise TypeError(
-                f'step {self._steps}: {self._name} gave a reward of shape {np.shape(reward)}, not a number: '
-                'return a weighted sum of it (MO-Gymnasium has the wrapper LinearReward for that).'
-            )
+        reward = answers.number(reward, self._who)
+        terminated = answers.flag('terminated', terminated, self._who)
+        truncated = answers.flag('truncated', truncated, self._who)
         if terminated or truncated:
             observation = copy.deepcopy(observation)
         return observation, reward, terminated, truncated, info
 
     def _check(self, observation: Any) -> None:
         if self._leaves is not None:
-            check_observation(self.observation_space, observation, f'step {self._steps}: {self._name}', self._leaves)
+            check_observation(self.observation_space, observation, self._who(), self._leaves)
+
+    def _who(self) -> str:
+        return f'step {self._steps}: {self._name}'
 
 
 def _has_key(space: Space, key: str) -> bool:

@@ -1,0 +1,168 @@
+"""What an environment answers to ``step`` and ``reset``: read where it can mean one thing, else refused in a sentence.
+
+Where a function takes ``who``, that gives the beginning of the sentence: the step and the environment, or a copy of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+#: The key of ``info`` that marks an end which is only a part of a longer game, as a lost life in Atari is.
+LIFE_LOST = 'zoo/life_lost'
+
+STEP = 'observation, reward, terminated, truncated, info'
+
+
+def autoreset_mode(env: VectorEnv) -> AutoresetMode:
+    """When a vector environment resets a copy whose episode has ended, from ``env.metadata['autoreset_mode']``.
+
+    Raises:
+        ValueError: it does not say, or something else than a mode or the name of one.
+    """
+    metadata = env.metadata if isinstance(env.metadata, dict) else {}
+    said = metadata.get('autoreset_mode')
+    if isinstance(said, AutoresetMode):
+        return said
+    for mode in AutoresetMode:
+        if _letters(said) == _letters(mode.value):
+            return mode
+    what = 'does not say' if said is None else f'says {said!r} of'
+    raise ValueError(
+        f'the vector environment {type(env.unwrapped).__name__} {what} when it resets a copy whose episode has ended: '
+        "set metadata['autoreset_mode'] to NEXT_STEP, SAME_STEP or DISABLED of gymnasium.vector.AutoresetMode."
+    )
+
+
+def _letters(name: Any) -> str:
+    return ''.join(letter for letter in str(name).rpartition('.')[2].lower() if letter.isalpha())
+
+
+def not_a_step(result: Any, who: Callable[..., str]) -> ValueError:
+    """The error for what ``step`` returned where it was not five values."""
+    found = f'{len(result)} values' if isinstance(result, (tuple, list)) else shown(result)
+    return ValueError(f'{who()} returned {found} from step(), not {STEP}.')
+
+
+def not_an_info(info: Any, who: Callable[..., str]) -> TypeError:
+    """The error for an ``info`` of a step that is no dictionary."""
+    return TypeError(f'{who()} gave the info {shown(info)}, not a dictionary.')
+
+
+def first(result: Any, where: str) -> tuple[Any, dict[str, Any]]:
+    """The pair that ``reset`` returned.
+
+    Raises:
+        ValueError: it did not.
+    """
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
+        return result
+    raise ValueError(f'{where}: reset() must return the pair (observation, info), where info is a dictionary.')
+
+
+def number(reward: Any, who: Callable[..., str]) -> float:
+    """A reward: a number, or an array that holds one.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if isinstance(reward, (float, int)):
+        return reward
+    found = _one(reward)
+    if found is None:
+        remedy = ': return a weighted sum of them (MO-Gymnasium has the wrapper LinearReward)' if np.size(reward) > 1 else ''
+        raise TypeError(f'{who()} gave the reward {shown(reward)}, not one number{remedy}.')
+    return found
+
+
+def flag(name: str, value: Any, who: Callable[..., str]) -> bool:
+    """``terminated`` or ``truncated``: a bool, 0 or 1, or an array that holds one.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return value
+    found = _one(value)
+    if found not in (0, 1):
+        raise TypeError(f'{who()} gave {name} as {shown(value)}, which is neither True nor False.')
+    return bool(found)
+
+
+def numbers(rewards: Any, n: int, who: Callable[..., str]) -> np.ndarray:
+    """The rewards of ``n`` copies, ``[n]``.
+
+    Raises:
+        TypeError: they are not one number for each.
+    """
+    x = _of_each('rewards', rewards, n, who)
+    return x if x.dtype.kind in 'fiub' else np.array([number(x[i], partial(who, i)) for i in range(n)], np.float64)
+
+
+def flags(name: str, values: Any, n: int, who: Callable[..., str]) -> np.ndarray:
+    """``terminated`` or ``truncated`` of ``n`` copies, bool ``[n]``.
+
+    Raises:
+        TypeError: they are not one truth for each.
+    """
+    x = _of_each(name, values, n, who)
+    return x if x.dtype == bool else np.array([flag(name, x[i], partial(who, i)) for i in range(n)], bool)
+
+
+def _of_each(name: str, values: Any, n: int, who: Callable[..., str]) -> np.ndarray:
+    x = values if isinstance(values, np.ndarray) else np.asarray(values)
+    if x.shape != (n,):
+        raise TypeError(f'{who()} gave {name} of shape {x.shape}, not one for each copy, ({n},).')
+    return x
+
+
+def of_copy(info: Any, key: str, i: int) -> Any:
+    """What copy ``i`` of a vector environment set in ``info``; None where it did not, or in another form.
+
+    The mask ``_key`` says which copies did. An array of one dictionary for each copy is understood, too.
+    """
+    try:
+        if isinstance(info, np.ndarray):
+            return info[i].get(key)
+        given = info.get(f'_{key}')
+        if key not in info or not (given is None or given[i]):
+            return None
+        value = info[key]
+        return {name: x[i] for name, x in value.items() if name[0] != '_'} if isinstance(value, dict) else value[i]
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return None
+
+
+def account(episode: Any) -> tuple[float, int] | None:
+    """Return and length of an episode as the environment has them in ``info['episode']``; None: in another form."""
+    if not isinstance(episode, dict):
+        return None
+    total, length = _one(episode.get('r')), _one(episode.get('l'))
+    known = total is not None and length is not None and math.isfinite(total) and math.isfinite(length)
+    return (total, int(length)) if known else None
+
+
+def success(value: Any) -> bool | None:
+    """The truth that ``value`` is, a bool or 0 or 1 or an array that holds one; None: unknown."""
+    found = _one(value)
+    return bool(found) if found in (0, 1) else None
+
+
+def _one(value: Any) -> float | None:
+    """The one number that ``value`` is or holds, else None."""
+    try:
+        x = np.asarray(value)
+    except ValueError:  # lists of several lengths
+        return None
+    return float(x.item()) if x.size == 1 and x.dtype.kind in 'fiub' else None
+
+
+def shown(value: Any) -> str:
+    """A value for a sentence, in one line and not too long."""
+    text = ' '.join(repr(value.item() if isinstance(value, np.generic) else value).split())
+    return text if len(text) <= 80 else f'{text[:77]}…'
