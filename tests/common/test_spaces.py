@@ -178,6 +178,20 @@ def test_json_round_trip(space: Space):
         assert spaces.leaves(back)[path].dtype == leaf.dtype
 
 
+def test_json_keeps_the_order_of_the_keys_whoever_sorts_them():
+    inner = Dict([('z', Discrete(2)), ('y', MultiBinary(2))])
+    space = Dict([('b', Discrete(2)), (3, Discrete(4)), ('a', Tuple([inner, CAMERA]))])
+    back = spaces.from_json(json.loads(json.dumps(spaces.to_json(space), sort_keys=True)))
+    assert back == space
+    assert list(back.spaces) == ['b', 3, 'a']
+    assert list(back['a'][0].spaces) == ['z', 'y']
+
+
+def test_json_of_dicts_as_it_was_written_before_is_read():
+    data = {'type': 'Dict', 'spaces': {'b': spaces.to_json(Discrete(2)), 'a': spaces.to_json(Discrete(3))}}
+    assert spaces.from_json(data) == Dict(OrderedDict(b=Discrete(2), a=Discrete(3)))
+
+
 def test_equal_bounds_are_stored_once():
     assert spaces.to_json(CAMERA)['high'] == 255
     assert spaces.to_json(LEAVES['half-bounded box'])['high'] == [1.0, np.inf]

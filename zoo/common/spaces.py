@@ -176,8 +176,8 @@ def describe(space: Space) -> str:
 
 def to_json(space: Space) -> dict[str, Any]:
     """The space as plain data, see :func:`from_json`; infinite bounds are left to the writer of the JSON."""
-    if isinstance(space, Dict):
-        return {'type': 'Dict', 'spaces': {key: to_json(part) for key, part in space.spaces.items()}}
+    if isinstance(space, Dict):  # as pairs: writers of JSON may sort the keys of a dict
+        return {'type': 'Dict', 'spaces': [[key, to_json(part)] for key, part in space.spaces.items()]}
     if isinstance(space, Tuple):
         return {'type': 'Tuple', 'spaces': [to_json(part) for part in space.spaces]}
     if isinstance(space, FrameStack):
@@ -208,10 +208,12 @@ def to_json(space: Space) -> dict[str, Any]:
 
 
 def from_json(data: dict[str, Any]) -> Space:
-    """The space that :func:`to_json` described."""
+    """The space that :func:`to_json` described, its keys in their order."""
     kind = data['type']
     if kind == 'Dict':
-        return Dict({key: from_json(part) for key, part in data['spaces'].items()})
+        parts = data['spaces']
+        pairs = parts.items() if isinstance(parts, dict) else parts  # a dict in checkpoints of before
+        return Dict([(key, from_json(part)) for key, part in pairs])  # of a dict Gymnasium would sort the keys
     if kind == 'Tuple':
         return Tuple([from_json(part) for part in data['spaces']])
     if kind == 'FrameStack':
