@@ -198,12 +198,42 @@ def test_normalising_by_hand():
     np.testing.assert_allclose(preprocess.numpy(obs), expected, atol=1e-5)
 
 
-def test_only_float_vectors_are_normalised():
+def test_every_vector_of_numbers_is_normalised():
     space = Dict(
-        image=Box(0, 1, (8, 8, 3)), vector=unbounded(2), bytes=pixels(3), index=Discrete(3), flags=MultiBinary(2)
+        image=Box(0, 1, (8, 8, 3)),
+        vector=unbounded(2),
+        bytes=pixels(3),
+        count=unbounded(1, dtype=np.int64),
+        index=Discrete(3),
+        flags=MultiBinary(2),
+        switches=Box(0, 1, (4,), bool),
     )
-    assert [item.path for item in features(space, normalize=True) if item.normalize] == ['vector']
+    assert [item.path for item in features(space, normalize=True) if item.normalize] == ['bytes', 'count', 'vector']
     assert not any(item.normalize for item in features(space))
+
+
+@pytest.mark.parametrize('dtype', [np.float64, np.int64])
+def test_normalising_takes_the_mean_off_before_digits_are_lost(dtype: type):
+    """A clock of seconds since 1970: float32 knows only multiples of 128 there."""
+    seen = 1_700_000_000 + np.array([[-1], [1], [-3], [3]], dtype)
+    moments = RunningMoments(1)
+    moments.update(seen)
+    preprocess = Preprocess(unbounded(1, dtype=dtype), {'': moments})
+    expected = np.array([[-1], [1], [-3], [3]]) / np.sqrt(5)
+    np.testing.assert_allclose(preprocess.numpy(seen), expected, rtol=1e-5)
+    np.testing.assert_allclose(preprocess(seen)[''], expected, rtol=1e-5)
+
+
+def test_a_vector_without_statistics_stays_as_it_is():
+    """So were vectors of integers in agents that were saved before these were normalised."""
+    space = Dict(bytes=pixels(2), vector=unbounded(1))
+    moments = moments_for(space)
+    preprocess = Preprocess(space, moments)
+    del moments['bytes']
+    obs = {'bytes': np.array([[200, 7]], np.uint8), 'vector': np.zeros((1, 1), np.float32)}
+    np.testing.assert_array_equal(preprocess(obs)['bytes'], [[200, 7]])
+    np.testing.assert_array_equal(preprocess.numpy(obs)[:, :2], [[200, 7]])
+    assert preprocess.numpy(obs)[0, 2] == preprocess(obs)['vector'].numpy() != 0
 
 
 # By key, never by position.

@@ -8,7 +8,8 @@ leaf                                feature                                     
 ==================================  =============================================================  ==================
 ``Box``, image (see `is_image`)     ``[…, height, width, channels]``, scaled from its bounds to    CNN that fits it
                                     [0, 1], channels last whatever the order it came in
-``Box``, anything else              flattened, normalised by running statistics if asked           joined as it is
+``Box``, anything else              flattened, if asked normalised by running statistics           joined as it is
+                                    (but for bool)
 ``Discrete(n)``, n <= 256           one-hot ``[…, n]``                                             joined as it is
 ``Discrete(n)``, larger             index ``[…]`` int32                                            embedding
 ``MultiDiscrete``                   one-hot of each, joined                                        joined as it is
@@ -51,7 +52,7 @@ class Feature:
         start: the smallest value of each entry.
         channels_first: the image came as ``[channels, height, width]``.
         scale: ``(low, high)`` of an image with finite bounds.
-        normalize: whether running statistics apply.
+        normalize: whether an agent that normalises keeps running statistics of it.
     """
 
     path: str
@@ -114,7 +115,7 @@ def feature(path: str, leaf: Space, normalize: bool = False) -> Feature:
         start = tuple(int(n) for n in leaf.start.ravel())
         return Feature(path, 'one_hot', (sum(counts),), counts, start)
     if isinstance(leaf, Box):
-        return Feature(path, 'vector', (size,), normalize=normalize and np.issubdtype(leaf.dtype, np.floating))
+        return Feature(path, 'vector', (size,), normalize=normalize and leaf.dtype != bool)
     return Feature(path, 'binary', (size,))
 
 
@@ -136,7 +137,7 @@ class Preprocess:
 
     Args:
         space: the observation space.
-        statistics: the running statistics by path, for the features that are normalised.
+        statistics: the running statistics by path; what has none is not normalised.
 
     Raises:
         ValueError: there is nothing but the action mask.
@@ -166,11 +167,11 @@ class Preprocess:
                 hots = [tf.one_hot(x[:, i], n) for i, n in enumerate(item.counts)]
                 out[item.path] = hots[0] if len(hots) == 1 else tf.concat(hots, -1)
             else:
-                x = tf.reshape(tf.cast(x, tf.float32), [-1, item.size])
-                if item.normalize:
+                x = tf.reshape(x, [-1, item.size])
+                if item.path in self.statistics:
                     mean, scale = self.statistics[item.path].variables
-                    x = tf.clip_by_value((x - mean) * scale, -CLIP, CLIP)
-                out[item.path] = x
+                    x = tf.clip_by_value((tf.cast(x, tf.float64) - mean) * scale, -CLIP, CLIP)
+                out[item.path] = tf.cast(x, tf.float32)
         return out
 
     @staticmethod
@@ -200,10 +201,11 @@ class Preprocess:
                     part[rows, offset + x[:, i]] = 1.0
                     offset += n
             else:
-                part = x.reshape(len(x), item.size).astype(np.float32, copy=False)
-                if item.normalize:
+                part = x.reshape(len(x), item.size)
+                if item.path in self.statistics:
                     moments = self.statistics[item.path]
-                    part = np.clip((part - moments.mean) * moments.scale, -CLIP, CLIP)
+                    part = np.minimum(np.maximum((part - moments.mean) * moments.scale, -CLIP), CLIP)
+                part = part.astype(np.float32, copy=False)
             parts.append(part)
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
