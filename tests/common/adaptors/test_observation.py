@@ -168,6 +168,70 @@ def test_discrete_is_one_hot_from_its_start():
     )
 
 
+@pytest.mark.parametrize(
+    'space',
+    [
+        Discrete(2**30, start=2**40),
+        Discrete(4, start=-(2**40)),
+        MultiDiscrete([200, 3], np.uint8, start=[56, 2]),
+        MultiDiscrete([2, 3], start=[2**40, -(2**40)]),
+    ],
+    ids=str,
+)
+def test_a_start_beyond_the_digits_of_the_index(space: Space):
+    last = space.start + (space.n if isinstance(space, Discrete) else space.nvec) - 1
+    obs = np.stack([np.asarray(space.start), last]).astype(space.dtype)
+    preprocess = Preprocess(space, {})
+    found = preprocess(obs)[''].numpy()
+    if not preprocess.is_flat:
+        np.testing.assert_array_equal(found, [0, space.n - 1])
+        return
+    np.testing.assert_array_equal(found, preprocess.numpy(obs))
+    counts = preprocess.features[0].counts
+    np.testing.assert_array_equal(found[0], np.concatenate([np.eye(n)[0] for n in counts]))
+    np.testing.assert_array_equal(found[1], np.concatenate([np.eye(n)[-1] for n in counts]))
+
+
+@pytest.mark.parametrize('space', [Discrete(2**31), MultiDiscrete([3, 2**31])], ids=str)
+def test_more_values_than_an_index_can_count_are_refused(space: Space):
+    with pytest.raises(ValueError, match=r"^the part 'a' of the observation has .* values.* at most 2147483647.*\.$"):
+        Preprocess(Dict(a=space), {})
+    assert feature('', Discrete(2**31 - 1)).counts == (2**31 - 1,)
+
+
+INSIDE = Dict(
+    one=Discrete(3, start=-1), many=MultiDiscrete([2, 5]), large=Discrete(1000), free=unbounded(2), flags=MultiBinary(2)
+)
+
+
+@pytest.mark.parametrize(
+    ('path', 'value', 'said'),
+    [
+        ('one', 2, r"'one' has the value 2, but Discrete\(3, start=-1\) goes from -1 to 1\.$"),
+        ('one', -2, r"'one' has the value -2, but .* goes from -1 to 1\.$"),
+        ('many', [1, 5], r"'many' has the value \[1 5\], but .* goes from \[0 0\] to \[1 4\]\.$"),
+        ('large', 2**40, r"'large' has the value 1099511627776, but .* goes from 0 to 999\.$"),
+        ('flags', [0, 2], r"'flags' has the value \[0 2\], but .* goes from 0 to 1\.$"),
+    ],
+)
+def test_values_outside_the_space_are_named(path: str, value: Any, said: str):
+    preprocess = Preprocess(INSIDE, {})
+    obs = batch_of(INSIDE, 3)
+    preprocess.check_values(obs)
+    obs[path][1] = value
+    with pytest.raises(ValueError, match='^the observation ' + said):
+        preprocess.check_values(obs)
+
+
+@pytest.mark.parametrize('space', [Discrete(3, start=1), MultiDiscrete([2, 3])], ids=str)
+def test_values_outside_the_space_are_the_same_to_arrays_and_tensors(space: Space):
+    """Not another value's: a negative one must not count from the end, nor one entry's spill into the next."""
+    preprocess = Preprocess(space, {})
+    for value in (-1, 3, 4, 100):
+        obs = np.full((2, *space.shape), value, space.dtype)
+        np.testing.assert_array_equal(preprocess.numpy(obs), preprocess(obs)[''])
+
+
 def test_large_discrete_is_an_index_from_zero():
     item = feature('', Discrete(LARGEST_ONE_HOT + 1, start=1000))
     assert (item.kind, item.shape, item.counts) == ('index', (), (LARGEST_ONE_HOT + 1,))

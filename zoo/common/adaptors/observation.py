@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 
 from zoo.common import spaces
 
@@ -35,6 +35,9 @@ ACTION_MASK = 'action_mask'
 
 #: Indices of a larger ``Discrete`` are embedded: a one-hot vector of it would make the first layer mostly zeros.
 LARGEST_ONE_HOT = 256
+
+#: Indices are int32 in the graphs.
+LARGEST_INDEX = 2**31 - 1
 
 #: Normalised observations are clipped to this many standard deviations, as in OpenAI Baselines' VecNormalize.
 CLIP = 10.0
@@ -97,7 +100,11 @@ def _image_layout(shape: tuple[int, ...]) -> tuple[int, int, int, bool]:
 
 
 def feature(path: str, leaf: Space, normalize: bool = False) -> Feature:
-    """The feature of one leaf."""
+    """The feature of one leaf.
+
+    Raises:
+        ValueError: a ``Discrete`` or ``MultiDiscrete`` of more values than `LARGEST_INDEX`.
+    """
     if is_image(leaf):
         height, width, channels, first = _image_layout(leaf.shape)
         low, high = float(leaf.low.min()), float(leaf.high.max())
@@ -105,6 +112,13 @@ def feature(path: str, leaf: Space, normalize: bool = False) -> Feature:
         scale = (low, high) if bounded and (low, high) != (0.0, 1.0) else None
         return Feature(path, 'image', (height, width, channels), channels_first=first, scale=scale)
     size = int(np.prod(leaf.shape))
+    if isinstance(leaf, Discrete | MultiDiscrete):
+        values = int(leaf.n) if isinstance(leaf, Discrete) else sum(leaf.nvec.ravel().tolist())
+        if values > LARGEST_INDEX:
+            raise ValueError(
+                f'the {path and f"part {path!r} of the "}observation has {values} values to choose from, '
+                f'{spaces.describe(leaf)}, but at most {LARGEST_INDEX} can be told apart: give it as a Box.'
+            )
     if isinstance(leaf, Discrete):
         n, start = int(leaf.n), int(leaf.start)
         if n > LARGEST_ONE_HOT:
@@ -149,6 +163,32 @@ class Preprocess:
         if not self.features:
             raise ValueError(f'the observation {spaces.describe(space)} has nothing to see but the action mask.')
         self.statistics = statistics
+        self._hot_values = {item.path: _hot_values(item) for item in self.features if item.kind == 'one_hot'}
+        leaves = spaces.leaves(space)
+        counted = [item.path for item in self.features if not isinstance(leaves[item.path], Box)]
+        self._limits = {path: _limits(leaves[path]) for path in counted}
+
+    def check_values(self, obs: spaces.Flat) -> None:
+        """Refuse observations that are none of the space's, where their values are counted.
+
+        Both forms of preprocessing would make something of them, but nothing that was ever learned.
+
+        Args:
+            obs: flat observations ``[N, …]``.
+
+        Raises:
+            ValueError: a value that a ``Discrete``, ``MultiDiscrete`` or ``MultiBinary`` does not have: which.
+        """
+        for path, (low, high) in self._limits.items():
+            x = obs[path] if path else obs
+            outside = (x < low) | (x > high)
+            if outside.any():
+                wrong = x[np.flatnonzero(outside.reshape(len(x), -1).any(-1))[0]]
+                leaf = spaces.describe(spaces.leaves(self.space)[path])
+                raise ValueError(
+                    f'the observation {path and f"{path!r} "}has the value {wrong}, '
+                    f'but {leaf} goes from {low} to {high}.'
+                )
 
     def __call__(self, obs: spaces.Flat) -> dict[str, Any]:
         """Features by path, as tensors. ``obs`` has exactly one batch axis."""
@@ -161,9 +201,9 @@ class Preprocess:
             if item.kind == 'image':
                 out[item.path] = self._image(tf, item, x)
             elif item.kind == 'index':
-                out[item.path] = tf.cast(x, tf.int32) - item.start[0]
+                out[item.path] = tf.cast(tf.cast(x, tf.int64) - item.start[0], tf.int32)
             elif item.kind == 'one_hot':
-                x = tf.reshape(tf.cast(x, tf.int32), [-1, len(item.counts)]) - np.array(item.start, np.int32)
+                x = tf.reshape(tf.cast(x, tf.int64), [-1, len(item.counts)]) - np.array(item.start, np.int64)
                 hots = [tf.one_hot(x[:, i], n) for i, n in enumerate(item.counts)]
                 out[item.path] = hots[0] if len(hots) == 1 else tf.concat(hots, -1)
             else:
@@ -193,13 +233,8 @@ class Preprocess:
         for item in self.features:
             x = flat[item.path]
             if item.kind == 'one_hot':
-                x = np.reshape(x, (-1, len(item.counts))) - item.start
-                part = np.zeros((len(x), item.size), np.float32)
-                rows = np.arange(len(x))
-                offset = 0
-                for i, n in enumerate(item.counts):
-                    part[rows, offset + x[:, i]] = 1.0
-                    offset += n
+                entries, values = self._hot_values[item.path]
+                part = (np.reshape(x, (-1, len(item.counts)))[:, entries] == values).astype(np.float32)
             else:
                 part = x.reshape(len(x), item.size)
                 if item.path in self.statistics:
@@ -219,6 +254,21 @@ class Preprocess:
         if spaces.is_leaf(self.space):
             return found['']
         return _nest_features(self.space, found, '')
+
+
+def _hot_values(item: Feature) -> tuple[np.ndarray, np.ndarray]:
+    """Of each number of a one-hot feature, which entry it belongs to and for which value of that it is 1."""
+    entries = np.repeat(np.arange(len(item.counts)), item.counts)
+    values = np.concatenate([start + np.arange(n) for n, start in zip(item.counts, item.start, strict=True)])
+    return entries, values
+
+
+def _limits(leaf: Space) -> tuple[Any, Any]:
+    """The smallest and the largest value of each entry of what is counted."""
+    if isinstance(leaf, MultiBinary):
+        return 0, 1
+    low = leaf.start.astype(np.int64)
+    return low, low + (leaf.n if isinstance(leaf, Discrete) else leaf.nvec.astype(np.int64)) - 1
 
 
 def _nest_features(space: Space, found: dict[str, Any], prefix: str) -> Any:
