@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 from gymnasium.vector.utils import batch_space, iterate
 
 from zoo.common import spaces
-from zoo.common.adaptors.action import LOG_STD_BOUNDS, MASKED_LOGIT, ActionAdaptor
+from zoo.common.adaptors.action import LOG_STD_BOUNDS, MASKED_LOGIT, ActionAdaptor, masked
 
 INF = np.inf
 SAMPLES = 20_000
@@ -294,17 +294,32 @@ def test_forbidden_actions_are_never_sampled():
     params = rng.normal(0, 5, (SAMPLES, 6)).astype(np.float32)
     allowed = rng.random((SAMPLES, 6)) < 0.5
     allowed[np.arange(SAMPLES), rng.integers(6, size=SAMPLES)] = True
-    masked = np.where(allowed, params, np.float32(MASKED_LOGIT))
+    logits = np.where(allowed, params, np.float32(MASKED_LOGIT))
     adaptor = ActionAdaptor(Discrete(6))
-    for action in (adaptor.sample(masked, rng), adaptor.mode(masked)):
+    for action in (adaptor.sample(logits, rng), adaptor.mode(logits)):
         assert allowed[np.arange(SAMPLES), action].all()
 
 
 def test_forbidden_entries_of_a_multi_discrete_are_never_sampled():
-    masked = np.tile(np.array([0, MASKED_LOGIT, MASKED_LOGIT, 0, MASKED_LOGIT], np.float32), (SAMPLES, 1))
+    logits = np.tile(np.array([0, MASKED_LOGIT, MASKED_LOGIT, 0, MASKED_LOGIT], np.float32), (SAMPLES, 1))
     adaptor = ActionAdaptor(MultiDiscrete([2, 3]))
-    for action in (adaptor.sample(masked, np.random.default_rng(0)), adaptor.mode(masked)):
+    for action in (adaptor.sample(logits, np.random.default_rng(0)), adaptor.mode(logits)):
         np.testing.assert_array_equal(action, np.tile([0, 1], (SAMPLES, 1)))
+
+
+@pytest.mark.parametrize('dtype', [np.int8, bool, np.float32])
+def test_masks_by_hand(dtype: type):
+    """Where every value of a choice is forbidden there is none to choose: its part of the mask is none at all."""
+    values = np.arange(15, dtype=np.float32).reshape(3, 5)
+    mask = np.array([[1, 0, 0, 1, 1], [0, 0, 1, 0, 0], [0, 0, 0, 0, 0]], dtype)
+    one = np.where([[1, 0, 0, 1, 1], [0, 0, 1, 0, 0], [1, 1, 1, 1, 1]], values, MASKED_LOGIT)
+    two = np.where([[1, 0, 0, 1, 1], [1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], values, MASKED_LOGIT)
+    for counts, expected in (((), one), ((5,), one), ((2, 3), two)):
+        found = masked(values, mask, counts)
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(masked(tf.constant(values), tf.constant(mask), counts), expected)
+    np.testing.assert_array_equal(masked(values, mask.reshape(3, 1, 5)), one)
 
 
 class FirstDrawIsZero:
@@ -317,9 +332,9 @@ class FirstDrawIsZero:
 
 
 def test_a_zero_from_the_generator_does_not_let_a_forbidden_action_through():
-    masked = np.array([[MASKED_LOGIT, 0.0, 1.0]], np.float32)
+    logits = np.array([[MASKED_LOGIT, 0.0, 1.0]], np.float32)
     with np.errstate(all='raise'):
-        assert ActionAdaptor(Discrete(3)).sample(masked, FirstDrawIsZero()) == 2
+        assert ActionAdaptor(Discrete(3)).sample(logits, FirstDrawIsZero()) == 2
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ distributions as tensors, for the losses, are in :mod:`zoo.common.distributions`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -202,6 +203,35 @@ class ActionAdaptor:
     def bounded(self) -> bool:
         """Whether every ``Box`` in the space has finite bounds on both sides."""
         return all(scale is not None for scale in self._scale.values())
+
+
+def masked(values: Any, mask: Any, counts: Sequence[int] = ()) -> Any:
+    """Logits or values with `MASKED_LOGIT` in place of those of forbidden actions.
+
+    A mask that allows nothing, as environments may give where an episode is over, says nothing of any action: there
+    all are allowed. So it is in each choice of a ``MultiDiscrete``.
+
+    Args:
+        values: float32 ``[N, actions]``, an array or a tensor.
+        mask: of the same kind, ``[N, …]`` with as many entries, those of allowed actions not zero.
+        counts: the actions of each choice; by default there is one choice among all.
+
+    Returns:
+        An array or tensor like ``values``.
+    """
+    if isinstance(values, np.ndarray):
+        allowed = np.reshape(mask, values.shape).astype(bool, copy=False)
+        starts = np.cumsum([0, *counts[:-1]])
+        nothing = ~np.logical_or.reduceat(allowed, starts, axis=-1)
+        if nothing.any():
+            allowed = allowed | np.repeat(nothing, counts or values.shape[-1], axis=-1)
+        return np.where(allowed, values, np.float32(MASKED_LOGIT))
+    import tensorflow as tf
+
+    allowed = tf.reshape(tf.cast(mask, tf.bool), tf.shape(values))
+    choices = tf.split(allowed, list(counts), -1) if len(counts) > 1 else [allowed]
+    choices = [choice | ~tf.reduce_any(choice, -1, keepdims=True) for choice in choices]
+    return tf.where(tf.concat(choices, -1), values, MASKED_LOGIT)
 
 
 def _part(path: str, leaf: Space, squash: bool) -> Part:
