@@ -34,6 +34,8 @@ OTHERS: dict[str, Space] = {
     'integer box': box([-3, 5], [2, 9], np.int64),
     'largest int32 box': Box(np.iinfo(np.int32).min, np.iinfo(np.int32).max, (2,), np.int32),
     'unbounded integer box': Box(-INF, INF, (2,), np.int32),
+    'unbounded int64 box': Box(-INF, INF, (2,), np.int64),
+    'switches': Box(0, 1, (3,), bool),
     'discrete': Discrete(4),
     'discrete with start': Discrete(4, start=-2),
     'narrow discrete': Discrete(3, start=5, dtype=np.int32),
@@ -63,7 +65,7 @@ def stored_actions(adaptor: ActionAdaptor, n: int = 200) -> list[spaces.Flat]:
     rng = np.random.default_rng(0)
     params = wide_params(adaptor, n)
     found = [adaptor.sample(params, rng), adaptor.mode(params), adaptor.random(n, rng)]
-    for value in (-1.0, 1.0, -50.0, 50.0):
+    for value in (-1.0, 1.0, -50.0, 50.0, -1e30, 1e30):
         items = dict(spaces.tree_items(adaptor.random(n, rng)))
         for part in adaptor.parts:
             if 'gaussian' in part.kind:
@@ -128,6 +130,49 @@ def test_an_unbounded_side_keeps_the_units_and_the_other_side_clips():
     assert not adaptor.bounded
 
 
+def test_where_any_bound_is_missing_no_entry_is_scaled():
+    adaptor = ActionAdaptor(box([0, 0], [100, INF]))
+    np.testing.assert_array_equal(
+        adaptor.to_env(np.array([[1, -1], [0.5, 3], [101, 1e9]])), [[1, 0], [0.5, 3], [100, 1e9]]
+    )
+
+
+def test_boxes_of_bool_round_to_the_nearest():
+    found = ActionAdaptor(Box(0, 1, (1,), bool)).to_env(np.array([[-1], [-0.1], [0.1], [1], [7]], np.float32))
+    np.testing.assert_array_equal(found[:, 0], [False, False, True, True, True])
+
+
+@pytest.mark.parametrize(
+    ('space', 'reaches'),
+    [
+        (Box(-1e38, 1e38, (2,)), 'from -1e\\+38 to 1e\\+38'),
+        (Box(-1.7e308, 1.7e308, (), np.float64), 'from -1.7e\\+308 to 1.7e\\+308'),
+        (Box(-(2**63), 2**63 - 1, (1,), np.int64), 'from -9.22337e\\+18 to 9.22337e\\+18'),
+        (box([0, 0], [1, 1.1e10]), 'from 0 to 1.1e\\+10'),
+    ],
+    ids=str,
+)
+def test_a_range_too_wide_to_scale_is_refused(space: Space, reaches: str):
+    said = f"^the part 'a' of the action space, Box.*, reaches {reaches}, .* at most 1e\\+10 apart.*\\.$"
+    with np.errstate(all='raise'), pytest.raises(ValueError, match=said):
+        ActionAdaptor(Dict(a=space, b=Discrete(2)))
+    assert ActionAdaptor(Box(-5e9, 5e9, (1,))).bounded
+
+
+@pytest.mark.parametrize(
+    'space', [Box(-1, 1, (0,)), Box(-1, 1, (2, 0)), Tuple([Discrete(2), Box(0, 1, (0,))])], ids=str
+)
+def test_an_action_without_entries_is_refused(space: Space):
+    with pytest.raises(ValueError, match=r'action space, Box\(.*0,?\) float32, has no entries: .*\.$'):
+        ActionAdaptor(space)
+
+
+@pytest.mark.parametrize('space', [Discrete(2**31), MultiDiscrete([2**30, 2**30])], ids=str)
+def test_more_actions_than_an_index_can_count_are_refused(space: Space):
+    with pytest.raises(ValueError, match=r'^the action space, .*, has 2147483648 values to choose from.*\.$'):
+        ActionAdaptor(space)
+
+
 def test_integer_boxes_round_to_the_nearest():
     adaptor = ActionAdaptor(Box(0, 10, (1,), np.int64))
     found = adaptor.to_env(np.array([[-1], [-0.92], [-0.88], [0.29], [0.31], [1]], np.float32))
@@ -135,6 +180,8 @@ def test_integer_boxes_round_to_the_nearest():
     unbounded = ActionAdaptor(Box(-INF, INF, (1,), np.int32))
     assert not unbounded.bounded, 'the bounds that Gymnasium fills in are those of the dtype'
     np.testing.assert_array_equal(unbounded.to_env(np.array([[1.4], [-2.6]], np.float32)), [[1], [-3]])
+    widest = ActionAdaptor(Box(-INF, INF, (1,), np.int64)).to_env(np.array([[1e30], [-1e30]], np.float32))
+    np.testing.assert_array_equal(widest, [[2**63 - 1024], [-(2**63)]])  # the largest float64 that is an int64
 
 
 @pytest.mark.parametrize(('low', 'dtype'), [(2**30, np.int32), (-(2**50), np.int64), (2**30, np.float64)])
