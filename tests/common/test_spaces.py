@@ -169,6 +169,24 @@ def test_not_the_same(a: Space, b: Space):
     assert not spaces.same(b, a)
 
 
+def test_a_mismatch_is_said():
+    assert spaces.mismatch(NESTED, NESTED) is None
+    assert spaces.mismatch(Discrete(3), Discrete(4)) == 'is Discrete(4), but this agent was made for Discrete(3)'
+
+
+@pytest.mark.parametrize(
+    ('low', 'high', 'said'),
+    [
+        (np.zeros((2, 2)), np.full((2, 2), 255), 'from 0 to 255'),
+        ((-np.inf, 0.5), (1, 1), 'from [-inf, 0.5] to 1'),
+        (np.arange(9), np.arange(9) + 1, 'from [0, 1, 2, …, 8] to [1, 2, 3, …, 9]'),
+        (0.0, 1e38, 'from 0 to 1e+38'),
+    ],
+)
+def test_ranges_are_short(low: object, high: object, said: str):
+    assert spaces.describe_range(low, high) == said
+
+
 @pytest.mark.parametrize('space', ALL.values(), ids=ALL)
 def test_json_round_trip(space: Space):
     back = spaces.from_json(json.loads(json.dumps(spaces.to_json(space))))

@@ -17,6 +17,9 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 #: An array, or a dict from path to array.
 Flat = Any
 
+#: Bounds further apart than this are not those of values that occur: some environments write "no bound" like this.
+WIDEST_RANGE = 1e10
+
 LEAF_TYPES = (Box, Discrete, MultiDiscrete, MultiBinary)
 
 
@@ -148,10 +151,18 @@ def zeros(space: Space, lead: tuple[int, ...]) -> Flat:
 def same(a: Space, b: Space) -> bool:
     """Whether two spaces have the same leaves: paths, kinds, shapes, dtypes and values to choose from.
 
-    The bounds of a ``Box`` may differ.
+    The bounds of a ``Box`` may differ. Where they matter, ``mismatch`` of the observation or of the action adaptor
+    knows.
     """
     left, right = leaves(a), leaves(b)
     return left.keys() == right.keys() and all(_leaf_key(left[path]) == _leaf_key(right[path]) for path in left)
+
+
+def mismatch(own: Space, found: Space) -> str | None:
+    """What sets a space that was found apart from an agent's own, to follow "the environment's space …"; or None."""
+    if same(own, found):
+        return None
+    return f'is {describe(found)}, but this agent was made for {describe(own)}'
 
 
 def _leaf_key(leaf: Space) -> tuple:
@@ -172,6 +183,18 @@ def describe(space: Space) -> str:
     if isinstance(space, Box):
         return f'Box{space.shape} {space.dtype}'
     return ' '.join(str(space).split())  # a MultiDiscrete of two axes is written in lines
+
+
+def describe_range(low: Any, high: Any) -> str:
+    """Bounds for error messages, for example ``from 0 to 255`` or ``from [-1, 0] to [1, inf]``."""
+    return f'from {_describe_bound(low)} to {_describe_bound(high)}'
+
+
+def _describe_bound(bound: Any) -> str:
+    numbers = [f'{x:g}' for x in np.asarray(bound, np.float64).ravel()]
+    if len(set(numbers)) == 1:
+        return numbers[0]
+    return f'[{", ".join(numbers if len(numbers) <= 6 else [*numbers[:3], "…", numbers[-1]])}]'
 
 
 def to_json(space: Space) -> dict[str, Any]:

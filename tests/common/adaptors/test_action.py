@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 from gymnasium.vector.utils import batch_space, iterate
 
 from zoo.common import spaces
-from zoo.common.adaptors.action import LOG_STD_BOUNDS, MASKED_LOGIT, ActionAdaptor, masked
+from zoo.common.adaptors.action import LOG_STD_BOUNDS, MASKED_LOGIT, ActionAdaptor, masked, mismatch
 
 INF = np.inf
 SAMPLES = 20_000
@@ -331,6 +331,21 @@ def test_param_bounds_are_those_of_the_log_standard_deviations_alone():
     np.testing.assert_array_equal(np.isinf(high), np.isinf(low))
     assert set(high[np.isfinite(high)]) == {LOG_STD_BOUNDS[1]}
     assert ActionAdaptor(Dict(a=Discrete(2), b=MultiBinary(2))).param_bounds is None
+
+
+# An agent and an environment.
+
+
+def test_what_sets_an_environment_apart_is_said():
+    own = Dict(arm=box([-1, 0], [1, 10]), grip=Discrete(2))
+    assert mismatch(own, Dict(arm=box([-1, 0], [1, 10]), grip=Discrete(2))) is None
+    assert mismatch(own, Dict(arm=box([-1, 0], [1, 9]), grip=Discrete(2))) == (
+        "goes from [-1, 0] to [1, 9] in 'arm', but this agent's actions go from [-1, 0] to [1, 10]"
+    )
+    assert mismatch(Box(-1, 1, (2,)), Box(-INF, INF, (2,))) == (
+        "goes from -inf to inf, but this agent's actions go from -1 to 1"
+    )
+    assert mismatch(Discrete(2), Discrete(3)) == 'is Discrete(3), but this agent was made for Discrete(2)'
 
 
 # Masks.

@@ -21,6 +21,7 @@ from zoo.common.adaptors.observation import (
     features,
     is_image,
     mask_path,
+    mismatch,
 )
 from zoo.common.normalize import RunningMoments
 
@@ -147,10 +148,37 @@ def test_float_images_are_scaled_from_their_bounds():
     np.testing.assert_allclose(prepared(Box(-2, 6, (8, 8, 1)), image), (image + 2) / 8, atol=1e-6)
 
 
+def per_channel(*bounds: tuple[float, float], dtype: type = np.float32) -> Box:
+    """An image of 8 × 9 with bounds for each channel."""
+    low, high = (np.tile(np.array(side, dtype), (8, 9, 1)) for side in zip(*bounds, strict=True))
+    return Box(low, high, dtype=dtype)
+
+
+def test_images_are_scaled_from_the_bounds_of_each_channel():
+    space = per_channel((0, 255), (0, 1000), (-2, 6), (3, 3))
+    image = np.tile(np.float32([51, 500, 4, 3]), (2, 8, 9, 1))
+    expected = np.tile(np.float32([0.2, 0.5, 0.75, 0]), (2, 8, 9, 1))
+    np.testing.assert_allclose(prepared(space, image), expected, atol=1e-6)
+    first = Box(space.low.transpose(2, 0, 1), space.high.transpose(2, 0, 1))
+    assert feature('', first).channels_first
+    np.testing.assert_allclose(prepared(first, image.transpose(0, 3, 1, 2)), expected, atol=1e-6)
+
+
+def test_bounds_of_a_channel_are_those_of_all_its_pixels():
+    low, high = np.zeros((8, 9, 2), np.float32), np.ones((8, 9, 2), np.float32)
+    low[3, 4, 1], high[5, 6, 1] = -1, 3
+    image = np.ones((1, 8, 9, 2), np.float32)
+    np.testing.assert_allclose(prepared(Box(low, high), image), image * [1, 0.5], atol=1e-6)
+
+
 @pytest.mark.parametrize(
     'space',
     [
         Box(0, 1, (8, 8, 1)),
+        per_channel((0, 1), (0, 1)),
+        per_channel((0, 255), (0, INF)),
+        Box(np.finfo(np.float32).min, np.finfo(np.float32).max, (8, 8, 1)),  # this too means that there is no bound
+        per_channel((0, 255), (0, 1e11)),
         unbounded(8, 8, 1),
         Box(-INF, INF, (8, 8, 1), np.int32),  # Gymnasium stores the bounds of the dtype, which are not the image's
         Box(0, INF, (8, 8, 1)),
@@ -158,7 +186,7 @@ def test_float_images_are_scaled_from_their_bounds():
     ids=str,
 )
 def test_images_without_bounds_to_scale_from_stay_as_they_are(space: Box):
-    image = np.arange(2 * 64).reshape(2, 8, 8, 1).astype(space.dtype)
+    image = np.arange(2 * np.prod(space.shape)).reshape(2, *space.shape).astype(space.dtype)
     np.testing.assert_array_equal(prepared(space, image), image)
 
 
@@ -367,6 +395,40 @@ def test_only_the_key_at_the_top_is_the_mask():
 def test_an_observation_of_the_mask_alone_is_refused():
     with pytest.raises(ValueError, match='nothing to see but the action mask'):
         Preprocess(Dict(action_mask=MultiBinary(4)), {})
+
+
+# An agent and an environment.
+
+
+@pytest.mark.parametrize(
+    ('own', 'found'),
+    [
+        (Box(-1, 1, (3,)), Box(-2, 2, (3,))),
+        (unbounded(8, 8, 1), Box(-INF, 5, (8, 8, 1))),
+        (unbounded(8, 8, 1), Box(0, 1, (8, 8, 1))),  # neither is scaled
+        (per_channel((0, 255), (0, 255), dtype=np.uint8), pixels(8, 9, 2)),
+        (NESTED, NESTED),
+    ],
+    ids=str,
+)
+def test_bounds_that_no_feature_depends_on_may_differ(own: Space, found: Space):
+    assert mismatch(own, found) is None
+    assert mismatch(found, own) is None
+
+
+def test_what_sets_an_environment_apart_is_said():
+    assert (
+        mismatch(Box(-1, 1, (3,)), Box(-1, 1, (4,)))
+        == 'is Box(4,) float32, but this agent was made for Box(3,) float32'
+    )
+    bright, dark = Box(0, 255, (8, 9, 2)), Box(0, 1, (8, 9, 2))
+    assert mismatch(bright, dark) == 'has images from 0 to 1, but this agent was made for images from 0 to 255'
+    assert mismatch(Dict(x=bright), Dict(x=unbounded(8, 9, 2))) == (
+        "has images from -inf to inf in 'x', but this agent was made for images from 0 to 255"
+    )
+    assert mismatch(bright, per_channel((0, 255), (0, 1000))) == (
+        'has images from 0 to [255, 1000], but this agent was made for images from 0 to 255'
+    )
 
 
 # Tensors and arrays.

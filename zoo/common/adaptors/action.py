@@ -12,8 +12,8 @@ space               distribution                           stored action (the po
 ==================  =====================================  ==========================================================
 
 A Gaussian sample may lie outside the bounds: it is stored as drawn, so that its log-probability is right, and clipped
-only on its way to the environment, at each bound that there is. A range of more than `WIDEST_RANGE` is refused: the
-numbers that mean "no bound" to some environments would become the size of an action.
+only on its way to the environment, at each bound that there is. A range of more than ``spaces.WIDEST_RANGE`` is
+refused: the numbers that mean "no bound" to some environments would become the size of an action.
 
 Sampling for acting is done here in NumPy, a few microseconds a step; the same distributions as tensors, for the losses,
 are in :mod:`zoo.common.distributions`. Nothing here imports TensorFlow, but for masks of tensors.
@@ -39,9 +39,6 @@ MASKED_LOGIT = -1e9
 
 #: NumPy's float32 exponential is exactly 0 once in 2²³ draws, and that infinite lead would let a forbidden action win.
 _SMALLEST = np.finfo(np.float32).tiny
-
-#: The bounds of a ``Box`` of actions are at most this far apart where actions are scaled to them.
-WIDEST_RANGE = 1e10
 
 #: Actions to choose from are counted in int32.
 MOST_CHOICES = 2**31 - 1
@@ -86,7 +83,8 @@ class ActionAdaptor:
 
     Raises:
         TypeError: a leaf that is no space of arrays.
-        ValueError: a ``Box`` without entries or with a range of more than `WIDEST_RANGE`, or more than `MOST_CHOICES`.
+        ValueError: a ``Box`` without entries or with a range of more than ``spaces.WIDEST_RANGE``, or more values than
+            `MOST_CHOICES`.
     """
 
     def __init__(self, space: Space, squash: bool = False) -> None:
@@ -221,6 +219,26 @@ class ActionAdaptor:
         return all(scale is not None for scale in self._scale.values())
 
 
+def mismatch(own: Space, found: Space) -> str | None:
+    """What keeps an agent for the space ``own`` from acting in ``found``, or None.
+
+    Actions are scaled to the bounds, so with others they mean something else.
+
+    Returns:
+        The rest of a sentence that begins "the environment's action_space …".
+    """
+    reason = spaces.mismatch(own, found)
+    if reason is not None:
+        return reason
+    theirs = spaces.leaves(found)
+    for path, mine in spaces.leaves(own).items():
+        other = theirs[path]
+        if isinstance(mine, Box) and not ((mine.low == other.low).all() and (mine.high == other.high).all()):
+            seen, known = (spaces.describe_range(leaf.low, leaf.high) for leaf in (other, mine))
+            return f"goes {seen}{path and f' in {path!r}'}, but this agent's actions go {known}"
+    return None
+
+
 def masked(values: Any, mask: Any, counts: Sequence[int] = ()) -> Any:
     """Logits or values with `MASKED_LOGIT` in place of those of forbidden actions.
 
@@ -276,12 +294,12 @@ def _scale(path: str, leaf: Box) -> tuple[np.ndarray, np.ndarray] | None:
     if not leaf.is_bounded():
         return None
     low, high = leaf.low.ravel().astype(np.float64), leaf.high.ravel().astype(np.float64)
-    wide = np.flatnonzero(high / 2 - low / 2 > WIDEST_RANGE / 2)
+    wide = np.flatnonzero(high / 2 - low / 2 > spaces.WIDEST_RANGE / 2)
     if wide.size:
-        i = wide[0]
+        reach = spaces.describe_range(low[wide[0]], high[wide[0]])
         raise ValueError(
-            f'{_named(path, leaf)}, reaches from {low[i]:g} to {high[i]:g}, but bounds that actions are scaled to may '
-            f'be at most {WIDEST_RANGE:g} apart: wrap the environment in gymnasium.wrappers.TransformAction with the '
+            f'{_named(path, leaf)}, reaches {reach}, but bounds that actions are scaled to may be at most '
+            f'{spaces.WIDEST_RANGE:g} apart: wrap the environment in gymnasium.wrappers.TransformAction with the '
             'bounds that its actions have, or with -inf and inf where they have none.'
         )
     dtype = np.float32 if leaf.dtype == np.float32 else np.float64  # large integers need the digits

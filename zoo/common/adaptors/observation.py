@@ -6,8 +6,9 @@ environment's own dtype and an exported agent does the same:
 ==================================  =============================================================  ==================
 leaf                                feature                                                        encoder
 ==================================  =============================================================  ==================
-``Box``, image (see `is_image`)     ``[…, height, width, channels]``, scaled from its bounds to    CNN that fits it
-                                    [0, 1], channels last whatever the order it came in
+``Box``, image (see `is_image`)     ``[…, height, width, channels]``, each channel scaled from     CNN that fits it
+                                    its bounds to [0, 1] where every channel has them, channels
+                                    last whatever the order it came in
 ``Box``, anything else              flattened, if asked normalised by running statistics           joined as it is
                                     (but for bool)
 ``Discrete(n)``, n <= 256           one-hot ``[…, n]``                                             joined as it is
@@ -54,7 +55,7 @@ class Feature:
         counts: for ``'one_hot'`` and ``'index'``, the number of values of each entry.
         start: the smallest value of each entry.
         channels_first: the image came as ``[channels, height, width]``.
-        scale: ``(low, high)`` of an image with finite bounds.
+        scale: ``(low, high)`` of an image with finite bounds, each a number or one for each channel.
         normalize: whether an agent that normalises keeps running statistics of it.
     """
 
@@ -64,7 +65,7 @@ class Feature:
     counts: tuple[int, ...] = ()
     start: tuple[int, ...] = ()
     channels_first: bool = False
-    scale: tuple[float, float] | None = None
+    scale: tuple[float, float] | tuple[tuple[float, ...], tuple[float, ...]] | None = None
     normalize: bool = False
 
     @property
@@ -107,10 +108,7 @@ def feature(path: str, leaf: Space, normalize: bool = False) -> Feature:
     """
     if is_image(leaf):
         height, width, channels, first = _image_layout(leaf.shape)
-        low, high = float(leaf.low.min()), float(leaf.high.max())
-        bounded = leaf.is_bounded() and high > low and (leaf.low == low).all() and (leaf.high == high).all()
-        scale = (low, high) if bounded and (low, high) != (0.0, 1.0) else None
-        return Feature(path, 'image', (height, width, channels), channels_first=first, scale=scale)
+        return Feature(path, 'image', (height, width, channels), channels_first=first, scale=_scale(leaf, first))
     size = int(np.prod(leaf.shape))
     if isinstance(leaf, Discrete | MultiDiscrete):
         values = int(leaf.n) if isinstance(leaf, Discrete) else sum(leaf.nvec.ravel().tolist())
@@ -133,9 +131,48 @@ def feature(path: str, leaf: Space, normalize: bool = False) -> Feature:
     return Feature(path, 'binary', (size,))
 
 
+def _scale(leaf: Box, channels_first: bool) -> Any:
+    """``Feature.scale`` of an image; None where a bound is missing or means that there is none, or all are 0 and 1."""
+    if not leaf.is_bounded():
+        return None
+    shape = leaf.shape if len(leaf.shape) == 3 else (*leaf.shape, 1)
+    pixels = (1, 2) if channels_first else (0, 1)
+    low = leaf.low.reshape(shape).min(pixels).astype(np.float64)
+    high = leaf.high.reshape(shape).max(pixels).astype(np.float64)
+    if (high / 2 - low / 2 > spaces.WIDEST_RANGE / 2).any() or (high == low).all():
+        return None
+    if (low == low[0]).all() and (high == high[0]).all():
+        return None if (low[0], high[0]) == (0.0, 1.0) else (float(low[0]), float(high[0]))
+    return tuple(low.tolist()), tuple(high.tolist())
+
+
 def features(space: Space, normalize: bool = False) -> list[Feature]:
     """The features of an observation space in the order of their paths, without the action mask."""
     return [feature(path, leaf, normalize) for path, leaf in spaces.leaves(space).items() if mask_path(space) != path]
+
+
+def mismatch(own: Space, found: Space) -> str | None:
+    """What keeps an agent for the observation space ``own`` from seeing ``found``, or None.
+
+    Images are scaled from their bounds, so with others they look different. Bounds of vectors may differ.
+
+    Returns:
+        The rest of a sentence that begins "the environment's observation_space …".
+    """
+    reason = spaces.mismatch(own, found)
+    if reason is not None:
+        return reason
+    for mine, other in zip(features(own), features(found), strict=True):
+        if mine.scale != other.scale:
+            seen, known = (_range(item, spaces.leaves(space)) for item, space in ((other, found), (mine, own)))
+            where = f' in {mine.path!r}' if mine.path else ''
+            return f'has images {seen}{where}, but this agent was made for images {known}'
+    return None
+
+
+def _range(image: Feature, leaves: dict[str, Space]) -> str:
+    leaf = leaves[image.path]
+    return spaces.describe_range(*((leaf.low, leaf.high) if image.scale is None else image.scale))
 
 
 def mask_path(space: Space) -> str | None:
@@ -222,8 +259,9 @@ class Preprocess:
         elif item.channels_first:
             x = tf.transpose(x, [0, 2, 3, 1])
         if item.scale is not None:
-            low, high = item.scale
-            x = (x - low) * (1.0 / (high - low)) if low else x * (1.0 / high)
+            low, high = np.array(item.scale)
+            factor = 1.0 / np.where(high == low, 1.0, high - low)
+            x = (x - low.astype(np.float32)) * factor.astype(np.float32) if low.any() else x * factor.astype(np.float32)
         return x
 
     def numpy(self, obs: spaces.Flat) -> np.ndarray:
