@@ -43,7 +43,7 @@ def batch(size: int = 8, masked: bool = False, seed: int = 0) -> Transition:
         mask[np.arange(size), rng.integers(ACTIONS, size=size)] = True
         return {'x': x, 'action_mask': mask.astype(np.int8)}
 
-    return Transition(
+    data = Transition(
         obs(),
         rng.integers(ACTIONS, size=size).astype(np.int32),
         rng.normal(size=size).astype(np.float32),
@@ -51,6 +51,9 @@ def batch(size: int = 8, masked: bool = False, seed: int = 0) -> Transition:
         np.arange(size) % 4 >= 2,
         np.arange(size) % 2 == 1,
     )
+    if masked:
+        data.next_obs['action_mask'][1] = 0  # an environment may forbid everything where an episode was cut
+    return data
 
 
 def lead(data: Transition) -> Transition:
@@ -65,7 +68,8 @@ def target_by_hand(agent: DQN, data: Transition, double_q: bool = True) -> np.nd
     q, q_target = NumpyNetwork(agent.network)(x), NumpyNetwork(agent.target)(x)
     found = []
     for i in range(len(x)):
-        allowed = np.flatnonzero(data.next_obs['action_mask'][i]) if masked else np.arange(ACTIONS)
+        allowed = np.flatnonzero(data.next_obs['action_mask'][i]) if masked else []
+        allowed = allowed if len(allowed) else np.arange(ACTIONS)
         best = max(allowed, key=lambda a, i=i: (q if double_q else q_target)[i, a])
         following = 0.0 if data.terminated[i] else q_target[i, best]
         found.append(data.reward[i] + agent.gamma * following)

@@ -269,8 +269,15 @@ class TestMinibatches:
         agent = make(normalize_obs=True)
         data = rollout(agent)
         self.drawn(agent, data)
-        np.testing.assert_allclose(agent.statistics[''].mean, data.obs.reshape(-1, 3).mean(0), rtol=1e-5)
-        assert agent.statistics[''].count == 20
+        np.testing.assert_allclose(agent.statistics[''].mean, data.obs[data.valid].mean(0, np.float64), rtol=1e-9)
+        assert agent.statistics[''].count == 19, 'a row in which a copy was only reset was taken in'
+
+    def test_statistics_of_rewards_are_those_of_the_valid_rows(self):
+        agent = make(normalize_reward=True, gamma=0.0)
+        data = rollout(agent)
+        self.drawn(agent, data)
+        np.testing.assert_allclose(agent.reward_scale.moments.mean, data.reward[data.valid].mean(dtype=np.float64))
+        assert agent.reward_scale.moments.count == 19
 
 
 class TestIteration:

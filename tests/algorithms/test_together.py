@@ -205,6 +205,6 @@ def test_several_learners_have_the_moments_of_what_all_have_seen():
     seen = x.reshape(-1, 2)
     for each in moments:
         assert each.count == len(seen)
-        np.testing.assert_allclose(each.mean64, seen.mean(0), rtol=1e-12)
+        np.testing.assert_allclose(each.mean, seen.mean(0), rtol=1e-12)
         np.testing.assert_allclose(each.sum_squares / each.count, seen.var(0), rtol=1e-6)
-        np.testing.assert_array_equal(each.mean64, moments[0].mean64)
+        np.testing.assert_array_equal(each.mean, moments[0].mean)

@@ -15,7 +15,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 from gymnasium.vector.utils import batch_space
 
 from zoo.common import spaces
-from zoo.common.acting import ACTIVATIONS, Forward
+from zoo.common.acting import ACTIVATIONS, Behavior, Forward
 from zoo.common.adaptors.action import MASKED_LOGIT, ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess, features, mask_path
 from zoo.common.adaptors.policy import (
@@ -238,6 +238,35 @@ def test_masked_values(seen: Space):
     np.testing.assert_allclose(found[allowed], net(tensors(obs)).numpy()[allowed], atol=1e-5)
     np.testing.assert_array_equal(found[~allowed], MASKED_LOGIT)
     assert allowed[np.arange(6), found.argmax(-1)].all()
+
+
+@pytest.mark.parametrize('seen', [VECTOR, IMAGE], ids=['numpy', 'graph'])
+def test_a_mask_that_forbids_everything_is_none(seen: Space):
+    space = masked(seen, MultiBinary(5))
+    net = network(space, {'hidden': [8], 'features': 8}, action_value_head(5))
+    several = policy(space, MultiDiscrete([2, 3]), entry={'hidden': [8], 'features': 8})
+    obs = observations(space)
+    obs['action_mask'] = np.tile(np.array([0, 0, 0, 0, 1], np.int8), (6, 1))
+    obs['action_mask'][1:] = 0
+    values = Forward(net, mask_path=mask_path(space))(obs)
+    np.testing.assert_array_equal(values[:1] == MASKED_LOGIT, [[True, True, True, True, False]])
+    np.testing.assert_allclose(values[1:], net(tensors(obs))[1:], atol=1e-5)
+    params, alone = Forward(several.network, several)(obs), several.network(tensors(obs)).numpy()
+    np.testing.assert_allclose(params, several(tensors(obs)), atol=1e-5)
+    np.testing.assert_array_equal(params[:1] == MASKED_LOGIT, [[False, False, True, True, False]])
+    np.testing.assert_allclose(params[1:], alone[1:], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ('action_space', 'columns'), [(Discrete(5), [range(5)]), (MultiDiscrete([2, 3]), [range(2), range(3)])], ids=str
+)
+def test_random_actions_where_the_mask_forbids_everything_are_of_all(action_space: Space, columns: list[range]):
+    space = masked(VECTOR, MultiBinary(5))
+    behavior = Behavior(None, ActionAdaptor(action_space), mask_path(space))
+    obs = {'action_mask': np.zeros((400, 5), np.int8)}
+    drawn = behavior.random(obs, np.random.default_rng(0)).reshape(400, -1)
+    for found, values in zip(drawn.T, columns, strict=True):
+        assert (np.bincount(found, minlength=len(values)) > 50).all()
 
 
 @pytest.mark.parametrize('mask', [MultiBinary(4), MultiBinary([2, 3]), Discrete(5)], ids=str)

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from zoo.common.normalize import EPSILON, RewardScale, RunningMoments
 
@@ -20,11 +21,11 @@ def test_moments_of_chunks_are_those_of_the_whole(chunks: list[int]):
     for size in chunks:
         moments.update(x[start : start + size])
         start += size
-    np.testing.assert_allclose(moments.mean, x.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(moments.mean, x.mean(0), rtol=1e-12)
     np.testing.assert_allclose(moments.scale, 1 / np.sqrt(x.var(0) + EPSILON), rtol=1e-5)
     np.testing.assert_allclose(moments.sum_squares / moments.count, x.var(0), rtol=1e-8)
     assert moments.count == 1000
-    assert moments.mean.dtype == moments.scale.dtype == np.float32
+    assert moments.mean.dtype == moments.scale.dtype == np.float64
 
 
 def test_leading_axes_are_one_batch():
@@ -47,6 +48,7 @@ def test_the_variables_of_the_graphs_follow():
     mean, scale = moments.variables
     np.testing.assert_allclose(mean.numpy(), [1, 3])
     np.testing.assert_allclose(scale.numpy(), [1, 0.5], rtol=1e-6)
+    assert mean.dtype == scale.dtype == tf.float64
     moments.update(np.array([[4.0, 3.0]]))
     np.testing.assert_allclose(mean.numpy(), [2, 3])
     np.testing.assert_array_equal(scale.numpy(), moments.scale)
@@ -132,3 +134,29 @@ def test_pickled_without_what_belongs_to_the_process():
     twin = pickle.loads(pickle.dumps(moments))
     np.testing.assert_array_equal(twin.mean, moments.mean)
     assert twin.all_reduce is None and 'variables' not in vars(twin)
+
+
+def test_rows_without_a_transition_leave_the_reward_scale_alone():
+    """Copies that a vector environment only reset, with what it may say of them: rewards and ends that are none."""
+    rng = np.random.default_rng(0)
+    reward, done, valid = rng.normal(5, 1, (40, 2)), rng.random((40, 2)) < 0.2, rng.random((40, 2)) < 0.7
+    scale = RewardScale(0.9)
+    scaled = scale(reward, done, valid)
+    found, copies = [], []
+    for i in range(2):
+        alone = RewardScale(0.9)
+        alone(reward[valid[:, i], i, None], done[valid[:, i], i, None])
+        copies.append(alone.moments)
+        found.append(alone.returns[0])
+    np.testing.assert_allclose(scale.returns, found, rtol=1e-12)
+    assert scale.moments.count == sum(moments.count for moments in copies) == valid.sum()
+    total = sum(moments.count * moments.mean for moments in copies)
+    np.testing.assert_allclose(scale.moments.mean * scale.moments.count, total, rtol=1e-12)
+    assert scaled.shape == reward.shape
+
+
+def test_a_rollout_in_which_all_were_only_reset_teaches_the_scale_nothing():
+    scale = RewardScale(0.9)
+    none = np.zeros((3, 2), bool)
+    np.testing.assert_array_equal(scale(np.ones((3, 2)), none, none), np.ones((3, 2), np.float32))
+    assert scale.moments.count == 0

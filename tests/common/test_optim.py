@@ -283,7 +283,7 @@ class Pair(NamedTuple):
     right: Any
 
 
-DTYPES = [np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.float32]
+DTYPES = [np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.float16, np.float32, np.float64]
 
 
 def structures() -> dict[str, Any]:
@@ -324,19 +324,32 @@ class TestPackedCall:
         assert seen == [(leaf.shape, leaf.dtype.type) for leaf in leaves]
         np.testing.assert_array_equal(result, np.concatenate([leaf.ravel() for leaf in leaves]).astype(np.float32))
 
-    def test_float64_becomes_float32(self):
-        def half(x: tf.Tensor) -> tf.Tensor:
-            assert x.dtype == tf.float32
-            return x / 2.0
+    @pytest.mark.parametrize('xla', [False, True], ids=['plain', 'xla'])
+    @pytest.mark.parametrize('dtype', [np.int32, np.uint32, np.int64, np.uint64, np.float64])
+    def test_numbers_keep_all_their_digits(self, dtype, xla):
+        limits = np.iinfo(dtype) if np.issubdtype(dtype, np.integer) else np.finfo(dtype)
+        numbers = np.array([2**24 + 1, 2**31 - 1, 7, 0, 1, limits.max, limits.min, limits.max // 3], dtype)
+        beside = np.array([True, False]), np.array([0.1], np.float32)
 
-        np.testing.assert_array_equal(PackedCall(half, False)(np.array([1.0, 0.1])), np.float32([0.5, 0.05]))
+        def equal(flags: tf.Tensor, x: tf.Tensor, fraction: tf.Tensor) -> tf.Tensor:
+            assert x.dtype == dtype
+            found = [tf.reduce_all(x == tf.constant(numbers)), flags[0], tf.logical_not(flags[1])]
+            return tf.stack([*(tf.cast(value, tf.float32) for value in found), fraction[0]])
 
-    def test_integers_are_exact_up_to_two_to_the_24(self):
-        found = []
-        numbers = np.array([2**24, 2**24 - 1, -(2**24), 0])
-        PackedCall(lambda x: found.append(x.dtype) or tf.cast(tf.reduce_all(x == numbers), tf.float32), False)(numbers)
-        assert found == [tf.int64]
-        assert PackedCall(lambda x: tf.cast(tf.reduce_all(x == numbers), tf.float32), False)(numbers) == 1.0
+        found = PackedCall(equal, xla)(beside[0], numbers, beside[1])
+        np.testing.assert_array_equal(found, np.float32([1, 1, 1, 0.1]))
+
+    @pytest.mark.parametrize('xla', [False, True], ids=['plain', 'xla'])
+    def test_no_pattern_of_bits_is_changed_on_the_way(self, xla):
+        """As floats these are NaN of every kind, infinities and numbers too small for the processor's fast mode."""
+        words = np.array([0x7F800001, 0x7FC00001, 0xFF800001, 0xFFFFFFFF, 0x7F800000, 1, 0x807FFFFF], np.uint32)
+        wide = np.array([0x7FF0000000000001, 0x7FC0000100000001, 1], np.uint64)
+
+        def differing(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+            wrong = [x != tf.constant(words), y != tf.constant(wide)]
+            return tf.stack([tf.reduce_sum(tf.cast(w, tf.float32)) for w in wrong])
+
+        np.testing.assert_array_equal(PackedCall(differing, xla)(words, wide), [0, 0])
 
     def test_one_trace_for_each_shape_and_dtype(self):
         traced = []

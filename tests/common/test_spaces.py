@@ -169,6 +169,24 @@ def test_not_the_same(a: Space, b: Space):
     assert not spaces.same(b, a)
 
 
+def test_a_mismatch_is_said():
+    assert spaces.mismatch(NESTED, NESTED) is None
+    assert spaces.mismatch(Discrete(3), Discrete(4)) == 'is Discrete(4), but this agent was made for Discrete(3)'
+
+
+@pytest.mark.parametrize(
+    ('low', 'high', 'said'),
+    [
+        (np.zeros((2, 2)), np.full((2, 2), 255), 'from 0 to 255'),
+        ((-np.inf, 0.5), (1, 1), 'from [-inf, 0.5] to 1'),
+        (np.arange(9), np.arange(9) + 1, 'from [0, 1, 2, …, 8] to [1, 2, 3, …, 9]'),
+        (0.0, 1e38, 'from 0 to 1e+38'),
+    ],
+)
+def test_ranges_are_short(low: object, high: object, said: str):
+    assert spaces.describe_range(low, high) == said
+
+
 @pytest.mark.parametrize('space', ALL.values(), ids=ALL)
 def test_json_round_trip(space: Space):
     back = spaces.from_json(json.loads(json.dumps(spaces.to_json(space))))
@@ -176,6 +194,20 @@ def test_json_round_trip(space: Space):
     assert spaces.same(back, space)
     for path, leaf in spaces.leaves(space).items():
         assert spaces.leaves(back)[path].dtype == leaf.dtype
+
+
+def test_json_keeps_the_order_of_the_keys_whoever_sorts_them():
+    inner = Dict([('z', Discrete(2)), ('y', MultiBinary(2))])
+    space = Dict([('b', Discrete(2)), (3, Discrete(4)), ('a', Tuple([inner, CAMERA]))])
+    back = spaces.from_json(json.loads(json.dumps(spaces.to_json(space), sort_keys=True)))
+    assert back == space
+    assert list(back.spaces) == ['b', 3, 'a']
+    assert list(back['a'][0].spaces) == ['z', 'y']
+
+
+def test_json_of_dicts_as_it_was_written_before_is_read():
+    data = {'type': 'Dict', 'spaces': {'b': spaces.to_json(Discrete(2)), 'a': spaces.to_json(Discrete(3))}}
+    assert spaces.from_json(data) == Dict(OrderedDict(b=Discrete(2), a=Discrete(3)))
 
 
 def test_equal_bounds_are_stored_once():

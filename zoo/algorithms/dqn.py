@@ -16,7 +16,7 @@ import tensorflow as tf
 from zoo.algorithms.base import Algorithm
 from zoo.common import loops, spaces
 from zoo.common.acting import EpsilonGreedy, Forward
-from zoo.common.adaptors.action import MASKED_LOGIT
+from zoo.common.adaptors.action import masked
 from zoo.common.adaptors.policy import action_value_head
 from zoo.common.optim import polyak
 from zoo.common.params import (
@@ -89,9 +89,7 @@ class DQN(Algorithm):
 
     def allowed(self, q: tf.Tensor, obs: spaces.Flat) -> tf.Tensor:
         """Values ``[B, actions]`` with those of forbidden actions out of reach."""
-        if self.mask_path is None:
-            return q
-        return tf.where(tf.reshape(tf.cast(obs[self.mask_path], tf.bool), tf.shape(q)), q, MASKED_LOGIT)
+        return q if self.mask_path is None else masked(q, obs[self.mask_path])
 
     def loss(self, batch: Transition, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """mean Huber(Q(s, a) − y), and the mean of Q(s, a)."""

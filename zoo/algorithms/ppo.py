@@ -202,16 +202,16 @@ class PPO(Algorithm):
         batches = np.empty((epochs, per_epoch * size), np.int32)
         for epoch in batches:
             epoch[:] = np.resize(self.rng.permutation(valid), epoch.size)
-        raw = rollout
         if self.reward_scale is not None:
             done = rollout.terminated | rollout.truncated
-            rollout = rollout._replace(reward=self.reward_scale(rollout.reward, done))
+            rollout = rollout._replace(reward=self.reward_scale(rollout.reward, done, rollout.valid))
         optimizer = self.optimizers['all']
         optimizer.set_progress(self.progress)
         clip = np.array(value_at(self.clip_range, self.progress), np.float32)
         result = self.fused(rollout, batches.reshape(-1, size), clip)
         if self.statistics:  # after the update: what was acted on and what was learned from are normalised alike
-            self.observe(raw.obs)
+            all_valid = valid.size == rollout.valid.size
+            self.observe(rollout.obs if all_valid else spaces.tree_map(lambda x: x[rollout.valid], rollout.obs))
         return self.take(result)
 
     def moments(self) -> dict[str, RunningMoments]:

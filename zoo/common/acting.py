@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from zoo.common import spaces
-from zoo.common.adaptors.action import MASKED_LOGIT, ActionAdaptor
+from zoo.common.adaptors.action import ActionAdaptor, masked
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.schedules import Linear, value_at
 
@@ -100,7 +100,7 @@ class NumpyForward:
             x += bias
             x = ACTIVATIONS[activation](x)
         if self.mask_path is not None:
-            return np.where(np.reshape(obs[self.mask_path], x.shape), x, np.float32(MASKED_LOGIT))
+            return masked(x, obs[self.mask_path], self.adaptor.parts[0].counts if self.adaptor is not None else ())
         if self.log_std_size:
             return self._with_log_std(x)
         return x if self._bounds is None else np.clip(x, *self._bounds, out=x)
@@ -207,8 +207,7 @@ class Forward:
                 return self._policy(obs)
             output = self._network(obs)
             if self._mask_path is not None:
-                allowed = tf.reshape(tf.cast(obs[self._mask_path], tf.bool), tf.shape(output))
-                output = tf.where(allowed, output, MASKED_LOGIT)
+                output = masked(output, obs[self._mask_path])
             return output
 
         # The concrete function: its call skips the wrapper's look at every argument.
@@ -285,8 +284,8 @@ class Behavior:
         """Uniformly random stored actions for flat observations ``[N, …]``, of the allowed ones if masked."""
         if self.mask_path is None:
             return self.adaptor.random(spaces.count(obs), rng)
-        allowed = obs[self.mask_path].reshape(spaces.count(obs), -1)
-        return self.adaptor.sample(np.where(allowed, 0.0, MASKED_LOGIT).astype(np.float32), rng)
+        logits = np.zeros((spaces.count(obs), self.adaptor.param_size), np.float32)
+        return self.adaptor.sample(masked(logits, obs[self.mask_path], self.adaptor.parts[0].counts), rng)
 
     def light(self) -> Behavior:
         """The same without TensorFlow, to be pickled; where that cannot be, without a forward pass."""

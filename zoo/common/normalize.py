@@ -14,13 +14,16 @@ EPSILON = 1e-8
 class RunningMoments:
     """Mean and variance of a stream of vectors, by the parallel algorithm of Chan et al. (1979).
 
-    Kept in float64 in NumPy, where it is updated once per iteration from a whole batch; the compiled graphs read
-    float32 copies of it from variables, which are made at the first use so that acting needs no TensorFlow.
+    Kept in NumPy, where it is updated once per iteration from a whole batch; the compiled graphs read copies of it from
+    variables, which are made at the first use so that acting needs no TensorFlow. All is in float64: float32 would lose
+    what is left of a large value, such as a clock, when its mean is taken off.
 
     Args:
         size: length of the vectors.
 
     Attributes:
+        count: vectors seen.
+        mean, scale: the mean and one over the standard deviation, float64 ``[size]``; 0 and 1 before any data.
         all_reduce: ``all_reduce(array, 'sum')``, the sum over all learners, which then take in what any of them has
             seen; None: this one alone.
     """
@@ -28,13 +31,13 @@ class RunningMoments:
     def __init__(self, size: int) -> None:
         self.all_reduce: Callable[[np.ndarray, str], np.ndarray] | None = None
         self.count = 0.0
-        self.mean64 = np.zeros(size)
+        self.mean = np.zeros(size)
         self.sum_squares = np.zeros(size)
         self._refresh()
 
     def update(self, x: np.ndarray) -> None:
-        """Take in ``x`` of shape ``[batch, size]``."""
-        x = np.asarray(x, np.float64).reshape(-1, self.mean64.size)
+        """Take in ``x`` of shape ``[batch, size]``, or with more leading axes; only the rows that are to count."""
+        x = np.asarray(x, np.float64).reshape(-1, self.mean.size)
         count, total = float(len(x)), x.sum(axis=0)
         if self.all_reduce is not None:
             count, *total = self.all_reduce(np.append(count, total), 'sum')
@@ -48,16 +51,15 @@ class RunningMoments:
 
     def _merge(self, count: float, mean: np.ndarray, squares: np.ndarray) -> None:
         """Take in a batch of ``count`` vectors with this mean and these squared distances from it."""
-        delta, total = mean - self.mean64, self.count + count
+        delta, total = mean - self.mean, self.count + count
         self.sum_squares += squares + np.square(delta) * (self.count * count / total)
-        self.mean64 = self.mean64 + delta * (count / total)
+        self.mean = self.mean + delta * (count / total)
         self.count = total
         self._refresh()
 
     def _refresh(self) -> None:
-        variance = self.sum_squares / self.count if self.count else np.ones_like(self.mean64)
-        self.mean = self.mean64.astype(np.float32)
-        self.scale = (1.0 / np.sqrt(variance + EPSILON)).astype(np.float32)
+        variance = self.sum_squares / self.count if self.count else np.ones_like(self.mean)
+        self.scale = 1.0 / np.sqrt(variance + EPSILON)
         if 'variables' in self.__dict__:
             for variable, value in zip(self.variables, (self.mean, self.scale), strict=True):
                 variable.assign(value)
@@ -68,19 +70,19 @@ class RunningMoments:
 
     @cached_property
     def variables(self) -> tuple[Any, Any]:
-        """``tf.Variable`` copies, float32 ``[size]``, of the mean and of one over the standard deviation."""
+        """``tf.Variable`` copies, float64 ``[size]``, of the mean and of one over the standard deviation."""
         import tensorflow as tf
 
         return tuple(tf.Variable(value, trainable=False) for value in (self.mean, self.scale))
 
     def state(self) -> dict[str, np.ndarray]:
         """Arrays to save."""
-        return {'count': np.array(self.count), 'mean': self.mean64.copy(), 'sum_squares': self.sum_squares.copy()}
+        return {'count': np.array(self.count), 'mean': self.mean.copy(), 'sum_squares': self.sum_squares.copy()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """The inverse of `state`."""
         self.count = float(state['count'])
-        self.mean64 = np.array(state['mean'], np.float64)
+        self.mean = np.array(state['mean'], np.float64)
         self.sum_squares = np.array(state['sum_squares'], np.float64)
         self._refresh()
 
@@ -88,7 +90,10 @@ class RunningMoments:
 class RewardScale:
     """Divides rewards by the running standard deviation of the discounted return (VecNormalize of OpenAI Baselines).
 
-    The mean is not subtracted: that would change which behaviour is best where episodes can end.
+    The mean is not subtracted: that would change which behaviour is best where episodes can end. The scale moves while
+    it is learned, so it suits algorithms that use a reward once, soon after it was seen. A replay buffer gives the same
+    reward for as long as it holds it: under a moving scale the value that a critic has to learn would move too, and its
+    targets with it, so off-policy algorithms take rewards as they are, or scaled by a constant (``reward_shaping``).
 
     Args:
         gamma: discount.
@@ -103,16 +108,26 @@ class RewardScale:
         """Forget the running returns, as when every copy starts a new episode; the scale stays."""
         self.returns = np.zeros(0)
 
-    def __call__(self, reward: np.ndarray, done: np.ndarray) -> np.ndarray:
-        """Take in rewards ``[T, N]`` with ``done`` bool ``[T, N]`` and give them back scaled, clipped to ±10."""
+    def __call__(self, reward: np.ndarray, done: np.ndarray, valid: np.ndarray | None = None) -> np.ndarray:
+        """Take in rewards and give them back scaled, clipped to ±10.
+
+        Args:
+            reward: ``[T, N]``.
+            done: bool ``[T, N]``, the episode ended, however it did.
+            valid: bool ``[T, N]``, False where a copy was only reset: such a row is left out of the statistics.
+
+        Returns:
+            float32 ``[T, N]``.
+        """
         if self.returns.shape != reward.shape[1:]:
             self.returns = np.zeros(reward.shape[1:])
+        valid = np.ones(reward.shape, bool) if valid is None else valid
         discounted = np.empty(reward.shape)
         for t in range(len(reward)):
-            self.returns = self.returns * self.gamma + reward[t]
+            self.returns = np.where(valid[t], self.returns * self.gamma + reward[t], self.returns)
             discounted[t] = self.returns
-            self.returns[done[t]] = 0.0
-        self.moments.update(discounted.reshape(-1, 1))
+            self.returns[done[t] & valid[t]] = 0.0
+        self.moments.update(discounted[valid].reshape(-1, 1))
         return np.clip(reward * self.moments.scale, -10.0, 10.0).astype(np.float32)
 
     def state(self) -> dict[str, np.ndarray]:

@@ -236,11 +236,12 @@ class PackedCall:
     """A function of nested structures of NumPy arrays, compiled, whose small inputs cross into the graph as one.
 
     Every tensor that a compiled function is given costs some 10 µs by itself, as much as a small network's forward
-    pass, so all inputs but images travel in one float32 vector and are taken apart inside the graph, where that is
-    free. Integers stay exact up to 2²⁴.
+    pass, so all inputs but images travel in one vector and are taken apart inside the graph, where that is free. The
+    vector is of float32, but no arithmetic is done on it: numbers of 4 and 8 bytes are in it bit by bit, as one word
+    or two, and smaller ones by their value, which float32 holds exactly.
 
     Args:
-        function: of tensors in the structure of the arrays; returns one float32 tensor.
+        function: of tensors in the structure, shapes and dtypes of the arrays; returns one float32 tensor.
         xla: compile by XLA.
     """
 
@@ -260,7 +261,8 @@ class PackedCall:
         packed, large = [], []
         for leaf in leaves:
             (large if leaf.dtype == np.uint8 else packed).append(leaf)
-        vector = np.concatenate([leaf.ravel() for leaf in packed], dtype=np.float32, casting='unsafe')
+        words = [leaf.ravel().view(np.float32) if leaf.itemsize >= 4 else leaf.ravel() for leaf in packed]
+        vector = np.concatenate(words, dtype=np.float32, casting='unsafe')
         key = (static, *((leaf.shape, leaf.dtype) for leaf in leaves))
         if key not in self._compiled:
             self._compiled[key] = self._compile(arrays, static, leaves, vector.size)
@@ -276,9 +278,10 @@ class PackedCall:
                 if dtype == np.uint8:
                     found.append(next(rest))
                     continue
-                count = int(np.prod(shape))
-                piece = tf.reshape(vector[offset : offset + count], shape)
-                found.append(tf.cast(piece, tf.float32 if dtype == np.float64 else tf.as_dtype(dtype)))
+                words = max(1, dtype.itemsize // 4)
+                count = words * int(np.prod(shape))
+                piece = tf.reshape(vector[offset : offset + count], shape if words == 1 else (*shape, words))
+                found.append((tf.bitcast if dtype.itemsize >= 4 else tf.cast)(piece, tf.as_dtype(dtype)))
                 offset += count
             return self._function(*tf.nest.pack_sequence_as(arrays, found), *static)
 

@@ -17,6 +17,9 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 #: An array, or a dict from path to array.
 Flat = Any
 
+#: Bounds further apart than this are not those of values that occur: some environments write "no bound" like this.
+WIDEST_RANGE = 1e10
+
 LEAF_TYPES = (Box, Discrete, MultiDiscrete, MultiBinary)
 
 
@@ -176,10 +179,18 @@ def zeros(space: Space, lead: tuple[int, ...]) -> Flat:
 def same(a: Space, b: Space) -> bool:
     """Whether two spaces have the same leaves: paths, kinds, shapes, dtypes and values to choose from.
 
-    The bounds of a ``Box`` may differ.
+    The bounds of a ``Box`` may differ. Where they matter, ``mismatch`` of the observation or of the action adaptor
+    knows.
     """
     left, right = leaves(a), leaves(b)
     return left.keys() == right.keys() and all(_leaf_key(left[path]) == _leaf_key(right[path]) for path in left)
+
+
+def mismatch(own: Space, found: Space) -> str | None:
+    """What sets a space that was found apart from an agent's own, to follow "the environment's space …"; or None."""
+    if same(own, found):
+        return None
+    return f'is {describe(found)}, but this agent was made for {describe(own)}'
 
 
 def _leaf_key(leaf: Space) -> tuple:
@@ -202,10 +213,22 @@ def describe(space: Space) -> str:
     return ' '.join(str(space).split())  # a MultiDiscrete of two axes is written in lines
 
 
+def describe_range(low: Any, high: Any) -> str:
+    """Bounds for error messages, for example ``from 0 to 255`` or ``from [-1, 0] to [1, inf]``."""
+    return f'from {_describe_bound(low)} to {_describe_bound(high)}'
+
+
+def _describe_bound(bound: Any) -> str:
+    numbers = [f'{x:g}' for x in np.asarray(bound, np.float64).ravel()]
+    if len(set(numbers)) == 1:
+        return numbers[0]
+    return f'[{", ".join(numbers if len(numbers) <= 6 else [*numbers[:3], "…", numbers[-1]])}]'
+
+
 def to_json(space: Space) -> dict[str, Any]:
     """The space as plain data, see :func:`from_json`; infinite bounds are left to the writer of the JSON."""
-    if isinstance(space, Dict):
-        return {'type': 'Dict', 'spaces': {key: to_json(part) for key, part in space.spaces.items()}}
+    if isinstance(space, Dict):  # as pairs: writers of JSON may sort the keys of a dict
+        return {'type': 'Dict', 'spaces': [[key, to_json(part)] for key, part in space.spaces.items()]}
     if isinstance(space, Tuple):
         return {'type': 'Tuple', 'spaces': [to_json(part) for part in space.spaces]}
     if isinstance(space, FrameStack):
@@ -236,10 +259,12 @@ def to_json(space: Space) -> dict[str, Any]:
 
 
 def from_json(data: dict[str, Any]) -> Space:
-    """The space that :func:`to_json` described."""
+    """The space that :func:`to_json` described, its keys in their order."""
     kind = data['type']
     if kind == 'Dict':
-        return Dict({key: from_json(part) for key, part in data['spaces'].items()})
+        parts = data['spaces']
+        pairs = parts.items() if isinstance(parts, dict) else parts  # a dict in checkpoints of before
+        return Dict([(key, from_json(part)) for key, part in pairs])  # of a dict Gymnasium would sort the keys
     if kind == 'Tuple':
         return Tuple([from_json(part) for part in data['spaces']])
     if kind == 'FrameStack':

@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 from gymnasium.vector.utils import batch_space, iterate
 
 from zoo.common import spaces
-from zoo.common.adaptors.action import LOG_STD_BOUNDS, MASKED_LOGIT, ActionAdaptor
+from zoo.common.adaptors.action import LOG_STD_BOUNDS, MASKED_LOGIT, ActionAdaptor, masked, mismatch
 
 INF = np.inf
 SAMPLES = 20_000
@@ -34,6 +34,8 @@ OTHERS: dict[str, Space] = {
     'integer box': box([-3, 5], [2, 9], np.int64),
     'largest int32 box': Box(np.iinfo(np.int32).min, np.iinfo(np.int32).max, (2,), np.int32),
     'unbounded integer box': Box(-INF, INF, (2,), np.int32),
+    'unbounded int64 box': Box(-INF, INF, (2,), np.int64),
+    'switches': Box(0, 1, (3,), bool),
     'discrete': Discrete(4),
     'discrete with start': Discrete(4, start=-2),
     'narrow discrete': Discrete(3, start=5, dtype=np.int32),
@@ -63,7 +65,7 @@ def stored_actions(adaptor: ActionAdaptor, n: int = 200) -> list[spaces.Flat]:
     rng = np.random.default_rng(0)
     params = wide_params(adaptor, n)
     found = [adaptor.sample(params, rng), adaptor.mode(params), adaptor.random(n, rng)]
-    for value in (-1.0, 1.0, -50.0, 50.0):
+    for value in (-1.0, 1.0, -50.0, 50.0, -1e30, 1e30):
         items = dict(spaces.tree_items(adaptor.random(n, rng)))
         for part in adaptor.parts:
             if 'gaussian' in part.kind:
@@ -128,6 +130,49 @@ def test_an_unbounded_side_keeps_the_units_and_the_other_side_clips():
     assert not adaptor.bounded
 
 
+def test_where_any_bound_is_missing_no_entry_is_scaled():
+    adaptor = ActionAdaptor(box([0, 0], [100, INF]))
+    np.testing.assert_array_equal(
+        adaptor.to_env(np.array([[1, -1], [0.5, 3], [101, 1e9]])), [[1, 0], [0.5, 3], [100, 1e9]]
+    )
+
+
+def test_boxes_of_bool_round_to_the_nearest():
+    found = ActionAdaptor(Box(0, 1, (1,), bool)).to_env(np.array([[-1], [-0.1], [0.1], [1], [7]], np.float32))
+    np.testing.assert_array_equal(found[:, 0], [False, False, True, True, True])
+
+
+@pytest.mark.parametrize(
+    ('space', 'reaches'),
+    [
+        (Box(-1e38, 1e38, (2,)), 'from -1e\\+38 to 1e\\+38'),
+        (Box(-1.7e308, 1.7e308, (), np.float64), 'from -1.7e\\+308 to 1.7e\\+308'),
+        (Box(-(2**63), 2**63 - 1, (1,), np.int64), 'from -9.22337e\\+18 to 9.22337e\\+18'),
+        (box([0, 0], [1, 1.1e10]), 'from 0 to 1.1e\\+10'),
+    ],
+    ids=str,
+)
+def test_a_range_too_wide_to_scale_is_refused(space: Space, reaches: str):
+    said = f"^the part 'a' of the action space, Box.*, reaches {reaches}, .* at most 1e\\+10 apart.*\\.$"
+    with np.errstate(all='raise'), pytest.raises(ValueError, match=said):
+        ActionAdaptor(Dict(a=space, b=Discrete(2)))
+    assert ActionAdaptor(Box(-5e9, 5e9, (1,))).bounded
+
+
+@pytest.mark.parametrize(
+    'space', [Box(-1, 1, (0,)), Box(-1, 1, (2, 0)), Tuple([Discrete(2), Box(0, 1, (0,))])], ids=str
+)
+def test_an_action_without_entries_is_refused(space: Space):
+    with pytest.raises(ValueError, match=r'action space, Box\(.*0,?\) float32, has no entries: .*\.$'):
+        ActionAdaptor(space)
+
+
+@pytest.mark.parametrize('space', [Discrete(2**31), MultiDiscrete([2**30, 2**30])], ids=str)
+def test_more_actions_than_an_index_can_count_are_refused(space: Space):
+    with pytest.raises(ValueError, match=r'^the action space, .*, has 2147483648 values to choose from.*\.$'):
+        ActionAdaptor(space)
+
+
 def test_integer_boxes_round_to_the_nearest():
     adaptor = ActionAdaptor(Box(0, 10, (1,), np.int64))
     found = adaptor.to_env(np.array([[-1], [-0.92], [-0.88], [0.29], [0.31], [1]], np.float32))
@@ -135,6 +180,8 @@ def test_integer_boxes_round_to_the_nearest():
     unbounded = ActionAdaptor(Box(-INF, INF, (1,), np.int32))
     assert not unbounded.bounded, 'the bounds that Gymnasium fills in are those of the dtype'
     np.testing.assert_array_equal(unbounded.to_env(np.array([[1.4], [-2.6]], np.float32)), [[1], [-3]])
+    widest = ActionAdaptor(Box(-INF, INF, (1,), np.int64)).to_env(np.array([[1e30], [-1e30]], np.float32))
+    np.testing.assert_array_equal(widest, [[2**63 - 1024], [-(2**63)]])  # the largest float64 that is an int64
 
 
 @pytest.mark.parametrize(('low', 'dtype'), [(2**30, np.int32), (-(2**50), np.int64), (2**30, np.float64)])
@@ -286,6 +333,21 @@ def test_param_bounds_are_those_of_the_log_standard_deviations_alone():
     assert ActionAdaptor(Dict(a=Discrete(2), b=MultiBinary(2))).param_bounds is None
 
 
+# An agent and an environment.
+
+
+def test_what_sets_an_environment_apart_is_said():
+    own = Dict(arm=box([-1, 0], [1, 10]), grip=Discrete(2))
+    assert mismatch(own, Dict(arm=box([-1, 0], [1, 10]), grip=Discrete(2))) is None
+    assert mismatch(own, Dict(arm=box([-1, 0], [1, 9]), grip=Discrete(2))) == (
+        "goes from [-1, 0] to [1, 9] in 'arm', but this agent's actions go from [-1, 0] to [1, 10]"
+    )
+    assert mismatch(Box(-1, 1, (2,)), Box(-INF, INF, (2,))) == (
+        "goes from -inf to inf, but this agent's actions go from -1 to 1"
+    )
+    assert mismatch(Discrete(2), Discrete(3)) == 'is Discrete(3), but this agent was made for Discrete(2)'
+
+
 # Masks.
 
 
@@ -294,17 +356,32 @@ def test_forbidden_actions_are_never_sampled():
     params = rng.normal(0, 5, (SAMPLES, 6)).astype(np.float32)
     allowed = rng.random((SAMPLES, 6)) < 0.5
     allowed[np.arange(SAMPLES), rng.integers(6, size=SAMPLES)] = True
-    masked = np.where(allowed, params, np.float32(MASKED_LOGIT))
+    logits = np.where(allowed, params, np.float32(MASKED_LOGIT))
     adaptor = ActionAdaptor(Discrete(6))
-    for action in (adaptor.sample(masked, rng), adaptor.mode(masked)):
+    for action in (adaptor.sample(logits, rng), adaptor.mode(logits)):
         assert allowed[np.arange(SAMPLES), action].all()
 
 
 def test_forbidden_entries_of_a_multi_discrete_are_never_sampled():
-    masked = np.tile(np.array([0, MASKED_LOGIT, MASKED_LOGIT, 0, MASKED_LOGIT], np.float32), (SAMPLES, 1))
+    logits = np.tile(np.array([0, MASKED_LOGIT, MASKED_LOGIT, 0, MASKED_LOGIT], np.float32), (SAMPLES, 1))
     adaptor = ActionAdaptor(MultiDiscrete([2, 3]))
-    for action in (adaptor.sample(masked, np.random.default_rng(0)), adaptor.mode(masked)):
+    for action in (adaptor.sample(logits, np.random.default_rng(0)), adaptor.mode(logits)):
         np.testing.assert_array_equal(action, np.tile([0, 1], (SAMPLES, 1)))
+
+
+@pytest.mark.parametrize('dtype', [np.int8, bool, np.float32])
+def test_masks_by_hand(dtype: type):
+    """Where every value of a choice is forbidden there is none to choose: its part of the mask is none at all."""
+    values = np.arange(15, dtype=np.float32).reshape(3, 5)
+    mask = np.array([[1, 0, 0, 1, 1], [0, 0, 1, 0, 0], [0, 0, 0, 0, 0]], dtype)
+    one = np.where([[1, 0, 0, 1, 1], [0, 0, 1, 0, 0], [1, 1, 1, 1, 1]], values, MASKED_LOGIT)
+    two = np.where([[1, 0, 0, 1, 1], [1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], values, MASKED_LOGIT)
+    for counts, expected in (((), one), ((5,), one), ((2, 3), two)):
+        found = masked(values, mask, counts)
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(masked(tf.constant(values), tf.constant(mask), counts), expected)
+    np.testing.assert_array_equal(masked(values, mask.reshape(3, 1, 5)), one)
 
 
 class FirstDrawIsZero:
@@ -317,9 +394,9 @@ class FirstDrawIsZero:
 
 
 def test_a_zero_from_the_generator_does_not_let_a_forbidden_action_through():
-    masked = np.array([[MASKED_LOGIT, 0.0, 1.0]], np.float32)
+    logits = np.array([[MASKED_LOGIT, 0.0, 1.0]], np.float32)
     with np.errstate(all='raise'):
-        assert ActionAdaptor(Discrete(3)).sample(masked, FirstDrawIsZero()) == 2
+        assert ActionAdaptor(Discrete(3)).sample(logits, FirstDrawIsZero()) == 2
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from zoo.common.adaptors.observation import (
     features,
     is_image,
     mask_path,
+    mismatch,
 )
 from zoo.common.normalize import RunningMoments
 
@@ -147,10 +148,37 @@ def test_float_images_are_scaled_from_their_bounds():
     np.testing.assert_allclose(prepared(Box(-2, 6, (8, 8, 1)), image), (image + 2) / 8, atol=1e-6)
 
 
+def per_channel(*bounds: tuple[float, float], dtype: type = np.float32) -> Box:
+    """An image of 8 × 9 with bounds for each channel."""
+    low, high = (np.tile(np.array(side, dtype), (8, 9, 1)) for side in zip(*bounds, strict=True))
+    return Box(low, high, dtype=dtype)
+
+
+def test_images_are_scaled_from_the_bounds_of_each_channel():
+    space = per_channel((0, 255), (0, 1000), (-2, 6), (3, 3))
+    image = np.tile(np.float32([51, 500, 4, 3]), (2, 8, 9, 1))
+    expected = np.tile(np.float32([0.2, 0.5, 0.75, 0]), (2, 8, 9, 1))
+    np.testing.assert_allclose(prepared(space, image), expected, atol=1e-6)
+    first = Box(space.low.transpose(2, 0, 1), space.high.transpose(2, 0, 1))
+    assert feature('', first).channels_first
+    np.testing.assert_allclose(prepared(first, image.transpose(0, 3, 1, 2)), expected, atol=1e-6)
+
+
+def test_bounds_of_a_channel_are_those_of_all_its_pixels():
+    low, high = np.zeros((8, 9, 2), np.float32), np.ones((8, 9, 2), np.float32)
+    low[3, 4, 1], high[5, 6, 1] = -1, 3
+    image = np.ones((1, 8, 9, 2), np.float32)
+    np.testing.assert_allclose(prepared(Box(low, high), image), image * [1, 0.5], atol=1e-6)
+
+
 @pytest.mark.parametrize(
     'space',
     [
         Box(0, 1, (8, 8, 1)),
+        per_channel((0, 1), (0, 1)),
+        per_channel((0, 255), (0, INF)),
+        Box(np.finfo(np.float32).min, np.finfo(np.float32).max, (8, 8, 1)),  # this too means that there is no bound
+        per_channel((0, 255), (0, 1e11)),
         unbounded(8, 8, 1),
         Box(-INF, INF, (8, 8, 1), np.int32),  # Gymnasium stores the bounds of the dtype, which are not the image's
         Box(0, INF, (8, 8, 1)),
@@ -158,7 +186,7 @@ def test_float_images_are_scaled_from_their_bounds():
     ids=str,
 )
 def test_images_without_bounds_to_scale_from_stay_as_they_are(space: Box):
-    image = np.arange(2 * 64).reshape(2, 8, 8, 1).astype(space.dtype)
+    image = np.arange(2 * np.prod(space.shape)).reshape(2, *space.shape).astype(space.dtype)
     np.testing.assert_array_equal(prepared(space, image), image)
 
 
@@ -166,6 +194,70 @@ def test_discrete_is_one_hot_from_its_start():
     np.testing.assert_array_equal(
         prepared(Discrete(3, start=-1), np.array([1, -1, 0])), [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
     )
+
+
+@pytest.mark.parametrize(
+    'space',
+    [
+        Discrete(2**30, start=2**40),
+        Discrete(4, start=-(2**40)),
+        MultiDiscrete([200, 3], np.uint8, start=[56, 2]),
+        MultiDiscrete([2, 3], start=[2**40, -(2**40)]),
+    ],
+    ids=str,
+)
+def test_a_start_beyond_the_digits_of_the_index(space: Space):
+    last = space.start + (space.n if isinstance(space, Discrete) else space.nvec) - 1
+    obs = np.stack([np.asarray(space.start), last]).astype(space.dtype)
+    preprocess = Preprocess(space, {})
+    found = preprocess(obs)[''].numpy()
+    if not preprocess.is_flat:
+        np.testing.assert_array_equal(found, [0, space.n - 1])
+        return
+    np.testing.assert_array_equal(found, preprocess.numpy(obs))
+    counts = preprocess.features[0].counts
+    np.testing.assert_array_equal(found[0], np.concatenate([np.eye(n)[0] for n in counts]))
+    np.testing.assert_array_equal(found[1], np.concatenate([np.eye(n)[-1] for n in counts]))
+
+
+@pytest.mark.parametrize('space', [Discrete(2**31), MultiDiscrete([3, 2**31])], ids=str)
+def test_more_values_than_an_index_can_count_are_refused(space: Space):
+    with pytest.raises(ValueError, match=r"^the part 'a' of the observation has .* values.* at most 2147483647.*\.$"):
+        Preprocess(Dict(a=space), {})
+    assert feature('', Discrete(2**31 - 1)).counts == (2**31 - 1,)
+
+
+INSIDE = Dict(
+    one=Discrete(3, start=-1), many=MultiDiscrete([2, 5]), large=Discrete(1000), free=unbounded(2), flags=MultiBinary(2)
+)
+
+
+@pytest.mark.parametrize(
+    ('path', 'value', 'said'),
+    [
+        ('one', 2, r"'one' has the value 2, but Discrete\(3, start=-1\) goes from -1 to 1\.$"),
+        ('one', -2, r"'one' has the value -2, but .* goes from -1 to 1\.$"),
+        ('many', [1, 5], r"'many' has the value \[1 5\], but .* goes from \[0 0\] to \[1 4\]\.$"),
+        ('large', 2**40, r"'large' has the value 1099511627776, but .* goes from 0 to 999\.$"),
+        ('flags', [0, 2], r"'flags' has the value \[0 2\], but .* goes from 0 to 1\.$"),
+    ],
+)
+def test_values_outside_the_space_are_named(path: str, value: Any, said: str):
+    preprocess = Preprocess(INSIDE, {})
+    obs = batch_of(INSIDE, 3)
+    preprocess.check_values(obs)
+    obs[path][1] = value
+    with pytest.raises(ValueError, match='^the observation ' + said):
+        preprocess.check_values(obs)
+
+
+@pytest.mark.parametrize('space', [Discrete(3, start=1), MultiDiscrete([2, 3])], ids=str)
+def test_values_outside_the_space_are_the_same_to_arrays_and_tensors(space: Space):
+    """Not another value's: a negative one must not count from the end, nor one entry's spill into the next."""
+    preprocess = Preprocess(space, {})
+    for value in (-1, 3, 4, 100):
+        obs = np.full((2, *space.shape), value, space.dtype)
+        np.testing.assert_array_equal(preprocess.numpy(obs), preprocess(obs)[''])
 
 
 def test_large_discrete_is_an_index_from_zero():
@@ -198,12 +290,42 @@ def test_normalising_by_hand():
     np.testing.assert_allclose(preprocess.numpy(obs), expected, atol=1e-5)
 
 
-def test_only_float_vectors_are_normalised():
+def test_every_vector_of_numbers_is_normalised():
     space = Dict(
-        image=Box(0, 1, (8, 8, 3)), vector=unbounded(2), bytes=pixels(3), index=Discrete(3), flags=MultiBinary(2)
+        image=Box(0, 1, (8, 8, 3)),
+        vector=unbounded(2),
+        bytes=pixels(3),
+        count=unbounded(1, dtype=np.int64),
+        index=Discrete(3),
+        flags=MultiBinary(2),
+        switches=Box(0, 1, (4,), bool),
     )
-    assert [item.path for item in features(space, normalize=True) if item.normalize] == ['vector']
+    assert [item.path for item in features(space, normalize=True) if item.normalize] == ['bytes', 'count', 'vector']
     assert not any(item.normalize for item in features(space))
+
+
+@pytest.mark.parametrize('dtype', [np.float64, np.int64])
+def test_normalising_takes_the_mean_off_before_digits_are_lost(dtype: type):
+    """A clock of seconds since 1970: float32 knows only multiples of 128 there."""
+    seen = 1_700_000_000 + np.array([[-1], [1], [-3], [3]], dtype)
+    moments = RunningMoments(1)
+    moments.update(seen)
+    preprocess = Preprocess(unbounded(1, dtype=dtype), {'': moments})
+    expected = np.array([[-1], [1], [-3], [3]]) / np.sqrt(5)
+    np.testing.assert_allclose(preprocess.numpy(seen), expected, rtol=1e-5)
+    np.testing.assert_allclose(preprocess(seen)[''], expected, rtol=1e-5)
+
+
+def test_a_vector_without_statistics_stays_as_it_is():
+    """So were vectors of integers in agents that were saved before these were normalised."""
+    space = Dict(bytes=pixels(2), vector=unbounded(1))
+    moments = moments_for(space)
+    preprocess = Preprocess(space, moments)
+    del moments['bytes']
+    obs = {'bytes': np.array([[200, 7]], np.uint8), 'vector': np.zeros((1, 1), np.float32)}
+    np.testing.assert_array_equal(preprocess(obs)['bytes'], [[200, 7]])
+    np.testing.assert_array_equal(preprocess.numpy(obs)[:, :2], [[200, 7]])
+    assert preprocess.numpy(obs)[0, 2] == preprocess(obs)['vector'].numpy() != 0
 
 
 # By key, never by position.
@@ -273,6 +395,40 @@ def test_only_the_key_at_the_top_is_the_mask():
 def test_an_observation_of_the_mask_alone_is_refused():
     with pytest.raises(ValueError, match='nothing to see but the action mask'):
         Preprocess(Dict(action_mask=MultiBinary(4)), {})
+
+
+# An agent and an environment.
+
+
+@pytest.mark.parametrize(
+    ('own', 'found'),
+    [
+        (Box(-1, 1, (3,)), Box(-2, 2, (3,))),
+        (unbounded(8, 8, 1), Box(-INF, 5, (8, 8, 1))),
+        (unbounded(8, 8, 1), Box(0, 1, (8, 8, 1))),  # neither is scaled
+        (per_channel((0, 255), (0, 255), dtype=np.uint8), pixels(8, 9, 2)),
+        (NESTED, NESTED),
+    ],
+    ids=str,
+)
+def test_bounds_that_no_feature_depends_on_may_differ(own: Space, found: Space):
+    assert mismatch(own, found) is None
+    assert mismatch(found, own) is None
+
+
+def test_what_sets_an_environment_apart_is_said():
+    assert (
+        mismatch(Box(-1, 1, (3,)), Box(-1, 1, (4,)))
+        == 'is Box(4,) float32, but this agent was made for Box(3,) float32'
+    )
+    bright, dark = Box(0, 255, (8, 9, 2)), Box(0, 1, (8, 9, 2))
+    assert mismatch(bright, dark) == 'has images from 0 to 1, but this agent was made for images from 0 to 255'
+    assert mismatch(Dict(x=bright), Dict(x=unbounded(8, 9, 2))) == (
+        "has images from -inf to inf in 'x', but this agent was made for images from 0 to 255"
+    )
+    assert mismatch(bright, per_channel((0, 255), (0, 1000))) == (
+        'has images from 0 to [255, 1000], but this agent was made for images from 0 to 255'
+    )
 
 
 # Tensors and arrays.

@@ -6,18 +6,22 @@ space               distribution                           stored action (the po
 ``Discrete``        categorical                            index from 0, int32 ``[…]``
 ``MultiDiscrete``   independent categoricals               indices from 0, int32 ``[…, k]``
 ``MultiBinary``     independent Bernoullis                 0 or 1, int32 ``[…, k]``
-``Box``             diagonal Gaussian, tanh-squashed for   float32 ``[…, n]``; −1 and 1 stand for the bounds, and where
-                    algorithms that ask for it             the space has none, one unit is one unit
+``Box``             diagonal Gaussian, tanh-squashed for   float32 ``[…, n]``; −1 and 1 stand for the bounds; where any
+                    algorithms that ask for it             entry lacks one, one unit is one unit in all
 ``Dict``, ``Tuple`` the product of its leaves'             dict of the above by path
 ==================  =====================================  ==========================================================
 
 A Gaussian sample may lie outside the bounds: it is stored as drawn, so that its log-probability is right, and clipped
-only on its way to the environment. Sampling for acting is done here in NumPy, a few microseconds a step; the same
-distributions as tensors, for the losses, are in :mod:`zoo.common.distributions`. Nothing here imports TensorFlow.
+only on its way to the environment, at each bound that there is. A range of more than ``spaces.WIDEST_RANGE`` is
+refused: the numbers that mean "no bound" to some environments would become the size of an action.
+
+Sampling for acting is done here in NumPy, a few microseconds a step; the same distributions as tensors, for the losses,
+are in :mod:`zoo.common.distributions`. Nothing here imports TensorFlow, but for masks of tensors.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -35,6 +39,9 @@ MASKED_LOGIT = -1e9
 
 #: NumPy's float32 exponential is exactly 0 once in 2²³ draws, and that infinite lead would let a forbidden action win.
 _SMALLEST = np.finfo(np.float32).tiny
+
+#: Actions to choose from are counted in int32.
+MOST_CHOICES = 2**31 - 1
 
 #: Bounds of a log standard deviation that a network puts out (Haarnoja et al. 2018 in their code, and Spinning Up).
 LOG_STD_BOUNDS = (-20.0, 2.0)
@@ -73,13 +80,20 @@ class ActionAdaptor:
     Args:
         space: the environment's (single) action space.
         squash: squash Gaussians by tanh, as SAC does; needs bounds.
+
+    Raises:
+        TypeError: a leaf that is no space of arrays.
+        ValueError: a ``Box`` without entries or with a range of more than ``spaces.WIDEST_RANGE``, or more values than
+            `MOST_CHOICES`.
     """
 
     def __init__(self, space: Space, squash: bool = False) -> None:
         self.space = space
         self.leaves = spaces.leaves(space)
         self.parts = [_part(path, leaf, squash) for path, leaf in self.leaves.items()]
-        self._scale = {path: _scale(leaf) for path, leaf in self.leaves.items() if isinstance(leaf, Box)}
+        boxes = {path: leaf for path, leaf in self.leaves.items() if isinstance(leaf, Box)}
+        self._scale = {path: _scale(path, leaf) for path, leaf in boxes.items()}
+        self._limits = {path: _limits(leaf) for path, leaf in boxes.items()}
 
     @property
     def param_size(self) -> int:
@@ -188,8 +202,9 @@ class ActionAdaptor:
             if scale is not None:
                 action = scale[0] + scale[1] * action
             # After scaling, since its rounding may step over a bound; two calls, since np.clip costs twice as much.
-            action = np.minimum(np.maximum(action.reshape(len(action), *leaf.shape), leaf.low), leaf.high)
-            if np.issubdtype(leaf.dtype, np.integer):
+            low, high = self._limits[path]
+            action = np.minimum(np.maximum(action.reshape(len(action), *leaf.shape), low), high)
+            if leaf.dtype.kind in 'iub':
                 action = np.rint(action)
             return action.astype(leaf.dtype, copy=False)
         if isinstance(leaf, Discrete):
@@ -204,25 +219,101 @@ class ActionAdaptor:
         return all(scale is not None for scale in self._scale.values())
 
 
+def mismatch(own: Space, found: Space) -> str | None:
+    """What keeps an agent for the space ``own`` from acting in ``found``, or None.
+
+    Actions are scaled to the bounds, so with others they mean something else.
+
+    Returns:
+        The rest of a sentence that begins "the environment's action_space …".
+    """
+    reason = spaces.mismatch(own, found)
+    if reason is not None:
+        return reason
+    theirs = spaces.leaves(found)
+    for path, mine in spaces.leaves(own).items():
+        other = theirs[path]
+        if isinstance(mine, Box) and not ((mine.low == other.low).all() and (mine.high == other.high).all()):
+            seen, known = (spaces.describe_range(leaf.low, leaf.high) for leaf in (other, mine))
+            return f"goes {seen}{path and f' in {path!r}'}, but this agent's actions go {known}"
+    return None
+
+
+def masked(values: Any, mask: Any, counts: Sequence[int] = ()) -> Any:
+    """Logits or values with `MASKED_LOGIT` in place of those of forbidden actions.
+
+    A mask that allows nothing, as environments may give where an episode is over, says nothing of any action: there
+    all are allowed. So it is in each choice of a ``MultiDiscrete``.
+
+    Args:
+        values: float32 ``[N, actions]``, an array or a tensor.
+        mask: of the same kind, ``[N, …]`` with as many entries, those of allowed actions not zero.
+        counts: the actions of each choice; by default there is one choice among all.
+
+    Returns:
+        An array or tensor like ``values``.
+    """
+    if isinstance(values, np.ndarray):
+        allowed = np.reshape(mask, values.shape).astype(bool, copy=False)
+        starts = np.cumsum([0, *counts[:-1]])
+        nothing = ~np.logical_or.reduceat(allowed, starts, axis=-1)
+        if nothing.any():
+            allowed = allowed | np.repeat(nothing, counts or values.shape[-1], axis=-1)
+        return np.where(allowed, values, np.float32(MASKED_LOGIT))
+    import tensorflow as tf
+
+    allowed = tf.reshape(tf.cast(mask, tf.bool), tf.shape(values))
+    choices = tf.split(allowed, list(counts), -1) if len(counts) > 1 else [allowed]
+    choices = [choice | ~tf.reduce_any(choice, -1, keepdims=True) for choice in choices]
+    return tf.where(tf.concat(choices, -1), values, MASKED_LOGIT)
+
+
 def _part(path: str, leaf: Space, squash: bool) -> Part:
-    if isinstance(leaf, Discrete):
-        return Part(path, 'categorical', 1, (int(leaf.n),))
-    if isinstance(leaf, MultiDiscrete):
-        counts = tuple(int(n) for n in leaf.nvec.ravel())
-        return Part(path, 'multi_categorical', len(counts), counts)
+    if isinstance(leaf, Discrete | MultiDiscrete):
+        counts = (int(leaf.n),) if isinstance(leaf, Discrete) else tuple(leaf.nvec.ravel().tolist())
+        if sum(counts) > MOST_CHOICES:
+            raise ValueError(
+                f'{_named(path, leaf)}, has {sum(counts)} values to choose from, but at most {MOST_CHOICES} can be '
+                'told apart: give it as a Box.'
+            )
+        return Part(path, 'categorical' if isinstance(leaf, Discrete) else 'multi_categorical', len(counts), counts)
     size = int(np.prod(leaf.shape))
+    if not size:
+        raise ValueError(f'{_named(path, leaf)}, has no entries: give it at least one, or leave it out.')
     if isinstance(leaf, MultiBinary):
         return Part(path, 'bernoulli', size)
     return Part(path, 'squashed_gaussian' if squash else 'gaussian', size)
 
 
-def _scale(leaf: Box) -> tuple[np.ndarray, np.ndarray] | None:
+def _named(path: str, leaf: Space) -> str:
+    return f'the {path and f"part {path!r} of the "}action space, {spaces.describe(leaf)}'
+
+
+def _scale(path: str, leaf: Box) -> tuple[np.ndarray, np.ndarray] | None:
     """Centre and half-range of a bounded ``Box``, flat; None when a bound is missing."""
     if not leaf.is_bounded():
         return None
     low, high = leaf.low.ravel().astype(np.float64), leaf.high.ravel().astype(np.float64)
+    wide = np.flatnonzero(high / 2 - low / 2 > spaces.WIDEST_RANGE / 2)
+    if wide.size:
+        reach = spaces.describe_range(low[wide[0]], high[wide[0]])
+        raise ValueError(
+            f'{_named(path, leaf)}, reaches {reach}, but bounds that actions are scaled to may be at most '
+            f'{spaces.WIDEST_RANGE:g} apart: wrap the environment in gymnasium.wrappers.TransformAction with the '
+            'bounds that its actions have, or with -inf and inf where they have none.'
+        )
     dtype = np.float32 if leaf.dtype == np.float32 else np.float64  # large integers need the digits
     return ((low + high) / 2).astype(dtype), ((high - low) / 2).astype(dtype)
+
+
+def _limits(leaf: Box) -> tuple[np.ndarray, np.ndarray]:
+    """The bounds that actions are clipped to, in a dtype of actions."""
+    if leaf.dtype.kind not in 'iu':
+        return leaf.low, leaf.high
+    low, high = leaf.low.astype(np.float64), leaf.high.astype(np.float64)
+    # Rounded to float64, the largest int64 is one too large for its dtype. Python compares integers and floats exactly.
+    beyond = np.asarray(high.astype(object) > leaf.high.astype(object), bool)
+    return low, np.where(beyond, np.nextafter(high, -np.inf), high)
 
 
 def _mode(part: Part, params: np.ndarray, rng: None) -> np.ndarray:

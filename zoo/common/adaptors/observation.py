@@ -6,9 +6,11 @@ environment's own dtype and an exported agent does the same:
 ==================================  =============================================================  ==================
 leaf                                feature                                                        encoder
 ==================================  =============================================================  ==================
-``Box``, image (see `is_image`)     ``[…, height, width, channels]``, scaled from its bounds to    CNN that fits it
-                                    [0, 1], channels last whatever the order it came in
-``Box``, anything else              flattened, normalised by running statistics if asked           joined as it is
+``Box``, image (see `is_image`)     ``[…, height, width, channels]``, each channel scaled from     CNN that fits it
+                                    its bounds to [0, 1] where every channel has them, channels
+                                    last whatever the order it came in
+``Box``, anything else              flattened, if asked normalised by running statistics           joined as it is
+                                    (but for bool)
 ``Discrete(n)``, n <= 256           one-hot ``[…, n]``                                             joined as it is
 ``Discrete(n)``, larger             index ``[…]`` int32                                            embedding
 ``MultiDiscrete``                   one-hot of each, joined                                        joined as it is
@@ -27,7 +29,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 
 from zoo.common import spaces
 
@@ -38,6 +40,9 @@ ACTION_MASK = 'action_mask'
 
 #: Indices of a larger ``Discrete`` are embedded: a one-hot vector of it would make the first layer mostly zeros.
 LARGEST_ONE_HOT = 256
+
+#: Indices are int32 in the graphs.
+LARGEST_INDEX = 2**31 - 1
 
 #: Normalised observations are clipped to this many standard deviations, as in OpenAI Baselines' VecNormalize.
 CLIP = 10.0
@@ -54,8 +59,8 @@ class Feature:
         counts: for ``'one_hot'`` and ``'index'``, the number of values of each entry.
         start: the smallest value of each entry.
         channels_first: the image came as ``[channels, height, width]``.
-        scale: ``(low, high)`` of an image with finite bounds.
-        normalize: whether running statistics apply.
+        scale: ``(low, high)`` of an image with finite bounds, each a number or one for each channel.
+        normalize: whether an agent that normalises keeps running statistics of it.
     """
 
     path: str
@@ -64,7 +69,7 @@ class Feature:
     counts: tuple[int, ...] = ()
     start: tuple[int, ...] = ()
     channels_first: bool = False
-    scale: tuple[float, float] | None = None
+    scale: tuple[float, float] | tuple[tuple[float, ...], tuple[float, ...]] | None = None
     normalize: bool = False
 
     @property
@@ -100,14 +105,22 @@ def _image_layout(shape: tuple[int, ...]) -> tuple[int, int, int, bool]:
 
 
 def feature(path: str, leaf: Space, normalize: bool = False) -> Feature:
-    """The feature of one leaf."""
+    """The feature of one leaf.
+
+    Raises:
+        ValueError: a ``Discrete`` or ``MultiDiscrete`` of more values than `LARGEST_INDEX`.
+    """
     if is_image(leaf):
         height, width, channels, first = _image_layout(leaf.shape)
-        low, high = float(leaf.low.min()), float(leaf.high.max())
-        bounded = leaf.is_bounded() and high > low and (leaf.low == low).all() and (leaf.high == high).all()
-        scale = (low, high) if bounded and (low, high) != (0.0, 1.0) else None
-        return Feature(path, 'image', (height, width, channels), channels_first=first, scale=scale)
+        return Feature(path, 'image', (height, width, channels), channels_first=first, scale=_scale(leaf, first))
     size = int(np.prod(leaf.shape))
+    if isinstance(leaf, Discrete | MultiDiscrete):
+        values = int(leaf.n) if isinstance(leaf, Discrete) else sum(leaf.nvec.ravel().tolist())
+        if values > LARGEST_INDEX:
+            raise ValueError(
+                f'the {path and f"part {path!r} of the "}observation has {values} values to choose from, '
+                f'{spaces.describe(leaf)}, but at most {LARGEST_INDEX} can be told apart: give it as a Box.'
+            )
     if isinstance(leaf, Discrete):
         n, start = int(leaf.n), int(leaf.start)
         if n > LARGEST_ONE_HOT:
@@ -118,13 +131,52 @@ def feature(path: str, leaf: Space, normalize: bool = False) -> Feature:
         start = tuple(int(n) for n in leaf.start.ravel())
         return Feature(path, 'one_hot', (sum(counts),), counts, start)
     if isinstance(leaf, Box):
-        return Feature(path, 'vector', (size,), normalize=normalize and np.issubdtype(leaf.dtype, np.floating))
+        return Feature(path, 'vector', (size,), normalize=normalize and leaf.dtype != bool)
     return Feature(path, 'binary', (size,))
+
+
+def _scale(leaf: Box, channels_first: bool) -> Any:
+    """``Feature.scale`` of an image; None where a bound is missing or means that there is none, or all are 0 and 1."""
+    if not leaf.is_bounded():
+        return None
+    shape = leaf.shape if len(leaf.shape) == 3 else (*leaf.shape, 1)
+    pixels = (1, 2) if channels_first else (0, 1)
+    low = leaf.low.reshape(shape).min(pixels).astype(np.float64)
+    high = leaf.high.reshape(shape).max(pixels).astype(np.float64)
+    if (high / 2 - low / 2 > spaces.WIDEST_RANGE / 2).any() or (high == low).all():
+        return None
+    if (low == low[0]).all() and (high == high[0]).all():
+        return None if (low[0], high[0]) == (0.0, 1.0) else (float(low[0]), float(high[0]))
+    return tuple(low.tolist()), tuple(high.tolist())
 
 
 def features(space: Space, normalize: bool = False) -> list[Feature]:
     """The features of an observation space in the order of their paths, without the action mask."""
     return [feature(path, leaf, normalize) for path, leaf in spaces.leaves(space).items() if mask_path(space) != path]
+
+
+def mismatch(own: Space, found: Space) -> str | None:
+    """What keeps an agent for the observation space ``own`` from seeing ``found``, or None.
+
+    Images are scaled from their bounds, so with others they look different. Bounds of vectors may differ.
+
+    Returns:
+        The rest of a sentence that begins "the environment's observation_space …".
+    """
+    reason = spaces.mismatch(own, found)
+    if reason is not None:
+        return reason
+    for mine, other in zip(features(own), features(found), strict=True):
+        if mine.scale != other.scale:
+            seen, known = (_range(item, spaces.leaves(space)) for item, space in ((other, found), (mine, own)))
+            where = f' in {mine.path!r}' if mine.path else ''
+            return f'has images {seen}{where}, but this agent was made for images {known}'
+    return None
+
+
+def _range(image: Feature, leaves: dict[str, Space]) -> str:
+    leaf = leaves[image.path]
+    return spaces.describe_range(*((leaf.low, leaf.high) if image.scale is None else image.scale))
 
 
 def mask_path(space: Space) -> str | None:
@@ -160,7 +212,7 @@ class Preprocess:
 
     Args:
         space: the observation space.
-        statistics: the running statistics by path, for the features that are normalised.
+        statistics: the running statistics by path; what has none is not normalised.
 
     Raises:
         ValueError: there is nothing but the action mask.
@@ -172,6 +224,32 @@ class Preprocess:
         if not self.features:
             raise ValueError(f'the observation {spaces.describe(space)} has nothing to see but the action mask.')
         self.statistics = statistics
+        self._hot_values = {item.path: _hot_values(item) for item in self.features if item.kind == 'one_hot'}
+        leaves = spaces.leaves(space)
+        counted = [item.path for item in self.features if not isinstance(leaves[item.path], Box)]
+        self._limits = {path: _limits(leaves[path]) for path in counted}
+
+    def check_values(self, obs: spaces.Flat) -> None:
+        """Refuse observations that are none of the space's, where their values are counted.
+
+        Both forms of preprocessing would make something of them, but nothing that was ever learned.
+
+        Args:
+            obs: flat observations ``[N, …]``.
+
+        Raises:
+            ValueError: a value that a ``Discrete``, ``MultiDiscrete`` or ``MultiBinary`` does not have: which.
+        """
+        for path, (low, high) in self._limits.items():
+            x = obs[path] if path else obs
+            outside = (x < low) | (x > high)
+            if outside.any():
+                wrong = x[np.flatnonzero(outside.reshape(len(x), -1).any(-1))[0]]
+                leaf = spaces.describe(spaces.leaves(self.space)[path])
+                raise ValueError(
+                    f'the observation {path and f"{path!r} "}has the value {wrong}, '
+                    f'but {leaf} goes from {low} to {high}.'
+                )
 
     def __call__(self, obs: spaces.Flat) -> dict[str, Any]:
         """Features by path, as tensors. ``obs`` has exactly one batch axis."""
@@ -184,17 +262,17 @@ class Preprocess:
             if item.kind == 'image':
                 out[item.path] = self._image(tf, item, x)
             elif item.kind == 'index':
-                out[item.path] = tf.cast(x, tf.int32) - item.start[0]
+                out[item.path] = tf.cast(tf.cast(x, tf.int64) - item.start[0], tf.int32)
             elif item.kind == 'one_hot':
-                x = tf.reshape(tf.cast(x, tf.int32), [-1, len(item.counts)]) - np.array(item.start, np.int32)
+                x = tf.reshape(tf.cast(x, tf.int64), [-1, len(item.counts)]) - np.array(item.start, np.int64)
                 hots = [tf.one_hot(x[:, i], n) for i, n in enumerate(item.counts)]
                 out[item.path] = hots[0] if len(hots) == 1 else tf.concat(hots, -1)
             else:
-                x = tf.reshape(tf.cast(x, tf.float32), [-1, item.size])
-                if item.normalize:
+                x = tf.reshape(x, [-1, item.size])
+                if item.path in self.statistics:
                     mean, scale = self.statistics[item.path].variables
-                    x = tf.clip_by_value((x - mean) * scale, -CLIP, CLIP)
-                out[item.path] = x
+                    x = tf.clip_by_value((tf.cast(x, tf.float64) - mean) * scale, -CLIP, CLIP)
+                out[item.path] = tf.cast(x, tf.float32)
         return out
 
     @staticmethod
@@ -205,8 +283,9 @@ class Preprocess:
         elif item.channels_first:
             x = tf.transpose(x, [0, 2, 3, 1])
         if item.scale is not None:
-            low, high = item.scale
-            x = (x - low) * (1.0 / (high - low)) if low else x * (1.0 / high)
+            low, high = np.array(item.scale)
+            factor = 1.0 / np.where(high == low, 1.0, high - low)
+            x = (x - low.astype(np.float32)) * factor.astype(np.float32) if low.any() else x * factor.astype(np.float32)
         return x
 
     def numpy(self, obs: spaces.Flat) -> np.ndarray:
@@ -216,18 +295,14 @@ class Preprocess:
         for item in self.features:
             x = flat[item.path]
             if item.kind == 'one_hot':
-                x = np.reshape(x, (-1, len(item.counts))) - item.start
-                part = np.zeros((len(x), item.size), np.float32)
-                rows = np.arange(len(x))
-                offset = 0
-                for i, n in enumerate(item.counts):
-                    part[rows, offset + x[:, i]] = 1.0
-                    offset += n
+                entries, values = self._hot_values[item.path]
+                part = (np.reshape(x, (-1, len(item.counts)))[:, entries] == values).astype(np.float32)
             else:
-                part = x.reshape(len(x), item.size).astype(np.float32, copy=False)
-                if item.normalize:
+                part = x.reshape(len(x), item.size)
+                if item.path in self.statistics:
                     moments = self.statistics[item.path]
-                    part = np.clip((part - moments.mean) * moments.scale, -CLIP, CLIP)
+                    part = np.minimum(np.maximum((part - moments.mean) * moments.scale, -CLIP), CLIP)
+                part = part.astype(np.float32, copy=False)
             parts.append(part)
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
@@ -241,6 +316,21 @@ class Preprocess:
         if spaces.is_leaf(self.space):
             return found['']
         return _nest_features(self.space, found, '')
+
+
+def _hot_values(item: Feature) -> tuple[np.ndarray, np.ndarray]:
+    """Of each number of a one-hot feature, which entry it belongs to and for which value of that it is 1."""
+    entries = np.repeat(np.arange(len(item.counts)), item.counts)
+    values = np.concatenate([start + np.arange(n) for n, start in zip(item.counts, item.start, strict=True)])
+    return entries, values
+
+
+def _limits(leaf: Space) -> tuple[Any, Any]:
+    """The smallest and the largest value of each entry of what is counted."""
+    if isinstance(leaf, MultiBinary):
+        return 0, 1
+    low = leaf.start.astype(np.int64)
+    return low, low + (leaf.n if isinstance(leaf, Discrete) else leaf.nvec.astype(np.int64)) - 1
 
 
 def _nest_features(space: Space, found: dict[str, Any], prefix: str) -> Any:

@@ -30,7 +30,7 @@ import tensorflow as tf
 from gymnasium.spaces import Tuple
 
 from zoo.common import networks, spaces
-from zoo.common.adaptors.action import MASKED_LOGIT, ActionAdaptor
+from zoo.common.adaptors.action import ActionAdaptor, masked
 from zoo.common.adaptors.observation import Preprocess, mask_path
 
 log = logging.getLogger('zoo')
@@ -401,8 +401,7 @@ class StochasticPolicy:
     def complete(self, output: tf.Tensor, obs: spaces.Flat) -> tf.Tensor:
         """The distribution's parameters from the network's output."""
         if self.mask_path is not None:
-            allowed = tf.reshape(tf.cast(obs[self.mask_path], tf.bool), tf.shape(output))
-            return tf.where(allowed, output, MASKED_LOGIT)
+            return masked(output, obs[self.mask_path], self.adaptor.parts[0].counts)
         if self.log_std is None:
             bounds = self.adaptor.param_bounds
             return output if bounds is None else tf.clip_by_value(output, *bounds)
