@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import cloudpickle
 
+from zoo.common.quiet import load_tensorflow
 from zoo.distributed import actor, cluster, jobs, learner, server
 from zoo.distributed.cluster import Cluster, Layout, Role
 from zoo.distributed.engines.base import ClusterError, PeerLost
@@ -110,6 +111,7 @@ def take_part(plan: Plan, is_launched: bool = False) -> None:
 
 def _build(blueprint: bytes) -> Algorithm:
     try:
+        load_tensorflow()
         agent_class, params = pickle.loads(blueprint)
         return agent_class(**params)
     except Exception as error:
