@@ -11,10 +11,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 
-from zoo.common.logging import Logger, run_directory, write_json
+from zoo.common.logging import Logger, environment_name, run_directory, write_json
 
 
 class Terminal(io.StringIO):
@@ -102,6 +103,23 @@ def test_what_cannot_be_a_run_directory_is_refused(tmp_path: Path):
             run_directory(path, 'PPO', 'X')
     with pytest.raises(TypeError, match='run_dir is True'):
         run_directory(True, 'PPO', 'X')
+
+
+class Named(gymnasium.Env):
+    observation_space = action_space = gymnasium.spaces.Discrete(2)
+
+
+@pytest.mark.parametrize(
+    ('env_id', 'nenv', 'expected'),
+    [('CartPole-v1', 1, 'CartPole-v1'), ('CartPole-v1', 2, 'CartPole-v1'), (Named, 1, 'Named')],
+)
+def test_an_environment_is_named_by_its_registration_or_its_class(env_id, nenv: int, expected: str):
+    make = env_id if isinstance(env_id, type) else lambda: gymnasium.make(env_id)
+    assert environment_name(make() if nenv == 1 else gymnasium.vector.SyncVectorEnv([make] * nenv)) == expected
+
+
+def test_copies_of_a_class_are_named_by_it():
+    assert environment_name(gymnasium.vector.SyncVectorEnv([Named] * 2)) == 'Named'
 
 
 # progress.csv

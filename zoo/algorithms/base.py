@@ -27,7 +27,7 @@ from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess, features, mask_path
 from zoo.common.adaptors.policy import Head, Network, build_network, build_on
 from zoo.common.errors import unknown
-from zoo.common.logging import run_directory, write_json
+from zoo.common.logging import environment_name, run_directory, write_json
 from zoo.common.normalize import RunningMoments
 from zoo.common.optim import (
     AllReduce,
@@ -455,7 +455,7 @@ class Algorithm:
         loop_params = {name: params[name] for name in params if name not in TRAINING_PARAMS}
 
         def run(experience: loops.Experience | None = None) -> TrainingResult:
-            env_id = env.spec.id if getattr(env, 'spec', None) else type(env.unwrapped).__name__
+            env_id = environment_name(env)
             folder = run_directory(run_dir, type(self).__name__, env_id)
             if folder is not None:
                 config = self.config() | {'environment': env_id, 'seed': seed, 'learn_params': params}

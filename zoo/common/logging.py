@@ -18,7 +18,7 @@ from typing import Any
 
 from zoo.common.checkpoint import jsonable, write_json, write_text
 
-__all__ = ['Logger', 'jsonable', 'run_directory', 'write_json']
+__all__ = ['Logger', 'environment_name', 'jsonable', 'run_directory', 'write_json']
 
 _BAR_SECONDS = 0.2
 _BAR_METRICS = 4
@@ -61,6 +61,17 @@ def run_directory(run_dir: str | os.PathLike[str] | bool | None, algorithm: str,
             continue
         return path
     raise AssertionError('unreachable')
+
+
+def environment_name(env: Any) -> str:
+    """What titles and directories call an environment: its registered name, or its class where it has none.
+
+    Args:
+        env: a Gymnasium ``Env`` or ``VectorEnv``.
+    """
+    one = getattr(env, 'envs', (env,))[0]
+    spec = getattr(env, 'spec', None) or one.spec
+    return spec.id if spec else type(one.unwrapped).__name__
 
 
 class Logger:

@@ -22,7 +22,7 @@ from gymnasium.vector import VectorEnv
 
 from zoo.common import plots
 from zoo.common.collect import Collector
-from zoo.common.logging import Logger
+from zoo.common.logging import Logger, environment_name
 from zoo.common.replay import Replay
 from zoo.common.rollout import RolloutBuffer
 from zoo.common.types import Episode, Rollout, TestResult, TrainingResult, Transition
@@ -192,9 +192,9 @@ class Training:
         self._next_checkpoint = start + self._checkpoint_every
         self._last_checkpoint: Path | None = None
         self._stopped = False
-        name = f'{type(agent).__name__} {env.spec.id if getattr(env, "spec", None) else ""}'.strip()
-        self._title = name
-        self._logger = Logger(run_dir, train_steps - start, progress_bar, name)
+        name = type(agent).__name__
+        self._title = name if env is None else f'{name} {environment_name(env)}'
+        self._logger = Logger(run_dir, train_steps - start, progress_bar, self._title)
         self._began = self._log_time = time.perf_counter()
         self._log_steps = start
 
