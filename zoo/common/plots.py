@@ -20,7 +20,7 @@ _INK, _GRID = '#333333', '#E6E6E6'
 # More would only make the file larger and the line ragged: the picture has 840 columns.
 _MAX_DOTS, _MAX_LINE = 2000, 400
 
-_TITLE_WIDTH = 40  # characters in a line
+_TITLE_WIDTH = 38  # characters in a line
 
 Run = tuple[Sequence[float], Sequence[float]]
 
