@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 # Okabe and Ito's palette, told apart with every common colour blindness; without its yellow, too pale for a line.
@@ -68,8 +69,7 @@ def learning_curve(
     longest = max((steps.size for runs in cleaned.values() for steps, _ in runs), default=0)
     window = window or int(np.clip(longest // 20, 1, 100))
 
-    figure = _NotebookFigure(figsize=(7, 4.2), dpi=120, layout='constrained')
-    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
+    figure = _NotebookFigure(figsize=(7, 4.2), dpi=120, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
     axes = figure.add_subplot()
     _decorate(axes, title, ylabel)
     for index, (label, runs) in enumerate(cleaned.items()):
