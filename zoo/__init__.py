@@ -8,7 +8,8 @@ from typing import Any
 
 __version__ = '0.1.0'
 
-# TensorFlow's start-up notes would bury the progress bar. Errors still show, and a value that the user set stays.
+# TensorFlow's notes would bury the progress bar: zoo/common/quiet.py holds back those that do not heed this variable.
+# Errors while training still show, and a value that the user set stays.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 _HOME = {
@@ -29,7 +30,13 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
     home = _HOME[name]
-    return importlib.import_module(f'zoo.{name}') if home is None else getattr(importlib.import_module(home), name)
+    if home is None:
+        return importlib.import_module(f'zoo.{name}')
+    if home.startswith('zoo.algorithms.'):
+        from zoo.common.quiet import load_tensorflow
+
+        load_tensorflow()
+    return getattr(importlib.import_module(home), name)
 
 
 def __dir__() -> list[str]:

@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -249,17 +250,68 @@ def test_the_bar_can_be_turned_off(monkeypatch: pytest.MonkeyPatch):
     assert stream.getvalue() == ''
 
 
-def test_the_bar_shows_steps_and_returns(monkeypatch: pytest.MonkeyPatch):
+#: What a DQN on Atari shows, the return last as the loops log it.
+METRICS = {
+    'loss/q': 0.0123,
+    'loss/q_mean': 1.25,
+    'episode/length': 1834.5,
+    'episode/count': 81,
+    'episode/return': -198.44,
+}
+
+
+def last_line(monkeypatch: pytest.MonkeyPatch, columns: int, description: str, metrics: dict[str, float]) -> str:
+    """What a terminal of so many columns shows after 5,000 seconds and 3,170,000 of 6,000,000 steps."""
     stream = Terminal()
     monkeypatch.setattr(sys, 'stderr', stream)
-    with Logger(None, 2000, description='TD3') as logger:
-        for _ in range(500):
-            logger.advance(2)
-        logger.log(1000, {'loss/a': 1, 'speed/x': 2, 'loss/b': 3, 'episode/length': 200, 'episode/return': 123.456})
-        logger.log(1000, {'loss/a': 5})
-    last = stream.getvalue().rpartition('\r')[2]
-    assert 'TD3' in last and ' 50%' in last and '1.00k/2.00k' in last
-    assert 'return=123.5, length=200, a=5, b=3]' in last.replace(' steps/s', '')
+    monkeypatch.setenv('COLUMNS', str(columns))
+    now = [0.0]
+    monkeypatch.setattr('tqdm.std.time', lambda: now[0])
+    logger = Logger(None, 6_000_000, description=description)
+    logger.log(1, metrics)
+    now[0] = 5000.0
+    logger.advance(3_170_000)
+    logger._refresh()
+    assert all(len(line) < columns for line in stream.getvalue().split('\r'))
+    return stream.getvalue().split('\r')[-1].rstrip()
+
+
+@pytest.mark.parametrize(
+    ('columns', 'description', 'expected'),
+    [
+        (40, 'PPO LunarLander-v3', ' 53% 3.17M/6.00M, return=-198.4'),
+        (60, 'PPO LunarLander-v3', 'PPO Lunar...:  53% 3.17M/6.00M, 1:14:23 left, return=-198.4'),
+        (80, 'PPO LunarLander-v3', 'PPO LunarLander-v3:  53% 3.17M/6.00M, 634 steps/s, 1:14:23 left, return=-198.4'),
+        (80, 'SAC Pendulum-v1', 'SAC Pendulum-v1:  53% 3.17M/6.00M, 634 steps/s, 1:14:23 left, return=-198.4'),
+        (80, 'DQN PongNoFrameskip-v4', 'DQN PongN...:  53% 3.17M/6.00M, 634 steps/s, 1:14:23 left, return=-198.4'),
+        (80, 'SAC', 'SAC:  53% 3.17M/6.00M, 634 steps/s, 1:14:23 left, return=-198.4, length=1834'),
+        (
+            120,
+            'DQN PongNoFrameskip-v4',
+            'DQN PongNoFrameskip-v4:  53%|######3     | 3.17M/6.00M, 634 steps/s, 1:14:23 left, return=-198.4, '
+            'length=1834, count=81',
+        ),
+    ],
+)
+def test_the_bar_fits_its_terminal(monkeypatch: pytest.MonkeyPatch, columns: int, description: str, expected: str):
+    assert last_line(monkeypatch, columns, description, METRICS) == expected
+
+
+def test_a_wide_terminal_shows_four_metrics(monkeypatch: pytest.MonkeyPatch):
+    line = last_line(monkeypatch, 160, 'TD3', METRICS)
+    assert line.startswith('TD3:  53%|') and line.endswith('return=-198.4, length=1834, count=81, q=0.0123')
+
+
+def test_a_name_in_braces_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch):
+    assert 'PPO {x}:  53%' in last_line(monkeypatch, 80, 'PPO {x}', {'loss/{n}': 1})
+
+
+def test_the_end_shows_the_time_it_took(monkeypatch: pytest.MonkeyPatch):
+    stream = Terminal()
+    monkeypatch.setattr(sys, 'stderr', stream)
+    with Logger(None, 100) as logger:
+        logger.advance(100)
+    assert ' 100/100' in stream.getvalue() and stream.getvalue().rstrip().endswith(' steps/s, 00:00')
 
 
 def test_the_bar_is_drawn_a_few_times_a_second(monkeypatch: pytest.MonkeyPatch):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 from zoo.common import plots
 from zoo.common.plots import learning_curve
@@ -111,6 +112,32 @@ def test_curves_are_told_apart():
         if not line.get_label().startswith('_')
     }
     assert len(styles) == 15
+
+
+@pytest.mark.parametrize(
+    'title',
+    [
+        'PPO LunarLander-v3',
+        'PPO ' + 'WARMWOODS' * 14,
+        'SAC a_package.of_mine.envs:AnEnvironmentWithAVeryLongName-v0 ' * 2,
+    ],
+)
+def test_the_title_is_not_cut_off(title: str):
+    figure = learning_curve(None, {'a': [([1, 2], [-8e6, 8e6])]}, title)
+    figure.draw_without_rendering()
+    (text,) = (
+        child
+        for child in figure.axes[0].get_children()
+        if isinstance(child, Text) and child.get_text()[:3] == title[:3]
+    )
+    assert text.get_text().replace('\n', '').replace(' ', '') == title.replace(' ', '')
+    box = text.get_window_extent()
+    assert 0 <= box.x0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1
+
+
+def test_episodes_do_not_show_through_the_legend():
+    frame = learning_curve(None, {'a': [([1, 2], [3, 4])]}).axes[0].get_legend().get_frame()
+    assert frame.get_visible() and frame.get_alpha() > 0.8
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from zoo.common.errors import unknown
+from zoo.common.quiet import load_tensorflow
 
 _MODULES = {'DQN': 'dqn', 'PPO': 'ppo', 'SAC': 'sac', 'TD3': 'td3'}
 
@@ -17,6 +18,7 @@ __all__ = ['NAMES', *NAMES]  # noqa: PLE0604
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
+        load_tensorflow()
         return getattr(importlib.import_module(f'zoo.algorithms.{_MODULES[name]}'), name)
     if name.startswith('__'):
         raise AttributeError(name)

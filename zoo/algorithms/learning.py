@@ -12,6 +12,7 @@ from gymnasium.vector import VectorEnv
 
 from zoo.common import loops, params, seeding, spaces
 from zoo.common.agent import Agent
+from zoo.common.env_wrappers import env_name
 from zoo.common.errors import unknown
 from zoo.common.logging import run_directory, write_json
 from zoo.common.params import at_least
@@ -134,7 +135,7 @@ def _train(
     settings = Settings(**common)
 
     def run(experience: loops.Experience | None = None) -> TrainingResult:
-        env_id = env.spec.id if getattr(env, 'spec', None) else type(env.unwrapped).__name__
+        env_id = env_name(env)
         folder = run_directory(run_dir, type(agent).__name__, env_id)
         if folder is not None:
             config = agent.config() | {'environment': env_id, 'seed': seed, 'learn_params': common | values}

@@ -121,9 +121,7 @@ class Logger:
             self._table.append({'step': str(int(step)), **{name: _compact(value) for name, value in values.items()}})
         if self._events is not None:
             self._events.append(int(step), values)
-        if self._bar is not None:
-            self._beside.update(values)
-            self._bar.set_postfix_str(_summary(self._beside), refresh=False)
+        self._beside.update(values)
 
     def advance(self, n: int = 1) -> None:
         """Moves the bar on by ``n`` steps. It adds a number and looks at the clock: cheap enough for every step."""
@@ -146,6 +144,7 @@ class Logger:
     def _refresh(self) -> None:
         # On-policy loops finish the rollout they are in, so they pass the total by a little.
         self._bar.total = max(self._bar.total, self._bar.n + self._pending)
+        self._bar.show(_summary(self._beside))
         self._bar.update(self._pending)
         self._pending = 0
         self._due = time.perf_counter() + _BAR_SECONDS
@@ -238,12 +237,12 @@ def _make(path: Path) -> Path:
 
 
 def _bar(total_steps: int, description: str) -> Any:
-    """A tqdm bar, or None where nobody would see it."""
-    from tqdm.auto import tqdm
+    """A bar, or None where nobody would see it."""
+    from zoo.common.progress import Bar
 
     # A notebook without ipywidgets gets tqdm's text bar, which would take its output for a file and hide.
     notebook = 'ipykernel.zmqshell' in sys.modules
-    bar = tqdm(
+    bar = Bar(
         total=total_steps,
         desc=description or None,
         disable=False if notebook else None,
@@ -269,8 +268,8 @@ def _compact(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 2**53 else f'{value:.6g}'
 
 
-def _summary(values: Mapping[str, float]) -> str:
-    """The metrics beside the bar: ``'return=195, length=195, actor=0.0123'``."""
+def _summary(values: Mapping[str, float]) -> list[str]:
+    """The metrics beside the bar: ``['return=195', 'length=195', 'actor=0.0123']``."""
     rank = {name: next((i for i, group in enumerate(_BAR_ORDER) if name.startswith(group)), 9) for name in values}
     shown = sorted(values, key=rank.__getitem__)[:_BAR_METRICS]
-    return ', '.join(f'{name.rpartition("/")[2]}={values[name]:.4g}' for name in shown)
+    return [f'{name.rpartition("/")[2]}={values[name]:.4g}' for name in shown]

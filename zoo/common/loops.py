@@ -24,6 +24,7 @@ from gymnasium.vector import VectorEnv
 from zoo.common import plots
 from zoo.common.agent import Agent, Loop
 from zoo.common.collect import Collector, training_in
+from zoo.common.env_wrappers import env_name
 from zoo.common.logging import Logger
 from zoo.common.params import BatchSize, at_least
 from zoo.common.replay import Replay
@@ -193,9 +194,9 @@ class Training:
         self._next_checkpoint = start + self._checkpoint_every
         self._last_checkpoint: Path | None = None
         self._stopped = False
-        name = f'{type(agent).__name__} {env.spec.id if getattr(env, "spec", None) else ""}'.strip()
-        self._title = name
-        self._logger = Logger(run_dir, train_steps - start, progress_bar, name)
+        name = type(agent).__name__
+        self._title = name if env is None else f'{name} {env_name(env)}'
+        self._logger = Logger(run_dir, train_steps - start, progress_bar, self._title)
         self._began = self._log_time = time.perf_counter()
         self._log_steps = start
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 # Okabe and Ito's palette, told apart with every common colour blindness; without its yellow, too pale for a line.
@@ -18,6 +20,8 @@ _DASHES = ('-', '--', ':')  # from the eighth curve on
 _INK, _GRID = '#333333', '#E6E6E6'
 # More would only make the file larger and the line ragged: the picture has 840 columns.
 _MAX_DOTS, _MAX_LINE = 2000, 400
+
+_TITLE_WIDTH = 38  # characters in a line
 
 Run = tuple[Sequence[float], Sequence[float]]
 
@@ -65,8 +69,7 @@ def learning_curve(
     longest = max((steps.size for runs in cleaned.values() for steps, _ in runs), default=0)
     window = window or int(np.clip(longest // 20, 1, 100))
 
-    figure = _NotebookFigure(figsize=(7, 4.2), dpi=120, layout='constrained')
-    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
+    figure = _NotebookFigure(figsize=(7, 4.2), dpi=120, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
     axes = figure.add_subplot()
     _decorate(axes, title, ylabel)
     for index, (label, runs) in enumerate(cleaned.items()):
@@ -78,7 +81,8 @@ def learning_curve(
     if longest:
         notes = ['median and range of the runs'] if any(len(runs) > 1 for runs in cleaned.values()) else []
         notes += [f'mean of {window} episodes'] if window > 1 else []
-        legend = axes.legend(frameon=False, labelcolor=_INK, fontsize=9, title=', '.join(notes), alignment='left')
+        legend = axes.legend(labelcolor=_INK, fontsize=9, title=', '.join(notes), alignment='left')
+        legend.get_frame().set(facecolor='white', alpha=0.85, linewidth=0)  # episodes may lie behind it
         legend.get_title().set_fontsize(9)
         legend.get_title().set_color(_INK)
     else:
@@ -138,7 +142,7 @@ def _draw_runs(axes: Axes, label: str, runs: Sequence[tuple[np.ndarray, np.ndarr
 
 
 def _decorate(axes: Axes, title: str, ylabel: str) -> None:
-    axes.set_title(title, loc='left', fontsize=12, fontweight='bold', color=_INK, pad=10)
+    axes.set_title(textwrap.fill(title, _TITLE_WIDTH), loc='left', fontsize=12, fontweight='bold', color=_INK, pad=10)
     axes.set_xlabel('Environment steps', color=_INK)
     axes.set_ylabel(ylabel, color=_INK)
     axes.grid(color=_GRID, linewidth=0.8)

@@ -21,7 +21,7 @@ from gymnasium.vector import VectorEnv
 
 from zoo import algorithms
 from zoo.common.adaptors.observation import features
-from zoo.common.env_wrappers import TYPES
+from zoo.common.env_wrappers import TYPES, env_type_of
 from zoo.common.errors import unknown
 
 #: After convolutions one dense layer is enough (Mnih et al. 2015); where others join the images, one layer

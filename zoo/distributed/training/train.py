@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import cloudpickle
 
+<<<<<<< HEAD:zoo/distributed/training/train.py
 from zoo.distributed import cluster, jobs
+=======
+from zoo.common.quiet import load_tensorflow
+from zoo.distributed import actor, cluster, jobs, learner, server
+>>>>>>> first:zoo/distributed/training.py
 from zoo.distributed.cluster import Cluster, Layout, Role
 from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.training import actor, learner, server
@@ -111,6 +116,7 @@ def take_part(plan: Plan, is_launched: bool = False) -> None:
 
 def _build(blueprint: bytes) -> Agent:
     try:
+        load_tensorflow()
         agent_class, params = pickle.loads(blueprint)
         return agent_class(**params)
     except Exception as error:
