@@ -19,8 +19,8 @@ import zoo
 
 ROOT = Path(zoo.__file__).parent
 
-#: Which parts of zoo a part may import besides itself; '' is zoo/__init__.py. A name with a dot is a part of another one,
-#: which may not import it.
+#: Which parts of zoo a part may import besides itself; '' is zoo/__init__.py. A name with a dot is a part of another
+#: one, which may not import it.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     '': ('algorithms', 'common'),
     'common': (),

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import time
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -119,8 +117,6 @@ def connect(
     """
     layout = Layout(learners, actors, servers, buffers)
     found = _find_engine(engine)
-    if found.name != 'local' and found.size > 1:
-        _abort_on_errors(found)
     if found.size != layout.size:
         raise ClusterError(
             f'{layout} make {layout.size} ranks, but {found.size} were started: start {layout.size}, or change the '
@@ -147,7 +143,7 @@ class Cluster:
     def __init__(self, engine: Engine, layout: Layout) -> None:
         self.engine, self.layout = engine, layout
         self.rank, self.size = engine.rank, engine.size
-        self.restarts = getattr(engine, 'restarts', 0)
+        self.restarts = engine.restarts
         self._role, self._role_rank = layout.place(engine.rank)
         self._queues: dict[tuple[int, int], int] = {}
         engine.label = f'{self._role} {self._role_rank}'
@@ -156,9 +152,7 @@ class Cluster:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        # With an error, a rank that is a process of its own has not left: whoever watches it ends the job with that
-        # error, or starts the rank again.
-        if kind is None or (isinstance(self.engine, local.LocalEngine) and not self.engine.is_process):
+        if kind is None or not self.engine.ends_by_errors:
             self.close()
 
     def __repr__(self) -> str:
@@ -315,8 +309,7 @@ class Cluster:
 
     def allow_restarts(self, times: int) -> None:
         """Let this rank be started again when it dies, so many times in all, where the engine can: ``local`` alone."""
-        if isinstance(self.engine, local.LocalEngine):
-            self.engine.allow_restarts(times)
+        self.engine.allow_restarts(times)
 
     def abort(self, message: str) -> NoReturn:
         """Print a message and end every rank, with exit status 1."""
@@ -450,20 +443,6 @@ def _find_engine(name: str | None) -> Engine:
     if name == 'local':
         return local.LocalEngine(local.seat)
     return mpi.start() if name == 'mpi' else kungfu.start()
-
-
-def _abort_on_errors(engine: Engine) -> None:
-    """Let an uncaught exception end every rank; without that, the others would wait for this one."""
-
-    def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        if issubclass(kind, PeerLost):
-            # The one that was lost may be about to say why, and to end this rank too. Several that wait for it speak
-            # in turn: one message ends the job, and mpirun can crash when several ranks abort at once.
-            time.sleep(1.0 + 0.2 * min(engine.rank, 10))
-        text = ''.join(traceback.format_exception(kind, error, trace))
-        engine.abort(f'rank {engine.rank} ({getattr(engine, "label", "no role yet")}) failed:\n{text}')
-
-    sys.excepthook = hook
 
 
 def is_launched() -> bool:

@@ -27,6 +27,7 @@ import cloudpickle
 from zoo.common.processes import without_main
 from zoo.distributed.engines import local
 from zoo.distributed.engines.base import ClusterError, PeerLost
+from zoo.distributed.engines.endings import exit_message
 from zoo.distributed.engines.local import SLICE, Board, JobFolder, Seat, deadline_after, seconds_left
 
 #: How often a rank shows that it is there; after how long without it, and without any use of the processor, it has
@@ -353,8 +354,7 @@ def _child(place: Seat, call: bytes) -> None:
         target, args = cloudpickle.loads(call)
         target(*args)
     except SystemExit as end:
-        if end.code:
-            text = f'ended with exit status {end.code}.' if isinstance(end.code, int) else str(end.code)
+        if (text := exit_message(end.code)) is not None:
             local.leave_with(folder, place.rank, 'error', text)
     except KeyboardInterrupt:
         local.leave_with(folder, place.rank, 'abort', 'interrupted.')

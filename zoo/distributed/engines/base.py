@@ -68,13 +68,17 @@ class Channel(Protocol):
 class Engine(Protocol):
     """The calls of one rank. ``rank`` counts from 0 to ``size - 1``; ``name`` is what messages call the engine.
 
-    The cluster sets ``label``, what messages call this rank besides its number, such as ``'actor 2'``.
+    The cluster sets ``label``, what messages call this rank besides its number, such as ``'actor 2'``. Where
+    ``ends_by_errors``, an error that nobody catches ends the process, and the job unless the rank is started again:
+    what leaves a block by an error has not left the cluster. ``restarts`` says how often that was done.
     """
 
     name: str
     rank: int
     size: int
     label: str
+    ends_by_errors: bool
+    restarts: int
 
     def all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
         """The element-wise reduction of every rank's buffer; the same bits on every rank of the group.
@@ -128,6 +132,9 @@ class Engine(Protocol):
             TimeoutError: nothing was saved under that name.
             PeerLost: the rank died before it saved anything under that name.
         """
+
+    def allow_restarts(self, times: int) -> None:
+        """Let this rank be started again when it dies, so many times in all, where the engine can."""
 
     def abort(self, message: str) -> NoReturn:
         """Print the message once and end every rank of the job with exit status 1."""

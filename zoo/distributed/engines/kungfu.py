@@ -32,6 +32,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from zoo.distributed.engines.base import ClusterError
+from zoo.distributed.engines.endings import watch_ends
 from zoo.distributed.engines.messages import GONE, MessageEngine, Result, process_identity
 
 HOW_TO_GET = (
@@ -86,6 +87,7 @@ def start() -> KungfuEngine:
         signal.signal(number, handler)
     engine = KungfuEngine(library, runtime.current_rank(), runtime.current_cluster_size())
     atexit.register(engine.stay)  # runs before KungFu's own
+    watch_ends(engine)
     return engine
 
 

@@ -66,6 +66,8 @@ class MessageEngine:
 
     name: str
     label: str = ''
+    ends_by_errors = True  # see endings.py
+    restarts = 0
 
     def __init__(self, rank: int, size: int, identities: list[str]) -> None:
         self.rank = rank
@@ -267,6 +269,9 @@ class MessageEngine:
                     self._finish(arrival)
                 elif rank not in self._gone:
                     self._send(rank, _CANCEL, np.array([number], np.int64).view(np.uint8))
+
+    def allow_restarts(self, times: int) -> None:
+        """See :meth:`zoo.distributed.engines.base.Engine.allow_restarts`; no launcher of messages can."""
 
     def abort(self, message: str) -> NoReturn:
         """See :meth:`zoo.distributed.engines.base.Engine.abort`: the launcher ends the other ranks."""
