@@ -18,7 +18,7 @@ import numpy as np
 from zoo.common.errors import unknown
 from zoo.distributed import wire
 from zoo.distributed.engines import kungfu, local, mpi
-from zoo.distributed.engines.base import OPS, Channel, ClusterError, Engine, PeerLost
+from zoo.distributed.engines.base import OPS, Channel, ClusterError, Engine, PeerLost, is_count
 
 ENGINES = ('local', 'mpi', 'kungfu')
 
@@ -56,7 +56,7 @@ class Layout:
     def __post_init__(self) -> None:
         for role in Role:
             count = self.count(role)
-            if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
+            if not is_count(count, 0):
                 raise ValueError(f'{role}s={count!r} is not a number of ranks: give 0 or more.')
         if self.size == 0:
             raise ValueError('a cluster of no ranks: give at least one learner.')
@@ -173,8 +173,9 @@ class Cluster:
     def role_all_reduce(self, x: Any, op: str = 'mean', ranks: Sequence[int] | None = None) -> Any:
         """The element-wise reduction of a structure over the ranks of this rank's role.
 
-        Arrays of one dtype travel as one buffer. The result is the same, bit by bit, on every rank. The mean of
-        integers and bools is float64; the sum of bools is *or*.
+        Arrays of one dtype travel as one buffer. The result is the same, bit by bit, on every rank, and its dtypes are
+        those of ``x``, in which the sums of integers wrap around as NumPy's do; but the mean of integers and bools is
+        float64. The sum of bools is *or*. A NaN of one rank is in the result.
 
         Args:
             x: of the same structure, shapes and dtypes on every rank; Python numbers in it are reduced too.
@@ -196,9 +197,7 @@ class Cluster:
             if array.dtype.kind not in kinds:
                 raise TypeError(f'{name or "the object"!r} has dtype {array.dtype}, which has no {op}.')
         self._check_equal(f'role_all_reduce {op}', flat, group)
-        arrays = flat.arrays
-        if op == 'mean':
-            arrays = [array.astype(np.float64) if array.dtype.kind in 'biu' else array for array in arrays]
+        arrays = [array.astype(_worked_in(array.dtype, op), copy=False) for array in flat.arrays]
         results: list[Any] = [None] * len(arrays)
         for dtype in dict.fromkeys(array.dtype for array in arrays):
             members = [i for i, array in enumerate(arrays) if array.dtype == dtype]
@@ -211,7 +210,9 @@ class Cluster:
                 total = np.divide(total, dtype.type(len(group)), out=total)
             start = 0
             for i in members:
-                results[i] = total[start : start + arrays[i].size].reshape(arrays[i].shape)
+                part = total[start : start + arrays[i].size].reshape(arrays[i].shape)
+                own = flat.arrays[i].dtype
+                results[i] = part if op == 'mean' and own.kind in 'biu' else part.astype(own, copy=False)
                 start += arrays[i].size
         return wire.rebuild(flat.tree, results)
 
@@ -227,6 +228,7 @@ class Cluster:
             the structure; on the root ``x`` itself.
 
         Raises:
+            ClusterError: the ranks call this with different roots.
             PeerLost: another rank has left.
             TypeError: something in ``x`` cannot be sent.
             ValueError: no array in ``x``, unsuitable ``root`` or ``ranks``.
@@ -235,9 +237,16 @@ class Cluster:
         source = self._global(self._role, root)
         if source not in group:
             raise ValueError(f'root={root} does not take part: it has to be one of ranks={list(ranks or ())}.')
+        message = np.frombuffer(b''.join(wire.encode(x)), np.uint8) if self.rank == source else None
+        largest, least = self.engine.all_reduce(np.array([root, -root], np.int64), 'max', group)
+        if largest != -least:  # each root would keep its own
+            other = largest if root == -least else -least
+            raise ClusterError(
+                f'{_called(self._role, self._role_rank)} calls role_broadcast with root={root} and others with '
+                f'root={other}: a collective needs the same root everywhere.'
+            )
         if self.rank != source:
             return wire.decode(memoryview(self.engine.broadcast(None, source, group)))
-        message = np.frombuffer(b''.join(wire.encode(x)), np.uint8)
         self.engine.broadcast(message, source, group)
         return x
 
@@ -289,8 +298,10 @@ class Cluster:
         ends = self._global(*source), self._global(*target)
         if ends[0] == ends[1]:
             raise ValueError(f'a queue from {_called(*source)} to itself: give two ranks.')
-        if maxsize < 1 or max_bytes < 1:
-            raise ValueError(f'maxsize={maxsize}, max_bytes={max_bytes} are no bounds of a queue: give 1 or more.')
+        if not is_count(maxsize, 1) or not is_count(max_bytes, 1):
+            raise ValueError(
+                f'maxsize={maxsize!r}, max_bytes={max_bytes!r} are no bounds of a queue: give whole numbers, 1 or more.'
+            )
         index = self._queues.get(ends, 0)
         self._queues[ends] = index + 1
         channel = self.engine.channel(*ends, index, maxsize, max_bytes) if self.rank in ends else None
@@ -471,6 +482,15 @@ def _launched_by() -> str:
     if kungfu.launched():
         return 'kungfu'
     return 'mpi' if mpi.launched() else 'local'
+
+
+def _worked_in(dtype: np.dtype, op: str) -> np.dtype:
+    """The dtype in which arrays of a dtype are reduced."""
+    if op == 'mean' and dtype.kind in 'biu':
+        return np.dtype(np.float64)
+    if op == 'mean' and dtype.kind == 'f' and dtype.itemsize == 2:  # which their sum may be too large for
+        return np.dtype(np.float32)
+    return dtype.newbyteorder('=')  # the only order that engines reduce in
 
 
 def _role(role: Role | str) -> Role:

@@ -31,6 +31,11 @@ class MessageTooLarge(ClusterError):
     """A message is larger than the bound of its queue."""
 
 
+def is_count(number: object, least: int) -> bool:
+    """Whether that is a whole number, of Python's or NumPy's types, and not less than ``least``."""
+    return isinstance(number, (int, np.integer)) and not isinstance(number, bool) and number >= least
+
+
 class Channel(Protocol):
     """One end of a bounded first-in, first-out queue of whole messages from one rank to another."""
 
@@ -84,7 +89,8 @@ class Engine(Protocol):
         """The element-wise reduction of every rank's buffer; the same bits on every rank of the group.
 
         Args:
-            buffer: 1-D, contiguous, any numeric or bool dtype, the same length and dtype on every rank; may be empty.
+            buffer: 1-D, contiguous, any numeric or bool dtype of native byte order, the same length and dtype on every
+                rank; may be empty. A NaN of one rank is in the result.
             op: one of :data:`OPS`; on bool, ``'sum'`` and ``'max'`` are *or*, ``'min'`` is *and*.
             group: the ranks that take part.
         """

@@ -98,7 +98,7 @@ def dtype_code(dtype: np.dtype) -> int:
         TypeError: KungFu does not reduce it.
     """
     dtype = np.dtype(dtype)
-    if dtype.kind not in _CLASSES or dtype.itemsize > 8:
+    if dtype.kind not in _CLASSES or dtype.itemsize > 8 or not dtype.isnative:
         raise TypeError(f'KungFu cannot reduce {dtype}: convert the array to an integer, float32 or float64 first.')
     return _CLASSES[dtype.kind] << 16 | dtype.itemsize << 8 | 8
 
