@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zoo.distributed import ClusterError, Job, Layout, PeerLost, Role, connect, launch
+from zoo.distributed import Cluster, ClusterError, Job, Layout, PeerLost, Role, connect, launch
 
 #: Seconds that a job may take to notice a failure and end, on a machine that is busy with other things.
 LONG = 60.0
@@ -108,6 +108,26 @@ def test_other_shapes_are_an_error_of_the_rank_that_has_them(tmp_path, folders):
     errors = process.communicate(timeout=LONG)[1]
     assert process.returncode == 1 and 'x float64[3]' in errors and 'x float64[4]' in errors
     assert errors.count('Traceback') == 1 and 'rank 2 (actor 1) calls role_all_reduce mean' in errors
+
+
+def test_other_roots_are_an_error(folders):
+    def work() -> None:
+        cluster = connect(learners=2)
+        cluster.role_broadcast({'mine': np.full(3, cluster.rank)}, root=cluster.rank)
+
+    with pytest.raises(ClusterError, match='role_broadcast with root=0 and others with root=1|root=1 and .* root=0'):
+        launch(work, 2, timeout=LONG)
+
+
+@pytest.mark.parametrize('size', [0, -1, 2.0, True, '2'])
+def test_a_job_of_no_ranks(size, folders):
+    with pytest.raises(ValueError, match='is not a number of ranks: give 1 or more'):
+        launch(print, size)
+
+
+def test_restarts_of_a_rank_that_is_not_there(folders):
+    with pytest.raises(ValueError, match=r'restarts=\{2: 1\}: there are ranks 0 to 1\.'):
+        launch(print, 2, restarts={2: 1})
 
 
 def test_timeout(tmp_path, folders):
@@ -289,6 +309,11 @@ def test_alone():
             cluster.request('lerner', 0, 'w')
         with pytest.raises(ValueError, match='to itself'):
             cluster.queue(('learner', 0), ('learner', 0))
+        for bounds in ({'max_bytes': 1e6}, {'maxsize': '4'}, {'maxsize': True}, {'maxsize': 0}, {'max_bytes': None}):
+            with pytest.raises(ValueError, match='are no bounds of a queue'):
+                Cluster(cluster.engine, Layout(2)).queue(('learner', 0), ('learner', 1), **bounds)
+        with pytest.raises(TypeError, match="'a' is a masked array"):
+            cluster.role_all_reduce({'a': np.ma.zeros(2)})
         with pytest.raises(ValueError, match="unknown reduction 'avg'"):
             cluster.role_all_reduce(np.ones(1), 'avg')
         with pytest.raises(TypeError, match="'a' has dtype <U1"):

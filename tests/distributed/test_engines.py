@@ -251,6 +251,8 @@ WAYS = {
     'exit': ('os._exit(3)', r'Exit code:    3|exit status 3|ended with exit status 3'),
     'stop': ('os.kill(os.getpid(), signal.SIGSTOP)', r'rank 2 (\(actor 0\) has stopped answering|has not answered)'),
     'leave': ('sys.exit(0)', r'rank 2 (left the cluster|has left)'),
+    'status': ('sys.exit(3)', r'rank 2 \(actor 0\) ended with exit status 3\.'),
+    'sentence': ("sys.exit('no licence')", r'rank 2 \(actor 0\) ended: no licence'),
 }
 
 
@@ -265,6 +267,7 @@ def test_the_job_ends_when_a_rank_does(engine: str, way: str, tmp_path: Path):
     assert time.monotonic() - started < 30  # ten, on a machine that is not shared
     assert result.returncode != 0, result.stdout
     assert len(re.findall(words, result.stdout)) >= 1, result.stdout
+    assert way == 'leave' or 'PeerLost' not in result.stdout, 'another rank is blamed'
     assert result.stdout.count('Traceback') == (way in ('raise', 'leave')), result.stdout
     pids = [int(path.stem) for path in tmp_path.glob('*.pid')]
     assert len(pids) == 4

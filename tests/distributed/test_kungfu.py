@@ -151,7 +151,7 @@ def test_dtype_codes(dtype, code):
     assert dtype_code(np.dtype(dtype)) == code
 
 
-@pytest.mark.parametrize('dtype', ['complex64', 'longdouble', 'datetime64[s]', 'U3', object])
+@pytest.mark.parametrize('dtype', ['complex64', 'longdouble', 'datetime64[s]', 'U3', object, '>f8'])
 def test_dtypes_without_a_code_are_refused(dtype):
     with pytest.raises(TypeError, match='KungFu cannot reduce'):
         dtype_code(np.dtype(dtype))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -31,6 +32,10 @@ STRUCTURES = {
     'empty': np.zeros((0, 4), np.float32),
     'bytes of odd lengths': {str(n): np.arange(n, dtype=np.uint8) for n in range(70)},
     'dtypes': [np.arange(4).astype(t) for t in ('bool', 'i1', 'u2', 'f2', 'f4', 'c8', '>i4', 'U5', 'S3', 'M8[s]')],
+    'extremes': [np.array([-0.0, np.inf, 5e-324]), np.array([2**64 - 1], 'u8'), np.array([True, False])[::-1], -0.0],
+    'empty of every kind': [np.zeros((2, 0, 3), t) for t in ('bool', '>f4', 'U4', 'c16')],
+    'other orders': [np.asfortranarray(np.arange(6.0).reshape(2, 3)), np.arange(4, dtype='>f8')[::-2]],
+    'keys': {'a/b': ONE, 'a': {'b': ONE}, 'é': ONE, '\ud800': ONE},
     'not contiguous': np.arange(24).reshape(2, 3, 4).transpose(2, 0, 1)[::2],
     'scalars': {'a': np.float32(2.5), 'b': np.int64(-1), 'c': np.bool_(True), 'd': np.str_('é')},
     'inline': [ONE, 1, 2.5, float('inf'), 10**30, True, None, 'text é', ''],
@@ -83,6 +88,10 @@ Other = namedtuple('Other', 'x')
         ({'a': np.zeros(2, [('x', 'f4')])}, "'a' has dtype"),
         ({ONE.tobytes(): ONE}, 'the object has the key'),
         ({'f': len}, "'f' is a builtin"),
+        ({'a': np.ma.array([1.0, 2.0], mask=[False, True])}, "'a' is a masked array"),
+        ({'a': [np.ma.masked]}, "'a/0' is a masked array"),
+        ({'a': np.ones(2, ml_dtypes.float8_e5m2)}, "'a' has dtype float8_e5m2"),
+        ({'a': ml_dtypes.bfloat16(1)}, "'a' has dtype bfloat16"),
     ],
 )
 def test_what_cannot_be_sent_is_named_by_its_path(x, path):

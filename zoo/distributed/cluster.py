@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import time
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -20,7 +18,7 @@ import numpy as np
 from zoo.common.errors import unknown
 from zoo.distributed import wire
 from zoo.distributed.engines import kungfu, local, mpi
-from zoo.distributed.engines.base import OPS, Channel, ClusterError, Engine, PeerLost
+from zoo.distributed.engines.base import OPS, Channel, ClusterError, Engine, PeerLost, is_count
 
 ENGINES = ('local', 'mpi', 'kungfu')
 
@@ -58,7 +56,7 @@ class Layout:
     def __post_init__(self) -> None:
         for role in Role:
             count = self.count(role)
-            if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
+            if not is_count(count, 0):
                 raise ValueError(f'{role}s={count!r} is not a number of ranks: give 0 or more.')
         if self.size == 0:
             raise ValueError('a cluster of no ranks: give at least one learner.')
@@ -119,8 +117,6 @@ def connect(
     """
     layout = Layout(learners, actors, servers, buffers)
     found = _find_engine(engine)
-    if found.name != 'local' and found.size > 1:
-        _abort_on_errors(found)
     if found.size != layout.size:
         raise ClusterError(
             f'{layout} make {layout.size} ranks, but {found.size} were started: start {layout.size}, or change the '
@@ -147,7 +143,7 @@ class Cluster:
     def __init__(self, engine: Engine, layout: Layout) -> None:
         self.engine, self.layout = engine, layout
         self.rank, self.size = engine.rank, engine.size
-        self.restarts = getattr(engine, 'restarts', 0)
+        self.restarts = engine.restarts
         self._role, self._role_rank = layout.place(engine.rank)
         self._queues: dict[tuple[int, int], int] = {}
         engine.label = f'{self._role} {self._role_rank}'
@@ -156,9 +152,7 @@ class Cluster:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        # With an error, a rank that is a process of its own has not left: whoever watches it ends the job with that
-        # error, or starts the rank again.
-        if kind is None or (isinstance(self.engine, local.LocalEngine) and not self.engine.is_process):
+        if kind is None or not self.engine.ends_by_errors:
             self.close()
 
     def __repr__(self) -> str:
@@ -179,8 +173,9 @@ class Cluster:
     def role_all_reduce(self, x: Any, op: str = 'mean', ranks: Sequence[int] | None = None) -> Any:
         """The element-wise reduction of a structure over the ranks of this rank's role.
 
-        Arrays of one dtype travel as one buffer. The result is the same, bit by bit, on every rank. The mean of
-        integers and bools is float64; the sum of bools is *or*.
+        Arrays of one dtype travel as one buffer. The result is the same, bit by bit, on every rank, and its dtypes are
+        those of ``x``, in which the sums of integers wrap around as NumPy's do; but the mean of integers and bools is
+        float64. The sum of bools is *or*. A NaN of one rank is in the result.
 
         Args:
             x: of the same structure, shapes and dtypes on every rank; Python numbers in it are reduced too.
@@ -202,9 +197,7 @@ class Cluster:
             if array.dtype.kind not in kinds:
                 raise TypeError(f'{name or "the object"!r} has dtype {array.dtype}, which has no {op}.')
         self._check_equal(f'role_all_reduce {op}', flat, group)
-        arrays = flat.arrays
-        if op == 'mean':
-            arrays = [array.astype(np.float64) if array.dtype.kind in 'biu' else array for array in arrays]
+        arrays = [array.astype(_worked_in(array.dtype, op), copy=False) for array in flat.arrays]
         results: list[Any] = [None] * len(arrays)
         for dtype in dict.fromkeys(array.dtype for array in arrays):
             members = [i for i, array in enumerate(arrays) if array.dtype == dtype]
@@ -217,7 +210,9 @@ class Cluster:
                 total = np.divide(total, dtype.type(len(group)), out=total)
             start = 0
             for i in members:
-                results[i] = total[start : start + arrays[i].size].reshape(arrays[i].shape)
+                part = total[start : start + arrays[i].size].reshape(arrays[i].shape)
+                own = flat.arrays[i].dtype
+                results[i] = part if op == 'mean' and own.kind in 'biu' else part.astype(own, copy=False)
                 start += arrays[i].size
         return wire.rebuild(flat.tree, results)
 
@@ -233,6 +228,7 @@ class Cluster:
             the structure; on the root ``x`` itself.
 
         Raises:
+            ClusterError: the ranks call this with different roots.
             PeerLost: another rank has left.
             TypeError: something in ``x`` cannot be sent.
             ValueError: no array in ``x``, unsuitable ``root`` or ``ranks``.
@@ -241,9 +237,16 @@ class Cluster:
         source = self._global(self._role, root)
         if source not in group:
             raise ValueError(f'root={root} does not take part: it has to be one of ranks={list(ranks or ())}.')
+        message = np.frombuffer(b''.join(wire.encode(x)), np.uint8) if self.rank == source else None
+        largest, least = self.engine.all_reduce(np.array([root, -root], np.int64), 'max', group)
+        if largest != -least:  # each root would keep its own
+            other = largest if root == -least else -least
+            raise ClusterError(
+                f'{_called(self._role, self._role_rank)} calls role_broadcast with root={root} and others with '
+                f'root={other}: a collective needs the same root everywhere.'
+            )
         if self.rank != source:
             return wire.decode(memoryview(self.engine.broadcast(None, source, group)))
-        message = np.frombuffer(b''.join(wire.encode(x)), np.uint8)
         self.engine.broadcast(message, source, group)
         return x
 
@@ -295,8 +298,10 @@ class Cluster:
         ends = self._global(*source), self._global(*target)
         if ends[0] == ends[1]:
             raise ValueError(f'a queue from {_called(*source)} to itself: give two ranks.')
-        if maxsize < 1 or max_bytes < 1:
-            raise ValueError(f'maxsize={maxsize}, max_bytes={max_bytes} are no bounds of a queue: give 1 or more.')
+        if not is_count(maxsize, 1) or not is_count(max_bytes, 1):
+            raise ValueError(
+                f'maxsize={maxsize!r}, max_bytes={max_bytes!r} are no bounds of a queue: give whole numbers, 1 or more.'
+            )
         index = self._queues.get(ends, 0)
         self._queues[ends] = index + 1
         channel = self.engine.channel(*ends, index, maxsize, max_bytes) if self.rank in ends else None
@@ -315,8 +320,7 @@ class Cluster:
 
     def allow_restarts(self, times: int) -> None:
         """Let this rank be started again when it dies, so many times in all, where the engine can: ``local`` alone."""
-        if isinstance(self.engine, local.LocalEngine):
-            self.engine.allow_restarts(times)
+        self.engine.allow_restarts(times)
 
     def abort(self, message: str) -> NoReturn:
         """Print a message and end every rank, with exit status 1."""
@@ -452,20 +456,6 @@ def _find_engine(name: str | None) -> Engine:
     return mpi.start() if name == 'mpi' else kungfu.start()
 
 
-def _abort_on_errors(engine: Engine) -> None:
-    """Let an uncaught exception end every rank; without that, the others would wait for this one."""
-
-    def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        if issubclass(kind, PeerLost):
-            # The one that was lost may be about to say why, and to end this rank too. Several that wait for it speak
-            # in turn: one message ends the job, and mpirun can crash when several ranks abort at once.
-            time.sleep(1.0 + 0.2 * min(engine.rank, 10))
-        text = ''.join(traceback.format_exception(kind, error, trace))
-        engine.abort(f'rank {engine.rank} ({getattr(engine, "label", "no role yet")}) failed:\n{text}')
-
-    sys.excepthook = hook
-
-
 def is_launched() -> bool:
     """Whether this process is a rank that a launcher or a job has started."""
     return local.seat is not None or _launched_by() != 'local'
@@ -492,6 +482,15 @@ def _launched_by() -> str:
     if kungfu.launched():
         return 'kungfu'
     return 'mpi' if mpi.launched() else 'local'
+
+
+def _worked_in(dtype: np.dtype, op: str) -> np.dtype:
+    """The dtype in which arrays of a dtype are reduced."""
+    if op == 'mean' and dtype.kind in 'biu':
+        return np.dtype(np.float64)
+    if op == 'mean' and dtype.kind == 'f' and dtype.itemsize == 2:  # which their sum may be too large for
+        return np.dtype(np.float32)
+    return dtype.newbyteorder('=')  # the only order that engines reduce in
 
 
 def _role(role: Role | str) -> Role:

@@ -26,7 +26,8 @@ import cloudpickle
 
 from zoo.common.processes import without_main
 from zoo.distributed.engines import local
-from zoo.distributed.engines.base import ClusterError, PeerLost
+from zoo.distributed.engines.base import ClusterError, PeerLost, is_count
+from zoo.distributed.engines.endings import exit_message
 from zoo.distributed.engines.local import SLICE, Board, JobFolder, Seat, deadline_after, seconds_left
 
 #: How often a rank shows that it is there; after how long without it, and without any use of the processor, it has
@@ -52,6 +53,9 @@ class Job:
         restarts: how often a rank is started again when it raises or is killed; the others are as often as they allow
             it, see :meth:`zoo.distributed.cluster.Cluster.allow_restarts`.
         timeout: seconds after which the job has failed.
+
+    Raises:
+        ValueError: a number of ranks that is none, or restarts of a rank that is not there.
     """
 
     def __init__(
@@ -63,7 +67,11 @@ class Job:
         restarts: Mapping[int, int] | None = None,
         timeout: float | None = None,
     ) -> None:
+        if not is_count(size, 1):
+            raise ValueError(f'size={size!r} is not a number of ranks: give 1 or more.')
         self._size, self._restarts, self._timeout = size, dict(restarts or {}), timeout
+        if not self._restarts.keys() <= set(range(first, size)):
+            raise ValueError(f'restarts={self._restarts}: there are ranks {first} to {size - 1}.')
         self._deadline = deadline_after(timeout)
         self._job_folder = JobFolder(size)
         self._folder = self._job_folder.path
@@ -353,8 +361,7 @@ def _child(place: Seat, call: bytes) -> None:
         target, args = cloudpickle.loads(call)
         target(*args)
     except SystemExit as end:
-        if end.code:
-            text = f'ended with exit status {end.code}.' if isinstance(end.code, int) else str(end.code)
+        if (text := exit_message(end.code)) is not None:
             local.leave_with(folder, place.rank, 'error', text)
     except KeyboardInterrupt:
         local.leave_with(folder, place.rank, 'abort', 'interrupted.')

@@ -3,7 +3,9 @@
 A message is a header and then the arrays, each contiguous and aligned to 64 bytes. The header is JSON: the structure,
 in which every array is a number, and the name, shape and dtype of each array. A structure is made of dicts with string
 keys, lists, tuples, the named tuples of :mod:`zoo.common.types`, NumPy arrays and scalars, Python numbers, strings,
-bools and None; whatever NumPy can view as an array (a TensorFlow tensor or variable) arrives as a NumPy array.
+bools and None; whatever NumPy can view as an array (a TensorFlow tensor or variable) arrives as a NumPy array. Values,
+shapes and dtypes, their byte order too, arrive as they were; what is of a subclass arrives as what it is a subclass of,
+an ``OrderedDict`` as a dict. All else is refused where it is sent.
 """
 
 from __future__ import annotations
@@ -146,13 +148,15 @@ def _take_apart(x: Any, path: str, numbers: bool, flat: Flat) -> Any:
         return f'{path}/{key}' if path else str(key)
 
     def keep(kind: str, array: np.ndarray) -> list:
-        if array.dtype.kind not in _KINDS:
+        if array.dtype.kind not in _KINDS or array.dtype.isbuiltin == 2:  # 2: of another package, as float8 is
             raise TypeError(f'{_where(path)} has dtype {array.dtype}: only numbers, bools and strings can be sent.')
         # Not ascontiguousarray, which makes a vector of a scalar.
         flat.arrays.append(np.asarray(array, order='C'))
         flat.names.append(path)
         return [kind, len(flat.arrays) - 1]
 
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(f'{_where(path)} is a masked array, which cannot be sent: send its data and its mask.')
     if isinstance(x, np.ndarray):
         return keep('array', x)
     if isinstance(x, dict):

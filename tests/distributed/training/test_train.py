@@ -273,6 +273,29 @@ def test_an_actor_that_fails_every_time_ends_the_training(tmp_path: Path, capfd:
     assert no_processes_left()
 
 
+def test_an_environment_that_ends_the_program(tmp_path: Path, capfd: pytest.CaptureFixture):
+    env = build_env(traced('CartPole-v1', tmp_path, fail_at=50, exit_with=0))
+    words = r'rank 1 \(actor 0\) failed(.|\n)*the environment ended the program, by sys.exit\(0\)\.'
+    with pytest.raises(ClusterError, match=words):
+        learn(agent_for('PPO', env), env, roles={'actors': 1})
+    assert capfd.readouterr().err.count('Started again') == 3
+    assert no_processes_left()
+
+
+def test_an_environment_whose_maker_ends_the_program(tmp_path: Path):
+    here = os.getpid()
+
+    def make() -> gymnasium.Env:
+        if os.getpid() != here:
+            sys.exit(0)
+        return gymnasium.make('CartPole-v1')
+
+    env = build_env(make)
+    with pytest.raises(ClusterError, match=r'rank 1 \(actor 0\) failed(.|\n)*ended the program, by sys.exit\(0\)\.'):
+        learn(agent_for('PPO', env), env, roles={'actors': 1})
+    assert no_processes_left()
+
+
 def test_an_environment_that_cannot_be_built_is_tried_once(tmp_path: Path, capfd: pytest.CaptureFixture):
     here = os.getpid()
 
@@ -394,6 +417,28 @@ def test_the_same_program_under_each_launcher(engine: str, tmp_path: Path):
     steps = learn(agent, env, roles={'actors': 2}).steps
     launched_steps, launched_sum = re.search(r'trained (\d+) (\S+)', result.stdout).groups()
     assert (steps, float(launched_sum)) == (int(launched_steps), pytest.approx(agent.forward.weights()['packed'].sum()))
+
+
+FAILS = """
+from pathlib import Path
+from test_train import agent_for, learn
+from traced import traced
+from zoo import build_env
+
+env = build_env(traced({env_id!r}, Path({folder!r}), **{fails}))
+learn(agent_for({name!r}, env), env, roles={roles})
+"""
+
+
+@pytest.mark.parametrize('way', ['raises', 'exits'])
+@pytest.mark.parametrize('engine', ENGINES)
+def test_an_environment_that_fails_under_each_launcher(engine: str, way: str, tmp_path: Path):
+    fails = {'fail_at': 50} | ({'exit_with': 0} if way == 'exits' else {})
+    program = FAILS.replace('{fails}', repr(fails).replace('{', '{{').replace('}', '}}'))
+    result = launch(engine, 2, tmp_path, 'PPO', 'CartPole-v1', {'actors': 1}, program)
+    assert result.returncode != 0
+    words = 'ended the program, by sys.exit(0).' if way == 'exits' else 'ArithmeticError: the simulator is broken'
+    assert 'rank 1 (actor 0) failed' in result.stdout and words in result.stdout, result.stdout
 
 
 @pytest.mark.parametrize('engine', ENGINES)

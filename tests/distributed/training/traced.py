@@ -24,6 +24,7 @@ class Traced(gymnasium.Wrapper):
         fail_at: the step at which this raises, always.
         delay: seconds that a step takes.
         closing: 'well', or that it raises, crashes or hangs in an actor that has stepped it.
+        exit_with: the status with which that step ends the program instead, by ``sys.exit``.
         crashes: an actor's process is killed by a signal when it exits, as by a library that it has loaded.
     """
 
@@ -33,13 +34,14 @@ class Traced(gymnasium.Wrapper):
         folder: str,
         die_at: int = 0,
         fail_at: int = 0,
+        exit_with: int | None = None,
         delay: float = 0.0,
         closing: str = 'well',
         crashes: bool = False,
     ) -> None:
         super().__init__(env)
         self.folder, self.die_at, self.fail_at, self.t = Path(folder), die_at, fail_at, 0
-        self.delay, self.closing = delay, closing
+        self.delay, self.closing, self.exit_with = delay, closing, exit_with
         if crashes and 'pytest' not in sys.modules:
             atexit.register(os.kill, os.getpid(), signal.SIGSEGV)
 
@@ -67,6 +69,8 @@ class Traced(gymnasium.Wrapper):
             else:
                 os.kill(os.getpid(), signal.SIGKILL)
         if self.t == self.fail_at:
+            if self.exit_with is not None:
+                sys.exit(self.exit_with)
             raise ArithmeticError('the simulator is broken')
         return super().step(action)
 

@@ -31,6 +31,11 @@ class MessageTooLarge(ClusterError):
     """A message is larger than the bound of its queue."""
 
 
+def is_count(number: object, least: int) -> bool:
+    """Whether that is a whole number, of Python's or NumPy's types, and not less than ``least``."""
+    return isinstance(number, (int, np.integer)) and not isinstance(number, bool) and number >= least
+
+
 class Channel(Protocol):
     """One end of a bounded first-in, first-out queue of whole messages from one rank to another."""
 
@@ -68,19 +73,24 @@ class Channel(Protocol):
 class Engine(Protocol):
     """The calls of one rank. ``rank`` counts from 0 to ``size - 1``; ``name`` is what messages call the engine.
 
-    The cluster sets ``label``, what messages call this rank besides its number, such as ``'actor 2'``.
+    The cluster sets ``label``, what messages call this rank besides its number, such as ``'actor 2'``. Where
+    ``ends_by_errors``, an error that nobody catches ends the process, and the job unless the rank is started again:
+    what leaves a block by an error has not left the cluster. ``restarts`` says how often that was done.
     """
 
     name: str
     rank: int
     size: int
     label: str
+    ends_by_errors: bool
+    restarts: int
 
     def all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
         """The element-wise reduction of every rank's buffer; the same bits on every rank of the group.
 
         Args:
-            buffer: 1-D, contiguous, any numeric or bool dtype, the same length and dtype on every rank; may be empty.
+            buffer: 1-D, contiguous, any numeric or bool dtype of native byte order, the same length and dtype on every
+                rank; may be empty. A NaN of one rank is in the result.
             op: one of :data:`OPS`; on bool, ``'sum'`` and ``'max'`` are *or*, ``'min'`` is *and*.
             group: the ranks that take part.
         """
@@ -128,6 +138,9 @@ class Engine(Protocol):
             TimeoutError: nothing was saved under that name.
             PeerLost: the rank died before it saved anything under that name.
         """
+
+    def allow_restarts(self, times: int) -> None:
+        """Let this rank be started again when it dies, so many times in all, where the engine can."""
 
     def abort(self, message: str) -> NoReturn:
         """Print the message once and end every rank of the job with exit status 1."""

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from zoo.distributed.engines.base import ClusterError
+from zoo.distributed.engines.endings import watch_ends
 from zoo.distributed.engines.messages import GONE, MessageEngine, Result, process_identity
 
 HOW_TO_GET = (
@@ -86,6 +87,7 @@ def start() -> KungfuEngine:
         signal.signal(number, handler)
     engine = KungfuEngine(library, runtime.current_rank(), runtime.current_cluster_size())
     atexit.register(engine.stay)  # runs before KungFu's own
+    watch_ends(engine)
     return engine
 
 
@@ -96,7 +98,7 @@ def dtype_code(dtype: np.dtype) -> int:
         TypeError: KungFu does not reduce it.
     """
     dtype = np.dtype(dtype)
-    if dtype.kind not in _CLASSES or dtype.itemsize > 8:
+    if dtype.kind not in _CLASSES or dtype.itemsize > 8 or not dtype.isnative:
         raise TypeError(f'KungFu cannot reduce {dtype}: convert the array to an integer, float32 or float64 first.')
     return _CLASSES[dtype.kind] << 16 | dtype.itemsize << 8 | 8
 

@@ -70,7 +70,7 @@ class LocalEngine:
 
     Attributes:
         restarts: how often this rank was started again; such a rank cannot take part in collectives.
-        is_process: whether this process was started to be this rank, and is watched.
+        ends_by_errors: whether this process was started to be this rank, and is watched.
     """
 
     name = 'local'
@@ -78,7 +78,7 @@ class LocalEngine:
     def __init__(self, place: Seat | None = None) -> None:
         own = JobFolder(1) if place is None else None
         folder, self.rank, self.size, self.restarts, parent = place or Seat(str(own.path), 0, 1)
-        self.is_process = bool(parent)
+        self.ends_by_errors = bool(parent)
         self._folder = Path(folder)
         self._board = Board(self._folder, self.size)
         self._groups: dict[tuple[int, ...], Group] = {}
@@ -142,7 +142,7 @@ class LocalEngine:
             pause = min(2 * pause, SLICE)
 
     def allow_restarts(self, times: int) -> None:
-        """See :meth:`zoo.distributed.cluster.Cluster.allow_restarts`."""
+        """See :meth:`zoo.distributed.engines.base.Engine.allow_restarts`."""
         self._board.allowed[self.rank] = times
 
     def abort(self, message: str) -> NoReturn:
@@ -151,7 +151,7 @@ class LocalEngine:
         Raises:
             ClusterError: with the message, which on its way out of ``with Job(…)`` ends the other ranks.
         """
-        if not self.is_process:
+        if not self.ends_by_errors:
             raise ClusterError(message)
         leave_with(self._folder, self.rank, 'abort', message)
 

@@ -66,6 +66,8 @@ class MessageEngine:
 
     name: str
     label: str = ''
+    ends_by_errors = True  # see endings.py
+    restarts = 0
 
     def __init__(self, rank: int, size: int, identities: list[str]) -> None:
         self.rank = rank
@@ -221,7 +223,12 @@ class MessageEngine:
             return self.all_reduce(buffer.view(np.uint8), logical, group).view(np.bool_)
         if buffer.dtype == np.float16:
             return self.all_reduce(buffer.astype(np.float32), op, group).astype(np.float16)
-        return self._all_reduce(buffer, op, group)
+        reduced = self._all_reduce(buffer, op, group)
+        if op != 'sum' and buffer.dtype.kind == 'f':
+            # Of a NaN and a number, which one is left depends on their order.
+            lost = self._all_reduce(np.isnan(buffer).view(np.uint8), 'max', group)
+            reduced[lost.view(np.bool_)] = np.nan
+        return reduced
 
     def channel(self, source: int, target: int, index: int, maxsize: int, max_bytes: int) -> MessageChannel:
         """See :meth:`zoo.distributed.engines.base.Engine.channel`. No message is larger than :data:`LARGEST`."""
@@ -268,6 +275,9 @@ class MessageEngine:
                 elif rank not in self._gone:
                     self._send(rank, _CANCEL, np.array([number], np.int64).view(np.uint8))
 
+    def allow_restarts(self, times: int) -> None:
+        """See :meth:`zoo.distributed.engines.base.Engine.allow_restarts`; no launcher of messages can."""
+
     def abort(self, message: str) -> NoReturn:
         """See :meth:`zoo.distributed.engines.base.Engine.abort`: the launcher ends the other ranks."""
         sys.stdout.flush()
@@ -313,7 +323,8 @@ class MessageChannel:
         if size > self._max_bytes:
             raise MessageTooLarge(
                 f'a message of {size} bytes in the queue from rank {self._source} to rank {self._target}, '
-                f'which takes at most {self._max_bytes}: make the queue with a larger bound.'
+                f'which takes at most {self._max_bytes}: '
+                f'{"put it in parts" if self._max_bytes == LARGEST else "make the queue with a larger max_bytes"}.'
             )
 
         def credit() -> bool | None:

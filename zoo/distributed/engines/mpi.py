@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from zoo.distributed.engines.base import ClusterError
+from zoo.distributed.engines.endings import watch_ends
 from zoo.distributed.engines.memory import Memory
 from zoo.distributed.engines.messages import LARGEST_TAG, MessageEngine, Result, process_identity
 
@@ -103,7 +104,9 @@ def start() -> MpiEngine:
     """
     if not launched():
         raise ClusterError(f'the engine mpi was asked for outside mpirun: {HOW_TO_GET}.')
-    return MpiEngine()
+    engine = MpiEngine()
+    watch_ends(engine)
+    return engine
 
 
 class MpiEngine(MessageEngine):

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -110,7 +110,8 @@ def take_part(plan: Plan, is_launched: bool = False) -> None:
     """What a process does that was started for a plan, or that has become an actor of a launched program."""
     joined = cluster.connect(*_counts(plan.layout))
     agent = None if plan.is_light(joined.role()) else _build(plan.blueprint)
-    env = plan.rebuild(seed=None) if joined.role() == Role.ACTOR else None
+    with _exits_are_errors():
+        env = plan.rebuild(seed=None) if joined.role() == Role.ACTOR else None
     _play(joined, plan, agent, env, is_launched)
 
 
@@ -142,13 +143,23 @@ def _play(joined: Cluster, plan: Plan, agent: Agent | None, env: Any, is_launche
         server.run(joined, plan, behavior)
     else:
         joined.allow_restarts(RESTARTS)  # not before: an environment that cannot be built is tried once
-        actor.run(joined, plan, behavior, env)
+        with _exits_are_errors():
+            actor.run(joined, plan, behavior, env)
     if is_launched:
         with contextlib.suppress(PeerLost):
             joined.queue((Role.LEARNER, 0), (role, joined.role_rank())).get()
     joined.close()
     if env is not None:
         actor.close_env(env)
+
+
+@contextlib.contextmanager
+def _exits_are_errors() -> Iterator[None]:
+    """An environment that ends the program, whatever the status, has not done this rank's part."""
+    try:
+        yield
+    except SystemExit as end:
+        raise ClusterError(f'the environment ended the program, by sys.exit({end.code!r}).') from end
 
 
 def _counts(layout: Layout) -> tuple[int, ...]:
