@@ -10,7 +10,8 @@ from typing import Annotated, Any
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
-from zoo.common import loops, params, seeding, spaces
+from zoo.common import loops, params, seeding
+from zoo.common.adaptors import action, observation
 from zoo.common.agent import Agent
 from zoo.common.env_wrappers import env_name
 from zoo.common.errors import unknown
@@ -94,14 +95,12 @@ def _check_callbacks(callbacks: Any) -> tuple[Callable[[loops.Training], bool | 
 def _check_environment(agent: Agent, env: Any) -> None:
     if not isinstance(env, Env | VectorEnv):
         raise ValueError(f'learn needs a Gymnasium environment, not a {type(env).__name__}: make it with build_env.')
-    vector = isinstance(env, VectorEnv)
-    for kind in ('observation_space', 'action_space'):
-        found = getattr(env, f'single_{kind}' if vector else kind)
-        own = getattr(agent, kind)
-        if not spaces.same(found, own):
+    prefix = 'single_' if isinstance(env, VectorEnv) else ''
+    for kind, adaptor in (('observation_space', observation), ('action_space', action)):
+        reason = adaptor.mismatch(getattr(agent, kind), getattr(env, prefix + kind))
+        if reason is not None:
             raise ValueError(
-                f"the environment's {kind} is {spaces.describe(found)}, but this agent was made for "
-                f'{spaces.describe(own)}: make an agent for this environment with call_default_params.'
+                f"the environment's {kind} {reason}: make an agent for this environment with call_default_params."
             )
 
 

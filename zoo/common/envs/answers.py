@@ -75,7 +75,9 @@ def number(reward: Any, who: Callable[..., str]) -> float:
         return reward
     found = _one(reward)
     if found is None:
-        remedy = ': return a weighted sum of them (MO-Gymnasium has the wrapper LinearReward)' if np.size(reward) > 1 else ''
+        remedy = (
+            ': return a weighted sum of them (MO-Gymnasium has the wrapper LinearReward)' if np.size(reward) > 1 else ''
+        )
         raise TypeError(f'{who()} gave the reward {shown(reward)}, not one number{remedy}.')
     return found
 
