@@ -63,7 +63,7 @@ def call_default_params(
     env_type = env_type_of(env) if env_type is None else env_type
     if env_type is None:
         raise ValueError(
-            f'the type of this environment is not known, since build_env did not make it: give one of {", ".join(TYPES)}.'
+            f'build_env did not make this environment, so its type is not known: give one of {", ".join(TYPES)}.'
         )
     if env_type not in TYPES:
         raise ValueError(unknown('environment type', env_type, TYPES))

@@ -16,12 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import cloudpickle
 
-<<<<<<< HEAD:zoo/distributed/training/train.py
-from zoo.distributed import cluster, jobs
-=======
 from zoo.common.quiet import load_tensorflow
-from zoo.distributed import actor, cluster, jobs, learner, server
->>>>>>> first:zoo/distributed/training.py
+from zoo.distributed import cluster, jobs
 from zoo.distributed.cluster import Cluster, Layout, Role
 from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.training import actor, learner, server
