@@ -14,6 +14,7 @@ from gymnasium.spaces import Space
 from zoo.common import spaces
 from zoo.common.acting import Behavior
 from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.params import Param
 from zoo.common.replay import Replay
 from zoo.common.types import Transition
 
@@ -71,8 +72,11 @@ class Agent(Protocol):
         progress: fraction of the current training, in [0, 1]: what schedules read; the loops set it.
         rng: exploration and batches are drawn from it.
         replay: the replay buffer, once there is one.
-        networks, optimizers: by name, in the order of ``net_list`` and ``optimizers_list``; targets are not among them.
+        net_list, optimizers_list: the entries that networks and optimisers were made of.
+        networks, optimizers: by name, in that order; targets are not among them.
         state_variables: further variables that are state, by name: targets, counters, a temperature.
+        loop_state: of a checkpoint that was written in mid-training: ``steps`` behind it and ``train_steps``.
+        saved_buffer: the arrays of a loaded replay buffer, until training takes them.
     """
 
     loop: ClassVar[Loop]
@@ -89,9 +93,26 @@ class Agent(Protocol):
     progress: float
     rng: np.random.Generator
     replay: Replay | None
+    net_list: list[Any]
+    optimizers_list: list[Any]
     networks: dict[str, Network]
     optimizers: dict[str, Optimizer]
     state_variables: dict[str, tf.Variable]
+    loop_state: dict[str, int] | None
+    saved_buffer: Mapping[str, np.ndarray] | None
+
+    # What it was declared with
+
+    @classmethod
+    def params(cls) -> dict[str, Any]:
+        """The constructor's parameters with their defaults."""
+
+    @classmethod
+    def declared_for_learn(cls) -> dict[str, Param]:
+        """The parameters of ``learn`` for this algorithm, by name."""
+
+    def config(self) -> dict[str, Any]:
+        """Algorithm, spaces and hyper-parameters as plain data."""
 
     # What the loops call
 

@@ -1,0 +1,132 @@
+"""Parameters: what a signature declares, what is refused, and how it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pytest
+
+from zoo.common import params
+from zoo.common.params import Param, above, at_least, between, declared
+from zoo.common.schedules import Linear
+
+
+def example(
+    fraction: Annotated[float, between(0, 1), 'a part of one'] = 0.9,
+    positive: Annotated[float | Linear, above(0), 'scheduled'] = 0.2,
+    count: Annotated[int | None, at_least(2)] = None,
+    flag: bool = False,
+    temperature: Annotated[float | Literal['auto'], above(0)] = 'auto',
+    way: Literal['near', 'far'] = 'near',
+    schedule: Linear | None = None,
+    entries: Sequence[Any] | None = None,
+    *,
+    last: Annotated[int, at_least(1)] = 3,
+    **others: Any,
+) -> None:
+    """A function with one of each kind."""
+
+
+KNOWN = declared(example)
+
+
+def test_declarations_are_those_of_the_signature():
+    assert list(KNOWN) == ['fraction', 'positive', 'count', 'flag', 'temperature', 'way', 'schedule', 'entries', 'last']
+    assert [p.kind for p in KNOWN.values()][:6] == ['number', 'number', 'whole', 'flag', 'number', 'choice']
+    assert KNOWN['fraction'].default == 0.9 and KNOWN['fraction'].meaning == 'a part of one'
+    assert list(declared(example, only_keywords=True)) == ['last']
+    assert params.takes_any(example)
+
+
+def test_a_dataclass_declares_its_fields():
+    @dataclass(kw_only=True)
+    class Some:
+        number: int = 1
+
+    assert list(declared(Some)) == ['number'] and declared(Some)['number'].default == 1
+
+
+@pytest.mark.parametrize(
+    ('name', 'given', 'kept'),
+    [
+        ('fraction', 1, 1),
+        ('fraction', np.float32(0.5), 0.5),
+        ('positive', Linear(0.2), Linear(0.2)),
+        ('count', 1e5, 100_000),
+        ('count', np.int64(7), 7),
+        ('count', None, None),
+        ('flag', np.True_, True),
+        ('temperature', 'auto', 'auto'),
+        ('temperature', 0.1, 0.1),
+        ('way', 'far', 'far'),
+        ('schedule', None, None),
+        ('entries', 'anything', 'anything'),
+    ],
+)
+def test_what_is_taken_and_as_what(name: str, given: Any, kept: Any):
+    found = KNOWN[name].check(given)
+    assert found == kept and type(found) is type(kept)
+
+
+@pytest.mark.parametrize(
+    ('name', 'given', 'message'),
+    [
+        ('fraction', 1.5, 'fraction is 1.5: give a number from 0 to 1.'),
+        ('fraction', float('nan'), 'fraction is nan: give a number from 0 to 1.'),
+        ('fraction', True, 'fraction is True: give a number from 0 to 1.'),
+        ('fraction', '0.5', "fraction is '0.5': give a number from 0 to 1."),
+        ('fraction', None, 'fraction is None: give a number from 0 to 1.'),
+        ('fraction', Linear(0.5), 'fraction is Linear(start=0.5, end=0.0, until=1.0): give a number from 0 to 1.'),
+        ('positive', 0, 'positive is 0: give a number above 0 or a Linear schedule of such.'),
+        ('positive', float('inf'), 'positive is inf: give a number above 0 or a Linear schedule of such.'),
+        (
+            'positive',
+            Linear(0.2, -0.1),
+            'positive is Linear(start=0.2, end=-0.1, until=1.0): give a number above 0 or a Linear schedule of such.',
+        ),
+        ('count', 1, 'count is 1: give a whole number of at least 2 or None.'),
+        ('count', 2.5, 'count is 2.5: give a whole number of at least 2 or None.'),
+        ('flag', 'abc', "flag is 'abc': give True or False."),
+        ('flag', 1, 'flag is 1: give True or False.'),
+        ('temperature', 'automatic', "temperature is 'automatic': give a number above 0 or 'auto'."),
+        ('way', 'nearer', "way is 'nearer': give 'near' or 'far'."),
+        ('schedule', 0.1, 'schedule is 0.1: give a Linear schedule of such or None.'),
+    ],
+)
+def test_what_is_refused_and_how(name: str, given: Any, message: str):
+    with pytest.raises(ValueError) as info:
+        KNOWN[name].check(given)
+    assert str(info.value) == message
+
+
+def test_a_hint_that_only_a_type_checker_can_read_checks_nothing():
+    def local(x: Unknown = 1) -> None:  # noqa: F821
+        """Never called."""
+
+    assert declared(local) == {'x': Param('x', 1, 'any')}
+
+
+@pytest.mark.parametrize(
+    ('schedule', 'message'),
+    [
+        ((float('nan'),), 'start of a Linear schedule is nan: give a finite number.'),
+        ((1.0, '0'), "end of a Linear schedule is '0': give a finite number."),
+        ((1.0, 0.0, 2.0), 'until of a Linear schedule is 2.0: give a fraction of the training, from 0 to 1.'),
+    ],
+)
+def test_schedules_that_are_none(schedule: tuple, message: str):
+    with pytest.raises(ValueError) as info:
+        Linear(*schedule)
+    assert str(info.value) == message
+
+
+def test_names_of_other_libraries():
+    known, elsewhere = ['epochs', 'entropy_coef'], {'train_steps': 'is a parameter of learn.'}
+    refused = {name: params.refusal('parameter', name, known, elsewhere) for name in ('n_epochs', 'total_timesteps', 'lr')}
+    assert refused['n_epochs'] == "unknown parameter 'n_epochs': it is called 'epochs' here."
+    assert refused['total_timesteps'].endswith("it is called 'train_steps' here, and is a parameter of learn.")
+    assert 'optimizers_list' in refused['lr']
+    assert params.refusal('parameter', 'epoch', known, elsewhere).startswith("unknown parameter 'epoch': did you mean")
