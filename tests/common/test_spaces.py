@@ -27,6 +27,10 @@ LEAVES: dict[str, Space] = {
     'half-bounded box': Box(np.array([-np.inf, 0], np.float32), np.array([1, np.inf], np.float32)),
     'integer box': Box(np.array([-3, 0]), np.array([2, 9]), dtype=np.int64),
     'scalar box': Box(-2, 2, (), np.float32),
+    'unbounded integer box': Box(-np.inf, np.inf, (2,), np.int64),
+    'half-bounded integer box': Box(np.array([0, -np.inf]), np.array([np.inf, 5]), dtype=np.int32),
+    'stack of frames': spaces.FrameStack(Box(0, 255, (8, 8, 1), np.uint8), 4),
+    'stack of unbounded frames': spaces.FrameStack(Box(-np.inf, np.inf, (8, 8, 1), np.int32), 2),
     'image': CAMERA,
     'discrete': Discrete(5, start=3),
     'multi-discrete': MultiDiscrete([[2, 3], [4, 5]], start=[[0, 1], [2, 3]]),
@@ -193,7 +197,15 @@ def test_json_round_trip(space: Space):
     assert back == space
     assert spaces.same(back, space)
     for path, leaf in spaces.leaves(space).items():
-        assert spaces.leaves(back)[path].dtype == leaf.dtype
+        other = spaces.leaves(back)[path]
+        assert other.dtype == leaf.dtype
+        for side in ('bounded_below', 'bounded_above'):  # in integers no bound shows
+            np.testing.assert_array_equal(getattr(other, side, None), getattr(leaf, side, None))
+
+
+def test_a_stack_of_frames_without_bounds_has_none():
+    assert not ALL['stack of unbounded frames'].is_bounded()
+    assert ALL['stack of frames'].is_bounded()
 
 
 def test_json_keeps_the_order_of_the_keys_whoever_sorts_them():
@@ -231,6 +243,13 @@ def test_two_leaves_of_one_path_are_refused():
     space = Dict({'a/b': Discrete(2), 'a': Dict({'b': Discrete(3)})})
     with pytest.raises(ValueError, match="have the path 'a/b': rename one of their keys"):
         spaces.leaves(space)
+
+
+def test_a_part_without_a_name_is_refused():
+    with pytest.raises(
+        ValueError, match=r"^a part of Dict\(: Discrete\(2\), .*\) has the empty key '': give it a name\.$"
+    ):
+        spaces.leaves(Dict({'': Discrete(2), 'a': Discrete(3)}))
 
 
 @pytest.mark.parametrize('space', [Dict({}), Tuple([]), Dict({'a': Dict({})})], ids=str)

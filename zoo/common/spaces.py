@@ -20,6 +20,9 @@ Flat = Any
 #: Bounds further apart than this are not those of values that occur: some environments write "no bound" like this.
 WIDEST_RANGE = 1e10
 
+#: What a ``Box`` knows of its bounds beside them.
+BOUNDED = ('bounded_below', 'bounded_above')
+
 LEAF_TYPES = (Box, Discrete, MultiDiscrete, MultiBinary)
 
 
@@ -39,6 +42,7 @@ class FrameStack(Box):
         self.frames = int(frames)
         low, high = frame.low.flat[0], frame.high.flat[0]
         super().__init__(low, high, (height, width, channels * self.frames), frame.dtype.type)
+        _set_bounded(self, frame.bounded_below.flat[0], frame.bounded_above.flat[0])
 
     @property
     def frame_shape(self) -> tuple[int, int, int]:
@@ -58,7 +62,8 @@ def leaves(space: Space, prefix: str = '') -> dict[str, Space]:
 
     Raises:
         TypeError: a leaf that is none of ``Box``, ``Discrete``, ``MultiDiscrete``, ``MultiBinary``.
-        ValueError: two leaves of the same path (the keys ``'a/b'`` and ``'a'`` with ``'b'`` in it), or no leaf at all.
+        ValueError: two leaves of the same path (the keys ``'a/b'`` and ``'a'`` with ``'b'`` in it), an empty key, or no
+            leaf at all.
     """
     if is_leaf(space):
         return {prefix: space}
@@ -73,6 +78,8 @@ def leaves(space: Space, prefix: str = '') -> dict[str, Space]:
         )
     found: dict[str, Space] = {}
     for key, part in parts:
+        if key == '':  # its path would be that of the whole
+            raise ValueError(f"a part of {describe(space)} has the empty key '': give it a name.")
         for path, leaf in leaves(part, f'{prefix}/{key}' if prefix else str(key)).items():
             if path in found:
                 raise ValueError(f'two parts of {describe(space)} have the path {path!r}: rename one of their keys.')
@@ -213,6 +220,11 @@ def describe(space: Space) -> str:
     return ' '.join(str(space).split())  # a MultiDiscrete of two axes is written in lines
 
 
+def bounds(box: Box) -> tuple[np.ndarray, np.ndarray]:
+    """The bounds of a ``Box`` in float64, infinite where it has none: integers hold those of their dtype there."""
+    return np.where(box.bounded_below, box.low, -np.inf), np.where(box.bounded_above, box.high, np.inf)
+
+
 def describe_range(low: Any, high: Any) -> str:
     """Bounds for error messages, for example ``from 0 to 255`` or ``from [-1, 0] to [1, inf]``."""
     return f'from {_describe_bound(low)} to {_describe_bound(high)}'
@@ -233,15 +245,19 @@ def to_json(space: Space) -> dict[str, Any]:
         return {'type': 'Tuple', 'spaces': [to_json(part) for part in space.spaces]}
     if isinstance(space, FrameStack):
         frame = Box(space.low.flat[0], space.high.flat[0], space.frame_shape, space.dtype.type)
+        _set_bounded(frame, space.bounded_below.flat[0], space.bounded_above.flat[0])
         return {'type': 'FrameStack', 'frame': to_json(frame), 'frames': space.frames}
     if isinstance(space, Box):
-        return {
+        data = {
             'type': 'Box',
             'low': _bound_to_json(space.low),
             'high': _bound_to_json(space.high),
             'shape': list(space.shape),
             'dtype': str(space.dtype),
         }
+        if space.dtype.kind == 'i' and not space.is_bounded():  # in place of an infinite bound it has the dtype's own
+            data |= {side: _bound_to_json(getattr(space, side)) for side in BOUNDED}
+        return data
     if isinstance(space, Discrete):
         return {'type': 'Discrete', 'n': int(space.n), 'start': int(space.start), 'dtype': str(space.dtype)}
     if isinstance(space, MultiDiscrete):
@@ -272,12 +288,21 @@ def from_json(data: dict[str, Any]) -> Space:
     if kind == 'Box':
         dtype, shape = np.dtype(data['dtype']), tuple(data['shape'])
         low, high = (_bound_from_json(data[side], shape, dtype) for side in ('low', 'high'))
-        return Box(low, high, shape, dtype.type)
+        box = Box(low, high, shape, dtype.type)
+        if BOUNDED[0] in data:
+            _set_bounded(box, *(_bound_from_json(data[side], shape, np.dtype(bool)) for side in BOUNDED))
+        return box
     if kind == 'Discrete':
         return Discrete(data['n'], start=data['start'], dtype=np.dtype(data['dtype']).type)
     if kind == 'MultiDiscrete':
         return MultiDiscrete(np.array(data['nvec']), dtype=np.dtype(data['dtype']).type, start=np.array(data['start']))
     return spaces.MultiBinary(data['n'])
+
+
+def _set_bounded(box: Box, below: Any, above: Any) -> None:
+    """Say which entries have bounds; an integer ``Box`` made from the bounds of another one does not know."""
+    for side, bounded in zip(BOUNDED, (below, above), strict=True):
+        setattr(box, side, np.broadcast_to(bounded, box.shape).copy())
 
 
 def _bound_to_json(bound: np.ndarray) -> Any:

@@ -345,6 +345,9 @@ def test_what_sets_an_environment_apart_is_said():
     assert mismatch(Box(-1, 1, (2,)), Box(-INF, INF, (2,))) == (
         "goes from -inf to inf, but this agent's actions go from -1 to 1"
     )
+    assert mismatch(Box(-(2**31), 2**31 - 1, (1,), np.int32), Box(-INF, INF, (1,), np.int32)) == (
+        "goes from -inf to inf, but this agent's actions go from -2.14748e+09 to 2.14748e+09"
+    )
     assert mismatch(Discrete(2), Discrete(3)) == 'is Discrete(3), but this agent was made for Discrete(2)'
 
 

@@ -59,6 +59,7 @@ FLAT: dict[str, Space] = {
         }
     ),
     'tuple': Tuple([Discrete(2), unbounded(1)]),
+    'one part without entries': Tuple([unbounded(0), unbounded(2)]),
 }
 
 
@@ -395,6 +396,12 @@ def test_only_the_key_at_the_top_is_the_mask():
 def test_an_observation_of_the_mask_alone_is_refused():
     with pytest.raises(ValueError, match='nothing to see but the action mask'):
         Preprocess(Dict(action_mask=MultiBinary(4)), {})
+
+
+@pytest.mark.parametrize('space', [unbounded(0), Tuple([unbounded(2, 0), unbounded(0)])], ids=str)
+def test_an_observation_without_entries_is_refused(space: Space):
+    with pytest.raises(ValueError, match=r'^the observation .* has no entries: give it something to see\.$'):
+        Preprocess(space, {})
 
 
 # An agent and an environment.

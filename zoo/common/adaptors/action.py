@@ -232,10 +232,14 @@ def mismatch(own: Space, found: Space) -> str | None:
         return reason
     theirs = spaces.leaves(found)
     for path, mine in spaces.leaves(own).items():
-        other = theirs[path]
-        if isinstance(mine, Box) and not ((mine.low == other.low).all() and (mine.high == other.high).all()):
-            seen, known = (spaces.describe_range(leaf.low, leaf.high) for leaf in (other, mine))
-            return f"goes {seen}{path and f' in {path!r}'}, but this agent's actions go {known}"
+        if isinstance(mine, Box):
+            seen, known = spaces.bounds(theirs[path]), spaces.bounds(mine)
+            if not np.array_equal(seen, known):
+                where = f' in {path!r}' if path else ''
+                return (
+                    f"goes {spaces.describe_range(*seen)}{where}, but this agent's actions go "
+                    f'{spaces.describe_range(*known)}'
+                )
     return None
 
 

@@ -131,7 +131,7 @@ def feature(path: str, leaf: Space, normalize: bool = False) -> Feature:
         start = tuple(int(n) for n in leaf.start.ravel())
         return Feature(path, 'one_hot', (sum(counts),), counts, start)
     if isinstance(leaf, Box):
-        return Feature(path, 'vector', (size,), normalize=normalize and leaf.dtype != bool)
+        return Feature(path, 'vector', (size,), normalize=normalize and size > 0 and leaf.dtype != bool)
     return Feature(path, 'binary', (size,))
 
 
@@ -175,8 +175,7 @@ def mismatch(own: Space, found: Space) -> str | None:
 
 
 def _range(image: Feature, leaves: dict[str, Space]) -> str:
-    leaf = leaves[image.path]
-    return spaces.describe_range(*((leaf.low, leaf.high) if image.scale is None else image.scale))
+    return spaces.describe_range(*(image.scale or spaces.bounds(leaves[image.path])))
 
 
 def mask_path(space: Space) -> str | None:
@@ -215,7 +214,7 @@ class Preprocess:
         statistics: the running statistics by path; what has none is not normalised.
 
     Raises:
-        ValueError: there is nothing but the action mask.
+        ValueError: there is nothing but the action mask, or nothing at all.
     """
 
     def __init__(self, space: Space, statistics: Mapping[str, Any]) -> None:
@@ -223,6 +222,8 @@ class Preprocess:
         self.features = features(space, normalize=bool(statistics))
         if not self.features:
             raise ValueError(f'the observation {spaces.describe(space)} has nothing to see but the action mask.')
+        if not any(item.size for item in self.features):
+            raise ValueError(f'the observation {spaces.describe(space)} has no entries: give it something to see.')
         self.statistics = statistics
         self._hot_values = {item.path: _hot_values(item) for item in self.features if item.kind == 'one_hot'}
         leaves = spaces.leaves(space)
