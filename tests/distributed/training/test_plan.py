@@ -13,7 +13,16 @@ from zoo.distributed.training.plan import check_roles
 @pytest.mark.parametrize(
     ('roles', 'message'),
     [
-        (4, 'give a dict such as'),
+        (4, 'roles is 4: give a dict such as'),
+        (True, 'roles is True: give a dict such as'),
+        ([('actors', 2)], 'give a dict such as'),
+        ({1: 2}, 'unknown role 1'),
+        ({'actors': 0}, r'dict\(learners=1, actors=1\) would do'),
+        ({'actors': '4'}, "actors='4' is not a number of ranks"),
+        ({'actors': -1}, 'actors=-1 is not a number of ranks'),
+        ({'actors': True}, 'actors=True is not a number of ranks'),
+        ({'actors': None}, 'actors=None is not a number of ranks'),
+        ({'actors': 2, 'servers': 0.5}, 'servers=0.5 is not a number of ranks'),
         ({'actor': 2}, "did you mean 'actors'"),
         ({'learners': 0, 'actors': 2}, 'without a learner'),
         ({'learners': 1}, 'at least one'),

@@ -143,6 +143,31 @@ def test_images(servers: int):
     assert result.steps == 60 and result.episodes == 6 and set(result.returns) == {10.0}
 
 
+def test_what_the_user_hands_in_is_called_in_learner_0():
+    env = build_env('CartPole-v1')
+    steps, plotted = [], []
+
+    def stop(training: Any) -> bool:
+        steps.append((os.getpid(), training.steps))
+        return len(steps) < 2
+
+    result = learn(
+        agent_for('PPO', env), env, roles={'actors': 2}, log_every=40, callbacks=[stop], plot_func=plotted.append
+    )
+    assert steps == [(os.getpid(), 40), (os.getpid(), 80)] and result.steps == 80
+    assert len(plotted) == 2 and list(plotted[-1]) == list(result.returns)
+
+
+def test_a_callback_that_fails_ends_the_training():
+    def fail(training: Any) -> None:
+        raise LookupError('no such row')
+
+    env = build_env('CartPole-v1')
+    with pytest.raises(LookupError, match='no such row'):
+        learn(agent_for('PPO', env), env, roles={'actors': 2}, log_every=40, callbacks=[fail])
+    assert no_processes_left()
+
+
 def test_returns_are_those_of_all_learners():
     env = build_env('CartPole-v1')
     result = learn(agent_for('PPO', env), env, roles={'learners': 2, 'actors': 2}, train_steps=1200)
