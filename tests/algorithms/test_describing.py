@@ -82,7 +82,9 @@ def test_a_value_out_of_range_is_refused_at_construction(name: str, parameter: s
 
 def test_what_is_compiled_in_cannot_be_set_afterwards():
     agent = algorithms.PPO(*SPACES)
-    with pytest.raises(AttributeError, match=r'^gamma is fixed when the agent is made, .*: make a new agent with PPO\('):
+    with pytest.raises(
+        AttributeError, match=r'^gamma is fixed when the agent is made, .*: make a new agent with PPO\('
+    ):
         agent.gamma = 0.5
     assert agent.gamma == 0.99
     agent.progress = 0.5  # no parameter

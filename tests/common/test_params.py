@@ -125,7 +125,9 @@ def test_schedules_that_are_none(schedule: tuple, message: str):
 
 def test_names_of_other_libraries():
     known, elsewhere = ['epochs', 'entropy_coef'], {'train_steps': 'is a parameter of learn.'}
-    refused = {name: params.refusal('parameter', name, known, elsewhere) for name in ('n_epochs', 'total_timesteps', 'lr')}
+    refused = {
+        name: params.refusal('parameter', name, known, elsewhere) for name in ('n_epochs', 'total_timesteps', 'lr')
+    }
     assert refused['n_epochs'] == "unknown parameter 'n_epochs': it is called 'epochs' here."
     assert refused['total_timesteps'].endswith("it is called 'train_steps' here, and is a parameter of learn.")
     assert 'optimizers_list' in refused['lr']

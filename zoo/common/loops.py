@@ -265,13 +265,13 @@ class Training:
             FloatingPointError: a loss is NaN or infinite.
         """
         if metrics is not None:
+            self.losses = metrics
             for name, value in metrics.items():
                 if not math.isfinite(value):
                     raise FloatingPointError(
                         f'step {self.steps}: the loss {name!r} became {value}: a smaller learning rate or '
                         'normalised observations and rewards may help.'
                     )
-            self.losses = metrics
             self.agent.progress = self.progress
         if self.steps >= self._next_log:
             self._next_log = self.steps + self._log_every
@@ -287,8 +287,9 @@ class Training:
         self._stopped = self.experience.least(not self._stopped) == 0
 
     def _rescue(self) -> None:
-        """After a failure: save what there is, if it is good and nothing forbids it."""
-        if self.run_dir is None or self.steps == self._start or not self.agent.weights_are_finite():
+        """After a failure: save the agent, if it is good and has seen anything."""
+        good = all(map(math.isfinite, self.losses.values())) and self.agent.weights_are_finite()
+        if self.run_dir is None or self.steps == self._start or not good:
             return
         try:
             self._save(final=True)

@@ -1,0 +1,325 @@
+"""What ``learn`` checks and does around the loops, and what is saved of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import toys
+from gymnasium.spaces import Box, Discrete
+
+import zoo
+from zoo import algorithms, build_env
+from zoo.algorithms import saving
+from zoo.algorithms.base import Algorithm
+from zoo.common import checkpoint
+from zoo.common.checkpoint import CheckpointError
+
+VECTOR = toys.OBSERVATIONS['vector']
+OFF = {'train_steps': 30, 'explore_steps': 10, 'batch_size': 4, 'buffer_size': 100, 'progress_bar': False}
+ON = {'train_steps': 32, 'horizon': 16, 'epochs': 1, 'batch_size': 8, 'progress_bar': False}
+
+
+@pytest.fixture(autouse=True)
+def plain(plain_graphs: Any) -> None:
+    """Compiling by XLA takes seconds."""
+
+
+def dqn(**params: Any) -> Algorithm:
+    return algorithms.DQN(VECTOR, Discrete(3), net_list=[{'hidden': [4], 'seed': 0}], **params)
+
+
+def ppo() -> Algorithm:
+    return algorithms.PPO(VECTOR, Discrete(3), net_list=[{'hidden': [4], 'seed': i} for i in (0, 1)])
+
+
+def world(**kwargs: Any) -> Any:
+    return build_env(lambda: toys.AnySpaces(VECTOR, Discrete(3)), seed=0, **kwargs)
+
+
+def weights(agent: Algorithm) -> np.ndarray:
+    return np.concatenate([v.numpy().ravel() for v in agent.trainable_variables])
+
+
+class TestSeeds:
+    def test_a_test_leaves_the_streams_alone(self):
+        one, two = dqn(), dqn()
+        for agent in (one, two):
+            agent.learn(world(), seed=3, run_dir=False, **OFF)
+        two.learn(world(), 'test', seed=7, test_episodes=1)
+        np.testing.assert_array_equal(one.rng.random(3), two.rng.random(3))
+        np.testing.assert_array_equal(one.noise_seed, two.noise_seed)
+
+    def test_a_later_call_with_the_same_seed_goes_on_with_new_numbers(self):
+        agent = dqn(epsilon=1.0)
+        taken: list[list[int]] = []
+        for _ in range(2):
+            agent.learn(world(), seed=3, run_dir=False, **OFF)
+            taken.append(agent.replay._action[agent.replay._valid].tolist())
+        assert taken[0] != taken[1][len(taken[0]) :]
+
+    def test_and_stays_reproducible_across_saving(self, tmp_path):
+        ends = []
+        for saves in (False, True):
+            agent = dqn()
+            agent.learn(world(), seed=3, run_dir=False, **OFF)
+            if saves:
+                agent.save(tmp_path / 'saved', buffer=True)
+                agent = zoo.load(tmp_path / 'saved')
+            agent.learn(world(), seed=3, run_dir=False, **OFF)
+            ends.append(weights(agent))
+        np.testing.assert_array_equal(*ends)
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        ('params', 'message'),
+        [
+            ({'callbacks': print}, 'callbacks is .*: give a list of functions, such as callbacks=\\[function\\]'),
+            ({'callbacks': [3]}, 'callbacks has 3 in it: give functions of a Training'),
+            ({'plot_func': 'yes'}, "plot_func is 'yes': give a function"),
+            (
+                {'total_timesteps': 10},
+                "unknown parameter of DQN's learn 'total_timesteps': it is called 'train_steps' here",
+            ),
+            ({'gamma': 0.9}, "'gamma' is a parameter of DQN, not of learn"),
+            ({'train_steps': 0}, 'train_steps is 0: give a whole number of at least 1'),
+            ({'train_steps': 1.5}, 'train_steps is 1.5: give a whole number of at least 1'),
+            ({'checkpoint_buffer': 'yes'}, "checkpoint_buffer is 'yes': give True or False"),
+        ],
+    )
+    def test_one_sentence_each(self, params: dict[str, Any], message: str):
+        with pytest.raises(ValueError, match=f'^{message}'):
+            dqn().learn(world(), run_dir=False, **params)
+
+    def test_a_minibatch_of_one_has_nothing_to_compare(self):
+        with pytest.raises(ValueError, match='^batch_size is 1: give a whole number of at least 2'):
+            ppo().learn(world(), run_dir=False, batch_size=1)
+        with pytest.raises(ValueError, match='^an iteration of one transition has no advantages to compare'):
+            ppo().learn(world(), run_dir=False, horizon=1)
+
+    def test_steps_may_be_written_as_a_float(self):
+        assert dqn().learn(world(), run_dir=False, **(OFF | {'train_steps': 3e1})).steps == 30
+
+    @pytest.mark.parametrize('name', ['callbacks', 'plot_func', 'run_dir'])
+    def test_what_belongs_to_training_is_refused_in_a_test(self, name: str, tmp_path):
+        value = {'callbacks': [print], 'plot_func': print, 'run_dir': tmp_path}[name]
+        with pytest.raises(ValueError, match=f'^{name} belongs to training: leave it out of a test'):
+            dqn().learn(world(), 'test', **{name: value})
+
+    def test_a_batch_larger_than_an_iteration_is_said(self, caplog):
+        ppo().learn(world(), run_dir=False, **(ON | {'batch_size': 500}))
+        assert caplog.messages == ['batch_size is 500, but an iteration has 16 transitions: one minibatch of these.']
+
+    def test_the_agent_trains_in_spaces_that_mean_the_same(self):
+        image = Box(0, 255, (8, 8, 3), np.uint8)
+        agent = algorithms.DQN(image, Discrete(2), net_list=[{'hidden': [4], 'features': 4}])
+        other = toys.AnySpaces(Box(0, 1, (8, 8, 3), np.uint8), Discrete(2))
+        with pytest.raises(ValueError, match="^the environment's observation_space has images .*: make an agent for"):
+            agent.learn(other, run_dir=False)
+
+
+class TestWithoutAnUpdate:
+    @pytest.mark.parametrize('params', [{'explore_steps': 500}, {'batch_size': 400}, {'update_every': 100}])
+    def test_is_said_with_the_numbers(self, params: dict[str, int], caplog):
+        agent = dqn()
+        agent.learn(world(), run_dir=False, **(OFF | params))
+        (message,) = caplog.messages
+        assert message.startswith('Nothing was learned: no update was due in the 30 steps of this training')
+        for name, value in params.items():
+            assert f'{name}={value}' in message
+
+    def test_a_usual_run_says_nothing(self, caplog):
+        dqn().learn(world(), run_dir=False, **OFF)
+        assert caplog.messages == []
+
+
+class TestResume:
+    def interrupted(self, path: Path, at: int, **params: Any) -> Algorithm:
+        def stop(training: Any) -> bool:
+            return training.steps < at
+
+        dqn().learn(world(), seed=0, run_dir=path, callbacks=[stop], log_every=1, **(OFF | params))
+        return zoo.load(path)
+
+    def test_exploration_counts_on(self, tmp_path, caplog):
+        agent = self.interrupted(tmp_path, 6)
+        caplog.clear()
+        agent.learn(world(), run_dir=False, resume=True, **{k: v for k, v in OFF.items() if k != 'train_steps'})
+        assert (agent.steps, agent.updates) == (30, 21), 'one after each step from the tenth of its life'
+        assert caplog.messages[0].startswith('The replay buffer holds 0 transitions of the 6 steps')
+
+    def test_a_lost_buffer_is_filled_again_and_that_is_said(self, tmp_path, caplog):
+        agent = self.interrupted(tmp_path, 15)
+        caplog.clear()
+        before = agent.updates
+        agent.learn(world(), run_dir=False, resume=True, **{k: v for k, v in OFF.items() if k != 'train_steps'})
+        assert agent.steps == 30 and agent.updates - before == 6
+        assert 'the next 10 steps are collected without an update' in caplog.messages[0]
+
+    def test_train_steps_is_where_it_ends(self, tmp_path):
+        agent = self.interrupted(tmp_path, 12)
+        agent.learn(world(), run_dir=False, resume=True, **(OFF | {'train_steps': 20}))
+        assert agent.steps == 20
+
+    def test_an_end_that_lies_behind_is_refused(self, tmp_path):
+        agent = self.interrupted(tmp_path, 12)
+        with pytest.raises(
+            ValueError, match='^resume=True goes on from step 12 of its training, so train_steps=12 leaves'
+        ):
+            agent.learn(world(), run_dir=False, resume=True, **(OFF | {'train_steps': 12}))
+
+
+class TestReplayBuffer:
+    @pytest.mark.parametrize('change', [{'buffer_size': 60}, {'nenv': 2}])
+    def test_another_one_is_refused_rather_than_emptied(self, change: dict[str, int]):
+        agent = dqn()
+        agent.learn(world(), run_dir=False, **OFF)
+        held = len(agent.replay)
+        env = world(nenv=change.get('nenv', 1))
+        with pytest.raises(
+            ValueError, match=rf'^the replay buffer holds {held} transitions, with buffer_size=100 and 1 '
+        ):
+            agent.learn(env, run_dir=False, **(OFF | {k: v for k, v in change.items() if k != 'nenv'}))
+        assert len(agent.replay) == held
+        agent.replay = None
+        agent.learn(env, run_dir=False, **(OFF | {k: v for k, v in change.items() if k != 'nenv'}))
+
+    def test_a_loaded_one_is_saved_again_before_training(self, tmp_path):
+        agent = dqn()
+        agent.learn(world(), run_dir=False, **OFF)
+        agent.save(tmp_path / 'one', buffer=True)
+        zoo.load(tmp_path / 'one').save(tmp_path / 'two', buffer=True)
+        one, two = (checkpoint.read(tmp_path / name).buffer for name in ('one', 'two'))
+        assert two is not None and set(one) == set(two)
+        for name in one:
+            np.testing.assert_array_equal(one[name], two[name])
+
+
+class TestFailures:
+    class Breaks(toys.AnySpaces):
+        """Raises at its 25th step."""
+
+        taken = 0
+
+        def step(self, action: Any) -> Any:
+            self.taken += 1
+            if self.taken == 25:
+                raise RuntimeError('the cable came off')
+            return super().step(action)
+
+    def test_an_error_of_the_environment_leaves_a_checkpoint(self, tmp_path, caplog):
+        agent = dqn()
+        env = self.Breaks(VECTOR, Discrete(3))
+        with pytest.raises(RuntimeError, match='the cable came off'):
+            agent.learn(env, run_dir=tmp_path, **OFF)
+        loaded = zoo.load(tmp_path)
+        assert loaded.steps == 24 and loaded.loop_state == {'steps': 24, 'train_steps': 30}
+        np.testing.assert_array_equal(weights(loaded), weights(agent))
+        assert f'The last good checkpoint: {tmp_path}' in caplog.text
+
+    def test_so_does_one_of_a_callback(self, tmp_path):
+        def fail(training: Any) -> None:
+            if training.steps >= 20:
+                raise KeyError('mine')
+
+        with pytest.raises(KeyError, match='mine'):
+            dqn().learn(world(), run_dir=tmp_path, callbacks=[fail], log_every=1, **OFF)
+        assert zoo.load(tmp_path).steps == 20
+
+    def test_not_where_the_weights_are_no_numbers(self, tmp_path):
+        agent = dqn()
+
+        def spoil(training: Any) -> None:
+            if training.steps >= 20:
+                agent.trainable_variables[0].assign(agent.trainable_variables[0] * np.nan)
+                raise KeyError('mine')
+
+        with pytest.raises(KeyError):
+            agent.learn(world(), run_dir=tmp_path, callbacks=[spoil], log_every=1, **OFF)
+        assert not (tmp_path / 'checkpoints').exists()
+
+    def test_an_interrupt_tells_last_where_the_agent_is(self, tmp_path):
+        def interrupt(training: Any) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt, match=rf'^training was interrupted at step 5; saved in {tmp_path}'):
+            dqn().learn(world(), run_dir=tmp_path, callbacks=[interrupt], log_every=5, **OFF)
+        assert zoo.load(tmp_path).steps == 5
+
+    def test_a_full_disk_is_told_in_a_sentence(self, tmp_path, monkeypatch):
+        def full(*args: Any) -> None:
+            raise OSError(28, 'No space left on device')
+
+        agent = dqn()
+        agent.save(tmp_path / 'saved')
+        monkeypatch.setattr(checkpoint, 'save_file', full)
+        with pytest.raises(
+            CheckpointError, match=r"saved' could not be written, and nothing was changed: .*No space left"
+        ):
+            agent.save(tmp_path / 'saved')
+        monkeypatch.undo()
+        zoo.load(tmp_path / 'saved')
+
+
+class TestNewest:
+    def test_by_number_and_not_as_text(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(saving.time, 'time', lambda: 1.0)
+        agent = dqn()
+        for steps in (999_999_990, 1_000_000_010):
+            agent.steps = steps
+            agent.save(tmp_path / 'checkpoints' / f'{steps:09d}')
+        assert zoo.load(tmp_path).steps == 1_000_000_010
+
+    def test_of_the_run_that_came_last(self, tmp_path):
+        dqn().learn(world(), run_dir=tmp_path, **(OFF | {'train_steps': 60}))
+        dqn().learn(world(), run_dir=tmp_path, **OFF)
+        assert sorted(path.name for path in (tmp_path / 'checkpoints').iterdir()) == ['000000030', '000000060']
+        assert zoo.load(tmp_path).steps == 30
+
+
+class TestBrokenConfigurations:
+    def broken(self, path: Path, change: Any) -> Path:
+        dqn().save(path)
+        body = json.loads((path / 'config.json').read_text())
+        change(body['config'])
+        del body['sha256']
+        body['sha256'] = checkpoint._json_sha256(body)
+        (path / 'config.json').write_text(json.dumps(body))
+        return path
+
+    @pytest.mark.parametrize(
+        'change',
+        [
+            lambda c: c.pop('params'),
+            lambda c: c.pop('net_list'),
+            lambda c: c.pop('steps'),
+            lambda c: c.update(observation_space={'type': 'Box'}),
+            lambda c: c.update(params=[1, 2]),
+            lambda c: c.update(rng={'bit_generator': 'Dice'}),
+            lambda c: c['params'].update(discount=0.9),
+        ],
+    )
+    def test_with_right_checksums_are_refused_in_a_sentence(self, tmp_path, change: Any):
+        with pytest.raises(CheckpointError, match=r"^'.*saved' cannot be loaded: .*\.$"):
+            zoo.load(self.broken(tmp_path / 'saved', change))
+
+
+class TestDefaults:
+    def test_the_type_may_be_left_out(self):
+        env = build_env('Pendulum-v1', 'classic_control')
+        assert zoo.call_default_params(env, alg='TD3', seed=1) == zoo.call_default_params(
+            env, 'classic_control', 'TD3', seed=1
+        )
+        with pytest.raises(ValueError, match='^build_env did not make this environment, so its type is not known'):
+            zoo.call_default_params(gymnasium.make('Pendulum-v1'), alg='TD3')
+
+    def test_a_name_is_no_environment(self):
+        with pytest.raises(
+            ValueError, match=r"^call_default_params needs an environment, not 'CartPole-v1': make it with"
+        ):
+            zoo.call_default_params('CartPole-v1', 'classic_control', 'PPO')
