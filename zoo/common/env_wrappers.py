@@ -120,6 +120,14 @@ def build_env(
         ImportError: a package is missing; the message has the ``pip install`` line.
     """
     env = _build(env_id, env_type, vectorized, seed, reward_shaping, nenv, kwargs)
+    if kwargs.get('render_mode') == 'human':
+        from zoo.common.envs import rendering
+
+        try:
+            rendering.check_window(_name(env_id))
+        except ValueError:
+            env.close()
+            raise
     known_type = env_type_of(env) if env_type == 'gymnasium' else None  # of an environment that is built on
     with contextlib.suppress(AttributeError):  # an object that takes none
         env._zoo_type = known_type or env_type
@@ -340,7 +348,7 @@ def list_envs(env_type: str, latest: bool = False) -> list[str]:
         ValueError: an unknown ``env_type``.
         ImportError: the type's package is not installed; the message has the ``pip install`` line.
     """
-    if env_type not in TYPES:
+    if not isinstance(env_type, str) or env_type not in TYPES:
         raise ValueError(unknown('environment type', env_type, TYPES))
     if TYPES[env_type] in ('registered', 'atari'):
         from zoo.common.envs import registered

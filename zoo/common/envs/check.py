@@ -51,10 +51,11 @@ def check_env(env: Any, steps: int = 1000, seed: int = 0) -> list[str]:
 
     Raises:
         TypeError: ``env`` is a vector environment.
-        ValueError: the name is not registered, ``steps`` is less than 1, or there is no display for a window.
+        ValueError: the name is not registered, ``steps`` or ``seed`` is none, or there is no display for a window.
     """
-    if steps < 1:
-        raise ValueError(f'steps is the number of steps to take, at least 1, not {steps}.')
+    for name, value, least in (('steps', steps, 1), ('seed', seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+            raise ValueError(f'{name} is an integer of at least {least}, not {value!r}.')
     given = isinstance(env, (gymnasium.Env, VectorEnv)) or is_old_gym(env)
     check = _Check(steps, seed)
     try:
