@@ -897,6 +897,9 @@ def test_the_type_is_remembered():
     assert env_type_of(gymnasium.make('CartPole-v1')) is None
     assert env_name(gymnasium.make('CartPole-v1')) == 'CartPole-v1'
     assert env_name(Walk()) == env_name(SyncVectorEnv([Walk])) == 'Walk'
+    circle = Walk()
+    circle.env = circle
+    assert env_type_of(circle) is None and env_name(circle) == 'Walk'
 
 
 def test_a_name_without_its_version():

@@ -169,7 +169,7 @@ def env_name(env: Env | VectorEnv) -> str:
 
 def _kept(env: Any, attribute: str) -> Any:
     """What :func:`build_env` noted on an environment or on one inside it; wrappers do not hand on private names."""
-    while env is not None:
+    for _ in range(100):  # an attribute of that name need not be a wrapped environment, and may lead in a circle
         own = getattr(env, '__dict__', {})
         if attribute in own:
             return own[attribute]

@@ -564,6 +564,16 @@ class Old:
         return np.zeros(1), 1.0, self.t == 9, {}
 
 
+def test_the_old_interface_without_a_seed():
+    class Unseeded(Old):
+        def reset(self) -> np.ndarray:
+            super().reset()
+            return np.random.default_rng().random(1)
+
+    found = problem(Unseeded)
+    assert found.startswith('reset(seed=0) gave another first observation') and 'a method seed(seed)' in found
+
+
 def test_the_old_interface(capsys):
     assert 'the old gym interface' in advice(Old, capsys)
     assert 'the old gym interface' in advice(Old(), capsys)

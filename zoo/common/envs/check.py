@@ -430,8 +430,12 @@ class _Check:
         if not _same(first, again):
             self.problem(
                 'seed',
-                f'reset(seed={self.seed}) gave another first observation the second time: call '
-                'super().reset(seed=seed) and draw all random numbers from self.np_random.',
+                f'reset(seed={self.seed}) gave another first observation the second time: '
+                + (
+                    'give it a method seed(seed), and draw all random numbers from what that seeds.'
+                    if isinstance(self.env, OldGymEnv)
+                    else 'call super().reset(seed=seed) and draw all random numbers from self.np_random.'
+                ),
             )
             return
         for i, (action, expected) in enumerate(zip(actions, record, strict=True), 1):
