@@ -140,10 +140,12 @@ class TestWithoutAnUpdate:
 
 class TestResume:
     def interrupted(self, path: Path, at: int, **params: Any) -> Algorithm:
-        def stop(training: Any) -> bool:
-            return training.steps < at
+        def interrupt(training: Any) -> None:
+            if training.steps >= at:
+                raise KeyboardInterrupt
 
-        dqn().learn(world(), seed=0, run_dir=path, callbacks=[stop], log_every=1, **(OFF | params))
+        with pytest.raises(KeyboardInterrupt):
+            dqn().learn(world(), seed=0, run_dir=path, callbacks=[interrupt], log_every=1, **(OFF | params))
         return zoo.load(path)
 
     def test_exploration_counts_on(self, tmp_path, caplog):
@@ -261,8 +263,8 @@ class TestFailures:
         with pytest.raises(
             CheckpointError, match=r"saved' could not be written, and nothing was changed: .*No space left"
         ):
+            patch.setattr(checkpoint, 'save_file', full)
             agent.save(tmp_path / 'saved')
-        monkeypatch.undo()
         zoo.load(tmp_path / 'saved')
 
 

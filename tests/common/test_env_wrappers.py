@@ -802,8 +802,11 @@ def test_a_time_limit_reaches_an_environment_that_has_its_own():
             super().__init__()
             self.limit = max_episode_steps
 
-    assert build_env(Limited, max_episode_steps=7).unwrapped.limit == 7
-    assert build_env(Limited).unwrapped.limit == 2
+    gymnasium.register('Limited-v0', Limited, max_episode_steps=5)
+    for env_id in (Limited, 'Limited-v0'):
+        assert build_env(env_id, max_episode_steps=7).unwrapped.limit == 7
+        assert build_env(env_id).unwrapped.limit == 2
+    gymnasium.registry.pop('Limited-v0')
 
 
 @pytest.mark.parametrize('nenv', [1, 2])
@@ -851,6 +854,8 @@ def test_what_makes_no_environment():
 
 
 def test_environment_types_of_another_kind():
+    with pytest.raises(ValueError, match='unknown environment type None'):
+        env_wrappers.list_envs(None)
     assert "unknown environment type ['mujoco']" in message(ValueError, 'CartPole-v1', ['mujoco'])
 
 
@@ -910,6 +915,31 @@ def test_a_display_is_left_to_the_environment(variable: str, no_display: None, m
     monkeypatch.delenv(variable)
     monkeypatch.setattr('platform.system', lambda: 'Darwin')
     rendering.check_display('HalfCheetah-v5', by_sdl=False)
+
+
+WINDOW = """
+    import gymnasium, pygame
+    from gymnasium.envs.classic_control import CartPoleEnv
+    from zoo.common.env_wrappers import build_env
+
+    class Drawn(CartPoleEnv):
+        pass
+
+    gymnasium.register('Drawn-v0', Drawn)
+    for env_id in (Drawn, 'Drawn-v0'):
+        try:
+            build_env(env_id, render_mode='human')
+        except ValueError as error:
+            print(error)
+        except pygame.error:  # an SDL that does not draw off screen
+            print(env_id if isinstance(env_id, str) else 'Drawn', 'opens a window, but there is no display')
+"""
+
+
+def test_windows_that_pygame_opens_where_nobody_sees_them(no_display: None):
+    done = run_python('-c', textwrap.dedent(WINDOW))
+    lines = [line for line in done.stdout.splitlines() if 'opens a window, but there is no display' in line]
+    assert [line.split()[0].rstrip(':') for line in lines] == ['Drawn', 'Drawn-v0'], done.stderr
 
 
 def test_modes_of_ones_own_may_print_to_a_terminal(no_display: None):
@@ -979,6 +1009,9 @@ def test_the_type_is_remembered():
     assert env_type_of(gymnasium.make('CartPole-v1')) is None
     assert env_name(gymnasium.make('CartPole-v1')) == 'CartPole-v1'
     assert env_name(Walk()) == env_name(SyncVectorEnv([Walk])) == 'Walk'
+    circle = Walk()
+    circle.env = circle
+    assert env_type_of(circle) is None and env_name(circle) == 'Walk'
 
 
 def test_a_name_without_its_version():

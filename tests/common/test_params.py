@@ -21,7 +21,6 @@ def example(
     flag: bool = False,
     temperature: Annotated[float | Literal['auto'], above(0)] = 'auto',
     way: Literal['near', 'far'] = 'near',
-    schedule: Linear | None = None,
     entries: Sequence[Any] | None = None,
     *,
     last: Annotated[int, at_least(1)] = 3,
@@ -34,7 +33,7 @@ KNOWN = declared(example)
 
 
 def test_declarations_are_those_of_the_signature():
-    assert list(KNOWN) == ['fraction', 'positive', 'count', 'flag', 'temperature', 'way', 'schedule', 'entries', 'last']
+    assert list(KNOWN) == ['fraction', 'positive', 'count', 'flag', 'temperature', 'way', 'entries', 'last']
     assert [p.kind for p in KNOWN.values()][:6] == ['number', 'number', 'whole', 'flag', 'number', 'choice']
     assert KNOWN['fraction'].default == 0.9 and KNOWN['fraction'].meaning == 'a part of one'
     assert list(declared(example, only_keywords=True)) == ['last']
@@ -62,7 +61,6 @@ def test_a_dataclass_declares_its_fields():
         ('temperature', 'auto', 'auto'),
         ('temperature', 0.1, 0.1),
         ('way', 'far', 'far'),
-        ('schedule', None, None),
         ('entries', 'anything', 'anything'),
     ],
 )
@@ -93,7 +91,6 @@ def test_what_is_taken_and_as_what(name: str, given: Any, kept: Any):
         ('flag', 1, 'flag is 1: give True or False.'),
         ('temperature', 'automatic', "temperature is 'automatic': give a number above 0 or 'auto'."),
         ('way', 'nearer', "way is 'nearer': give 'near' or 'far'."),
-        ('schedule', 0.1, 'schedule is 0.1: give a Linear schedule of such or None.'),
     ],
 )
 def test_what_is_refused_and_how(name: str, given: Any, message: str):

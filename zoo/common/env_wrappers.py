@@ -122,6 +122,14 @@ def build_env(
         ImportError: a package is missing; the message has the ``pip install`` line.
     """
     env = _build(env_id, env_type, vectorized, seed, reward_shaping, nenv, kwargs)
+    if kwargs.get('render_mode') == 'human':
+        from zoo.common.envs import rendering
+
+        try:
+            rendering.check_window(_name(env_id))
+        except ValueError:
+            env.close()
+            raise
     known_type = env_type_of(env) if env_type == 'gymnasium' else None  # of an environment that is built on
     with contextlib.suppress(AttributeError):  # an object that takes none
         env._zoo_type = known_type or env_type
@@ -163,7 +171,7 @@ def env_name(env: Env | VectorEnv) -> str:
 
 def _kept(env: Any, attribute: str) -> Any:
     """What :func:`build_env` noted on an environment or on one inside it; wrappers do not hand on private names."""
-    while env is not None:
+    for _ in range(100):  # an attribute of that name need not be a wrapped environment, and may lead in a circle
         own = getattr(env, '__dict__', {})
         if attribute in own:
             return own[attribute]
@@ -349,7 +357,7 @@ def list_envs(env_type: str, latest: bool = False) -> list[str]:
         ValueError: an unknown ``env_type``.
         ImportError: the type's package is not installed; the message has the ``pip install`` line.
     """
-    if env_type not in TYPES:
+    if not isinstance(env_type, str) or env_type not in TYPES:
         raise ValueError(unknown('environment type', env_type, TYPES))
     if TYPES[env_type] in ('registered', 'atari'):
         from zoo.common.envs import registered

@@ -434,8 +434,14 @@ def test_what_is_no_environment():
         check_env(lambda: gymnasium.make_vec('CartPole-v1', 2))
     with pytest.raises(ValueError, match="did you mean 'CartPole-v1'"):
         check_env('CartPole')
-    with pytest.raises(ValueError, match='at least 1, not 0'):
-        check_env(Good, steps=0)
+    for arguments, text in (
+        ({'steps': 0}, 'steps is an integer of at least 1, not 0'),
+        ({'steps': 1.5}, 'not 1.5'),
+        ({'seed': -1}, 'seed is an integer of at least 0, not -1'),
+        ({'seed': None}, 'not None'),
+    ):
+        with pytest.raises(ValueError, match=text):
+            check_env(Good, **arguments)
 
 
 def test_what_makes_no_environment():
@@ -550,6 +556,9 @@ class Old:
     observation_space = Box(-1, 1, (1,), np.float32)
     action_space = Discrete(2)
 
+    def seed(self, seed: int | None = None) -> None:
+        pass
+
     def reset(self) -> np.ndarray:
         self.t = 0
         return np.zeros(1)
@@ -557,6 +566,16 @@ class Old:
     def step(self, action: int) -> tuple:
         self.t += 1
         return np.zeros(1), 1.0, self.t == 9, {}
+
+
+def test_the_old_interface_without_a_seed():
+    class Unseeded(Old):
+        def reset(self) -> np.ndarray:
+            super().reset()
+            return np.random.default_rng().random(1)
+
+    found = problem(Unseeded)
+    assert found.startswith('reset(seed=0) gave another first observation') and 'a method seed(seed)' in found
 
 
 def test_the_old_interface(capsys):

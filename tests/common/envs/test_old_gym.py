@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -172,6 +173,49 @@ def test_seeds(kind: Any):
     env = build_env(kind)
     actions = [1] * 30
     assert drive(env, actions, seed=7) == drive(env, actions, seed=7) != drive(env, actions, seed=8)
+
+
+def test_an_environment_without_seeds_says_so_once():
+    class Unseeded(OldWalk):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seed = None
+
+    env = OldGymEnv(Unseeded())
+    with pytest.warns(UserWarning, match=r'takes no seed, so its episodes cannot be repeated: give it a method seed\('):
+        env.reset(seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        env.reset(seed=2)
+        env.reset()
+        OldGymEnv(OldWalk()).reset(seed=1)
+
+
+@pytest.mark.parametrize('reward', [None, np.ones(2), 'much'])
+def test_rewards_that_are_no_number(reward: Any):
+    class Changed(OldWalk):
+        def step(self, action: int) -> tuple:
+            observation, _, *rest = super().step(action)
+            return observation, reward, *rest
+
+    env = build_env(Changed)
+    env.reset()
+    with pytest.raises(ValueError, match='the reward of step.. is .*, not one number'):
+        env.step(0)
+
+
+def test_integers_that_have_no_room_in_their_dtype():
+    class Changed(OldWalk):
+        observation_space = spaces.Box(-100, 100, (2,), np.int8)
+
+        def observation(self) -> np.ndarray:
+            return np.array([1, value])
+
+    value = 100
+    assert build_env(Changed).reset()[0].dtype == np.int8
+    value = 300  # 44 as int8
+    with pytest.raises(ValueError, match='dtype int64, but its space declares shape .* and dtype int8'):
+        build_env(Changed)
 
 
 def test_options():

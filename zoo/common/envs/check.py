@@ -51,10 +51,11 @@ def check_env(env: Any, steps: int = 1000, seed: int = 0) -> list[str]:
 
     Raises:
         TypeError: ``env`` is a vector environment.
-        ValueError: the name is not registered, ``steps`` is less than 1, or there is no display for a window.
+        ValueError: the name is not registered, ``steps`` or ``seed`` is none, or there is no display for a window.
     """
-    if steps < 1:
-        raise ValueError(f'steps is the number of steps to take, at least 1, not {steps}.')
+    for name, value, least in (('steps', steps, 1), ('seed', seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+            raise ValueError(f'{name} is an integer of at least {least}, not {value!r}.')
     given = isinstance(env, (gymnasium.Env, VectorEnv)) or is_old_gym(env)
     check = _Check(steps, seed)
     try:
@@ -435,8 +436,12 @@ class _Check:
         if not _same(first, again):
             self.problem(
                 'seed',
-                f'reset(seed={self.seed}) gave another first observation the second time: call '
-                'super().reset(seed=seed) and draw all random numbers from self.np_random.',
+                f'reset(seed={self.seed}) gave another first observation the second time: '
+                + (
+                    'give it a method seed(seed), and draw all random numbers from what that seeds.'
+                    if isinstance(self.env, OldGymEnv)
+                    else 'call super().reset(seed=seed) and draw all random numbers from self.np_random.'
+                ),
             )
             return
         for i, (action, expected) in enumerate(zip(actions, record, strict=True), 1):

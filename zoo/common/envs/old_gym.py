@@ -18,6 +18,7 @@ spaces             of the package ``gym``                      of the package ``
 from __future__ import annotations
 
 import inspect
+import warnings
 from typing import Any
 
 import gymnasium
@@ -39,13 +40,15 @@ class OldGymEnv(gymnasium.Env):
 
     ``done`` becomes ``truncated`` where ``info['TimeLimit.truncated']`` is true, else ``terminated``. Observations are
     cast to the dtype of their space (many old environments return float64 for a float32 ``Box``), rewards to float.
-    Other attributes are those of the environment itself, which is also ``unwrapped``.
+    Other attributes are those of the environment itself, which is also ``unwrapped``. The first seed for an environment
+    that takes none is answered by a warning.
 
     Args:
         env: the environment.
 
     Raises:
         TypeError: one of its spaces has no equal in Gymnasium.
+        ValueError: (by ``step``) a reward that is not one number.
     """
 
     def __init__(self, env: Any) -> None:
@@ -55,6 +58,7 @@ class OldGymEnv(gymnasium.Env):
         metadata = dict(getattr(env, 'metadata', None) or {})
         self.metadata = {'render_modes': metadata.pop('render.modes', []), **metadata}
         self.render_mode = getattr(env, 'render_mode', None)
+        self._warned = False
         self._takes = {name: _takes(env, name) for name in ('seed', 'options')}
 
     @property
@@ -67,8 +71,14 @@ class OldGymEnv(gymnasium.Env):
         if seed is not None:
             if self._takes['seed']:
                 kwargs['seed'] = seed
-            elif hasattr(self.env, 'seed'):
+            elif callable(getattr(self.env, 'seed', None)):
                 self.env.seed(seed)
+            elif not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f'{self} takes no seed, so its episodes cannot be repeated: give it a method seed(seed).',
+                    stacklevel=2,
+                )
         if options:
             if not self._takes['options']:
                 raise TypeError(f'the reset() of {self} takes no options, but got {options!r}.')
@@ -89,7 +99,9 @@ class OldGymEnv(gymnasium.Env):
             raise ValueError(
                 f'{self}: step() returned {len(result)} values, not observation, reward, terminated, truncated, info.'
             )
-        reward = float(np.asarray(reward, np.float64).reshape(()))
+        if np.size(reward) != 1 or np.asarray(reward).dtype.kind not in 'biuf':
+            raise ValueError(f'{self}: the reward of step() is {reward!r}, not one number.')
+        reward = float(np.reshape(reward, ()))
         return _cast(self.observation_space, observation), reward, bool(terminated), bool(truncated), info
 
     def render(self) -> Any:
@@ -166,7 +178,10 @@ def _cast(space: Space, x: Any) -> Any:
         return tuple(_cast(part, value) for part, value in zip(space.spaces, x, strict=True))
     if isinstance(space, (Box, MultiDiscrete, MultiBinary)):
         array = np.asarray(x)
-        return array.astype(space.dtype, copy=False) if np.can_cast(array.dtype, space.dtype, 'same_kind') else array
+        if array.dtype == space.dtype or not np.can_cast(array.dtype, space.dtype, 'same_kind'):
+            return array
+        cast = array.astype(space.dtype)
+        return array if cast.dtype.kind in 'iu' and (cast != array).any() else cast  # an integer may have no room in it
     return x
 
 

@@ -189,6 +189,9 @@ def make_registered(spec: EnvSpec, /, **kwargs: Any) -> gymnasium.Env:
         rendering.check_display(spec.id, by_sdl=not by_mujoco)
     if by_mujoco or mode == 'human':  # SDL too may load Mesa for its window
         rendering.before_import(mode)
+    if kwargs.get('max_episode_steps') and 'max_episode_steps' in _parameters(spec.entry_point):
+        # Gymnasium keeps the argument to itself, and the environment would end its episodes where it does by itself.
+        spec = dataclasses.replace(spec, kwargs={**spec.kwargs, 'max_episode_steps': kwargs['max_episode_steps']})
     try:
         with warnings.catch_warnings():
             # Box2D's bindings warn when they are imported; where warnings are errors, that crashes the interpreter.

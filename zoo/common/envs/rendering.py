@@ -10,6 +10,7 @@ import importlib
 import multiprocessing
 import os
 import platform
+import sys
 import weakref
 from functools import cache
 from typing import Any
@@ -268,6 +269,13 @@ def check_display(name: str, by_sdl: bool) -> None:
         f"{name}: render_mode='human' opens a window, but there is no display (neither DISPLAY nor WAYLAND_DISPLAY is "
         "set): build it with render_mode='rgb_array' for pictures."
     )
+
+
+def check_window(name: str) -> None:
+    """:func:`check_display` for a window that pygame has opened where nobody sees it, as it does without a display."""
+    pygame = sys.modules.get('pygame')
+    if pygame and pygame.display.get_surface() and pygame.display.get_driver() in ('dummy', 'offscreen'):
+        check_display(name, by_sdl=True)
 
 
 def check_import(error: Exception) -> None:
