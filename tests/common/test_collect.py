@@ -241,6 +241,24 @@ def test_vector_environment_of_ones_own():
     assert collector.steps == 2 * 6 - 2
 
 
+def test_what_a_step_that_resets_a_copy_gives_is_not_in_its_unshaped_return():
+    env = ByHand()
+    env.action_space = MultiDiscrete([2, 2])
+    collector = collector_of(build_env(env, reward_shaping=lambda reward: reward / 2))
+    record, episodes = play(collector, 6)
+    assert record[0]['reward'].tolist() == [3.5, 0.5]
+    assert [x for finished in episodes for x in finished] == [Episode(14.0, 2, True), Episode(14.0, 2, True)]
+
+
+@pytest.mark.parametrize('rewards', [[1.0, None], None, 1.0])
+def test_rewards_that_cannot_be_shaped(rewards: Any):
+    def change(t: int, obs: Any, reward: Any, *rest: Any) -> tuple:
+        return obs, rewards, *rest
+
+    with pytest.raises(TypeError, match=r'^OneByOne: .*(the reward None|rewards of shape).*\.$'):
+        play(collector_of(build_env(OneByOne(change=change), reward_shaping=halved)), 3)
+
+
 def test_keys_with_slashes_and_numbers():
     class Odd(gymnasium.Env):
         observation_space = Dict({'a/b': Box(-9, 9, (1,), np.float32), 'c': Dict({'0': Discrete(9)})})
@@ -541,7 +559,7 @@ class OneByOne(VectorEnv):
             self.inner.single_observation_space,
             self.inner.observation_space,
         )
-        self.single_action_space = self.inner.single_action_space
+        self.single_action_space, self.action_space = self.inner.single_action_space, self.inner.action_space
         self.change = change
         self.t = 0
 
@@ -937,6 +955,18 @@ def test_a_reset_of_some_copies_that_resets_them_all():
     collector = collector_of(All(mode=AutoresetMode.DISABLED))
     with pytest.raises(ValueError, match=r"^step \d+: copy \d .*'reset_mask'.*\.$"):
         play(collector, 30)
+
+
+def test_an_observation_that_is_not_finite_is_named_where_others_are_reset():
+    """Copy 1 goes wrong in the step in which copy 0 is reset: NaN is unlike itself, but was not reset."""
+    env = SyncVectorEnv(
+        [partial(Counting, length=3), partial(Counting, length=5)], autoreset_mode=AutoresetMode.DISABLED
+    )
+    wrong = env.envs[1]
+    observation = wrong.observation
+    wrong.observation = lambda: observation() * np.float32(np.nan if wrong.t == 3 else 1)
+    with pytest.raises(FloatingPointError, match='^step 6: copy 1 of the environment gave an observation that is nan'):
+        play(collector_of(env), 5)
 
 
 @pytest.mark.parametrize('form', ['box', 'dict', 'tuple'])

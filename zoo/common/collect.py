@@ -212,6 +212,7 @@ class Collector:
                 self._write_copy(final, i, self._final_obs(info, i, before))
             self.next_obs = final
         elif self.autoreset == AutoresetMode.DISABLED:
+            self._check_finite(self.next_obs)
             self.obs = self._write(self._reset(options={'reset_mask': done.copy()}))
             self._check_others(~done)
 
@@ -318,7 +319,7 @@ class Collector:
             value = np.asarray(value)
         is_mask = path == self._mask and self.adaptor.maskable
         outside = (value != low) & (value != high) if is_mask else (value < low) | (value > high)
-        if outside is False or not np.any(outside):
+        if outside is False or not (outside is True or outside.any()):
             return
         value, outside = np.asarray(value), np.asarray(outside)  # of a number
         at = np.unravel_index(np.argmax(outside), outside.shape)

@@ -343,11 +343,14 @@ class ShapeVectorReward(VectorWrapper):
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(actions)
+        reward = answers.numbers(reward, self.num_envs, self._who)
         same_step = self._autoreset_mode == AutoresetMode.SAME_STEP
         self._returns[self._ended] = self._lengths[self._ended] = 0
-        self._returns += reward
-        self._lengths += 1 if same_step else ~self._ended  # with NEXT_STEP this step only reset those that had ended
-        self._ended = terminated | truncated
+        # With NEXT_STEP this one only reset the copies that had ended: what else they say belongs to no transition.
+        stepped = ~self._ended if self._autoreset_mode == AutoresetMode.NEXT_STEP else np.ones(self.num_envs, np.bool_)
+        np.add(self._returns, reward, out=self._returns, where=stepped)
+        self._lengths += stepped
+        self._ended = (np.asarray(terminated, bool) | np.asarray(truncated, bool)) & stepped
         if self._ended.any() and not getattr(self.env, 'reports_episodes', False):
             where = info.setdefault('final_info', {}) if same_step else info
             where['episode'] = {
@@ -356,6 +359,9 @@ class ShapeVectorReward(VectorWrapper):
             where['_episode'] = self._ended.copy()
         shaped = np.array([self._function(value) for value in reward.tolist()], np.float64)
         return observation, shaped, terminated, truncated, info
+
+    def _who(self, i: int | None = None) -> str:
+        return f'{type(self.unwrapped).__name__}: {"the environment" if i is None else f"copy {i}"}'
 
 
 #: Wrappers that hand observations on as they are, or in a new dictionary.
