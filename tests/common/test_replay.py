@@ -290,6 +290,12 @@ def test_restored_samples_alike_and_goes_on_alike(steps: int):
                 np.testing.assert_array_equal(x, y)
 
 
+def test_a_buffer_of_stacks_says_its_own_capacity():
+    saved = Filled(Counting('stack'), 50, 'stack').play(5).replay.state()
+    with pytest.raises(ValueError, match='1 copies of 50 transitions each, but this one has 1 of 60: '):
+        Replay(SPACES['stack'], ADAPTOR, 60).restore(saved)
+
+
 def test_state_leaves_the_empty_part_out():
     filled = Filled(Counting(), 1_000_000).play(20)
     assert sum(x.nbytes for x in filled.replay.state().values()) < 2000
@@ -408,3 +414,92 @@ def test_only_the_copies_that_begin_anew_are_cut():
     drawn = replay.sample((2000,), np.random.default_rng(0))
     np.testing.assert_array_equal(drawn.next_obs - drawn.obs, np.broadcast_to([0, 0, 1], drawn.obs.shape))
     assert len(np.unique(drawn.obs, axis=0)) == 15
+
+
+class Naive:
+    """A replay buffer as lists: of each copy all that ever happened, and what it sees now."""
+
+    def __init__(self, copies: int, frames: int) -> None:
+        self.frames = frames
+        self.history: list[list[tuple]] = [[] for _ in range(copies)]
+        self.seen: list[list[int]] = [[] for _ in range(copies)]
+        self.made = 0
+
+    def begin(self, copy: int) -> None:
+        self.made += 1
+        self.seen[copy] = [self.made]
+
+    def stack(self, copy: int) -> tuple[int, ...]:
+        newest = self.seen[copy][-self.frames :]
+        return (self.seen[copy][0],) * (self.frames - len(newest)) + tuple(newest)
+
+    def step(self, copy: int, terminated: bool, truncated: bool) -> tuple:
+        self.made += 1
+        obs, before = self.seen[copy][-1], self.stack(copy)
+        self.seen[copy].append(self.made)
+        row = (obs, before, self.made % 5, float(self.made), self.made, self.stack(copy), terminated, truncated)
+        self.history[copy].append(row)
+        if terminated or truncated:
+            self.begin(copy)
+        return row
+
+
+@pytest.mark.parametrize(
+    ('frames', 'capacity', 'n'),
+    [(1, 20, 1), (2, 7, 3), (3, 40, 4), (5, 1, 2), (4, 3, 8), (9, 30, 2), (255, 600, 2), (256, 600, 2), (257, 600, 2)],
+)
+def test_any_history_is_held_as_lists_would(frames: int, capacity: int, n: int):
+    """Steps of some copies, resets of others, cuts of a few, a restored copy of itself: all as it comes."""
+    view = spaces.FrameStack(Box(0, 2**31 - 1, (1, 1, 1), np.int32), frames)
+    space = Dict(x=Box(-(2**62), 2**62, (), np.int64), view=view)
+    rng, naive, replay = np.random.default_rng(frames), Naive(n, frames), Replay(space, ADAPTOR, capacity, n)
+    length = 3 * capacity + 4 * frames
+    for copy in range(n):
+        naive.begin(copy)
+    over = rng.random() * 0.3 if frames < 100 else 0.0003  # episodes that are longer than the stack
+    nothing = (7, (7,) * frames, 1, 7.0, 7, (7,) * frames, True, True)
+    for turn in range(length):
+        first = int(rng.integers(n)) if rng.random() < 0.5 else 0
+        count = int(rng.integers(1, n - first + 1))
+        valid = rng.random(count) < 0.8
+        ends = (rng.random((count, 2)) < over).tolist()
+        rows = [naive.step(first + i, *ends[i]) if valid[i] else nothing for i in range(count)]
+        obs, before, action, reward, next_obs, after, terminated, truncated = map(np.array, zip(*rows, strict=True))
+        shape = (count, 1, 1, frames)
+        transition = Transition(
+            {'x': obs, 'view': before.reshape(shape).astype(np.int32)},
+            action,
+            reward,
+            {'x': next_obs, 'view': after.reshape(shape).astype(np.int32)},
+            terminated,
+            truncated,
+        )
+        replay.add(transition, None if valid.all() else valid, first)
+        if rng.random() < min(0.1, over):
+            first = int(rng.integers(n))
+            count = int(rng.integers(1, n - first + 1))
+            replay.cut(first, count)
+            for copy in range(first, first + count):
+                naive.begin(copy)
+        if turn in (5, length // 2):
+            other = Replay(space, ADAPTOR, capacity, n)
+            other.restore(replay.state())
+            replay = other
+    assert replay.added == sum(map(len, naive.history))
+    batch = replay.sample((20 * len(replay),), rng)
+    fields = (
+        batch.obs['x'],
+        batch.obs['view'][:, 0, 0],
+        batch.action,
+        batch.reward,
+        batch.next_obs['x'],
+        batch.next_obs['view'][:, 0, 0],
+        batch.terminated,
+        batch.truncated,
+    )
+    held = {tuple(tuple(x.tolist()) if x.ndim else x.item() for x in row) for row in zip(*fields, strict=True)}
+    assert len(held) == len(replay) > 0
+    kept = [[row for row in history if row in held] for history in naive.history]
+    assert sum(map(len, kept)) == len(held), 'something that never happened'
+    for rows, history in zip(kept, naive.history, strict=True):
+        assert rows == history[len(history) - len(rows) :], 'not the newest'

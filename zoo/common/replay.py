@@ -66,8 +66,9 @@ class Replay:
         self._truncated = np.zeros(total, bool)
         self._valid = np.zeros(total, bool)
         # Rows before this one in its episode, as far as a stack needs them.
-        self._age = np.zeros(total, np.uint8)
-        self._age_now = np.zeros(num_envs, np.uint8)
+        counter = np.min_scalar_type(self._longest)  # holds one more than the highest age, before that is cut off
+        self._age = np.zeros(total, counter)
+        self._age_now = np.zeros(num_envs, counter)
         self._base = np.arange(num_envs) * self.rows
         self._cursor = np.zeros(num_envs, np.int64)
         self._full = np.zeros(num_envs, bool)
@@ -236,8 +237,9 @@ class Replay:
         rows, copies = int(arrays['rows']), len(arrays['cursor'])
         if (rows, copies) != (self.rows, self.num_envs):
             raise ValueError(
-                f'the saved replay buffer has {copies} copies of {rows - 1} transitions each, but this one has '
-                f'{self.num_envs} of {self.rows - 1}: train on with the same buffer_size and number of copies.'
+                f'the saved replay buffer has {copies} copies of {rows - self._longest} transitions each, but this one '
+                f'has {self.num_envs} of {self.rows - self._longest}: train on with the same buffer_size and number of '
+                'copies.'
             )
         targets = {f'obs/{path}': x for path, x in spaces.tree_items(self._obs)}
         targets |= {f'action/{path}': x for path, x in spaces.tree_items(self._action)}
