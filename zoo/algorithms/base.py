@@ -23,17 +23,18 @@ from gymnasium.vector import VectorEnv
 
 from zoo.common import checkpoint, loops, seeding, spaces
 from zoo.common.acting import Behavior, Forward
+from zoo.common.adaptors import copies
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess, features, mask_path
-from zoo.common.adaptors.policy import Head, Network, build_network, build_on
+from zoo.common.adaptors.policy import Head, Network, build_network, build_on, unannounced
 from zoo.common.errors import unknown
 from zoo.common.logging import run_directory, write_json
+from zoo.common.networks import with_own_seeds
 from zoo.common.normalize import RunningMoments
 from zoo.common.optim import (
     AllReduce,
     Optimizer,
     PackedCall,
-    copy_weights,
     prefers_xla,
     set_threads,
 )
@@ -193,7 +194,8 @@ class Algorithm:
             action_size: for the networks whose name begins with ``critic``, the action's length when it is an input.
         """
         self._entries = self._entries_for('net_list', net_list, default, self.network_names)
-        for i, (name, entry, head) in enumerate(zip(self.network_names, self._entries, heads, strict=True)):
+        entries = with_own_seeds(self._entries, self.network_names)
+        for i, (name, entry, head) in enumerate(zip(self.network_names, entries, heads, strict=True)):
             label, extra = f'net_list[{i}] ({name})', action_size if name.startswith('critic') else 0
             if isinstance(entry, str):
                 self.networks[name] = self._build_on(entry, label, head, extra)
@@ -221,9 +223,7 @@ class Algorithm:
         """A second network like ``self.networks[name]``, with the same weights: its target."""
         i = self.network_names.index(name)
         label = f'net_list[{i}] ({name})'
-        entry = _copy_of(self._entries[i], label)
-        target = build_network(entry, label, self.preprocess, head, action_size, announce=False)
-        copy_weights(target.variables, self.networks[name].variables)
+        target = copies.target_of(self.networks[name], self._entries[i], label, head, action_size)
         for j, variable in enumerate(target.variables):
             self.state_variables[f'target/{name}/{j}'] = variable
         return target
@@ -241,8 +241,12 @@ class Algorithm:
             zip(self.optimizer_names, self._optimizer_entries, groups, strict=True)
         ):
             self.optimizers[name] = Optimizer(entry, group, f'optimizers_list[{i}] ({name})', clip_norm)
+            for network in self.networks.values():
+                self.optimizers[name].constrain(network.constraints)
 
     def _entries_for(self, what: str, given: Sequence[Any] | None, default: Any, names: tuple[str, ...]) -> list[Any]:
+        if given is not None and not isinstance(given, list | tuple):
+            raise ValueError(f'{what} is a {type(given).__name__}: give a list with an entry for {", ".join(names)}.')
         entries = [default] * len(names) if given is None else list(given)
         if len(entries) != len(names):
             raise ValueError(
@@ -424,6 +428,7 @@ class Algorithm:
             seed = None  # the loaded streams go on where they were
         if seed is not None:
             self.reseed(seed, 'agent')
+        self.forward.refresh()
         env_seed = None if seed is None else int(seeding.generator(seed, f'env/{mode}').integers(2**31 - 1))
         if mode == 'test':
             return loops.run_test(self, env, test_episodes=params['test_episodes'], render=render, seed=env_seed)
@@ -525,6 +530,7 @@ class Algorithm:
             flat = spaces.tree_map(lambda x: np.asarray(x)[None], flat)
         leaves = self._single_paths
         items = {path: np.asarray(x, leaves[path].dtype) for path, x in spaces.tree_items(flat)}
+        self.forward.refresh()
         action = self.act(spaces.from_items(self.observation_space, items), deterministic)
         found = self.action_adaptor.to_env(action) if batched else self.action_adaptor.to_single_env(action)
         return found if state is None else (found, state)
@@ -593,6 +599,8 @@ class Algorithm:
     def _assign(self, arrays: dict[str, np.ndarray]) -> None:
         for name, variable in self._all_variables().items():
             variable.assign(arrays[name])
+        for network in self.networks.values():
+            copies.settle(network.torso)
         for label, moments in self._moments().items():
             moments.restore({name: arrays[f'statistics/{label}/{name}'] for name in moments.state()})
         self.forward.refresh()
@@ -610,6 +618,7 @@ class Algorithm:
         found = dict(self.state_variables)
         for name, network in self.networks.items():
             found |= {f'network/{name}/{i}': variable for i, variable in enumerate(network.variables)}
+            found |= {f'network/{name}/random/{i}': v for i, v in enumerate(network.random_variables)}
         for name, optimizer in self.optimizers.items():
             found |= {f'optimizer/{name}/{i}': variable for i, variable in enumerate(optimizer.state)}
         return found
@@ -630,6 +639,7 @@ class Algorithm:
             'progress': self.progress,
             'rng': seeding.state(self.rng),
             'loop_state': loop_state,
+            'fingerprints': copies.fingerprints(self.networks),
         }
         held = self.replay.state() if buffer and self.replay is not None else None
         return checkpoint.write(path, config, self._arrays(), held)
@@ -668,17 +678,23 @@ class Algorithm:
         for name, entries in given.items():
             given[name] = entries if entries is not None else _entries_from_json(config[name], name, path)
         params = {name: schedule_from_json(value) for name, value in config['params'].items()}
-        agent = cls(
-            observation_space=spaces.from_json(config['observation_space']),
-            action_space=spaces.from_json(config['action_space']),
-            **given,
-            **params,
-        )
-        agent._restore(saved, path)
+        with unannounced():
+            agent = cls(
+                observation_space=spaces.from_json(config['observation_space']),
+                action_space=spaces.from_json(config['action_space']),
+                **given,
+                **params,
+            )
+        agent._restore(saved, path, optimizers_list is not None)
         return agent
 
-    def _restore(self, saved: checkpoint.Checkpoint, path: Path) -> None:
+    def _restore(self, saved: checkpoint.Checkpoint, path: Path, other_optimizers: bool = False) -> None:
+        if other_optimizers:
+            self._keep_what_fits(saved)
         variables = self._all_variables()
+        for name in variables:  # which checkpoints did not hold once
+            if '/random/' in name:
+                saved.arrays.setdefault(name, variables[name].numpy())
         weights = {name for name in saved.arrays if not name.startswith('statistics/')}
         for name in sorted(weights | variables.keys()):
             found = saved.arrays.get(name)
@@ -690,12 +706,44 @@ class Algorithm:
                     'there: hand load the same networks and optimizers that were saved.'
                 )
         self._assign(saved.arrays)
+        copies.check_fingerprints(self.networks, saved.config.get('fingerprints', {}))
         self.steps = saved.config['steps']
         self.updates = saved.config['updates']
         self.progress = saved.config['progress']
         seeding.restore(self.rng, saved.config['rng'])
         self._loop_state = saved.config['loop_state']
         self._saved_buffer = saved.buffer
+
+    def _keep_what_fits(self, saved: checkpoint.Checkpoint) -> None:
+        """Put the state of the optimisers that were handed, as far as it is new, in the place of what was saved."""
+        for (name, optimizer), entry in zip(self.optimizers.items(), saved.config['optimizers_list'], strict=True):
+            prefix = f'optimizer/{name}/'
+            state = {
+                key.removeprefix(prefix): saved.arrays.pop(key) for key in list(saved.arrays) if key.startswith(prefix)
+            }
+            fitting = optimizer.fitting(state, {key: schedule_from_json(value) for key, value in entry.items()})
+            saved.arrays.update({prefix + key: value for key, value in fitting.items()})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Algorithm:
+        """A twin: it predicts the same and trains as this one would, with networks, optimisers and replay of its own.
+
+        Raises:
+            ValueError: a network that cannot be copied.
+        """
+        cls, params = self.blueprint()
+        try:
+            params['net_list'] = copies.copied_entries(list(self.networks.values()), self._entries, self.network_names)
+            with unannounced():
+                twin = cls(**params)
+        except Exception as error:
+            why = str(error).rstrip('.')
+            raise ValueError(f'this agent cannot be copied ({why}): save it and load it with new networks.') from error
+        twin.restore_state(self.state())
+        for name in ('rng', 'progress', 'replay', '_loop_state', '_saved_buffer', 'reward_scale'):
+            if hasattr(self, name):
+                setattr(twin, name, copy.deepcopy(getattr(self, name), memo))
+        memo[id(self)] = twin
+        return twin
 
 
 def load(
@@ -764,25 +812,3 @@ def _entries_from_json(entries: list[dict[str, Any]], what: str, path: Path) -> 
         entry if isinstance(entry, str) else {key: schedule_from_json(value) for key, value in entry.items()}
         for entry in entries
     ]
-
-
-def _copy_of(entry: Any, label: str) -> Any:
-    """A second entry with weights of its own; for a spec the spec."""
-    if isinstance(entry, dict):
-        return entry
-    try:
-        if isinstance(entry, keras.Model):
-            try:
-                made = type(entry).from_config(entry.get_config())
-            except (NotImplementedError, TypeError):  # a subclass that does not describe itself
-                made = type(entry)()
-        else:
-            made = copy.deepcopy(entry)
-    except Exception as error:
-        raise ValueError(
-            f'{label} cannot be copied, which a target network needs ({error}): give a Keras model with get_config, '
-            'or a tf.Module.'
-        ) from error
-    if made is entry:
-        raise ValueError(f'{label} cannot be copied, which a target network needs: give a Keras model or a tf.Module.')
-    return made
