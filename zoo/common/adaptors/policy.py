@@ -13,19 +13,28 @@ tuple of tensors for ``Dict`` and ``Tuple`` (without the action mask); see :mod:
 critic of state *and* action is called with ``[obs, action]`` or with the two as arguments, as it takes them, or with
 both joined in one vector where the observation is one; after a torso of the observation alone the action joins in the
 head.
+
+A network means what Keras says it means. Where it is trained it is called in training mode: dropout drops, batch
+normalisation takes the batch's moments and learns its statistics, and what it adds to the loss is added
+(:meth:`Network.penalties`). Everywhere else, in acting, in targets and in values that are only bootstrapped from, it is
+in inference mode. A TensorLayer model is switched by ``is_train``, another callable is given ``training`` if it takes
+that.
 """
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import inspect
 import logging
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from gymnasium.spaces import Tuple
 
@@ -37,6 +46,18 @@ log = logging.getLogger('zoo')
 
 #: Batch size of the trial calls. Not 2, lest a tensor be unpacked into an observation and an action.
 PROBES = 3
+
+_announces = contextvars.ContextVar('announces', default=True)
+
+
+@contextlib.contextmanager
+def unannounced() -> Iterator[None]:
+    """Build networks that are second ones of their kind, without the log lines that the first have had."""
+    token = _announces.set(False)
+    try:
+        yield
+    finally:
+        _announces.reset(token)
 
 
 @dataclass(frozen=True)
@@ -107,6 +128,8 @@ class Network:
         head: the Keras model after it, or None when the torso is complete.
         custom: the user's class name, or None for a spec.
         shares: the torso is another network's, which owns its weights.
+        wanted: what it was built to take and give.
+        bounds: a tanh is put on the output of a complete network, which has to be in [−1, 1] and is not.
     """
 
     def __init__(
@@ -114,11 +137,12 @@ class Network:
         name: str,
         preprocess: Preprocess,
         torso: Any,
-        call_torso: Callable[[dict[str, tf.Tensor], tf.Tensor | None], tf.Tensor],
+        call_torso: Callable[[dict[str, tf.Tensor], tf.Tensor | None, bool], tf.Tensor],
         head: keras.Model | None,
         joins_action: bool = False,
         custom: str | None = None,
         shares: bool = False,
+        wanted: Head | None = None,
     ) -> None:
         self.name = name
         self.preprocess = preprocess
@@ -126,22 +150,41 @@ class Network:
         self.head = head
         self.custom = custom
         self.shares = shares
+        self.wanted = wanted
+        self.bounds = False
         self._call_torso = call_torso
         self._joins_action = joins_action
 
-    def __call__(self, obs: spaces.Flat, action: tf.Tensor | None = None) -> tf.Tensor:
-        """Output ``[B, units]`` for a flat observation ``[B, …]`` (and an action ``[B, n]`` for a critic of both)."""
-        return self.from_torso(self.encode(obs, action), action)
+    def __call__(self, obs: spaces.Flat, action: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
+        """Output ``[B, units]`` for a flat observation ``[B, …]`` (and an action ``[B, n]`` for a critic of both).
 
-    def encode(self, obs: spaces.Flat, action: tf.Tensor | None = None) -> tf.Tensor:
+        Args:
+            obs: flat observations.
+            action: for a critic of both.
+            training: in training mode, where this is the network that the loss trains.
+        """
+        return self.from_torso(self.encode(obs, action, training), action)
+
+    def encode(self, obs: spaces.Flat, action: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
         """The torso's output ``[B, width]``."""
-        return self._call_torso(self.preprocess(obs), action)
+        return self._call_torso(self.preprocess(obs), action, training)
 
     def from_torso(self, x: tf.Tensor, action: tf.Tensor | None = None) -> tf.Tensor:
         """The head's output for the torso's."""
         if self.head is None:
-            return x
+            return tf.tanh(x) if self.bounds else x
         return self.head(tf.concat([x, action], -1) if self._joins_action else x)
+
+    def penalties(self) -> list[tf.Tensor]:
+        """What a Keras model adds to the loss that trains it: ``add_loss``, and the regularisers' terms.
+
+        To be asked for once after each call in training mode, in the same graph: those of the call are forgotten then.
+        """
+        if self.custom is None or self.shares or not isinstance(self.torso, keras.Layer):
+            return []
+        found = list(self.torso.losses)
+        self.torso._clear_losses()  # lest tensors of one graph be met in another one
+        return found
 
     @property
     def trainable_variables(self) -> list[tf.Variable]:
@@ -152,6 +195,21 @@ class Network:
     def variables(self) -> list[tf.Variable]:
         """Every weight, to save and to copy."""
         return self._owned()
+
+    @property
+    def random_variables(self) -> list[tf.Variable]:
+        """The states of Keras' generators of random numbers, such as dropout's."""
+        if self.custom is None or self.shares or not isinstance(self.torso, keras.Layer):
+            return []
+        weights = {id(variable) for variable in self.torso.weights}
+        return [variable.value for variable in self.torso.variables if id(variable) not in weights]
+
+    @property
+    def constraints(self) -> list[tuple[tf.Variable, Callable[[tf.Tensor], tf.Tensor]]]:
+        """The weights that Keras constrains, and what gives the value that they are to have after a step."""
+        if self.custom is None or self.shares or not isinstance(self.torso, keras.Layer):
+            return []
+        return [(v.value, v.constraint) for v in self.torso.trainable_variables if v.constraint is not None]
 
     def _owned(self, trainable: bool = False) -> list[tf.Variable]:
         torso = [] if self.shares else _variables(self.torso, trainable)
@@ -170,7 +228,13 @@ class Network:
             layers += [layer for layer in model.layers if type(layer) is not keras.layers.Identity]
         if any(type(layer) is not keras.layers.Dense for layer in layers):
             return None
-        return [(x.kernel.value, x.bias.value if x.use_bias else None, _name(x.activation)) for x in layers]
+        found = [(x.kernel.value, x.bias.value if x.use_bias else None, _name(x.activation)) for x in layers]
+        if self.bounds:  # the tanh takes the place of the last activation, where that leaves everything as it is
+            kernel, bias, activation = found.pop()
+            if activation != 'linear':
+                return None
+            found.append((kernel, bias, 'tanh'))
+        return found
 
 
 def _name(activation: Callable[..., Any]) -> str:
@@ -184,7 +248,7 @@ def _variables(model: Any, trainable: bool = False) -> list[tf.Variable]:
     names = ['trainable_variables', 'trainable_weights']
     if not trainable:
         # Keras counts the integer seeds of dropout among its variables, but not among its weights.
-        names = [*(['weights'] if isinstance(model, keras.Model) else []), 'variables', 'all_weights', *names]
+        names = [*(['weights'] if isinstance(model, keras.Layer) else []), 'variables', 'all_weights', *names]
     for name in names:
         if hasattr(model, name):
             return [v.value if isinstance(v, keras.Variable) else v for v in getattr(model, name)]
@@ -196,7 +260,6 @@ def build_network(
     label: str,
     preprocess: Preprocess,
     head: Head,
-    announce: bool = True,
 ) -> Network:
     """The network of one entry of ``net_list``.
 
@@ -205,7 +268,6 @@ def build_network(
         label: how messages name it: ``'net_list[0] (actor)'``.
         preprocess: of the observations.
         head: what it takes and what its output has to be.
-        announce: log that a head is attached to a torso.
 
     Raises:
         ValueError: the entry does not fit: which one, what it maps, what is needed.
@@ -213,16 +275,18 @@ def build_network(
     name, action_size = label.partition('(')[2].rstrip(')'), head.action_size
     if isinstance(entry, dict):
         spec = networks.full_spec(entry, label)
+        _check_policy(label)
         torso, call = networks.torso(preprocess.features, spec, action_size)
         paths = [item.path for item in preprocess.features]
 
-        def call_torso(found: dict[str, tf.Tensor], action: tf.Tensor | None) -> tf.Tensor:
+        def call_torso(found: dict[str, tf.Tensor], action: tf.Tensor | None, training: bool) -> tf.Tensor:
             inputs = [found[path] for path in paths]
             return call(inputs if action is None else [*inputs, action])
 
         seeds = networks.SeedSequence(None if spec['seed'] is None else [spec['seed'], 1])
         probe = _probe(preprocess, action_size, call_torso)
-        return Network(name, preprocess, torso, call_torso, _head(head, probe.shape[-1], spec['initializer'], seeds))
+        made = _head(head, probe.shape[-1], spec['initializer'], seeds)
+        return Network(name, preprocess, torso, call_torso, made, wanted=head)
     if isinstance(entry, type):
         raise ValueError(f'{label} is the class {entry.__name__}: give an instance of it.')
     if not callable(entry):
@@ -230,7 +294,7 @@ def build_network(
             f'{label} is a {type(entry).__name__}: give a dict such as dict(hidden=[64, 64]), or a network that can be '
             'called (Keras model, TensorLayer model, tf.Module).'
         )
-    return _adapt(entry, label, name, preprocess, head, announce)
+    return _adapt(entry, label, name, preprocess, head)
 
 
 def build_on(other: Network, label: str, head: Head, initial: str = 'glorot_uniform', seed: Any = None) -> Network:
@@ -253,15 +317,18 @@ def build_on(other: Network, label: str, head: Head, initial: str = 'glorot_unif
         )
     name = label.partition('(')[2].rstrip(')')
     made = _head(head, _encoded_zeros(other).shape[-1], initial, networks.SeedSequence(seed))
-    return Network(name, other.preprocess, other.torso, other._call_torso, made, custom=other.custom, shares=True)
+    return Network(
+        name, other.preprocess, other.torso, other._call_torso, made, custom=other.custom, shares=True, wanted=head
+    )
 
 
-def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head, announce: bool) -> Network:
+def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head) -> Network:
     """A user's network: find how it is called, and attach a head where its output is not the head's."""
     needs, action_size = f'{head.meaning} ({head.units})', head.action_size
     sees = spaces.describe(preprocess.space)
     takes = sees + (f' and an action of {action_size}' if action_size else '')
     failures: list[str] = []
+    _check_layers(entry, label)
     for call_torso, joins_action in _ways_to_call(entry, preprocess, action_size):
         try:
             output = _probe(preprocess, action_size, call_torso)
@@ -292,45 +359,89 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
             continue
         custom = type(entry).__name__
         if width in (head.units, head.also_accepts):
-            return Network(name, preprocess, entry, call_torso, None, custom=custom)
-        if announce:
-            log.warning('%s gives %d numbers: a head for %s is attached.', label, width, needs)
+            made = Network(name, preprocess, entry, call_torso, None, custom=custom, wanted=head)
+            made.bounds = head.activation == 'tanh' and not _stays_bounded(made, action_size)
+            if made.bounds and _announces.get():
+                log.warning('%s gives numbers beyond [-1, 1], the range of an action: a tanh is put on them.', label)
+            return made
+        if _announces.get():
+            log.info('%s gives %d numbers: a head for %s is attached.', label, width, needs)
+        _check_policy(label)
         seeds = networks.SeedSequence(None)
         made = _head(head, width + action_size * joins_action, 'glorot_uniform', seeds, hidden=joins_action)
-        return Network(name, preprocess, entry, call_torso, made, joins_action, custom)
+        return Network(name, preprocess, entry, call_torso, made, joins_action, custom, wanted=head)
     raise ValueError(failures[0])
 
 
 def _ways_to_call(entry: Any, preprocess: Preprocess, action_size: int) -> list[tuple[Callable[..., Any], bool]]:
     """Functions of (features, action) that call the entry, likeliest first, and whether the head adds the action."""
     nested, call = preprocess.nested, _call_of(entry)
-    state_only = (lambda found, action: call(nested(found)), action_size > 0)
+    state_only = (lambda found, action, training: call(training, nested(found)), action_size > 0)
     if not action_size:
         return [state_only]
-    paired = (lambda found, action: call([nested(found), action]), False)
-    two_arguments = (lambda found, action: call(nested(found), action), False)
-    joined = (lambda found, action: call(tf.concat([nested(found), action], -1)), False)
+    paired = (lambda found, action, training: call(training, [nested(found), action]), False)
+    two_arguments = (lambda found, action, training: call(training, nested(found), action), False)
+    joined = (lambda found, action, training: call(training, tf.concat([nested(found), action], -1)), False)
     one_vector = spaces.is_leaf(preprocess.space) and preprocess.is_flat
     joinable = [joined] if one_vector else []
     if isinstance(entry, keras.Model) and (getattr(entry, 'inputs', None) or isinstance(entry, keras.Sequential)):
         return [paired, state_only] if len(getattr(entry, 'inputs', None) or []) > 1 else [*joinable, state_only]
-    if _takes_two(entry.call if isinstance(entry, keras.Model) else call):
+    if _takes_two(entry.call if isinstance(entry, keras.Layer) else entry.forward if _is_tensorlayer(entry) else entry):
         return [two_arguments]
     # A Tuple of two observations could be taken for an observation and an action: there the pair goes first.
     rest = [paired, state_only] if isinstance(preprocess.space, Tuple) else [state_only, paired]
     return [*joinable, *rest]
 
 
+def _is_tensorlayer(entry: Any) -> bool:
+    return hasattr(entry, 'is_train') and hasattr(entry, 'all_weights')
+
+
 def _call_of(entry: Any) -> Callable[..., Any]:
-    """The function that calls it. TensorLayer's own takes tensors and lists, but a dynamic model any structure."""
-    if not (hasattr(entry, 'is_train') and hasattr(entry, 'all_weights')):
-        return entry
-    if entry.is_train is None:  # it wants to know its mode: without dropout, as Keras models are called
-        entry.eval()
-    if entry.inputs is not None:
-        return lambda x: entry(list(x) if isinstance(x, tuple) else x)
-    entry._fix_nodes_for_layers()  # as its call does, lest every call be recorded
-    return entry.forward
+    """The function ``(training, *inputs)`` that calls it in training mode or in inference mode."""
+    if isinstance(entry, keras.Layer):
+
+        def call_keras(training: bool, *inputs: Any) -> Any:
+            output = entry(*inputs, training=training)
+            if not training:
+                entry._clear_losses()  # lest tensors of one graph be met in another one
+            return output
+
+        return call_keras
+    if _is_tensorlayer(entry):
+        return _call_of_tensorlayer(entry)
+    if _takes(entry, 'training'):
+        return lambda training, *inputs: entry(*inputs, training=training)
+    return lambda training, *inputs: entry(*inputs)
+
+
+def _call_of_tensorlayer(entry: Any) -> Callable[..., Any]:
+    """TensorLayer's own call takes tensors and lists, but a dynamic model any structure."""
+    if entry.inputs is None:
+        entry._fix_nodes_for_layers()  # as its call does, lest every call be recorded
+
+    def call(training: bool, *inputs: Any) -> Any:
+        if training:
+            entry.train()
+        elif entry.is_train is not False:
+            entry.eval()
+        try:
+            if entry.inputs is None:
+                return entry.forward(*inputs)
+            (x,) = inputs
+            return entry(list(x) if isinstance(x, tuple) else x)
+        finally:
+            if training:
+                entry.eval()
+
+    return call
+
+
+def _takes(function: Callable[..., Any], name: str) -> bool:
+    try:
+        return name in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:
@@ -339,7 +450,11 @@ def _takes_two(function: Callable[..., Any]) -> bool:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return False
-    positional = [p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    positional = [
+        p
+        for p in parameters.values()
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.name not in ('training', 'mask')
+    ]
     required = [p for p in positional if p.default is p.empty]
     return len(required) == 2 or (len(required) == 1 and [p.name for p in positional[1:2]] == ['action'])
 
@@ -354,7 +469,76 @@ def _probe(preprocess: Preprocess, action_size: int, call_torso: Callable[..., A
         warnings.simplefilter('ignore')
         # Keras only warns where it matches inputs of another structure by position.
         warnings.filterwarnings('error', message='The structure of `inputs`')
-        return call_torso(found, tf.zeros([PROBES, action_size]) if action_size else None)
+        return call_torso(found, tf.zeros([PROBES, action_size]) if action_size else None, False)
+
+
+def _check_policy(label: str) -> None:
+    """Refuse Keras' dtype policies under which what is assembled here would not be of float32."""
+    policy = keras.config.dtype_policy()
+    if (policy.compute_dtype, policy.variable_dtype) != ('float32', 'float32'):
+        raise ValueError(
+            f"{label} would be made under Keras' dtype policy {policy.name!r}, but networks are assembled in float32: "
+            "call keras.config.set_dtype_policy('float32') before."
+        )
+
+
+def _check_layers(entry: Any, label: str) -> None:
+    """Refuse layers of a user's network that would go wrong without a word."""
+    if isinstance(entry, keras.Layer):
+        for layer in entry._flatten_layers():
+            if layer.compute_dtype == 'float16':
+                raise ValueError(
+                    f'{label} has the layer {layer.name!r} of dtype policy {layer.dtype_policy.name!r}, whose '
+                    'gradients vanish where the loss is not scaled: make it of float32.'
+                )
+    if _is_tensorlayer(entry):
+        for layer in _tensorlayer_layers(entry):
+            if any(kind.__name__ == 'BatchNorm' for kind in type(layer).__mro__):
+                raise ValueError(
+                    f'{label} has the TensorLayer layer {layer.name!r}, a {type(layer).__name__}, which cannot learn '
+                    'its statistics in a compiled update: use LayerNorm, or keras.layers.BatchNormalization in a '
+                    'Keras model.'
+                )
+
+
+def _tensorlayer_layers(model: Any) -> list[Any]:
+    found = []
+    for layer in model.all_layers:
+        found += [layer, *(_tensorlayer_layers(layer) if hasattr(layer, 'all_layers') else [])]
+    return found
+
+
+def _stays_bounded(network: Network, action_size: int) -> bool:
+    """Whether the output is in [−1, 1] whatever the weights: those of a fresh network may well be zero.
+
+    It is looked at with weights and inputs that are large and random; the weights come back.
+    """
+    rng = np.random.default_rng(0)
+    features = {
+        item.path: (
+            tf.zeros([PROBES], tf.int32)
+            if item.kind == 'index'
+            else tf.constant(30.0 * rng.standard_normal([PROBES, *item.shape]), tf.float32)
+        )
+        for item in network.preprocess.features
+    }
+    action = tf.constant(rng.uniform(-1.0, 1.0, [PROBES, action_size]), tf.float32) if action_size else None
+    weights = network.trainable_variables
+    kept = [variable.numpy() for variable in weights]
+    try:
+        for variable in weights:
+            variable.assign(tf.constant(rng.standard_normal(variable.shape), variable.dtype))
+        output = network._call_torso(features, action, False).numpy()
+    finally:
+        for variable, value in zip(weights, kept, strict=True):
+            variable.assign(value)
+    return bool((np.abs(output) <= 1.0).all())
+
+
+def penalized(loss: tf.Tensor, *trained: Network) -> tf.Tensor:
+    """The loss with what the networks add to it that were just called in training mode; see `Network.penalties`."""
+    found = [tf.cast(x, tf.float32) for network in trained for x in network.penalties()]
+    return tf.add_n([loss, *found]) if found else loss
 
 
 def _head(head: Head, width: int, initial: str, seeds: networks.SeedSequence, hidden: bool = False) -> keras.Sequential:
@@ -394,9 +578,9 @@ class StochasticPolicy:
         if width != adaptor.param_size:
             self.log_std = tf.Variable(tf.fill([gaussians], float(log_std_init)), name='log_std')
 
-    def __call__(self, obs: spaces.Flat) -> tf.Tensor:
-        """Parameters ``[B, param_size]`` for flat observations ``[B, …]``."""
-        return self.complete(self.network(obs), obs)
+    def __call__(self, obs: spaces.Flat, training: bool = False) -> tf.Tensor:
+        """Parameters ``[B, param_size]`` for flat observations ``[B, …]``; see `Network` for ``training``."""
+        return self.complete(self.network(obs, training=training), obs)
 
     def complete(self, output: tf.Tensor, obs: spaces.Flat) -> tf.Tensor:
         """The distribution's parameters from the network's output."""
