@@ -13,6 +13,7 @@ from zoo.common import spaces
 from zoo.common.loops import Step, Training
 from zoo.common.rollout import RolloutBuffer
 from zoo.common.types import Rollout, Transition
+from zoo.distributed import wire
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.training.actor import episodes_from_numbers
@@ -48,6 +49,7 @@ class Actors:
         self._version = END
         self._published = -1
         self._next = 0
+        self._checked: set[int] = set()
         self.num_envs = len(actors) * plan.num_envs
         self.learners = plan.layout.learners
 
@@ -69,6 +71,7 @@ class Actors:
             message = queue.get()
             while message['version'] != self._version:  # of an actor that has died since
                 message = queue.get()
+            self._check(i, message['rollout'])
             copies = slice(i * self._plan.num_envs, (i + 1) * self._plan.num_envs)
             for target, part in zip(self._buffer.rollout, message['rollout'], strict=True):
                 for path, values in spaces.tree_items(part):
@@ -88,6 +91,7 @@ class Actors:
         message = self._rollouts[i].get()
         self._reply(i)
         rollout, begins = message['rollout'], message['begins']
+        self._check(i, rollout)
         for t in range(len(rollout.reward)):
             fields = [spaces.tree_map(lambda x, t=t: x[t], field) for field in rollout]
             yield Step(Transition(*fields[:-1]), fields[-1], i * self._plan.num_envs, begins and t == 0)
@@ -113,6 +117,24 @@ class Actors:
                 while True:
                     queue.get(max(0.0, end - time.monotonic()))
             queue.close()
+
+    def _check(self, i: int, rollout: Rollout) -> None:
+        """Look once at what an actor sends: its program may have built another environment than this one."""
+        if i in self._checked:
+            return
+        self._checked.add(i)
+        agent, plan, me = self._agent, self._plan, self._cluster.role_rank()
+        own = RolloutBuffer(agent.observation_space, agent.action_adaptor, plan.horizon, plan.num_envs).rollout
+        sent, expected = wire.flatten(rollout), wire.flatten(own)
+        kinds = [
+            {name: (array.dtype, array.shape) for name, array in zip(flat.names, flat.arrays, strict=True)}
+            for flat in (sent, expected)
+        ]
+        if kinds[0] != kinds[1]:
+            raise ClusterError(
+                f'actor {plan.actors_of(Role.LEARNER, me)[i]} sends {wire.describe(sent)}; learner {me} expects '
+                f'{wire.describe(expected)}: build the same environment, with as many copies, in every rank.'
+            )
 
     def _publish(self) -> None:
         """Save the weights for the actors and servers to request."""
