@@ -1,0 +1,107 @@
+"""What the pages and the examples say is so: their files and names exist, and their programs run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'docs/architecture.md', 'docs/distributed.md']
+EXAMPLES = sorted(ROOT.glob('examples/*.py'))
+TEXTS = PAGES + [f'examples/{path.name}' for path in EXAMPLES]
+SOURCES = [path.read_text(encoding='utf-8') for part in ('zoo', 'tests') for path in (ROOT / part).rglob('*.py')]
+
+#: Makes programs short, and leaves the interrupted run that one of them resumes.
+SHORTER = """
+from zoo import build_env, call_default_params
+from zoo.algorithms import PPO
+Algorithm = PPO.__base__
+learn = Algorithm.learn
+def short(self, env, mode='train', **params):
+    if mode == 'train':
+        params['train_steps'] = min(params['train_steps'], 300)
+        if 'horizon' in params:
+            params['horizon'] = 50
+    return learn(self, env, mode, **params)
+Algorithm.learn = short
+env = build_env('CartPole-v1', 'classic_control')
+alg_params, learn_params = call_default_params(env, 'classic_control', 'PPO')
+def interrupt(training):
+    if training.steps >= 150:
+        raise TimeoutError
+try:
+    few = {'log_every': 50, 'checkpoint_every': 50}
+    PPO(**alg_params).learn(env, run_dir='runs/my_run', callbacks=[interrupt], **learn_params | few)
+except TimeoutError:
+    pass
+"""
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding='utf-8')
+
+
+@pytest.mark.parametrize('page', PAGES)
+def test_links_lead_somewhere(page):
+    links = re.findall(r'\]\(([^)#]+)[^)]*\)', text_of(page))
+    broken = [link for link in links if '://' not in link and not ((ROOT / page).parent / link).exists()]
+    assert broken == []
+
+
+@pytest.mark.parametrize('page', TEXTS)
+def test_files_that_are_named_exist(page):
+    named = re.findall(r'[\w./-]+\.(?:py|md|toml)\b', re.sub(r'\]\([^)]*\)|https?://\S+', '', text_of(page)))
+    folders = ('zoo', 'tests', 'docs', 'examples', 'benchmarks')
+    there = [str(path) for folder in folders for path in (ROOT / folder).rglob('*')] + [str(p) for p in ROOT.iterdir()]
+    of_the_reader = ('my.py', 'program.py', 'train.py')
+    missing = [
+        name
+        for name in named
+        if 'NAME' not in name and name not in of_the_reader and not any(path.endswith(f'/{name}') for path in there)
+    ]
+    assert missing == [], f'{missing} of {named}'
+
+
+@pytest.mark.parametrize('page', ['CONTRIBUTING.md', 'docs/architecture.md', 'docs/distributed.md'])
+def test_constants_that_are_named_exist(page):
+    constants = set(re.findall(r'`(_?[A-Z][A-Z_]{3,})`', text_of(page)))
+    assert {name for name in constants if not any(name in source for source in SOURCES)} == set()
+
+
+def run(program: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    """Run a program, shortened, in a folder."""
+    (folder / 'program.py').write_text(program, encoding='utf-8')
+    environment = {key: value for key, value in os.environ.items() if key != 'ZOO_RUNS'}
+    environment['PYTHONPATH'] = os.pathsep.join([str(ROOT), *environment.get('PYTHONPATH', '').split(os.pathsep)])
+    command = [sys.executable, 'program.py', *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+
+
+def blocks(page: str) -> list[str]:
+    """The Python of a page, block by block."""
+    return re.findall(r'^```python\n(.*?)^```', text_of(page), re.DOTALL | re.MULTILINE)
+
+
+def test_the_readme_runs_from_its_first_block_to_its_last(tmp_path):
+    """One program, as a reader would type it, without what draws: the tests of that know where it is possible."""
+    program = [block for block in blocks('README.md') if 'pixels' not in block]
+    assert len(program) >= 9
+    done = run('\n'.join([SHORTER, *program, "print('to the end')"]), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith('to the end\n')
+
+
+@pytest.mark.parametrize(
+    'example', sorted(path.name for path in ROOT.glob('examples/*.py') if path.name != 'four_lines.py')
+)
+def test_an_example_runs(example, tmp_path):
+    """All but the one that continuous integration runs in full."""
+    future, _, rest = text_of(f'examples/{example}').partition('from __future__ import annotations\n')
+    done = run(f'{future}from __future__ import annotations\n{SHORTER}{rest}', tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
