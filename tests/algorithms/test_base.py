@@ -30,8 +30,9 @@ from zoo.common.schedules import Linear
 from zoo.common.types import Transition
 
 VECTOR = toys.OBSERVATIONS['vector']
-ACTIONS = {'DQN': Discrete(3), 'PPO': Box(-1.0, 1.0, (2,)), 'SAC': Box(-1.0, 1.0, (2,)), 'TD3': Box(-1.0, 1.0, (2,))}
-OFF_POLICY = ('DQN', 'SAC', 'TD3')
+CLASSES = {name: getattr(algorithms, name) for name in algorithms.NAMES}
+ACTIONS = {name: Box(-1.0, 1.0, (2,)) if 'Box' in cls.acts_in else Discrete(3) for name, cls in CLASSES.items()}
+OFF_POLICY = tuple(name for name, cls in CLASSES.items() if cls.loop.experience == 'steps')
 
 
 def make(name: str, observation_space: Any = VECTOR, action_space: Any = None, **params: Any) -> Algorithm:
@@ -52,7 +53,7 @@ def environment(name: str, observation_space: Any = VECTOR, seed: int = 0) -> gy
 def learn_params(name: str, **others: Any) -> dict[str, Any]:
     """Some updates."""
     common = {'run_dir': False, 'progress_bar': False, 'batch_size': 8}
-    if name == 'PPO':
+    if name not in OFF_POLICY:
         return common | {'train_steps': 48, 'horizon': 16, 'epochs': 2} | others
     return common | {'train_steps': 60, 'explore_steps': 20, 'buffer_size': 50} | others
 

@@ -46,7 +46,7 @@ OFF_POLICY = {
 
 def learn_params(name: str) -> dict[str, Any]:
     """A few updates for an algorithm."""
-    return ON_POLICY if name == 'PPO' else OFF_POLICY
+    return ON_POLICY if getattr(algorithms, name).loop.experience == 'rollouts' else OFF_POLICY
 
 
 def make(name: str, observation_space: Space, action_space: Space, **params: Any) -> Algorithm:
@@ -161,7 +161,7 @@ def test_copies(name, action):
     factory = partial(toys.AnySpaces, observation_space, action_space)
     agent = make(name, observation_space, action_space)
     check_training(agent, zoo.build_env(factory, 'gymnasium', nenv=3))
-    assert agent.steps == (24 if name == 'PPO' else 12)
+    assert agent.steps == (24 if agent.loop.experience == 'rollouts' else 12)
 
 
 @pytest.mark.usefixtures('plain_graphs')
@@ -198,10 +198,10 @@ FURTHER_ACTIONS = {
 
 @pytest.mark.usefixtures('plain_graphs')
 @pytest.mark.parametrize('action', FURTHER_ACTIONS)
-@pytest.mark.parametrize('name', ['PPO', 'SAC', 'TD3'])
+@pytest.mark.parametrize('name', [name for name, claimed in CLAIMS.items() if 'Box' in claimed])
 def test_further_boxes(name, action, tmp_path):
     observation_space, action_space = toys.OBSERVATIONS['vector'], FURTHER_ACTIONS[action]
-    if name != 'PPO' and 'bounded' in action:
+    if getattr(algorithms, name).squash and 'bounded' in action:
         with pytest.raises(ValueError, match=rf'^{name} needs a Box with finite bounds, but .*inf.* or use PPO\.$'):
             make(name, observation_space, action_space)
         return

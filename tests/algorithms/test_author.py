@@ -1,0 +1,120 @@
+"""An algorithm of an author's own, outside the library: its file is all that it takes.
+
+DDPG (Lillicrap et al. 2016, arXiv 1509.02971) in some fifty lines. It is built, checked, documented, compiled, trained
+on copies, saved, loaded and resumed like those of the library, none of which know of it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import toys
+from gymnasium.spaces import Box, Discrete
+
+import zoo
+from zoo.algorithms import saving
+from zoo.algorithms.base import Algorithm
+from zoo.common import loops
+from zoo.common.acting import Forward, GaussianNoise
+from zoo.common.adaptors.policy import deterministic_head, penalized, value_head
+from zoo.common.optim import polyak
+from zoo.common.params import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, Tau, at_least
+from zoo.common.types import Transition
+
+
+class DDPG(Algorithm):
+    """Deep deterministic policy gradient for bounded ``Box`` actions."""
+
+    loop = loops.off_policy
+    acts_in = ('Box',)
+    squash = True
+    network_names = ('actor', 'critic')
+    optimizer_names = ('actor', 'critic')
+    metric_names = ('critic', 'actor')
+
+    def __init__(
+        self,
+        observation_space: ObservationSpace,
+        action_space: ActionSpace,
+        net_list: NetList = None,
+        optimizers_list: OptimizersList = None,
+        gamma: Gamma = 0.99,
+        tau: Tau = 0.005,
+        explore_noise: Annotated[float, at_least(0), 'deviation of the Gaussian noise on actions while training'] = 0.1,
+        normalize_obs: NormalizeObs = False,
+    ) -> None:
+        super().__init__(observation_space, action_space, normalize_obs)
+        self.gamma, self.tau, self.explore_noise = gamma, tau, explore_noise
+        size = self.action_adaptor.parts[0].size
+        heads = [deterministic_head(size), value_head(action_size=size)]
+        self.build_networks(net_list, heads, {'hidden': [256, 256], 'activation': 'relu'})
+        self.actor, self.critic = self.networks['actor'], self.networks['critic']
+        self.target_actor, self.target_critic = self.build_target('actor'), self.build_target('critic')
+        groups = [self.actor.trainable_variables, self.critic.trainable_variables]
+        self.build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 1e-3})
+        self.behavior = GaussianNoise(Forward(self.actor), self.action_adaptor, explore_noise)
+
+    def critic_loss(self, batch: Transition) -> tf.Tensor:
+        """mean (Q(s, a) − y)², y = r + γ (1 − terminated) Q′(s′, π′(s′)): algorithm 1."""
+        next_q = self.target_critic(batch.next_obs, self.target_actor(batch.next_obs))[:, 0]
+        target = batch.reward + self.gamma * (1.0 - tf.cast(batch.terminated, tf.float32)) * next_q
+        error = self.critic(batch.obs, batch.action, training=True)[:, 0] - tf.stop_gradient(target)
+        return penalized(tf.reduce_mean(tf.square(error)), self.critic)
+
+    def actor_loss(self, batch: Transition) -> tf.Tensor:
+        """−mean Q(s, π(s)): equation 6."""
+        return penalized(-tf.reduce_mean(self.critic(batch.obs, self.actor(batch.obs, training=True))), self.actor)
+
+    def update(self, batch: Transition, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        """One gradient step of critic and actor, and a move of the targets."""
+        critic_loss = self.optimizers['critic'].minimize(lambda: self.critic_loss(batch))
+        actor_loss = self.optimizers['actor'].minimize(lambda: self.actor_loss(batch))
+        for target, network in ((self.target_actor, self.actor), (self.target_critic, self.critic)):
+            polyak(target.variables, network.variables, self.tau)
+        return {'critic': critic_loss, 'actor': actor_loss}
+
+
+SPACES = (toys.OBSERVATIONS['nested Dict'], Box(-1.0, 1.0, (2,)))
+FEW = {'train_steps': 40, 'explore_steps': 10, 'batch_size': 4, 'buffer_size': 100}
+
+
+def make() -> DDPG:
+    return DDPG(*SPACES, net_list=[{'hidden': [8], 'features': 8, 'seed': i} for i in (0, 1)])
+
+
+@pytest.mark.usefixtures('plain_graphs')
+@pytest.mark.parametrize('nenv', [1, 2])
+def test_trains_saves_loads_and_resumes(nenv: int, tmp_path):
+    def build() -> toys.AnySpaces:
+        return toys.AnySpaces(*SPACES)
+
+    agent = make()
+    before = saving.arrays(agent)
+    result = agent.learn(zoo.build_env(build, nenv=nenv), seed=0, run_dir=tmp_path, **FEW)
+    assert result.losses.keys() == {'critic', 'actor'} and agent.fused.traces == 1
+    after = saving.arrays(agent)
+    for name in before:
+        if name.startswith(('network/', 'target/')):
+            assert not np.array_equal(before[name], after[name]), name
+    loaded = DDPG.load(tmp_path)
+    obs = build().observation_space.sample()
+    np.testing.assert_array_equal(loaded.predict(obs), agent.predict(obs))
+    loaded.learn(zoo.build_env(build, nenv=nenv), run_dir=False, **FEW)
+
+
+def test_is_checked_and_shown():
+    with pytest.raises(ValueError, match='^tau is 2: give a number from 0 to 1'):
+        DDPG(*SPACES, tau=2)
+    with pytest.raises(ValueError, match='^DDPG cannot act in Discrete'):
+        DDPG(SPACES[0], Discrete(2))
+    assert 'explore_steps' in inspect.signature(DDPG.learn).parameters
+    assert 'explore_noise' in repr(zoo.describe(DDPG)) and 'explore_noise' in DDPG.__doc__
+
+
+def test_is_about_as_long_as_its_paper_says():
+    code = [line for line in inspect.getsource(DDPG).splitlines() if line.strip()]
+    assert len(code) < 70
