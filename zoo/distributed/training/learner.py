@@ -20,7 +20,7 @@ from zoo.distributed.training.actor import episodes_from_numbers
 from zoo.distributed.training.plan import END, Plan
 
 if TYPE_CHECKING:
-    from zoo.algorithms.base import Algorithm
+    from zoo.common.agent import Agent
 
 #: Seconds that the end of the training waits for its actors.
 _PATIENCE = 5.0
@@ -35,7 +35,7 @@ class Actors:
         agent: whose weights the actors act with.
     """
 
-    def __init__(self, cluster: Cluster, plan: Plan, agent: Algorithm) -> None:
+    def __init__(self, cluster: Cluster, plan: Plan, agent: Agent) -> None:
         self._cluster, self._plan, self._agent = cluster, plan, agent
         me = (Role.LEARNER, cluster.role_rank())
         actors = [(Role.ACTOR, i) for i in plan.actors_of(Role.LEARNER, me[1])]
@@ -162,7 +162,7 @@ class Actors:
 
 
 class Together:
-    """What makes several learners one: see :meth:`zoo.algorithms.base.Algorithm.learn_together`.
+    """What makes several learners one: see :meth:`zoo.common.agent.Agent.learn_together`.
 
     Args:
         cluster: of this learner.
@@ -185,7 +185,7 @@ class Together:
 
 
 @contextlib.contextmanager
-def learning(cluster: Cluster, plan: Plan, agent: Algorithm) -> Iterator[Actors]:
+def learning(cluster: Cluster, plan: Plan, agent: Agent) -> Iterator[Actors]:
     """The experience of a learner, whose agent begins with the weights of learner 0 and learns with all others."""
     experience = Actors(cluster, plan, agent)
     together = Together(cluster) if plan.layout.learners > 1 else None
@@ -206,7 +206,7 @@ def learning(cluster: Cluster, plan: Plan, agent: Algorithm) -> Iterator[Actors]
     experience.close()
 
 
-def follow(cluster: Cluster, plan: Plan, agent: Algorithm) -> None:
+def follow(cluster: Cluster, plan: Plan, agent: Agent) -> None:
     """Learn as one of the learners that are not the first: it writes and shows nothing.
 
     Args:
@@ -216,4 +216,4 @@ def follow(cluster: Cluster, plan: Plan, agent: Algorithm) -> None:
     """
     with learning(cluster, plan, agent) as experience:
         training = Training(agent, None, plan.train_steps, progress_bar=False, start=plan.start, experience=experience)
-        training.run(type(agent).loop, **plan.loop_params)
+        training.run(agent.loop, **plan.loop_params)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from zoo.common import loops
 from zoo.common.acting import Behavior
 from zoo.common.env_wrappers import rebuilder
 from zoo.common.errors import unknown
@@ -15,7 +14,7 @@ from zoo.distributed.cluster import Cluster, Layout, Role
 from zoo.distributed.engines.base import PeerLost
 
 if TYPE_CHECKING:
-    from zoo.algorithms.base import Algorithm
+    from zoo.common.agent import Agent
 
 #: The version of the weights that ends the training, in what learners save and in their replies to actors.
 END = -1
@@ -120,7 +119,7 @@ def check_roles(roles: Any) -> Layout:
 
 
 def plan_for(
-    agent: Algorithm, env: Any, roles: Any, seed: int | None, start: int, train_steps: int, loop_params: dict[str, Any]
+    agent: Agent, env: Any, roles: Any, seed: int | None, start: int, train_steps: int, loop_params: dict[str, Any]
 ) -> Plan:
     """The plan of a training.
 
@@ -138,7 +137,7 @@ def plan_for(
     """
     layout = check_roles(roles)
     num_envs = getattr(env, 'num_envs', 1)
-    on_policy = type(agent).loop is loops.on_policy
+    on_policy = agent.loop.experience == 'rollouts'
     horizon = loop_params['horizon'] if on_policy else max(1, MESSAGE // num_envs)
     size = rollout_bytes(agent.observation_space, agent.action_adaptor, horizon, num_envs)
     return Plan(

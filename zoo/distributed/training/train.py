@@ -23,7 +23,7 @@ from zoo.distributed.training import actor, learner, server
 from zoo.distributed.training.plan import Plan
 
 if TYPE_CHECKING:
-    from zoo.algorithms.base import Algorithm
+    from zoo.common.agent import Agent
 
 log = logging.getLogger('zoo')
 
@@ -35,7 +35,7 @@ RESTARTS = 3
 _has_trained = False
 
 
-def train(agent: Algorithm, env: Any, plan: Plan, lead: Callable[[learner.Actors], Result]) -> Result:
+def train(agent: Agent, env: Any, plan: Plan, lead: Callable[[learner.Actors], Result]) -> Result:
     """Train with the roles of a plan.
 
     Args:
@@ -80,7 +80,7 @@ def train(agent: Algorithm, env: Any, plan: Plan, lead: Callable[[learner.Actors
     sys.exit(0)
 
 
-def _train_here(agent: Algorithm, env: Any, plan: Plan, lead: Callable[[learner.Actors], Result]) -> Result:
+def _train_here(agent: Agent, env: Any, plan: Plan, lead: Callable[[learner.Actors], Result]) -> Result:
     if plan.rebuild is None:
         raise ValueError(
             'roles need to build the environment in other processes, but this one was not built by build_env from a '
@@ -110,7 +110,7 @@ def take_part(plan: Plan, is_launched: bool = False) -> None:
     _play(joined, plan, agent, env, is_launched)
 
 
-def _build(blueprint: bytes) -> Algorithm:
+def _build(blueprint: bytes) -> Agent:
     try:
         agent_class, params = pickle.loads(blueprint)
         return agent_class(**params)
@@ -123,7 +123,7 @@ def _build(blueprint: bytes) -> Algorithm:
         ) from None
 
 
-def _play(joined: Cluster, plan: Plan, agent: Algorithm | None, env: Any, is_launched: bool) -> None:
+def _play(joined: Cluster, plan: Plan, agent: Agent | None, env: Any, is_launched: bool) -> None:
     """Take a role from beginning to end. The environment is closed last, when nobody waits for this rank any more.
 
     Under a launcher a rank does not end before the program of learner 0 has, and uses nothing until then: some
@@ -160,7 +160,7 @@ def _counts(layout: Layout) -> tuple[int, ...]:
     return tuple(layout.count(role) for role in Role)
 
 
-def _blueprint(agent: Algorithm) -> bytes:
+def _blueprint(agent: Agent) -> bytes:
     """The agent as it can be built in another process.
 
     Raises:
