@@ -28,10 +28,8 @@ def find(program: str) -> str | None:
     return shutil.which(program, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get('PATH', '')]))
 
 
-def run_on(
-    engine: str, ranks: int, script: Path, folder: Path, *options: str, **variables: str
-) -> subprocess.CompletedProcess:
-    """Run a program under an engine's launcher and wait for it.
+def start_on(engine: str, ranks: int, script: Path, folder: Path, *options: str, **variables: str) -> subprocess.Popen:
+    """Start a program under an engine's launcher.
 
     Args:
         engine: of :data:`ENGINES`.
@@ -40,9 +38,6 @@ def run_on(
         folder: where it runs; KungFu leaves its logs there.
         options: of the launcher.
         variables: of the environment.
-
-    Returns:
-        with what launcher and ranks have printed, text of all of them, as ``stdout``.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(('OMPI_', 'PMIX_', 'PMI_'))}
     environment.pop('OMP_NUM_THREADS', None)
@@ -65,15 +60,26 @@ def run_on(
         command = [find('kungfu-run'), '-q', '-np', str(ranks), '-H', f'127.0.0.1:{ranks}']
         command += ['-port', str(38080 + worker), '-port-range', f'{port}-{port + 99}', *options, sys.executable]
     command.append(str(script))
-    process = subprocess.Popen(
+    return subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
+
+
+def run_on(
+    engine: str, ranks: int, script: Path, folder: Path, *options: str, **variables: str
+) -> subprocess.CompletedProcess:
+    """Run a program under an engine's launcher and wait for it; see :func:`start_on` for the arguments.
+
+    Returns:
+        with what launcher and ranks have printed, text of all of them, as ``stdout``.
+    """
+    process = start_on(engine, ranks, script, folder, *options, **variables)
     try:
         output, _ = process.communicate(timeout=LIMIT)
     except subprocess.TimeoutExpired:
         process.terminate()  # it ends its ranks
         output, _ = process.communicate()
-        pytest.fail(f'{command} had not ended after {LIMIT:g} s:\n{output}')
+        pytest.fail(f'{process.args} had not ended after {LIMIT:g} s:\n{output}')
     if engine == 'kungfu':
         output = _PREFIX.sub('', _COLOUR.sub('', output))
-    return subprocess.CompletedProcess(command, process.returncode, output)
+    return subprocess.CompletedProcess(process.args, process.returncode, output)

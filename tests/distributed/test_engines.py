@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from launchers import ENGINES, run_on
+from launchers import ENGINES, run_on, start_on
 
 from zoo.distributed.engines import mpi
 from zoo.distributed.engines.base import ClusterError
@@ -295,6 +297,38 @@ def test_a_rank_that_leaves_before_the_first_collective(engine: str, tmp_path: P
     result = run_on(engine, 3, script, tmp_path)
     assert result.returncode != 0 and re.search(r'rank 2 (left the cluster|has left)', result.stdout), result.stdout
     assert result.stdout.count('Traceback') == 1, result.stdout
+
+
+SLEEP = """
+import os, time
+from zoo.distributed import connect
+
+cluster = connect(learners=2)
+cluster.barrier()
+open(f'{os.getpid()}.pid', 'w').close()
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize('engine', ['local', 'kungfu'])  # mpirun's ranks know, and leave their shared memory behind
+def test_no_rank_outlives_its_launcher(engine: str, tmp_path: Path):
+    script = tmp_path / 'program.py'
+    script.write_text(SLEEP)
+    launcher = start_on(engine, 2, script, tmp_path)
+    deadline = time.monotonic() + 60
+    while len(list(tmp_path.glob('*.pid'))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    pids = [int(path.stem) for path in tmp_path.glob('*.pid')]
+    launcher.kill()
+    launcher.wait()
+    launcher.stdout.close()
+    assert len(pids) == 2
+    while any(Path(f'/proc/{pid}').exists() for pid in pids) and time.monotonic() < deadline + 30:
+        time.sleep(0.1)
+    left = [pid for pid in pids if Path(f'/proc/{pid}').exists()]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left
 
 
 def test_start_outside_mpirun_says_how(monkeypatch):
