@@ -139,10 +139,12 @@ class Forward:
         self._graphs: dict[int | None, Any] = {}
         self.numpy: NumpyForward | None = None
         self._packed: list[Any] = []
+        self._handles: list[Any] = []
         if self._layers is not None:
             kernels, biases = [x[0] for x in self._layers], [x[1] for x in self._layers if x[1] is not None]
             log_std = [] if policy is None or policy.log_std is None else [policy.log_std]
             self._packed = [*kernels, *biases, *log_std]
+            self._handles = [variable.handle for variable in self._packed]
             self.numpy = NumpyForward(
                 network.preprocess,
                 [(tuple(kernel.shape), bias is not None, name) for kernel, bias, name in self._layers],
@@ -179,10 +181,17 @@ class Forward:
     def refresh(self) -> None:
         """Read the weights again, after they were changed other than by an update that returned them.
 
-        Some 5 µs for each variable, so that it can be done before every observation that a user asks about.
+        Some 10 µs for each variable, few enough to do it before every observation that a user asks about: TensorFlow
+        does not tell that a variable was changed, and ``variable.numpy()`` takes three times as long.
         """
-        if self.numpy is not None:
-            self.unpack(np.concatenate([_read(variable) for variable in self._packed]))
+        if self.numpy is None:
+            return
+        import tensorflow as tf
+
+        read, dtype = tf.raw_ops.ReadVariableOp, tf.float32
+        vector = np.concatenate([read(resource=handle, dtype=dtype).numpy().ravel() for handle in self._handles])
+        if not np.array_equal(vector, self.numpy.packed):
+            self.unpack(vector)
 
     def __call__(self, obs: spaces.Flat) -> np.ndarray:
         """Output or parameters, float32 ``[N, …]``, for flat observations ``[N, …]``."""
@@ -246,13 +255,6 @@ class Forward:
     def _variables(self) -> list[Any]:
         log_std = [] if self._policy is None or self._policy.log_std is None else [self._policy.log_std]
         return [*self._network.variables, *log_std]
-
-
-def _read(variable: Any) -> np.ndarray:
-    """A float32 variable as a vector, by the operation itself: ``variable.numpy()`` takes three times as long."""
-    import tensorflow as tf
-
-    return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=tf.float32).numpy().ravel()
 
 
 def _restore(preprocess: Preprocess, weights: dict[str, np.ndarray]) -> None:
