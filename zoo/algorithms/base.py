@@ -600,7 +600,7 @@ class Algorithm:
         for name, variable in self._all_variables().items():
             variable.assign(arrays[name])
         for network in self.networks.values():
-            copies.settle(network.torso)
+            copies.settle(network)
         for label, moments in self._moments().items():
             moments.restore({name: arrays[f'statistics/{label}/{name}'] for name in moments.state()})
         self.forward.refresh()
@@ -692,9 +692,12 @@ class Algorithm:
         if other_optimizers:
             self._keep_what_fits(saved)
         variables = self._all_variables()
-        for name in variables:  # which checkpoints did not hold once
-            if '/random/' in name:
-                saved.arrays.setdefault(name, variables[name].numpy())
+        # Generators begin anew where they were not saved, and are not missed by a network that draws no numbers.
+        drawn = {name for name in saved.arrays.keys() | variables.keys() if '/random/' in name}
+        for name in drawn - variables.keys():
+            del saved.arrays[name]
+        for name in drawn & variables.keys() - saved.arrays.keys():
+            saved.arrays[name] = variables[name].numpy()
         weights = {name for name in saved.arrays if not name.startswith('statistics/')}
         for name in sorted(weights | variables.keys()):
             found = saved.arrays.get(name)
@@ -738,11 +741,12 @@ class Algorithm:
         except Exception as error:
             why = str(error).rstrip('.')
             raise ValueError(f'this agent cannot be copied ({why}): save it and load it with new networks.') from error
+        memo[id(self)] = twin
         twin.restore_state(self.state())
-        for name in ('rng', 'progress', 'replay', '_loop_state', '_saved_buffer', 'reward_scale'):
+        for name in ('rng', 'progress', 'replay', '_loop_state', 'reward_scale'):
             if hasattr(self, name):
                 setattr(twin, name, copy.deepcopy(getattr(self, name), memo))
-        memo[id(self)] = twin
+        twin._saved_buffer = self._saved_buffer  # only read from, and not before there is a replay
         return twin
 
 
