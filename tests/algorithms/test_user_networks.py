@@ -267,6 +267,19 @@ class TestLoading:
         agent = algorithms.DQN(VECTOR, Discrete(3), net_list=[self.normalized(5.0)])
         loaded = zoo.load(agent.save(tmp_path / 'saved'), net_list=[self.normalized(-3.0)])
         np.testing.assert_allclose(loaded.forward(OBS), agent.forward(OBS), atol=1e-5)
+        np.testing.assert_allclose(loaded.target(OBS), agent.target(OBS), atol=1e-5)
+
+    def test_a_network_without_dropout_may_take_the_place_of_one_with_it(self, tmp_path):
+        def net(*layers: Any) -> keras.Model:
+            return keras.Sequential([*layers, keras.layers.Dense(3)])
+
+        agent = algorithms.DQN(VECTOR, Discrete(3), net_list=[net(keras.layers.Dropout(0.5))])
+        agent.network.torso.compile('adam', 'mse', metrics=['mae'])
+        agent.network.torso.fit(OBS, OBS, verbose=0)
+        assert len([key for key in agent.state() if '/random/' in key]) == 1, 'metrics are none of it'
+        path = agent.save(tmp_path / 'saved')
+        for layers in ([], [keras.layers.Dropout(0.5)]):
+            np.testing.assert_array_equal(zoo.load(path, net_list=[net(*layers)]).predict(OBS), agent.predict(OBS))
 
     def test_a_network_that_computes_something_else_is_refused(self, tmp_path):
         def net(scale: float) -> keras.Model:

@@ -7,7 +7,6 @@ How its networks come about is in :mod:`zoo.algorithms.building`, how many updat
 
 from __future__ import annotations
 
-import copy
 import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +25,7 @@ from zoo.common.acting import Behavior, Forward
 from zoo.common.adaptors import copies
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess, check_mask, features, mask_path
-from zoo.common.adaptors.policy import Head, Network, unannounced
+from zoo.common.adaptors.policy import Head, Network
 from zoo.common.agent import Loop
 from zoo.common.errors import unknown
 from zoo.common.normalize import RunningMoments
@@ -407,9 +406,10 @@ class Algorithm:
             The action or batch of actions; with ``state``, the pair of it and the new state.
 
         Raises:
-            ValueError: an observation of another shape than the space declares.
+            ValueError: an observation of another shape than the space declares, or a value that is not in it.
         """
         flat, is_batch = spaces.as_batch(self.observation_space, obs)
+        self.preprocess.check_values(flat)
         self.forward.refresh()  # the weights may have been set since
         action = self.act(flat, deterministic)
         found = self.action_adaptor.to_env(action) if is_batch else self.action_adaptor.to_single_env(action)
@@ -455,26 +455,13 @@ class Algorithm:
         """Algorithm, spaces and hyper-parameters as plain data; networks given as objects by their class name."""
         return saving.config(self)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Algorithm:
+    def __deepcopy__(self: Self, memo: dict[int, Any]) -> Self:
         """A twin: it predicts the same and trains as this one would, with networks, optimisers and replay of its own.
 
         Raises:
             ValueError: a network that cannot be copied.
         """
-        cls, given = self.blueprint()
-        try:
-            given['net_list'] = copies.copied_entries(list(self.networks.values()), self.net_list, self.network_names)
-            with unannounced():
-                twin = cls(**given)
-        except Exception as error:
-            why = str(error).rstrip('.')
-            raise ValueError(f'this agent cannot be copied ({why}): save it and load it with new networks.') from error
-        twin.restore_state(self.state())
-        for name in ('rng', 'progress', 'replay', 'loop_state', 'saved_buffer', 'reward_scale'):
-            if hasattr(self, name):
-                setattr(twin, name, copy.deepcopy(getattr(self, name), memo))
-        memo[id(self)] = twin
-        return twin
+        return saving.twin(self, memo)
 
     # What other processes take
 

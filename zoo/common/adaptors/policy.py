@@ -128,6 +128,7 @@ class Network:
         head: the Keras model after it, or None when the torso is complete.
         custom: the user's class name, or None for a spec.
         shares: the torso is another network's, which owns its weights.
+        target: a second network that computes the same from weights of its own, where there is one.
         wanted: what it was built to take and give.
         bounds: a tanh is put on the output of a complete network, which has to be in [−1, 1] and is not.
     """
@@ -151,6 +152,7 @@ class Network:
         self.custom = custom
         self.shares = shares
         self.wanted = wanted
+        self.target: Network | None = None
         self.bounds = False
         self._call_torso = call_torso
         self._joins_action = joins_action
@@ -201,8 +203,7 @@ class Network:
         """The states of Keras' generators of random numbers, such as dropout's."""
         if self.custom is None or self.shares or not isinstance(self.torso, keras.Layer):
             return []
-        weights = {id(variable) for variable in self.torso.weights}
-        return [variable.value for variable in self.torso.variables if id(variable) not in weights]
+        return [v.value for v in self.torso.variables if v.name == 'seed_generator_state']  # others are of its metrics
 
     @property
     def constraints(self) -> list[tuple[tf.Variable, Callable[[tf.Tensor], tf.Tensor]]]:
