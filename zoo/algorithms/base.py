@@ -50,6 +50,7 @@ class Algorithm:
         all_reduce: where several learners are one, their exchange; see :meth:`learn_together`.
         loop_state: of a checkpoint that was written in mid-training: ``steps`` behind it and ``train_steps``.
         saved_buffer: the arrays of a loaded replay buffer, until training takes them.
+        is_training: whether ``learn`` is under way.
 
     Args:
         observation_space, action_space: of one copy of the environment.
@@ -109,6 +110,7 @@ class Algorithm:
         self.state_variables['noise_seed'] = self.noise_seed
         self.loop_state: dict[str, int] | None = None
         self.saved_buffer: Mapping[str, np.ndarray] | None = None
+        self.is_training = False
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ and name in type(self).fixed_names():

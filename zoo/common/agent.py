@@ -78,6 +78,7 @@ class Agent(Protocol):
         state_variables: further variables that are state, by name: targets, counters, a temperature.
         loop_state: of a checkpoint that was written in mid-training: ``steps`` behind it and ``train_steps``.
         saved_buffer: the arrays of a loaded replay buffer, until training takes them.
+        is_training: whether ``learn`` is under way.
     """
 
     loop: ClassVar[Loop]
@@ -102,6 +103,7 @@ class Agent(Protocol):
     state_variables: dict[str, tf.Variable]
     loop_state: dict[str, int] | None
     saved_buffer: Mapping[str, np.ndarray] | None
+    is_training: bool
 
     # What it was declared with
 
