@@ -105,6 +105,7 @@ def check_loading(agent: Algorithm, env: gymnasium.Env, path: Path) -> None:
     assert type(twin) is type(agent)
     twin.save(path / 'again')
     saved, again = checkpoint.read(path / 'saved'), checkpoint.read(path / 'again')
+    assert again.config.pop('saved_at') > saved.config.pop('saved_at')
     assert saved.config == again.config
     assert saved.arrays.keys() == again.arrays.keys()
     for name, array in saved.arrays.items():
