@@ -26,7 +26,7 @@ from zoo.common.acting import Behavior, Forward
 from zoo.common.adaptors import copies
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess, features, mask_path
-from zoo.common.adaptors.policy import Head, Network, build_network, build_on, unannounced
+from zoo.common.adaptors.policy import Head, Network, build_network, build_on, compiles_by_xla, unannounced
 from zoo.common.errors import unknown
 from zoo.common.logging import run_directory, write_json
 from zoo.common.networks import with_own_seeds
@@ -340,7 +340,8 @@ class Algorithm:
 
     def _packed(self, function: Callable[..., tf.Tensor]) -> PackedCall:
         """An update, compiled; XLA cannot compile the exchange with other learners."""
-        return PackedCall(function, self.all_reduce is None and prefers_xla(self.trainable_variables))
+        xla = self.all_reduce is None and prefers_xla(self.trainable_variables)
+        return PackedCall(function, xla and all(compiles_by_xla(network) for network in self.networks.values()))
 
     def _updates(self, batches: Transition, phase: int) -> tf.Tensor:
         def some(first: Any, count: int) -> tf.Tensor:
