@@ -237,6 +237,23 @@ class TestOtherKinds:
         agent.predict(OBS)
         assert set(seen) == {False}
 
+    def test_what_xla_cannot_compile_runs_as_a_plain_graph(self, caplog):
+        class Calls(tf.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.kernel = tf.Variable(tf.ones([3, 3]))
+
+            def __call__(self, x: tf.Tensor) -> tf.Tensor:
+                doubled = tf.py_function(lambda x: 2.0 * x, [x], tf.float32)
+                doubled.set_shape(x.shape)
+                return doubled @ self.kernel
+
+        agent = algorithms.DQN(VECTOR, Discrete(3), net_list=[Calls()])
+        with caplog.at_level(logging.INFO, 'zoo'):
+            agent.update_on(batches(agent))
+        assert not agent.fused._xla
+        assert caplog.text.count('q has operations that XLA cannot compile') == 1
+
     def test_tensorlayer_dropout_drops_in_updates_alone(self, plain_graphs):
         tl = pytest.importorskip('tensorlayer')
         inputs = tl.layers.Input([None, 3])

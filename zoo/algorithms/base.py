@@ -25,7 +25,7 @@ from zoo.common.acting import Behavior, Forward
 from zoo.common.adaptors import copies
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess, check_mask, features, mask_path
-from zoo.common.adaptors.policy import Head, Network
+from zoo.common.adaptors.policy import Head, Network, compiles_by_xla
 from zoo.common.agent import Loop
 from zoo.common.errors import unknown
 from zoo.common.normalize import RunningMoments
@@ -264,8 +264,9 @@ class Algorithm:
         return self.compiled(self._updates)
 
     def compiled(self, function: Callable[..., tf.Tensor]) -> PackedCall:
-        """An update, compiled; XLA cannot compile the exchange with other learners."""
-        return PackedCall(function, self.all_reduce is None and prefers_xla(self.trainable_variables))
+        """An update, compiled: by XLA where that is faster and can be, which the exchange with other learners cannot."""
+        xla = self.all_reduce is None and prefers_xla(self.trainable_variables)
+        return PackedCall(function, xla and all(compiles_by_xla(network) for network in self.networks.values()))
 
     def _updates(self, batches: Transition, phase: int) -> tf.Tensor:
         def update(batch: Transition, phase: int) -> tf.Tensor:

@@ -460,7 +460,9 @@ def _takes_two(function: Callable[..., Any]) -> bool:
     return len(required) == 2 or (len(required) == 1 and [p.name for p in positional[1:2]] == ['action'])
 
 
-def _probe(preprocess: Preprocess, action_size: int, call_torso: Callable[..., Any]) -> tf.Tensor:
+def _probe(
+    preprocess: Preprocess, action_size: int, call_torso: Callable[..., Any], training: bool = False
+) -> tf.Tensor:
     """The torso's output for a batch of zero observations (which builds a network that awaits one)."""
     found = {
         item.path: tf.zeros([PROBES, *item.shape], tf.int32 if item.kind == 'index' else tf.float32)
@@ -470,7 +472,7 @@ def _probe(preprocess: Preprocess, action_size: int, call_torso: Callable[..., A
         warnings.simplefilter('ignore')
         # Keras only warns where it matches inputs of another structure by position.
         warnings.filterwarnings('error', message='The structure of `inputs`')
-        return call_torso(found, tf.zeros([PROBES, action_size]) if action_size else None, False)
+        return call_torso(found, tf.zeros([PROBES, action_size]) if action_size else None, training)
 
 
 def _check_policy(label: str) -> None:
@@ -534,6 +536,25 @@ def _stays_bounded(network: Network, action_size: int) -> bool:
         for variable, value in zip(weights, kept, strict=True):
             variable.assign(value)
     return bool((np.abs(output) <= 1.0).all())
+
+
+def compiles_by_xla(network: Network) -> bool:
+    """Whether XLA can compile a user's network, forward and backward; it is not run. Specs are known to be compiled."""
+    if network.custom is None:
+        return True
+
+    def gradients() -> list[tf.Tensor | None]:
+        with tf.GradientTape() as tape:
+            output = _probe(network.preprocess, network.wanted[1], network._call_torso, training=True)
+        network.penalties()
+        return [x for x in tape.gradient(output, network.trainable_variables) if x is not None]
+
+    try:
+        tf.function(gradients, jit_compile=True, autograph=False).experimental_get_compiler_ir()(stage='hlo')
+    except (ValueError, TypeError, tf.errors.OpError):
+        log.info('%s has operations that XLA cannot compile: updates run as a plain graph.', network.name)
+        return False
+    return True
 
 
 def penalized(loss: tf.Tensor, *trained: Network) -> tf.Tensor:
