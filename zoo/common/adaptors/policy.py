@@ -545,7 +545,7 @@ def compiles_by_xla(network: Network) -> bool:
 
     def gradients() -> list[tf.Tensor | None]:
         with tf.GradientTape() as tape:
-            output = _probe(network.preprocess, network.wanted[1], network._call_torso, training=True)
+            output = _probe(network.preprocess, network.wanted.action_size, network._call_torso, training=True)
         network.penalties()
         return [x for x in tape.gradient(output, network.trainable_variables) if x is not None]
 
