@@ -26,7 +26,7 @@ def test_every_parameter_is_declared_with_a_meaning(name: str):
     text, page = repr(described), described._repr_html_()
     cls = getattr(algorithms, name)
     for parameter in (*cls.params(), *cls.learn_params()):
-        assert re.search(rf'^{parameter} ', text, re.M) and f'<td style="text-align:left">{parameter}</td>' in page
+        assert re.search(rf'^  {parameter} = ', text, re.M) and f'<td style="text-align:left">{parameter}</td>' in page
 
 
 @pytest.mark.parametrize('name', algorithms.NAMES)

@@ -1,10 +1,12 @@
-"""How an algorithm's parameters are shown: in ``help``, to Tab, and as the table of ``zoo.describe``."""
+"""How an algorithm's parameters are shown: in ``help``, to Tab, and by ``zoo.describe``."""
 
 from __future__ import annotations
 
 import functools
 import html
 import inspect
+import shutil
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +21,7 @@ from zoo.common.params import Param, documentation
 
 @dataclass(frozen=True)
 class Description:
-    """Every parameter of an algorithm; printed or shown in a notebook it is a table.
+    """Every parameter of an algorithm, to be printed; in a notebook it shows as a table.
 
     Attributes:
         name: of the algorithm.
@@ -42,11 +44,13 @@ class Description:
         ]
 
     def __repr__(self) -> str:
-        lines = [self.summary]
+        width = min(100, shutil.get_terminal_size().columns)
+        lines = textwrap.wrap(self.summary, width)
         for title, rows in self._tables():
-            widths = [max(map(len, column)) for column in zip(self._columns, *rows, strict=True)]
             lines += ['', title, '']
-            lines += ['  '.join(map(str.ljust, row, widths)).rstrip() for row in (self._columns, *rows)]
+            for name, default, values, meaning in rows:
+                lines.append(f'  {name} = {default}' + (f'  ({values})' if values else ''))
+                lines += textwrap.wrap(meaning, width, initial_indent=' ' * 6, subsequent_indent=' ' * 6)
         return '\n'.join(lines)
 
     def _repr_html_(self) -> str:
@@ -83,8 +87,8 @@ def describe(algorithm: Any) -> Description:
 
 def document(cls: Any) -> None:
     """Write the parameters into the documentation of an algorithm's class and of its ``learn``."""
-    if not hasattr(cls, 'loop'):
-        return
+    if not all(hasattr(cls, name) for name in ('loop', 'network_names', 'optimizer_names')):
+        return  # a base of several algorithms
     names = (
         f'``net_list`` has an entry for each of {", ".join(cls.network_names)}; ``optimizers_list`` for each of '
         f'{", ".join(cls.optimizer_names)}.'

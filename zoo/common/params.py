@@ -24,6 +24,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -295,7 +296,8 @@ def documentation(known: Iterable[Param], indent: str = '    ') -> str:
     for param in known:
         kind = f' ({param.type_name})' if param.type_name else ''
         default = '' if param.default is Param.required else f' Default: {param.default!r}.'
-        lines.append(f'{indent}{param.name}: {param.meaning}{kind}.{default}')
+        text = f'{param.name}: {param.meaning}{kind}.{default}'
+        lines += textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=f'{indent}    ')
     return '\n'.join(lines)
 
 
