@@ -641,6 +641,9 @@ class TestSaveAndLoad:
         ):
             zoo.load(run[1], net_list=[{'hidden': [9]}])
 
-    def test_optimizers_other_than_the_saved_are_refused(self, run):
-        with pytest.raises(ValueError, match="'optimizer/q/.*hand load the same networks and optimizers"):
-            zoo.load(run[1], optimizers_list=[keras.optimizers.SGD(0.1)])
+    def test_optimizers_other_than_the_saved_begin_anew_and_one_line_says_so(self, run, caplog):
+        loaded = zoo.load(run[1], optimizers_list=[keras.optimizers.SGD(0.1)])
+        assert type(loaded.optimizers['q'].keras) is keras.optimizers.SGD
+        assert loaded.optimizers['q'].keras.iterations.numpy() == 0
+        assert [record.levelname for record in caplog.records] == ['WARNING']
+        assert 'optimizers_list[0] (q) was saved as another kind of optimizer' in caplog.text
