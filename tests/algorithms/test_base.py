@@ -379,14 +379,12 @@ class TestTrainingOn:
         loaded.learn(environment('DQN'), **learn_params('DQN', train_steps=15))
         assert loaded.replay.added == 15 and loaded.updates == updates  # fewer than explore_steps
 
-    def test_a_buffer_of_another_size_starts_empty(self):
+    def test_a_buffer_is_filled_on(self):
         agent, env = make('DQN'), environment('DQN')
         agent.learn(env, **learn_params('DQN'))
         kept = agent.replay
         agent.learn(env, **learn_params('DQN'))
         assert agent.replay is kept and kept.added == 120
-        agent.learn(env, **learn_params('DQN', buffer_size=51))
-        assert agent.replay is not kept and agent.replay.added == 60
 
     def test_resume_without_a_checkpoint_of_an_interrupted_call_is_refused(self, tmp_path):
         agent = make('DQN')

@@ -122,6 +122,24 @@ class TestSettings:
         with pytest.raises(ValueError, match="^the environment's observation_space has images .*: make an agent for"):
             agent.learn(other, run_dir=False)
 
+    def test_an_agent_trains_once_at_a_time(self):
+        agent = dqn()
+
+        def nested(training: Any) -> None:
+            agent.learn(world(), run_dir=False, **OFF)
+
+        with pytest.raises(ValueError, match='^this agent is training: a callback may test it in a second environment'):
+            agent.learn(world(), run_dir=False, callbacks=[nested], **OFF)
+        agent.learn(
+            world(), run_dir=False, callbacks=[lambda t: agent.learn(world(), 'test', test_episodes=1) and None], **OFF
+        )
+
+    def test_predict_refuses_what_is_not_in_the_space(self):
+        agent = algorithms.PPO(Discrete(4), Discrete(2), net_list=[{'hidden': [4]}] * 2)
+        agent.predict(3)
+        with pytest.raises(ValueError, match='4'):
+            agent.predict(4)
+
 
 class TestWithoutAnUpdate:
     @pytest.mark.parametrize('params', [{'explore_steps': 500}, {'batch_size': 400}, {'update_every': 100}])
@@ -280,6 +298,22 @@ class TestNewest:
         dqn().learn(world(), run_dir=tmp_path, **OFF)
         assert sorted(path.name for path in (tmp_path / 'checkpoints').iterdir()) == ['000000030', '000000060']
         assert zoo.load(tmp_path).steps == 30
+
+
+class TestIntegerVectors:
+    def test_without_saved_statistics_stay_as_they_are(self, tmp_path):
+        """As in checkpoints that were written before integers were normalised."""
+        space = Box(0, 9, (3,), np.int64)
+        agent = algorithms.DQN(space, Discrete(3), normalize_obs=True, net_list=[{'hidden': [4]}])
+        agent.save(tmp_path / 'saved')
+        saved = checkpoint.read(tmp_path / 'saved')
+        arrays = {name: x for name, x in saved.arrays.items() if not name.startswith('statistics/')}
+        assert len(arrays) < len(saved.arrays)
+        checkpoint.write(tmp_path / 'old', saved.config, arrays)
+        old = zoo.load(tmp_path / 'old')
+        assert old.statistics == {}
+        old.learn(toys.AnySpaces(space, Discrete(3)), run_dir=False, **OFF)
+        zoo.load(old.save(tmp_path / 'again'))
 
 
 class TestBrokenConfigurations:

@@ -237,6 +237,23 @@ class TestOtherKinds:
         agent.predict(OBS)
         assert set(seen) == {False}
 
+    def test_what_xla_cannot_compile_runs_as_a_plain_graph(self, caplog):
+        class Calls(tf.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.kernel = tf.Variable(tf.ones([3, 3]))
+
+            def __call__(self, x: tf.Tensor) -> tf.Tensor:
+                doubled = tf.py_function(lambda x: 2.0 * x, [x], tf.float32)
+                doubled.set_shape(x.shape)
+                return doubled @ self.kernel
+
+        agent = algorithms.DQN(VECTOR, Discrete(3), net_list=[Calls()])
+        with caplog.at_level(logging.INFO, 'zoo'):
+            agent.update_on(batches(agent))
+        assert not agent.fused._xla
+        assert caplog.text.count('q has operations that XLA cannot compile') == 1
+
     def test_tensorlayer_dropout_drops_in_updates_alone(self, plain_graphs):
         tl = pytest.importorskip('tensorlayer')
         inputs = tl.layers.Input([None, 3])
@@ -267,6 +284,19 @@ class TestLoading:
         agent = algorithms.DQN(VECTOR, Discrete(3), net_list=[self.normalized(5.0)])
         loaded = zoo.load(agent.save(tmp_path / 'saved'), net_list=[self.normalized(-3.0)])
         np.testing.assert_allclose(loaded.forward(OBS), agent.forward(OBS), atol=1e-5)
+        np.testing.assert_allclose(loaded.target(OBS), agent.target(OBS), atol=1e-5)
+
+    def test_a_network_without_dropout_may_take_the_place_of_one_with_it(self, tmp_path):
+        def net(*layers: Any) -> keras.Model:
+            return keras.Sequential([*layers, keras.layers.Dense(3)])
+
+        agent = algorithms.DQN(VECTOR, Discrete(3), net_list=[net(keras.layers.Dropout(0.5))])
+        agent.network.torso.compile('adam', 'mse', metrics=['mae'])
+        agent.network.torso.fit(OBS, OBS, verbose=0)
+        assert len([key for key in agent.state() if '/random/' in key]) == 1, 'metrics are none of it'
+        path = agent.save(tmp_path / 'saved')
+        for layers in ([], [keras.layers.Dropout(0.5)]):
+            np.testing.assert_array_equal(zoo.load(path, net_list=[net(*layers)]).predict(OBS), agent.predict(OBS))
 
     def test_a_network_that_computes_something_else_is_refused(self, tmp_path):
         def net(scale: float) -> keras.Model:

@@ -7,7 +7,6 @@ How its networks come about is in :mod:`zoo.algorithms.building`, how many updat
 
 from __future__ import annotations
 
-import copy
 import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +25,7 @@ from zoo.common.acting import Behavior, Forward
 from zoo.common.adaptors import copies
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess, check_mask, features, mask_path
-from zoo.common.adaptors.policy import Head, Network, unannounced
+from zoo.common.adaptors.policy import Head, Network, compiles_by_xla
 from zoo.common.agent import Loop
 from zoo.common.errors import unknown
 from zoo.common.normalize import RunningMoments
@@ -51,6 +50,7 @@ class Algorithm:
         all_reduce: where several learners are one, their exchange; see :meth:`learn_together`.
         loop_state: of a checkpoint that was written in mid-training: ``steps`` behind it and ``train_steps``.
         saved_buffer: the arrays of a loaded replay buffer, until training takes them.
+        is_training: whether ``learn`` is under way.
 
     Args:
         observation_space, action_space: of one copy of the environment.
@@ -110,6 +110,7 @@ class Algorithm:
         self.state_variables['noise_seed'] = self.noise_seed
         self.loop_state: dict[str, int] | None = None
         self.saved_buffer: Mapping[str, np.ndarray] | None = None
+        self.is_training = False
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ and name in type(self).fixed_names():
@@ -265,8 +266,9 @@ class Algorithm:
         return self.compiled(self._updates)
 
     def compiled(self, function: Callable[..., tf.Tensor]) -> PackedCall:
-        """An update, compiled; XLA cannot compile the exchange with other learners."""
-        return PackedCall(function, self.all_reduce is None and prefers_xla(self.trainable_variables))
+        """An update, compiled: by XLA where that is faster and can be, which the exchange with other learners cannot."""
+        xla = self.all_reduce is None and prefers_xla(self.trainable_variables)
+        return PackedCall(function, xla and all(compiles_by_xla(network) for network in self.networks.values()))
 
     def _updates(self, batches: Transition, phase: int) -> tf.Tensor:
         def update(batch: Transition, phase: int) -> tf.Tensor:
@@ -409,9 +411,10 @@ class Algorithm:
             The action or batch of actions; with ``state``, the pair of it and the new state.
 
         Raises:
-            ValueError: an observation of another shape than the space declares.
+            ValueError: an observation of another shape than the space declares, or a value that is not in it.
         """
         flat, is_batch = spaces.as_batch(self.observation_space, obs)
+        self.preprocess.check_values(flat)
         self.forward.refresh()  # the weights may have been set since
         action = self.act(flat, deterministic)
         found = self.action_adaptor.to_env(action) if is_batch else self.action_adaptor.to_single_env(action)
@@ -457,26 +460,13 @@ class Algorithm:
         """Algorithm, spaces and hyper-parameters as plain data; networks given as objects by their class name."""
         return saving.config(self)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Algorithm:
+    def __deepcopy__(self: Self, memo: dict[int, Any]) -> Self:
         """A twin: it predicts the same and trains as this one would, with networks, optimisers and replay of its own.
 
         Raises:
             ValueError: a network that cannot be copied.
         """
-        cls, given = self.blueprint()
-        try:
-            given['net_list'] = copies.copied_entries(list(self.networks.values()), self.net_list, self.network_names)
-            with unannounced():
-                twin = cls(**given)
-        except Exception as error:
-            why = str(error).rstrip('.')
-            raise ValueError(f'this agent cannot be copied ({why}): save it and load it with new networks.') from error
-        twin.restore_state(self.state())
-        for name in ('rng', 'progress', 'replay', 'loop_state', 'saved_buffer', 'reward_scale'):
-            if hasattr(self, name):
-                setattr(twin, name, copy.deepcopy(getattr(self, name), memo))
-        memo[id(self)] = twin
-        return twin
+        return saving.twin(self, memo)
 
     # What other processes take
 

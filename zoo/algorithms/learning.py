@@ -119,6 +119,8 @@ def _train(
     callbacks: tuple[Callable[[loops.Training], bool | None], ...],
     run_dir: str | os.PathLike[str] | bool | None,
 ) -> TrainingResult:
+    if agent.is_training:
+        raise ValueError('this agent is training: a callback may test it in a second environment, but not train it.')
     start = 0
     if values['resume']:
         start, values['train_steps'] = _resumed(agent, given.get('train_steps'))
@@ -155,7 +157,11 @@ def _train(
             start=start,
             experience=experience,
         )
-        return training.run(agent.loop, **values)
+        agent.is_training = True
+        try:
+            return training.run(agent.loop, **values)
+        finally:
+            agent.is_training = False
 
     if settings.roles is None:
         return run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -69,10 +70,17 @@ def assign(agent: Agent, saved: Mapping[str, np.ndarray]) -> None:
     for name, variable in variables(agent).items():
         variable.assign(saved[name])
     for network in agent.networks.values():
-        copies.settle(network.torso)
+        copies.settle(network)
+    _leave_out_statistics(agent, saved)
     for label, moments in agent.moments().items():
         moments.restore({name: saved[f'statistics/{label}/{name}'] for name in moments.state()})
     agent.forward.refresh()
+
+
+def _leave_out_statistics(agent: Agent, saved: Mapping[str, np.ndarray]) -> None:
+    """What was saved before vectors of integers were normalised has no statistics of them: they stay as they were."""
+    for path in [path for path in agent.statistics if f'statistics/obs/{path}/mean' not in saved]:
+        del agent.statistics[path]
 
 
 def save(agent: Agent, path: str | os.PathLike[str], buffer: bool, loop_state: dict[str, int] | None) -> Path:
@@ -91,6 +99,24 @@ def save(agent: Agent, path: str | os.PathLike[str], buffer: bool, loop_state: d
         # Of an agent that was loaded and has not trained yet, the buffer is still where it was read from.
         held = agent.saved_buffer if agent.replay is None else agent.replay.state()
     return checkpoint.write(path, whole, arrays(agent), held)
+
+
+def twin(agent: Any, memo: dict[int, Any]) -> Any:
+    """See :meth:`zoo.algorithms.base.Algorithm.__deepcopy__`."""
+    cls, given = blueprint(agent)
+    try:
+        given['net_list'] = copies.copied_entries(list(agent.networks.values()), agent.net_list, agent.network_names)
+        with unannounced():
+            made = cls(**given)
+    except Exception as error:
+        why = str(error).rstrip('.')
+        raise ValueError(f'this agent cannot be copied ({why}): save it and load it with new networks.') from error
+    memo[id(agent)] = made
+    made.restore_state(agent.state())
+    for name in ('rng', 'progress', 'replay', 'loop_state'):
+        setattr(made, name, copy.deepcopy(getattr(agent, name), memo))
+    made.saved_buffer = agent.saved_buffer  # only read from, and not before there is a replay
+    return made
 
 
 def newest(path: str | os.PathLike[str]) -> Path:
@@ -131,9 +157,11 @@ def load(
     state = dict(saved.arrays)
     if optimizers_list is not None:
         _keep_what_fits(agent, state, found['optimizers_list'])
-    for name, variable in variables(agent).items():
-        if '/random/' in name:  # which checkpoints did not hold once
-            state.setdefault(name, variable.numpy())
+    own = variables(agent)
+    # Generators begin anew where they were not saved, and are not missed by a network that draws no numbers.
+    state = {name: array for name, array in state.items() if '/random/' not in name or name in own}
+    state |= {name: x.numpy() for name, x in own.items() if '/random/' in name and name not in state}
+    _leave_out_statistics(agent, state)
     _check_arrays(agent, state, path)
     assign(agent, state)
     copies.check_fingerprints(agent.networks, found.get('fingerprints', {}))

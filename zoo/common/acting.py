@@ -189,9 +189,7 @@ class Forward:
         import tensorflow as tf
 
         read, dtype = tf.raw_ops.ReadVariableOp, tf.float32
-        vector = np.concatenate([read(resource=handle, dtype=dtype).numpy().ravel() for handle in self._handles])
-        if not np.array_equal(vector, self.numpy.packed):
-            self.unpack(vector)
+        self.unpack(np.concatenate([read(resource=handle, dtype=dtype).numpy().ravel() for handle in self._handles]))
 
     def __call__(self, obs: spaces.Flat) -> np.ndarray:
         """Output or parameters, float32 ``[N, …]``, for flat observations ``[N, …]``."""

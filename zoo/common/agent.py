@@ -74,9 +74,11 @@ class Agent(Protocol):
         replay: the replay buffer, once there is one.
         net_list, optimizers_list: the entries that networks and optimisers were made of.
         networks, optimizers: by name, in that order; targets are not among them.
+        statistics: running statistics of the observations that are normalised, by path.
         state_variables: further variables that are state, by name: targets, counters, a temperature.
         loop_state: of a checkpoint that was written in mid-training: ``steps`` behind it and ``train_steps``.
         saved_buffer: the arrays of a loaded replay buffer, until training takes them.
+        is_training: whether ``learn`` is under way.
     """
 
     loop: ClassVar[Loop]
@@ -97,9 +99,11 @@ class Agent(Protocol):
     optimizers_list: list[Any]
     networks: dict[str, Network]
     optimizers: dict[str, Optimizer]
+    statistics: dict[str, RunningMoments]
     state_variables: dict[str, tf.Variable]
     loop_state: dict[str, int] | None
     saved_buffer: Mapping[str, np.ndarray] | None
+    is_training: bool
 
     # What it was declared with
 

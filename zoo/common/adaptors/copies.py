@@ -53,11 +53,14 @@ def target_of(network: Network, entry: Any, label: str) -> Network:
         with unannounced():
             target = build_network(made, label, network.preprocess, network.wanted)
         copy_weights(target.variables, network.variables)
-        settle(target.torso)
+        settle(target)
         return target
 
-    if isinstance(entry, dict):
-        return build(entry)
+    network.target = build(entry) if isinstance(entry, dict) else _equal_copy(network, entry, label, build)
+    return network.target
+
+
+def _equal_copy(network: Network, entry: Any, label: str, build: Callable[[Any], Network]) -> Network:
     probes = [(obs, _actions(network.wanted.action_size)) for obs in _random_probes(network.preprocess.space)]
     expected = _outputs(network, probes)
     is_random = not _same(expected, _outputs(network, probes))
@@ -95,17 +98,24 @@ def copied_entries(networks: Sequence[Network], entries: Sequence[Any], names: S
     found = []
     for i, (network, entry, name) in enumerate(zip(networks, entries, names, strict=True)):
         if not isinstance(entry, dict | str):
+            kept = network.target
             entry = target_of(network, entry, f'net_list[{i}] ({name})').torso
+            network.target = kept
         found.append(entry)
     return found
 
 
-def settle(model: Any) -> None:
-    """Let Keras layers that compute something from their weights once and for all do so from the weights they have."""
-    if isinstance(model, keras.Layer):
-        for layer in model._flatten_layers():
+def settle(network: Network) -> None:
+    """Let Keras layers that compute something from their weights once and for all do so from the weights they have.
+
+    Those of the network, after its weights were assigned, and those of its target.
+    """
+    if isinstance(network.torso, keras.Layer):
+        for layer in network.torso._flatten_layers():
             if isinstance(layer, keras.layers.Normalization):
                 layer.finalize_state()
+    if network.target is not None:
+        settle(network.target)
 
 
 # What a checkpoint knows of a network that it does not hold

@@ -128,6 +128,7 @@ class Network:
         head: the Keras model after it, or None when the torso is complete.
         custom: the user's class name, or None for a spec.
         shares: the torso is another network's, which owns its weights.
+        target: a second network that computes the same from weights of its own, where there is one.
         wanted: what it was built to take and give.
         bounds: a tanh is put on the output of a complete network, which has to be in [−1, 1] and is not.
     """
@@ -151,6 +152,7 @@ class Network:
         self.custom = custom
         self.shares = shares
         self.wanted = wanted
+        self.target: Network | None = None
         self.bounds = False
         self._call_torso = call_torso
         self._joins_action = joins_action
@@ -201,8 +203,7 @@ class Network:
         """The states of Keras' generators of random numbers, such as dropout's."""
         if self.custom is None or self.shares or not isinstance(self.torso, keras.Layer):
             return []
-        weights = {id(variable) for variable in self.torso.weights}
-        return [variable.value for variable in self.torso.variables if id(variable) not in weights]
+        return [v.value for v in self.torso.variables if v.name == 'seed_generator_state']  # others are of its metrics
 
     @property
     def constraints(self) -> list[tuple[tf.Variable, Callable[[tf.Tensor], tf.Tensor]]]:
@@ -459,7 +460,9 @@ def _takes_two(function: Callable[..., Any]) -> bool:
     return len(required) == 2 or (len(required) == 1 and [p.name for p in positional[1:2]] == ['action'])
 
 
-def _probe(preprocess: Preprocess, action_size: int, call_torso: Callable[..., Any]) -> tf.Tensor:
+def _probe(
+    preprocess: Preprocess, action_size: int, call_torso: Callable[..., Any], training: bool = False
+) -> tf.Tensor:
     """The torso's output for a batch of zero observations (which builds a network that awaits one)."""
     found = {
         item.path: tf.zeros([PROBES, *item.shape], tf.int32 if item.kind == 'index' else tf.float32)
@@ -469,7 +472,7 @@ def _probe(preprocess: Preprocess, action_size: int, call_torso: Callable[..., A
         warnings.simplefilter('ignore')
         # Keras only warns where it matches inputs of another structure by position.
         warnings.filterwarnings('error', message='The structure of `inputs`')
-        return call_torso(found, tf.zeros([PROBES, action_size]) if action_size else None, False)
+        return call_torso(found, tf.zeros([PROBES, action_size]) if action_size else None, training)
 
 
 def _check_policy(label: str) -> None:
@@ -533,6 +536,25 @@ def _stays_bounded(network: Network, action_size: int) -> bool:
         for variable, value in zip(weights, kept, strict=True):
             variable.assign(value)
     return bool((np.abs(output) <= 1.0).all())
+
+
+def compiles_by_xla(network: Network) -> bool:
+    """Whether XLA can compile a user's network, forward and backward; it is not run. Specs are known to be compiled."""
+    if network.custom is None:
+        return True
+
+    def gradients() -> list[tf.Tensor | None]:
+        with tf.GradientTape() as tape:
+            output = _probe(network.preprocess, network.wanted.action_size, network._call_torso, training=True)
+        network.penalties()
+        return [x for x in tape.gradient(output, network.trainable_variables) if x is not None]
+
+    try:
+        tf.function(gradients, jit_compile=True, autograph=False).experimental_get_compiler_ir()(stage='hlo')
+    except (ValueError, TypeError, tf.errors.OpError):
+        log.info('%s has operations that XLA cannot compile: updates run as a plain graph.', network.name)
+        return False
+    return True
 
 
 def penalized(loss: tf.Tensor, *trained: Network) -> tf.Tensor:
