@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import toys
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete
 
 import zoo
 from zoo.algorithms import saving
@@ -118,3 +118,15 @@ def test_is_checked_and_shown():
 def test_is_about_as_long_as_its_paper_says():
     code = [line for line in inspect.getsource(DDPG).splitlines() if line.strip()]
     assert len(code) < 70
+
+
+class SquashedParts(DDPG):
+    """The same for parts."""
+
+    acts_in = ('Dict',)
+
+
+def test_a_squashed_action_of_parts_needs_bounds_too():
+    arms = Dict({'left': Box(-1.0, 1.0, (2,)), 'right': Box(-2.0, np.inf, (1,))})
+    with pytest.raises(ValueError, match=r'^SquashedParts needs a Box .* from -2\.0 to inf: wrap the environment'):
+        SquashedParts.check_action_space(arms)

@@ -11,12 +11,12 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import tensorflow as tf
 from gymnasium import Env
-from gymnasium.spaces import Space
+from gymnasium.spaces import Box, Space
 from gymnasium.vector import VectorEnv
 
 from zoo.algorithms import building, describing, learning, saving, updating
@@ -78,7 +78,7 @@ class Algorithm:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if '__init__' in cls.__dict__:
-            cls.__init__ = _checked(cls.__init__)
+            cls.__init__ = _checked(cls.__init__)  # type: ignore[method-assign] # the same, but it checks
         describing.document(cls)
 
     def __init__(self, observation_space: Space, action_space: Space, normalize_obs: bool = False) -> None:
@@ -180,9 +180,11 @@ class Algorithm:
                 + (f'use {" or ".join(able)}.' if able else 'no algorithm here can.')
             )
         if cls.squash and not ActionAdaptor(space).bounded:
+            boxes = [leaf for leaf in spaces.leaves(space).values() if isinstance(leaf, Box)]
+            low, high = min(box.low.min() for box in boxes), max(box.high.max() for box in boxes)
             raise ValueError(
-                f'{cls.__name__} needs a Box with finite bounds, but this one reaches from {space.low.min()} to '
-                f'{space.high.max()}: wrap the environment in gymnasium.wrappers.ClipAction with bounds, or use PPO.'
+                f'{cls.__name__} needs a Box with finite bounds, but this one reaches from {low} to '
+                f'{high}: wrap the environment in gymnasium.wrappers.ClipAction with bounds, or use PPO.'
             )
 
     # Construction: what a subclass calls
@@ -335,7 +337,7 @@ class Algorithm:
     @property
     def forward(self) -> Forward:
         """The forward pass for acting."""
-        return self.behavior.forward
+        return cast(Forward, self.behavior.forward)  # an algorithm has TensorFlow
 
     def act(self, obs: spaces.Flat, deterministic: bool = False) -> spaces.Flat:
         """Stored actions ``[N, …]`` for flat observations ``[N, …]``; exploring unless ``deterministic``."""

@@ -78,7 +78,7 @@ def describe(algorithm: Any) -> Description:
         if algorithm not in algorithms.NAMES:
             raise ValueError(unknown('algorithm', algorithm, algorithms.NAMES))
         algorithm = getattr(algorithms, algorithm)
-    cls = algorithm if isinstance(algorithm, type) else type(algorithm)
+    cls: Any = algorithm if isinstance(algorithm, type) else type(algorithm)
     if not hasattr(cls, 'declared_for_learn'):
         raise ValueError(f'describe takes the name of an algorithm, its class or an agent, not {algorithm!r}.')
     summary = inspect.cleandoc(cls.__doc__ or cls.__name__).partition('\n\n')[0].replace('\n', ' ')

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import tensorflow as tf
@@ -86,7 +86,7 @@ class PPO(Algorithm):
         self.normalize_reward = normalize_reward
 
         heads = [stochastic_head(self.action_adaptor, gain=0.01), value_head(gain=1.0)]
-        default = {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'}
+        default: dict[str, Any] = {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'}
         self.build_networks(net_list, heads, default)
         self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, log_std_init)
         self.critic = self.networks['critic']
@@ -156,7 +156,8 @@ class PPO(Algorithm):
                 params, value = self.evaluate(obs, training=True)
                 policy_loss, kl, clipped = self.policy_loss(params, action, adv, old, clip)
                 value_loss = tf.reduce_mean(tf.square(value - target))
-                entropy = tf.reduce_mean(self.action_adaptor.distribution.entropy(params))
+                distribution: Any = self.action_adaptor.distribution  # one that is not squashed has an entropy
+                entropy = tf.reduce_mean(distribution.entropy(params))
                 loss = policy_loss + self.value_coef * value_loss - self.entropy_coef * entropy
                 loss = penalized(loss, self.policy.network, self.critic)
             optimizer.apply(tape.gradient(loss, optimizer.variables))

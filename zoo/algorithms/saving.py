@@ -133,7 +133,7 @@ def read(path: str | os.PathLike[str], algorithm: str | None) -> tuple[Path, che
 
 
 def load(
-    cls: type,
+    cls: type[Any],
     saved: checkpoint.Checkpoint,
     path: Path,
     net_list: Sequence[Any] | None,

@@ -16,6 +16,7 @@ from __future__ import annotations
 import abc
 import math
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -27,7 +28,7 @@ _LOG_2PI = math.log(2.0 * math.pi)
 _GENERATOR = 'philox'
 _UNIFORM_STEPS = 1 << 23
 
-Action = tf.Tensor | dict[str, tf.Tensor]
+Action: TypeAlias = tf.Tensor | dict[str, tf.Tensor]
 
 
 class Distribution(abc.ABC):
@@ -330,13 +331,15 @@ class Product(Distribution):
         return tf.add_n([part.log_prob(x, action[path]) for path, part, x in self._split(params)])
 
     def entropy(self, params: tf.Tensor) -> tf.Tensor:
-        for path, part in self.parts:
+        entropies = []
+        for path, part, x in self._split(params):
             if not hasattr(part, 'entropy'):
                 raise TypeError(
                     f'{type(part).__name__} (part {path!r}) has no closed-form entropy: '
                     'use -log_prob of a sample instead.'
                 )
-        return tf.add_n([part.entropy(x) for _, part, x in self._split(params)])
+            entropies.append(part.entropy(x))
+        return tf.add_n(entropies)
 
     def kl(self, p: tf.Tensor, q: tf.Tensor) -> tf.Tensor:
         pairs = zip(self._split(p), self._split(q), strict=True)

@@ -131,12 +131,13 @@ def build_env(
             env.close()
             raise
     known_type = env_type_of(env) if env_type == 'gymnasium' else None  # of an environment that is built on
+    marked: Any = env
     with contextlib.suppress(AttributeError):  # an object that takes none
-        env._zoo_type = known_type or env_type
+        marked._zoo_type = known_type or env_type
         if isinstance(env_id, (str, type, partial)) or inspect.isroutine(env_id):
-            env._zoo_name = _name(env_id).strip('<>')  # a lambda's is '<lambda>', which is no name for a file
+            marked._zoo_name = _name(env_id).strip('<>')  # a lambda's is '<lambda>', which is no name for a file
             again = partial(build_env, env_id, env_type, vectorized, reward_shaping=reward_shaping, nenv=nenv, **kwargs)
-            env._zoo_rebuild = partial(_rebuild, _registration(env_id), again)
+            marked._zoo_rebuild = partial(_rebuild, _registration(env_id), again)
     return env
 
 
@@ -312,7 +313,7 @@ def _build(
 
 
 def _is_integer(value: Any, least: int) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= least
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def _shaped(function: Callable[[float], float], reward: float) -> float:

@@ -172,8 +172,11 @@ class Training:
     ) -> None:
         self.agent = agent
         self.train_steps = train_steps
-        self.experience = Collection(agent, env, render, start) if experience is None else experience
         self._stepped = env if experience is None else None
+        if experience is None:
+            assert env is not None  # where there is no other experience
+            experience = Collection(agent, env, render, start)
+        self.experience = experience
         self.steps = start
         self.run_dir = run_dir
         # Arrays of numbers, since they grow as long as the training lasts.

@@ -256,7 +256,7 @@ def refusal(kind: str, name: str, known: Iterable[str], elsewhere: Mapping[str, 
         return f'{name!r} {elsewhere[name]}'
     if habit in known:
         return f'unknown {kind} {name!r}: it is called {habit!r} here.'
-    if habit in elsewhere:
+    if habit is not None and habit in elsewhere:
         return f'unknown {kind} {name!r}: it is called {habit!r} here, and {elsewhere[habit]}'
     if habit is not None and ' ' in habit:
         return f'unknown {kind} {name!r}: {habit}.'

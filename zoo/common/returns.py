@@ -17,9 +17,11 @@ Raises, all functions, while tracing: ``TypeError`` for a dtype, ``ValueError`` 
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import tensorflow as tf
 
-Scalar = float | tf.Tensor
+Scalar: TypeAlias = float | tf.Tensor
 
 
 def gae(

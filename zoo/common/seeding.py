@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,11 @@ def generator(seed: int | None, stream: str) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(stream.encode())])
 
 
-def state(rng: np.random.Generator) -> dict[str, Any]:
+def state(rng: np.random.Generator) -> Mapping[str, Any]:
     """The generator's state as JSON data."""
     return rng.bit_generator.state
 
 
-def restore(rng: np.random.Generator, saved: dict[str, Any]) -> None:
+def restore(rng: np.random.Generator, saved: Mapping[str, Any]) -> None:
     """Put a generator back where `state` found it."""
     rng.bit_generator.state = saved

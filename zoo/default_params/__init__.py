@@ -69,10 +69,12 @@ def call_default_params(
         raise ValueError(unknown('environment type', env_type, TYPES))
     if layers not in ('keras', 'tensorlayer'):
         raise ValueError(unknown('kind of layers', layers, ('keras', 'tensorlayer')))
-    vector = isinstance(env, VectorEnv)
-    observation_space = env.single_observation_space if vector else env.observation_space
-    action_space = env.single_action_space if vector else env.action_space
-    env_id = env.spec.id if getattr(env, 'spec', None) else ''
+    if isinstance(env, VectorEnv):
+        observation_space, action_space, num_envs = env.single_observation_space, env.single_action_space, env.num_envs
+    else:
+        observation_space, action_space, num_envs = env.observation_space, env.action_space, 1
+    spec = getattr(env, 'spec', None)
+    env_id = spec.id if spec else ''
     cls = getattr(algorithms, alg)
     cls.check_action_space(action_space)
 
@@ -85,7 +87,7 @@ def call_default_params(
         if 'buffer_size' in merged:
             merged['buffer_size'] = min(merged['buffer_size'], _IMAGE_BUFFER)
     if 'rollout_size' in merged:
-        merged['horizon'] = max(1, merged.pop('rollout_size') // (env.num_envs if vector else 1))
+        merged['horizon'] = max(1, merged.pop('rollout_size') // num_envs)
 
     alg_params: dict[str, Any] = {
         'observation_space': observation_space,

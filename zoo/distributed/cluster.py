@@ -396,7 +396,7 @@ class Queue:
             TypeError: something in ``x`` cannot be sent.
             ValueError: no array in ``x``.
         """
-        if not self._can_put:
+        if self._channel is None or not self._can_put:
             raise ClusterError(f"{self._name} is not this rank's to put into.")
         self._channel.put(wire.encode(x), timeout)
 
@@ -408,7 +408,7 @@ class Queue:
             PeerLost: the sender is gone, and everything that it sent has been received.
             ClusterError: this rank is not the target.
         """
-        if not self._can_get:
+        if self._channel is None or not self._can_get:
             raise ClusterError(f"{self._name} is not this rank's to get from.")
         return wire.decode(self._channel.get(timeout))
 
@@ -419,7 +419,7 @@ class Queue:
             ClusterError: this rank is not the target.
             PeerLost: the job has failed.
         """
-        if not self._can_get:
+        if self._channel is None or not self._can_get:
             raise ClusterError(f"{self._name} is not this rank's to get from.")
         return self._channel.ready()
 

@@ -335,7 +335,7 @@ def become(call: bytes) -> NoReturn:
     )
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    options = subprocess._args_from_interpreter_flags()  # as multiprocessing does
+    options = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined] # private; as multiprocessing does
     os.execve(sys.executable, [sys.executable, *options, '-c', code], _THREADS | os.environ)
 
 
@@ -367,7 +367,8 @@ def _child(place: Seat, call: bytes) -> None:
         local.leave_with(folder, place.rank, 'abort', 'interrupted.')
     except BaseException as error:
         kind = 'lost' if isinstance(error, PeerLost) else 'error'
-        trace = ''.join(traceback.format_exception(type(error), error, error.__traceback__.tb_next))
+        inside = error.__traceback__ and error.__traceback__.tb_next
+        trace = ''.join(traceback.format_exception(type(error), error, inside))
         local.leave_with(folder, place.rank, kind, f'failed:\n{trace}')
 
 

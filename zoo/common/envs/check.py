@@ -7,7 +7,7 @@ import inspect
 import math
 import numbers
 import time
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -145,7 +145,7 @@ class _Check:
                 continue
             for path, leaf in leaves.items():
                 label = f'{name}[{path!r}]' if path else name
-                if 0 in leaf.shape:
+                if leaf.shape and 0 in leaf.shape:
                     self.problem(label, f'{label} has the shape {leaf.shape}, which holds no number: leave it out.')
                 elif isinstance(leaf, Box):
                     (self._check_action_box if name == 'action_space' else self._check_observation_box)(label, leaf)
@@ -269,6 +269,7 @@ class _Check:
 
     def _check_part(self, space: Space, x: Any, path: str) -> None:
         label = f'{self.where}: the observation' + (f' {path!r}' if path else '')
+        parts: list[tuple[Any, Space, Any]]
         if isinstance(space, Dict):
             if not isinstance(x, dict):
                 self.problem(
@@ -314,7 +315,7 @@ class _Check:
                 f'observation {path}',
                 f'{label} has the shape {array.shape}, but its space says {leaf.shape}: change the one or other.',
             )
-        elif not (np.can_cast(array.dtype, dtype) if isinstance(leaf, Box) else array.dtype.kind in 'iub'):
+        elif not (np.can_cast(array.dtype, leaf.dtype) if isinstance(leaf, Box) else array.dtype.kind in 'iub'):
             self.problem(
                 f'observation {path}',
                 f'{label} is of {array.dtype}, but its space of {dtype}: return x.astype(np.{dtype}).',
@@ -387,7 +388,9 @@ class _Check:
         stop_at = time.monotonic() + _SECONDS
         observation = self._reset(self.seed)
         first = kept = copy.deepcopy(observation)
-        actions, record, ended = [], [], False
+        actions: list[Any] = []
+        record: list[Any] = []
+        ended = False
         for step in range(1, self.steps + 1):
             self.where = f'step {step}'
             action = sampler.sample(self._mask) if self._mask is not None else sampler.sample()
@@ -531,7 +534,8 @@ def _bounds(leaf: Space) -> tuple[Any, Any]:
         return 0, 1
     if isinstance(leaf, Discrete):
         return int(leaf.start), int(leaf.start) + int(leaf.n) - 1
-    return leaf.start, leaf.start + leaf.nvec - 1
+    several = cast(MultiDiscrete, leaf)  # the one kind that is left
+    return several.start, several.start + several.nvec - 1
 
 
 def _kind(x: Any) -> str:

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -72,7 +72,7 @@ def make(env_id: str, /, max_episode_steps: int | None = None, **kwargs: Any) ->
     if not options:
         return env
     if options.get('cameras') is None:
-        options['cameras'] = env.unwrapped.default_camera
+        options['cameras'] = cast(DMControl, env.unwrapped).default_camera
     return pixels.add_pixels(env, **options)
 
 
@@ -179,6 +179,7 @@ class DMControl(gymnasium.Env):
         for _ in range(self._frame_skip):
             now = self._env.step(action)
             if now.first():
+                assert self.spec is not None
                 raise RuntimeError(f'{self.spec.id!r}: the episode is over or has not begun, so call reset() first.')
             reward += float(now.reward)
             if now.last():

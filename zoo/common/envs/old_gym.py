@@ -136,7 +136,7 @@ def convert_space(space: Any) -> Space:
     """
     if isinstance(space, Space):
         return space
-    parts = getattr(space, 'spaces', None)
+    parts: Any = getattr(space, 'spaces', None)
     if hasattr(parts, 'items'):
         return Dict({key: convert_space(part) for key, part in parts.items()})
     if isinstance(parts, (tuple, list)):

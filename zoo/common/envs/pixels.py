@@ -9,7 +9,7 @@ size and no depth. Everything else is drawn by its own ``render()`` and resized.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -101,7 +101,8 @@ class PixelObservations(gymnasium.Wrapper):
             return
         state: dict[str, Space] = {}
         if self._with_state:
-            state = env.observation_space.spaces if self._state_is_dict else {'state': env.observation_space}
+            own = env.observation_space
+            state = own.spaces if isinstance(own, Dict) else {'state': own}
         if images.keys() & state.keys():
             raise ValueError(f'{env}: its observation has the key {min(images.keys() & state.keys())!r} already.')
         self.observation_space = Dict({**state, **images})
@@ -176,7 +177,7 @@ def camera_ids(env: gymnasium.Env, cameras: str | int | Sequence[str | int] | No
     Raises:
         ValueError: the scene does not have one of them, or one is named twice.
     """
-    model = env.unwrapped.model
+    model = cast(Any, env.unwrapped).model
     names = [model.camera(i).name for i in range(model.ncam)]
     if cameras is None:
         cameras = 'track' if 'track' in names else -1

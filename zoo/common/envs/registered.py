@@ -12,10 +12,10 @@ import re
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec, load_env_creator, registry
+from gymnasium.envs.registration import EnvCreator, EnvSpec, load_env_creator, registry
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import TimeLimit
 
@@ -164,7 +164,7 @@ def find_spec(env_id: str, env_type: str) -> EnvSpec:
         raise ValueError(f'{name!r} is an environment of type {actual}: build_env({env_id!r}, {actual!r}).')
     if isinstance(spec.entry_point, str) and spec.entry_point.startswith('__main__:'):
         # Another process has another __main__, so the class itself has to travel there, not its name.
-        spec = dataclasses.replace(spec, entry_point=load_env_creator(spec.entry_point))
+        spec = dataclasses.replace(spec, entry_point=cast(EnvCreator, load_env_creator(spec.entry_point)))
     return spec
 
 
@@ -273,7 +273,7 @@ def _time_limit(env: Any) -> int | None:
     return min(found, default=None)
 
 
-def _check_render_mode(env: gymnasium.Env, name: str, mode: str | None) -> None:
+def _check_render_mode(env: gymnasium.Env | VectorEnv, name: str, mode: str | None) -> None:
     """Refuse a mode that the environment does not have: it would draw nothing and say nothing.
 
     Raises:
@@ -345,7 +345,7 @@ def _refuse_argument(error: TypeError, name: str, maker: Any, kwargs: dict[str, 
 def _ask_for_argument(error: TypeError, name: str) -> None:
     """Raise one sentence if ``error`` says that the call itself lacked an argument."""
     found = re.search(r'missing \d+ required (?:positional|keyword-only) arguments?: (.+)$', str(error))
-    if found and error.__traceback__.tb_next is None:  # raised by the call, not inside of it
+    if found and error.__traceback__ and error.__traceback__.tb_next is None:  # raised by the call, not inside of it
         raise UnusableError(
             f'{name!r} cannot be made without {found.group(1)}: give it by name, as in build_env({name}, x=1), or give '
             'a function that makes the environment.'
@@ -353,7 +353,9 @@ def _ask_for_argument(error: TypeError, name: str) -> None:
 
 
 def _name(maker: Any) -> str:
-    return getattr(maker, '__name__', None) or getattr(getattr(maker, 'func', None), '__name__', repr(maker))
+    called: Any = getattr(maker, 'func', None)  # what a partial calls
+    name: Any = getattr(maker, '__name__', None) or getattr(called, '__name__', repr(maker))
+    return name
 
 
 def _not_gymnasium(env: Any) -> str:

@@ -13,7 +13,7 @@ import platform
 import sys
 import weakref
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -47,7 +47,7 @@ class SceneRenderer:
         self._gl: Any = None
         self._context: Any = None
         self._mujoco = mujoco
-        self._env = env.unwrapped
+        self._env = cast(Any, env.unwrapped)  # one with a scene
         self._model = model = self._env.model
         height, width = size
         self._gl = _gl_context(width, height)

@@ -225,6 +225,7 @@ class RLBenchEnv(gymnasium.Env):
     """
 
     metadata = {'render_modes': ['human'], 'render_fps': 20}
+    spec: EnvSpec  # which is never None here
 
     def __init__(
         self,
@@ -257,7 +258,7 @@ class RLBenchEnv(gymnasium.Env):
         ):
             if value not in (True, False):
                 raise ValueError(f'{name} is {value!r}: give True or False.')
-        if not (isinstance(invalid_action_penalty, numbers.Real) and 0 <= invalid_action_penalty < np.inf):
+        if not _is_amount(invalid_action_penalty):
             raise ValueError(
                 f'invalid_action_penalty is {invalid_action_penalty!r}: it is taken off the reward, so give 0 or more.'
             )
@@ -274,7 +275,7 @@ class RLBenchEnv(gymnasium.Env):
             and all(_is_count(side, 8) for side in image_size)
         ):
             raise ValueError(f'image_size is {image_size!r}: give (width, height), at least 8 pixels each.')
-        size = tuple(map(int, image_size))
+        size = int(image_size[0]), int(image_size[1])
         if size != (128, 128) and not any(key.endswith(CHANNELS) for key in self._keys):
             raise ValueError(
                 f"image_size is {size} but state_type {state_type!r} has no pictures: add one, such as 'front_rgb', or "
@@ -307,7 +308,7 @@ class RLBenchEnv(gymnasium.Env):
         self._limit = max_episode_steps
         self._penalty = float(invalid_action_penalty)
         self._attempts = reset_attempts
-        self._variation = variation if variation == 'random' else int(variation)
+        self._variation: int | None = None if variation == 'random' else int(variation)  # None: at random
         self._steps = 0
         self._observation: Any = None  # RLBench's own
         self._streams = _new_streams(self.np_random)
@@ -339,7 +340,7 @@ class RLBenchEnv(gymnasium.Env):
             _guard_planner(self._instance.robot.arm)
             self._leave_out_missing_sensors(config)
             self._variations = int(self._task.variation_count())
-            if self._variation != 'random' and self._variation >= self._variations:
+            if self._variation is not None and self._variation >= self._variations:
                 raise ValueError(
                     f'{self.spec.id} has {self._variations} variations: give one from 0 to {self._variations - 1}, '
                     f'not {self._variation}.'
@@ -417,15 +418,16 @@ class RLBenchEnv(gymnasium.Env):
 
     def _place(self) -> tuple[Any, dict[str, Any]]:
         variation = self._variation
-        if variation == 'random':
+        if variation is None:
             variation = int(self.np_random.integers(self._variations))
         self._task.set_variation(variation)
+        failures: tuple[type[Exception], ...] = (*self._unplaced, RuntimeError)
         with self._lent_generators():
             for attempt in range(1, self._attempts + 1):
                 try:
                     descriptions, observation = self._task.reset()
                     break
-                except (*self._unplaced, RuntimeError) as error:
+                except failures as error:
                     if not (isinstance(error, self._unplaced) or _is_of_simulator(error)):
                         raise
                     if attempt == self._attempts:
@@ -513,7 +515,7 @@ class RLBenchEnv(gymnasium.Env):
         return np.append(arm, (action[-1] + 1.0) / 2.0)
 
     def _space(self, observation: Any) -> Space:
-        parts = {key: self._box(key, value) for key, value in self._arrays(observation).items()}
+        parts: dict[str, Space] = {key: self._box(key, value) for key, value in self._arrays(observation).items()}
         return parts[self._single] if self._single else Dict(parts)
 
     def _box(self, key: str, value: np.ndarray) -> Box:
@@ -527,9 +529,9 @@ class RLBenchEnv(gymnasium.Env):
         return Box(low, high, value.shape, value.dtype.type)
 
     def _convert(self, observation: Any) -> Any:
-        arrays = self._arrays(observation)
+        arrays, own = self._arrays(observation), self.observation_space
         for key, value in arrays.items():
-            space = self.observation_space if self._single else self.observation_space[key]
+            space = own[key] if isinstance(own, Dict) else own
             if value.shape != space.shape:
                 raise ValueError(
                     f'{self.spec.id}: {key!r} has shape {value.shape} after {self._steps} steps, but had {space.shape} '
@@ -772,4 +774,8 @@ def _has_shaped_reward(task_class: Any) -> bool:
 
 
 def _is_count(value: Any, least: int) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= least
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and 0 <= float(value) < np.inf

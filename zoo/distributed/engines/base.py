@@ -33,7 +33,7 @@ class MessageTooLarge(ClusterError):
 
 def is_count(number: object, least: int) -> bool:
     """Whether that is a whole number, of Python's or NumPy's types, and not less than ``least``."""
-    return isinstance(number, (int, np.integer)) and not isinstance(number, bool) and number >= least
+    return isinstance(number, (int, np.integer)) and not isinstance(number, bool) and bool(number >= least)
 
 
 class Channel(Protocol):

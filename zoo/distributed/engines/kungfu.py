@@ -26,6 +26,7 @@ import time
 import zlib
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -170,6 +171,7 @@ class KungfuEngine(MessageEngine):
     def broadcast(self, buffer: np.ndarray | None, root: int, group: tuple[int, ...]) -> np.ndarray:
         """See :meth:`zoo.distributed.engines.base.Engine.broadcast`."""
         if len(group) == 1:
+            assert buffer is not None  # which the root has
             return buffer
         # Also a barrier: a broadcast to a rank that has not come to it blocks everything between the two.
         length = np.array([0 if buffer is None else buffer.nbytes], np.int64)
@@ -180,12 +182,8 @@ class KungfuEngine(MessageEngine):
             received = data[start : start + _PIECE]
             sent = received if buffer is None else buffer[start : start + _PIECE]
             name = self._unused_name('broadcast', group)
-            self._together(
-                lambda sent=sent, received=received, name=name: self._call(
-                    'GoSubsetBroadcast', sent, received, received.size, np.uint8, tree, name
-                ),
-                group,
-            )
+            call = partial(self._call, 'GoSubsetBroadcast', sent, received, received.size, np.uint8, tree, name)
+            self._together(call, group)
         return data
 
     def barrier(self, group: tuple[int, ...]) -> None:
@@ -333,7 +331,7 @@ class KungfuEngine(MessageEngine):
             if isinstance(arg, np.ndarray):
                 plain.append(ctypes.c_void_p(arg.ctypes.data))
             elif isinstance(arg, (type, np.dtype)):
-                plain.append(ctypes.c_int32(dtype_code(arg)))
+                plain.append(ctypes.c_int32(dtype_code(np.dtype(arg))))
             elif isinstance(arg, int):
                 plain.append(ctypes.c_int64(arg))
             elif isinstance(arg, str):

@@ -76,8 +76,11 @@ class LocalEngine:
     name = 'local'
 
     def __init__(self, place: Seat | None = None) -> None:
-        own = JobFolder(1) if place is None else None
-        folder, self.rank, self.size, self.restarts, parent = place or Seat(str(own.path), 0, 1)
+        own: JobFolder | None = None
+        if place is None:
+            own = JobFolder(1)
+            place = Seat(str(own.path), 0, 1)
+        folder, self.rank, self.size, self.restarts, parent = place
         self.ends_by_errors = bool(parent)
         self._folder = Path(folder)
         self._board = Board(self._folder, self.size)
@@ -109,7 +112,10 @@ class LocalEngine:
 
     def broadcast(self, buffer: np.ndarray | None, root: int, group: tuple[int, ...]) -> np.ndarray:
         """See :meth:`zoo.distributed.engines.base.Engine.broadcast`."""
-        return buffer if len(group) == 1 else self._group(group).broadcast(buffer, group.index(root))
+        if len(group) == 1:
+            assert buffer is not None  # which the root has
+            return buffer
+        return self._group(group).broadcast(buffer, group.index(root))
 
     def barrier(self, group: tuple[int, ...]) -> None:
         """See :meth:`zoo.distributed.engines.base.Engine.barrier`."""
@@ -428,13 +434,14 @@ class Group:
     def broadcast(self, buffer: np.ndarray | None, root: int) -> np.ndarray:
         """The root's bytes; ``root`` counts within the group."""
         with self._lock:
-            size, start, result = -1, 0, buffer
+            size, start = -1, 0
+            result = np.empty(0, np.uint8) if buffer is None else buffer  # empty until its size is known
             while start < size or size < 0:
                 turn = self._next()
                 slot, length = self._slots[turn, root], self._lengths[turn, root, :1]
                 if self._me == root:
-                    size = length[0] = buffer.nbytes
-                    piece = buffer[start : start + self._chunk]
+                    size = length[0] = result.nbytes
+                    piece = result[start : start + self._chunk]
                     slot[: piece.nbytes] = piece
                 self._meet()
                 if self._me != root:

@@ -50,7 +50,9 @@ _FLUSH_LIMIT = 5.0
 class Arrival(Protocol):
     """A message on its way into ``data``."""
 
-    data: np.ndarray
+    @property
+    def data(self) -> np.ndarray:
+        """Where its bytes go, uint8."""
 
     def complete(self) -> bool:
         """Whether all of ``data`` is there."""

@@ -22,14 +22,14 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 
 from zoo.distributed.engines.base import ClusterError
 from zoo.distributed.engines.endings import watch_ends
 from zoo.distributed.engines.memory import Memory
-from zoo.distributed.engines.messages import LARGEST_TAG, MessageEngine, Result, process_identity
+from zoo.distributed.engines.messages import LARGEST_TAG, Arrival, MessageEngine, Result, process_identity
 
 HOW_TO_GET = "pip install 'zoo-rl[mpi]', then start the program with: mpirun -n <ranks> python <program>"
 
@@ -87,7 +87,7 @@ def _start_mpi() -> Any:
         raise ClusterError(
             'this MPI was built without MPI_THREAD_MULTIPLE, which the engine mpi needs: use Open MPI 5.'
         )
-    largest = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
+    largest = cast(int, MPI.COMM_WORLD.Get_attr(MPI.TAG_UB))  # which every MPI has
     if largest < LARGEST_TAG:
         raise ClusterError(
             f'the transport of this MPI has tags up to {largest}, and the engine mpi needs {LARGEST_TAG}: choose '
@@ -152,11 +152,12 @@ class MpiEngine(MessageEngine):
     def broadcast(self, buffer: np.ndarray | None, root: int, group: tuple[int, ...]) -> np.ndarray:
         """See :meth:`zoo.distributed.engines.base.Engine.broadcast`."""
         if len(group) == 1:
+            assert buffer is not None  # which the root has
             return buffer
         communicator, source = self._group(group), group.index(root)
         length = np.array([0 if buffer is None else buffer.nbytes], np.int64)
         self._finish_with(group, communicator.Ibcast(length, source), length)
-        data = self._memory.take(int(length[0])) if self.rank != root else buffer
+        data = self._memory.take(int(length[0])) if buffer is None else buffer
         for start in range(0, data.nbytes, _PIECE):
             piece = data[start : start + _PIECE]
             self._finish_with(group, communicator.Ibcast([piece, self._mpi.BYTE], source), piece)
@@ -233,7 +234,8 @@ class MpiEngine(MessageEngine):
     def _is_flushed(self) -> bool:
         return not self._outgoing
 
-    def _finish(self, arrival: _Incoming) -> None:
+    def _finish(self, arrival: Arrival) -> None:
+        assert isinstance(arrival, _Incoming)  # as all of this engine's are
         if not arrival.complete():
             self._outgoing.append(_Outgoing(arrival.request, arrival.data))  # MPI still writes into it
 

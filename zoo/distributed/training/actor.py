@@ -114,6 +114,7 @@ class Actor:
         if saved is None:
             return False
         if self.served is None:
+            assert self.behavior.forward is not None  # without a server an actor has the policy
             self.behavior.forward.load(saved['weights'])
         self._take(saved)
         return True

@@ -64,13 +64,13 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior) -> None:
     ]
     version = -1
     while pairs:
-        asked = []
+        asked, left = [], []
         for i in wait_any([ask for ask, _ in pairs]):
             try:
                 asked.append((pairs[i], pairs[i][0].get()))
             except PeerLost:
-                pairs[i] = None
-        pairs = [pair for pair in pairs if pair is not None]
+                left.append(i)
+        pairs = [pair for i, pair in enumerate(pairs) if i not in left]
         if not asked:
             continue
         requests = [request for _, request in asked]
@@ -81,6 +81,7 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior) -> None:
                 break
             if version < saved['version']:
                 version = saved['version']
+                assert behavior.forward is not None  # a server has the policy
                 behavior.forward.load(saved['weights'])
         obs = spaces.tree_map(lambda *parts: np.concatenate(parts), *(request['obs'] for request in requests))
         action = behavior(obs, rng, max(request['progress'] for request in requests))

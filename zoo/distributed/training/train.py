@@ -106,12 +106,14 @@ def take_part(plan: Plan, is_launched: bool = False) -> None:
     """What a process does that was started for a plan, or that has become an actor of a launched program."""
     joined = cluster.connect(*_counts(plan.layout))
     agent = None if plan.is_light(joined.role()) else _build(plan.blueprint)
+    assert plan.rebuild is not None  # or no process would have been given this plan
     with _exits_are_errors():
         env = plan.rebuild(seed=None) if joined.role() == Role.ACTOR else None
     _play(joined, plan, agent, env, is_launched)
 
 
-def _build(blueprint: bytes) -> Agent:
+def _build(blueprint: bytes | None) -> Agent:
+    assert blueprint is not None  # since a role needs the agent
     try:
         load_tensorflow()
         agent_class, params = pickle.loads(blueprint)
@@ -134,6 +136,7 @@ def _play(joined: Cluster, plan: Plan, agent: Agent | None, env: Any, is_launche
     role = joined.role()
     behavior = plan.behavior if agent is None else agent.behavior
     if role == Role.LEARNER:
+        assert agent is not None  # no learner is light
         learner.follow(joined, plan, agent)
     elif role == Role.SERVER:
         server.run(joined, plan, behavior)
@@ -158,8 +161,8 @@ def _exits_are_errors() -> Iterator[None]:
         raise ClusterError(f'the environment ended the program, by sys.exit({end.code!r}).') from end
 
 
-def _counts(layout: Layout) -> tuple[int, ...]:
-    return tuple(layout.count(role) for role in Role)
+def _counts(layout: Layout) -> tuple[int, int, int, int]:
+    return layout.learners, layout.actors, layout.servers, layout.buffers
 
 
 def _blueprint(agent: Agent) -> bytes:
