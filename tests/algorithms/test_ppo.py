@@ -225,6 +225,7 @@ class TestMinibatches:
         agent.fused = lambda rollout, batches, clip: (
             seen.append((batches, clip, rollout)) or original(rollout, batches, clip)
         )
+        agent.fused.traces = original.traces
         agent.update(data, **params)
         return seen[0]
 

@@ -20,12 +20,12 @@ VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 OBS = np.random.default_rng(5).normal(size=(6, 3)).astype(np.float32)
 
 
-def network(entry: Any, space: Space = VECTOR, head: Head | None = None, action_size: int = 0) -> Network:
-    return build_network(entry, LABEL, Preprocess(space, {}), head or action_value_head(2), action_size)
+def network(entry: Any, space: Space = VECTOR, head: Head | None = None) -> Network:
+    return build_network(entry, LABEL, Preprocess(space, {}), head or action_value_head(2))
 
 
-def target(entry: Any, made: Network, head: Head | None = None, action_size: int = 0) -> Network:
-    return copies.target_of(made, entry, LABEL, head or action_value_head(2), action_size)
+def target(entry: Any, made: Network) -> Network:
+    return copies.target_of(made, entry, LABEL)
 
 
 def adapted() -> Any:
@@ -129,8 +129,8 @@ def test_a_target_of_a_critic_of_state_and_action():
             return self.scale * self.dense(tf.concat([obs, action], -1))
 
     entry = Critic(4.0)
-    made = network(entry, head=value_head(), action_size=2)
-    second = target(entry, made, value_head(), 2)
+    made = network(entry, head=value_head(action_size=2))
+    second = target(entry, made)
     action = tf.constant(OBS[:, :2])
     np.testing.assert_allclose(second(OBS, action), made(OBS, action), atol=1e-5)
 
