@@ -266,7 +266,7 @@ class Algorithm:
         return self.compiled(self._updates)
 
     def compiled(self, function: Callable[..., tf.Tensor]) -> PackedCall:
-        """An update, compiled: by XLA where that is faster and can be, which the exchange with other learners cannot."""
+        """An update, compiled by XLA where that is faster and can be, which the exchange with other learners cannot."""
         xla = self.all_reduce is None and prefers_xla(self.trainable_variables)
         return PackedCall(function, xla and all(compiles_by_xla(network) for network in self.networks.values()))
 

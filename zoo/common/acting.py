@@ -66,6 +66,7 @@ class NumpyForward:
         self.packed = np.zeros(0, np.float32)
         self.weights: list[tuple[np.ndarray, np.ndarray | float]] = []
         self.adaptor = adaptor
+        self._parts = [] if adaptor is None else adaptor.parts
         self.mask_path = mask_path
         self.log_std_size = log_std_size
         self.log_std: np.ndarray | None = None
@@ -101,17 +102,17 @@ class NumpyForward:
             x = ACTIVATIONS[activation](x)
         if self.mask_path is not None:
             return masked(x, obs[self.mask_path], self.adaptor.parts[0].counts if self.adaptor is not None else ())
-        if self.log_std_size:
-            return self._with_log_std(x)
+        if self.log_std is not None:
+            return self._with_log_std(x, self.log_std)
         return x if self._bounds is None else np.clip(x, *self._bounds, out=x)
 
-    def _with_log_std(self, x: np.ndarray) -> np.ndarray:
+    def _with_log_std(self, x: np.ndarray, log_std: np.ndarray) -> np.ndarray:
         pieces, offset, drawn = [], 0, 0
-        for part in self.adaptor.parts:
+        for part in self._parts:
             pieces.append(x[:, offset : offset + part.outputs])
             offset += part.outputs
             if 'gaussian' in part.kind:
-                pieces.append(np.broadcast_to(self.log_std[drawn : drawn + part.size], pieces[-1].shape))
+                pieces.append(np.broadcast_to(log_std[drawn : drawn + part.size], pieces[-1].shape))
                 drawn += part.size
         return np.concatenate(pieces, axis=-1)
 
@@ -133,7 +134,7 @@ class Forward:
         self._policy = policy
         self._mask_path = policy.mask_path if policy is not None else mask_path
         if self._mask_path is not None:
-            self._check_mask()
+            self._check_mask(self._mask_path)
         layers = network.dense_layers()
         self._layers = layers if layers and all(name in ACTIVATIONS for _, _, name in layers) else None
         self._graphs: dict[int | None, Any] = {}
@@ -154,13 +155,13 @@ class Forward:
             )
             self.refresh()
 
-    def _check_mask(self) -> None:
+    def _check_mask(self, path: str) -> None:
         space = self._network.preprocess.space
-        entries = int(np.prod(spaces.leaves(space)[self._mask_path].shape))
+        entries = int(np.prod(spaces.shape_of(spaces.leaves(space)[path])))
         actions = self._network(spaces.tree_map(self._tensor, spaces.zeros(space, (1,)))).shape[-1]
         if entries != actions:
             raise ValueError(
-                f"the observation's {self._mask_path!r} has {entries} entries, but there are {actions} actions: "
+                f"the observation's {path!r} has {entries} entries, but there are {actions} actions: "
                 'give it one entry for each.'
             )
 
@@ -195,7 +196,7 @@ class Forward:
         """Output or parameters, float32 ``[N, …]``, for flat observations ``[N, …]``."""
         if self.numpy is not None:
             return self.numpy(obs)
-        count = spaces.count(obs)
+        count: int | None = spaces.count(obs)
         if count not in self._graphs:
             # The first two are the copies trained on and, most likely, the single environment tested on.
             count = count if len(self._graphs) < FIXED_GRAPHS else None
@@ -210,7 +211,10 @@ class Forward:
         space = self._network.preprocess.space
         signature = spaces.from_items(
             space,
-            {path: tf.TensorSpec([count, *leaf.shape], leaf.dtype) for path, leaf in spaces.leaves(space).items()},
+            {
+                path: tf.TensorSpec([count, *spaces.shape_of(leaf)], leaf.dtype)
+                for path, leaf in spaces.leaves(space).items()
+            },
         )
 
         def forward(obs: Any) -> Any:
@@ -308,6 +312,8 @@ class Behavior:
 class Stochastic(Behavior):
     """A sample of a stochastic policy, or its mode."""
 
+    forward: Forward | NumpyForward  # it is not called where there is none
+
     def __call__(
         self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
     ) -> spaces.Flat:
@@ -323,6 +329,8 @@ class EpsilonGreedy(Behavior):
         forward, adaptor, mask_path: see :class:`Behavior`.
         epsilon: ε, a number or a schedule.
     """
+
+    forward: Forward | NumpyForward  # it is not called where there is none
 
     def __init__(
         self, forward: Forward, adaptor: ActionAdaptor, mask_path: str | None, epsilon: float | Linear
@@ -352,6 +360,8 @@ class GaussianNoise(Behavior):
         forward, adaptor: see :class:`Behavior`.
         scale: the noise's standard deviation.
     """
+
+    forward: Forward | NumpyForward  # it is not called where there is none
 
     def __init__(self, forward: Forward, adaptor: ActionAdaptor, scale: float) -> None:
         super().__init__(forward, adaptor)

@@ -82,11 +82,14 @@ class Collector:
             )
         self.env = env
         self.vector = isinstance(env, VectorEnv)
-        self.num_envs = env.num_envs if self.vector else 1
-        self.space = env.single_observation_space if self.vector else env.observation_space
+        self.autoreset: AutoresetMode | None = None
+        if isinstance(env, VectorEnv):
+            self.num_envs, self.space = env.num_envs, env.single_observation_space
+            self.autoreset = answers.autoreset_mode(env)
+        else:
+            self.num_envs, self.space = 1, env.observation_space
         self.adaptor = adaptor
         self.render = render
-        self.autoreset = answers.autoreset_mode(env) if self.vector else None
         self._leaves = spaces.leaves(self.space)
         self._float_leaves = [p for p, leaf in self._leaves.items() if np.issubdtype(leaf.dtype, np.floating)]
         self._mask = ACTION_MASK if ACTION_MASK in self._leaves else None
@@ -198,7 +201,7 @@ class Collector:
             self._check_finite(self.obs)
 
     def _end_episodes(self, done: np.ndarray, obs: Any, info: dict[str, Any], before: spaces.Flat) -> None:
-        indices = np.flatnonzero(done)
+        indices = np.flatnonzero(done).tolist()
         same_step = self.autoreset == AutoresetMode.SAME_STEP
         final_info = info.get('final_info') if same_step else info
         for i in indices:
@@ -324,7 +327,7 @@ class Collector:
         value, outside = np.asarray(value), np.asarray(outside)  # of a number
         at = np.unravel_index(np.argmax(outside), outside.shape)
         copy, entry = (i, at) if i is not None else (int(at[0]), at[1:])
-        low, high = (np.broadcast_to(bound, self._leaves[path].shape)[entry] for bound in (low, high))
+        low, high = (np.broadcast_to(bound, spaces.shape_of(self._leaves[path]))[entry] for bound in (low, high))
         where = f' in entry {", ".join(map(str, map(int, entry)))}' if entry else ''
         wrong = (
             '1 allows an action, and 0 forbids it'

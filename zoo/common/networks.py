@@ -82,7 +82,7 @@ def with_own_seeds(entries: Sequence[Any], names: Sequence[str]) -> list[Any]:
         if isinstance(seed, int | np.integer) and seed >= 0:
             place = (name.rstrip('_0123456789'), int(seed))
             if place in taken:
-                entry = {**entry, 'seed': int(np.random.SeedSequence([seed, i]).generate_state(1)[0])}
+                entry = {**entry, 'seed': int(np.random.SeedSequence([int(seed), i]).generate_state(1)[0])}
             taken.add(place)
         found.append(entry)
     return found
@@ -217,7 +217,9 @@ def tensorlayer_torso(features: Sequence[Feature], spec: dict[str, Any], extra: 
     seeds = SeedSequence(spec['seed'])
     act = keras.activations.get(spec['activation'])
 
-    class Weights(tl.initializers.Initializer):
+    base: Any = tl.initializers.Initializer
+
+    class Weights(base):
         """A Keras initialiser in TensorLayer's protocol, so that both kinds of layers start alike."""
 
         def __init__(self, made: Any) -> None:

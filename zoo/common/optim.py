@@ -81,7 +81,7 @@ class Optimizer:
 
     def _init_adam(self, spec: dict[str, Any]) -> None:
         self._beta_1, self._beta_2, self._epsilon = spec['beta_1'], spec['beta_2'], spec['epsilon']
-        self._learning_rate = tf.Variable(value_at(self.schedule, 0.0), dtype=tf.float32, trainable=False)
+        self._learning_rate = tf.Variable(value_at(spec['learning_rate'], 0.0), dtype=tf.float32, trainable=False)
         self.iterations = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._flat = prefers_xla(self.variables)
         self._sizes = [int(np.prod(variable.shape)) for variable in self.variables]
@@ -158,7 +158,9 @@ class Optimizer:
     def set_progress(self, progress: float) -> None:
         """Move a scheduled learning rate to where training is, in [0, 1]."""
         if isinstance(self.schedule, Linear):
-            self._rate_variable.assign(self.schedule(progress))
+            rate = self._rate_variable
+            assert rate is not None  # since no schedule of Keras' own has its place
+            rate.assign(self.schedule(progress))
 
     @property
     def _rate_variable(self) -> tf.Variable | None:
@@ -198,9 +200,8 @@ class Optimizer:
                 own_kind,
             )
             return {name: variable.numpy() for name, variable in own.items()}
-        return {
-            name: variable.numpy() if variable is self._rate_variable else saved[name] for name, variable in own.items()
-        }
+        rate = self._rate_variable
+        return {name: rate.numpy() if rate is not None and x is rate else saved[name] for name, x in own.items()}
 
 
 def _is_ours(spec: dict[str, Any]) -> bool:
@@ -324,7 +325,8 @@ class PackedCall:
     def __call__(self, *arrays: Any, static: tuple = ()) -> np.ndarray:
         """The function of the arrays and then of ``static``, values that it is compiled for."""
         leaves = tf.nest.flatten(arrays)
-        packed, large = [], []
+        packed: list[Any] = []
+        large: list[Any] = []
         for leaf in leaves:
             (large if leaf.dtype == np.uint8 else packed).append(leaf)
         words = [leaf.ravel().view(np.float32) if leaf.itemsize >= 4 else leaf.ravel() for leaf in packed]

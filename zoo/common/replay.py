@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 import numpy as np
 from gymnasium.spaces import Space
@@ -50,7 +51,10 @@ class Replay:
         # The rows from the cursor on whose stacks reach back to it hold no transition.
         self.rows = max(2, -(-capacity // num_envs)) + self._longest
         total = self.rows * num_envs
-        shapes = {path: leaf.frame_shape if path in self._frames else leaf.shape for path, leaf in leaves.items()}
+        shapes = {
+            path: leaf.frame_shape if isinstance(leaf, spaces.FrameStack) else spaces.shape_of(leaf)
+            for path, leaf in leaves.items()
+        }
         row_bytes = sum(leaf.dtype.itemsize * int(np.prod(shapes[path])) for path, leaf in leaves.items())
         row_bytes += sum(x.nbytes for _, x in spaces.tree_items(action_adaptor.zeros((1,)))) + 8
         self.nbytes = total * row_bytes
@@ -86,6 +90,8 @@ class Replay:
             valid: bool ``[n]``; those where it is False are left out.
             first: the number of the first copy.
         """
+        given: slice | np.ndarray
+        copies: slice | np.ndarray
         if valid is None or valid.all():
             given, copies = slice(None), slice(first, first + len(transition.reward))
         else:
@@ -228,7 +234,7 @@ class Replay:
         counters = {'rows': np.array(self.rows), 'added': np.array(self.added)}
         return arrays | counters | {'cursor': self._cursor, 'full': self._full, 'age_now': self._age_now}
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """The inverse of `state`.
 
         Raises:

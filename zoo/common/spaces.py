@@ -7,8 +7,8 @@ array such as ``{'camera/left': …, 'pose/0': …}``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, TypeGuard, cast
 
 import numpy as np
 from gymnasium import spaces
@@ -24,6 +24,8 @@ WIDEST_RANGE = 1e10
 BOUNDED = ('bounded_below', 'bounded_above')
 
 LEAF_TYPES = (Box, Discrete, MultiDiscrete, MultiBinary)
+
+Leaf: TypeAlias = Box | Discrete | MultiDiscrete | MultiBinary
 
 
 class FrameStack(Box):
@@ -47,15 +49,21 @@ class FrameStack(Box):
     @property
     def frame_shape(self) -> tuple[int, int, int]:
         """Shape of one frame."""
-        return *self.shape[:2], self.shape[2] // self.frames
+        height, width, channels = self.shape
+        return height, width, channels // self.frames
 
 
-def is_leaf(space: Space) -> bool:
+def is_leaf(space: Space) -> TypeGuard[Leaf]:
     """Whether ``space`` is one array rather than a composition of spaces."""
     return isinstance(space, LEAF_TYPES)
 
 
-def leaves(space: Space, prefix: str = '') -> dict[str, Space]:
+def shape_of(leaf: Space) -> tuple[int, ...]:
+    """The shape of a leaf, which has one."""
+    return cast(tuple[int, ...], leaf.shape)
+
+
+def leaves(space: Space, prefix: str = '') -> dict[str, Leaf]:
     """The leaf spaces of ``space`` by path, in the sorted order of their keys.
 
     A leaf space has the single path ``''``.
@@ -67,6 +75,7 @@ def leaves(space: Space, prefix: str = '') -> dict[str, Space]:
     """
     if is_leaf(space):
         return {prefix: space}
+    parts: list[tuple[Any, Space]]
     if isinstance(space, Dict):
         parts = sorted(space.spaces.items(), key=lambda item: str(item[0]))
     elif isinstance(space, Tuple):
@@ -76,7 +85,7 @@ def leaves(space: Space, prefix: str = '') -> dict[str, Space]:
             f'the space {space} is a {type(space).__name__}, which has no fixed-size array form: '
             'use Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them.'
         )
-    found: dict[str, Space] = {}
+    found: dict[str, Leaf] = {}
     for key, part in parts:
         if key == '':  # its path would be that of the whole
             raise ValueError(f"a part of {describe(space)} has the empty key '': give it a name.")
@@ -106,7 +115,8 @@ def _flatten_into(space: Space, x: Any, prefix: str, out: dict[str, Any]) -> Non
     if is_leaf(space):
         out[prefix] = x
         return
-    keyed = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
+    keyed: Iterable[tuple[Any, Space]]
+    keyed = space.spaces.items() if isinstance(space, Dict) else enumerate(cast(Tuple, space).spaces)
     for key, part in keyed:
         path = f'{prefix}/{key}' if prefix else str(key)
         try:
@@ -124,7 +134,8 @@ def unflatten(space: Space, flat: Flat, prefix: str = '') -> Any:
         return {
             key: unflatten(part, flat, f'{prefix}/{key}' if prefix else str(key)) for key, part in space.spaces.items()
         }
-    return tuple(unflatten(part, flat, f'{prefix}/{i}' if prefix else str(i)) for i, part in enumerate(space.spaces))
+    parts = enumerate(cast(Tuple, space).spaces)
+    return tuple(unflatten(part, flat, f'{prefix}/{i}' if prefix else str(i)) for i, part in parts)
 
 
 def as_batch(space: Space, x: Any) -> tuple[Flat, bool]:
@@ -142,7 +153,7 @@ def as_batch(space: Space, x: Any) -> tuple[Flat, bool]:
                 f'an observation {path and f"{path!r} "}of shape {shape} was given, but the space declares '
                 f'{leaf.shape}, or a batch of that.'
             )
-        lead[path] = shape[: len(shape) - len(leaf.shape)]
+        lead[path] = shape[: len(shape) - len(shape_of(leaf))]
     first, *others = lead
     for path in others:
         if lead[path] != lead[first]:
@@ -180,7 +191,8 @@ def from_items(space: Space, items: dict[str, Any]) -> Flat:
 
 def zeros(space: Space, lead: tuple[int, ...]) -> Flat:
     """A flat structure of zeros ``[*lead, *leaf.shape]`` in the leaves' own dtypes."""
-    return from_items(space, {path: np.zeros(lead + leaf.shape, leaf.dtype) for path, leaf in leaves(space).items()})
+    items = {path: np.zeros(lead + shape_of(leaf), leaf.dtype) for path, leaf in leaves(space).items()}
+    return from_items(space, items)
 
 
 def same(a: Space, b: Space) -> bool:
@@ -284,7 +296,7 @@ def from_json(data: dict[str, Any]) -> Space:
     if kind == 'Tuple':
         return Tuple([from_json(part) for part in data['spaces']])
     if kind == 'FrameStack':
-        return FrameStack(from_json(data['frame']), data['frames'])
+        return FrameStack(cast(Box, from_json(data['frame'])), data['frames'])
     if kind == 'Box':
         dtype, shape = np.dtype(data['dtype']), tuple(data['shape'])
         low, high = (_bound_from_json(data[side], shape, dtype) for side in ('low', 'high'))

@@ -24,10 +24,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 from zoo.common import spaces
 
@@ -184,7 +184,8 @@ class ActionAdaptor:
     def to_env(self, action: spaces.Flat) -> Any:
         """Stored actions ``[N, …]`` in the form that a vector environment of ``N`` copies takes."""
         if not isinstance(action, dict):
-            return self._leaf_to_env(self.parts[0].path, self.space, action)
+            path = self.parts[0].path
+            return self._leaf_to_env(path, self.leaves[path], action)
         flat = {path: self._leaf_to_env(path, leaf, action[path]) for path, leaf in self.leaves.items()}
         return spaces.unflatten(self.space, flat)
 
@@ -196,7 +197,7 @@ class ActionAdaptor:
         """The only element of a batch of one in the environment's form."""
         return _first(self.space, batch)
 
-    def _leaf_to_env(self, path: str, leaf: Space, action: np.ndarray) -> np.ndarray:
+    def _leaf_to_env(self, path: str, leaf: spaces.Leaf, action: np.ndarray) -> np.ndarray:
         if isinstance(leaf, Box):
             scale = self._scale[path]
             if scale is not None:
@@ -233,7 +234,7 @@ def mismatch(own: Space, found: Space) -> str | None:
     theirs = spaces.leaves(found)
     for path, mine in spaces.leaves(own).items():
         if isinstance(mine, Box):
-            seen, known = spaces.bounds(theirs[path]), spaces.bounds(mine)
+            seen, known = spaces.bounds(cast(Box, theirs[path])), spaces.bounds(mine)
             if not np.array_equal(seen, known):
                 where = f' in {path!r}' if path else ''
                 return (
@@ -281,7 +282,7 @@ def _part(path: str, leaf: Space, squash: bool) -> Part:
                 'told apart: give it as a Box.'
             )
         return Part(path, 'categorical' if isinstance(leaf, Discrete) else 'multi_categorical', len(counts), counts)
-    size = int(np.prod(leaf.shape))
+    size = int(np.prod(spaces.shape_of(leaf)))
     if not size:
         raise ValueError(f'{_named(path, leaf)}, has no entries: give it at least one, or leave it out.')
     if isinstance(leaf, MultiBinary):
@@ -360,6 +361,6 @@ def _first(space: Space, batch: Any) -> Any:
         return batch[0, ...]  # an array even where the shape is ()
     if spaces.is_leaf(space):
         return batch[0]
-    if isinstance(batch, dict):
+    if isinstance(space, Dict):
         return {key: _first(space[key], value) for key, value in batch.items()}
-    return tuple(_first(part, value) for part, value in zip(space.spaces, batch, strict=True))
+    return tuple(_first(part, value) for part, value in zip(cast(Tuple, space).spaces, batch, strict=True))

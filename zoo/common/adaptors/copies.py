@@ -13,7 +13,7 @@ import logging
 import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle
 import keras
@@ -144,8 +144,8 @@ def check_fingerprints(networks: dict[str, Network], saved: dict[str, Any]) -> N
     for i, (name, network) in enumerate(networks.items()):
         if saved.get(name) is None:
             continue
-        expected, found = np.array(saved[name], float), fingerprint(network)
-        found = None if found is None else np.array(found, float)
+        expected, output = np.array(saved[name], float), fingerprint(network)
+        found = None if output is None else np.array(output, float)
         scale = np.abs(expected[np.isfinite(expected)]).max(initial=1e-3)
         if (
             found is None
@@ -203,7 +203,7 @@ def _fill(made: Any, state: tuple[Any, dict[str, Any]]) -> None:
     content, attributes = state
     for builtin, add in ((list, list.extend), (dict, dict.update), (set, set.update)):
         if isinstance(made, builtin):
-            add(made, content)
+            add(cast(Any, made), content)
     vars(made).update(attributes)
 
 
@@ -262,7 +262,7 @@ def _fixed_probes(space: Space) -> list[spaces.Flat]:
 def _observations(space: Space, draw: Callable[[tuple[int, ...]], np.ndarray], within: bool) -> spaces.Flat:
     """A batch of flat observations from numbers in [0, 1): spread over the space, or normal in spite of its bounds."""
     items = {
-        path: _leaf(leaf, draw((ROWS, *leaf.shape)), within).astype(leaf.dtype)
+        path: _leaf(leaf, draw((ROWS, *spaces.shape_of(leaf))), within).astype(leaf.dtype)
         for path, leaf in spaces.leaves(space).items()
     }
     return spaces.from_items(space, items)

@@ -26,10 +26,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 from zoo.common import spaces
 
@@ -83,7 +83,7 @@ class Feature:
         return self.kind not in ('image', 'index')
 
 
-def is_image(space: Space) -> bool:
+def is_image(space: Space) -> TypeGuard[Box]:
     """A ``Box`` of 2 or 3 axes whose height and width are at least 8: ``[H, W]``, ``[H, W, C]`` or ``[C, H, W]``."""
     if not isinstance(space, Box) or len(space.shape) not in (2, 3):
         return False
@@ -113,7 +113,7 @@ def feature(path: str, leaf: Space, normalize: bool = False) -> Feature:
     if is_image(leaf):
         height, width, channels, first = _image_layout(leaf.shape)
         return Feature(path, 'image', (height, width, channels), channels_first=first, scale=_scale(leaf, first))
-    size = int(np.prod(leaf.shape))
+    size = int(np.prod(spaces.shape_of(leaf)))
     if isinstance(leaf, Discrete | MultiDiscrete):
         values = int(leaf.n) if isinstance(leaf, Discrete) else sum(leaf.nvec.ravel().tolist())
         if values > LARGEST_INDEX:
@@ -128,8 +128,8 @@ def feature(path: str, leaf: Space, normalize: bool = False) -> Feature:
         return Feature(path, 'one_hot', (n,), (n,), (start,))
     if isinstance(leaf, MultiDiscrete):
         counts = tuple(int(n) for n in leaf.nvec.ravel())
-        start = tuple(int(n) for n in leaf.start.ravel())
-        return Feature(path, 'one_hot', (sum(counts),), counts, start)
+        starts = tuple(int(n) for n in leaf.start.ravel())
+        return Feature(path, 'one_hot', (sum(counts),), counts, starts)
     if isinstance(leaf, Box):
         return Feature(path, 'vector', (size,), normalize=normalize and size > 0 and leaf.dtype != bool)
     return Feature(path, 'binary', (size,))
@@ -174,8 +174,8 @@ def mismatch(own: Space, found: Space) -> str | None:
     return None
 
 
-def _range(image: Feature, leaves: dict[str, Space]) -> str:
-    return spaces.describe_range(*(image.scale or spaces.bounds(leaves[image.path])))
+def _range(image: Feature, leaves: Mapping[str, Space]) -> str:
+    return spaces.describe_range(*(image.scale or spaces.bounds(cast(Box, leaves[image.path]))))
 
 
 def mask_path(space: Space) -> str | None:
@@ -330,17 +330,19 @@ def _limits(leaf: Space) -> tuple[Any, Any]:
     """The smallest and the largest value of each entry of what is counted."""
     if isinstance(leaf, MultiBinary):
         return 0, 1
-    low = leaf.start.astype(np.int64)
-    return low, low + (leaf.n if isinstance(leaf, Discrete) else leaf.nvec.astype(np.int64)) - 1
+    counted = cast(Discrete | MultiDiscrete, leaf)
+    low = counted.start.astype(np.int64)
+    return low, low + (counted.n if isinstance(counted, Discrete) else counted.nvec.astype(np.int64)) - 1
 
 
 def _nest_features(space: Space, found: dict[str, Any], prefix: str) -> Any:
     if spaces.is_leaf(space):
         return found[prefix]
-    keyed = list(space.spaces.items()) if isinstance(space.spaces, Mapping) else list(enumerate(space.spaces))
+    parts = space.spaces if isinstance(space, (Dict, Tuple)) else ()
+    keyed: list[tuple[Any, Space]] = list(parts.items()) if isinstance(parts, Mapping) else list(enumerate(parts))
     nested = {
         key: _nest_features(part, found, f'{prefix}/{key}' if prefix else str(key))
         for key, part in keyed
         if (prefix, key) != ('', ACTION_MASK)
     }
-    return nested if isinstance(space.spaces, Mapping) else tuple(nested.values())
+    return nested if isinstance(parts, Mapping) else tuple(nested.values())

@@ -143,7 +143,8 @@ class Network:
         joins_action: bool = False,
         custom: str | None = None,
         shares: bool = False,
-        wanted: Head | None = None,
+        *,
+        wanted: Head,
     ) -> None:
         self.name = name
         self.preprocess = preprocess

@@ -89,7 +89,7 @@ def flag(name: str, value: Any, who: Callable[..., str]) -> bool:
         TypeError: it is neither.
     """
     if isinstance(value, (bool, np.bool_)):
-        return value
+        return value  # type: ignore[return-value] # NumPy's does as well
     found = _one(value)
     if found not in (0, 1):
         raise TypeError(f'{who()} gave {name} as {shown(value)}, which is neither True nor False.')
@@ -145,8 +145,9 @@ def account(episode: Any) -> tuple[float, int] | None:
     if not isinstance(episode, dict):
         return None
     total, length = _one(episode.get('r')), _one(episode.get('l'))
-    known = total is not None and length is not None and math.isfinite(total) and math.isfinite(length)
-    return (total, int(length)) if known else None
+    if total is None or length is None or not (math.isfinite(total) and math.isfinite(length)):
+        return None
+    return total, int(length)
 
 
 def success(value: Any) -> bool | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -108,9 +108,10 @@ class AtariPreprocessing(gymnasium.Wrapper):
         self._life_loss = life_loss
         self._clip_reward = clip_reward
         self._limit = max_episode_steps
-        meanings = env.unwrapped.get_action_meanings()
+        game = cast(Any, env.unwrapped)  # ALE's
+        meanings = game.get_action_meanings()
         self._fire_reset = fire_reset and len(meanings) > 1 and meanings[1] == 'FIRE'
-        self._ale = env.unwrapped.ale
+        self._ale = game.ale
         self._draw = self._ale.getScreenGrayscale if grayscale else self._ale.getScreenRGB
         self._resize, self._area = _opencv()
         screen = self._ale.getScreenDims() + (() if grayscale else (3,))
@@ -231,7 +232,7 @@ class Pool(VectorEnv):
         self._clip_reward = options['clip_reward']
         self._limit = options['max_episode_steps']
         self._returns, self._lengths = np.zeros(nenv), np.zeros(nenv, np.int64)
-        self._engine = (_EnvPool if envpool else _Ale)(nenv, self.spec, options, **kwargs)
+        self._engine = (_EnvPool if envpool else _Ale)(nenv, cast(EnvSpec, reference.spec), options, **kwargs)
 
     def reset(
         self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
@@ -277,7 +278,7 @@ class Pool(VectorEnv):
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the engine's threads."""
-        self._engine = None
+        self._engine = None  # type: ignore[assignment] # of what is closed nothing is asked any more
 
 
 class _Ale:
@@ -359,7 +360,8 @@ class _EnvPool:
 
 
 def _height_width(size: int | tuple[int, int]) -> tuple[int, int]:
-    return (size, size) if isinstance(size, int) else tuple(size)
+    height, width = (size, size) if isinstance(size, int) else size
+    return height, width
 
 
 def _opencv() -> tuple[Callable[..., np.ndarray], int]:

@@ -293,12 +293,12 @@ class _Check:
                 return
             parts = list(zip(range(len(x)), space.spaces, x, strict=True))
         else:
-            self._check_leaf(space, x, path, label)
+            self._check_leaf(cast(spaces.Leaf, space), x, path, label)
             return
         for key, part, value in parts:
             self._check_part(part, value, f'{path}/{key}' if path else str(key))
 
-    def _check_leaf(self, leaf: Space, x: Any, path: str, label: str) -> None:
+    def _check_leaf(self, leaf: spaces.Leaf, x: Any, path: str, label: str) -> None:
         dtype = leaf.dtype
         if isinstance(leaf, Discrete):
             if isinstance(x, (bool, np.bool_)) or not isinstance(x, (numbers.Integral, np.ndarray)):
@@ -327,7 +327,7 @@ class _Check:
         else:
             self._check_bounds(leaf, array, path, label)
 
-    def _check_bounds(self, leaf: Space, array: np.ndarray, path: str, label: str) -> None:
+    def _check_bounds(self, leaf: spaces.Leaf, array: np.ndarray, path: str, label: str) -> None:
         low, high = _bounds(leaf)
         # In the last digits physics oversteps what the space says, and no algorithm minds.
         slack = 1e-5 * np.maximum(1.0, np.abs(array)) if array.dtype.kind == 'f' else 0
@@ -524,7 +524,7 @@ def _without_text(name: str, space: Space) -> str:
     )
 
 
-def _bounds(leaf: Space) -> tuple[Any, Any]:
+def _bounds(leaf: spaces.Leaf) -> tuple[Any, Any]:
     """The least and the greatest value of a leaf."""
     if isinstance(leaf, Box):
         if leaf.dtype.kind != 'f':
@@ -534,8 +534,7 @@ def _bounds(leaf: Space) -> tuple[Any, Any]:
         return 0, 1
     if isinstance(leaf, Discrete):
         return int(leaf.start), int(leaf.start) + int(leaf.n) - 1
-    several = cast(MultiDiscrete, leaf)  # the one kind that is left
-    return several.start, several.start + several.nvec - 1
+    return leaf.start, leaf.start + leaf.nvec - 1
 
 
 def _kind(x: Any) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import warnings
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -90,7 +91,7 @@ class EnvPoolVectorEnv(VectorEnv):
         self.observation_space = batch_space(self.single_observation_space, nenv)
         self.action_space = batch_space(self.single_action_space, nenv)
         self._env_id = env_id
-        self._limit = self.spec.max_episode_steps or np.inf
+        self._limit = cast(EnvSpec, reference.spec).max_episode_steps or np.inf
         self._elapsed = np.zeros(nenv, np.int64)
         self._all = np.ones(nenv, np.bool_)
         # EnvPool's own limit is out of reach, as `step` counts Gymnasium's itself.

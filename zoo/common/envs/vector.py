@@ -52,6 +52,7 @@ def make_vector(
         RuntimeError: a process ended while it was making its copy, or the making raised something there.
         ValueError: the first observation of a copy lies outside its space; ``make`` gives one object again and again.
     """
+    factories: list[Callable[[], gymnasium.Env]]
     factories = [partial(make_copy, make, name, seed, reward_shaping) for seed in seeds]
     if not processes:
         env = SyncVectorEnv(factories, autoreset_mode=AutoresetMode.SAME_STEP)
@@ -72,9 +73,9 @@ def make_vector(
     with without_main():
         if one_per_process:
             factories[0] = partial(_make_elsewhere, os.getpid(), _look(factories[0], name), factories[0], specs)
-        env = ProcessVectorEnv(factories, name, remedy)
-    env.spec = specs[0]  # of what Gymnasium makes in this process to look at its spaces
-    return env
+        apart = ProcessVectorEnv(factories, name, remedy)
+    apart.spec = specs[0]  # of what Gymnasium makes in this process to look at its spaces
+    return apart
 
 
 def _look(factory: Callable[[], gymnasium.Env], name: str) -> gymnasium.Env:
@@ -170,10 +171,11 @@ class ProcessVectorEnv(AsyncVectorEnv):
         # The first exchange with the processes, and so the moment from which their pipes have to be watched.
         # They do not hold this object, so that it goes, and the processes with it, when its last user does.
         report_end = partial(ProcessVectorEnv._report_end, weakref.proxy(self))
-        self.parent_pipes = [
+        watched: list[Any] = [  # which do all that Gymnasium asks of its connections
             _WatchedPipe(pipe, process, partial(report_end, i))
             for i, (pipe, process) in enumerate(zip(self.parent_pipes, self.processes, strict=True))
         ]
+        self.parent_pipes = watched
         super()._check_spaces()
 
     def _raise_if_errors(self, successes: Iterable[bool]) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, SupportsFloat, cast
 
 import gymnasium
 import numpy as np
@@ -40,7 +40,7 @@ def prepare(
     if reward_shaping is not None:
         if not (_is_wrapped_in(env, RecordEpisodeStatistics) or env.has_wrapper_attr('reports_episodes')):
             env = RecordEpisodeStatistics(env)
-        env = TransformReward(env, reward_shaping)
+        env = TransformReward(env, cast(Callable[[SupportsFloat], float], reward_shaping))
     return env
 
 
@@ -69,7 +69,7 @@ def seeded_reset(env: gymnasium.Env | VectorEnv, name: str, seed: int | None) ->
     return info
 
 
-def declared_leaves(space: Space) -> dict[str, Space] | None:
+def declared_leaves(space: Space) -> dict[str, spaces.Leaf] | None:
     """The leaves of a space, or None for one without a fixed-size array form, which an agent's constructor refuses."""
     try:
         return spaces.leaves(space)
@@ -77,7 +77,7 @@ def declared_leaves(space: Space) -> dict[str, Space] | None:
         return None
 
 
-def check_observation(space: Space, observation: Any, name: str, declared: dict[str, Space]) -> None:
+def check_observation(space: Space, observation: Any, name: str, declared: Mapping[str, Space]) -> None:
     """Compare the structure, shapes and dtypes of an observation with its space.
 
     A dtype fits when it can be cast without loss, as for ``space.contains``; bounds are not looked at, because many
@@ -169,7 +169,7 @@ class VectorActionMask(VectorWrapper):
         self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         which = (options or {}).get('reset_mask', np.ones(self.num_envs, bool))
-        observation, info = self.env.reset(seed=seed, options=options)
+        observation, info = self.env.reset(seed=cast(Any, seed), options=options)  # a list where the copies take one
         return self._with_masks(observation, info, np.flatnonzero(which), which), info
 
     def step(self, actions: Any) -> tuple[dict[str, Any], Any, Any, Any, dict[str, Any]]:
@@ -178,7 +178,7 @@ class VectorActionMask(VectorWrapper):
         over = ended | np.asarray(truncated, bool)
         if self._same_step and over.any() and 'final_obs' in info:
             final_obs = np.full(self.num_envs, None, object)
-            for i in np.flatnonzero(over):
+            for i in np.flatnonzero(over).tolist():
                 mask = self._mask_of(info.get('final_info'), i, not ended[i])
                 final_obs[i] = _add_mask(info['final_obs'][i], mask, self._is_dict)
             info = info | {'final_obs': final_obs}
@@ -263,10 +263,10 @@ class StackFrames(gymnasium.Wrapper):
             raise ValueError(f'frame_stack is {frames!r}: give the number of frames, a whole number from 1 on.')
         inner = env.observation_space
         leaves = spaces.leaves(inner)
-        images = [path for path, leaf in leaves.items() if is_image(leaf) and len(leaf.shape) == 3]
-        self._paths = images if frames > 1 else []
+        images = {path: leaf for path, leaf in leaves.items() if is_image(leaf) and len(leaf.shape) == 3}
+        self._paths = list(images) if frames > 1 else []
         self._frames = frames
-        stacked = leaves | {path: spaces.FrameStack(leaves[path], frames) for path in self._paths}
+        stacked = leaves | {path: spaces.FrameStack(images[path], frames) for path in self._paths}
         self._inner = inner
         self.observation_space = _replace_leaves(inner, stacked)
         self._last: dict[str, np.ndarray] = {}
@@ -305,11 +305,14 @@ def push_frame(stack: np.ndarray, frame: np.ndarray) -> np.ndarray:
     return pushed
 
 
-def _replace_leaves(space: Space, leaves: dict[str, Space], prefix: str = '') -> Space:
+def _replace_leaves(space: Space, leaves: Mapping[str, Space], prefix: str = '') -> Space:
     if spaces.is_leaf(space):
         return leaves[prefix]
-    parts = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
-    replaced = {key: _replace_leaves(part, leaves, f'{prefix}/{key}' if prefix else str(key)) for key, part in parts}
+    parts: Iterable[tuple[Any, Space]]
+    parts = space.spaces.items() if isinstance(space, Dict) else enumerate(cast(Tuple, space).spaces)
+    replaced: dict[Any, Space] = {
+        key: _replace_leaves(part, leaves, f'{prefix}/{key}' if prefix else str(key)) for key, part in parts
+    }
     return Dict(replaced) if isinstance(space, Dict) else Tuple(list(replaced.values()))
 
 
@@ -339,7 +342,7 @@ class ShapeVectorReward(VectorWrapper):
     ) -> tuple[Any, dict[str, Any]]:
         which = (options or {}).get('reset_mask', slice(None))
         self._returns[which], self._lengths[which], self._ended[which] = 0, 0, False
-        return self.env.reset(seed=seed, options=options)
+        return self.env.reset(seed=cast(Any, seed), options=options)  # as above
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(actions)
