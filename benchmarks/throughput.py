@@ -2,6 +2,7 @@
 
     python benchmarks/throughput.py                 # every task, about 20 minutes
     python benchmarks/throughput.py --task sac      # one of them
+    python benchmarks/throughput.py --before DIR    # beside another checkout of zoo: ``results/change.md``
 
 Each task's result is kept in ``results/throughput.json``, and ``results/throughput.md`` is written from it.
 
@@ -27,6 +28,7 @@ import subprocess
 import sys
 import time
 import venv
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -268,10 +270,15 @@ def peers_python(given: str | None) -> str:
 class Worker:
     """One library's process."""
 
-    def __init__(self, python: str, library: str, name: str) -> None:
+    def __init__(self, python: str, library: str, name: str, checkout: Path = HERE.parent) -> None:
         command = [python, str(HERE / 'throughput.py'), '--worker', library, '--task', name]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=os.environ | {'PYTHONPATH': str(checkout)},
         )
         self.versions = self._answer()['ready']
 
@@ -321,6 +328,38 @@ def compare(name: str, rounds: int, peers: str, libraries: tuple[str, ...]) -> d
     return result
 
 
+def compare_checkouts(names: Sequence[str], rounds: int, before: Path) -> str:
+    """The page of this checkout beside another one, taking turns on each task."""
+    lines = [
+        '# Training throughput before and after a change',
+        '',
+        f'`python benchmarks/throughput.py --before DIR`, {os.cpu_count()} cores, no GPU; before is '
+        f'{_commit(before)}. Steps per second, median over {rounds} rounds in which the two took turns; the ratio is '
+        'the median of the ratios within a round, with the smallest and the largest.',
+        '',
+        '| work | before | after | after / before |',
+        '|---|---|---|---|',
+    ]
+    for name in names:
+        task = TASKS[name]
+        workers = [Worker(sys.executable, 'zoo', name, checkout) for checkout in (before, HERE.parent)]
+        rates = [[task['piece'] / worker.measure() for worker in workers] for _ in range(rounds)]
+        for worker in workers:
+            worker.close()
+        ratios = [after / before for before, after in rates]
+        medians = [f'{statistics.median(column):,.0f}' for column in zip(*rates, strict=True)]
+        spread = f'{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})'
+        lines.append(f'| {task["title"]} | {" | ".join(medians)} | {spread} |')
+        print(lines[-1], flush=True)
+    lines += ['', 'Versions: ' + ', '.join(f'{name} {version}' for name, version in workers[1].versions.items()) + '.']
+    return '\n'.join([*lines, '', f'Run on {datetime.date.today().isoformat()}.', ''])
+
+
+def _commit(checkout: Path) -> str:
+    found = subprocess.run(['git', '-C', str(checkout), 'rev-parse', '--short', 'HEAD'], capture_output=True, text=True)
+    return found.stdout.strip() or 'an unknown commit'
+
+
 def report(results: dict[str, Any]) -> str:
     """The result page."""
     lines = [
@@ -362,10 +401,16 @@ def main() -> None:
     parser.add_argument('--rounds', type=int, default=7, help='pieces of each library')
     parser.add_argument('--peers-python', help='Python that has the peers, instead of the environment made here')
     parser.add_argument('--libraries', default='zoo,sb3,sbx')
+    parser.add_argument('--before', type=Path, help='another checkout of zoo, to compare this one with')
     parser.add_argument('--worker', help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
         work(args.worker, args.task)
+        return
+    if args.before:
+        names = ('ppo', 'sac', 'td3', 'dqn') if args.task == 'all' else (args.task,)
+        page = compare_checkouts(names, args.rounds, args.before.resolve())
+        RESULTS.with_name('change.md').write_text(page, encoding='utf-8')
         return
     peers = peers_python(args.peers_python)
     names = list(TASKS) if args.task == 'all' else [args.task]

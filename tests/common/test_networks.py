@@ -331,3 +331,15 @@ def test_tensorlayer_missing_is_said(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(__import__('sys').modules, 'tensorlayer', None)
     with pytest.raises(ImportError, match=r"pip install 'zoo-rl\[tensorlayer\]'"):
         network(unbounded(3), layers='tensorlayer')
+
+
+def test_seeds_are_made_different_where_networks_of_one_kind_have_the_same():
+    names = ('actor', 'critic_1', 'critic_2')
+    apart = [{'seed': 5}, {'seed': 5}, {'seed': 6}]
+    assert networks.with_own_seeds(apart, names) == apart  # an actor and a critic are of two kinds
+    equal = [{'seed': 5}, {'seed': 5, 'hidden': [4]}, {'seed': 5, 'hidden': [4]}]
+    found = networks.with_own_seeds(equal, names)
+    assert found[:2] == equal[:2] and found[2]['hidden'] == [4] and found[2]['seed'] != 5
+    assert found == networks.with_own_seeds(equal, names)
+    others = ['actor', {'seed': None}, {'seed': None}]
+    assert networks.with_own_seeds(others, names) == others

@@ -125,12 +125,13 @@ def _train(
     if values['resume']:
         start, values['train_steps'] = _resumed(agent, given.get('train_steps'))
         seed = None  # the loaded streams go on where they were
-    env_seed = None
+    env_seed = roles_seed = None
     if seed is not None:
         # A later call with the same seed has streams of its own, lest it explore as the first one did.
         later = f'/{agent.steps}' if agent.steps else ''
         agent.reseed(seed, f'agent{later}')
         env_seed = _draw(seed, f'env/train{later}')
+        roles_seed = _draw(seed, f'roles{later}') if later else seed
     agent.loop_state = None
     common = {name: values.pop(name) for name in params.declared(Settings)}
     settings = Settings(**common)
@@ -170,7 +171,7 @@ def _train(
     from zoo.distributed.training.plan import plan_for
     from zoo.distributed.training.train import train
 
-    plan = plan_for(agent, env, settings.roles, seed, start, settings.train_steps, values)
+    plan = plan_for(agent, env, settings.roles, roles_seed, start, settings.train_steps, values)
     return train(agent, env, plan, run)
 
 
