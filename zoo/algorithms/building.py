@@ -57,7 +57,7 @@ def networks(
     entries = with_own_seeds(given, tuple(heads))
     for i, ((name, head), entry) in enumerate(zip(heads.items(), entries, strict=True)):
         if isinstance(entry, str):
-            made[name] = _on_torso(entry, label(i, name), head, made, given, name in shared_torso)
+            made[name] = _on_torso(entry, label(i, name), head, made, given, bool(shared_torso))
         else:
             made[name] = build_network(entry, label(i, name), preprocess, head)
     owned = [id(v) for network in made.values() for v in network.trainable_variables]
@@ -71,7 +71,7 @@ def _on_torso(
 ) -> Network:
     """The network of an entry that names another one, whose torso it shares."""
     if not may_share:
-        raise ValueError(f'{name} is the name {other!r}, but this network of this algorithm shares no torso.')
+        raise ValueError(f'{name} is the name {other!r}, but the networks of this algorithm share no torso.')
     if other not in made:
         raise ValueError(f'{name} is to share the torso of {other!r}: name one of {list(made)}, before it.')
     spec = given[list(made).index(other)]
