@@ -6,6 +6,7 @@ on copies, saved, loaded and resumed like those of the library, none of which kn
 
 from __future__ import annotations
 
+import copy
 import inspect
 from typing import Annotated
 
@@ -130,3 +131,42 @@ def test_a_squashed_action_of_parts_needs_bounds_too():
     arms = Dict({'left': Box(-1.0, 1.0, (2,)), 'right': Box(-2.0, np.inf, (1,))})
     with pytest.raises(ValueError, match=r'^SquashedParts needs a Box .* from -2\.0 to inf: wrap the environment'):
         SquashedParts.check_action_space(arms)
+
+
+@pytest.mark.usefixtures('plain_graphs')
+def test_a_subclass_that_gives_its_own_networks_is_saved_and_copied(tmp_path):
+    class Small(DDPG):
+        """DDPG of one size."""
+
+        def __init__(self, observation_space: ObservationSpace, action_space: ActionSpace, gamma: Gamma = 0.9) -> None:
+            super().__init__(
+                observation_space, action_space, net_list=[{'hidden': [4], 'features': 4}] * 2, gamma=gamma
+            )
+
+    agent = Small(*SPACES)
+    obs = agent.observation_space.sample()
+    for twin in (Small.load(agent.save(tmp_path / 'saved')), copy.deepcopy(agent)):
+        np.testing.assert_array_equal(twin.predict(obs), agent.predict(obs))
+    with pytest.raises(AttributeError, match='^tau is fixed when the agent is made'):
+        agent.tau = 0.5
+
+
+def test_a_parameter_that_is_not_kept_is_refused():
+    class Forgets(DDPG):
+        """DDPG with something more."""
+
+        def __init__(self, *args: object, bonus: float = 0.1, **kwargs: object) -> None:
+            super().__init__(*args, **kwargs)
+
+    with pytest.raises(TypeError, match=r'^Forgets takes bonus, but does not keep it, .*: set self\.bonus\.$'):
+        Forgets(*SPACES, net_list=[{'hidden': [4], 'features': 4}] * 2)
+
+
+def test_a_base_of_several_algorithms_needs_not_be_whole():
+    class Base(Algorithm):
+        """What two of them share."""
+
+        loop = loops.off_policy
+        acts_in = ('Box',)
+
+    assert Base.acts_in == ('Box',)

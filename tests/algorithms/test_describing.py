@@ -130,6 +130,22 @@ def test_habits(parameter: str, message: str):
         algorithms.PPO(*SPACES, **{parameter: 1})
 
 
+def test_the_first_lines_of_other_libraries():
+    env = gymnasium.make('CartPole-v1')
+    for given in ({'policy': 'MlpPolicy', 'env': env}, {'env': env, 'verbose': 1}):
+        with pytest.raises(ValueError, match='^PPO is made of spaces, not of an environment'):
+            algorithms.PPO(**given)
+    with pytest.raises(ValueError, match=r"^PPO is made of spaces, not of the name 'MlpPolicy'"):
+        algorithms.PPO('MlpPolicy', env, verbose=1)
+    agent = algorithms.PPO(*SPACES, net_list=[{'hidden': [4]}] * 2)
+    with pytest.raises(ValueError, match="'total_timesteps': it is called 'train_steps' here"):
+        agent.learn(total_timesteps=10)
+    with pytest.raises(ValueError, match=r'^learn needs an environment: agent.learn\(env, train_steps=…\)'):
+        agent.learn()
+    with pytest.raises(ValueError, match=r"called 'horizon' here, and is a parameter of learn, .*horizon=…"):
+        algorithms.PPO(*SPACES, n_steps=128)
+
+
 def test_a_subclass_of_a_users_own_keeps_the_parameters():
     class Bonus(algorithms.PPO):
         """PPO with something more."""

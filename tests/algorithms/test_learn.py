@@ -20,6 +20,7 @@ from zoo.common import checkpoint
 from zoo.common.checkpoint import CheckpointError
 
 VECTOR = toys.OBSERVATIONS['vector']
+IMAGE = Box(0, 255, (8, 8, 1), np.uint8)
 OFF = {'train_steps': 30, 'explore_steps': 10, 'batch_size': 4, 'buffer_size': 100, 'progress_bar': False}
 ON = {'train_steps': 32, 'horizon': 16, 'epochs': 1, 'batch_size': 8, 'progress_bar': False}
 
@@ -134,11 +135,41 @@ class TestSettings:
             world(), run_dir=False, callbacks=[lambda t: agent.learn(world(), 'test', test_episodes=1) and None], **OFF
         )
 
-    def test_predict_refuses_what_is_not_in_the_space(self):
-        agent = algorithms.PPO(Discrete(4), Discrete(2), net_list=[{'hidden': [4]}] * 2)
-        agent.predict(3)
-        with pytest.raises(ValueError, match='4'):
-            agent.predict(4)
+    @pytest.mark.parametrize(
+        ('space', 'given', 'message'),
+        [
+            (Discrete(4), 4, 'the observation has the value 4, but Discrete'),
+            (Discrete(4), 1.5, 'an observation has the value 1.5, which the int64 of its space cannot hold'),
+            (Discrete(4), '3', 'an observation of dtype <U1 was given, but the space declares int64'),
+            (VECTOR, np.float32([np.nan, 0, 0]), 'an observation has the value nan, which is no finite number'),
+            (VECTOR, [np.inf, 0, 0], 'an observation has the value inf, which is no finite number'),
+            (
+                Box(0, 255, (8, 8, 1), np.uint8),
+                np.full((8, 8, 1), 0.5),
+                'an observation has the value 0.5, which the uint8',
+            ),
+            (
+                Box(0, 255, (8, 8, 1), np.uint8),
+                np.full((8, 8, 1), 300),
+                'an observation has the value 300, which the uint8',
+            ),
+            (
+                VECTOR,
+                (np.zeros(3), {}),
+                r'the pair \(observation, info\) of reset\(\) was given, but an observation is',
+            ),
+            (VECTOR, {'a': 1}, 'a dict was given, but an observation is an element of Box'),
+        ],
+    )
+    def test_predict_refuses_what_is_not_in_the_space(self, space: Any, given: Any, message: str):
+        agent = algorithms.PPO(space, Discrete(2), net_list=[{'hidden': [4], 'features': 4}] * 2)
+        agent.predict(space.sample())
+        with pytest.raises(ValueError, match=f'^{message}'):
+            agent.predict(given)
+
+    def test_a_callback_may_answer_as_numpy_does(self):
+        result = dqn().learn(world(), run_dir=False, callbacks=[lambda t: np.False_], log_every=10, **OFF)
+        assert result.steps == 10
 
 
 class TestWithoutAnUpdate:
@@ -186,6 +217,14 @@ class TestResume:
         agent.learn(world(), run_dir=False, resume=True, **(OFF | {'train_steps': 20}))
         assert agent.steps == 20
 
+    def test_a_call_that_failed_before_it_began_does_not_use_it_up(self, tmp_path):
+        agent = self.interrupted(tmp_path / 'run', 12)
+        (tmp_path / 'file').touch()
+        with pytest.raises(NotADirectoryError):
+            agent.learn(world(), run_dir=tmp_path / 'file', resume=True, **(OFF | {'train_steps': 30}))
+        agent.learn(world(), run_dir=False, resume=True, **(OFF | {'train_steps': 30}))
+        assert agent.steps == 30
+
     def test_an_end_that_lies_behind_is_refused(self, tmp_path):
         agent = self.interrupted(tmp_path, 12)
         with pytest.raises(
@@ -208,6 +247,16 @@ class TestReplayBuffer:
         assert len(agent.replay) == held
         agent.replay = None
         agent.learn(env, run_dir=False, **(OFF | {k: v for k, v in change.items() if k != 'nenv'}))
+
+    def test_a_saved_one_is_not_spoilt_by_a_wrong_size(self, tmp_path):
+        agent = dqn()
+        agent.learn(world(), run_dir=False, **OFF)
+        loaded = zoo.load(agent.save(tmp_path / 'saved', buffer=True))
+        for _ in range(2):
+            with pytest.raises(ValueError, match='train on with the same buffer_size'):
+                loaded.learn(world(), run_dir=False, **(OFF | {'buffer_size': 300}))
+        loaded.learn(world(), run_dir=False, **OFF)
+        assert len(loaded.replay) > 30
 
     def test_a_loaded_one_is_saved_again_before_training(self, tmp_path):
         agent = dqn()
@@ -267,7 +316,7 @@ class TestFailures:
         def interrupt(training: Any) -> None:
             raise KeyboardInterrupt
 
-        with pytest.raises(KeyboardInterrupt, match=rf'^training was interrupted at step 5; saved in {tmp_path}'):
+        with pytest.raises(KeyboardInterrupt, match=rf'^training was interrupted at step 5 of 30; saved in {tmp_path}'):
             dqn().learn(world(), run_dir=tmp_path, callbacks=[interrupt], log_every=5, **OFF)
         assert zoo.load(tmp_path).steps == 5
 
@@ -351,6 +400,10 @@ class TestDefaults:
         )
         with pytest.raises(ValueError, match='^build_env did not make this environment, so its type is not known'):
             zoo.call_default_params(gymnasium.make('Pendulum-v1'), alg='TD3')
+
+    def test_the_algorithm_where_the_type_belongs(self):
+        with pytest.raises(ValueError, match="^'PPO' is given where the type of the environment belongs: say alg="):
+            zoo.call_default_params(build_env('CartPole-v1'), 'PPO')
 
     def test_a_name_is_no_environment(self):
         with pytest.raises(

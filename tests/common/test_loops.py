@@ -386,7 +386,7 @@ def test_interrupt_leaves_a_checkpoint_and_a_curve(where: str, tmp_path: Path):
         agent.learn(Ctrl(), train_steps=500, run_dir=tmp_path, callbacks=[ctrl_c], seed=0, log_every=50, **LEARN)
     steps = 112 if where == 'env' else 100
     path = tmp_path / 'checkpoints' / f'{steps:09d}'
-    assert str(told.value) == f'training was interrupted at step {steps}; saved in {path}'
+    assert str(told.value) == f'training was interrupted at step {steps} of 500; saved in {path}'
     assert (tmp_path / 'curve.png').stat().st_size > 1000
     assert rows_of(tmp_path)[-1]['step'] == '100'
     loaded = zoo.load(tmp_path)

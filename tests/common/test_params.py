@@ -99,6 +99,19 @@ def test_what_is_refused_and_how(name: str, given: Any, message: str):
     assert str(info.value) == message
 
 
+def test_what_is_said_counts_wherever_it_stands_in_a_hint():
+    """Python 3.10 puts ``Optional`` around a hint whose default is None."""
+
+    def wrapped(x: Annotated[float, above(0), 'said'] | None = None, y: Annotated[Literal[1, 2], 'of two'] = 1) -> None:
+        """Never called."""
+
+    x, y = declared(wrapped).values()
+    assert (x.kind, x.meaning, x.optional) == ('number', 'said', True)
+    with pytest.raises(ValueError, match='^x is -1: give a number above 0 or None'):
+        x.check(-1)
+    assert y.check(2) == 2 and y.meaning == 'of two'
+
+
 def test_a_hint_that_only_a_type_checker_can_read_checks_nothing():
     def local(x: Unknown = 1) -> None:  # noqa: F821
         """Never called."""

@@ -8,6 +8,7 @@ How its networks come about is in :mod:`zoo.algorithms.building`, how many updat
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -145,7 +146,7 @@ class Algorithm:
     @functools.cache
     def fixed_names(cls) -> frozenset[str]:
         """The constructor's parameters, which are not to be set again."""
-        return frozenset(cls.declared())
+        return frozenset().union(*(base.declared() for base in cls.__mro__ if issubclass(base, Algorithm)))
 
     @classmethod
     def declared_for_learn(cls) -> dict[str, Param]:
@@ -301,10 +302,10 @@ class Algorithm:
             ValueError: that was of another capacity or another number of copies.
         """
         if self.replay is None:
-            self.replay = Replay(self.observation_space, self.action_adaptor, capacity, num_envs)
+            made = Replay(self.observation_space, self.action_adaptor, capacity, num_envs)
             if self.saved_buffer is not None:
-                self.replay.restore(self.saved_buffer)
-                self.saved_buffer = None
+                made.restore(self.saved_buffer)
+            self.replay, self.saved_buffer = made, None
         kept = self.replay
         if (kept.num_envs, kept.capacity) != (num_envs, capacity):
             raise ValueError(
@@ -363,7 +364,7 @@ class Algorithm:
 
     def learn(
         self,
-        env: Env | VectorEnv,
+        env: Env | VectorEnv | None = None,
         mode: str = 'train',
         render: bool = False,
         seed: int | None = None,
@@ -492,21 +493,32 @@ def _checked(init: Callable[..., None]) -> Callable[..., None]:
         cls, known = type(self), params.declared(init)
         if not params.takes_any(init):
             given = dict(zip(known, args, strict=False)) | kwargs
+            describing.check_spaces(cls, given)
             for name in kwargs:
                 if name not in known:
                     raise ValueError(_unknown_param(cls, name, known))
             if len(args) + len(kwargs) > len(given):
                 raise ValueError(f'{cls.__name__} was given more arguments than it takes, or one of them twice.')
-            describing.check_spaces(cls, given)
             args, kwargs = (), given
         init(self, *args, **{name: known[name].check(x) if name in known else x for name, x in kwargs.items()})
+        for name in known:
+            if not hasattr(self, name):
+                raise TypeError(
+                    f'{cls.__name__} takes {name}, but does not keep it, so it could not be saved: set self.{name}.'
+                )
 
+    # For help and Tab; what the annotations say is in the documentation of the class.
+    signature = inspect.signature(init)
+    plain = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    checking.__signature__ = signature.replace(parameters=plain, return_annotation=None)  # type: ignore[attr-defined]
     return checking
 
 
 def _unknown_param(cls: type[Algorithm], name: str, known: Iterable[str]) -> str:
-    where = f'is a parameter of learn, not of {cls.__name__}: agent.learn(env, {name}=…).'
-    elsewhere = dict.fromkeys([*cls.learn_params(), *learning.ARGUMENTS], where)
+    elsewhere = {
+        other: f'is a parameter of learn, not of {cls.__name__}: agent.learn(env, {other}=…).'
+        for other in [*cls.learn_params(), *learning.ARGUMENTS]
+    }
     return params.refusal(f'parameter of {cls.__name__}', name, known, elsewhere)
 
 

@@ -90,7 +90,7 @@ def document(cls: Any) -> None:
     if not all(hasattr(cls, name) for name in ('loop', 'network_names', 'optimizer_names')):
         return  # a base of several algorithms
     names = (
-        f'``net_list`` has an entry for each of {", ".join(cls.network_names)}; ``optimizers_list`` for each of '
+        f'Entries of ``net_list``: {", ".join(cls.network_names)}. Entries of ``optimizers_list``: '
         f'{", ".join(cls.optimizer_names)}.'
     )
     own = inspect.cleandoc(cls.__dict__.get('__doc__') or f'{cls.__name__}.')
@@ -106,7 +106,11 @@ def document(cls: Any) -> None:
         return super(cls, self).learn(*args, **kwargs)
 
     signature = inspect.signature(inspect.unwrap(inherited))
-    fixed = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    fixed = [
+        p.replace(annotation=inspect.Parameter.empty)
+        for p in signature.parameters.values()
+        if p.kind is not p.VAR_KEYWORD
+    ]
     keywords = [inspect.Parameter(p.name, inspect.Parameter.KEYWORD_ONLY, default=p.default) for p in known.values()]
     learn.__signature__ = signature.replace(parameters=fixed + keywords)  # type: ignore[attr-defined]
     learn.__qualname__ = f'{cls.__qualname__}.learn'

@@ -94,7 +94,8 @@ def _check_callbacks(callbacks: Any) -> tuple[Callable[[loops.Training], bool | 
 
 def _check_environment(agent: Agent, env: Any) -> None:
     if not isinstance(env, Env | VectorEnv):
-        raise ValueError(f'learn needs a Gymnasium environment, not a {type(env).__name__}: make it with build_env.')
+        what = 'an environment' if env is None else f'a Gymnasium environment, not a {type(env).__name__}'
+        raise ValueError(f'learn needs {what}: agent.learn(env, train_steps=…) with env from build_env.')
     prefix = 'single_' if isinstance(env, VectorEnv) else ''
     for kind, adaptor in (('observation_space', observation), ('action_space', action)):
         reason = adaptor.mismatch(getattr(agent, kind), getattr(env, prefix + kind))
@@ -126,13 +127,11 @@ def _train(
         start, values['train_steps'] = _resumed(agent, given.get('train_steps'))
         seed = None  # the loaded streams go on where they were
     env_seed = roles_seed = None
+    # A later call with the same seed has streams of its own, lest it explore as the first one did.
+    later = f'/{agent.steps}' if agent.steps else ''
     if seed is not None:
-        # A later call with the same seed has streams of its own, lest it explore as the first one did.
-        later = f'/{agent.steps}' if agent.steps else ''
-        agent.reseed(seed, f'agent{later}')
         env_seed = _draw(seed, f'env/train{later}')
         roles_seed = _draw(seed, f'roles{later}') if later else seed
-    agent.loop_state = None
     common = {name: values.pop(name) for name in params.declared(Settings)}
     settings = Settings(**common)
 
@@ -158,7 +157,9 @@ def _train(
             start=start,
             experience=experience,
         )
-        agent.is_training = True
+        agent.is_training, agent.loop_state = True, None
+        if seed is not None:
+            agent.reseed(seed, f'agent{later}')
         try:
             return training.run(agent.loop, **values)
         finally:

@@ -43,7 +43,8 @@ def blueprint(agent: Agent) -> tuple[type, dict[str, Any]]:
         type(entry).from_config(entry.get_config()) if isinstance(entry, keras.optimizers.Optimizer) else entry
         for entry in agent.optimizers_list
     ]
-    return type(agent), known | {'net_list': agent.net_list, 'optimizers_list': optimizers}
+    made_of = {'net_list': agent.net_list, 'optimizers_list': optimizers}
+    return type(agent), known | {name: entries for name, entries in made_of.items() if name in known}
 
 
 def variables(agent: Agent) -> dict[str, tf.Variable]:
@@ -105,7 +106,9 @@ def twin(agent: Any, memo: dict[int, Any]) -> Any:
     """See :meth:`zoo.algorithms.base.Algorithm.__deepcopy__`."""
     cls, given = blueprint(agent)
     try:
-        given['net_list'] = copies.copied_entries(list(agent.networks.values()), agent.net_list, agent.network_names)
+        if 'net_list' in given:
+            networks = list(agent.networks.values())
+            given['net_list'] = copies.copied_entries(networks, agent.net_list, agent.network_names)
         with unannounced():
             made = cls(**given)
     except Exception as error:
@@ -143,8 +146,11 @@ def load(
     given = {'net_list': net_list, 'optimizers_list': optimizers_list}
     try:
         found = saved.config
-        for name, entries in given.items():
-            given[name] = entries if entries is not None else _entries_from_json(found[name], name, path)
+        for name, entries in list(given.items()):
+            if name not in cls.params():  # a subclass that gives its own
+                del given[name]
+            elif entries is None:
+                given[name] = _entries_from_json(found[name], name, path)
         known = {name: schedule_from_json(value) for name, value in found['params'].items()}
         known |= {name: spaces.from_json(found[name]) for name in ('observation_space', 'action_space')}
     except (KeyError, TypeError, AttributeError, IndexError) as error:

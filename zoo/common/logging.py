@@ -129,6 +129,11 @@ class Logger:
         if time.perf_counter() >= self._due:
             self._refresh()
 
+    def clear(self) -> None:
+        """Takes the bar off its line, for something else to be written there; it is drawn again when it moves."""
+        if self._bar is not None:
+            self._bar.clear()
+
     def close(self) -> None:
         """Brings the bar up to date and closes the files. May be called twice; nothing can be logged after it."""
         self._closed = True

@@ -230,13 +230,16 @@ class Training:
             self._rescue()
             # What happened is the last line on the screen, under the traceback and not above it.
             saved = 'nothing is saved' if self._last_checkpoint is None else f'saved in {self._last_checkpoint}'
-            raise KeyboardInterrupt(f'training was interrupted at step {self.steps}; {saved}') from None
+            where = f'at step {self.steps} of {self.train_steps}'
+            raise KeyboardInterrupt(f'training was interrupted {where}; {saved}') from None
         except Exception as error:
             self._rescue()
             kept = self._last_checkpoint or 'none was written'
             if isinstance(error, FloatingPointError):
                 raise FloatingPointError(f'{error} The last good checkpoint: {kept}.') from error
-            log.error('Training failed at step %d. The last good checkpoint: %s.', self.steps, kept)
+            log.error(
+                'Training failed at step %d of %d. The last good checkpoint: %s.', self.steps, self.train_steps, kept
+            )
             raise
         finally:
             self._logger.close()
@@ -260,6 +263,11 @@ class Training:
             self._recent.append(episode)
             self.returns.append(episode.episode_return)
             self.episode_steps.append(self.steps)
+
+    def warn(self, message: str, *values: Any) -> None:
+        """Log a warning, on a line of its own where there is a progress bar."""
+        self._logger.clear()
+        log.warning(message, *values)
 
     def updated(self, metrics: dict[str, float] | None) -> None:
         """To be called between updates, with the metrics of the last one if there was one; logs and saves when due.
@@ -316,7 +324,8 @@ class Training:
         if self._plot_func is not None:
             self._plot_func(self.returns)
         for callback in self._callbacks:
-            if callback(self) is False:
+            answer = callback(self)
+            if isinstance(answer, bool | np.bool_) and not answer:
                 self._stopped = True
 
     def _save(self, final: bool = False) -> None:
@@ -370,7 +379,7 @@ def _off_policy(
     updates = update_every if updates is None else updates
     replay = agent.replay_for(buffer_size, experience.num_envs)
     training.replay = replay
-    needed, began = _needed(agent, replay.added * experience.learners, explore_steps), agent.updates
+    needed, began = _needed(training, replay.added * experience.learners, explore_steps), agent.updates
     while not training.done:
         agent.progress = training.progress
         before = training.steps
@@ -385,7 +394,7 @@ def _off_policy(
                 metrics = agent.update_on(replay.sample((updates, batch_size), agent.rng))
         training.updated(metrics)
     if agent.updates == began:
-        log.warning(
+        training.warn(
             'Nothing was learned: no update was due in the %d steps of this training, since the first one needs %d '
             'transitions in the replay buffer (explore_steps=%d, batch_size=%d, update_every=%d).',
             training.steps,
@@ -396,22 +405,22 @@ def _off_policy(
         )
 
 
-def _needed(agent: Agent, held: int, explore_steps: int) -> int:
+def _needed(training: Training, held: int, explore_steps: int) -> int:
     """How many transitions the replay buffer has to hold before the first update, when it holds ``held`` now.
 
     As many as are explored; where earlier ones were not saved with the agent, those that its life still lacks, and if
     it lacks none, that many again, since an agent that learned from a handful of them would forget what it can.
     """
-    lost = agent.steps - held
-    if lost <= 0:
+    steps = training.agent.steps
+    if steps <= held:
         return explore_steps
-    needed = held + explore_steps - agent.steps if agent.steps < explore_steps else explore_steps
+    needed = held + explore_steps - steps if steps < explore_steps else explore_steps
     if needed > held:
-        log.warning(
+        training.warn(
             'The replay buffer holds %d transitions of the %d steps that this agent has behind it '
             '(checkpoint_buffer=True saves it with the agent): the next %d steps are collected without an update.',
             held,
-            agent.steps,
+            steps,
             needed - held,
         )
     return needed

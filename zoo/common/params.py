@@ -112,7 +112,7 @@ class Param:
         """
         if (value is None and self.optional) or self.kind == 'any':
             return value
-        if isinstance(value, str | bool) and any(type(value) is type(c) and value == c for c in self.choices):
+        if any(type(value) is type(choice) and value == choice for choice in self.choices):
             return value
         if self.kind in ('whole', 'number'):
             if self.scheduled and isinstance(value, Linear):
@@ -198,12 +198,9 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _param(name: str, default: Any, hint: Any) -> Param:
-    meaning, limits = '', Range()
-    if typing.get_origin(hint) is Annotated:
-        hint, *extras = typing.get_args(hint)
-        meaning = next((extra for extra in extras if isinstance(extra, str)), '')
-        limits = next((extra for extra in extras if isinstance(extra, Range)), limits)
-    options = typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
+    options, extras = _options(hint)
+    meaning = next((extra for extra in extras if isinstance(extra, str)), '')
+    limits = next((extra for extra in extras if isinstance(extra, Range)), Range())
     choices = [x for option in options if typing.get_origin(option) is Literal for x in typing.get_args(option)]
     rest = [option for option in options if option not in (type(None), Linear) and typing.get_origin(option) is None]
     others = [option for option in options if typing.get_origin(option) not in (None, Literal)]
@@ -223,6 +220,18 @@ def _param(name: str, default: Any, hint: Any) -> Param:
     return Param(
         name, default, kind, meaning, limits, tuple(choices), classes, type(None) in options, Linear in options
     )
+
+
+def _options(hint: Any) -> tuple[list[Any], list[Any]]:
+    """The types of a hint, and what is said of them, wherever in it: Python 3.10 puts ``Optional`` around the whole."""
+    if typing.get_origin(hint) is Annotated:
+        inner, *extras = typing.get_args(hint)
+        options, more = _options(inner)
+        return options, [*extras, *more]
+    if typing.get_origin(hint) not in (Union, types.UnionType):
+        return [hint], []
+    found = [_options(option) for option in typing.get_args(hint)]
+    return [x for options, _ in found for x in options], [x for _, extras in found for x in extras]
 
 
 def takes_any(function: Callable[..., Any]) -> bool:
@@ -268,6 +277,10 @@ HABITS = {
     'batch': 'batch_size',
     'clip_epsilon': 'clip_range',
     'ent_coef': 'entropy_coef',
+    'eps': 'epsilon',
+    'exploration_fraction': 'epsilon',
+    'exploration_final_eps': 'epsilon',
+    'exploration_initial_eps': 'epsilon',
     'exploration_noise': 'explore_noise',
     'gradient_steps': 'updates',
     'lam': 'gae_lambda',

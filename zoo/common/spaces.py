@@ -142,9 +142,17 @@ def as_batch(space: Space, x: Any) -> tuple[Flat, bool]:
     """One element of ``space``, or a batch of them on a first axis, as a flat batch; and whether it was a batch.
 
     Raises:
-        ValueError: a part of another shape than the space declares, or parts of different batches.
+        ValueError: what ``env.reset()`` returns rather than an observation, a part that is missing or of another shape
+            than the space declares, parts of different batches, or values that the space's dtype cannot hold.
     """
-    flat = dict(tree_items(flatten(space, x)))
+    is_pair = isinstance(x, tuple) and len(x) == 2 and isinstance(x[1], dict) and not isinstance(space, Tuple)
+    if is_pair or (is_leaf(space) and isinstance(x, dict | tuple)):
+        what = 'the pair (observation, info) of reset()' if is_pair else f'a {type(x).__name__}'
+        raise ValueError(f'{what} was given, but an observation is an element of {describe(space)}.')
+    try:
+        flat = dict(tree_items(flatten(space, x)))
+    except TypeError as error:
+        raise ValueError(f'in the observation {error}') from error
     lead: dict[str, tuple[int, ...]] = {}
     for path, leaf in leaves(space).items():
         shape = np.shape(flat[path])
@@ -162,8 +170,24 @@ def as_batch(space: Space, x: Any) -> tuple[Flat, bool]:
                 'one observation, or a batch of the same size in every part.'
             )
     is_batch = lead[first] != ()
-    items = {path: np.asarray(flat[path], leaf.dtype) for path, leaf in leaves(space).items()}
+    items = {path: _cast(path, flat[path], leaf) for path, leaf in leaves(space).items()}
     return from_items(space, items if is_batch else {path: x[None] for path, x in items.items()}), is_batch
+
+
+def _cast(path: str, value: Any, leaf: Leaf) -> np.ndarray:
+    """An observation in the dtype of its space, where that changes nothing but digits of a real number."""
+    given = np.asarray(value)
+    where = f'an observation {path and f"{path!r} "}'
+    if given.dtype.kind not in 'biuf':
+        raise ValueError(f'{where}of dtype {given.dtype} was given, but the space declares {leaf.dtype}.')
+    with np.errstate(invalid='ignore', over='ignore'):
+        cast = given.astype(leaf.dtype)
+    if given.dtype.kind == 'f' and not np.isfinite(cast).all():
+        raise ValueError(f'{where}has the value {given[~np.isfinite(cast)].flat[0]}, which is no finite number.')
+    if cast.dtype.kind != 'f' and given.dtype != cast.dtype and (cast != given).any():
+        wrong = given[cast != given].flat[0]
+        raise ValueError(f'{where}has the value {wrong}, which the {leaf.dtype} of its space cannot hold.')
+    return cast
 
 
 def tree_map(function: Callable[..., Any], *flats: Flat) -> Flat:

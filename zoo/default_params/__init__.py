@@ -58,6 +58,8 @@ def call_default_params(
         raise ValueError(
             f'call_default_params needs an environment, not {env!r}: make it with build_env({env!r}) first.'
         )
+    if not alg and env_type in algorithms.NAMES:
+        raise ValueError(f'{env_type!r} is given where the type of the environment belongs: say alg={env_type!r}.')
     if alg not in algorithms.NAMES:
         raise ValueError(unknown('algorithm', alg, algorithms.NAMES))
     env_type = env_type_of(env) if env_type is None else env_type
