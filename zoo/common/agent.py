@@ -49,7 +49,8 @@ class Agent(Protocol):
 
     * ``loop``: which loop trains it, and so what ``update`` is given;
     * ``network_names``, ``optimizer_names``, ``metric_names``: what it consists of and what it reports;
-    * ``acts_in`` (and ``squash``): the kinds of action space that it can act in;
+    * ``acts_in``: the kinds of action space that it can act in, and ``squash``, whether its actions lie in [−1, 1] by a
+      tanh, which stand for the bounds of a ``Box`` and so need them;
     * a constructor, whose parameters are declared as in :mod:`zoo.common.params` and kept under their names;
       it builds the networks from what each has to give (:class:`zoo.common.adaptors.policy.Head`), targets, optimisers
       and ``behavior``, how the agent explores;
@@ -59,9 +60,10 @@ class Agent(Protocol):
       over ``'rollouts'`` it is called with a :class:`zoo.common.types.Rollout` of fields ``[T, N, …]`` and its keyword
       parameters; it returns the metrics as floats, or None where nothing was updated.
 
-    What an algorithm keeps beside networks and optimisers goes into ``state_variables``, and what it keeps along
-    episodes is given up in :meth:`episodes_restarted`; then it is saved, resumed and sent to other learners without
-    further ado.
+    What an algorithm keeps beside networks and optimisers goes into ``state_variables`` (targets are put there when
+    they are built), and what it keeps along episodes is given up in :meth:`episodes_restarted`; then it is saved,
+    resumed and sent to other learners without further ado. Where updates take turns in what they do, as with a delayed
+    actor, ``phases`` says after how many they repeat, and ``update`` is told which it is: ``update(batch, seed, phase)``.
 
     Attributes:
         observation_space, action_space: of one copy of the environment.
