@@ -63,7 +63,7 @@ class Agent(Protocol):
     What an algorithm keeps beside networks and optimisers goes into ``state_variables`` (targets are put there when
     they are built), and what it keeps along episodes is given up in :meth:`episodes_restarted`; then it is saved,
     resumed and sent to other learners without further ado. Where updates take turns in what they do, as with a delayed
-    actor, ``phases`` says after how many they repeat, and ``update`` is told which it is: ``update(batch, seed, phase)``.
+    actor, ``phases`` says after how many they repeat, and ``update(batch, seed, phase)`` is told which one it is.
 
     Attributes:
         observation_space, action_space: of one copy of the environment.
