@@ -83,25 +83,22 @@ class TestListing1:
         assert zoo.call_default_params is utils.call_default_params
         assert zoo.algorithms is algorithms
         assert zoo.load is zoo.algorithms.base.load
-        from zoo.algorithms import DQN, PPO, SAC, TD3
-
-        assert [cls.__name__ for cls in (DQN, PPO, SAC, TD3)] == list(algorithms.NAMES)
+        assert [getattr(algorithms, name).__name__ for name in algorithms.NAMES] == list(algorithms.NAMES)
 
     def test_dir_lists_the_algorithms(self):
-        assert {'NAMES', 'DQN', 'PPO', 'SAC', 'TD3'} <= set(dir(algorithms))
+        assert {'NAMES', *algorithms.NAMES} <= set(dir(algorithms))
 
-    @pytest.mark.parametrize(
-        ('name', 'env_id'),
-        [('DQN', 'CartPole-v1'), ('PPO', 'CartPole-v1'), ('SAC', 'Pendulum-v1'), ('TD3', 'Pendulum-v1')],
-    )
+    @pytest.mark.parametrize('name', algorithms.NAMES)
     @pytest.mark.parametrize('nenv', [1, 2])
-    def test_the_four_lines_for_every_algorithm(self, name, env_id, nenv):
+    def test_the_four_lines_for_every_algorithm(self, name, nenv):
+        cls = getattr(algorithms, name)
+        env_id = 'CartPole-v1' if 'Discrete' in cls.acts_in else 'Pendulum-v1'
         env = build_env(env_id, 'classic_control', nenv=nenv)
         alg_params, learn_params = call_default_params(env, 'classic_control', name)
         alg_params['net_list'] = [TINY] * len(alg_params['net_list'])
         learn_params |= {'train_steps': 300, 'batch_size': 32}
-        learn_params |= {'horizon': 100, 'epochs': 1} if name == 'PPO' else {'explore_steps': 40}
-        agent = getattr(algorithms, name)(**alg_params)
+        learn_params |= {'horizon': 100, 'epochs': 1} if cls.loop.experience == 'rollouts' else {'explore_steps': 40}
+        agent = cls(**alg_params)
         result = agent.learn(env, 'train', run_dir=False, **learn_params)
         assert result.steps >= 300
         assert result.losses.keys() == set(agent.metric_names)
@@ -362,7 +359,7 @@ class TestUnknownNames:
         [
             (
                 lambda env: algorithms.TD33,
-                r"unknown algorithm 'TD33': did you mean 'TD3'\? Known: DQN, PPO, SAC, TD3\.",
+                rf"unknown algorithm 'TD33': did you mean 'TD3'\? Known: {', '.join(algorithms.NAMES)}\.",
             ),
             (
                 lambda env: call_default_params(env, 'classic_control', 'ppo'),
@@ -420,7 +417,8 @@ class TestLearnParams:
         ('name', 'value'),
         [
             ('train_steps', 0),
-            ('train_steps', 1e5),
+            ('train_steps', 1000.5),
+            ('train_steps', float('inf')),
             ('train_steps', '1000'),
             ('train_steps', None),
             ('batch_size', -1),
@@ -436,7 +434,10 @@ class TestLearnParams:
     )
     def test_counts_are_whole_numbers(self, name, value, mode, tmp_path):
         least = 0 if name == 'explore_steps' else 1
-        with pytest.raises(ValueError, match=rf'^{name} is {value!r}: give a whole number of at least {least}\.$'):
+        wanted = f'a whole number of at least {least}'
+        if name in ('updates', 'log_every', 'checkpoint_every'):
+            wanted += ' or None'
+        with pytest.raises(ValueError, match=rf'^{name} is {value!r}: give {wanted}\.$'):
             dqn().learn(cartpole(), mode, **{name: value})
         assert not any(tmp_path.iterdir())
 
@@ -446,9 +447,12 @@ class TestLearnParams:
         with pytest.raises(ValueError, match=f'^{name} is {value!r}: '):
             ppo(env.observation_space, env.action_space).learn(env, **{name: value})
 
-    def test_numpy_integers_are_whole_numbers(self):
-        params = {name: np.int64(value) if name != 'progress_bar' else value for name, value in FEW.items()}
-        assert dqn().learn(cartpole(), run_dir=False, **params).steps == 150
+    @pytest.mark.parametrize('kind', [np.int64, float, np.float64])
+    def test_whole_numbers_of_other_types_are_taken(self, kind):
+        """``train_steps=1e5`` reads better than its zeros."""
+        params = {name: kind(value) if name != 'progress_bar' else value for name, value in FEW.items()}
+        result = dqn().learn(cartpole(), run_dir=False, **params)
+        assert result.steps == 150 and type(result.steps) is int
 
     def test_what_may_be_none_may_be_none(self):
         result = dqn().learn(cartpole(), run_dir=False, log_every=None, checkpoint_every=None, updates=None, **FEW)
@@ -513,11 +517,23 @@ class TestEnvironment:
     def test_one_agent_trains_on_copies_and_on_a_single_one(self):
         agent = dqn()
         agent.learn(cartpole(nenv=3), run_dir=False, **FEW)
+        agent.replay = None
         agent.learn(cartpole(), run_dir=False, **FEW)
         assert agent.steps == 300
 
+    def test_a_filled_replay_buffer_is_of_a_number_of_copies(self):
+        agent = dqn()
+        agent.learn(cartpole(nenv=3), run_dir=False, **FEW)
+        kept, held = agent.replay, len(agent.replay)
+        with pytest.raises(
+            ValueError,
+            match=rf'holds {held} transitions, .* 3 copies .* now these are .* 1: .* with agent\.replay = None\.$',
+        ):
+            agent.learn(cartpole(), run_dir=False, **FEW)
+        assert agent.replay is kept and len(kept) == held and agent.steps == 150
+
     @pytest.mark.parametrize('broken', ['obs', 'reward'])
-    def test_nan_while_training_names_what_and_when_and_keeps_the_last_checkpoint(self, broken, tmp_path):
+    def test_nan_while_training_names_what_and_when_and_keeps_the_agent_as_it_was_before(self, broken, tmp_path):
         class Breaks(gymnasium.Wrapper):
             count = 0
 
@@ -531,11 +547,12 @@ class TestEnvironment:
         env = Breaks(gymnasium.make('CartPole-v1'))
         what = 'an observation that is nan' if broken == 'obs' else 'a reward that is inf'
         with pytest.raises(
-            FloatingPointError, match=f'step 120: the environment gave {what}.*checkpoint: .*000000105'
+            FloatingPointError, match=rf'step 120: the environment gave {what}.*checkpoint: .*000000119\.$'
         ) as info:
             dqn().learn(env, run_dir=tmp_path / 'run', checkpoint_every=15, **FEW)
         assert '\n' not in str(info.value)
-        assert zoo.load(tmp_path / 'run').steps == 105
+        assert zoo.load(tmp_path / 'run').steps == 119
+        assert (tmp_path / 'run' / 'checkpoints' / '000000105').is_dir()
 
     def test_a_loss_that_is_not_finite_names_it(self):
         env = gymnasium.wrappers.TransformReward(gymnasium.make('CartPole-v1'), lambda reward: 1e30)

@@ -173,9 +173,8 @@ class TestConstruction:
         agent = make(name)
         saved = arrays(agent)
         targets = [key for key in saved if key.startswith('target/')]
-        assert len(targets) == sum(
-            len(agent.networks[n].variables) for n in agent.network_names if (name, n) != ('SAC', 'actor')
-        )
+        copied = {key.split('/')[1] for key in targets}
+        assert copied and len(targets) == sum(len(agent.networks[n].variables) for n in copied)
         for key in targets:
             np.testing.assert_array_equal(saved[key], saved[key.replace('target/', 'network/')])
         owned = {id(v) for network in agent.networks.values() for v in network.variables}
@@ -269,8 +268,8 @@ class TestCompiledUpdates:
     def test_no_retracing_after_warm_up(self, name, kind):
         space = toys.OBSERVATIONS[kind]
         schedule = {'learning_rate': Linear(1e-3, 1e-4)}
-        scheduled = {'PPO': {'clip_range': Linear(0.2)}, 'DQN': {'epsilon': Linear(0.5)}}.get(name, {})
-        optimizers = [schedule] * len(getattr(algorithms, name).optimizer_names)
+        scheduled = {key: Linear(0.5, 0.1) for key, param in CLASSES[name].declared().items() if param.scheduled}
+        optimizers = [schedule] * len(CLASSES[name].optimizer_names)
         agent = make(name, space, optimizers_list=optimizers, **scheduled)
         env = environment(name, space)
         agent.learn(env, **learn_params(name))
@@ -300,16 +299,18 @@ from zoo import algorithms, build_env, call_default_params
 from zoo.common import checkpoint
 
 def digest(name, env_id, seed, steps, hidden):
-    env = build_env(env_id, 'classic_control', seed=seed, nenv=2 if name == 'PPO' else 1)
+    cls = getattr(algorithms, name)
+    in_rollouts = cls.loop.experience == 'rollouts'
+    env = build_env(env_id, 'classic_control', seed=seed, nenv=2 if in_rollouts else 1)
     alg_params, learn_params = call_default_params(env, 'classic_control', name, seed=seed)
     for spec in alg_params['net_list']:
         spec['hidden'] = hidden
     learn_params |= {'train_steps': steps, 'batch_size': 32}
-    if name == 'PPO':
+    if in_rollouts:
         learn_params |= {'horizon': 250, 'epochs': 2}
     else:
         learn_params |= {'explore_steps': 100, 'update_every': 1, 'updates': None}
-    agent = getattr(algorithms, name)(**alg_params)
+    agent = cls(**alg_params)
     agent.learn(env, run_dir=False, **learn_params)
     with tempfile.TemporaryDirectory() as folder:
         arrays = checkpoint.read(agent.save(folder + '/saved')).arrays
@@ -319,7 +320,8 @@ def digest(name, env_id, seed, steps, hidden):
     return found.hexdigest()
 
 seeds = json.loads(sys.argv[1])
-runs = {'DQN': 'CartPole-v1', 'PPO': 'CartPole-v1', 'SAC': 'Pendulum-v1', 'TD3': 'Pendulum-v1'}
+discrete = {name: 'Discrete' in getattr(algorithms, name).acts_in for name in algorithms.NAMES}
+runs = {name: 'CartPole-v1' if discrete[name] else 'Pendulum-v1' for name in algorithms.NAMES}
 found = {seed: {name: digest(name, env_id, seed, 2000, [16]) for name, env_id in runs.items()} for seed in seeds}
 found[seeds[0]]['SAC in plain graphs'] = digest('SAC', 'Pendulum-v1', seeds[0], 200, [256, 256])
 print(json.dumps(found))
@@ -343,12 +345,17 @@ def test_same_seed_same_weights_in_two_processes():
         assert first['0'][name] != first['1'][name], f'{name} pays no heed to its seed'
 
 
-FURTHER = {
-    'DQN': {'normalize_obs': True, 'epsilon': Linear(1.0, 0.1), 'target_update_every': 7},
-    'PPO': {'normalize_obs': True, 'normalize_reward': True, 'clip_range': Linear(0.2)},
-    'SAC': {'normalize_obs': True},
-    'TD3': {'normalize_obs': True, 'policy_delay': 3},
-}
+def further(name: str) -> dict[str, Any]:
+    """Parameters that bring state of their own: statistics, schedules and counts of updates."""
+    found: dict[str, Any] = {}
+    for key, param in CLASSES[name].declared().items():
+        if key.startswith('normalize_'):
+            found[key] = True
+        elif param.scheduled:
+            found[key] = Linear(0.5, 0.1)
+        elif param.kind == 'whole' and not param.optional:
+            found[key] = 3
+    return found
 
 
 @pytest.mark.usefixtures('plain_graphs')
@@ -356,7 +363,7 @@ class TestTrainingOn:
     @pytest.mark.parametrize('name', algorithms.NAMES)
     def test_after_save_and_load_as_if_uninterrupted(self, name, tmp_path):
         def trained(path: Path | None) -> Algorithm:
-            agent = make(name, **FURTHER[name])
+            agent = make(name, **further(name))
             agent.learn(environment(name, seed=1), seed=3, **learn_params(name, train_steps=53))
             if path is not None:
                 agent.save(path, buffer=True)
@@ -400,7 +407,7 @@ class TestTrainingOn:
 class TestSaved:
     @pytest.mark.parametrize('name', algorithms.NAMES)
     def test_hyper_parameters_come_back(self, name, tmp_path):
-        agent = make(name, gamma=0.5, **FURTHER[name])
+        agent = make(name, gamma=0.5, **further(name))
         loaded = zoo.load(agent.save(tmp_path / 'saved'))
         for key in agent.params():
             if key in ('observation_space', 'action_space'):
@@ -411,12 +418,12 @@ class TestSaved:
 
     @pytest.mark.parametrize('name', algorithms.NAMES)
     def test_statistics_counters_and_random_state_come_back(self, name, tmp_path):
-        agent = make(name, **FURTHER[name])
+        agent = make(name, **further(name))
         agent.learn(environment(name), **learn_params(name))
         loaded = zoo.load(agent.save(tmp_path / 'saved'))
         assert_same_arrays(arrays(loaded), arrays(agent))
         labels = {key.split('/')[1] for key in arrays(agent) if key.startswith('statistics/')}
-        assert labels == ({'obs', 'reward'} if name == 'PPO' else {'obs'})
+        assert labels == ({'obs', 'reward'} if 'normalize_reward' in agent.params() else {'obs'})
         assert arrays(agent)['statistics/obs//count'] > 0
         assert (loaded.steps, loaded.updates, loaded.progress) == (agent.steps, agent.updates, agent.progress)
         assert loaded.rng.random() == agent.rng.random()

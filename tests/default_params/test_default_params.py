@@ -20,6 +20,12 @@ from zoo.default_params import call_default_params as home
 
 TABLES = {name: importlib.import_module(f'zoo.default_params.{name.lower()}') for name in algorithms.NAMES}
 
+#: An environment that each algorithm can act in.
+ENV_IDS = {
+    name: 'CartPole-v1' if 'Discrete' in getattr(algorithms, name).acts_in else 'Pendulum-v1'
+    for name in algorithms.NAMES
+}
+
 #: An environment of each type that both kinds of action can be found in, for what holds for a type as a whole.
 OF_TYPE = {
     'classic_control': {'Discrete': 'CartPole-v1', 'Box': 'Pendulum-v1'},
@@ -194,7 +200,7 @@ class TestWhatDependsOnTheEnvironment:
 class TestTheDictsAreTheCallers:
     @pytest.mark.parametrize('name', algorithms.NAMES)
     def test_editing_them_does_not_change_the_next(self, name):
-        env = build_env('Pendulum-v1' if name in ('SAC', 'TD3') else 'CartPole-v1', 'classic_control')
+        env = build_env(ENV_IDS[name], 'classic_control')
         before = repr([table.__dict__[level] for table in TABLES.values() for level in ('COMMON', 'TYPES', 'TUNED')])
         first, second = (call_default_params(env, 'classic_control', name) for _ in range(2))
         assert first == second
@@ -238,7 +244,7 @@ class TestTheDictsAreTheCallers:
 
 class TestSeeds:
     def weights(self, name: str, seed: int | None, layers: str = 'keras') -> dict[str, list[np.ndarray]]:
-        env = build_env('Pendulum-v1' if name in ('SAC', 'TD3') else 'CartPole-v1', 'classic_control')
+        env = build_env(ENV_IDS[name], 'classic_control')
         alg_params, learn_params = call_default_params(env, 'classic_control', name, seed=seed, layers=layers)
         assert learn_params.get('seed') == seed and ('seed' in learn_params) is (seed is not None)
         agent = getattr(algorithms, name)(**alg_params)
@@ -265,7 +271,7 @@ class TestSeeds:
 @pytest.mark.parametrize('name', algorithms.NAMES)
 def test_networks_of_tensorlayer(name, tmp_path):
     tensorlayer = pytest.importorskip('tensorlayer')
-    env = build_env('Pendulum-v1' if name in ('SAC', 'TD3') else 'CartPole-v1', 'classic_control')
+    env = build_env(ENV_IDS[name], 'classic_control')
     alg_params, learn_params = call_default_params(env, 'classic_control', name, seed=0, layers='tensorlayer')
     for spec in alg_params['net_list']:
         spec['hidden'] = [8]
@@ -273,7 +279,10 @@ def test_networks_of_tensorlayer(name, tmp_path):
     for network in agent.networks.values():
         assert isinstance(network.torso, tensorlayer.models.Model)
     few = {'train_steps': 60, 'batch_size': 8}
-    few |= {'horizon': 30, 'epochs': 1} if name == 'PPO' else {'explore_steps': 40, 'update_every': 1, 'updates': None}
+    if agent.loop.experience == 'rollouts':
+        few |= {'horizon': 30, 'epochs': 1}
+    else:
+        few |= {'explore_steps': 40, 'update_every': 1, 'updates': None}
     losses = agent.learn(env, run_dir=False, **learn_params | few).losses
     assert all(np.isfinite(value) for value in losses.values())
     loaded = type(agent).load(agent.save(tmp_path / 'saved'))

@@ -216,12 +216,13 @@ def test_shaped_rewards_leave_the_scores_of_whole_games(vectorized: str | bool, 
     assert all(episode.episode_return >= 0 and episode.length > 100 for episode in found)
 
 
-@pytest.mark.parametrize('alg', ['DQN', 'PPO'])
+@pytest.mark.parametrize('alg', [name for name in algorithms.NAMES if 'Discrete' in getattr(algorithms, name).acts_in])
 def test_the_four_lines(alg: str, tmp_path: Any):
     env = build_env(BREAKOUT, 'atari', nenv=2, frame_size=42)
     alg_params, learn_params = call_default_params(env, 'atari', alg, seed=0)
     agent = getattr(algorithms, alg)(**alg_params)
-    small = {'horizon': 32, 'epochs': 1} if alg == 'PPO' else {'explore_steps': 64, 'buffer_size': 1000}
+    in_rollouts = agent.loop.experience == 'rollouts'
+    small = {'horizon': 32, 'epochs': 1} if in_rollouts else {'explore_steps': 64, 'buffer_size': 1000}
     result = agent.learn(env, 'train', run_dir=tmp_path, **learn_params | small | {'train_steps': 128})
     assert result.steps == 128
     assert np.isfinite(list(result.losses.values())).all()

@@ -52,10 +52,13 @@ def agent_for(name: str, env: Any, **params: Any) -> algorithms.Algorithm:
     return getattr(algorithms, name)(**alg_params | {'net_list': specs} | params)
 
 
+def few(agent: Any) -> dict[str, int]:
+    return ON if agent.loop.experience == 'rollouts' else OFF
+
+
 def learn(agent: Any, env: Any, **params: Any) -> Any:
     """A short training, or a test, with a fixed seed."""
-    defaults = ON if type(agent).__name__ == 'PPO' else OFF
-    return agent.learn(env, **{'seed': 1, 'run_dir': False, 'progress_bar': False} | defaults | params)
+    return agent.learn(env, **{'seed': 1, 'run_dir': False, 'progress_bar': False} | few(agent) | params)
 
 
 def stepped(folder: Path) -> list[str]:
@@ -88,17 +91,16 @@ def test_rendering_is_refused():
 # Started by this process
 
 
-@pytest.mark.parametrize(
-    ('name', 'env_id'), [('PPO', 'CartPole-v1'), ('DQN', 'CartPole-v1'), ('SAC', 'Pendulum-v1'), ('TD3', 'Pendulum-v1')]
-)
-def test_light_actors_train_every_algorithm(name: str, env_id: str, tmp_path: Path):
+@pytest.mark.parametrize('name', algorithms.NAMES)
+def test_light_actors_train_every_algorithm(name: str, tmp_path: Path):
+    env_id = 'CartPole-v1' if 'Discrete' in getattr(algorithms, name).acts_in else 'Pendulum-v1'
     env = build_env(traced(env_id, tmp_path), nenv=2)
     agent = agent_for(name, env, normalize_obs=True)
     before = agent.state()
     result = learn(agent, env, roles={'actors': 2})
     # Each actor a process of its own, without TensorFlow, on one thread; this process has stepped nothing.
     assert sorted(stepped(tmp_path)) == ['False 1'] * 2
-    expected = (ON if name == 'PPO' else OFF)['train_steps']
+    expected = few(agent)['train_steps']
     assert expected <= result.steps == agent.steps <= expected + 80
     assert set(result.losses) == set(agent.metric_names) and all(map(np.isfinite, result.losses.values()))
     assert result.episodes == len(result.returns)
