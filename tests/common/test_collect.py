@@ -801,9 +801,21 @@ def test_an_account_of_another_form_is_not_heeded(account: Any):
 
 
 def test_accounts_as_arrays_of_one():
-    for env in told_by({'episode': {'r': np.array([3.5], np.float32), 'l': np.array([4]), 't': np.array([0.1])}}):
+    for env in told_by({'episode': {'r': np.array([3.5], np.float32), 'l': np.array([9]), 't': np.array([0.1])}}):
         _, episodes = play(collector_of(env), 40)
-        assert {(x.episode_return, x.length) for finished in episodes for x in finished} == {(3.5, 4)}
+        assert {(x.episode_return, x.length) for finished in episodes for x in finished} == {(3.5, 9)}
+
+
+def test_an_account_that_lacks_steps_is_not_heeded():
+    """Gymnasium's forgets the steps of all copies where one is reset: here of copy 1, whose episodes are longer."""
+    env = SyncVectorEnv(
+        [partial(Counting, length=3), partial(Counting, length=5)], autoreset_mode=AutoresetMode.DISABLED
+    )
+    record, episodes = play(collector_of(gymnasium.wrappers.vector.RecordEpisodeStatistics(env)), 10)
+    rewards = np.array([step['reward'] for step in record], np.float64)
+    found = [(x.copy, x.length, x.episode_return) for finished in episodes for x in finished]
+    wanted = [(0, 3, t - 3) for t in (3, 6, 9)] + [(1, 5, t - 5) for t in (5, 10)]
+    assert sorted(found) == [(i, length, rewards[t : t + length, i].sum()) for i, length, t in wanted]
 
 
 @pytest.mark.parametrize('info', [{'episode': 3, 'success': True}, {'final_info': 5, 'episode': {'r': 3, 'l': 4}}])

@@ -261,9 +261,16 @@ class Collector:
                 )
 
     def _finish(self, i: int, episode: Any, *successes: Any) -> None:
-        """Record the episode of copy ``i``; an environment's own account (unshaped rewards) goes before ours."""
+        """Record the episode of copy ``i``; an environment's own account (unshaped rewards) goes before ours.
+
+        Not one that is shorter than the steps that were taken here: whoever keeps it forgot some of them, as
+        Gymnasium's ``RecordEpisodeStatistics`` does of all copies where only some are reset. (One may be longer: a
+        game of Atari goes on over several ends here.)
+        """
+        total, length = float(self._returns[i]), int(self._lengths[i])
         told = answers.account(episode)
-        total, length = (float(self._returns[i]), int(self._lengths[i])) if told is None else told
+        if told is not None and told[1] >= length:
+            total, length = told
         known = [success for success in map(answers.success, successes) if success is not None]
         self.finished.append(Episode(total, length, known[0] if known else None, int(i)))
         self._returns[i] = 0.0
