@@ -43,6 +43,22 @@ def _letters(name: Any) -> str:
     return ''.join(letter for letter in str(name).rpartition('.')[2].lower() if letter.isalpha())
 
 
+def step(result: Any, who: Callable[..., str]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    """The five values that ``step`` returned, of which nothing but ``info`` is looked at.
+
+    Raises:
+        ValueError: there are not five.
+        TypeError: ``info`` is no dictionary.
+    """
+    try:
+        observation, reward, terminated, truncated, info = result
+    except (TypeError, ValueError):
+        raise not_a_step(result, who) from None
+    if not isinstance(info, dict):
+        raise not_an_info(info, who)
+    return observation, reward, terminated, truncated, info
+
+
 def not_a_step(result: Any, who: Callable[..., str]) -> ValueError:
     """The error for what ``step`` returned where it was not five values."""
     found = f'{len(result)} values' if isinstance(result, (tuple, list)) else shown(result)
