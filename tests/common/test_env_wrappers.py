@@ -693,6 +693,25 @@ def test_action_mask_that_is_none(mask: Any, words: str, nenv: int):
             objects.step([0, 0])
 
 
+@pytest.mark.parametrize(
+    ('answer', 'words'),
+    [
+        (lambda o, r, a, b, i: (o, r, a, i), r'returned 4 values from step\(\), not observation, reward'),
+        (lambda o, r, a, b, i: None, r'returned None from step\(\), not observation, reward'),
+        (lambda o, r, a, b, i: (o, r, a, b, None), 'gave the info None, not a dictionary'),
+    ],
+)
+def test_action_mask_of_no_step(answer: Any, words: str):
+    class Odd(Masked):
+        def step(self, action: Any) -> Any:
+            return answer(*super().step(action))
+
+    env = build_env(Odd)
+    env.reset()
+    with pytest.raises((ValueError, TypeError), match=rf'^<Odd.*> {words}.*\.$'):
+        env.step(0)
+
+
 def test_action_mask_may_be_missing_where_the_task_ended():
     env = build_env(Masked, at_the_end=None)
     env.reset()

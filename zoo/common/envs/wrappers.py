@@ -138,7 +138,7 @@ class ActionMask(gymnasium.Wrapper):
         return self._with_mask(observation, info, True), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        observation, reward, terminated, truncated, info = answers.step(self.env.step(action), lambda: f'{self.env}')
         return self._with_mask(observation, info, not terminated), reward, terminated, truncated, info
 
     def _with_mask(self, observation: Any, info: dict[str, Any], is_needed: bool) -> dict[str, Any]:
