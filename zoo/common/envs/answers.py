@@ -92,7 +92,7 @@ def number(reward: Any, who: Callable[..., str]) -> float:
     found = _one(reward)
     if found is None:
         remedy = (
-            ': return a weighted sum of them (MO-Gymnasium has the wrapper LinearReward)' if np.size(reward) > 1 else ''
+            ': return a weighted sum of them (MO-Gymnasium has the wrapper LinearReward)' if _size(reward) > 1 else ''
         )
         raise TypeError(f'{who()} gave the reward {shown(reward)}, not one number{remedy}.')
     return found
@@ -179,6 +179,13 @@ def _one(value: Any) -> float | None:
     except ValueError:  # lists of several lengths
         return None
     return float(x.item()) if x.size == 1 and x.dtype.kind in 'fiub' else None
+
+
+def _size(value: Any) -> int:
+    try:
+        return np.size(value)
+    except ValueError:  # as above
+        return len(value)
 
 
 def shown(value: Any) -> str:
