@@ -531,6 +531,19 @@ def test_reward_that_is_not_finite(value: float):
         assert str(caught.value) == f'step 6: copy 1 of the environment gave a reward that is {value}.'
 
 
+@pytest.mark.filterwarnings('ignore:overflow encountered in cast')
+@pytest.mark.parametrize('value', [1e39, -1e39])
+def test_reward_beyond_single_precision(value: float):
+    """It is finite as it was given, and infinite as it would be stored."""
+    words = rf'gave the reward {"-" if value < 0 else ""}1e\+39, .*float32.*3\.4e\+?38.*\.$'
+    with pytest.raises(FloatingPointError, match=f'^step 3: the environment {words}'):
+        play(collector_of(Broken('discrete', 'reward', value)), 10)
+    for mode in MODES:
+        copies = [partial(Broken, 'box', 'reward', value, copy=1)] * 2
+        with pytest.raises(FloatingPointError, match=f'^step 6: copy 1 of the environment {words}'):
+            play(collector_of(SyncVectorEnv(copies, autoreset_mode=mode)), 10)
+
+
 def test_render_after_every_step():
     class Shown(Counting):
         frames = 0

@@ -158,7 +158,7 @@ class Collector:
         self.terminated[0] = terminated
         self.truncated[0] = truncated
         self.next_obs = self.obs = self._write(obs)
-        self._check_finite(self.next_obs, self.reward)
+        self._check_finite(self.next_obs, reward)
         self._returns[0] += reward
         self._lengths[0] += 1
         if terminated or truncated:
@@ -196,7 +196,7 @@ class Collector:
             self._end_episodes(done, obs, info, before)
         if self.autoreset == AutoresetMode.NEXT_STEP:
             self._resetting = done
-        self._check_finite(self.next_obs, self.reward)
+        self._check_finite(self.next_obs, reward)
         if self.obs is not self.next_obs:
             self._check_finite(self.obs)
 
@@ -346,13 +346,22 @@ class Collector:
             f'{wrong}.'
         )
 
-    def _check_finite(self, obs: spaces.Flat, reward: np.ndarray | None = None) -> None:
+    def _check_finite(self, obs: spaces.Flat, reward: float | np.ndarray | None = None) -> None:
+        """No NaN and no infinity in the observations nor, as they are stored here, the rewards, which are ``reward`` as
+        they were given."""
         for path in self._float_leaves:
             x = obs[path] if path else obs
             if not np.isfinite(x).all():
                 raise FloatingPointError(self._not_finite(f'an observation {path and f"{path!r} "}that is', x))
-        if reward is not None and not np.isfinite(reward).all():
-            raise FloatingPointError(self._not_finite('a reward that is', reward))
+        if reward is not None and not np.isfinite(self.reward).all():
+            copy = int(np.flatnonzero(~np.isfinite(self.reward))[0])
+            given = np.ravel(reward)[copy]
+            if not np.isfinite(given):
+                raise FloatingPointError(self._not_finite('a reward that is', self.reward))
+            raise FloatingPointError(
+                f'{self._who(copy)} gave the reward {given}, but rewards are stored as float32, which reaches to '
+                '3.4e38: divide them, as reward_shaping can.'
+            )
 
     def _not_finite(self, what: str, values: np.ndarray) -> str:
         finite = np.isfinite(values).reshape(self.num_envs, -1)
