@@ -1019,6 +1019,48 @@ def test_parts_of_an_observation_that_never_change_may_be_one_array():
     assert all((step['next_obs']['goal'] == goal).all() for step in record)
 
 
+class InPlace(gymnasium.Env):
+    """Observations of a few numbers in one array: ``course`` of an episode, over and over."""
+
+    observation_space = Box(-9, 9, (1,), np.float32)
+    action_space = Discrete(2)
+
+    def __init__(self, course: list[float]) -> None:
+        self.course, self.array = course, np.zeros(1, np.float32)
+
+    def reset(self, **kwargs: Any) -> tuple:
+        self.t = 0
+        self.array[0] = self.course[0]
+        return self.array, {}
+
+    def step(self, action: int) -> tuple:
+        self.t += 1
+        self.array[0] = self.course[self.t]
+        return self.array, 1.0, False, self.t == len(self.course) - 1, {}
+
+
+@pytest.mark.parametrize('course', [[0, 5, 0, 7], [0, 5, 5, 0, 7]])
+def test_an_only_array_of_an_observation_that_changes_is_overwritten(course: list[float]):
+    """Also where the episode had come back to its first observation before its last step."""
+    env = SyncVectorEnv([partial(InPlace, course)] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
+    with pytest.raises(ValueError, match=r'^step \d+: copy \d .*final observation.*copy.*build_env.*\.$'):
+        play(collector_of(env), 30)
+
+
+def test_an_only_array_that_is_overwritten_while_another_copy_ends_in_every_step():
+    copies = [partial(InPlace, [3, 3]), partial(InPlace, [0, 5, 0, 7])]
+    env = SyncVectorEnv(copies, autoreset_mode=AutoresetMode.SAME_STEP)
+    with pytest.raises(ValueError, match=r'^step 6: copy 1 .*final observation.*\.$'):
+        play(collector_of(env), 4)
+
+
+@pytest.mark.parametrize('steps', [1, 2, 4])
+def test_an_only_array_that_never_changes_is_no_loss(steps: int):
+    env = SyncVectorEnv([partial(InPlace, [3] * (steps + 1))] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
+    _, episodes = play(collector_of(env), 12)
+    assert sum(map(len, episodes)) == 24 // steps
+
+
 # Action masks
 
 
