@@ -531,6 +531,19 @@ def test_reward_that_is_not_finite(value: float):
         assert str(caught.value) == f'step 6: copy 1 of the environment gave a reward that is {value}.'
 
 
+@pytest.mark.filterwarnings('ignore:overflow encountered in cast')
+@pytest.mark.parametrize('value', [1e39, -1e39])
+def test_reward_beyond_single_precision(value: float):
+    """It is finite as it was given, and infinite as it would be stored."""
+    words = rf'gave the reward {"-" if value < 0 else ""}1e\+39, .*float32.*3\.4e\+?38.*\.$'
+    with pytest.raises(FloatingPointError, match=f'^step 3: the environment {words}'):
+        play(collector_of(Broken('discrete', 'reward', value)), 10)
+    for mode in MODES:
+        copies = [partial(Broken, 'box', 'reward', value, copy=1)] * 2
+        with pytest.raises(FloatingPointError, match=f'^step 6: copy 1 of the environment {words}'):
+            play(collector_of(SyncVectorEnv(copies, autoreset_mode=mode)), 10)
+
+
 def test_render_after_every_step():
     class Shown(Counting):
         frames = 0
@@ -801,9 +814,21 @@ def test_an_account_of_another_form_is_not_heeded(account: Any):
 
 
 def test_accounts_as_arrays_of_one():
-    for env in told_by({'episode': {'r': np.array([3.5], np.float32), 'l': np.array([4]), 't': np.array([0.1])}}):
+    for env in told_by({'episode': {'r': np.array([3.5], np.float32), 'l': np.array([9]), 't': np.array([0.1])}}):
         _, episodes = play(collector_of(env), 40)
-        assert {(x.episode_return, x.length) for finished in episodes for x in finished} == {(3.5, 4)}
+        assert {(x.episode_return, x.length) for finished in episodes for x in finished} == {(3.5, 9)}
+
+
+def test_an_account_that_lacks_steps_is_not_heeded():
+    """Gymnasium's forgets the steps of all copies where one is reset: here of copy 1, whose episodes are longer."""
+    env = SyncVectorEnv(
+        [partial(Counting, length=3), partial(Counting, length=5)], autoreset_mode=AutoresetMode.DISABLED
+    )
+    record, episodes = play(collector_of(gymnasium.wrappers.vector.RecordEpisodeStatistics(env)), 10)
+    rewards = np.array([step['reward'] for step in record], np.float64)
+    found = [(x.copy, x.length, x.episode_return) for finished in episodes for x in finished]
+    wanted = [(0, 3, t - 3) for t in (3, 6, 9)] + [(1, 5, t - 5) for t in (5, 10)]
+    assert sorted(found) == [(i, length, rewards[t : t + length, i].sum()) for i, length, t in wanted]
 
 
 @pytest.mark.parametrize('info', [{'episode': 3, 'success': True}, {'final_info': 5, 'episode': {'r': 3, 'l': 4}}])
@@ -992,6 +1017,48 @@ def test_parts_of_an_observation_that_never_change_may_be_one_array():
     record, episodes = play(collector_of(env), 40)
     assert sum(map(len, episodes)) > 4
     assert all((step['next_obs']['goal'] == goal).all() for step in record)
+
+
+class InPlace(gymnasium.Env):
+    """Observations of a few numbers in one array: ``course`` of an episode, over and over."""
+
+    observation_space = Box(-9, 9, (1,), np.float32)
+    action_space = Discrete(2)
+
+    def __init__(self, course: list[float]) -> None:
+        self.course, self.array = course, np.zeros(1, np.float32)
+
+    def reset(self, **kwargs: Any) -> tuple:
+        self.t = 0
+        self.array[0] = self.course[0]
+        return self.array, {}
+
+    def step(self, action: int) -> tuple:
+        self.t += 1
+        self.array[0] = self.course[self.t]
+        return self.array, 1.0, False, self.t == len(self.course) - 1, {}
+
+
+@pytest.mark.parametrize('course', [[0, 5, 0, 7], [0, 5, 5, 0, 7]])
+def test_an_only_array_of_an_observation_that_changes_is_overwritten(course: list[float]):
+    """Also where the episode had come back to its first observation before its last step."""
+    env = SyncVectorEnv([partial(InPlace, course)] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
+    with pytest.raises(ValueError, match=r'^step \d+: copy \d .*final observation.*copy.*build_env.*\.$'):
+        play(collector_of(env), 30)
+
+
+def test_an_only_array_that_is_overwritten_while_another_copy_ends_in_every_step():
+    copies = [partial(InPlace, [3, 3]), partial(InPlace, [0, 5, 0, 7])]
+    env = SyncVectorEnv(copies, autoreset_mode=AutoresetMode.SAME_STEP)
+    with pytest.raises(ValueError, match=r'^step 6: copy 1 .*final observation.*\.$'):
+        play(collector_of(env), 4)
+
+
+@pytest.mark.parametrize('steps', [1, 2, 4])
+def test_an_only_array_that_never_changes_is_no_loss(steps: int):
+    env = SyncVectorEnv([partial(InPlace, [3] * (steps + 1))] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
+    _, episodes = play(collector_of(env), 12)
+    assert sum(map(len, episodes)) == 24 // steps
 
 
 # Action masks

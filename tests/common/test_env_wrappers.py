@@ -533,6 +533,51 @@ def test_reward_shaping_keeps_statistics_that_are_recorded_already():
     assert 'episode' in result[4]
 
 
+@pytest.mark.parametrize('inside', [1, 2])
+@pytest.mark.parametrize('nenv', [1, 2])
+def test_reward_shaping_around_statistics_that_do_not_see_the_time_limit(nenv: int, inside: int):
+    """The recorder is inside of the limit that is added, or of one of the user's own."""
+
+    def make() -> gymnasium.Env:
+        env = gymnasium.wrappers.RecordEpisodeStatistics(gymnasium.make('Pendulum-v1'))
+        return gymnasium.wrappers.TimeLimit(env, 3) if inside == 2 else env
+
+    env = build_env(
+        make, max_episode_steps=3 if inside == 1 else None, reward_shaping=lambda r: r / 8, nenv=nenv, seed=1
+    )
+    collector = Collector(env, ActionAdaptor(gymnasium.make('Pendulum-v1').action_space))
+    collector.reset(1)
+    total = np.zeros(nenv)
+    for _ in range(3):
+        collector.step(np.zeros((nenv, 1), np.float32))
+        total += 8 * collector.reward
+    assert [x.episode_return for x in collector.finished] == pytest.approx(total.tolist())
+
+
+def test_reward_shaping_keeps_what_a_recorder_inside_of_a_users_reward_counted():
+    recorded = gymnasium.wrappers.RecordEpisodeStatistics(Masked())
+    env = build_env(gymnasium.wrappers.TransformReward(recorded, lambda r: r - 7), reward_shaping=abs)
+    env.reset()
+    assert [env.step(0) for _ in range(3)][2][4]['episode']['r'] == 3.0
+
+
+@pytest.mark.parametrize('nenv', [1, 2])
+def test_reward_shaping_around_an_account_of_the_environments_own(nenv: int):
+    class Own(Masked):
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+            *rest, info = super().step(action)
+            return *rest, info | {'episode': 'the third'}
+
+    env = build_env(Own, reward_shaping=lambda r: r / 2, nenv=nenv)
+    collector = Collector(env, ActionAdaptor(Own().action_space))
+    collector.reset(1)
+    found = []
+    for _ in range(6):
+        collector.step(np.zeros(nenv, np.int32))
+        found += [(x.episode_return, x.length) for x in collector.finished]
+    assert found == [(3.0, 3)] * (2 * nenv)
+
+
 def test_no_wrappers_without_need():
     assert isinstance(build_env(Walk), Walk)
 
@@ -646,6 +691,25 @@ def test_action_mask_that_is_none(mask: Any, words: str, nenv: int):
     if np.shape(mask) != (4,) and not isinstance(mask, dict):  # which Gymnasium itself would not put together
         with pytest.raises(ValueError, match=rf'action_mask.* ({words}).*\.$'):
             objects.step([0, 0])
+
+
+@pytest.mark.parametrize(
+    ('answer', 'words'),
+    [
+        (lambda o, r, a, b, i: (o, r, a, i), r'returned 4 values from step\(\), not observation, reward'),
+        (lambda o, r, a, b, i: None, r'returned None from step\(\), not observation, reward'),
+        (lambda o, r, a, b, i: (o, r, a, b, None), 'gave the info None, not a dictionary'),
+    ],
+)
+def test_action_mask_of_no_step(answer: Any, words: str):
+    class Odd(Masked):
+        def step(self, action: Any) -> Any:
+            return answer(*super().step(action))
+
+    env = build_env(Odd)
+    env.reset()
+    with pytest.raises((ValueError, TypeError), match=rf'^<Odd.*> {words}.*\.$'):
+        env.step(0)
 
 
 def test_action_mask_may_be_missing_where_the_task_ended():

@@ -96,7 +96,8 @@ class Collector:
         self._ranges = {p: _range(leaf) for p, leaf in self._leaves.items() if not isinstance(leaf, Box)}
         if self._mask and adaptor.maskable:
             self._ranges[ACTION_MASK] = 0, 1
-        self._spare = deque(spaces.zeros(self.space, (self.num_envs,)) for _ in range(4))
+        # Up to two are written in a step, and those of the two steps before are still looked at.
+        self._spare = deque(spaces.zeros(self.space, (self.num_envs,)) for _ in range(6))
         self.reward = np.zeros(self.num_envs, np.float32)
         self.terminated = np.zeros(self.num_envs, bool)
         self.truncated = np.zeros(self.num_envs, bool)
@@ -112,7 +113,7 @@ class Collector:
         Raises:
             ValueError, FloatingPointError: see :meth:`step`.
         """
-        self.next_obs = self.obs = self._write(self._reset(seed=seed))
+        self.next_obs = self.obs = self._earlier = self._write(self._reset(seed=seed))
         self._check_finite(self.obs)
         self._returns[:] = 0.0
         self._lengths[:] = 0
@@ -158,7 +159,7 @@ class Collector:
         self.terminated[0] = terminated
         self.truncated[0] = truncated
         self.next_obs = self.obs = self._write(obs)
-        self._check_finite(self.next_obs, self.reward)
+        self._check_finite(self.next_obs, reward)
         self._returns[0] += reward
         self._lengths[0] += 1
         if terminated or truncated:
@@ -194,9 +195,10 @@ class Collector:
         done = self.terminated | self.truncated
         if done.any():
             self._end_episodes(done, obs, info, before)
+        self._earlier = before
         if self.autoreset == AutoresetMode.NEXT_STEP:
             self._resetting = done
-        self._check_finite(self.next_obs, self.reward)
+        self._check_finite(self.next_obs, reward)
         if self.obs is not self.next_obs:
             self._check_finite(self.obs)
 
@@ -223,7 +225,8 @@ class Collector:
         """The final observation of copy ``i``, which is reset already.
 
         Gymnasium's ``SyncVectorEnv`` hands on the array that the copy gave. Where that is the very one in which its
-        first observation is now, and not a part that stays the same, the final one is lost.
+        first observation is now, and not a part that stays the same, the final one is lost. (An observation of one
+        array has no such part, so there the two before have to be the same, too.)
         """
         try:
             final = info['final_obs'][i]
@@ -237,7 +240,7 @@ class Collector:
         held = getattr(self.env.unwrapped, '_env_obs', None)
         now = [] if held is None else _arrays(held[i])
         for x in _arrays(final) if now else ():
-            if any(x is y or np.may_share_memory(x, y) for y in now) and not self._has_part(before, i, x):
+            if any(x is y or np.may_share_memory(x, y) for y in now) and not self._stays(before, i, x):
                 raise ValueError(
                     f'{self._who(i)} wrote its first observation over the final observation of the episode before: '
                     'return a copy from step() and reset(), such as self.state.copy(), or give build_env a function '
@@ -245,9 +248,10 @@ class Collector:
                 )
         return final
 
-    @staticmethod
-    def _has_part(obs: spaces.Flat, i: int, x: np.ndarray) -> bool:
-        return any(np.array_equal(part[i], x) for _, part in spaces.tree_items(obs))
+    def _stays(self, before: spaces.Flat, i: int, x: np.ndarray) -> bool:
+        if spaces.is_leaf(self.space):
+            return np.array_equal(before[i], x) and np.array_equal(self._earlier[i], x)
+        return any(np.array_equal(part[i], x) for _, part in spaces.tree_items(before))
 
     def _check_others(self, others: np.ndarray) -> None:
         """The copies that were not to be reset have the observations that they had."""
@@ -261,9 +265,16 @@ class Collector:
                 )
 
     def _finish(self, i: int, episode: Any, *successes: Any) -> None:
-        """Record the episode of copy ``i``; an environment's own account (unshaped rewards) goes before ours."""
+        """Record the episode of copy ``i``; an environment's own account (unshaped rewards) goes before ours.
+
+        Not one that is shorter than the steps that were taken here: whoever keeps it forgot some of them, as
+        Gymnasium's ``RecordEpisodeStatistics`` does of all copies where only some are reset. (One may be longer: a
+        game of Atari goes on over several ends here.)
+        """
+        total, length = float(self._returns[i]), int(self._lengths[i])
         told = answers.account(episode)
-        total, length = (float(self._returns[i]), int(self._lengths[i])) if told is None else told
+        if told is not None and told[1] >= length:
+            total, length = told
         known = [success for success in map(answers.success, successes) if success is not None]
         self.finished.append(Episode(total, length, known[0] if known else None, int(i)))
         self._returns[i] = 0.0
@@ -339,13 +350,22 @@ class Collector:
             f'{wrong}.'
         )
 
-    def _check_finite(self, obs: spaces.Flat, reward: np.ndarray | None = None) -> None:
+    def _check_finite(self, obs: spaces.Flat, reward: float | np.ndarray | None = None) -> None:
+        """No NaN and no infinity in the observations nor, as they are stored here, the rewards, which are ``reward`` as
+        they were given."""
         for path in self._float_leaves:
             x = obs[path] if path else obs
             if not np.isfinite(x).all():
                 raise FloatingPointError(self._not_finite(f'an observation {path and f"{path!r} "}that is', x))
-        if reward is not None and not np.isfinite(reward).all():
-            raise FloatingPointError(self._not_finite('a reward that is', reward))
+        if reward is not None and not np.isfinite(self.reward).all():
+            copy = int(np.flatnonzero(~np.isfinite(self.reward))[0])
+            given = np.ravel(reward)[copy]
+            if not np.isfinite(given):
+                raise FloatingPointError(self._not_finite('a reward that is', self.reward))
+            raise FloatingPointError(
+                f'{self._who(copy)} gave the reward {given}, but rewards are stored as float32, which reaches to '
+                '3.4e38: divide them, as reward_shaping can.'
+            )
 
     def _not_finite(self, what: str, values: np.ndarray) -> str:
         finite = np.isfinite(values).reshape(self.num_envs, -1)

@@ -410,6 +410,8 @@ def test_a_zero_from_the_generator_does_not_let_a_forbidden_action_through():
         (MultiBinary(3), True),
         (Box(-1, 1, (2,)), False),
         (Tuple([Discrete(2), Discrete(3)]), False),
+        (Tuple([Discrete(2)]), False),
+        (Dict({'a': Discrete(2)}), False),
     ],
     ids=str,
 )

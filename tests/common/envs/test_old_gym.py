@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -256,6 +257,44 @@ def test_other_numbers_of_values_are_refused():
 
     with pytest.raises(ValueError, match='Three.*returned 3 values, not observation, reward, terminated'):
         build_env(Three).step(0)
+
+
+@pytest.mark.parametrize(
+    ('answer', 'error', 'words'),
+    [
+        (lambda o, r, d, i: (o, r, 'False', i), TypeError, "gave done as 'False', which is neither True nor False"),
+        (lambda o, r, d, i: (o, r, np.nan, i), TypeError, 'gave done as nan, which is neither'),
+        (lambda o, r, d, i: (o, r, np.zeros(2, bool), i), TypeError, r'gave done as array\(\[False, False\]\)'),
+        (lambda o, r, d, i: (o, r, None, False, i), TypeError, 'gave terminated as None'),
+        (lambda o, r, d, i: (o, r, False, 'no', i), TypeError, "gave truncated as 'no'"),
+        (lambda o, r, d, i: (o, r, d, None), TypeError, 'gave the info None, not a dictionary'),
+        (lambda o, r, d, i: (o, r, d, False, 3), TypeError, 'gave the info 3, not a dictionary'),
+        (lambda o, r, d, i: (o, r, True, {'TimeLimit.truncated': 'no'}), TypeError, "gave TimeLimit.truncated as 'no'"),
+        (lambda o, r, d, i: None, ValueError, r'returned None from step\(\), not observation, reward, terminated'),
+        (lambda o, r, d, i: 3.5, ValueError, r'returned 3.5 from step\(\)'),
+        (lambda o, r, d, i: (o, [[1.0], [2.0, 3.0]], d, i), ValueError, 'the reward .* not one number'),
+    ],
+)
+def test_an_odd_answer_to_a_step_is_refused_in_a_sentence(answer: Any, error: type[Exception], words: str):
+    class Odd(OldWalk):
+        def step(self, action: int) -> Any:
+            return answer(*super().step(action))
+
+    env = build_env(Odd)
+    env.reset()
+    with pytest.raises(error, match=rf'^<OldGymEnv<Odd>>:? .*{words}.*\.$'):
+        env.step(0)
+
+
+def test_other_forms_of_done_are_understood():
+    class Forms(OldWalk):
+        def step(self, action: int) -> tuple:
+            observation, reward, done, info = super().step(action)
+            return observation, np.array([reward]), np.array([done]), {'TimeLimit.truncated': np.array([int(done)])}
+
+    env = build_env(partial(Forms, 2))
+    env.reset()
+    assert [env.step(0)[2:4] for _ in range(2)] == [(False, False), (False, True)]
 
 
 def test_what_is_an_old_environment():

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -21,7 +22,10 @@ from launchers import ENGINES, ROOT, run_on
 from traced import traced
 
 from zoo import algorithms, build_env, call_default_params, load
+from zoo.common.rollout import RolloutBuffer
 from zoo.distributed import ClusterError
+from zoo.distributed.training.actor import episodes_to_numbers
+from zoo.distributed.training.learner import Actors
 
 #: Parameters of ``learn`` with which a training takes a second.
 ON = {'train_steps': 600, 'horizon': 20, 'epochs': 2, 'batch_size': 20}
@@ -271,6 +275,24 @@ def test_a_run_directory_a_checkpoint_and_going_on(tmp_path: Path):
     assert interrupted.steps == 200
     result = learn(interrupted, env, roles={'actors': 2}, resume=True, run_dir=run_dir)
     assert (result.steps, interrupted.steps) == (400, 600)
+
+
+def test_the_learner_is_told_of_new_episodes_at_the_beginning_alone():
+    """At a checkpoint later on the actors' episodes go on, and with them what PPO keeps along an episode."""
+    env = build_env('CartPole-v1')
+    agent = agent_for('PPO', env)
+    rollout = RolloutBuffer(agent.observation_space, agent.action_adaptor, 4, 1).rollout
+    queue = SimpleNamespace(get=lambda: {'version': 0, 'rollout': rollout, 'episodes': episodes_to_numbers([])})
+    cluster = SimpleNamespace(role_rank=lambda: 0, queue=lambda *_: queue, save=lambda *_: None)
+    plan = SimpleNamespace(
+        layout=SimpleNamespace(learners=1), actors_of=lambda *_: [0], num_envs=1, horizon=4, ahead=0, max_bytes=1
+    )
+    told = []
+    agent.episodes_restarted = lambda: told.append(True)
+    actors = Actors(cluster, plan, agent)
+    assert actors.restart(1) is False and told == [True]
+    actors.rollout(SimpleNamespace(stepped=lambda *_: None), 4)
+    assert actors.restart(2) is False and told == [True]
 
 
 def test_a_dead_actor_is_replaced(tmp_path: Path, capfd: pytest.CaptureFixture):

@@ -116,8 +116,8 @@ class ActionAdaptor:
 
     @property
     def maskable(self) -> bool:
-        """Whether an action mask can apply: a single ``Discrete``, ``MultiDiscrete`` or ``MultiBinary``."""
-        return len(self.parts) == 1 and 'gaussian' not in self.parts[0].kind
+        """Whether an action mask can apply: the space is a ``Discrete``, ``MultiDiscrete`` or ``MultiBinary``."""
+        return spaces.is_leaf(self.space) and 'gaussian' not in self.parts[0].kind
 
     @cached_property
     def distribution(self) -> Distribution:

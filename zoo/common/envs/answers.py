@@ -43,6 +43,22 @@ def _letters(name: Any) -> str:
     return ''.join(letter for letter in str(name).rpartition('.')[2].lower() if letter.isalpha())
 
 
+def step(result: Any, who: Callable[..., str]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    """The five values that ``step`` returned, of which nothing but ``info`` is looked at.
+
+    Raises:
+        ValueError: there are not five.
+        TypeError: ``info`` is no dictionary.
+    """
+    try:
+        observation, reward, terminated, truncated, info = result
+    except (TypeError, ValueError):
+        raise not_a_step(result, who) from None
+    if not isinstance(info, dict):
+        raise not_an_info(info, who)
+    return observation, reward, terminated, truncated, info
+
+
 def not_a_step(result: Any, who: Callable[..., str]) -> ValueError:
     """The error for what ``step`` returned where it was not five values."""
     found = f'{len(result)} values' if isinstance(result, (tuple, list)) else shown(result)
@@ -76,7 +92,7 @@ def number(reward: Any, who: Callable[..., str]) -> float:
     found = _one(reward)
     if found is None:
         remedy = (
-            ': return a weighted sum of them (MO-Gymnasium has the wrapper LinearReward)' if np.size(reward) > 1 else ''
+            ': return a weighted sum of them (MO-Gymnasium has the wrapper LinearReward)' if _size(reward) > 1 else ''
         )
         raise TypeError(f'{who()} gave the reward {shown(reward)}, not one number{remedy}.')
     return found
@@ -163,6 +179,13 @@ def _one(value: Any) -> float | None:
     except ValueError:  # lists of several lengths
         return None
     return float(x.item()) if x.size == 1 and x.dtype.kind in 'fiub' else None
+
+
+def _size(value: Any) -> int:
+    try:
+        return np.size(value)
+    except ValueError:  # as above
+        return len(value)
 
 
 def shown(value: Any) -> str:

@@ -25,6 +25,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
+from zoo.common.envs import answers
+
 
 def is_old_gym(env: Any) -> bool:
     """Whether an object that is no ``gymnasium.Env`` has what an environment of ``gym`` has."""
@@ -48,7 +50,8 @@ class OldGymEnv(gymnasium.Env):
 
     Raises:
         TypeError: one of its spaces has no equal in Gymnasium.
-        ValueError: (by ``step``) a reward that is not one number.
+        ValueError: (by ``step``) a reward that is not one number; an answer that is no step.
+        TypeError: (by ``step``) a flag that is no truth; an info that is no dictionary.
     """
 
     def __init__(self, env: Any) -> None:
@@ -89,19 +92,25 @@ class OldGymEnv(gymnasium.Env):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         result = self.env.step(action)
+        if not isinstance(result, (tuple, list)):
+            raise answers.not_a_step(result, self.__str__)
         if len(result) == 5:
-            observation, reward, terminated, truncated, info = result
+            observation, reward, terminated, truncated, info = answers.step(result, self.__str__)
+            terminated = answers.flag('terminated', terminated, self.__str__)
+            truncated = answers.flag('truncated', truncated, self.__str__)
         elif len(result) == 4:
             observation, reward, done, info = result
-            truncated = bool(done) and bool(info.get('TimeLimit.truncated', False))
+            if not isinstance(info, dict):
+                raise answers.not_an_info(info, self.__str__)
+            done, said = answers.flag('done', done, self.__str__), info.get('TimeLimit.truncated')
+            truncated = done and said is not None and answers.flag('TimeLimit.truncated', said, self.__str__)
             terminated = done and not truncated
         else:
-            raise ValueError(
-                f'{self}: step() returned {len(result)} values, not observation, reward, terminated, truncated, info.'
-            )
-        if np.size(reward) != 1 or np.asarray(reward).dtype.kind not in 'biuf':
-            raise ValueError(f'{self}: the reward of step() is {reward!r}, not one number.')
-        reward = float(np.reshape(reward, ()))
+            raise ValueError(f'{self}: step() returned {len(result)} values, not {answers.STEP}.')
+        try:
+            reward = float(answers.number(reward, self.__str__))
+        except TypeError:
+            raise ValueError(f'{self}: the reward of step() is {answers.shown(reward)}, not one number.') from None
         return _cast(self.observation_space, observation), reward, bool(terminated), bool(truncated), info
 
     def render(self) -> Any:

@@ -12,7 +12,7 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Dict, MultiBinary, Tuple
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
-from gymnasium.wrappers import RecordEpisodeStatistics, TransformReward
+from gymnasium.wrappers import Autoreset, RecordEpisodeStatistics, TimeLimit, TransformReward
 
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
@@ -38,8 +38,8 @@ def prepare(
     if ACTION_MASK in info and not _has_key(env.observation_space, ACTION_MASK):
         env = ActionMask(env)
     if reward_shaping is not None:
-        if not (_is_wrapped_in(env, RecordEpisodeStatistics) or env.has_wrapper_attr('reports_episodes')):
-            env = RecordEpisodeStatistics(env)
+        if not (_is_recorded(env) or env.has_wrapper_attr('reports_episodes')):
+            env = RecordEpisode(env, name)
         env = TransformReward(env, cast(Callable[[SupportsFloat], float], reward_shaping))
     return env
 
@@ -138,7 +138,7 @@ class ActionMask(gymnasium.Wrapper):
         return self._with_mask(observation, info, True), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        observation, reward, terminated, truncated, info = answers.step(self.env.step(action), lambda: f'{self.env}')
         return self._with_mask(observation, info, not terminated), reward, terminated, truncated, info
 
     def _with_mask(self, observation: Any, info: dict[str, Any], is_needed: bool) -> dict[str, Any]:
@@ -316,6 +316,39 @@ def _replace_leaves(space: Space, leaves: Mapping[str, Space], prefix: str = '')
     return Dict(replaced) if isinstance(space, Dict) else Tuple(list(replaced.values()))
 
 
+class RecordEpisode(gymnasium.Wrapper):
+    """Puts the return and length of each finished episode into ``info['episode']``, ``{'r': float, 'l': int}``.
+
+    It writes them over what an environment has under that name: that may be of another form, or of rewards that are
+    not those seen here. (Gymnasium's ``RecordEpisodeStatistics`` allows no such name.)
+
+    Args:
+        env: the environment.
+        name: what error messages call it.
+    """
+
+    def __init__(self, env: gymnasium.Env, name: str) -> None:
+        super().__init__(env)
+        self._name = name
+        self._return, self._length = 0.0, 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self._return, self._length = 0.0, 0
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = answers.step(self.env.step(action), self._who)
+        reward = answers.number(reward, self._who)
+        self._return += reward
+        self._length += 1
+        if answers.flag('terminated', terminated, self._who) or answers.flag('truncated', truncated, self._who):
+            info = info | {'episode': {'r': self._return, 'l': self._length}}
+        return observation, reward, terminated, truncated, info
+
+    def _who(self) -> str:
+        return f'{self._name}: the environment'
+
+
 class ShapeVectorReward(VectorWrapper):
     """Applies ``function`` to every reward, and reports each finished episode's unshaped return and length.
 
@@ -375,7 +408,7 @@ def needs_copy(env: gymnasium.Env) -> bool:
     """Whether somebody else than Gymnasium wrote the environment, or something around it may change observations."""
     while isinstance(env, gymnasium.Wrapper):
         known = type(env).__module__.startswith('gymnasium.wrappers.') and type(env).__name__ in _HANDING_ON
-        if not (known or isinstance(env, ActionMask)):
+        if not (known or isinstance(env, ActionMask | RecordEpisode)):
             return True
         env = env.env
     return not type(env).__module__.startswith('gymnasium.envs.')
@@ -408,12 +441,7 @@ class Copy(gymnasium.Wrapper):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         result = self.env.step(action)
         self._steps += 1
-        try:
-            observation, reward, terminated, truncated, info = result
-        except (TypeError, ValueError):
-            raise answers.not_a_step(result, self._who) from None
-        if not isinstance(info, dict):
-            raise answers.not_an_info(info, self._who)
+        observation, reward, terminated, truncated, info = answers.step(result, self._who)
         self._check(observation)
         reward = answers.number(reward, self._who)
         terminated = answers.flag('terminated', terminated, self._who)
@@ -434,9 +462,20 @@ def _has_key(space: Space, key: str) -> bool:
     return isinstance(space, Dict) and key in space.spaces
 
 
-def _is_wrapped_in(env: gymnasium.Env, kind: type[gymnasium.Wrapper]) -> bool:
+#: What these do in a step leaves its flags alone.
+_PLAIN_STEPS = tuple(
+    kind.step
+    for kind in (gymnasium.Wrapper, gymnasium.ObservationWrapper, gymnasium.RewardWrapper, gymnasium.ActionWrapper)
+)
+
+
+def _is_recorded(env: gymnasium.Env) -> bool:
+    """Whether Gymnasium's recorder is around the environment, and outside of all wrappers that may end an episode."""
     while isinstance(env, gymnasium.Wrapper):
-        if isinstance(env, kind):
+        if isinstance(env, RecordEpisodeStatistics) and getattr(env, '_stats_key', '') == 'episode':
             return True
+        known = type(env).__module__.startswith('gymnasium.wrappers.') and not isinstance(env, TimeLimit | Autoreset)
+        if not (known or isinstance(env, ActionMask | StackFrames) or type(env).step in _PLAIN_STEPS):
+            return False
         env = env.env
     return False

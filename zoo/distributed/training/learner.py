@@ -54,7 +54,12 @@ class Actors:
         self.learners = plan.layout.learners
 
     def restart(self, seed: int | None) -> bool:
-        """The actors' episodes go on: an exact resume is not to be had of them."""
+        """The actors' episodes go on, so that an exact resume is not to be had of them.
+
+        At the beginning of a training, before any message, they are new ones, as the agent is told.
+        """
+        if not self._checked:
+            self._agent.episodes_restarted()
         return False
 
     def rollout(self, training: Training, horizon: int) -> Rollout:
