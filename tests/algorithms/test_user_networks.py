@@ -508,6 +508,53 @@ class TestRefusals:
         with pytest.raises(ValueError, match=r'^optimizers_list\[0\] \(q\) is a LossScaleOptimizer, .*\.$'):
             algorithms.DQN(VECTOR, Discrete(3), optimizers_list=[scaled])
 
+    @pytest.mark.parametrize('compiled', [False, True], ids=['eager', 'compiled'])
+    def test_weights_that_a_module_uses_and_does_not_list(self, compiled):
+        class Holder(tf.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.kernel = tf.Variable(tf.ones([4, 3]))
+                self.dense = keras.layers.Dense(4, name='inner')  # which is no tf.Module
+
+            def call(self, x: tf.Tensor) -> tf.Tensor:
+                return self.dense(x) @ self.kernel
+
+            __call__ = tf.function(call) if compiled else call
+
+        holder = Holder()
+        holder.dense.build([None, 3])
+        message = (
+            r"^net_list\[0\] \(q\) uses weights that its trainable_variables lacks \('.*' of shape \[.*\]\): .*\.$"
+        )
+        with pytest.raises(ValueError, match=message):
+            algorithms.DQN(VECTOR, Discrete(3), net_list=[holder])
+
+    def test_running_statistics_and_weights_that_are_kept_as_they_are_need_not_be_trained(self, plain_graphs):
+        class Whitened(tf.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.kernel = tf.Variable(tf.ones([3, 3]))
+                self.mean = tf.Variable(tf.zeros([3]), trainable=False)
+
+            def __call__(self, x: tf.Tensor) -> tf.Tensor:
+                return (x - self.mean) @ self.kernel
+
+        class Frozen(Whitened):
+            def __init__(self) -> None:
+                super().__init__()
+                self.encoder = tf.Variable(tf.eye(3))
+
+            @property
+            def trainable_variables(self) -> Any:
+                return [self.kernel]
+
+            def __call__(self, x: tf.Tensor) -> tf.Tensor:
+                return super().__call__(x @ self.encoder)
+
+        for made in (Whitened(), Frozen()):
+            agent = algorithms.DQN(VECTOR, Discrete(3), net_list=[made])
+            assert len(agent.network.trainable_variables) == 1
+
     def test_integer_variables_are_copied_to_targets(self, plain_graphs):
         class Counts(tf.Module):
             def __init__(self) -> None:

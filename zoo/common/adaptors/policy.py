@@ -29,7 +29,7 @@ import inspect
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -333,7 +333,8 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
     _check_layers(entry, label)
     for call_torso, joins_action in _ways_to_call(entry, preprocess, action_size):
         try:
-            output = _probe(preprocess, action_size, call_torso)
+            with tf.GradientTape() as tape:
+                output = _probe(preprocess, action_size, call_torso)
         except Exception as error:  # whatever a user's network raises says that this way does not fit
             reason = ' '.join(re.sub(r'\x1b\[\d*m', '', str(error)).split())[:200]  # Keras writes in bold
             failures.append(
@@ -349,6 +350,7 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
                 'output [batch, units].'
             )
             continue
+        _check_listed(entry, label, tape.watched_variables())
         if not _variables(entry, trainable=True):
             raise ValueError(f'{label} has no trainable_variables after a call, so there is nothing to train in it.')
         width = int(shape[-1])
@@ -503,6 +505,22 @@ def _check_layers(entry: Any, label: str) -> None:
                     'its statistics in a compiled update: use LayerNorm, or keras.layers.BatchNormalization in a '
                     'Keras model.'
                 )
+
+
+def _check_listed(entry: Any, label: str, used: Sequence[tf.Variable]) -> None:
+    """Refuse a network that computes from weights that it does not list: they were neither trained nor saved.
+
+    Those of Keras layers in a ``tf.Module`` are such ones, for Keras' layers are no modules.
+    """
+    if isinstance(entry, keras.Layer):
+        return
+    listed = {id(variable) for trainable in (True, False) for variable in _variables(entry, trainable)}
+    for variable in used:
+        if id(variable) not in listed:
+            raise ValueError(
+                f'{label} uses weights that its trainable_variables lacks ({variable.name!r} of shape {list(variable.shape)}): '
+                'list all of them there, or in variables those that are not to be trained, or give a keras.Model.'
+            )
 
 
 def _tensorlayer_layers(model: Any) -> list[Any]:
