@@ -16,6 +16,7 @@ from gymnasium.spaces import Box, Discrete
 
 import zoo
 from zoo import algorithms
+from zoo.algorithms import saving
 from zoo.algorithms.base import Algorithm
 from zoo.common.adaptors.policy import penalized
 from zoo.common.types import Transition
@@ -389,16 +390,16 @@ class TestTwins:
         agent = make(name, modal if name in ('DQN', 'PPO') else None)
         learn(agent)
         twin = copy.deepcopy(agent)
-        own = {id(v) for v in agent._all_variables().values()}
-        assert not own & {id(v) for v in twin._all_variables().values()}
+        own = {id(v) for v in saving.variables(agent).values()}
+        assert not own & {id(v) for v in saving.variables(twin).values()}
         np.testing.assert_array_equal(twin.predict(OBS), agent.predict(OBS))
-        before = {key: v.numpy() for key, v in agent._all_variables().items()}
+        before = {key: v.numpy() for key, v in saving.variables(agent).items()}
         learn(twin, seed=None)
-        for key, v in agent._all_variables().items():
+        for key, v in saving.variables(agent).items():
             np.testing.assert_array_equal(v, before[key], err_msg=key)
         learn(agent, seed=None)
-        for key, v in twin._all_variables().items():
-            np.testing.assert_allclose(v, agent._all_variables()[key], atol=1e-5, err_msg=key)
+        for key, v in saving.variables(twin).items():
+            np.testing.assert_allclose(v, saving.variables(agent)[key], atol=1e-5, err_msg=key)
         if name != 'PPO':
             assert twin.replay is not agent.replay and twin.replay.added == agent.replay.added > 0
 

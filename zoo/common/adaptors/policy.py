@@ -517,9 +517,10 @@ def _check_listed(entry: Any, label: str, used: Sequence[tf.Variable]) -> None:
     listed = {id(variable) for trainable in (True, False) for variable in _variables(entry, trainable)}
     for variable in used:
         if id(variable) not in listed:
+            which = f'{variable.name!r} of shape {list(variable.shape)}'
             raise ValueError(
-                f'{label} uses weights that its trainable_variables lacks ({variable.name!r} of shape {list(variable.shape)}): '
-                'list all of them there, or in variables those that are not to be trained, or give a keras.Model.'
+                f'{label} uses weights that its trainable_variables lacks ({which}): list all of them there, or in '
+                'variables those that are not to be trained, or give a keras.Model.'
             )
 
 
