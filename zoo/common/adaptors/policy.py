@@ -157,6 +157,7 @@ class Network:
         self.bounds = False
         self._call_torso = call_torso
         self._joins_action = joins_action
+        self._trained = self._keras_trained()
 
     def __call__(self, obs: spaces.Flat, action: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
         """Output ``[B, units]`` for a flat observation ``[B, …]`` (and an action ``[B, n]`` for a critic of both).
@@ -212,6 +213,26 @@ class Network:
         if self.custom is None or self.shares or not isinstance(self.torso, keras.Layer):
             return []
         return [(v.value, v.constraint) for v in self.torso.trainable_variables if v.constraint is not None]
+
+    def check_trained(self) -> None:
+        """Refuse layers of Keras that were frozen or unfrozen since this was made, which its optimizer cannot follow.
+
+        Raises:
+            ValueError: one sentence that names a weight.
+        """
+        found = self._keras_trained()
+        for one, other, what in ((self._trained, found, 'frozen'), (found, self._trained, 'unfrozen')):
+            for key in one.keys() - other.keys():
+                raise ValueError(
+                    f'{one[key]!r} of {self.name} was {what} after the agent was made, whose optimizer does not follow '
+                    'that: set trainable before the agent is made.'
+                )
+
+    def _keras_trained(self) -> dict[int, str]:
+        """The names of the weights that a Keras model of the user's says are trained, by their identity."""
+        if self.custom is None or self.shares or not isinstance(self.torso, keras.Layer):
+            return {}
+        return {id(v): v.path for v in self.torso.trainable_variables}
 
     def _owned(self, trainable: bool = False) -> list[tf.Variable]:
         torso = [] if self.shares else _variables(self.torso, trainable)
