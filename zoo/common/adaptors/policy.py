@@ -249,7 +249,7 @@ class Network:
             if type(model) is not keras.Sequential:
                 return None
             layers += [layer for layer in model.layers if type(layer) is not keras.layers.Identity]
-        if any(type(layer) is not keras.layers.Dense for layer in layers):
+        if not all(_is_plain_dense(layer) for layer in layers):
             return None
         found = [(x.kernel.value, x.bias.value if x.use_bias else None, _name(x.activation)) for x in layers]
         if self.bounds:  # the tanh takes the place of the last activation, where that leaves everything as it is
@@ -258,6 +258,13 @@ class Network:
                 return None
             found.append((kernel, bias, 'tanh'))
         return found
+
+
+def _is_plain_dense(layer: keras.layers.Layer) -> bool:
+    """Whether it is a dense layer that computes in float32 from a kernel and a bias alone."""
+    if type(layer) is not keras.layers.Dense or layer.dtype_policy.name != 'float32':
+        return False
+    return not getattr(layer, 'lora_enabled', False)
 
 
 def _name(activation: Callable[..., Any]) -> str:
