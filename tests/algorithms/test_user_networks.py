@@ -316,6 +316,13 @@ class TestLoading:
                 zoo.load(tmp_path / 'saved', net_list=[other])
             assert '\n' not in str(info.value)
 
+    def test_another_spec_that_fits_the_weights_is_refused(self, tmp_path):
+        agent = algorithms.DQN(VECTOR, Discrete(3), net_list=[{'hidden': [8], 'activation': 'tanh'}])
+        agent.save(tmp_path / 'saved')
+        zoo.load(tmp_path / 'saved', net_list=[{'hidden': [8], 'activation': 'tanh'}])
+        with pytest.raises(ValueError, match=r'net_list\[0\] \(q\) computes something else .*\.$'):
+            zoo.load(tmp_path / 'saved', net_list=[{'hidden': [8], 'activation': 'relu'}])
+
     def test_a_checkpoint_without_fingerprints_loads(self, tmp_path, monkeypatch):
         agent = make('DQN', modal)
         with monkeypatch.context() as patch:
@@ -453,6 +460,11 @@ class TestBoundedActions:
         assert not agent.actor.bounds and not caplog.records
         np.testing.assert_allclose(agent.actor(OBS), agent.actor.torso(OBS))
 
+    @pytest.mark.parametrize('last', [[], [keras.layers.Rescaling(1e-3)]], ids=['plain', 'scaled'])
+    def test_an_output_that_leaves_the_range_at_large_weights_alone_is_bounded(self, last):
+        small = keras.Sequential([keras.layers.Dense(4, 'softmax'), keras.layers.Dense(2), *last])
+        assert self.td3(small).actor.bounds
+
     def test_other_activations_act_by_a_graph(self):
         agent = self.td3(self.linear('relu'))
         assert agent.actor.bounds and agent.forward.numpy is None
@@ -484,7 +496,42 @@ class TestSeeds:
         np.testing.assert_array_equal(critics(8, 7)[0], apart[1])  # seeds that differ give the weights they gave
 
 
+class TestIgnoredOptions:
+    def test_dueling_with_a_complete_network(self, caplog):
+        complete = keras.Sequential([keras.layers.Dense(3)])
+        algorithms.DQN(VECTOR, Discrete(3), net_list=[complete], dueling=True)
+        assert [record.getMessage() for record in caplog.records] == [
+            'net_list[0] (q) is a complete network, so dueling=True changes nothing: give a torso for it.'
+        ]
+
+    def test_an_initial_log_std_with_a_network_that_gives_them(self, caplog):
+        def entries(width: int) -> list[Any]:
+            return [keras.Sequential([keras.layers.Dense(width)]), {'hidden': [4]}]
+
+        box = ACTIONS['PPO']
+        algorithms.PPO(VECTOR, box, net_list=entries(4))
+        algorithms.PPO(VECTOR, box, net_list=entries(2), log_std_init=-2)
+        algorithms.PPO(VECTOR, Discrete(3), net_list=entries(3), log_std_init=-2)
+        assert not caplog.records
+        algorithms.PPO(VECTOR, box, net_list=entries(4), log_std_init=-2)
+        assert [record.getMessage() for record in caplog.records] == [
+            'actor gives the log standard deviations itself, so log_std_init=-2 changes nothing.'
+        ]
+
+
 class TestRefusals:
+    @pytest.mark.parametrize('first', [True, False], ids=['frozen', 'unfrozen'])
+    def test_a_layer_that_is_frozen_or_unfrozen_after_the_agent_was_made(self, first):
+        model = keras.Sequential([keras.layers.Dense(4, name='low'), keras.layers.Dense(3)])
+        model.layers[0].trainable = first
+        agent = algorithms.DQN(VECTOR, Discrete(3), net_list=[model])
+        learn(agent, steps=5)
+        model.layers[0].trainable = not first
+        with pytest.raises(ValueError, match=r"^'.*kernel' of q was (un)?frozen after the agent was made, .*\.$"):
+            learn(agent, steps=5)
+        model.layers[0].trainable = first
+        learn(agent, steps=5)
+
     @pytest.mark.parametrize('given', [lambda: keras.Sequential([keras.layers.Dense(3)]), lambda: {'hidden': [8]}])
     def test_a_network_is_no_list_of_them(self, given):
         with pytest.raises(ValueError, match=r'^net_list is a \w+: give a list with an entry for each of q\.$'):
@@ -516,6 +563,53 @@ class TestRefusals:
         scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam())
         with pytest.raises(ValueError, match=r'^optimizers_list\[0\] \(q\) is a LossScaleOptimizer, .*\.$'):
             algorithms.DQN(VECTOR, Discrete(3), optimizers_list=[scaled])
+
+    @pytest.mark.parametrize('compiled', [False, True], ids=['eager', 'compiled'])
+    def test_weights_that_a_module_uses_and_does_not_list(self, compiled):
+        class Holder(tf.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.kernel = tf.Variable(tf.ones([4, 3]))
+                self.dense = keras.layers.Dense(4, name='inner')  # which is no tf.Module
+
+            def call(self, x: tf.Tensor) -> tf.Tensor:
+                return self.dense(x) @ self.kernel
+
+            __call__ = tf.function(call) if compiled else call
+
+        holder = Holder()
+        holder.dense.build([None, 3])
+        message = (
+            r"^net_list\[0\] \(q\) uses weights that its trainable_variables lacks \('.*' of shape \[.*\]\): .*\.$"
+        )
+        with pytest.raises(ValueError, match=message):
+            algorithms.DQN(VECTOR, Discrete(3), net_list=[holder])
+
+    def test_running_statistics_and_weights_that_are_kept_as_they_are_need_not_be_trained(self, plain_graphs):
+        class Whitened(tf.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.kernel = tf.Variable(tf.ones([3, 3]))
+                self.mean = tf.Variable(tf.zeros([3]), trainable=False)
+
+            def __call__(self, x: tf.Tensor) -> tf.Tensor:
+                return (x - self.mean) @ self.kernel
+
+        class Frozen(Whitened):
+            def __init__(self) -> None:
+                super().__init__()
+                self.encoder = tf.Variable(tf.eye(3))
+
+            @property
+            def trainable_variables(self) -> Any:
+                return [self.kernel]
+
+            def __call__(self, x: tf.Tensor) -> tf.Tensor:
+                return super().__call__(x @ self.encoder)
+
+        for made in (Whitened(), Frozen()):
+            agent = algorithms.DQN(VECTOR, Discrete(3), net_list=[made])
+            assert len(agent.network.trainable_variables) == 1
 
     def test_integer_variables_are_copied_to_targets(self, plain_graphs):
         class Counts(tf.Module):

@@ -73,7 +73,7 @@ class TestAdam:
 
     def test_first_step_by_hand(self, flat):
         weight = tf.Variable([1.0, 1.0, 1.0])
-        optimizer = Optimizer({'learning_rate': 0.1, 'epsilon': 0.0}, [weight], LABEL)
+        optimizer = Optimizer({'learning_rate': 0.1, 'epsilon': 1e-12}, [weight], LABEL)
         optimizer.apply([tf.constant([4.0, -0.001, 30.0])])
         # Bias correction makes the first step one learning rate against the gradient's sign, whatever its size.
         np.testing.assert_allclose(weight.numpy(), [0.9, 1.1, 0.9], rtol=1e-6)
@@ -121,7 +121,7 @@ class TestAdam:
 
     def test_schedule_moves_the_learning_rate_inside_a_compiled_step(self, flat):
         weight = tf.Variable([0.0])
-        optimizer = Optimizer({'learning_rate': Linear(0.1, 0.0), 'epsilon': 0.0}, [weight], LABEL)
+        optimizer = Optimizer({'learning_rate': Linear(0.1, 0.0), 'epsilon': 1e-12}, [weight], LABEL)
         step = tf.function(optimizer.apply, jit_compile=flat)
         moved = []
         for progress in (0.0, 0.5, 0.75, 1.0):
@@ -208,8 +208,27 @@ class TestKerasOptimizers:
         ({'name': 'Optimizer'}, r": unknown optimizer 'Optimizer': "),
         ({'learnin_rate': 0.1}, r": unknown key of Adam 'learnin_rate': did you mean 'learning_rate'\?"),
         ({'name': 'sgd', 'momentun': 0.1}, r": unknown key of SGD 'momentun': did you mean 'momentum'\?"),
-        ({'learning_rate': 'fast'}, r': Keras refuses this optimizer: .*learning_rate=fast\.$'),
-        ({'name': 'SGD', 'momentum': 7.0}, r': Keras refuses this optimizer: .*momentum.*\.$'),
+        ({'learning_rate': 'fast'}, r": learning_rate is 'fast': give a number of at least 0 or a Linear .*\.$"),
+        ({'learning_rate': -1e-3}, r': learning_rate is -0\.001: give a number of at least 0 or a Linear .*\.$'),
+        ({'learning_rate': True}, r': learning_rate is True: give '),
+        ({'learning_rate': float('nan')}, r': learning_rate is nan: give '),
+        ({'learning_rate': Linear(-1.0)}, r': learning_rate is Linear.*: give '),
+        ({'name': 'SGD', 'learning_rate': -1.0}, r': learning_rate is -1\.0: give '),
+        (
+            {'learning_rate': keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5)},
+            r': .*give the Keras optimizer itself .*\.$',
+        ),
+        ({'beta_1': 2.0}, r': beta_1 is 2\.0: give a number from 0 to below 1\.$'),
+        ({'beta_1': 1.0}, r': beta_1 is 1\.0: give a number from 0 to below 1\.$'),
+        ({'beta_2': 'a'}, r": beta_2 is 'a': give a number from 0 to below 1\.$"),
+        ({'epsilon': -1}, r': epsilon is -1: give a number above 0\.$'),
+        ({'name': 'AdamW', 'weight_decay': -3}, r': weight_decay is -3: give a number of at least 0 or None\.$'),
+        ({'clip_norm': -1}, r': clip_norm is -1: give a number above 0 or None\.$'),
+        ({'clip_norm': 0}, r': clip_norm is 0: give '),
+        ({'name': 'SGD', 'clip_norm': 'x'}, r": clip_norm is 'x': give "),
+        ({'name': 'SGD', 'momentum': 7.0}, r': momentum is 7\.0: give a number from 0 to 1\.$'),
+        ({'name': 'RMSprop', 'rho': -0.1}, r': rho is -0\.1: give a number from 0 to 1\.$'),
+        ({'name': 'SGD', 'ema_momentum': 7.0, 'use_ema': True}, r': Keras refuses this optimizer: .*ema_momentum.*\.$'),
     ],
 )
 def test_a_wrong_spec_is_one_sentence_that_names_the_entry(spec, message):
@@ -219,6 +238,13 @@ def test_a_wrong_spec_is_one_sentence_that_names_the_entry(spec, message):
         Optimizer(spec, variables(), LABEL)
     assert str(info.value).startswith(LABEL)
     assert '\n' not in str(info.value) and not str(info.value).endswith('..')
+
+
+def test_whole_numbers_and_those_of_numpy_are_numbers():
+    given = {'learning_rate': np.float32(0.5), 'beta_1': 0, 'clip_norm': np.int64(2)}
+    weight = tf.Variable([1.0])
+    Optimizer(given, [weight], LABEL).apply([tf.constant([7.0])])
+    np.testing.assert_allclose(weight, [0.5], rtol=1e-5)
 
 
 def test_minimize_is_one_step_down_and_returns_the_loss():

@@ -61,6 +61,8 @@ def learn(
         raise ValueError(f'plot_func is {plot_func!r}: give a function of the list of all returns.')
     if render and not getattr(env, 'render_mode', None):
         raise ValueError("render=True needs an environment built with render_mode='human' or another render mode.")
+    for network in agent.networks.values():
+        network.check_trained()
     agent.forward.refresh()  # the weights may have been set since
     if mode == 'test':
         for name, value in (('callbacks', callbacks), ('plot_func', plot_func), ('run_dir', run_dir)):

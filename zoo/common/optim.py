@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.common.errors import unknown
+from zoo.common.params import Param, Range, above, at_least, between
 from zoo.common.schedules import Linear, value_at
 
 log = logging.getLogger('zoo')
@@ -23,6 +24,23 @@ AllReduce = Callable[[np.ndarray, str], np.ndarray]
 
 #: Keys of the spec of our own Adam, with their defaults: those of Keras, and the clipping of the global norm.
 ADAM = {'name': 'Adam', 'learning_rate': 1e-3, 'beta_1': 0.9, 'beta_2': 0.999, 'epsilon': 1e-7, 'clip_norm': None}
+
+_BELOW_ONE = Range(0, 1, open_high=True)
+
+#: What the values of a spec may be; keys that are missing here are left to Keras.
+PARAMS = {
+    param.name: param
+    for param in (
+        Param('learning_rate', 1e-3, 'number', 'size of the steps', at_least(0), scheduled=True),
+        Param('clip_norm', None, 'number', "bound of the gradient's global norm", above(0), optional=True),
+        Param('beta_1', 0.9, 'number', 'decay of the first moment', _BELOW_ONE),
+        Param('beta_2', 0.999, 'number', 'decay of the second moment', _BELOW_ONE),
+        Param('epsilon', 1e-7, 'number', 'added to what is divided by', above(0)),
+        Param('weight_decay', None, 'number', 'part of the weights that a step takes away', at_least(0), optional=True),
+        Param('momentum', 0.0, 'number', 'part of a step that the next one repeats', between(0, 1)),
+        Param('rho', 0.9, 'number', 'decay of the mean square gradient', between(0, 1)),
+    )
+}
 
 
 class Optimizer:
@@ -45,7 +63,8 @@ class Optimizer:
         all_reduce: where other learners move the same weights, what makes the gradients their mean.
 
     Raises:
-        ValueError: a spec that names no optimiser or that Keras does not take, or an optimiser that is already in use.
+        ValueError: a spec that names no optimiser or that Keras does not take, a value out of its range, or an
+            optimiser that is already in use.
     """
 
     def __init__(self, spec: Any, variables: Sequence[tf.Variable], label: str, clip_norm: float | None = None) -> None:
@@ -57,6 +76,7 @@ class Optimizer:
         self.keras: keras.optimizers.Optimizer | None = None
         self._constraints: list[tuple[tf.Variable, Callable[[tf.Tensor], tf.Tensor]]] = []
         if isinstance(spec, dict):
+            spec = _checked(spec, label)
             self.clip_norm = spec.get('clip_norm', clip_norm)
             self.schedule = spec.get('learning_rate', ADAM['learning_rate'])
             if _is_ours(spec):
@@ -209,6 +229,20 @@ def _is_ours(spec: dict[str, Any]) -> bool:
     if 'custom' in spec or str(spec.get('name', 'Adam')).lower() != 'adam' or not ADAM.keys() >= spec.keys():
         return False
     return isinstance(spec.get('learning_rate', ADAM['learning_rate']), Real | Linear)
+
+
+def _checked(spec: dict[str, Any], label: str) -> dict[str, Any]:
+    """A spec with its numbers as they are kept."""
+    rate = spec.get('learning_rate')
+    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
+        raise ValueError(
+            f'{label}: learning_rate is a {type(rate).__name__}, which a spec cannot hold: give the Keras optimizer '
+            'itself in place of the spec, or a Linear schedule.'
+        )
+    try:
+        return {key: PARAMS[key].check(value) if key in PARAMS else value for key, value in spec.items()}
+    except ValueError as error:
+        raise ValueError(f'{label}: {error}') from None
 
 
 def _from_spec(spec: dict[str, Any], label: str) -> keras.optimizers.Optimizer:

@@ -40,25 +40,25 @@ from zoo.common.schedules import Linear
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers from ``low`` to ``high``; ``open_low`` leaves out ``low`` itself."""
+    """The numbers from ``low`` to ``high``; ``open_low`` leaves out ``low`` itself, ``open_high`` ``high``."""
 
     low: float = -math.inf
     high: float = math.inf
     open_low: bool = False
+    open_high: bool = False
 
     def __contains__(self, value: float) -> bool:
-        return (self.low < value if self.open_low else self.low <= value) and value <= self.high
+        above_low = self.low < value if self.open_low else self.low <= value
+        return above_low and (value < self.high if self.open_high else value <= self.high)
 
     def __str__(self) -> str:
         """For a sentence: ``' from 0 to 1'``, ``' above 0'``, ``' of at least 1'``."""
         low, high = (f'{bound:g}' for bound in (self.low, self.high))
         if math.isinf(self.high):
             return '' if math.isinf(self.low) else f' above {low}' if self.open_low else f' of at least {low}'
-        return (
-            f' of at most {high}'
-            if math.isinf(self.low)
-            else f' {"above" if self.open_low else "from"} {low} to {high}'
-        )
+        if math.isinf(self.low):
+            return f' below {high}' if self.open_high else f' of at most {high}'
+        return f' {"above" if self.open_low else "from"} {low} to {"below " if self.open_high else ""}{high}'
 
 
 def between(low: float, high: float) -> Range:

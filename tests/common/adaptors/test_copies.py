@@ -135,20 +135,22 @@ def test_a_target_of_a_critic_of_state_and_action():
     np.testing.assert_allclose(second(OBS, action), made(OBS, action), atol=1e-5)
 
 
-def test_a_copy_that_uses_weights_of_the_original_is_refused():
-    kernel = tf.Variable(tf.ones([3, 2]))
+@pytest.mark.parametrize('trainable', [True, False])
+def test_a_copy_that_uses_weights_of_the_original_is_refused(trainable: bool):
+    kernel = tf.Variable(tf.ones([3, 2]), trainable=trainable)
 
     class Borrows(tf.Module):
         def __init__(self) -> None:
             super().__init__()
             self.kernel = kernel
+            self.scale = tf.Variable(1.0)
             self.function = lambda x: x @ kernel
 
         def __call__(self, x: tf.Tensor) -> tf.Tensor:
-            return self.function(x)
+            return self.scale * self.function(x)
 
     entry = Borrows()
-    with pytest.raises(ValueError, match=r'^net_list\[0\] \(q\) cannot be copied, .* \(the copy uses weights of the'):
+    with pytest.raises(ValueError, match=r'^net_list\[0\] \(q\) cannot be copied, .* \(the copy uses weights '):
         target(entry, network(entry))
 
 
@@ -216,10 +218,11 @@ def test_probes_are_observations(name: str):
         assert np.abs(far).max() > 1.0, 'beyond the bounds too'
 
 
-def test_fingerprints_of_networks_that_are_given_as_objects():
+def test_fingerprints():
     networks = {'actor': network({'hidden': [4]}), 'critic': network(adapted())}
     found = copies.fingerprints(networks)
-    assert found.keys() == {'critic'} and np.shape(found['critic']) == (2 * copies.ROWS, 2)
+    assert [np.shape(x) for x in found.values()] == [(2 * copies.ROWS, 2)] * 2
+    copies.check_fingerprints(networks, {'critic': found['critic']})
     copies.check_fingerprints(networks, found)
     copies.check_fingerprints(networks, {})
     networks['critic'].trainable_variables[0].assign_add(tf.fill([3, 2], 0.1))

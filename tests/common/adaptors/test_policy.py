@@ -528,6 +528,11 @@ def test_dense_layers_are_only_those_of_a_plain_chain():
     assert names(dense(4, tf.nn.relu), dense(5, 'silu', use_bias=False)) == ['relu', 'silu', 'linear']
     assert names(dense(4), keras.layers.Dropout(0.5), dense(2)) is None
     assert names(dense(4), dense(2), kind=Twice) is None
+    assert names(dense(4, dtype='float64'), dense(2, dtype='float32')) is None
+    adapted = dense(4)
+    adapted.build((None, 3))
+    adapted.enable_lora(2)
+    assert names(adapted, dense(2)) is None
     assert names(dense(2), space=Discrete(3)) == ['linear']
     assert names(keras.layers.Flatten(), dense(2), space=IMAGE) is None
     assert build(VECTOR, functional(VECTOR, 2)).dense_layers() is None

@@ -73,7 +73,8 @@ def _equal_copy(network: Network, entry: Any, label: str, build: Callable[[Any],
         try:
             target = build(way(entry))
         except Exception as error:  # whatever a user's network raises says that this way does not lead there
-            reasons.append(' '.join(re.sub(r'\x1b\[\d*m', '', str(error)).split())[:200].rstrip('.'))
+            reason = ' '.join(re.sub(r'\x1b\[\d*m', '', str(error)).split())[:200].rstrip('.')
+            reasons.append(reason.replace(f'{label} ', 'the copy ', 1))
             continue
         if _share(target, network):
             reasons.append('the copy has the same weights')

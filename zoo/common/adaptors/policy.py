@@ -29,7 +29,7 @@ import inspect
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,10 @@ log = logging.getLogger('zoo')
 
 #: Batch size of the trial calls. Not 2, lest a tensor be unpacked into an observation and an action.
 PROBES = 3
+
+#: Observations, and sizes of the weights, with which an output is looked at that has to be in [−1, 1].
+BOUND_ROWS = 32
+BOUND_SCALES = (1.0, 10.0, 100.0, 1e4)
 
 _announces = contextvars.ContextVar('announces', default=True)
 
@@ -157,6 +161,7 @@ class Network:
         self.bounds = False
         self._call_torso = call_torso
         self._joins_action = joins_action
+        self._trained = self._keras_trained()
 
     def __call__(self, obs: spaces.Flat, action: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
         """Output ``[B, units]`` for a flat observation ``[B, …]`` (and an action ``[B, n]`` for a critic of both).
@@ -213,6 +218,26 @@ class Network:
             return []
         return [(v.value, v.constraint) for v in self.torso.trainable_variables if v.constraint is not None]
 
+    def check_trained(self) -> None:
+        """Refuse layers of Keras that were frozen or unfrozen since this was made, which its optimizer cannot follow.
+
+        Raises:
+            ValueError: one sentence that names a weight.
+        """
+        found = self._keras_trained()
+        for one, other, what in ((self._trained, found, 'frozen'), (found, self._trained, 'unfrozen')):
+            for key in one.keys() - other.keys():
+                raise ValueError(
+                    f'{one[key]!r} of {self.name} was {what} after the agent was made, whose optimizer does not follow '
+                    'that: set trainable before the agent is made.'
+                )
+
+    def _keras_trained(self) -> dict[int, str]:
+        """The names of the weights that a Keras model of the user's says are trained, by their identity."""
+        if self.custom is None or self.shares or not isinstance(self.torso, keras.Layer):
+            return {}
+        return {id(v): v.path for v in self.torso.trainable_variables}
+
     def _owned(self, trainable: bool = False) -> list[tf.Variable]:
         torso = [] if self.shares else _variables(self.torso, trainable)
         return torso + _variables(self.head, trainable)
@@ -228,7 +253,7 @@ class Network:
             if type(model) is not keras.Sequential:
                 return None
             layers += [layer for layer in model.layers if type(layer) is not keras.layers.Identity]
-        if any(type(layer) is not keras.layers.Dense for layer in layers):
+        if not all(_is_plain_dense(layer) for layer in layers):
             return None
         found = [(x.kernel.value, x.bias.value if x.use_bias else None, _name(x.activation)) for x in layers]
         if self.bounds:  # the tanh takes the place of the last activation, where that leaves everything as it is
@@ -237,6 +262,13 @@ class Network:
                 return None
             found.append((kernel, bias, 'tanh'))
         return found
+
+
+def _is_plain_dense(layer: keras.layers.Layer) -> bool:
+    """Whether it is a dense layer that computes in float32 from a kernel and a bias alone."""
+    if type(layer) is not keras.layers.Dense or layer.dtype_policy.name != 'float32':
+        return False
+    return not getattr(layer, 'lora_enabled', False)
 
 
 def _name(activation: Callable[..., Any]) -> str:
@@ -333,7 +365,8 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
     _check_layers(entry, label)
     for call_torso, joins_action in _ways_to_call(entry, preprocess, action_size):
         try:
-            output = _probe(preprocess, action_size, call_torso)
+            with tf.GradientTape() as tape:
+                output = _probe(preprocess, action_size, call_torso)
         except Exception as error:  # whatever a user's network raises says that this way does not fit
             reason = ' '.join(re.sub(r'\x1b\[\d*m', '', str(error)).split())[:200]  # Keras writes in bold
             failures.append(
@@ -349,6 +382,7 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
                 'output [batch, units].'
             )
             continue
+        _check_listed(entry, label, tape.watched_variables())
         if not _variables(entry, trainable=True):
             raise ValueError(f'{label} has no trainable_variables after a call, so there is nothing to train in it.')
         width = int(shape[-1])
@@ -505,6 +539,23 @@ def _check_layers(entry: Any, label: str) -> None:
                 )
 
 
+def _check_listed(entry: Any, label: str, used: Sequence[tf.Variable]) -> None:
+    """Refuse a network that computes from weights that it does not list: they were neither trained nor saved.
+
+    Those of Keras layers in a ``tf.Module`` are such ones, for Keras' layers are no modules.
+    """
+    if isinstance(entry, keras.Layer):
+        return
+    listed = {id(variable) for trainable in (True, False) for variable in _variables(entry, trainable)}
+    for variable in used:
+        if id(variable) not in listed:
+            which = f'{variable.name!r} of shape {list(variable.shape)}'
+            raise ValueError(
+                f'{label} uses weights that its trainable_variables lacks ({which}): list all of them there, or in '
+                'variables those that are not to be trained, or give a keras.Model.'
+            )
+
+
 def _tensorlayer_layers(model: Any) -> list[Any]:
     found = []
     for layer in model.all_layers:
@@ -515,28 +566,31 @@ def _tensorlayer_layers(model: Any) -> list[Any]:
 def _stays_bounded(network: Network, action_size: int) -> bool:
     """Whether the output is in [−1, 1] whatever the weights: those of a fresh network may well be zero.
 
-    It is looked at with weights and inputs that are large and random; the weights come back.
+    It is looked at with inputs that are large and weights that are random, small and large; the weights come back.
     """
     rng = np.random.default_rng(0)
     features = {
         item.path: (
-            tf.zeros([PROBES], tf.int32)
+            tf.zeros([BOUND_ROWS], tf.int32)
             if item.kind == 'index'
-            else tf.constant(30.0 * rng.standard_normal([PROBES, *item.shape]), tf.float32)
+            else tf.constant(30.0 * rng.standard_normal([BOUND_ROWS, *item.shape]), tf.float32)
         )
         for item in network.preprocess.features
     }
-    action = tf.constant(rng.uniform(-1.0, 1.0, [PROBES, action_size]), tf.float32) if action_size else None
+    action = tf.constant(rng.uniform(-1.0, 1.0, [BOUND_ROWS, action_size]), tf.float32) if action_size else None
     weights = network.trainable_variables
     kept = [variable.numpy() for variable in weights]
     try:
-        for variable in weights:
-            variable.assign(tf.constant(rng.standard_normal(variable.shape), variable.dtype))
-        output = network._call_torso(features, action, False).numpy()
+        for scale in BOUND_SCALES:
+            for variable in weights:
+                variable.assign(tf.constant(scale * rng.standard_normal(variable.shape), variable.dtype))
+            output = network._call_torso(features, action, False).numpy()
+            if (np.abs(output) > 1.0).any():  # a number that is none says nothing: such weights are never reached
+                return False
     finally:
         for variable, value in zip(weights, kept, strict=True):
             variable.assign(value)
-    return bool((np.abs(output) <= 1.0).all())
+    return True
 
 
 def compiles_by_xla(network: Network) -> bool:
