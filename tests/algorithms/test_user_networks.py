@@ -398,8 +398,7 @@ class TestWeightsSetFromOutside:
 class TestTwins:
     @pytest.mark.parametrize('name', algorithms.NAMES)
     def test_a_deep_copy_is_a_twin(self, plain_graphs, name):
-        # Two networks of everything; more of them would only take longer.
-        agent = make(name, modal if len(CLASSES[name].network_names) < 3 else None)
+        agent = make(name, modal)
         learn(agent)
         twin = copy.deepcopy(agent)
         own = {id(v) for v in saving.variables(agent).values()}
