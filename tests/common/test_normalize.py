@@ -105,6 +105,14 @@ def test_the_mean_of_rewards_is_kept_and_outliers_are_clipped():
     np.testing.assert_array_equal(scaled[:3, 0], [10.0, -10.0, 0.0])
 
 
+def test_running_returns_of_some_copies_are_forgotten():
+    scale = RewardScale(0.9)
+    scale(np.ones((1, 3)), np.zeros((1, 3), bool))
+    scale.reset(slice(1, 2))
+    scale(np.ones((1, 3)), np.zeros((1, 3), bool))
+    np.testing.assert_allclose(scale.returns, [1.9, 1.0, 1.9])
+
+
 def test_reset_forgets_the_returns_but_not_the_scale():
     scale = RewardScale(0.9)
     rewards, done = np.array([[1.0], [5.0]]), np.zeros((2, 1), bool)

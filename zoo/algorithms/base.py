@@ -244,8 +244,9 @@ class Algorithm:
         """One update: of a rollout, or of a batch inside the compiled call; see :class:`zoo.common.agent.Agent`."""
         raise NotImplementedError
 
-    def episodes_restarted(self) -> None:
-        """Called when every copy of the environment has been reset; for what an algorithm keeps along an episode."""
+    def episodes_restarted(self, copies: slice | None = None) -> None:
+        """Called when every copy of the environment, or these of them, have been reset; for what an algorithm keeps
+        along an episode."""
 
     def moments(self) -> dict[str, RunningMoments]:
         """The running statistics that are state, by name; a subclass adds its own."""

@@ -223,7 +223,7 @@ class PPO(Algorithm):
         scale = {} if self.reward_scale is None else {'reward': self.reward_scale.moments}
         return super().moments() | scale
 
-    def episodes_restarted(self) -> None:
+    def episodes_restarted(self, copies: slice | None = None) -> None:
         """The running returns of the reward scale begin anew."""
         if self.reward_scale is not None:
-            self.reward_scale.reset()
+            self.reward_scale.reset(copies)

@@ -131,8 +131,8 @@ class Agent(Protocol):
     def draw_seed(self) -> int:
         """A seed for the environment from the agent's own stream."""
 
-    def episodes_restarted(self) -> None:
-        """Told when every copy of the environment has been reset."""
+    def episodes_restarted(self, copies: slice | None = None) -> None:
+        """Told when every copy of the environment has been reset, or these of them."""
 
     def replay_for(self, capacity: int, num_envs: int) -> Replay:
         """The replay buffer of ``capacity`` transitions of ``num_envs`` copies, with what training left in it."""

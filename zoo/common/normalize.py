@@ -104,9 +104,12 @@ class RewardScale:
         self.moments = RunningMoments(1)
         self.reset()
 
-    def reset(self) -> None:
-        """Forget the running returns, as when every copy starts a new episode; the scale stays."""
-        self.returns = np.zeros(0)
+    def reset(self, copies: slice | None = None) -> None:
+        """Forget the running returns, as when every copy, or these of them, start a new episode; the scale stays."""
+        if copies is None:
+            self.returns = np.zeros(0)
+        else:
+            self.returns[copies] = 0.0
 
     def __call__(self, reward: np.ndarray, done: np.ndarray, valid: np.ndarray | None = None) -> np.ndarray:
         """Take in rewards and give them back scaled, clipped to ±10.

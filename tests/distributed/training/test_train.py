@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -281,18 +282,42 @@ def test_the_learner_is_told_of_new_episodes_at_the_beginning_alone():
     """At a checkpoint later on the actors' episodes go on, and with them what PPO keeps along an episode."""
     env = build_env('CartPole-v1')
     agent = agent_for('PPO', env)
-    rollout = RolloutBuffer(agent.observation_space, agent.action_adaptor, 4, 1).rollout
-    queue = SimpleNamespace(get=lambda: {'version': 0, 'rollout': rollout, 'episodes': episodes_to_numbers([])})
-    cluster = SimpleNamespace(role_rank=lambda: 0, queue=lambda *_: queue, save=lambda *_: None)
-    plan = SimpleNamespace(
-        layout=SimpleNamespace(learners=1), actors_of=lambda *_: [0], num_envs=1, horizon=4, ahead=0, max_bytes=1
-    )
     told = []
-    agent.episodes_restarted = lambda: told.append(True)
-    actors = Actors(cluster, plan, agent)
-    assert actors.restart(1) is False and told == [True]
+    agent.episodes_restarted = lambda copies=None: told.append(copies)
+    actors = actors_that_send(agent, [(0, True)], [(0, True)])
+    assert actors.restart(1) is False and told == [None]
     actors.rollout(SimpleNamespace(stepped=lambda *_: None), 4)
-    assert actors.restart(2) is False and told == [True]
+    assert actors.restart(2) is False and told == [None]
+
+
+def test_the_learner_is_told_of_the_new_episodes_of_an_actor_that_was_replaced():
+    """Also where the first message of the new one was too late."""
+    agent = agent_for('PPO', build_env('CartPole-v1'))
+    told = []
+    agent.episodes_restarted = lambda copies=None: told.append(copies)
+    sent = [(0, True), (1, False), (1, True), (2, False)], [(0, True), (1, False), (2, False), (3, False)]
+    actors = actors_that_send(agent, *sent)
+    for version in (0, 1, 2):
+        actors.rollout(SimpleNamespace(stepped=lambda *_: None), 4)
+        assert told == ([slice(0, 1)] if version == 2 else [])
+
+
+def actors_that_send(agent: algorithms.Algorithm, *sent: list[tuple[int, bool]]) -> Actors:
+    """The learner's side of actors of one copy each, by what they send: a message's version, and whether it begins."""
+    rollout = RolloutBuffer(agent.observation_space, agent.action_adaptor, 4, 1).rollout
+    common = {'rollout': rollout, 'episodes': episodes_to_numbers([])}
+    messages = [iter([common | {'version': version, 'begins': begins} for version, begins in each]) for each in sent]
+    coming = iter(messages)
+
+    def queue(*arguments: Any) -> Any:
+        take = partial(next, next(coming)) if len(arguments) == 4 else None
+        return SimpleNamespace(get=take, put=lambda *_: None)
+
+    cluster = SimpleNamespace(role_rank=lambda: 0, queue=queue, save=lambda *_: None)
+    numbers = list(range(len(sent)))
+    layout = SimpleNamespace(learners=1)
+    plan = SimpleNamespace(layout=layout, actors_of=lambda *_: numbers, num_envs=1, horizon=4, ahead=0, max_bytes=1)
+    return Actors(cluster, plan, agent)
 
 
 def test_a_dead_actor_is_replaced(tmp_path: Path, capfd: pytest.CaptureFixture):

@@ -74,10 +74,14 @@ class Actors:
         count, episodes = 0, []
         for i, queue in enumerate(self._rollouts):
             message = queue.get()
+            begins = message['begins']
             while message['version'] != self._version:  # of an actor that has died since
                 message = queue.get()
-            self._check(i, message['rollout'])
+                begins = begins or message['begins']
             copies = slice(i * self._plan.num_envs, (i + 1) * self._plan.num_envs)
+            if begins and i in self._checked:
+                self._agent.episodes_restarted(copies)
+            self._check(i, message['rollout'])
             for target, part in zip(self._buffer.rollout, message['rollout'], strict=True):
                 for path, values in spaces.tree_items(part):
                     (target[path] if path else target)[:, copies] = values
