@@ -171,6 +171,8 @@ def load(
     _check_arrays(agent, state, path)
     assign(agent, state)
     copies.check_fingerprints(agent.networks, found.get('fingerprints', {}))
+    if net_list is not None:
+        copies.check_specs(agent.networks, agent.net_list, found['net_list'])
     try:
         agent.steps, agent.updates = int(found['steps']), int(found['updates'])
         agent.progress = float(found['progress'])

@@ -25,6 +25,7 @@ from traced import traced
 from zoo import algorithms, build_env, call_default_params, load
 from zoo.common.rollout import RolloutBuffer
 from zoo.distributed import ClusterError
+from zoo.distributed.training import train
 from zoo.distributed.training.actor import episodes_to_numbers
 from zoo.distributed.training.learner import Actors
 
@@ -262,6 +263,29 @@ def test_a_network_of_the_users_own():
     with pytest.raises(ValueError, match="the network 'actor' cannot be sent to another process"):
         learn(agent, env, roles={'actors': 1})
     assert no_processes_left()
+
+
+@keras.saving.register_keras_serializable('zoo_tests')
+class Moved(keras.layers.Layer):
+    """Whose configuration does not have what was set since."""
+
+    shift = 0.0
+
+    def call(self, x: Any) -> Any:
+        return x + self.shift
+
+
+def test_a_keras_network_is_sent_with_its_attributes():
+    env = build_env('CartPole-v1')
+    moved = Moved()
+    moved.shift = 1000.0
+    torso = keras.Sequential([keras.Input((4,)), moved, keras.layers.Dense(8)])
+    agent = agent_for('DQN', env, net_list=[torso])
+    sent = train._build(train._blueprint(agent))
+    assert sent.network.torso is not torso
+    sent.forward.load(agent.forward.weights())
+    obs = np.ones((3, 4), np.float32)
+    np.testing.assert_allclose(sent.forward(obs), agent.forward(obs), rtol=1e-5)
 
 
 def test_a_run_directory_a_checkpoint_and_going_on(tmp_path: Path):

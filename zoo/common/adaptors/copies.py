@@ -159,6 +159,27 @@ def check_fingerprints(networks: dict[str, Network], saved: dict[str, Any]) -> N
             )
 
 
+def check_specs(networks: dict[str, Network], given: Sequence[Any], saved: Sequence[Any]) -> None:
+    """Refuse networks that compute something else than the specs that were saved do with the same weights.
+
+    Args:
+        networks: with the saved weights.
+        given: the entry of each.
+        saved: the entry that each had.
+
+    Raises:
+        ValueError: one sentence that names the network.
+    """
+    expected = {}
+    for (name, network), entry, spec in zip(networks.items(), given, saved, strict=True):
+        if isinstance(spec, dict) and 'custom' not in spec and entry != spec:
+            with unannounced():
+                made = build_network(spec, name, network.preprocess, network.wanted)
+            copy_weights(made.variables, network.variables)
+            expected[name] = fingerprint(made)
+    check_fingerprints(networks, expected)
+
+
 # Ways to copy
 
 
@@ -179,10 +200,14 @@ def _deep_copy(entry: Any) -> Any:
 
 def _copy_keras(model: keras.Layer) -> keras.Layer:
     """A copy with all attributes, where Keras' own way rebuilds from a configuration that may leave some out."""
+    return pickle.loads(packed(model))
+
+
+def packed(entry: Any) -> bytes:
+    """An entry of ``net_list``, pickled with all attributes that its Keras models have; ``pickle.loads`` unpacks it."""
     stream = io.BytesIO()
-    _Copier(stream).dump(model)
-    stream.seek(0)
-    return pickle.load(stream)
+    _Copier(stream).dump(entry)
+    return stream.getvalue()
 
 
 class _Copier(cloudpickle.Pickler):

@@ -397,6 +397,8 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
         if width in (head.units, head.also_accepts):
             made = Network(name, preprocess, entry, call_torso, None, custom=custom, wanted=head)
             made.bounds = head.activation == 'tanh' and not _stays_bounded(made, action_size)
+            if head.dueling and _announces.get():
+                log.warning('%s is a complete network, so dueling=True changes nothing: give a torso for it.', label)
             if made.bounds and _announces.get():
                 log.warning('%s gives numbers beyond [-1, 1], the range of an action: a tanh is put on them.', label)
             return made
@@ -652,7 +654,14 @@ class StochasticPolicy:
         width = network.from_torso(_encoded_zeros(network)).shape[-1]
         self.log_std: tf.Variable | None = None
         gaussians = sum(part.size for part in adaptor.parts if 'gaussian' in part.kind)
-        if width != adaptor.param_size:
+        if width == adaptor.param_size:
+            if gaussians and log_std_init and _announces.get():
+                log.warning(
+                    '%s gives the log standard deviations itself, so log_std_init=%g changes nothing.',
+                    network.name,
+                    log_std_init,
+                )
+        else:
             self.log_std = tf.Variable(tf.fill([gaussians], float(log_std_init)), name='log_std')
 
     def __call__(self, obs: spaces.Flat, training: bool = False) -> tf.Tensor:

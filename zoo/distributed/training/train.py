@@ -116,8 +116,8 @@ def _build(blueprint: bytes | None) -> Agent:
     assert blueprint is not None  # since a role needs the agent
     try:
         load_tensorflow()
-        agent_class, params = pickle.loads(blueprint)
-        return agent_class(**params)
+        agent_class, params, entries = pickle.loads(blueprint)
+        return agent_class(**params, net_list=[pickle.loads(entry) for entry in entries])
     except Exception as error:
         why = str(error).strip().partition('\n')[0]
         raise ClusterError(
@@ -171,13 +171,18 @@ def _blueprint(agent: Agent) -> bytes:
     Raises:
         ValueError: a network that cannot be sent there.
     """
+    from zoo.common.adaptors.copies import packed
+
     agent_class, params = agent.blueprint()
-    for name, entry in zip(agent.network_names, params['net_list'], strict=True):
+    entries = []
+    for name, entry in zip(agent.network_names, params.pop('net_list'), strict=True):
         try:
-            cloudpickle.dumps(entry)
+            # By Keras' own way, a configuration, a model would leave attributes behind and act by another function.
+            entries.append(packed(entry))
         except Exception as error:
+            why = ' '.join(str(error).split())[:200].rstrip('.')
             raise ValueError(
-                f'the network {name!r} cannot be sent to another process ({error}): give a spec or a Keras model, or '
-                'start the program by python -m zoo.distributed.run, where every rank makes its own.'
+                f'the network {name!r} cannot be sent to another process ({why}): give a spec or a network without '
+                'that, or start the program by python -m zoo.distributed.run, where every rank makes its own.'
             ) from error
-    return cloudpickle.dumps((agent_class, params))
+    return cloudpickle.dumps((agent_class, params, entries))
