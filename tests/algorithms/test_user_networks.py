@@ -370,6 +370,22 @@ class TestOptimizersOnLoading:
         np.testing.assert_array_equal(found[2], kept[2])
 
 
+def test_what_an_optimizer_excludes_from_weight_decay_is_excluded_by_its_copy():
+    optimizer = keras.optimizers.AdamW(0.1, weight_decay=0.5)
+    optimizer.exclude_from_weight_decay(var_names=['bias'])
+    agent = algorithms.DQN(VECTOR, Discrete(3), net_list=[{'hidden': []}], optimizers_list=[optimizer])
+    made = saving.blueprint(agent)[1]['optimizers_list'][0]
+    bias = keras.Variable(np.ones(3), name='bias')
+    made.build([bias])
+    made.apply([np.zeros(3, np.float32)])
+    np.testing.assert_array_equal(bias, np.ones(3))
+    other = keras.optimizers.AdamW(0.1, weight_decay=0.5)
+    other.exclude_from_weight_decay(var_list=[bias])
+    agent = algorithms.DQN(VECTOR, Discrete(3), net_list=[{'hidden': []}], optimizers_list=[other])
+    with pytest.raises(ValueError, match=r'the AdamW excludes variables from its weight decay, .*: exclude them by'):
+        copy.deepcopy(agent)
+
+
 class TestWeightsSetFromOutside:
     @pytest.mark.parametrize('name', algorithms.NAMES)
     def test_the_next_prediction_has_them(self, name):

@@ -40,11 +40,24 @@ def blueprint(agent: Agent) -> tuple[type, dict[str, Any]]:
     """Class and arguments of an agent like this one, with new weights."""
     known = {name: getattr(agent, name) for name in agent.params()}
     optimizers = [
-        type(entry).from_config(entry.get_config()) if isinstance(entry, keras.optimizers.Optimizer) else entry
-        for entry in agent.optimizers_list
+        _like(entry) if isinstance(entry, keras.optimizers.Optimizer) else entry for entry in agent.optimizers_list
     ]
     made_of = {'net_list': agent.net_list, 'optimizers_list': optimizers}
     return type(agent), known | {name: entries for name, entries in made_of.items() if name in known}
+
+
+def _like(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
+    """A new optimizer of the same settings, with those that Keras' configuration leaves out."""
+    if getattr(optimizer, '_exclude_from_weight_decay', None):
+        raise ValueError(
+            f'the {type(optimizer).__name__} excludes variables from its weight decay, which a copy does not have: '
+            'exclude them by name, exclude_from_weight_decay(var_names=[…]).'
+        )
+    made = type(optimizer).from_config(optimizer.get_config())
+    pattern = getattr(optimizer, '_exclude_from_weight_decay_pattern', None)
+    if pattern is not None:
+        made.exclude_from_weight_decay(var_names=[pattern.pattern])
+    return made
 
 
 def variables(agent: Agent) -> dict[str, tf.Variable]:
