@@ -1,14 +1,14 @@
 """What an algorithm is: the class that every one of them is a subclass of.
 
-How its networks come about is in :mod:`zoo.algorithms.building`, how many updates become one compiled call in
-:mod:`zoo.algorithms.updating`, what ``learn`` checks and does in :mod:`zoo.algorithms.learning`, and what is saved in
-:mod:`zoo.algorithms.saving`. The contract of an algorithm is :class:`zoo.common.agent.Agent`.
+How its parameters are checked is in :mod:`zoo.algorithms.checking`, how its networks come about in
+:mod:`zoo.algorithms.building`, how many updates become one compiled call in :mod:`zoo.algorithms.updating`, what
+``learn`` checks and does in :mod:`zoo.algorithms.learning`, and what is saved in :mod:`zoo.algorithms.saving`. The
+contract of an algorithm is :class:`zoo.common.agent.Agent`.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ from gymnasium import Env
 from gymnasium.spaces import Box, Space
 from gymnasium.vector import VectorEnv
 
-from zoo.algorithms import building, describing, learning, saving, updating
+from zoo.algorithms import building, checking, describing, learning, saving, updating
 from zoo.common import checkpoint, loops, params, seeding, spaces
 from zoo.common.acting import Behavior, Forward
 from zoo.common.adaptors import copies
@@ -79,7 +79,7 @@ class Algorithm:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if '__init__' in cls.__dict__:
-            cls.__init__ = _checked(cls.__init__)  # type: ignore[method-assign] # the same, but it checks
+            cls.__init__ = checking.checked(cls.__init__)  # type: ignore[method-assign] # the same, but it checks
         describing.document(cls)
 
     def __init__(self, observation_space: Space, action_space: Space, normalize_obs: bool = False) -> None:
@@ -484,43 +484,6 @@ class Algorithm:
         """Be in the state that `state` found in an agent with the same networks."""
         self.steps, self.updates = int(state['steps']), int(state['updates'])
         saving.assign(self, state)
-
-
-def _checked(init: Callable[..., None]) -> Callable[..., None]:
-    """A constructor that checks its parameters before it runs."""
-
-    @functools.wraps(init)
-    def checking(self: Algorithm, *args: Any, **kwargs: Any) -> None:
-        cls, known = type(self), params.declared(init)
-        if not params.takes_any(init):
-            given = dict(zip(known, args, strict=False)) | kwargs
-            describing.check_spaces(cls, given)
-            for name in kwargs:
-                if name not in known:
-                    raise ValueError(_unknown_param(cls, name, known))
-            if len(args) + len(kwargs) > len(given):
-                raise ValueError(f'{cls.__name__} was given more arguments than it takes, or one of them twice.')
-            args, kwargs = (), given
-        init(self, *args, **{name: known[name].check(x) if name in known else x for name, x in kwargs.items()})
-        for name in known:
-            if not hasattr(self, name):
-                raise TypeError(
-                    f'{cls.__name__} takes {name}, but does not keep it, so it could not be saved: set self.{name}.'
-                )
-
-    # For help and Tab; what the annotations say is in the documentation of the class.
-    signature = inspect.signature(init)
-    plain = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
-    checking.__signature__ = signature.replace(parameters=plain, return_annotation=None)  # type: ignore[attr-defined]
-    return checking
-
-
-def _unknown_param(cls: type[Algorithm], name: str, known: Iterable[str]) -> str:
-    elsewhere = {
-        other: f'is a parameter of learn, not of {cls.__name__}: agent.learn(env, {other}=…).'
-        for other in [*cls.learn_params(), *learning.ARGUMENTS]
-    }
-    return params.refusal(f'parameter of {cls.__name__}', name, known, elsewhere)
 
 
 def load(

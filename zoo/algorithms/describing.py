@@ -7,13 +7,8 @@ import html
 import inspect
 import shutil
 import textwrap
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from gymnasium import Env
-from gymnasium.spaces import Space
-from gymnasium.vector import VectorEnv
 
 from zoo.common.errors import unknown
 from zoo.common.params import Param, documentation
@@ -118,27 +113,3 @@ def document(cls: Any) -> None:
     after = after.partition('\n\n')[2]
     learn.__doc__ = f'{before.rstrip()}\n{documentation(known.values())}\n\n{after}'
     cls.learn = learn
-
-
-def check_spaces(cls: type, given: Mapping[str, Any]) -> None:
-    """That an agent is made of spaces, for those who come from libraries in which it is made of an environment.
-
-    Raises:
-        ValueError: one sentence that says how it is made here.
-    """
-    name = cls.__name__
-    how = (
-        f"{name}(**alg_params) with alg_params, learn_params = call_default_params(env, env_type, '{name}'), or "
-        f'{name}(env.observation_space, env.action_space)'
-    )
-    for kind in ('observation_space', 'action_space'):
-        if kind not in given:
-            if any(isinstance(value, Env | VectorEnv) for value in given.values()):
-                raise ValueError(f'{name} is made of spaces, not of an environment: {how}.')
-            raise ValueError(f'{name} needs {kind}: {how}.')
-        value = given[kind]
-        if isinstance(value, Env | VectorEnv | str):
-            what = 'an environment' if not isinstance(value, str) else f'the name {value!r}'
-            raise ValueError(f'{name} is made of spaces, not of {what}: {how}.')
-        if not isinstance(value, Space):
-            raise ValueError(f'{kind} is {value!r}: give a space of gymnasium.spaces, or make the agent by {how}.')
