@@ -228,8 +228,9 @@ class Training:
             self._save(final=True)
         except KeyboardInterrupt:
             self._rescue()
-            # What happened is the last line on the screen, under the traceback and not above it.
             saved = 'nothing is saved' if self._last_checkpoint is None else f'saved in {self._last_checkpoint}'
+            self.warn('Interrupted at step %d of %d; %s.', self.steps, self.train_steps, saved)
+            # Where a traceback is shown, what happened is its last line too, and not buried above it.
             where = f'at step {self.steps} of {self.train_steps}'
             raise KeyboardInterrupt(f'training was interrupted {where}; {saved}') from None
         except Exception as error:

@@ -230,12 +230,12 @@ class Doubled(keras.layers.Layer):
 
 
 def test_a_network_of_classes_that_are_known_here_alone():
+    """Those of a script or a notebook: they are sent with the network."""
     env = build_env('CartPole-v1')
     torso = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), Doubled()])
     Doubled.__module__ = '__main__'
-    with pytest.raises(ClusterError, match='the agent cannot be built again in this process') as caught:
-        learn(agent_for('DQN', env, net_list=[torso]), env, roles={'actors': 1})
-    assert len(str(caught.value)) < 3000
+    result = learn(agent_for('DQN', env, net_list=[torso]), env, roles={'actors': 1}, train_steps=128)
+    assert result.steps == 128
     assert no_processes_left()
 
 
