@@ -118,7 +118,9 @@ class Collector:
         self._returns[:] = 0.0
         self._lengths[:] = 0
         self.valid[:] = True
-        self._resetting = np.zeros(self.num_envs, bool)
+        # The copies that are only reset in the next step; None where they never are.
+        next_step = self.autoreset == AutoresetMode.NEXT_STEP
+        self._resetting = np.zeros(self.num_envs, bool) if next_step else None
         return self.obs
 
     def _reset(self, **kwargs: Any) -> Any:
@@ -170,9 +172,12 @@ class Collector:
 
     def _step_vector(self, action: spaces.Flat) -> None:
         result = self.env.step(self.adaptor.to_env(action))
-        resetting = self._resetting if self._resetting.any() else None
-        np.logical_not(self._resetting, out=self.valid)
-        self.steps += self.num_envs if resetting is None else int(self.valid.sum())
+        resetting = self._resetting
+        if resetting is None:
+            self.steps += self.num_envs
+        else:
+            np.logical_not(resetting, out=self.valid)
+            self.steps += int(self.valid.sum())
         try:
             obs, reward, terminated, truncated, info = result
         except (TypeError, ValueError):
@@ -190,13 +195,16 @@ class Collector:
             self.terminated[resetting] = self.truncated[resetting] = False
         before = self.obs
         self.next_obs = self.obs = self._write(obs)
-        np.add(self._returns, reward, out=self._returns, where=self.valid)
+        if resetting is None:
+            self._returns += reward
+        else:
+            np.add(self._returns, reward, out=self._returns, where=self.valid)
         self._lengths += self.valid
         done = self.terminated | self.truncated
         if done.any():
             self._end_episodes(done, obs, info, before)
         self._earlier = before
-        if self.autoreset == AutoresetMode.NEXT_STEP:
+        if resetting is not None:
             self._resetting = done
         self._check_finite(self.next_obs, reward)
         if self.obs is not self.next_obs:
