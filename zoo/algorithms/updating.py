@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
 from zoo.common.types import Transition
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def updates(

@@ -143,17 +143,17 @@ class Collector:
         if self.render:
             self.env.render()
 
+    def _answer(self, result: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """The five values of a step, whose ``info`` has no mask that nothing would act by."""
+        found = answers.step(result, self._who)
+        if self._mask is None and ACTION_MASK in found[4]:
+            raise ValueError(self._unheeded('give it in the info of reset() too, for build_env'))
+        return found
+
     def _step_single(self, action: spaces.Flat) -> None:
         result = self.env.step(self.adaptor.to_single_env(action))
         self.steps += 1
-        try:
-            obs, reward, terminated, truncated, info = result
-        except (TypeError, ValueError):
-            raise answers.not_a_step(result, self._who) from None
-        if not isinstance(info, dict):
-            raise answers.not_an_info(info, self._who)
-        if self._mask is None and ACTION_MASK in info:
-            raise ValueError(self._unheeded('give it in the info of reset() too, for build_env'))
+        obs, reward, terminated, truncated, info = self._answer(result)
         reward = answers.number(reward, self._who)
         terminated = answers.flag('terminated', terminated, self._who)
         truncated = answers.flag('truncated', truncated, self._who)
@@ -178,14 +178,7 @@ class Collector:
         else:
             np.logical_not(resetting, out=self.valid)
             self.steps += int(self.valid.sum())
-        try:
-            obs, reward, terminated, truncated, info = result
-        except (TypeError, ValueError):
-            raise answers.not_a_step(result, self._who) from None
-        if not isinstance(info, dict):
-            raise answers.not_an_info(info, self._who)
-        if self._mask is None and ACTION_MASK in info:
-            raise ValueError(self._unheeded('give it in the info of reset() too, for build_env'))
+        obs, reward, terminated, truncated, info = self._answer(result)
         reward = answers.numbers(reward, self.num_envs, self._who)
         np.copyto(self.reward, reward, casting='same_kind')
         np.copyto(self.terminated, answers.flags('terminated', terminated, self.num_envs, self._who))

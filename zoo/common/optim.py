@@ -22,9 +22,6 @@ log = logging.getLogger('zoo')
 #: ``all_reduce(array, op)``, the mean or the sum (``op``) of an array over all learners, in each of them.
 AllReduce = Callable[[np.ndarray, str], np.ndarray]
 
-#: Keys of the spec of our own Adam, with their defaults: those of Keras, and the clipping of the global norm.
-ADAM = {'name': 'Adam', 'learning_rate': 1e-3, 'beta_1': 0.9, 'beta_2': 0.999, 'epsilon': 1e-7, 'clip_norm': None}
-
 _BELOW_ONE = Range(0, 1, open_high=True)
 
 #: What the values of a spec may be; keys that are missing here are left to Keras.
@@ -40,6 +37,11 @@ PARAMS = {
         Param('momentum', 0.0, 'number', 'part of a step that the next one repeats', between(0, 1)),
         Param('rho', 0.9, 'number', 'decay of the mean square gradient', between(0, 1)),
     )
+}
+
+#: Keys of the spec of our own Adam, with their defaults: those of Keras, and the clipping of the global norm.
+ADAM: dict[str, Any] = {'name': 'Adam'} | {
+    name: PARAMS[name].default for name in ('learning_rate', 'beta_1', 'beta_2', 'epsilon', 'clip_norm')
 }
 
 

@@ -303,14 +303,14 @@ HABITS = {
 }
 
 
-def documentation(known: Iterable[Param], indent: str = '    ') -> str:
+def documentation(known: Iterable[Param]) -> str:
     """The parameters as the lines of a docstring: name, meaning, what may be given, default."""
     lines = []
     for param in known:
         kind = f' ({param.type_name})' if param.type_name else ''
         default = '' if param.default is Param.required else f' Default: {param.default!r}.'
         text = f'{param.name}: {param.meaning}{kind}.{default}'
-        lines += textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=f'{indent}    ')
+        lines += textwrap.wrap(text, 100, initial_indent=' ' * 4, subsequent_indent=' ' * 8)
     return '\n'.join(lines)
 
 
