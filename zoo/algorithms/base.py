@@ -28,9 +28,10 @@ from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess, check_mask, features, mask_path
 from zoo.common.adaptors.policy import Head, Network, compiles_by_xla
 from zoo.common.agent import Loop
+from zoo.common.compilation import PackedCall, prefers_xla, set_threads
 from zoo.common.errors import unknown
 from zoo.common.normalize import RunningMoments
-from zoo.common.optim import AllReduce, Optimizer, PackedCall, prefers_xla, set_threads
+from zoo.common.optim import AllReduce, Optimizer
 from zoo.common.params import Param
 from zoo.common.replay import Replay
 from zoo.common.types import TestResult, TrainingResult, Transition

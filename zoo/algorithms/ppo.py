@@ -20,8 +20,9 @@ from zoo.algorithms.base import Algorithm
 from zoo.common import loops, spaces
 from zoo.common.acting import Forward, Stochastic
 from zoo.common.adaptors.policy import StochasticPolicy, penalized, stochastic_head, value_head
+from zoo.common.compilation import PackedCall
 from zoo.common.normalize import RewardScale, RunningMoments
-from zoo.common.optim import PackedCall, mean_over
+from zoo.common.optim import mean_over
 from zoo.common.params import (
     ActionSpace,
     Gamma,
