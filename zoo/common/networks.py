@@ -24,6 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.common.adaptors.observation import Feature
+from zoo.common.dense import Dense
 from zoo.common.errors import unknown
 
 SPEC_DEFAULTS: dict[str, Any] = {
@@ -167,7 +168,7 @@ def keras_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 
                     name=f'{name}_conv{j}',
                 )(x)
             x = keras.layers.Flatten(name=f'{name}_flat')(x)
-            x = keras.layers.Dense(
+            x = Dense(
                 spec['features'],
                 activation='relu',
                 kernel_initializer=initializer(spec['initializer'], seeds()),
@@ -192,7 +193,7 @@ def keras_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 
 
 def _hidden(spec: dict[str, Any], seeds: SeedSequence) -> list[keras.layers.Layer]:
     return [
-        keras.layers.Dense(
+        Dense(
             units,
             activation=spec['activation'],
             kernel_initializer=initializer(spec['initializer'], seeds()),
@@ -284,8 +285,8 @@ class DuelingHead(keras.layers.Layer):
 
     def __init__(self, actions: int, kernel_initializer: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.value = keras.layers.Dense(1, kernel_initializer=kernel_initializer, name='value')
-        self.advantage = keras.layers.Dense(actions, kernel_initializer=kernel_initializer, name='advantage')
+        self.value = Dense(1, kernel_initializer=kernel_initializer, name='value')
+        self.advantage = Dense(actions, kernel_initializer=kernel_initializer, name='advantage')
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         self.value.build(input_shape)

@@ -41,6 +41,7 @@ from gymnasium.spaces import Tuple
 from zoo.common import networks, spaces
 from zoo.common.adaptors.action import ActionAdaptor, masked
 from zoo.common.adaptors.observation import Preprocess, mask_path
+from zoo.common.dense import Dense
 
 log = logging.getLogger('zoo')
 
@@ -266,7 +267,7 @@ class Network:
 
 def _is_plain_dense(layer: keras.layers.Layer) -> bool:
     """Whether it is a dense layer that computes in float32 from a kernel and a bias alone."""
-    if type(layer) is not keras.layers.Dense or layer.dtype_policy.name != 'float32':
+    if type(layer) not in (keras.layers.Dense, Dense) or layer.dtype_policy.name != 'float32':
         return False
     return not getattr(layer, 'lora_enabled', False)
 
@@ -627,11 +628,11 @@ def _head(head: Head, width: int, initial: str, seeds: networks.SeedSequence, hi
     )
     layers: list[Any] = [keras.Input((width,))]
     if hidden:
-        layers.append(keras.layers.Dense(256, 'relu', kernel_initializer=networks.initializer(initial, seeds())))
+        layers.append(Dense(256, 'relu', kernel_initializer=networks.initializer(initial, seeds())))
     if head.dueling:
         layers.append(networks.DuelingHead(head.units, kernel, name='dueling'))
     else:
-        layers.append(keras.layers.Dense(head.units, head.activation, kernel_initializer=kernel, name='head'))
+        layers.append(Dense(head.units, head.activation, kernel_initializer=kernel, name='head'))
     return keras.Sequential(layers)
 
 
