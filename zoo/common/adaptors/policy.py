@@ -265,8 +265,8 @@ class Network:
 
 
 def _is_plain_dense(layer: keras.layers.Layer) -> bool:
-    """Whether it is a dense layer that computes in float32 from a kernel and a bias alone."""
-    if type(layer) is not keras.layers.Dense or layer.dtype_policy.name != 'float32':
+    """Whether it is a dense layer of a kernel and a bias of float32 alone, in whatever it multiplies them."""
+    if type(layer) is not keras.layers.Dense or layer.dtype_policy.name not in networks.DTYPES:
         return False
     return not getattr(layer, 'lora_enabled', False)
 
@@ -309,7 +309,6 @@ def build_network(
     name, action_size = label.partition('(')[2].rstrip(')'), head.action_size
     if isinstance(entry, dict):
         spec = networks.full_spec(entry, label)
-        _check_policy(label)
         torso, call = networks.torso(preprocess.features, spec, action_size)
         paths = [item.path for item in preprocess.features]
 
@@ -404,7 +403,6 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
             return made
         if _announces.get():
             log.info('%s gives %d numbers: a head for %s is attached.', label, width, needs)
-        _check_policy(label)
         seeds = networks.SeedSequence(None)
         made = _head(head, width + action_size * joins_action, 'glorot_uniform', seeds, hidden=joins_action)
         return Network(name, preprocess, entry, call_torso, made, joins_action, custom, wanted=head)
@@ -512,16 +510,6 @@ def _probe(
         return call_torso(found, tf.zeros([PROBES, action_size]) if action_size else None, training)
 
 
-def _check_policy(label: str) -> None:
-    """Refuse Keras' dtype policies under which what is assembled here would not be of float32."""
-    policy = keras.config.dtype_policy()
-    if (policy.compute_dtype, policy.variable_dtype) != ('float32', 'float32'):
-        raise ValueError(
-            f"{label} would be made under Keras' dtype policy {policy.name!r}, but networks are assembled in float32: "
-            "call keras.config.set_dtype_policy('float32') before."
-        )
-
-
 def _check_layers(entry: Any, label: str) -> None:
     """Refuse layers of a user's network that would go wrong without a word."""
     if isinstance(entry, keras.Layer):
@@ -621,17 +609,23 @@ def penalized(loss: tf.Tensor, *trained: Network) -> tf.Tensor:
 
 
 def _head(head: Head, width: int, initial: str, seeds: networks.SeedSequence, hidden: bool = False) -> keras.Sequential:
-    """The head as a Keras model; ``hidden`` puts a layer before it, where an action joins an encoded image."""
+    """The head as a Keras model; ``hidden`` puts a layer before it, where an action joins an encoded image.
+
+    It is of float32 whatever the torso computes in, and whatever Keras' global dtype policy is.
+    """
     kernel = networks.initializer(
         'orthogonal' if head.gain is not None else initial, seeds(), 1.0 if head.gain is None else head.gain
     )
-    layers: list[Any] = [keras.Input((width,))]
+    dtype = 'float32'
+    layers: list[Any] = [keras.Input((width,), dtype=dtype)]
     if hidden:
-        layers.append(keras.layers.Dense(256, 'relu', kernel_initializer=networks.initializer(initial, seeds())))
+        joined = networks.initializer(initial, seeds())
+        layers.append(keras.layers.Dense(256, 'relu', kernel_initializer=joined, dtype=dtype))
     if head.dueling:
-        layers.append(networks.DuelingHead(head.units, kernel, name='dueling'))
+        layers.append(networks.DuelingHead(head.units, kernel, dtype=dtype, name='dueling'))
     else:
-        layers.append(keras.layers.Dense(head.units, head.activation, kernel_initializer=kernel, name='head'))
+        made = keras.layers.Dense(head.units, head.activation, kernel_initializer=kernel, dtype=dtype, name='head')
+        layers.append(made)
     return keras.Sequential(layers)
 
 
