@@ -200,7 +200,8 @@ class Algorithm:
             default: spec.
         """
         cls = type(self)
-        self.net_list = building.entries('net_list', net_list, default, cls.network_names, cls.__name__)
+        entries = building.entries('net_list', net_list, default, cls.network_names, cls.__name__)
+        self.net_list = building.with_dtypes(entries, cls.network_names)
         named = dict(zip(cls.network_names, heads, strict=True))
         self.networks = building.networks(self.net_list, named, self.preprocess, cls.shared_torso)
 
