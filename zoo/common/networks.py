@@ -152,8 +152,8 @@ def warn_where_slow() -> None:
     if not flags or flags & _GAINS or tf.config.list_physical_devices('GPU'):
         return
     log.warning(
-        'mixed_bfloat16 is likely to be slower than float32 on this processor: with the instructions that it has for it '
-        'a 256 x 256 x 256 product was measured to take %g times as long.',
+        'mixed_bfloat16 is likely to be slower than float32 on this processor: with the instructions that it has for '
+        'it a 256 x 256 x 256 product was measured to take %g times as long.',
         next(times for flag, times in _TIMES_FLOAT32.items() if flag in flags or not flag),
     )
 
