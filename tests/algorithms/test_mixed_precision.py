@@ -90,7 +90,7 @@ def assert_near(found: Any, expected: Any, near: float = ROUNDING) -> None:
 
 
 class TestSpecs:
-    @pytest.mark.parametrize('dtype', ['float16', 'mixed_float16', 'bfloat16', 'float64', None, 16])
+    @pytest.mark.parametrize('dtype', ['float16', 'mixed_float16', 'bfloat16', 'float64', None, tf.float32])
     def test_another_dtype_is_refused(self, dtype):
         with pytest.raises(
             ValueError, match=r"^net_list\[0\] \(q\): dtype is .*: give 'float32' or 'mixed_bfloat16'\.$"
@@ -179,6 +179,20 @@ class TestTheGlobalPolicy:
             for found in (*other.networks.values(), *other.targets):
                 assert policies(found.torso) == {made} and policies(found.head) == {'float32'}
         np.testing.assert_array_equal(zoo.load(tmp_path / 'saved').predict(obs), agent.predict(obs))
+
+    def test_a_class_that_gives_its_specs_itself(self, policy, tmp_path):
+        class Own(algorithms.DQN):
+            def __init__(self, observation_space: Any, action_space: Any) -> None:
+                super().__init__(observation_space, action_space, net_list=[{'hidden': [8]}])
+
+        policy(MIXED)
+        agent = Own(VECTOR, Discrete(3))
+        agent.save(tmp_path / 'saved')
+        assert Own.load(tmp_path / 'saved').network.mixed and copy.deepcopy(agent).network.mixed
+        policy('float32')
+        for again in (lambda: Own.load(tmp_path / 'saved'), lambda: copy.deepcopy(agent)):
+            with pytest.raises(ValueError, match="the network q is of 'mixed_bfloat16', but under Keras' dtype policy"):
+                again()
 
     def test_old_checkpoints_are_float32(self, policy):
         policy(MIXED)

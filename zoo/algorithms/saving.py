@@ -124,6 +124,7 @@ def twin(agent: Any, memo: dict[int, Any]) -> Any:
             given['net_list'] = copies.copied_entries(networks, agent.net_list, agent.network_names)
         with unannounced():
             made = cls(**given)
+        _check_dtypes(made, agent.net_list)
     except Exception as error:
         why = str(error).rstrip('.')
         raise ValueError(f'this agent cannot be copied ({why}): save it and load it with new networks.') from error
@@ -173,6 +174,8 @@ def load(
             raise checkpoint.CheckpointError(f"'{path}' cannot be loaded: {unknown('parameter', name, cls.params())}")
     with unannounced():
         agent = cls(**known, **given)
+    if 'net_list' not in given:
+        _check_dtypes(agent, found['net_list'])
     state = dict(saved.arrays)
     if optimizers_list is not None:
         _keep_what_fits(agent, state, found['optimizers_list'])
@@ -195,6 +198,20 @@ def load(
         raise _not_of_an_agent(path, error) from error
     agent.saved_buffer = saved.buffer
     return agent
+
+
+def _check_dtypes(agent: Agent, saved: Sequence[Any]) -> None:
+    """Refuse networks of another dtype than these entries, which come of a class that gives its specs itself."""
+    for name, own, entry in zip(agent.networks, agent.net_list, saved, strict=True):
+        if not isinstance(own, dict) or not isinstance(entry, dict) or 'custom' in entry:
+            continue
+        expected = entry.get('dtype', 'float32')
+        if own['dtype'] != expected:
+            raise ValueError(
+                f"the network {name} is of {expected!r}, but under Keras' dtype policy of now {type(agent).__name__} "
+                f'makes it in {own["dtype"]!r}: call keras.config.set_dtype_policy({expected!r}) before, or name the '
+                'dtype in its spec.'
+            )
 
 
 def _not_of_an_agent(path: Path, error: Exception) -> checkpoint.CheckpointError:

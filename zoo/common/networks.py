@@ -14,9 +14,10 @@ What comes out ends before the head, which belongs to the algorithm (:mod:`zoo.c
 
 Mixed precision is that of Keras: in ``'mixed_bfloat16'`` the layers of the torso round what they are given and their
 weights to bfloat16, 8 bits in place of 24, and compute in it. The weights themselves stay float32, and so does all that
-is not the torso: heads, hence values and the parameters of distributions, losses, optimisers, targets, checkpoints, and
-the forward pass in NumPy by which chains of dense layers act. It pays where matrix products decide, on
-a processor or GPU that has bfloat16: dense layers from some 256 units on batches of some hundred rows, and images.
+is not the torso: heads, hence values and the parameters of distributions, losses, optimisers, checkpoints, and the
+forward pass in NumPy by which chains of dense layers act. It pays where matrix products decide, on a processor that has
+AMX or a GPU that has bfloat16: dense layers from some 256 units on batches of some hundred rows, and images; narrow
+networks lose by it. The figures are in ``benchmarks/results``.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def check_dtype(dtype: Any, layers: str, entry: str) -> None:
     Raises:
         ValueError: one sentence, which begins with ``entry``.
     """
-    if dtype not in DTYPES:
+    if not isinstance(dtype, str) or dtype not in DTYPES:  # a name, since specs are written to checkpoints
         wrong = _WRONG_WITH.get(dtype, '') if isinstance(dtype, str) else ''
         raise ValueError(f'{entry}: dtype is {dtype!r}{wrong}: give {" or ".join(map(repr, DTYPES))}.')
     if layers == 'tensorlayer' and dtype != 'float32':
@@ -144,7 +145,7 @@ _GAINS = {'amx_bf16', 'bf16'}
 
 @functools.cache
 def warn_where_slow() -> None:
-    """Say, once in a process, that mixed precision is slower than float32 where the processor is not made for it.
+    """Say, once in a process, that mixed precision is slower than float32 on a processor that is not made for it.
 
     Nothing is said where that is not known: on another system than Linux, or with a GPU.
     """
@@ -152,8 +153,8 @@ def warn_where_slow() -> None:
     if not flags or flags & _GAINS or tf.config.list_physical_devices('GPU'):
         return
     log.warning(
-        'mixed_bfloat16 is slower than float32 on a processor without units for it, such as this one: a 256 x 256 x '
-        '256 product was measured to take %g times as long.',
+        'mixed_bfloat16 is likely to be slower than float32 on this processor: with the instructions that it has for '
+        'it a 256 x 256 x 256 product was measured to take %g times as long.',
         next(times for flag, times in _TIMES_FLOAT32.items() if flag in flags or not flag),
     )
 
