@@ -20,7 +20,7 @@ import platform
 import shutil
 import statistics
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ class Row:
         vectorized: how the copies run while training.
         minutes: training ends after so many of wall clock, or None.
         test_episodes: with the deterministic policy.
+        dtype: of the networks.
     """
 
     alg: str
@@ -58,6 +59,7 @@ class Row:
     vectorized: str | bool = False
     minutes: float | None = None
     test_episodes: int = 20
+    dtype: str = 'float32'
 
 
 ROWS = {
@@ -82,6 +84,9 @@ ROWS = {
         test_episodes=10,
     ),
 }
+# The same with products in bfloat16.
+ROWS['sac-halfcheetah-bf16'] = replace(ROWS['sac-halfcheetah'], dtype='mixed_bfloat16')
+ROWS['ppo-pong-bf16'] = replace(ROWS['ppo-pong'], dtype='mixed_bfloat16', minutes=45)
 TEST_SEED = 10_000
 
 
@@ -92,7 +97,7 @@ def run(name: str, seed: int) -> dict[str, Any]:
 
     row = ROWS[name]
     env = build_env(row.env_id, row.env_type, row.vectorized, seed=seed, nenv=row.nenv, **row.env)
-    alg_params, learn_params = call_default_params(env, row.env_type, row.alg, seed=seed)
+    alg_params, learn_params = call_default_params(env, row.env_type, row.alg, seed=seed, dtype=row.dtype)
     agent = getattr(algorithms, row.alg)(**alg_params)
     end = time.perf_counter() + 60 * (row.minutes or 1e9)
     trained = agent.learn(
@@ -141,6 +146,7 @@ def report(results: dict[str, Any]) -> str:
             for seed, entry in sorted(found.items())
         )
         options = ''.join(f', `{key}={value}`' for key, value in row.env.items())
+        options += '' if row.dtype == 'float32' else f', `{row.dtype}`'
         steps = min(entry['train_steps'] for entry in found.values())
         minutes = statistics.median(entry['minutes'] for entry in found.values())
         lines.append(
