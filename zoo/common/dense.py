@@ -8,9 +8,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-#: From this number of rows, and of entries of the kernel, on it pays to turn the kernel over before the product.
+#: From this number of rows on, and for kernels of so many entries, it pays to turn the kernel over before the product.
 ROWS = 128
-ENTRIES = 128 * 128
+ENTRIES = range(128 * 128, 512 * 512 + 1)
 
 
 class Dense(keras.layers.Dense):
@@ -33,7 +33,7 @@ def product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
     multiplied takes the 210 as well.
     """
     rows = x.shape[0]
-    if rows is None or rows < ROWS or kernel.shape.num_elements() < ENTRIES:
+    if rows is None or rows < ROWS or kernel.shape.num_elements() not in ENTRIES:
         return tf.matmul(x, kernel)
     return _product(x, kernel)
 

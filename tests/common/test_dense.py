@@ -1,0 +1,101 @@
+"""The dense layer that networks are assembled of computes what Keras' own does, and so do its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from zoo.common import dense
+from zoo.common.dense import Dense
+
+
+def pair(rows: int, width: int, units: int, dtype: str = 'float32', **params) -> tuple[Dense, keras.layers.Dense]:
+    """Ours and Keras' layer with the same weights, built."""
+    ours, theirs = Dense(units, dtype=dtype, **params), keras.layers.Dense(units, dtype=dtype, **params)
+    for layer in (ours, theirs):
+        layer.build((rows, width))
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal(w.shape).astype(np.float32) / 10 for w in ours.get_weights()]
+    ours.set_weights(weights)
+    theirs.set_weights(weights)
+    return ours, theirs
+
+
+def gradients(layer: keras.layers.Layer, x: tf.Tensor) -> list[tf.Tensor]:
+    """Of a loss on the layer's output: with respect to the input and the weights."""
+    variables = [v.value for v in layer.trainable_variables]
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        loss = tf.reduce_mean(tf.square(tf.cast(layer(x), tf.float32)))
+    return [loss, *tape.gradient(loss, [x, *variables])]
+
+
+def operations(function: Callable[..., list[tf.Tensor]], x: tf.Tensor) -> list[str]:
+    """The kinds of operation in the graph as TensorFlow runs it."""
+    graph = tf.function(function, autograph=False).get_concrete_function(x)
+    graph(x)
+    return [op.type for op in graph.graph.get_operations()]
+
+
+@pytest.mark.parametrize('xla', [False, True], ids=['plain', 'xla'])
+@pytest.mark.parametrize('activation', ['relu', 'tanh', None, tf.sin])
+@pytest.mark.parametrize(
+    ('rows', 'width', 'units'), [(256, 256, 256), (128, 128, 128), (127, 256, 256), (200, 3, 5), (130, 600, 500)]
+)
+def test_equals_keras_forward_and_backward(rows, width, units, activation, xla):
+    ours, theirs = pair(rows, width, units, activation=activation)
+    x = tf.constant(np.random.default_rng(1).standard_normal((rows, width)), tf.float32)
+    found, expected = (tf.function(lambda x, m=m: gradients(m, x), jit_compile=xla)(x) for m in (ours, theirs))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_without_a_bias_and_without_a_known_number_of_rows():
+    ours, theirs = pair(256, 256, 256, use_bias=False)
+    x = tf.constant(np.random.default_rng(1).standard_normal((256, 256)), tf.float32)
+    some = tf.TensorSpec([None, 256], tf.float32)
+    found, expected = (tf.function(lambda x, m=m: gradients(m, x), input_signature=[some])(x) for m in (ours, theirs))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_mixed_precision_rounds_as_keras_does():
+    ours, theirs = pair(256, 256, 256, 'mixed_bfloat16', activation='relu')
+    x = tf.constant(np.random.default_rng(1).standard_normal((256, 256)), tf.float32)
+    assert ours(x).dtype == tf.bfloat16
+    found, expected = (tf.function(lambda x, m=m: gradients(m, x))(x) for m in (ours, theirs))
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == tf.float32
+        np.testing.assert_allclose(one, other, rtol=0.02, atol=0.02 * np.abs(other).max())
+
+
+def test_the_kernel_is_turned_over_where_that_pays():
+    def turned(rows: int, width: int, units: int) -> bool:
+        ours, _ = pair(rows, width, units)
+        return 'Snapshot' in operations(lambda x: gradients(ours, x), tf.zeros([rows, width]))
+
+    assert turned(dense.ROWS, 256, 256)
+    assert not turned(dense.ROWS - 1, 256, 256)
+    assert not turned(dense.ROWS, 64, 64)
+    assert not turned(dense.ROWS, 3136, 512)
+
+
+def test_the_gradient_has_a_gradient():
+    ours, theirs = pair(128, 128, 128, activation='tanh')
+    x = tf.constant(np.random.default_rng(1).standard_normal((128, 128)), tf.float32)
+
+    @tf.function
+    def second(layer: keras.layers.Layer) -> list[tf.Tensor]:
+        variables = [v.value for v in layer.trainable_variables]
+        with tf.GradientTape() as outer:
+            outer.watch(x)
+            _, first, *_ = gradients(layer, x)
+            loss = tf.reduce_sum(tf.square(first))
+        return outer.gradient(loss, [x, *variables])
+
+    for one, other in zip(second(ours), second(theirs), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-9)
