@@ -208,11 +208,12 @@ TASKS['dqn-zoo'] = dataclasses.replace(
     exploration_final_eps=0.04,
     double_q=False,
     warm=1280,
-    piece=5120,
+    piece=10_240,
     libraries=('zoo', 'zoo-bf16', 'sb3', 'sbx'),
     bars={'sb3': 4, 'sbx': 3},
 )
-#: SBX takes no part: its actor and its critic have a CNN each, where those of the others share one.
+#: SBX takes no part on Atari: in PPO its actor and its critic have a CNN each, where those of the others share one, and
+#: in DQN the gradient of XLA's convolutions takes a core about a second an update.
 TASKS['ppo-atari'] = Task(
     title='PPO, 8 copies of `PongNoFrameskip-v4`, tuned: 128 steps each, 4 epochs, minibatch 256, Nature CNN on '
     '84×84×4, zoo with `vectorized=True`',
@@ -241,7 +242,8 @@ TASKS['dqn-atari'] = Task(
     exploration_final_eps=0.01,
     double_q=False,
     warm=1200,
-    piece=2000,
+    piece=1000,
+    libraries=('zoo', 'zoo-bf16', 'sb3'),
     bars={'sb3': 1.5, 'bf16': 2.5},
 )
 #: Stepping and acting alone, without learning: the same preprocessing, the Nature CNN, samples of the policy.
@@ -301,8 +303,6 @@ def peer_arguments(library: str, task: Task, actions: tuple[int, ...]) -> dict[s
     }
     if library == 'sb3':
         params['device'] = 'cpu'
-    elif task.type == 'atari':
-        params['policy_kwargs'] = {'net_arch': [512]}  # it has no layers to add, and reads the number of features here
     if task.alg == 'PPO':
         return params | {'n_steps': task.n_steps, 'n_epochs': task.n_epochs}
     params |= {
