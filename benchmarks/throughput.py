@@ -324,26 +324,32 @@ def peer_arguments(library: str, task: Task, actions: tuple[int, ...]) -> dict[s
     return params
 
 
-def zoo_trainer(library: str, task: Task) -> Train:
-    """Training by zoo, or only stepping and acting."""
+def zoo_agent(library: str, task: Task) -> tuple[Any, Any]:
+    """zoo's agent for a task, and its environment."""
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
     from zoo import algorithms, build_env, call_default_params
-    from zoo.common.collect import Collector
 
     env = build_env(task.env, task.type, task.vectorized, nenv=task.nenv)
     dtype = {'dtype': 'mixed_bfloat16'} if library == 'zoo-bf16' else {}  # an older checkout does not know the name
     alg_params, _ = call_default_params(env, task.type, task.alg, seed=0, **dtype)
-    made, learn = zoo_arguments(task)
     cls = getattr(algorithms, task.alg)
-    alg_params |= {name: default for name, default in cls.params().items() if name not in FROM_SPACES} | made
+    alg_params |= {name: default for name, default in cls.params().items() if name not in FROM_SPACES}
+    alg_params |= zoo_arguments(task)[0]
     for spec in alg_params['net_list']:
         if isinstance(spec, dict):  # not the name of a network whose layers it shares
             spec['hidden'] = list(task.net_arch)
     for spec in alg_params['optimizers_list']:
         spec['learning_rate'] = task.learning_rate
-    agent = cls(**alg_params)
+    return cls(**alg_params), env
+
+
+def zoo_trainer(library: str, task: Task) -> Train:
+    """Training by zoo, or only stepping and acting."""
+    agent, env = zoo_agent(library, task)
+    from zoo.common.collect import Collector
+
     if task.learns:
-        learn |= {'seed': None, 'progress_bar': False, 'run_dir': False}
+        learn = zoo_arguments(task)[1] | {'seed': None, 'progress_bar': False, 'run_dir': False}
         return lambda n: agent.learn(env, 'train', train_steps=n, **learn)
     collector = Collector(env, agent.action_adaptor)
     collector.reset(0)
@@ -558,7 +564,7 @@ def compare_checkouts(names: Sequence[str], rounds: int, before: Path, libraries
         '# Training throughput before and after a change',
         '',
         f'`python benchmarks/throughput.py --before DIR`, {os.cpu_count()} cores, no GPU; before is '
-        f'{_commit(before)}. Steps per second, median over {rounds} rounds in which the two took turns; the ratio is '
+        f'{commit(before)}. Steps per second, median over {rounds} rounds in which the two took turns; the ratio is '
         'the median of the ratios within a round, with the smallest and the largest.',
         '',
         '| work | before | after | after / before |',
@@ -590,7 +596,8 @@ def compare_checkouts(names: Sequence[str], rounds: int, before: Path, libraries
     return '\n'.join([*lines, '', f'Run on {datetime.date.today().isoformat()}.', ''])
 
 
-def _commit(checkout: Path) -> str:
+def commit(checkout: Path) -> str:
+    """What is checked out there."""
     found = subprocess.run(['git', '-C', str(checkout), 'rev-parse', '--short', 'HEAD'], capture_output=True, text=True)
     return found.stdout.strip() or 'an unknown commit'
 
