@@ -5,11 +5,14 @@
 
 One update of SAC, TD3 and DQN at a time, as the rows ``sac``, ``td3`` and ``dqn`` of ``throughput.py`` make them, on a
 batch of random numbers. Each column is profiled in processes of its own, which take turns; a figure is the median over
-the updates of one process, and of that the median over the processes. The profiler itself costs about a microsecond an
-operation: the time of an update is also measured without it.
+the updates of one process, and of that the median over the processes.
 
-An operation belongs to the first kind whose pattern its ``name:type`` matches. A kernel of XLA has the name
-and type that its compiler keeps for it, of the last of the operations that are fused in it.
+The table of operations is of the first updates of a process, in which TensorFlow traces all of them. The table of the
+call is of later ones: tiny operations, which by then run on the thread that they were found on and leave no trace, are
+in its gaps. The time of an update is also measured without the profiler, which costs about a microsecond an operation.
+
+An operation belongs to the first kind whose pattern its ``name:type`` matches. A kernel of XLA has the name and type
+that its compiler keeps for it, of the last of the operations that are fused in it.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +37,9 @@ from throughput import TASKS, commit, versions, zoo_agent
 HERE = Path(__file__).resolve().parent
 RESULT = HERE / 'results' / 'operations.md'
 NAMES = ('sac', 'td3', 'dqn')
-UPDATES = 300  # measured without the profiler
-PROFILED = 100
+#: Updates that are profiled first, measured without the profiler, and profiled at last. TensorFlow does not trace an
+#: operation any more that it has seen to take a few thousand cycles, which it knows after some 90 runs.
+EARLY, UPDATES, LATE = 60, 300, 100
 
 PRODUCT = r'(MatMul|Conv2D\w*|Einsum)$'  # with the types that oneDNN gives them, such as _MklNativeFusedMatMul
 KINDS = {
@@ -80,90 +84,107 @@ def random_batch(agent: Any, size: int) -> Any:
 
 
 def work(library: str, name: str) -> None:
-    """The worker: print what an update takes, see :func:`profiled`."""
+    """The worker: print what an update takes, its call in parts and its operations by kind."""
     agent, _ = zoo_agent(library, TASKS[name])
     import tensorflow as tf
 
     batch = random_batch(agent, TASKS[name].batch_size)
-    for _ in range(50):
+
+    def profile(count: int) -> Trace:
+        options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=3, python_tracer_level=0)
+        with tempfile.TemporaryDirectory() as folder:
+            with tf.profiler.experimental.Profile(folder, options):
+                for _ in range(count):
+                    with tf.profiler.experimental.Trace('update'):
+                        agent.update_on(batch)
+            (path,) = Path(folder).rglob('*.xplane.pb')
+            return Trace(path.read_bytes())
+
+    for _ in range(4):
         agent.update_on(batch)
+    kinds = profile(EARLY).kinds()
     seconds = []
     for _ in range(UPDATES):
         begin = time.perf_counter()
         agent.update_on(batch)
         seconds.append(time.perf_counter() - begin)
-    with tempfile.TemporaryDirectory() as folder:
-        options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=3, python_tracer_level=0)
-        with tf.profiler.experimental.Profile(folder, options):
-            for _ in range(PROFILED):
-                with tf.profiler.experimental.Trace('update'):
-                    agent.update_on(batch)
-        (path,) = Path(folder).rglob('*.xplane.pb')
-        found = profiled(path.read_bytes())
-    wall = {'without the profiler': 1e6 * statistics.median(seconds)}
-    print(json.dumps({'call': wall | found[0], 'kinds': found[1], 'versions': versions('zoo')}), flush=True)
+    call = {'without the profiler': 1e6 * typical(seconds, agent.phases)} | profile(LATE).call(agent.phases)
+    print(json.dumps({'call': call, 'kinds': kinds, 'versions': versions('zoo')}), flush=True)
 
 
-def profiled(trace: bytes) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
-    """Read a profile.
+def typical(values: Sequence[float], phases: int) -> float:
+    """The median, or where updates differ in turn (TD3's delayed actor) the mean of their medians."""
+    return statistics.mean(statistics.median(values[phase::phases]) for phase in range(phases))
 
-    Returns:
-        Microseconds of an update by parts of the call, and the number of operations and their microseconds by kind.
+
+class Trace:
+    """What a profile of updates says: spans ``(begin, end, …)`` in microseconds.
+
+    Attributes:
+        updates: of the annotation around each.
+        calls: of the compiled functions.
+        operations: with the operation's own time, without that of those inside it, and its ``name:type``.
     """
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-    space = xplane_pb2.XSpace.FromString(trace)
-    kernels = dict(pair for plane in space.planes if plane.name == '/host:metadata' for pair in kernels_of(plane))
-    (plane,) = (plane for plane in space.planes if plane.name == '/host:CPU')
-    updates, calls, operations = [], [], []
-    for line in plane.lines:
-        events = []
-        for event in line.events:
-            name = plane.event_metadata[event.metadata_id].name
-            begin = line.timestamp_ns / 1e3 + event.offset_ps / 1e6
-            span = (begin, begin + event.duration_ps / 1e6)
-            stats = {plane.stat_metadata[stat.metadata_id].name for stat in event.stats}
-            if name == 'update':
-                updates.append(span)
-            elif name.startswith('EagerLocalExecute: __inference'):
-                calls.append(span)
-            elif 'hlo_op' in stats:
-                events.append((*span, kernels.get(name, f'{name}:{name.split(".")[0]}')))
-            elif re.fullmatch(r'[^:]+:_?[A-Z]\w*', name):  # neither a function of C++ nor a function as a whole
-                events.append((*span, name))
-        operations += own_times(events)
-    calls.sort()
-    operations.sort()
-    parts: dict[str, list[float]] = collections.defaultdict(list)
-    kinds: dict[str, list[tuple[int, float]]] = collections.defaultdict(list)
-    for begin, end in sorted(updates):
-        inside = [x for x in operations if begin <= x[0] < end]
-        (call,) = (x for x in calls if begin <= x[0] < end)
-        first, last = inside[0][0], max(x[1] for x in inside)
-        covered, reached = 0.0, first  # by one operation at least
-        for start, stop, _, _ in inside:
-            covered += max(0.0, stop - max(start, reached))
-            reached = max(reached, stop)
-        total = sum(x[2] for x in inside)
-        parts['under the profiler'].append(end - begin)
-        parts['packing, unpacking and Python, before and after the function'].append(end - begin - (call[1] - call[0]))
-        parts['starting and ending the function, no operation yet or any more'].append(
-            call[1] - call[0] - (last - first)
-        )
-        parts['gaps between operations'].append(last - first - covered)
-        parts['one operation at least'].append(covered)
-        parts['operations, summed over cores'].append(total)
-        parts['cores busy from the first operation to the last'].append(total / (last - first))
-        for kind in KINDS:
-            own = [x[2] for x in inside if kind_of(x[3]) == kind]
-            kinds[kind].append((len(own), sum(own)))
-    return (
-        {part: statistics.median(values) for part, values in parts.items()},
-        {
-            kind: (statistics.mean(x[0] for x in values), statistics.median(x[1] for x in values))
-            for kind, values in kinds.items()
-        },
-    )
+    def __init__(self, data: bytes) -> None:
+        from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+        space = xplane_pb2.XSpace.FromString(data)
+        kernels = dict(pair for plane in space.planes if plane.name == '/host:metadata' for pair in kernels_of(plane))
+        (plane,) = (plane for plane in space.planes if plane.name == '/host:CPU')
+        self.updates: list[tuple[float, float]] = []
+        self.calls: list[tuple[float, float]] = []
+        self.operations: list[tuple[float, float, float, str]] = []
+        for line in plane.lines:
+            found = []
+            for event in line.events:
+                name = plane.event_metadata[event.metadata_id].name
+                begin = line.timestamp_ns / 1e3 + event.offset_ps / 1e6
+                span = (begin, begin + event.duration_ps / 1e6)
+                if name == 'update':
+                    self.updates.append(span)
+                elif name.startswith('EagerLocalExecute: __inference'):
+                    self.calls.append(span)
+                elif any(plane.stat_metadata[stat.metadata_id].name == 'hlo_op' for stat in event.stats):
+                    found.append((*span, kernels.get(name, f'{name}:{name.split(".")[0]}')))
+                elif re.fullmatch(r'[^:]+:_?[A-Z]\w*', name):  # neither a function of C++ nor a whole one
+                    found.append((*span, name))
+            self.operations += own_times(found)
+        self.updates.sort()
+        self.operations.sort()
+
+    def kinds(self) -> dict[str, tuple[float, float]]:
+        """Number and microseconds of an update's operations by kind: the median of each, as often as it is done."""
+        times: dict[str, list[float]] = collections.defaultdict(list)
+        for begin, _, own, name in self.operations:
+            if self.updates[0][0] <= begin:
+                times[name].append(own)
+        found = {kind: (0.0, 0.0) for kind in KINDS}
+        for name, values in times.items():
+            kind, often = kind_of(name), len(values) / len(self.updates)
+            found[kind] = (found[kind][0] + often, found[kind][1] + often * statistics.median(values))
+        return found
+
+    def call(self, phases: int) -> dict[str, float]:
+        """Microseconds of an update by parts of its call."""
+        parts: dict[str, list[float]] = collections.defaultdict(list)
+        for begin, end in self.updates:
+            inside = [x for x in self.operations if begin <= x[0] < end]
+            (call,) = (x for x in self.calls if begin <= x[0] < end)
+            first, last = inside[0][0], max(x[1] for x in inside)
+            covered, reached = 0.0, first  # by one operation at least
+            for start, stop, _, _ in inside:
+                covered += max(0.0, stop - max(start, reached))
+                reached = max(reached, stop)
+            total = sum(x[2] for x in inside)
+            parts['under the profiler'].append(end - begin)
+            parts['packing, unpacking and Python around the function'].append(end - begin - (call[1] - call[0]))
+            parts['starting and ending the function'].append(call[1] - call[0] - (last - first))
+            parts['between operations, or in tiny ones'].append(last - first - covered)
+            parts['in one operation at least'].append(covered)
+            parts['in two at a time'].append(total - covered)
+            parts['cores busy from the first operation to the last'].append(total / (last - first))
+        return {part: typical(values, phases) for part, values in parts.items()}
 
 
 def kernels_of(plane: Any) -> Iterator[tuple[str, str]]:
@@ -217,11 +238,12 @@ def section(name: str, columns: dict[str, tuple[str, Path]], rounds: int) -> tup
             answer = measure(library, name, checkout)
             answers[column] += [answer] if answer else []
     known = {column: found for column, found in answers.items() if found}
-    missing = [f'{column} does not run.' for column in columns if column not in known]
-    lines = ['', f'## {TASKS[name].title}', '', *missing, '' if missing else None]
-    head = [line for line in lines if line is not None]
+    lines = ['', f'## {TASKS[name].title}', '']
+    for column in columns:
+        if column not in known:
+            lines += [f'{column} does not run.', '']
     if not known:
-        return head, {}
+        return lines, {}
 
     def table(title: str, rows: dict[str, list[str]]) -> list[str]:
         top = [f'| {title} | {" | ".join(known)} |', '|---' * (1 + len(known)) + '|']
@@ -243,7 +265,7 @@ def section(name: str, columns: dict[str, tuple[str, Path]], rounds: int) -> tup
     }
     tables = [*table('microseconds of an update', call), *table('operations: number / core-microseconds', kinds)]
     print('\n'.join(tables), flush=True)
-    return [*head, *tables[:-1]], next(iter(known.values()))[0]['versions']
+    return [*lines, *tables[:-1]], next(iter(known.values()))[0]['versions']
 
 
 def main() -> None:
@@ -264,9 +286,9 @@ def main() -> None:
     lines = [
         '# Operations of an update',
         '',
-        f'`python benchmarks/operations.py`, {os.cpu_count()} cores, no GPU. Medians over {PROFILED} profiled updates '
-        f'and {args.rounds} processes, the columns in turns; the time without the profiler over {UPDATES} updates.'
-        f'{before}',
+        f'`python benchmarks/operations.py`, {os.cpu_count()} cores, no GPU. Medians over updates and {args.rounds} '
+        'processes, the columns in turns. Tiny operations, which TensorFlow does not trace once it knows them, are in '
+        f'the table of operations alone, which is of the first updates of a process.{before}',
     ]
     found: dict[str, str] = {}
     for name in NAMES if args.task == 'all' else (args.task,):
