@@ -2,8 +2,8 @@
 
     python benchmarks/compilation.py       # about five minutes; writes results/compilation.md
 
-The rule ``zoo.common.optim.prefers_xla`` is read off this table. Both columns are measured in turn, round by round; the
-figure is the median.
+The rule ``zoo.common.compilation.prefers_xla`` is read off this table. Both columns are measured in turn, round by
+round; the figure is the median.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gymnasium.spaces import Box, Discrete
 
 from zoo import algorithms
 from zoo.algorithms import base
-from zoo.common import optim
+from zoo.common import compilation, optim
 from zoo.common.types import Rollout, Transition
 
 ROUNDS = 15
@@ -113,7 +113,7 @@ def main() -> None:
         '',
         f'`python benchmarks/compilation.py`, {datetime.date.today().isoformat()}, {os.cpu_count()} cores, no GPU. '
         'Microseconds of one update, with what it costs to call it once; medians. zoo compiles by XLA where '
-        f"the product of a kernel's sides is at most {optim.XLA_UP_TO:,} and nothing is convolutional.",
+        f"the product of a kernel's sides is at most {compilation.XLA_UP_TO:,} and nothing is convolutional.",
         '',
         '| update | plain graph | XLA |',
         '|---|---|---|',

@@ -25,7 +25,7 @@ from zoo import algorithms
 from zoo.algorithms import saving
 from zoo.algorithms.base import Algorithm
 from zoo.common import checkpoint
-from zoo.common.optim import PackedCall
+from zoo.common.compilation import PackedCall
 from zoo.common.schedules import Linear
 from zoo.common.types import Transition
 

@@ -19,7 +19,8 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 import zoo
 from zoo import algorithms
 from zoo.algorithms.base import Algorithm
-from zoo.common import checkpoint, optim
+from zoo.common import checkpoint
+from zoo.common.compilation import PackedCall
 
 #: The kinds of action that each algorithm claims: written out, so that a claim cannot vanish unseen.
 CLAIMS = {
@@ -56,7 +57,7 @@ def make(name: str, observation_space: Space, action_space: Space, **params: Any
     return cls(observation_space, action_space, net_list=specs, **params)
 
 
-def compiled(agent: Algorithm) -> optim.PackedCall:
+def compiled(agent: Algorithm) -> PackedCall:
     """The compiled update."""
     return agent.fused
 

@@ -45,11 +45,14 @@ def rollout(agent: PPO, steps: int = 5, copies: int = 4, seed: int = 0) -> Rollo
     terminated[2, 1] = truncated[2, 2] = terminated[1, 3] = True
     valid[2, 3] = False
     action = agent.action_adaptor.random(steps * copies, rng)
+    obs, next_obs = rng.normal(size=(2, *shape, 3)).astype(np.float32)
+    goes_on = ~(terminated | truncated)[:-1]
+    next_obs[:-1][goes_on] = obs[1:][goes_on]
     return Rollout(
-        obs=rng.normal(size=(*shape, 3)).astype(np.float32),
+        obs=obs,
         action=action.reshape(shape + action.shape[1:]),
         reward=rng.normal(size=shape).astype(np.float32),
-        next_obs=rng.normal(size=(*shape, 3)).astype(np.float32),
+        next_obs=next_obs,
         terminated=terminated,
         truncated=truncated,
         valid=valid,
@@ -215,7 +218,8 @@ class TestEndsOfEpisodes:
     def test_what_is_not_valid_is_not_learned_from(self):
         for field in ('obs', 'next_obs', 'reward'):
             assert not self.changed(field, 2, 3)
-            assert self.changed(field, 3, 3)
+        for field, t in (('obs', 3), ('next_obs', 4), ('reward', 3)):
+            assert self.changed(field, t, 3)
 
 
 class TestMinibatches:

@@ -556,7 +556,7 @@ class TestRefusals:
         with pytest.raises(ValueError, match=r'^optimizers_list is a dict: give a list with an entry for each of q\.$'):
             algorithms.DQN(VECTOR, Discrete(3), optimizers_list={'learning_rate': 1e-3})
 
-    @pytest.mark.parametrize('policy', ['mixed_float16', 'mixed_bfloat16', 'float64'])
+    @pytest.mark.parametrize('policy', ['mixed_float16', 'bfloat16', 'float64'])
     def test_a_dtype_policy(self, policy):
         kept = keras.config.dtype_policy()
         keras.config.set_dtype_policy(policy)

@@ -28,9 +28,10 @@ from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess, check_mask, features, mask_path
 from zoo.common.adaptors.policy import Head, Network, compiles_by_xla
 from zoo.common.agent import Loop
+from zoo.common.compilation import PackedCall, prefers_xla, set_threads
 from zoo.common.errors import unknown
 from zoo.common.normalize import RunningMoments
-from zoo.common.optim import AllReduce, Optimizer, PackedCall, prefers_xla, set_threads
+from zoo.common.optim import AllReduce, Optimizer
 from zoo.common.params import Param
 from zoo.common.replay import Replay
 from zoo.common.types import TestResult, TrainingResult, Transition
@@ -199,7 +200,8 @@ class Algorithm:
             default: spec.
         """
         cls = type(self)
-        self.net_list = building.entries('net_list', net_list, default, cls.network_names, cls.__name__)
+        entries = building.entries('net_list', net_list, default, cls.network_names, cls.__name__)
+        self.net_list = building.with_dtypes(entries, cls.network_names)
         named = dict(zip(cls.network_names, heads, strict=True))
         self.networks = building.networks(self.net_list, named, self.preprocess, cls.shared_torso)
 

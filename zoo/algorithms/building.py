@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.adaptors.policy import Head, Network, build_network, build_on
-from zoo.common.networks import with_own_seeds
+from zoo.common.networks import with_dtype, with_own_seeds
 from zoo.common.optim import Optimizer
 
 
@@ -37,6 +37,14 @@ def entries(
 def label(i: int, name: str) -> str:
     """How messages name an entry of ``net_list``."""
     return f'net_list[{i}] ({name})'
+
+
+def with_dtypes(given: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    """The entries of ``net_list``, with its dtype in every spec; see :func:`zoo.common.networks.with_dtype`."""
+    return [
+        with_dtype(entry, label(i, name)) if isinstance(entry, dict) else entry
+        for i, (entry, name) in enumerate(zip(given, names, strict=True))
+    ]
 
 
 def networks(

@@ -20,8 +20,9 @@ from zoo.algorithms.base import Algorithm
 from zoo.common import loops, spaces
 from zoo.common.acting import Forward, Stochastic
 from zoo.common.adaptors.policy import StochasticPolicy, penalized, stochastic_head, value_head
+from zoo.common.compilation import PackedCall
 from zoo.common.normalize import RewardScale, RunningMoments
-from zoo.common.optim import PackedCall, mean_over
+from zoo.common.optim import mean_over
 from zoo.common.params import (
     ActionSpace,
     Gamma,
@@ -33,7 +34,7 @@ from zoo.common.params import (
     at_least,
     between,
 )
-from zoo.common.returns import gae
+from zoo.common.returns import gae, next_values
 from zoo.common.schedules import Linear, value_at
 from zoo.common.types import Rollout
 
@@ -141,7 +142,9 @@ class PPO(Algorithm):
         params, value = self.evaluate(flat.obs)
         old_log_prob = self.action_adaptor.distribution.log_prob(params, flat.action)
         value = tf.reshape(value, rollout.reward.shape)
-        next_value = tf.reshape(self.critic(flat.next_obs), rollout.reward.shape)
+        next_value = next_values(
+            lambda obs: self.critic(obs)[:, 0], value, rollout.next_obs, rollout.terminated, rollout.truncated
+        )
         advantage, returns = gae(
             rollout.reward, value, next_value, rollout.terminated, rollout.truncated, self.gamma, self.gae_lambda
         )

@@ -242,7 +242,8 @@ def _entries_from_json(entries: list[Any], what: str, path: Path) -> list[Any]:
                 f'{path} was saved with {what}[{i}] a {entry["custom"]} defined in Python, which it does not hold: '
                 f'hand one of the same shape to load(path, {what}=[…]).'
             )
+    older = {'dtype': 'float32'} if what == 'net_list' else {}  # of specs that were saved before there was another one
     return [
-        entry if isinstance(entry, str) else {key: schedule_from_json(value) for key, value in entry.items()}
+        entry if isinstance(entry, str) else older | {key: schedule_from_json(value) for key, value in entry.items()}
         for entry in entries
     ]

@@ -1,10 +1,9 @@
-"""Optimisers, target networks, and how an update is compiled."""
+"""Optimisers and target networks."""
 
 from __future__ import annotations
 
 import inspect
 import logging
-import os
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
 from typing import Any
@@ -13,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from zoo.common.compilation import prefers_xla
 from zoo.common.errors import unknown
 from zoo.common.params import Param, Range, above, at_least, between
 from zoo.common.schedules import Linear, value_at
@@ -306,91 +306,3 @@ def copy_weights(targets: Iterable[tf.Variable], sources: Iterable[tf.Variable])
     """Make target weights equal to the sources'."""
     for target, source in zip(targets, sources, strict=True):
         target.assign(source)
-
-
-#: Dense layers up to this product of a kernel's sides gain from XLA, wider ones and convolutions lose by it:
-#: benchmarks/results/compilation.md has the table, which benchmarks/compilation.py measures again.
-XLA_UP_TO = 128 * 128
-
-
-def prefers_xla(variables: Iterable[tf.Variable]) -> bool:
-    """Whether an update of these weights runs faster compiled by XLA: narrow dense networks do."""
-    kernels = [variable.shape for variable in variables if len(variable.shape) > 1]
-    return all(len(shape) == 2 and int(np.prod(shape)) <= XLA_UP_TO for shape in kernels)
-
-
-def set_threads(convolutional: bool) -> None:
-    """Choose TensorFlow's threads before its first operation in this process; later calls change nothing.
-
-    Dense networks of these sizes run fastest with each matrix product on one core and independent ones, such as two
-    critics, side by side; a convolution wants all cores. The variables ``TF_NUM_INTRAOP_THREADS`` and
-    ``TF_NUM_INTEROP_THREADS`` go before this choice.
-    """
-    if 'TF_NUM_INTRAOP_THREADS' in os.environ or 'TF_NUM_INTEROP_THREADS' in os.environ:
-        return
-    try:
-        tf.config.threading.set_intra_op_parallelism_threads(0 if convolutional else 1)
-        tf.config.threading.set_inter_op_parallelism_threads(2)
-    except RuntimeError:  # TensorFlow has started: the first agent, or the user's own program, has chosen
-        return
-
-
-class PackedCall:
-    """A function of nested structures of NumPy arrays, compiled, whose small inputs cross into the graph as one.
-
-    Every tensor that a compiled function is given costs some 10 µs by itself, as much as a small network's forward
-    pass, so all inputs but images travel in one vector and are taken apart inside the graph, where that is free. The
-    vector is of float32, but no arithmetic is done on it: numbers of 4 and 8 bytes are in it bit by bit, as one word
-    or two, and smaller ones by their value, which float32 holds exactly.
-
-    Args:
-        function: of tensors in the structure, shapes and dtypes of the arrays; returns one float32 tensor.
-        xla: compile by XLA.
-    """
-
-    def __init__(self, function: Callable[..., tf.Tensor], xla: bool) -> None:
-        self._function = function
-        self._xla = xla
-        self._compiled: dict[tuple, Any] = {}
-
-    @property
-    def traces(self) -> int:
-        """How many shapes of input it has been compiled for."""
-        return len(self._compiled)
-
-    def __call__(self, *arrays: Any, static: tuple = ()) -> np.ndarray:
-        """The function of the arrays and then of ``static``, values that it is compiled for."""
-        leaves = tf.nest.flatten(arrays)
-        packed: list[Any] = []
-        large: list[Any] = []
-        for leaf in leaves:
-            (large if leaf.dtype == np.uint8 else packed).append(leaf)
-        words = [leaf.ravel().view(np.float32) if leaf.itemsize >= 4 else leaf.ravel() for leaf in packed]
-        vector = np.concatenate(words, dtype=np.float32, casting='unsafe')
-        key = (static, *((leaf.shape, leaf.dtype) for leaf in leaves))
-        if key not in self._compiled:
-            self._compiled[key] = self._compile(arrays, static, leaves, vector.size)
-        inputs = [tf.constant(vector), *(tf.convert_to_tensor(leaf) for leaf in large)]
-        return self._compiled[key](*inputs).numpy()
-
-    def _compile(self, arrays: Any, static: tuple, leaves: Sequence[np.ndarray], size: int) -> Any:
-        shapes = [(leaf.shape, leaf.dtype) for leaf in leaves]
-
-        def unpacked(vector: tf.Tensor, *large: tf.Tensor) -> tf.Tensor:
-            found, offset, rest = [], 0, iter(large)
-            for shape, dtype in shapes:
-                if dtype == np.uint8:
-                    found.append(next(rest))
-                    continue
-                words = max(1, dtype.itemsize // 4)
-                count = words * int(np.prod(shape))
-                piece = tf.reshape(vector[offset : offset + count], shape if words == 1 else (*shape, words))
-                found.append((tf.bitcast if dtype.itemsize >= 4 else tf.cast)(piece, tf.as_dtype(dtype)))
-                offset += count
-            return self._function(*tf.nest.pack_sequence_as(arrays, found), *static)
-
-        function = tf.function(unpacked, jit_compile=self._xla, autograph=False)
-        signature = [tf.TensorSpec([size], tf.float32)]
-        signature += [tf.TensorSpec(shape, tf.uint8) for shape, dtype in shapes if dtype == np.uint8]
-        # The concrete function: its call skips the wrapper's look at every argument.
-        return function.get_concrete_function(*signature)

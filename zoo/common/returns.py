@@ -17,11 +17,48 @@ Raises, all functions, while tracing: ``TypeError`` for a dtype, ``ValueError`` 
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 Scalar: TypeAlias = float | tf.Tensor
+
+
+def next_values(
+    critic: Callable[[Any], tf.Tensor], value: tf.Tensor, next_obs: Any, terminated: tf.Tensor, truncated: tf.Tensor
+) -> tf.Tensor:
+    """The values of the next observations, of which all but the last ones of an episode cut short are known.
+
+    In a :class:`zoo.common.types.Rollout` the next observation is the observation of the next row, unless the episode
+    ended there; after a termination its value counts nowhere. So the critic sees the last row, and then one by one the
+    rows in which a copy was truncated.
+
+    Args:
+        critic: values ``[N]`` of observations ``[N, …]``.
+        value: ``[T, N]``, V(s_t).
+        next_obs: ``[T, N, …]``, or a nested structure of such.
+        terminated: bool ``[T, N]``.
+        truncated: bool ``[T, N]``.
+
+    Returns:
+        V(s_{t+1}) ``[T, N]``; where terminated, some other finite number.
+    """
+    cut = tf.convert_to_tensor(truncated) & ~tf.convert_to_tensor(terminated)
+    steps = tf.range(value.shape[0])
+    is_last = steps == value.shape[0] - 1
+    due = tf.cast(tf.reduce_any(cut, 1) | is_last, tf.int32)
+    cut |= is_last[:, None]
+
+    def row(found: tf.Tensor, due: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        t = tf.argmax(due, output_type=tf.int32)
+        own = critic(tf.nest.map_structure(lambda x: x[t], next_obs))
+        here = steps == t
+        return tf.where(cut & here[:, None], own[None], found), tf.where(here, 0, due)
+
+    start = (tf.concat([value[1:], value[-1:]], 0), due)
+    found, _ = tf.while_loop(lambda _, due: tf.reduce_any(due > 0), row, start, parallel_iterations=1)
+    return found
 
 
 def gae(

@@ -34,6 +34,8 @@ class Transition(NamedTuple):
 class Rollout(NamedTuple):
     """``T`` consecutive steps of ``N`` copies, time-major; the fields of :class:`Transition`, each ``[T, N, …]``.
 
+    ``next_obs[t]`` is ``obs[t + 1]`` but at the end of an episode.
+
     Attributes:
         valid: bool ``[T, N]``; False where a vector environment only reset itself and no transition took place.
     """

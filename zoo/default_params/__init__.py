@@ -34,7 +34,12 @@ _IMAGE_BUFFER = 100_000
 
 
 def call_default_params(
-    env: Env | VectorEnv, env_type: str | None = None, alg: str = '', seed: int | None = None, layers: str = 'keras'
+    env: Env | VectorEnv,
+    env_type: str | None = None,
+    alg: str = '',
+    seed: int | None = None,
+    layers: str = 'keras',
+    dtype: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The default hyper-parameters for an algorithm in an environment, as two dicts to edit.
 
@@ -44,6 +49,8 @@ def call_default_params(
         alg: name of the algorithm, such as ``'TD3'``.
         seed: fixes the initial weights, and goes into ``learn_params``.
         layers: ``'keras'`` or ``'tensorlayer'``, what the networks are assembled from.
+        dtype: of the networks, ``'float32'`` or ``'mixed_bfloat16'``, see :mod:`zoo.common.networks`; None leaves it to
+            Keras' global dtype policy, ``keras.config.set_dtype_policy``, when the agent is made.
 
     Returns:
         ``alg_params``, everything that the constructor takes, and ``learn_params``, everything that ``learn`` takes.
@@ -51,8 +58,8 @@ def call_default_params(
         optimisers.
 
     Raises:
-        ValueError: no environment, an unknown algorithm, environment type or kind of layers, or a space the algorithm
-            cannot act in.
+        ValueError: no environment, an unknown algorithm, environment type, kind of layers or dtype, or a space the
+            algorithm cannot act in.
     """
     if not isinstance(env, Env | VectorEnv):
         raise ValueError(
@@ -80,8 +87,15 @@ def call_default_params(
     cls = getattr(algorithms, alg)
     cls.check_action_space(action_space)
 
+    if dtype is not None:
+        from zoo.common.networks import check_dtype  # here, since it takes TensorFlow with it
+
+        check_dtype(dtype, layers, 'call_default_params')
+
     merged = _merged(importlib.import_module(f'zoo.default_params.{alg.lower()}'), env_type, env_id)
     network, optimizer = merged.pop('network'), merged.pop('optimizer')
+    if dtype is not None:
+        network['dtype'] = dtype
     found = features(observation_space)
     images = any(item.kind == 'image' for item in found)
     if images:

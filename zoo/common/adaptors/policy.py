@@ -19,6 +19,9 @@ normalisation takes the batch's moments and learns its statistics, and what it a
 (:meth:`Network.penalties`). Everywhere else, in acting, in targets and in values that are only bootstrapped from, it is
 in inference mode. A TensorLayer model is switched by ``is_train``, another callable is given ``training`` if it takes
 that.
+
+A torso or complete network of Keras' dtype policy ``'mixed_bfloat16'`` computes in bfloat16, from weights of float32;
+what it gives is made float32, and heads compute in that. A spec says so by ``dtype``: :mod:`zoo.common.networks`.
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ from gymnasium.spaces import Tuple
 from zoo.common import networks, spaces
 from zoo.common.adaptors.action import ActionAdaptor, masked
 from zoo.common.adaptors.observation import Preprocess, mask_path
+from zoo.common.dense import Dense
 
 log = logging.getLogger('zoo')
 
@@ -135,6 +139,7 @@ class Network:
         target: a second network that computes the same from weights of its own, where there is one.
         wanted: what it was built to take and give.
         bounds: a tanh is put on the output of a complete network, which has to be in [−1, 1] and is not.
+        mixed: the torso computes in bfloat16, as far as that can be seen; what it gives is float32 all the same.
     """
 
     def __init__(
@@ -149,6 +154,7 @@ class Network:
         shares: bool = False,
         *,
         wanted: Head,
+        mixed: bool = False,
     ) -> None:
         self.name = name
         self.preprocess = preprocess
@@ -157,11 +163,14 @@ class Network:
         self.custom = custom
         self.shares = shares
         self.wanted = wanted
+        self.mixed = mixed
         self.target: Network | None = None
         self.bounds = False
         self._call_torso = call_torso
         self._joins_action = joins_action
         self._trained = self._keras_trained()
+        if mixed:
+            networks.warn_where_slow()
 
     def __call__(self, obs: spaces.Flat, action: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
         """Output ``[B, units]`` for a flat observation ``[B, …]`` (and an action ``[B, n]`` for a critic of both).
@@ -265,8 +274,8 @@ class Network:
 
 
 def _is_plain_dense(layer: keras.layers.Layer) -> bool:
-    """Whether it is a dense layer that computes in float32 from a kernel and a bias alone."""
-    if type(layer) is not keras.layers.Dense or layer.dtype_policy.name != 'float32':
+    """Whether it is a dense layer of a kernel and a bias of float32 alone, in whatever it multiplies them."""
+    if type(layer) not in (keras.layers.Dense, Dense) or layer.dtype_policy.name not in networks.DTYPES:
         return False
     return not getattr(layer, 'lora_enabled', False)
 
@@ -309,7 +318,6 @@ def build_network(
     name, action_size = label.partition('(')[2].rstrip(')'), head.action_size
     if isinstance(entry, dict):
         spec = networks.full_spec(entry, label)
-        _check_policy(label)
         torso, call = networks.torso(preprocess.features, spec, action_size)
         paths = [item.path for item in preprocess.features]
 
@@ -320,7 +328,8 @@ def build_network(
         seeds = networks.SeedSequence(None if spec['seed'] is None else [spec['seed'], 1])
         probe = _probe(preprocess, action_size, call_torso)
         made = _head(head, probe.shape[-1], spec['initializer'], seeds)
-        return Network(name, preprocess, torso, call_torso, made, wanted=head)
+        mixed = spec['dtype'] == 'mixed_bfloat16'
+        return Network(name, preprocess, torso, call_torso, made, wanted=head, mixed=mixed)
     if isinstance(entry, type):
         raise ValueError(f'{label} is the class {entry.__name__}: give an instance of it.')
     if not callable(entry):
@@ -352,7 +361,15 @@ def build_on(other: Network, label: str, head: Head, initial: str = 'glorot_unif
     name = label.partition('(')[2].rstrip(')')
     made = _head(head, _encoded_zeros(other).shape[-1], initial, networks.SeedSequence(seed))
     return Network(
-        name, other.preprocess, other.torso, other._call_torso, made, custom=other.custom, shares=True, wanted=head
+        name,
+        other.preprocess,
+        other.torso,
+        other._call_torso,
+        made,
+        custom=other.custom,
+        shares=True,
+        wanted=head,
+        mixed=other.mixed,
     )
 
 
@@ -375,7 +392,7 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
             )
             continue
         shape, dtype = tuple(getattr(output, 'shape', ())), getattr(output, 'dtype', None)
-        if len(shape) != 2 or shape[0] != PROBES or dtype != tf.float32:
+        if len(shape) != 2 or shape[0] != PROBES or dtype not in (tf.float32, tf.bfloat16):
             found = type(output).__name__ if dtype is None else f'{tf.as_dtype(dtype).name} of shape {shape}'
             failures.append(
                 f'{label} maps {PROBES} of {takes} to {found}, but {needs} are needed: give a network with float32 '
@@ -385,6 +402,10 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
         _check_listed(entry, label, tape.watched_variables())
         if not _variables(entry, trainable=True):
             raise ValueError(f'{label} has no trainable_variables after a call, so there is nothing to train in it.')
+        _check_weights(entry, label)
+        mixed = _is_mixed(entry, output)
+        if dtype == tf.bfloat16:
+            call_torso = _in_float32(call_torso)
         width = int(shape[-1])
         if joins_action and width == head.units:
             failures.insert(
@@ -395,7 +416,7 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
             continue
         custom = type(entry).__name__
         if width in (head.units, head.also_accepts):
-            made = Network(name, preprocess, entry, call_torso, None, custom=custom, wanted=head)
+            made = Network(name, preprocess, entry, call_torso, None, custom=custom, wanted=head, mixed=mixed)
             made.bounds = head.activation == 'tanh' and not _stays_bounded(made, action_size)
             if head.dueling and _announces.get():
                 log.warning('%s is a complete network, so dueling=True changes nothing: give a torso for it.', label)
@@ -404,10 +425,9 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
             return made
         if _announces.get():
             log.info('%s gives %d numbers: a head for %s is attached.', label, width, needs)
-        _check_policy(label)
         seeds = networks.SeedSequence(None)
-        made = _head(head, width + action_size * joins_action, 'glorot_uniform', seeds, hidden=joins_action)
-        return Network(name, preprocess, entry, call_torso, made, joins_action, custom, wanted=head)
+        attached = _head(head, width + action_size * joins_action, 'glorot_uniform', seeds, hidden=joins_action)
+        return Network(name, preprocess, entry, call_torso, attached, joins_action, custom, wanted=head, mixed=mixed)
     raise ValueError(failures[0])
 
 
@@ -512,16 +532,6 @@ def _probe(
         return call_torso(found, tf.zeros([PROBES, action_size]) if action_size else None, training)
 
 
-def _check_policy(label: str) -> None:
-    """Refuse Keras' dtype policies under which what is assembled here would not be of float32."""
-    policy = keras.config.dtype_policy()
-    if (policy.compute_dtype, policy.variable_dtype) != ('float32', 'float32'):
-        raise ValueError(
-            f"{label} would be made under Keras' dtype policy {policy.name!r}, but networks are assembled in float32: "
-            "call keras.config.set_dtype_policy('float32') before."
-        )
-
-
 def _check_layers(entry: Any, label: str) -> None:
     """Refuse layers of a user's network that would go wrong without a word."""
     if isinstance(entry, keras.Layer):
@@ -539,6 +549,27 @@ def _check_layers(entry: Any, label: str) -> None:
                     'its statistics in a compiled update: use LayerNorm, or keras.layers.BatchNormalization in a '
                     'Keras model.'
                 )
+
+
+def _check_weights(entry: Any, label: str) -> None:
+    """Refuse weights of half precision, in which the small steps of an optimiser are lost."""
+    for variable in _variables(entry):
+        if variable.dtype in (tf.bfloat16, tf.float16):
+            raise ValueError(
+                f'{label} has weights of {variable.dtype.name} ({variable.name!r}), in which small steps are lost: '
+                "make its layers of dtype policy 'mixed_bfloat16', which keeps the weights in float32."
+            )
+
+
+def _is_mixed(entry: Any, output: tf.Tensor) -> bool:
+    """Whether a user's network computes in bfloat16, as its layers or its output say."""
+    layers = entry._flatten_layers() if isinstance(entry, keras.Layer) else ()
+    return output.dtype == tf.bfloat16 or any(layer.compute_dtype == 'bfloat16' for layer in layers)
+
+
+def _in_float32(call: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
+    """The same call with its output in float32."""
+    return lambda found, action, training: tf.cast(call(found, action, training), tf.float32)
 
 
 def _check_listed(entry: Any, label: str, used: Sequence[tf.Variable]) -> None:
@@ -621,17 +652,23 @@ def penalized(loss: tf.Tensor, *trained: Network) -> tf.Tensor:
 
 
 def _head(head: Head, width: int, initial: str, seeds: networks.SeedSequence, hidden: bool = False) -> keras.Sequential:
-    """The head as a Keras model; ``hidden`` puts a layer before it, where an action joins an encoded image."""
+    """The head as a Keras model; ``hidden`` puts a layer before it, where an action joins an encoded image.
+
+    It is of float32 whatever the torso computes in, and whatever Keras' global dtype policy is.
+    """
     kernel = networks.initializer(
         'orthogonal' if head.gain is not None else initial, seeds(), 1.0 if head.gain is None else head.gain
     )
-    layers: list[Any] = [keras.Input((width,))]
+    dtype = 'float32'
+    layers: list[Any] = [keras.Input((width,), dtype=dtype)]
     if hidden:
-        layers.append(keras.layers.Dense(256, 'relu', kernel_initializer=networks.initializer(initial, seeds())))
+        joined = networks.initializer(initial, seeds())
+        layers.append(Dense(256, 'relu', kernel_initializer=joined, dtype=dtype))
     if head.dueling:
-        layers.append(networks.DuelingHead(head.units, kernel, name='dueling'))
+        layers.append(networks.DuelingHead(head.units, kernel, dtype=dtype, name='dueling'))
     else:
-        layers.append(keras.layers.Dense(head.units, head.activation, kernel_initializer=kernel, name='head'))
+        made = Dense(head.units, head.activation, kernel_initializer=kernel, dtype=dtype, name='head')
+        layers.append(made)
     return keras.Sequential(layers)
 
 

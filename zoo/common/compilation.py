@@ -1,0 +1,144 @@
+"""How an update is compiled: by which compiler, on which threads, and how it is called."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context, execute
+
+#: Dense layers up to this product of a kernel's sides gain from XLA, wider ones and convolutions lose by it:
+#: benchmarks/results/compilation.md has the table, which benchmarks/compilation.py measures again.
+XLA_UP_TO = 128 * 128
+
+
+def prefers_xla(variables: Iterable[tf.Variable]) -> bool:
+    """Whether an update of these weights runs faster compiled by XLA: narrow dense networks do."""
+    kernels = [variable.shape for variable in variables if len(variable.shape) > 1]
+    return all(len(shape) == 2 and int(np.prod(shape)) <= XLA_UP_TO for shape in kernels)
+
+
+def set_threads(convolutional: bool) -> None:
+    """Choose TensorFlow's threads before its first operation in this process; later calls change nothing.
+
+    Dense networks of these sizes run fastest with each matrix product on one core and independent ones, such as two
+    critics, side by side; a convolution wants all cores. The variables ``TF_NUM_INTRAOP_THREADS`` and
+    ``TF_NUM_INTEROP_THREADS`` go before this choice.
+    """
+    if 'TF_NUM_INTRAOP_THREADS' in os.environ or 'TF_NUM_INTEROP_THREADS' in os.environ:
+        return
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(0 if convolutional else 1)
+        tf.config.threading.set_inter_op_parallelism_threads(2)
+    except RuntimeError:  # TensorFlow has started: the first agent, or the user's own program, has chosen
+        return
+
+
+#: Where a tensor's memory begins, in bytes: the kernels load whole registers.
+ALIGNMENT = 64
+
+
+class PackedCall:
+    """A function of nested structures of NumPy arrays, compiled, whose small inputs cross into the graph as one.
+
+    Every tensor that a compiled function is given costs some 10 µs by itself, as much as a small network's forward
+    pass, so all inputs but images travel in one vector and are taken apart inside the graph, where that is free. The
+    vector is of float32, but no arithmetic is done on it: numbers of 4 and 8 bytes are in it bit by bit, as one word
+    or two, and smaller ones by their value, which float32 holds exactly.
+
+    Args:
+        function: of tensors in the structure, shapes and dtypes of the arrays; returns one float32 tensor.
+        xla: compile by XLA.
+    """
+
+    def __init__(self, function: Callable[..., tf.Tensor], xla: bool) -> None:
+        self._function = function
+        self._xla = xla
+        self._compiled: dict[tuple, Callable[[list[tf.Tensor]], tf.Tensor]] = {}
+
+    @property
+    def traces(self) -> int:
+        """How many shapes of input it has been compiled for."""
+        return len(self._compiled)
+
+    def __call__(self, *arrays: Any, static: tuple = ()) -> np.ndarray:
+        """The function of the arrays and then of ``static``, values that it is compiled for."""
+        leaves: list[np.ndarray] = []
+        _collect(arrays, leaves)
+        words, large = [], []
+        for leaf in leaves:
+            if leaf.dtype == np.uint8:
+                large.append(leaf)
+            else:
+                words.append(leaf.ravel().view(np.float32) if leaf.itemsize >= 4 else leaf.ravel())
+        vector = np.concatenate(words, out=_aligned(sum(map(len, words))), casting='unsafe')
+        key = (static, *((leaf.shape, leaf.dtype) for leaf in leaves))
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            compiled = self._compiled[key] = self._compile(arrays, static, leaves, vector.size)
+        return compiled([tf.experimental.dlpack.from_dlpack(vector.__dlpack__()), *map(tf.constant, large)]).numpy()
+
+    def _compile(
+        self, arrays: Any, static: tuple, leaves: Sequence[np.ndarray], size: int
+    ) -> Callable[[list[tf.Tensor]], tf.Tensor]:
+        shapes = [(leaf.shape, leaf.dtype) for leaf in leaves]
+
+        def unpacked(vector: tf.Tensor, *large: tf.Tensor) -> tf.Tensor:
+            found, offset, rest = [], 0, iter(large)
+            for shape, dtype in shapes:
+                if dtype == np.uint8:
+                    found.append(next(rest))
+                    continue
+                words = max(1, dtype.itemsize // 4)
+                count = words * int(np.prod(shape))
+                piece = tf.reshape(vector[offset : offset + count], shape if words == 1 else (*shape, words))
+                found.append((tf.bitcast if dtype.itemsize >= 4 else tf.cast)(piece, tf.as_dtype(dtype)))
+                offset += count
+            return self._function(*tf.nest.pack_sequence_as(arrays, found), *static)
+
+        function = tf.function(unpacked, jit_compile=self._xla, autograph=False)
+        signature = [tf.TensorSpec([size], tf.float32)]
+        signature += [tf.TensorSpec(shape, tf.uint8) for shape, dtype in shapes if dtype == np.uint8]
+        return _direct(function.get_concrete_function(*signature))
+
+
+def _collect(structure: Any, leaves: list[np.ndarray]) -> None:
+    """Append the arrays of a structure in the order of ``tf.nest``, which takes ten times as long."""
+    if isinstance(structure, tuple | list):
+        for part in structure:
+            _collect(part, leaves)
+    elif isinstance(structure, dict):
+        for key in sorted(structure):
+            _collect(structure[key], leaves)
+    else:
+        leaves.append(structure)
+
+
+def _aligned(size: int) -> np.ndarray:
+    """A new float32 vector that begins where TensorFlow can use it in place, which ``tf.constant`` would copy."""
+    room = np.empty(size + ALIGNMENT // 4, np.float32)
+    begin = -room.ctypes.data % ALIGNMENT // 4
+    return room[begin : begin + size]
+
+
+def _direct(function: Any) -> Callable[[list[tf.Tensor]], tf.Tensor]:
+    """A concrete function of one output as TensorFlow's runtime calls it.
+
+    Its own call, in Python, looks for tapes and tells of every variable that it reads, which takes longer than the
+    update of a small network.
+    """
+    runtime = context.context()
+    name, captured = function.name, function.captured_inputs
+    name = name if isinstance(name, str) else name.decode()
+    attributes = tuple(itertools.chain(*runtime.function_call_options.as_attrs().items()))
+
+    def call(inputs: list[tf.Tensor]) -> tf.Tensor:
+        (output,) = execute.execute(name, 1, inputs + captured, attributes, runtime)
+        return output
+
+    call.function = function  # type: ignore[attr-defined] # it lives as long as what it is called by
+    return call
