@@ -41,20 +41,22 @@ NAMES = ('sac', 'td3', 'dqn')
 #: operation any more that it has seen to take a few thousand cycles, which it knows after some 90 runs.
 EARLY, UPDATES, LATE = 60, 300, 100
 
-PRODUCT = r'(MatMul|Conv2D\w*|Einsum)$'  # with the types that oneDNN gives them, such as _MklNativeFusedMatMul
+PRODUCT = r'\w*(MatMul|Conv2D\w*|Einsum)$'  # with the types that oneDNN gives them, such as _MklNativeFusedMatMul
 KINDS = {
-    'products backward': rf'gradient_tape/.*{PRODUCT}',
+    # Layers have a scope and so have the gradients that TensorFlow makes; those of zoo's own layers have none.
+    'products backward': rf'gradient_tape/.*{PRODUCT}|^MatMul(_\d+)?:{PRODUCT}',
     'products forward, with bias and activation where they are fused': PRODUCT,
     'Adam': r':ResourceApplyAdam$',
-    'moving of targets, without the differences': r':ResourceApplyGradientDescent$',
+    'moving of targets, without the differences': r':(ResourceApplyGradientDescent|If)$',  # DQN moves them if it is due
     "activations' gradients": r':\w*(Relu|Tanh|Sigmoid|Softplus|Elu|Selu)Grad$',
     "biases' gradients": r':BiasAddGrad$',
     'biases and activations by themselves': r':(BiasAdd|Relu|Tanh|_FusedBiasAdd\w*)$',
     'random numbers': r':\w*Random\w*$',
     'reading and writing variables': r':(ReadVariableOp|Assign\w*VariableOp|VarHandleOp)$',
-    'casts': r':\w*Cast$',
-    'sums, means and extremes over an axis': r':(Sum|Mean|Max|Min|ArgMax|All|Any|L2Loss)$',
-    'shapes, slices and copies': r':(Reshape|\w*Slice\w*|Concat\w*|Pack|Unpack|Split\w*|Transpose|ExpandDims|Squeeze'
+    'casts': r':(\w*Cast|(wrapped_)?convert\w*)$',
+    'sums, means and extremes over an axis': r':(Sum|Mean|Max|Min|ArgMax|All|Any|L2Loss|wrapped_reduce\S*)$',
+    'transposes': r':\w*Transpose$',
+    'shapes, slices and copies': r':(Reshape|\w*Slice\w*|Concat\w*|Pack|Unpack|Split\w*|ExpandDims|Squeeze'
     r'|Tile|Broadcast\w*|Gather\w*|Fill|\w*Const|Identity\w*|Shape|ZerosLike|copy)$',
     'the rest: arithmetic, comparisons, control': '',
 }
