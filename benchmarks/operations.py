@@ -216,58 +216,28 @@ def own_times(events: list[tuple[float, float, str]]) -> list[tuple[float, float
     return [(begin, end, own, name) for begin, end, own, name in found]
 
 
-def measure(library: str, name: str, checkout: Path) -> dict[str, Any] | None:
-    """What a worker in a process of its own printed; None if it does not run there."""
-    done = subprocess.run(
-        [sys.executable, str(HERE / 'operations.py'), '--worker', library, '--task', name],
-        capture_output=True,
-        text=True,
-        env=os.environ | {'PYTHONPATH': str(checkout)},
-    )
-    answers = [line for line in done.stdout.splitlines() if line.startswith('{')]
-    if not answers:
-        print(f'  {library} in {checkout.name}: {done.stderr.strip().splitlines()[-1:]}', flush=True)
-        return None
-    return json.loads(answers[-1])
+def measure(library: str, name: str, checkout: Path) -> dict[str, Any]:
+    """What a worker in a process of its own printed."""
+    command = [sys.executable, str(HERE / 'operations.py'), '--worker', library, '--task', name]
+    env = os.environ | {'PYTHONPATH': str(checkout)}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    if done.returncode:
+        raise RuntimeError(f'the worker of {library} failed on {name}:\n{done.stderr}')
+    return json.loads(done.stdout.splitlines()[-1])
 
 
-def section(name: str, columns: dict[str, tuple[str, Path]], rounds: int) -> tuple[list[str], dict[str, str]]:
-    """One task's tables, and the versions."""
-    print(TASKS[name].title, flush=True)
-    answers: dict[str, list[dict[str, Any]]] = {column: [] for column in columns}
-    for _ in range(rounds):
-        for column, (library, checkout) in columns.items():
-            answer = measure(library, name, checkout)
-            answers[column] += [answer] if answer else []
-    known = {column: found for column, found in answers.items() if found}
-    lines = ['', f'## {TASKS[name].title}', '']
-    for column in columns:
-        if column not in known:
-            lines += [f'{column} does not run.', '']
-    if not known:
-        return lines, {}
-
-    def table(title: str, rows: dict[str, list[str]]) -> list[str]:
-        top = [f'| {title} | {" | ".join(known)} |', '|---' * (1 + len(known)) + '|']
-        return [*top, *(f'| {row} | {" | ".join(cells)} |' for row, cells in rows.items()), '']
-
-    def middle(values: Any) -> str:
-        value = statistics.median(values)
-        return f'{value:,.0f}' if value >= 10 else f'{value:.1f}'
-
-    parts = next(iter(known.values()))[0]['call']
-    call = {part: [middle(x['call'][part] for x in found) for found in known.values()] for part in parts}
-    kinds = {
-        kind: [
-            f'{middle(x["kinds"][kind][0] for x in found)} / {middle(x["kinds"][kind][1] for x in found)}'
-            for found in known.values()
-        ]
-        for kind in KINDS
-        if any(x['kinds'][kind][0] for found in known.values() for x in found)
-    }
-    tables = [*table('microseconds of an update', call), *table('operations: number / core-microseconds', kinds)]
-    print('\n'.join(tables), flush=True)
-    return [*lines, *tables[:-1]], next(iter(known.values()))[0]['versions']
+def table(title: str, rows: Sequence[str], columns: dict[str, list[dict[str, Any]]], key: str) -> list[str]:
+    """Medians over the processes of each column: one number in a cell, or number and microseconds."""
+    lines = [f'| {title} | {" | ".join(columns)} |', '|---' * (1 + len(columns)) + '|']
+    for row in rows:
+        cells = []
+        for answers in columns.values():
+            found = [x if isinstance(x, list) else [x] for x in (answer[key][row] for answer in answers)]
+            middle = [statistics.median(values) for values in zip(*found, strict=True)]
+            cells.append(' / '.join(f'{x:,.0f}' if x >= 10 else f'{x:.1f}' for x in middle))
+        if any(cell != '0.0 / 0.0' for cell in cells):
+            lines.append(f'| {row} | {" | ".join(cells)} |')
+    return ['', *lines]
 
 
 def main() -> None:
@@ -292,12 +262,18 @@ def main() -> None:
         'processes, the columns in turns. Tiny operations, which TensorFlow does not trace once it knows them, are in '
         f'the table of operations alone, which is of the first updates of a process.{before}',
     ]
-    found: dict[str, str] = {}
     for name in NAMES if args.task == 'all' else (args.task,):
-        more, of_this = section(name, columns, args.rounds)
-        lines += more
-        found |= of_this
-    lines += ['', 'Versions: ' + ', '.join(f'{name} {version}' for name, version in found.items()) + '.']
+        print(TASKS[name].title, flush=True)
+        found: dict[str, list[dict[str, Any]]] = {column: [] for column in columns}
+        for _ in range(args.rounds):
+            for column, place in columns.items():
+                found[column].append(measure(place[0], name, place[1]))
+        of_this = found['float32'][0]
+        tables = table('microseconds of an update', list(of_this['call']), found, 'call')
+        tables += table('operations: number / core-microseconds', list(KINDS), found, 'kinds')
+        print('\n'.join(tables), flush=True)
+        lines += ['', f'## {TASKS[name].title}', *tables]
+    lines += ['', 'Versions: ' + ', '.join(f'{name} {version}' for name, version in of_this['versions'].items()) + '.']
     lines += ['', f'Run on {datetime.date.today().isoformat()}.', '']
     RESULT.write_text('\n'.join(lines), encoding='utf-8')
 
