@@ -14,11 +14,12 @@ ratio of two pieces of one round.
 
 Networks, batch sizes, copies of the environment, numbers of updates and random first steps are the same; everything
 else is each library's default. Evaluation, checkpoints and logs are off. Learning rates stay where they begin, and DQN
-explores with the probability at which its schedule ends, so that every piece is the same work.
+explores with the probability at which its schedule ends, TD3 with noise of 0.1, so that every piece is the same work.
 
 The tasks named ``-zoo``, ``-mujoco`` and ``-atari`` have the tuned settings that RL Baselines3 Zoo publishes
-(DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT licence), but for ``learning_starts``, which is shortened, since it only
-says when updates begin, and for DQN's replay buffer on Atari, which is a tenth.
+(DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT licence), as far as they decide how much work there is, but for
+``learning_starts``, which is shortened, since it only says when updates begin, and for DQN's replay buffer on Atari,
+which is a tenth.
 
 ``zoo-bf16`` is zoo with ``dtype='mixed_bfloat16'``: the products of its networks are of bfloat16. ``rejax`` is PPO
 whose environment, written in JAX (gymnax), is compiled with the update: the mark that compiled environments set. One
