@@ -20,7 +20,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 import zoo
 from zoo import algorithms, build_env, call_default_params
 from zoo.algorithms.base import Algorithm
-from zoo.common import networks
+from zoo.common import dense, networks
 from zoo.common.adaptors import copies
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.adaptors.policy import Head, Network, action_value_head, build_network, build_on, value_head
@@ -42,6 +42,12 @@ def policy() -> Iterator[Any]:
     kept = keras.config.dtype_policy()
     yield keras.config.set_dtype_policy
     keras.config.set_dtype_policy(kept)
+
+
+@pytest.fixture(autouse=True)
+def narrow_layers_round_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small networks stand for wide ones here; processes of their own do not know of it."""
+    monkeypatch.setattr(dense, 'NARROW', 0)
 
 
 def network(entry: Any, space: Any = VECTOR, head: Head | None = None) -> Network:
@@ -131,6 +137,17 @@ class TestSpecs:
         mixed, plain = (network({'hidden': [32, 32], 'seed': 0, 'dtype': x}) for x in (MIXED, 'float32'))
         obs = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
         assert_near(mixed(tf.constant(obs)), plain(tf.constant(obs)))
+
+    def test_narrow_layers_stay_float32_which_a_line_says_where_it_is_all_of_them(self, monkeypatch, caplog):
+        monkeypatch.setattr(dense, 'NARROW', 128 * 128)
+        caplog.set_level(logging.INFO, 'zoo')
+        obs = tf.constant(np.random.default_rng(0).normal(size=(50, 3)), tf.float32)
+        for hidden, rounds in (([128, 128], False), ([128, 129], True), ([256, 256], True)):
+            caplog.clear()
+            mixed, plain = (network({'hidden': hidden, 'seed': 0, 'dtype': x}) for x in (MIXED, 'float32'))
+            assert mixed.mixed is rounds
+            assert ('changes nothing' in caplog.text) is not rounds
+            assert np.array_equal(mixed(obs), plain(obs)) is not rounds
 
     def test_no_hidden_layer_rounds_nothing(self):
         mixed, plain = (network({'hidden': [], 'seed': 0, 'dtype': x}) for x in (MIXED, 'float32'))

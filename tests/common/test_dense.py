@@ -66,7 +66,7 @@ def test_without_a_bias_and_without_a_known_number_of_rows():
 def test_mixed_precision_rounds_as_keras_does():
     ours, theirs = pair(256, 256, 256, 'mixed_bfloat16', activation='relu')
     x = tf.constant(np.random.default_rng(1).standard_normal((256, 256)), tf.float32)
-    assert ours(x).dtype == tf.bfloat16
+    assert ours(x).dtype == tf.float32
     found, expected = (tf.function(lambda x, m=m: gradients(m, x))(x) for m in (ours, theirs))
     for one, other in zip(found, expected, strict=True):
         assert one.dtype == tf.float32
@@ -79,6 +79,8 @@ def test_the_kernel_is_turned_over_where_that_pays():
         return 'Snapshot' in operations(lambda x: gradients(ours, x), tf.zeros([rows, width]))
 
     assert turned(dense.ROWS, 256, 256)
+    assert turned(dense.ROWS, 128, 129)
+    assert not turned(dense.ROWS, 128, 128)
     assert not turned(dense.ROWS - 1, 256, 256)
     assert not turned(dense.ROWS, 64, 64)
     assert not turned(dense.ROWS, 3136, 512)

@@ -12,12 +12,13 @@ A spec is a dict; every key has a default::
 
 What comes out ends before the head, which belongs to the algorithm (:mod:`zoo.common.adaptors.policy`).
 
-Mixed precision is that of Keras: in ``'mixed_bfloat16'`` the layers of the torso round what they are given and their
-weights to bfloat16, 8 bits in place of 24, and compute in it. The weights themselves stay float32, and so does all that
-is not the torso: heads, hence values and the parameters of distributions, losses, optimisers, checkpoints, and the
-forward pass in NumPy by which chains of dense layers act. It pays where matrix products decide, on a processor that has
-AMX or a GPU that has bfloat16: dense layers from some 256 units on batches of some hundred rows, and images; narrow
-networks lose by it. The figures are in ``benchmarks/results``.
+Mixed precision is that of Keras: in ``'mixed_bfloat16'`` convolutions and wide dense layers of the torso round what
+they are given and their weights to bfloat16, 8 bits in place of 24, and compute in it. The weights themselves stay
+float32, and so does all that is not the torso: heads, hence values and the parameters of distributions, losses,
+optimisers, checkpoints, and the forward pass in NumPy by which chains of dense layers act. Dense layers with a kernel
+of at most 128 × 128 entries, which would lose by it, stay float32 too (:mod:`zoo.common.dense`). It pays on a processor
+that has AMX or a GPU that has bfloat16, for layers of some 256 units on batches of some hundred rows, and for images.
+The figures are in ``benchmarks/results``.
 """
 
 from __future__ import annotations
@@ -386,6 +387,15 @@ def torso(
         return tf.cast(model(inputs), tf.float32)
 
     return model, call
+
+
+def rounds(torso: keras.Model) -> bool:
+    """Whether a torso that was assembled computes anything in bfloat16."""
+    kinds = keras.layers.Conv2D | keras.layers.Embedding
+    return any(
+        layer.rounds if isinstance(layer, Dense) else isinstance(layer, kinds) and layer.compute_dtype == 'bfloat16'
+        for layer in torso.layers
+    )
 
 
 class DuelingHead(keras.layers.Layer):

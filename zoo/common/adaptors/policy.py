@@ -328,7 +328,9 @@ def build_network(
         seeds = networks.SeedSequence(None if spec['seed'] is None else [spec['seed'], 1])
         probe = _probe(preprocess, action_size, call_torso)
         made = _head(head, probe.shape[-1], spec['initializer'], seeds)
-        mixed = spec['dtype'] == 'mixed_bfloat16'
+        mixed = spec['dtype'] == 'mixed_bfloat16' and networks.rounds(torso)
+        if spec['dtype'] == 'mixed_bfloat16' and not mixed and _announces.get():
+            log.info("%s: dtype='mixed_bfloat16' changes nothing, for its layers are too narrow to gain by it.", label)
         return Network(name, preprocess, torso, call_torso, made, wanted=head, mixed=mixed)
     if isinstance(entry, type):
         raise ValueError(f'{label} is the class {entry.__name__}: give an instance of it.')
