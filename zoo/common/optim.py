@@ -182,7 +182,7 @@ class Optimizer:
         if isinstance(self.schedule, Linear):
             rate = self._rate_variable
             assert rate is not None  # since no schedule of Keras' own has its place
-            rate.assign(self.schedule(progress))
+            rate.assign(self.schedule(progress), read_value=False)
 
     @property
     def _rate_variable(self) -> tf.Variable | None:
