@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -101,3 +103,19 @@ def test_the_gradient_has_a_gradient():
 
     for one, other in zip(second(ours), second(theirs), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-9)
+
+
+def test_keras_saves_loads_and_copies_it(tmp_path: Path):
+    model = keras.Sequential([keras.Input((4,)), Dense(5, 'tanh', dtype='mixed_bfloat16'), Dense(2)])
+    x = tf.random.normal([3, 4])
+    model.save(tmp_path / 'model.keras')
+    for made in (keras.models.load_model(tmp_path / 'model.keras'), copy.deepcopy(model)):
+        np.testing.assert_array_equal(made(x), model(x))
+
+
+def test_inputs_of_another_rank_are_left_to_keras():
+    ours, theirs = pair(256, 256, 256)
+    x = tf.random.normal([2, 130, 256])
+    for one, other in zip(gradients(ours, x), gradients(theirs, x), strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)

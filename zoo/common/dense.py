@@ -19,11 +19,13 @@ LARGEST_TURNED = 512 * 512
 Gradient = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
 
+@keras.saving.register_keras_serializable('zoo')
 class Dense(keras.layers.Dense):
     """``keras.layers.Dense``, with the same weights and results; only the gradient is computed in another order.
 
-    Under ``'mixed_bfloat16'`` the products of kernels of more than 128 × 128 entries are of bfloat16, with sums in
-    float32, and so is the bias that is added to them. All else is float32, what the layer gives too: activations, their
+    Under ``'mixed_bfloat16'`` a kernel of more than 128 × 128 entries is multiplied as bfloat16: input, kernel, bias
+    and the gradient that comes from above are rounded; the sums run in float32 and are rounded when they are done, in
+    the gradient's products too. What the layer gives is float32, and in that it computes all else: activations, their
     gradients and the bias' take three times as long in bfloat16, and a narrow product gains nothing.
     """
 
@@ -40,7 +42,9 @@ class Dense(keras.layers.Dense):
         return super().add_weight(*args, **kwargs | {'autocast': False})
 
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        """``activation(inputs · kernel + bias)``, float32."""
+        """``activation(inputs · kernel + bias)``, float32 ``[B, units]`` for ``[B, n]``."""
+        if len(inputs.shape) != 2:
+            return super().call(inputs, training)
         kernel = tf.convert_to_tensor(self.kernel)
         bias = tf.convert_to_tensor(self.bias) if self.use_bias else None
         if self.rounds:
@@ -80,7 +84,7 @@ def _turned(kernel: tf.Tensor) -> tuple[tf.Tensor, Any]:
 
 
 def rounded(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-    """``x · kernel``, float32 ``[B, m]``, of both rounded to bfloat16, and likewise the products of its gradient."""
+    """``x · kernel``, float32 ``[B, m]``, of both rounded to bfloat16 and rounded again, and likewise its gradient."""
     return tf.cast(tf.matmul(tf.cast(x, tf.bfloat16), tf.cast(kernel, tf.bfloat16)), tf.float32)
 
 

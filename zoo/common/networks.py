@@ -105,11 +105,12 @@ def check_dtype(dtype: Any, layers: str, entry: str) -> None:
     """
     if not isinstance(dtype, str) or dtype not in DTYPES:  # a name, since specs are written to checkpoints
         wrong = _WRONG_WITH.get(dtype, '') if isinstance(dtype, str) else ''
-        raise ValueError(f'{entry}: dtype is {dtype!r}{wrong}: give {" or ".join(map(repr, DTYPES))}.')
+        names = ' or '.join(map(repr, DTYPES))
+        raise ValueError(f'{entry}: dtype is {dtype!r}{wrong}: give its name, {names}, or leave it out.')
     if layers == 'tensorlayer' and dtype != 'float32':
         raise ValueError(
-            f"{entry}: TensorLayer's layers compute in float32 alone, not in {dtype!r}, which is Keras' dtype policy "
-            "where a spec names no dtype: give dtype='float32', or layers='keras'."
+            f"{entry}: TensorLayer's layers compute in float32 alone, not in {dtype!r}, which is Keras' global policy "
+            "if nothing else was named: give dtype='float32', or layers='keras'."
         )
 
 
@@ -128,7 +129,8 @@ def with_dtype(spec: dict[str, Any], entry: str) -> dict[str, Any]:
     if policy not in DTYPES:
         raise ValueError(
             f"{entry} would be made under Keras' dtype policy {policy!r}, but networks are assembled in "
-            f'{" or ".join(DTYPES)}: name the dtype in the spec, or call keras.config.set_dtype_policy before.'
+            f'{" or ".join(DTYPES)}: name the dtype in the spec, or call keras.config.set_dtype_policy before the '
+            'agent is made.'
         )
     return {**spec, 'dtype': policy}
 
@@ -279,14 +281,14 @@ def keras_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 
                 item.counts[0],
                 embedding_width(item.counts[0]),
                 embeddings_initializer=keras.initializers.RandomNormal(stddev=1.0, seed=seeds()),
-                dtype=dtype,
+                dtype='float32',
                 name=f'{name}_embedding',
             )(x)
         parts.append(x)
     if extra:
         inputs.append(keras.Input((extra,), dtype='float32', name='action'))
         parts.append(inputs[-1])
-    x = parts[0] if len(parts) == 1 else keras.layers.Concatenate(dtype=dtype, name='join')(parts)
+    x = parts[0] if len(parts) == 1 else keras.layers.Concatenate(dtype='float32', name='join')(parts)
     for layer in _hidden(spec, seeds):
         x = layer(x)
     return keras.Model(inputs, x)
@@ -391,9 +393,10 @@ def torso(
 
 def rounds(torso: keras.Model) -> bool:
     """Whether a torso that was assembled computes anything in bfloat16."""
-    kinds = keras.layers.Conv2D | keras.layers.Embedding
     return any(
-        layer.rounds if isinstance(layer, Dense) else isinstance(layer, kinds) and layer.compute_dtype == 'bfloat16'
+        layer.rounds
+        if isinstance(layer, Dense)
+        else isinstance(layer, keras.layers.Conv2D) and layer.compute_dtype == 'bfloat16'
         for layer in torso.layers
     )
 

@@ -28,11 +28,10 @@ Scalar: TypeAlias = float | tf.Tensor
 def next_values(
     critic: Callable[[Any], tf.Tensor], value: tf.Tensor, next_obs: Any, terminated: tf.Tensor, truncated: tf.Tensor
 ) -> tf.Tensor:
-    """The values of the next observations, of which all but the last ones of an episode cut short are known.
+    """The values of the next observations of a :class:`zoo.common.types.Rollout`.
 
-    In a :class:`zoo.common.types.Rollout` the next observation is the observation of the next row, unless the episode
-    ended there; after a termination its value counts nowhere. So the critic sees the last row, and then one by one the
-    rows in which a copy was truncated.
+    Most are known already: ``next_obs[t]`` is ``obs[t + 1]`` unless the episode ended at t. The critic is called only
+    for the rows in which a copy was truncated, one after another, and for the last row.
 
     Args:
         critic: values ``[N]`` of observations ``[N, …]``.
@@ -42,7 +41,7 @@ def next_values(
         truncated: bool ``[T, N]``.
 
     Returns:
-        V(s_{t+1}) ``[T, N]``; where terminated, some other finite number.
+        V(s_{t+1}) ``[T, N]``; where terminated, a number that means nothing.
     """
     cut = tf.convert_to_tensor(truncated) & ~tf.convert_to_tensor(terminated)
     steps = tf.range(value.shape[0])

@@ -330,7 +330,10 @@ def build_network(
         made = _head(head, probe.shape[-1], spec['initializer'], seeds)
         mixed = spec['dtype'] == 'mixed_bfloat16' and networks.rounds(torso)
         if spec['dtype'] == 'mixed_bfloat16' and not mixed and _announces.get():
-            log.info("%s: dtype='mixed_bfloat16' changes nothing, for its layers are too narrow to gain by it.", label)
+            log.warning(
+                "%s: dtype='mixed_bfloat16' changes nothing, since it has no layer that is wide enough to gain by it.",
+                label,
+            )
         return Network(name, preprocess, torso, call_torso, made, wanted=head, mixed=mixed)
     if isinstance(entry, type):
         raise ValueError(f'{label} is the class {entry.__name__}: give an instance of it.')
