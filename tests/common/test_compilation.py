@@ -131,6 +131,13 @@ class TestPackedCall:
 
         np.testing.assert_array_equal(PackedCall(differing, xla)(words, wide), [0, 0])
 
+    def test_the_other_byte_order_is_read_right(self):
+        numbers = [1.5, -2.0, 300.0]
+        for dtype in ('>f4', '>f8', '>i4', '>i8', '>i2', '>f2'):
+            given = np.array(numbers, dtype)
+            found = PackedCall(lambda x: tf.cast(x, tf.float32), False)(given)
+            np.testing.assert_array_equal(found, given.astype(np.float32))
+
     def test_one_trace_for_each_shape_and_dtype(self):
         traced = []
 

@@ -107,7 +107,7 @@ class PackedCall:
 
 
 def _collect(structure: Any, leaves: list[np.ndarray]) -> None:
-    """Append the arrays of a structure in the order of ``tf.nest``, which takes ten times as long."""
+    """Append the arrays of a structure, in this machine's byte order, in the order of ``tf.nest``, which is slower."""
     if isinstance(structure, tuple | list):
         for part in structure:
             _collect(part, leaves)
@@ -115,7 +115,8 @@ def _collect(structure: Any, leaves: list[np.ndarray]) -> None:
         for key in sorted(structure):
             _collect(structure[key], leaves)
     else:
-        leaves.append(structure)
+        native = structure.dtype.isnative
+        leaves.append(structure if native else structure.astype(structure.dtype.newbyteorder('=')))
 
 
 def _aligned(size: int) -> np.ndarray:
