@@ -153,6 +153,11 @@ def test_target_entropy():
     assert SAC(VECTOR, Box(-1.0, 1.0, (2, 3)))._target_entropy == -6.0
 
 
+def test_a_target_for_a_fixed_temperature_is_refused():
+    with pytest.raises(ValueError, match=r'target_entropy=-1.0 is what .* alpha=0.2 is fixed: leave out one'):
+        make(alpha=0.2, target_entropy=-1.0)
+
+
 def test_alpha_is_tuned_from_one_or_fixed():
     assert float(tf.exp(SAC(VECTOR, ACTION).log_alpha)) == 1.0
     agent = make(alpha=0.2)

@@ -49,6 +49,11 @@ class SAC(Algorithm):
         ] = None,
         normalize_obs: NormalizeObs = False,
     ) -> None:
+        if alpha != 'auto' and target_entropy is not None:
+            raise ValueError(
+                f"target_entropy={target_entropy} is what alpha='auto' tunes the temperature to, but alpha={alpha} is "
+                'fixed: leave out one of the two.'
+            )
         super().__init__(observation_space, action_space, normalize_obs)
         self.gamma = gamma
         self.tau = tau
