@@ -153,9 +153,12 @@ def test_target_entropy():
     assert SAC(VECTOR, Box(-1.0, 1.0, (2, 3)))._target_entropy == -6.0
 
 
-def test_a_target_for_a_fixed_temperature_is_refused():
-    with pytest.raises(ValueError, match=r'target_entropy=-1.0 is what .* alpha=0.2 is fixed: leave out one'):
-        make(alpha=0.2, target_entropy=-1.0)
+def test_a_target_for_a_fixed_temperature_is_said_to_change_nothing(caplog):
+    make(alpha=0.2)
+    make(target_entropy=-1.0)
+    assert not caplog.records
+    make(alpha=0.2, target_entropy=-1.0)
+    assert 'alpha is fixed at 0.2, so target_entropy=-1 changes nothing.' in caplog.text
 
 
 def test_alpha_is_tuned_from_one_or_fixed():

@@ -9,6 +9,7 @@ temperature's loss is written in log α, as in the authors' code.
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated, Literal
 
 import numpy as np
@@ -21,6 +22,8 @@ from zoo.common.adaptors.policy import StochasticPolicy, penalized, stochastic_h
 from zoo.common.optim import polyak
 from zoo.common.params import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, Tau, above
 from zoo.common.types import Transition
+
+log = logging.getLogger('zoo')
 
 
 class SAC(Algorithm):
@@ -50,10 +53,7 @@ class SAC(Algorithm):
         normalize_obs: NormalizeObs = False,
     ) -> None:
         if alpha != 'auto' and target_entropy is not None:
-            raise ValueError(
-                f"target_entropy={target_entropy} is what alpha='auto' tunes the temperature to, but alpha={alpha} is "
-                'fixed: leave out one of the two.'
-            )
+            log.warning('alpha is fixed at %g, so target_entropy=%g changes nothing.', alpha, target_entropy)
         super().__init__(observation_space, action_space, normalize_obs)
         self.gamma = gamma
         self.tau = tau
