@@ -86,7 +86,7 @@ ROWS = {
 }
 # The same with products in bfloat16.
 ROWS['sac-halfcheetah-bf16'] = replace(ROWS['sac-halfcheetah'], dtype='mixed_bfloat16')
-ROWS['ppo-pong-bf16'] = replace(ROWS['ppo-pong'], dtype='mixed_bfloat16', minutes=45)
+ROWS['ppo-pong-bf16'] = replace(ROWS['ppo-pong'], dtype='mixed_bfloat16')
 TEST_SEED = 10_000
 
 

@@ -138,9 +138,11 @@ class PPO(Algorithm):
             The last minibatch's metrics in the order of ``metric_names``, then the weights for acting.
         """
         count = int(np.prod(rollout.reward.shape))
-        flat = Rollout(*(tf.nest.map_structure(lambda x: tf.reshape(x, [count, *x.shape[2:]]), f) for f in rollout))
-        params, value = self.evaluate(flat.obs)
-        old_log_prob = self.action_adaptor.distribution.log_prob(params, flat.action)
+        obs, action = tf.nest.map_structure(
+            lambda x: tf.reshape(x, [count, *x.shape[2:]]), (rollout.obs, rollout.action)
+        )
+        params, value = self.evaluate(obs)
+        old_log_prob = self.action_adaptor.distribution.log_prob(params, action)
         value = tf.reshape(value, rollout.reward.shape)
         next_value = next_values(
             lambda obs: self.critic(obs)[:, 0], value, rollout.next_obs, rollout.terminated, rollout.truncated
@@ -148,7 +150,7 @@ class PPO(Algorithm):
         advantage, returns = gae(
             rollout.reward, value, next_value, rollout.terminated, rollout.truncated, self.gamma, self.gae_lambda
         )
-        data = (flat.obs, flat.action, tf.reshape(advantage, [-1]), tf.reshape(returns, [-1]), old_log_prob)
+        data = (obs, action, tf.reshape(advantage, [-1]), tf.reshape(returns, [-1]), old_log_prob)
         optimizer = self.optimizers['all']
 
         def minibatch(i: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

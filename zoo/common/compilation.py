@@ -103,7 +103,7 @@ class PackedCall:
         function = tf.function(unpacked, jit_compile=self._xla, autograph=False)
         signature = [tf.TensorSpec([size], tf.float32)]
         signature += [tf.TensorSpec(shape, tf.uint8) for shape, dtype in shapes if dtype == np.uint8]
-        return _direct(function.get_concrete_function(*signature))
+        return _Direct(function.get_concrete_function(*signature))
 
 
 def _collect(structure: Any, leaves: list[np.ndarray]) -> None:
@@ -126,20 +126,20 @@ def _aligned(size: int) -> np.ndarray:
     return room[begin : begin + size]
 
 
-def _direct(function: Any) -> Callable[[list[tf.Tensor]], tf.Tensor]:
+class _Direct:
     """A concrete function of one output as TensorFlow's runtime calls it.
 
     Its own call, in Python, looks for tapes and tells of every variable that it reads, which takes longer than the
     update of a small network.
     """
-    runtime = context.context()
-    name, captured = function.name, function.captured_inputs
-    name = name if isinstance(name, str) else name.decode()
-    attributes = tuple(itertools.chain(*runtime.function_call_options.as_attrs().items()))
 
-    def call(inputs: list[tf.Tensor]) -> tf.Tensor:
-        (output,) = execute.execute(name, 1, inputs + captured, attributes, runtime)
+    def __init__(self, function: Any) -> None:
+        self._function = function  # the runtime forgets its name when it is no more
+        self._runtime = context.context()
+        self._name = tf.compat.as_str(function.name)
+        self._captured = function.captured_inputs
+        self._attributes = tuple(itertools.chain(*self._runtime.function_call_options.as_attrs().items()))
+
+    def __call__(self, inputs: list[tf.Tensor]) -> tf.Tensor:
+        (output,) = execute.execute(self._name, 1, inputs + self._captured, self._attributes, self._runtime)
         return output
-
-    call.function = function  # type: ignore[attr-defined] # it lives as long as what it is called by
-    return call

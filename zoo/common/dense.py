@@ -26,7 +26,8 @@ class Dense(keras.layers.Dense):
     Under ``'mixed_bfloat16'`` a kernel of more than 128 × 128 entries is multiplied as bfloat16: input, kernel, bias
     and the gradient that comes from above are rounded; the sums run in float32 and are rounded when they are done, in
     the gradient's products too. What the layer gives is float32, and in that it computes all else: activations, their
-    gradients and the bias' take three times as long in bfloat16, and a narrow product gains nothing.
+    gradients take some five times as long in bfloat16 (benchmarks/results/bfloat16.md), and a narrow product gains
+    nothing.
     """
 
     def __init__(self, units: int, *args: Any, **kwargs: Any) -> None:
@@ -43,15 +44,13 @@ class Dense(keras.layers.Dense):
 
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """``activation(inputs · kernel + bias)``, float32 ``[B, units]`` for ``[B, n]``."""
-        if len(inputs.shape) != 2:
+        if len(inputs.shape) != 2 or not self.use_bias:
             return super().call(inputs, training)
-        kernel = tf.convert_to_tensor(self.kernel)
-        bias = tf.convert_to_tensor(self.bias) if self.use_bias else None
+        kernel, bias = tf.convert_to_tensor(self.kernel), tf.convert_to_tensor(self.bias)
         if self.rounds:
-            x = rounded(inputs, kernel) if bias is None else rounded_affine(inputs, kernel, bias)
+            x = rounded_affine(inputs, kernel, bias)
         else:
-            x = product(tf.cast(inputs, tf.float32), kernel)
-            x = x if bias is None else tf.nn.bias_add(x, bias)
+            x = tf.nn.bias_add(product(tf.cast(inputs, tf.float32), kernel), bias)
         return x if self.activation is None else self.activation(x)
 
 
@@ -59,9 +58,9 @@ def product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
     """``x · kernel`` for ``[B, n]`` and ``[n, m]``.
 
     The gradient with respect to ``x`` is a product with the transposed kernel. TensorFlow leaves the transposing to the
-    product, which reads the kernel against its order in memory again and again: with 256 rows and a kernel of 256 × 256
-    it takes 370 µs in an update where the other products take 210. The kernel turned over by itself (35 µs) and then
-    multiplied takes the 210 as well.
+    product, which reads the kernel against its order in memory again and again and takes much longer for it than the
+    others do. The kernel turned over by itself costs little, and then the product takes no longer than they do:
+    benchmarks/results/operations.md has both.
     """
     rows, entries = x.shape[0], kernel.shape.num_elements()
     if rows is not None and rows >= ROWS and NARROW < entries <= LARGEST_TURNED:
@@ -83,14 +82,13 @@ def _turned(kernel: tf.Tensor) -> tuple[tf.Tensor, Any]:
     return tf.raw_ops.Snapshot(input=tf.transpose(kernel)), tf.transpose
 
 
-def rounded(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-    """``x · kernel``, float32 ``[B, m]``, of both rounded to bfloat16 and rounded again, and likewise its gradient."""
-    return tf.cast(tf.matmul(tf.cast(x, tf.bfloat16), tf.cast(kernel, tf.bfloat16)), tf.float32)
-
-
 @tf.custom_gradient
 def rounded_affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
-    """The same with ``bias`` ``[m]``, which the product's kernel adds to its sums; the bias' gradient is of float32."""
+    """``x · kernel + bias``, float32 ``[B, m]``, of all three rounded to bfloat16 and rounded again.
+
+    So are the gradients of ``x`` and ``kernel``, but the bias' gradient is of float32. The product adds the bias to its
+    sums before it rounds them.
+    """
     rounded_x, rounded_kernel = tf.cast(x, tf.bfloat16), tf.cast(kernel, tf.bfloat16)
 
     def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

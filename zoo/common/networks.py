@@ -136,10 +136,7 @@ def with_dtype(spec: dict[str, Any], entry: str) -> dict[str, Any]:
 
 
 #: How long a product of 256 × 256 matrices takes in bfloat16, with the casts of both, in times of float32, by the first
-#: of these flags of /proc/cpuinfo that a processor has. Measured on a Xeon that has AMX (68 µs in place of 203), by a
-#: chain of 50 such products in one ``tf.function`` on one thread, the best of 20 calls, in processes of which the
-#: variable ONEDNN_MAX_CPU_ISA kept oneDNN from some instructions: AVX512_CORE_BF16 (435 µs), AVX512_CORE (1,198). The
-#: last was TF_ENABLE_ONEDNN_OPTS=0 (265), since TensorFlow multiplies without oneDNN where there is no AVX-512.
+#: of these flags of /proc/cpuinfo that a processor has; benchmarks/bfloat16.py measures it again.
 _TIMES_FLOAT32 = {'avx512_bf16': 2.1, 'avx512f': 5.9, '': 1.3}
 
 #: The flags of processors that gain: AMX of x86, and bfloat16 of ARM.
@@ -376,19 +373,16 @@ def torso(
 ) -> tuple[Any, Callable[[list[tf.Tensor]], tf.Tensor]]:
     """The torso of a full spec, and the function that calls it with the list of its features (and the action).
 
-    What that function gives is float32, whatever the torso computes in.
+    What that function gives is float32, whatever the torso computes in, for a :class:`zoo.common.dense.Dense` or what
+    joins the features is its last layer.
     """
     if spec['layers'] == 'tensorlayer':
         model = tensorlayer_torso(features, spec, extra)
         return model, lambda inputs: model(inputs if len(inputs) > 1 else inputs[0])
     model = keras_torso(features, spec, extra)
-
-    def call(inputs: list[tf.Tensor]) -> tf.Tensor:
-        if isinstance(model, keras.Sequential):
-            return tf.cast(model(inputs[0] if len(inputs) == 1 else tf.concat(inputs, -1)), tf.float32)
-        return tf.cast(model(inputs), tf.float32)
-
-    return model, call
+    if isinstance(model, keras.Sequential):
+        return model, lambda inputs: model(inputs[0] if len(inputs) == 1 else tf.concat(inputs, -1))
+    return model, lambda inputs: model(inputs)
 
 
 def rounds(torso: keras.Model) -> bool:
