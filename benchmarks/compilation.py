@@ -23,12 +23,12 @@ from gymnasium.spaces import Box, Discrete
 from zoo import algorithms
 from zoo.algorithms import base
 from zoo.common import compilation, optim
-from zoo.common.types import Rollout, Transition
+from zoo.common.types import Batch, Rollout, Transition
 
 ROUNDS = 15
 
 
-def transitions(lead: tuple[int, ...], size: int, actions: int, discrete: bool) -> Transition:
+def transitions(lead: tuple[int, ...], size: int, actions: int, discrete: bool) -> Batch:
     """Random transitions."""
     rng = np.random.default_rng(0)
 
@@ -37,7 +37,7 @@ def transitions(lead: tuple[int, ...], size: int, actions: int, discrete: bool) 
 
     action = rng.integers(actions, size=lead).astype(np.int32) if discrete else np.tanh(normal(actions))
     ends = np.zeros(lead, bool)
-    return Transition(normal(size), action, normal(), normal(size), ends, ends)
+    return Batch.of(Transition(normal(size), action, normal(), normal(size), ends, ends), 0.99)
 
 
 def off_policy(alg: str, hidden: list[int], batch: int, size: int, actions: int) -> Callable[[], Any]:

@@ -72,7 +72,7 @@ def random_batch(agent: Any, size: int) -> Any:
     """Transitions ``[1, size, …]`` of the agent's spaces."""
     import numpy as np
 
-    from zoo.common.types import Transition
+    from zoo.common.types import Batch, Transition
 
     rng = np.random.default_rng(0)
     shape = (1, size)
@@ -82,7 +82,9 @@ def random_batch(agent: Any, size: int) -> Any:
     else:
         action = rng.uniform(-1, 1, (*shape, *agent.action_space.shape)).astype(np.float32)
     reward = rng.standard_normal(shape).astype(np.float32)
-    return Transition(obs, action, reward, next_obs, rng.random(shape) < 0.01, np.zeros(shape, bool))
+    return Batch.of(
+        Transition(obs, action, reward, next_obs, rng.random(shape) < 0.01, np.zeros(shape, bool)), agent.gamma
+    )
 
 
 def work(library: str, name: str) -> None:
@@ -258,7 +260,8 @@ def main() -> None:
     lines = [
         '# Operations of an update',
         '',
-        f'`python benchmarks/operations.py`, {os.cpu_count()} cores, no GPU. Medians over updates and {args.rounds} '
+        f'`python benchmarks/operations.py{" --before DIR" if args.before else ""}`, {os.cpu_count()} cores, no GPU. '
+        f'Medians over updates and {args.rounds} '
         'processes, the columns in turns. Tiny operations, which TensorFlow does not trace once it knows them, are in '
         f'the table of operations alone, which is of the first updates of a process.{before}',
     ]

@@ -27,7 +27,7 @@ from zoo.algorithms.base import Algorithm
 from zoo.common import checkpoint
 from zoo.common.compilation import PackedCall
 from zoo.common.schedules import Linear
-from zoo.common.types import Transition
+from zoo.common.types import Batch, Transition
 
 VECTOR = toys.OBSERVATIONS['vector']
 CLASSES = {name: getattr(algorithms, name) for name in algorithms.NAMES}
@@ -73,18 +73,21 @@ def assert_same_arrays(found: dict[str, np.ndarray], expected: dict[str, np.ndar
         np.testing.assert_allclose(found[name], array, rtol=0, atol=atol, err_msg=name)
 
 
-def batches(agent: Algorithm, count: int, size: int = 4, seed: int = 0) -> Transition:
+def batches(agent: Algorithm, count: int, size: int = 4, seed: int = 0) -> Batch:
     """Random transitions ``[count, size, …]`` over a vector observation."""
     rng = np.random.default_rng(seed)
     lead = (count, size)
     flat = agent.action_adaptor.random(count * size, rng)
-    return Transition(
-        obs=rng.normal(size=(*lead, 3)).astype(np.float32),
-        action=flat.reshape(lead + flat.shape[1:]),
-        reward=rng.normal(size=lead).astype(np.float32),
-        next_obs=rng.normal(size=(*lead, 3)).astype(np.float32),
-        terminated=rng.random(lead) < 0.3,
-        truncated=rng.random(lead) < 0.3,
+    return Batch.of(
+        Transition(
+            obs=rng.normal(size=(*lead, 3)).astype(np.float32),
+            action=flat.reshape(lead + flat.shape[1:]),
+            reward=rng.normal(size=lead).astype(np.float32),
+            next_obs=rng.normal(size=(*lead, 3)).astype(np.float32),
+            terminated=rng.random(lead) < 0.3,
+            truncated=rng.random(lead) < 0.3,
+        ),
+        getattr(agent, 'gamma', 1.0),
     )
 
 

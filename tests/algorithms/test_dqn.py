@@ -9,10 +9,11 @@ import pytest
 import tensorflow as tf
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from reference import NumpyNetwork, assert_close, copies, finite_differences, stir
+from toys import altered
 
 from zoo.algorithms import DQN
 from zoo.common.schedules import Linear
-from zoo.common.types import Transition
+from zoo.common.types import Batch, Transition
 
 ACTIONS = 4
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
@@ -31,7 +32,7 @@ def make(space: Any = VECTOR, **params: Any) -> DQN:
     return agent
 
 
-def batch(size: int = 8, masked: bool = False, seed: int = 0) -> Transition:
+def batch(size: int = 8, masked: bool = False, seed: int = 0) -> Batch:
     """Transitions ``[size]``: some terminated, some truncated, some both, some neither."""
     rng = np.random.default_rng(seed)
 
@@ -43,25 +44,28 @@ def batch(size: int = 8, masked: bool = False, seed: int = 0) -> Transition:
         mask[np.arange(size), rng.integers(ACTIONS, size=size)] = True
         return {'x': x, 'action_mask': mask.astype(np.int8)}
 
-    data = Transition(
-        obs(),
-        rng.integers(ACTIONS, size=size).astype(np.int32),
-        rng.normal(size=size).astype(np.float32),
-        obs(),
-        np.arange(size) % 4 >= 2,
-        np.arange(size) % 2 == 1,
+    data = Batch.of(
+        Transition(
+            obs(),
+            rng.integers(ACTIONS, size=size).astype(np.int32),
+            rng.normal(size=size).astype(np.float32),
+            obs(),
+            np.arange(size) % 4 >= 2,
+            np.arange(size) % 2 == 1,
+        ),
+        0.99,
     )
     if masked:
         data.next_obs['action_mask'][1] = 0  # an environment may forbid everything where an episode was cut
     return data
 
 
-def lead(data: Transition) -> Transition:
+def lead(data: Batch) -> Batch:
     """With an axis of one update before."""
     return tf.nest.map_structure(lambda x: np.asarray(x)[None], data)
 
 
-def target_by_hand(agent: DQN, data: Transition, double_q: bool = True) -> np.ndarray:
+def target_by_hand(agent: DQN, data: Batch, double_q: bool = True) -> np.ndarray:
     """y = r + γ (1 − terminated) Q′(s′, a*) by NumPy, from the networks' own outputs."""
     masked = isinstance(data.next_obs, dict)
     x = data.next_obs['x'] if masked else data.next_obs
@@ -76,7 +80,7 @@ def target_by_hand(agent: DQN, data: Transition, double_q: bool = True) -> np.nd
     return np.array(found)
 
 
-def target_of(agent: DQN, data: Transition) -> np.ndarray:
+def target_of(agent: DQN, data: Batch) -> np.ndarray:
     """The target that ``update`` regresses on, read off its loss's argument."""
     seen = []
     original = agent.loss
@@ -89,7 +93,7 @@ def target_of(agent: DQN, data: Transition) -> np.ndarray:
 @pytest.mark.parametrize('double_q', [False, True], ids=['single', 'double'])
 def test_target(double_q, masked):
     agent = make(MASKED if masked else VECTOR, double_q=double_q, gamma=0.9)
-    data = batch(64, masked)
+    data = altered(batch(64, masked), 0.9)
     expected = target_by_hand(agent, data, double_q)
     assert not np.allclose(expected, target_by_hand(agent, data, not double_q))  # the switch matters on this batch
     np.testing.assert_allclose(target_of(agent, data), expected, rtol=1e-5, atol=1e-5)
@@ -97,9 +101,9 @@ def test_target(double_q, masked):
 
 def test_terminated_takes_the_reward_alone_and_truncated_bootstraps():
     agent, data = make(gamma=0.9), batch(8)
-    terminated = data._replace(terminated=np.ones(8, bool), truncated=np.zeros(8, bool))
+    terminated = altered(data, terminated=np.ones(8, bool), truncated=np.zeros(8, bool))
     np.testing.assert_array_equal(target_of(agent, terminated), data.reward)
-    going_on = data._replace(terminated=np.zeros(8, bool))
+    going_on = altered(data, terminated=np.zeros(8, bool))
     cut = going_on._replace(truncated=np.ones(8, bool))
     open_ended = going_on._replace(truncated=np.zeros(8, bool))
     agents = [make(gamma=0.9) for _ in range(2)]
@@ -223,5 +227,5 @@ def test_the_largest_value_of_a_masked_action_is_not_bootstrapped():
         bias.assign([1e4, 0.0, 0.0, 0.0])
     data = batch(8, masked=True)
     data.next_obs['action_mask'][:] = [0, 1, 1, 1]
-    data = data._replace(terminated=np.zeros(8, bool))
+    data = altered(data, 1.0, terminated=np.zeros(8, bool))
     assert np.abs(target_of(agent, data)).max() < 100.0

@@ -25,7 +25,7 @@ from zoo.common.adaptors import copies
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.adaptors.policy import Head, Network, action_value_head, build_network, build_on, value_head
 from zoo.common.optim import copy_weights
-from zoo.common.types import Transition
+from zoo.common.types import Batch, Transition
 
 MIXED = 'mixed_bfloat16'
 VECTOR, IMAGE = toys.OBSERVATIONS['vector'], toys.OBSERVATIONS['image']
@@ -70,7 +70,7 @@ def learn(agent: Algorithm, steps: int = 40, **params: Any) -> Any:
     return agent.learn(env, **given | few | params)
 
 
-def batches(agent: Algorithm, size: int = 64) -> Transition:
+def batches(agent: Algorithm, size: int = 64) -> Batch:
     """One batch, as ``[1, B, …]``."""
     rng = np.random.default_rng(0)
     obs, action, next_obs = (
@@ -79,7 +79,9 @@ def batches(agent: Algorithm, size: int = 64) -> Transition:
     )
     shape = (1, size)
     reward = rng.normal(size=shape).astype(np.float32)
-    return Transition(obs, action, reward, next_obs, rng.random(shape) < 0.2, np.zeros(shape, bool))
+    return Batch.of(
+        Transition(obs, action, reward, next_obs, rng.random(shape) < 0.2, np.zeros(shape, bool)), agent.gamma
+    )
 
 
 def policies(model: Any) -> set[str]:

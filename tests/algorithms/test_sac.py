@@ -9,9 +9,10 @@ import pytest
 import tensorflow as tf
 from gymnasium.spaces import Box
 from reference import NumpyNetwork, assert_close, copies, finite_differences, stir
+from toys import altered
 
 from zoo.algorithms import SAC
-from zoo.common.types import Transition
+from zoo.common.types import Batch, Transition
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 ACTION = Box(np.float32([-2.0, 0.0]), np.float32([2.0, 10.0]))
@@ -33,19 +34,22 @@ def make(**params: Any) -> SAC:
     return agent
 
 
-def batch(size: int = 8, seed: int = 0) -> Transition:
+def batch(size: int = 8, seed: int = 0) -> Batch:
     rng = np.random.default_rng(seed)
-    return Transition(
-        rng.normal(size=(size, 3)).astype(np.float32),
-        rng.uniform(-1, 1, (size, 2)).astype(np.float32),
-        rng.normal(size=size).astype(np.float32),
-        rng.normal(size=(size, 3)).astype(np.float32),
-        np.arange(size) % 4 >= 2,
-        np.arange(size) % 2 == 1,
+    return Batch.of(
+        Transition(
+            rng.normal(size=(size, 3)).astype(np.float32),
+            rng.uniform(-1, 1, (size, 2)).astype(np.float32),
+            rng.normal(size=size).astype(np.float32),
+            rng.normal(size=(size, 3)).astype(np.float32),
+            np.arange(size) % 4 >= 2,
+            np.arange(size) % 2 == 1,
+        ),
+        0.99,
     )
 
 
-def lead(data: Transition) -> Transition:
+def lead(data: Batch) -> Batch:
     return tf.nest.map_structure(lambda x: np.asarray(x)[None], data)
 
 
@@ -63,7 +67,7 @@ def sample_by_hand(actor: NumpyNetwork, obs: np.ndarray, drawn: np.ndarray) -> t
     return np.tanh(u), log_prob.sum(-1)
 
 
-def target_by_hand(agent: SAC, data: Transition, seed: tf.Tensor) -> np.ndarray:
+def target_by_hand(agent: SAC, data: Batch, seed: tf.Tensor) -> np.ndarray:
     action, log_prob = sample_by_hand(
         NumpyNetwork(agent.networks['actor']), data.next_obs, noise(agent, len(data.reward), seed)
     )
@@ -82,16 +86,17 @@ def test_sample():
 
 @pytest.mark.parametrize('params', [{}, {'gamma': 0.5}, {'alpha': 0.2}])
 def test_critic_target(params):
-    agent, data = make(**params), batch(64)
+    agent = make(**params)
+    data = altered(batch(64), agent.gamma)
     expected = target_by_hand(agent, data, SEED)
     np.testing.assert_allclose(agent.critic_target(data, SEED), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_terminated_takes_the_reward_alone_and_truncated_bootstraps():
     agent, data = make(), batch(8)
-    over = data._replace(terminated=np.ones(8, bool))
+    over = altered(data, terminated=np.ones(8, bool))
     np.testing.assert_array_equal(agent.critic_target(over, SEED), data.reward)
-    going_on = data._replace(terminated=np.zeros(8, bool))
+    going_on = altered(data, terminated=np.zeros(8, bool))
     cut, not_cut = going_on._replace(truncated=np.ones(8, bool)), going_on._replace(truncated=np.zeros(8, bool))
     np.testing.assert_array_equal(agent.critic_target(cut, SEED), agent.critic_target(not_cut, SEED))
     assert np.abs(agent.critic_target(cut, SEED) - data.reward).min() > 1e-4

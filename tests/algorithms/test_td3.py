@@ -9,9 +9,10 @@ import pytest
 import tensorflow as tf
 from gymnasium.spaces import Box
 from reference import NumpyNetwork, assert_close, copies, finite_differences, stir
+from toys import altered
 
 from zoo.algorithms import TD3
-from zoo.common.types import Transition
+from zoo.common.types import Batch, Transition
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 ACTION = Box(np.float32([-2.0, 0.0]), np.float32([2.0, 10.0]))
@@ -31,23 +32,26 @@ def make(**params: Any) -> TD3:
     return agent
 
 
-def batch(size: int = 8, seed: int = 0) -> Transition:
+def batch(size: int = 8, seed: int = 0) -> Batch:
     rng = np.random.default_rng(seed)
-    return Transition(
-        rng.normal(size=(size, 3)).astype(np.float32),
-        rng.uniform(-1, 1, (size, 2)).astype(np.float32),
-        rng.normal(size=size).astype(np.float32),
-        rng.normal(size=(size, 3)).astype(np.float32),
-        np.arange(size) % 4 >= 2,
-        np.arange(size) % 2 == 1,
+    return Batch.of(
+        Transition(
+            rng.normal(size=(size, 3)).astype(np.float32),
+            rng.uniform(-1, 1, (size, 2)).astype(np.float32),
+            rng.normal(size=size).astype(np.float32),
+            rng.normal(size=(size, 3)).astype(np.float32),
+            np.arange(size) % 4 >= 2,
+            np.arange(size) % 2 == 1,
+        ),
+        0.99,
     )
 
 
-def lead(data: Transition) -> Transition:
+def lead(data: Batch) -> Batch:
     return tf.nest.map_structure(lambda x: np.asarray(x)[None], data)
 
 
-def target_by_hand(agent: TD3, data: Transition, seed: tf.Tensor) -> np.ndarray:
+def target_by_hand(agent: TD3, data: Batch, seed: tf.Tensor) -> np.ndarray:
     """Algorithm 1, lines 8 and 9, by NumPy."""
     noise = agent.target_noise * tf.random.stateless_normal(data.action.shape, seed).numpy()
     noise = np.clip(noise, -agent.noise_clip, agent.noise_clip)
@@ -66,13 +70,14 @@ def next_seed(agent: TD3) -> tf.Tensor:
     [{}, {'target_noise': 5.0}, {'target_noise': 0.0}, {'target_noise': 1.0, 'noise_clip': 0.01}, {'gamma': 0.5}],
 )
 def test_critic_target(params):
-    agent, data = make(**params), batch(64)
+    agent = make(**params)
+    data = altered(batch(64), agent.gamma)
     np.testing.assert_allclose(agent.critic_target(data, SEED), target_by_hand(agent, data, SEED), rtol=1e-5, atol=1e-5)
 
 
 def test_target_noise_is_clipped():
     """With noise far beyond its bound, the target is that of an action exactly the bound away."""
-    agent, data = make(target_noise=1e6, noise_clip=0.1, gamma=1.0), batch(64)
+    agent, data = make(target_noise=1e6, noise_clip=0.1), altered(batch(64), 1.0)
     sign = np.sign(tf.random.stateless_normal(data.action.shape, SEED).numpy())
     action = np.clip(NumpyNetwork(agent.target_actor)(data.next_obs) + 0.1 * sign, -1.0, 1.0)
     q = np.minimum(*(NumpyNetwork(critic)(data.next_obs, action)[:, 0] for critic in agent.target_critics))
@@ -83,8 +88,8 @@ def test_target_noise_is_clipped():
 
 def test_target_noise_differs_between_seeds_and_entries():
     agent, data = make(target_noise=0.01), batch(4)
-    data = data._replace(
-        next_obs=np.repeat(data.next_obs[:1], 4, 0), reward=np.zeros(4, np.float32), terminated=np.zeros(4, bool)
+    data = altered(
+        data, next_obs=np.repeat(data.next_obs[:1], 4, 0), reward=np.zeros(4, np.float32), terminated=np.zeros(4, bool)
     )
     first, second = agent.critic_target(data, SEED).numpy(), agent.critic_target(data, SEED + 1).numpy()
     assert len(np.unique(np.concatenate([first, second]))) == 8
@@ -92,9 +97,9 @@ def test_target_noise_differs_between_seeds_and_entries():
 
 def test_terminated_takes_the_reward_alone_and_truncated_bootstraps():
     agent, data = make(), batch(8)
-    over = data._replace(terminated=np.ones(8, bool))
+    over = altered(data, terminated=np.ones(8, bool))
     np.testing.assert_array_equal(agent.critic_target(over, SEED), data.reward)
-    going_on = data._replace(terminated=np.zeros(8, bool))
+    going_on = altered(data, terminated=np.zeros(8, bool))
     cut, not_cut = going_on._replace(truncated=np.ones(8, bool)), going_on._replace(truncated=np.zeros(8, bool))
     np.testing.assert_array_equal(agent.critic_target(cut, SEED), agent.critic_target(not_cut, SEED))
     assert np.abs(agent.critic_target(cut, SEED) - data.reward).min() > 1e-4

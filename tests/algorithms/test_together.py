@@ -15,7 +15,7 @@ from gymnasium.spaces import Box, Discrete
 from zoo.algorithms import DQN, PPO, SAC, TD3
 from zoo.algorithms.base import Algorithm
 from zoo.common.normalize import RunningMoments
-from zoo.common.types import Rollout, Transition
+from zoo.common.types import Batch, Rollout, Transition
 
 OBS = Box(-np.inf, np.inf, (3,), np.float32)
 ACTIONS = Box(-2.0, 2.0, (2,), np.float32)
@@ -64,24 +64,27 @@ def agents(make: Callable[[], Algorithm], size: int) -> tuple[list[Algorithm], A
     return made, together
 
 
-def transitions(count: int, discrete: bool, seed: int = 0) -> Transition:
+def transitions(count: int, discrete: bool, seed: int = 0) -> Batch:
     """Fields ``[1, count, …]``: of one update."""
     rng = np.random.default_rng(seed)
     lead = (1, count)
     action = rng.integers(4, size=lead).astype(np.int32) if discrete else rng.uniform(-1, 1, (*lead, 2))
-    return Transition(
-        rng.normal(size=(*lead, 3)).astype(np.float32),
-        action if discrete else action.astype(np.float32),
-        rng.normal(size=lead).astype(np.float32),
-        rng.normal(size=(*lead, 3)).astype(np.float32),
-        rng.random(lead) < 0.2,
-        np.zeros(lead, bool),
+    return Batch.of(
+        Transition(
+            rng.normal(size=(*lead, 3)).astype(np.float32),
+            action if discrete else action.astype(np.float32),
+            rng.normal(size=lead).astype(np.float32),
+            rng.normal(size=(*lead, 3)).astype(np.float32),
+            rng.random(lead) < 0.2,
+            np.zeros(lead, bool),
+        ),
+        0.99,
     )
 
 
-def part(batch: Transition, i: int, of: int) -> Transition:
+def part(batch: Batch, i: int, of: int) -> Batch:
     """The transitions of learner ``i``."""
-    return Transition(*(np.split(field, of, axis=1)[i] for field in batch))
+    return Batch(*(np.split(field, of, axis=1)[i] for field in batch))
 
 
 def assert_weights(agent: Algorithm, other: Algorithm, tolerance: float = 0.0) -> None:

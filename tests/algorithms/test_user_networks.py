@@ -19,7 +19,7 @@ from zoo import algorithms
 from zoo.algorithms import saving
 from zoo.algorithms.base import Algorithm
 from zoo.common.adaptors.policy import penalized
-from zoo.common.types import Transition
+from zoo.common.types import Batch, Transition
 
 VECTOR = toys.OBSERVATIONS['vector']
 CLASSES = {name: getattr(algorithms, name) for name in algorithms.NAMES}
@@ -43,7 +43,7 @@ def learn(agent: Algorithm, steps: int = 60, seed: int | None = 0, **others: Any
     return agent.learn(env, seed=seed, **params | others)
 
 
-def batches(agent: Algorithm, count: int = 2, size: int = 6, seed: int = 0) -> Transition:
+def batches(agent: Algorithm, count: int = 2, size: int = 6, seed: int = 0) -> Batch:
     rng = np.random.default_rng(seed)
     space = agent.action_space
     action = (
@@ -51,13 +51,16 @@ def batches(agent: Algorithm, count: int = 2, size: int = 6, seed: int = 0) -> T
         if isinstance(space, Discrete)
         else rng.uniform(-1, 1, (count, size, 2)).astype(np.float32)
     )
-    return Transition(
-        obs=(3.0 + rng.normal(size=(count, size, 3))).astype(np.float32),
-        action=action,
-        reward=rng.normal(size=(count, size)).astype(np.float32),
-        next_obs=rng.normal(size=(count, size, 3)).astype(np.float32),
-        terminated=rng.random((count, size)) < 0.2,
-        truncated=np.zeros((count, size), bool),
+    return Batch.of(
+        Transition(
+            obs=(3.0 + rng.normal(size=(count, size, 3))).astype(np.float32),
+            action=action,
+            reward=rng.normal(size=(count, size)).astype(np.float32),
+            next_obs=rng.normal(size=(count, size, 3)).astype(np.float32),
+            terminated=rng.random((count, size)) < 0.2,
+            truncated=np.zeros((count, size), bool),
+        ),
+        agent.gamma,
     )
 
 

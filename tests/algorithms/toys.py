@@ -8,6 +8,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
+from zoo.common.types import Batch, Transition
+
 #: Every kind of observation; the mask's space depends on the action's, see `observation_space`.
 OBSERVATIONS: dict[str, Space] = {
     'vector': Box(-1.0, 1.0, (3,), np.float32),
@@ -200,3 +202,8 @@ class Sorting(gymnasium.Env):
             'camera': self.np_random.integers(0, 255, (8, 8, 1), dtype=np.uint8),
             'parcel': {'label': self.label, 'weight': self.np_random.uniform(-1, 1, 2).astype(np.float32)},
         }
+
+
+def altered(batch: Batch, gamma: float = 0.99, **fields: Any) -> Batch:
+    """A batch of single transitions with other fields, or with another discount."""
+    return Batch.of(Transition(*batch[:6])._replace(**fields), gamma)

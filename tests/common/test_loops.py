@@ -22,7 +22,7 @@ from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.env_wrappers import build_env
 from zoo.common.loops import Collection, Step, Training, off_policy, on_policy, run_test
 from zoo.common.replay import Replay
-from zoo.common.types import Rollout, TrainingResult, Transition
+from zoo.common.types import Batch, Rollout, TrainingResult, Transition
 
 TINY = {'hidden': [8]}
 
@@ -37,9 +37,10 @@ class Notes:
         self.rng = np.random.default_rng(0)
         self.weight = 1.0
         self.replay: Replay | None = None
+        self.priorities: np.ndarray | None = None
         self.asked: list[str] = []
         self.rollouts: list[Rollout] = []
-        self.batches: list[Transition] = []
+        self.batches: list[Batch] = []
         self.progresses: list[float] = []
         self.saved: list[dict[str, Any]] = []
         self.restarts = 0
@@ -61,7 +62,7 @@ class Notes:
         self.rollouts.append(Rollout(*(spaces.tree_map(np.copy, x) for x in rollout)))
         return self._metrics()
 
-    def update_on(self, batches: Transition) -> dict[str, float]:
+    def update_on(self, batches: Batch) -> dict[str, float]:
         self.asked.append('update')
         self.batches.append(batches)
         self.updates += len(batches.reward)

@@ -33,8 +33,8 @@ from zoo.common.errors import unknown
 from zoo.common.normalize import RunningMoments
 from zoo.common.optim import AllReduce, Optimizer
 from zoo.common.params import Param
-from zoo.common.replay import Replay
-from zoo.common.types import TestResult, TrainingResult, Transition
+from zoo.common.replay import Replay, Sampling
+from zoo.common.types import Batch, TestResult, TrainingResult
 
 Self = TypeVar('Self', bound='Algorithm')
 
@@ -102,6 +102,7 @@ class Algorithm:
         self.optimizers: dict[str, Optimizer] = {}
         self.state_variables: dict[str, tf.Variable] = {}
         self.replay: Replay | None = None
+        self.priorities: np.ndarray | None = None
         self.all_reduce: AllReduce | None = None
         self.steps = 0
         self.updates = 0
@@ -254,7 +255,12 @@ class Algorithm:
         """The running statistics that are state, by name; a subclass adds its own."""
         return {f'obs/{path}': moments for path, moments in self.statistics.items()}
 
-    def update_on(self, batches: Transition) -> dict[str, float]:
+    @property
+    def sampling(self) -> Sampling:
+        """How transitions are drawn from the replay buffer; an algorithm that wants more than that gives its own."""
+        return Sampling(getattr(self, 'gamma', 1.0))
+
+    def update_on(self, batches: Batch) -> dict[str, float]:
         """``K`` updates in one compiled call, on batches whose fields are ``[K, B, …]``; the last one's metrics."""
         if self.statistics:
             self.observe(batches.obs)
@@ -262,7 +268,11 @@ class Algorithm:
             optimizer.set_progress(self.progress)
         phase = self.updates % self.phases
         self.updates += len(batches.reward)
-        return self.take(self.fused(batches, static=(phase,)))
+        result = self.fused(batches, static=(phase,))
+        if self.sampling.priorities is not None:
+            count = batches.reward.size
+            self.priorities, result = result[:count].reshape(batches.reward.shape), result[count:]
+        return self.take(result)
 
     @functools.cached_property
     def fused(self) -> PackedCall:
@@ -274,14 +284,20 @@ class Algorithm:
         xla = self.all_reduce is None and prefers_xla(self.trainable_variables)
         return PackedCall(function, xla and all(compiles_by_xla(network) for network in self.networks.values()))
 
-    def _updates(self, batches: Transition, phase: int) -> tf.Tensor:
-        def update(batch: Transition, phase: int) -> tf.Tensor:
+    def _updates(self, batches: Batch, phase: int) -> tf.Tensor:
+        prioritized = self.sampling.priorities is not None
+
+        def update(batch: Batch, phase: int) -> tuple[tf.Tensor, ...]:
             self.noise_seed.assign_add([0, 2])  # two streams an update: seed and seed + 1
             known = {'phase': phase} if self.phases > 1 else {}
-            return self.stack_metrics(self.update(batch, self.noise_seed + 0, **known))
+            found = self.update(batch, self.noise_seed + 0, **known)
+            metrics = self.stack_metrics(found)
+            return (found['priority'], metrics) if prioritized else (metrics,)
 
-        metrics = updating.updates(update, batches, self.phases, phase, len(self.metric_names))
-        return tf.concat([metrics, self.forward.pack()], 0)
+        kinds = [tf.TensorSpec(batches.reward.shape[1:])] if prioritized else []
+        kinds.append(tf.TensorSpec([len(self.metric_names)]))
+        *priorities, metrics = updating.updates(update, batches, self.phases, phase, kinds)
+        return tf.concat([*(tf.reshape(x, [-1]) for x in priorities), metrics[-1], self.forward.pack()], 0)
 
     def stack_metrics(self, metrics: dict[str, tf.Tensor]) -> tf.Tensor:
         """Metrics as one vector in the order of ``metric_names``: reading one tensor is cheaper than reading each."""
@@ -305,7 +321,7 @@ class Algorithm:
             ValueError: that was of another capacity or another number of copies.
         """
         if self.replay is None:
-            made = Replay(self.observation_space, self.action_adaptor, capacity, num_envs)
+            made = Replay(self.observation_space, self.action_adaptor, capacity, num_envs, self.sampling)
             if self.saved_buffer is not None:
                 made.restore(self.saved_buffer)
             self.replay, self.saved_buffer = made, None

@@ -31,7 +31,7 @@ from zoo.common.params import (
     between,
 )
 from zoo.common.schedules import Linear
-from zoo.common.types import Transition
+from zoo.common.types import Batch
 
 #: The default schedule of exploration.
 EPSILON = Linear(1.0, 0.05, until=0.1)
@@ -79,7 +79,7 @@ class DQN(Algorithm):
         forward = Forward(self.network, mask_path=self.mask_path)
         self.behavior = EpsilonGreedy(forward, self.action_adaptor, self.mask_path, epsilon)
 
-    def next_value(self, batch: Transition) -> tf.Tensor:
+    def next_value(self, batch: Batch) -> tf.Tensor:
         """max over a′ of Q′(s′, a′); with double Q-learning Q′(s′, argmax Q(s′, ·)) (van Hasselt et al., eq. 4)."""
         target_q = self.allowed(self.target(batch.next_obs), batch.next_obs)
         if not self.double_q:
@@ -91,7 +91,7 @@ class DQN(Algorithm):
         """Values ``[B, actions]`` with those of forbidden actions out of reach."""
         return q if self.mask_path is None else masked(q, obs[self.mask_path])
 
-    def loss(self, batch: Transition, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def loss(self, batch: Batch, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """mean Huber(Q(s, a) − y), and the mean of Q(s, a)."""
         q = self.network(batch.obs, training=True)
         chosen = tf.reduce_sum(q * tf.one_hot(batch.action, q.shape[-1]), -1)
@@ -99,10 +99,9 @@ class DQN(Algorithm):
         huber = tf.where(error <= 1.0, 0.5 * tf.square(error), error - 0.5)
         return penalized(tf.reduce_mean(huber), self.network), tf.reduce_mean(chosen)
 
-    def update(self, batch: Transition, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+    def update(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """One gradient step on a batch with fields ``[B, …]``, and a move of the target when it is due."""
-        mask = 1.0 - tf.cast(batch.terminated, tf.float32)
-        target = tf.stop_gradient(batch.reward + self.gamma * mask * self.next_value(batch))
+        target = tf.stop_gradient(batch.reward + batch.discount * self.next_value(batch))
         with tf.GradientTape() as tape:
             loss, q_mean = self.loss(batch, target)
         optimizer = self.optimizers['q']

@@ -21,7 +21,7 @@ from zoo.common.acting import Forward, Stochastic
 from zoo.common.adaptors.policy import StochasticPolicy, penalized, stochastic_head, value_head
 from zoo.common.optim import polyak
 from zoo.common.params import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, Tau, above
-from zoo.common.types import Transition
+from zoo.common.types import Batch
 
 log = logging.getLogger('zoo')
 
@@ -81,19 +81,19 @@ class SAC(Algorithm):
         """Actions ``[B, n]`` in (−1, 1) and their log-probabilities ``[B]``, by the reparameterisation trick."""
         return self.action_adaptor.distribution.sample_and_log_prob(self.policy(obs, training), seed)
 
-    def critic_target(self, batch: Transition, seed: tf.Tensor) -> tf.Tensor:
+    def critic_target(self, batch: Batch, seed: tf.Tensor) -> tf.Tensor:
         """y = r + γ (1 − terminated) (min Q′(s′, a′) − α log π(a′ | s′)), a′ ~ π: equations 3 and 5."""
         next_action, log_prob = self.sample(batch.next_obs, seed)
         next_q = tf.minimum(*(target(batch.next_obs, next_action)[:, 0] for target in self.targets))
         soft_value = next_q - tf.exp(self.log_alpha) * log_prob
-        return batch.reward + self.gamma * (1.0 - tf.cast(batch.terminated, tf.float32)) * soft_value
+        return batch.reward + batch.discount * soft_value
 
-    def critic_loss(self, batch: Transition, target: tf.Tensor) -> tf.Tensor:
+    def critic_loss(self, batch: Batch, target: tf.Tensor) -> tf.Tensor:
         """½ mean (Q(s, a) − y)², summed over both critics: equation 5."""
         errors = [critic(batch.obs, batch.action, training=True)[:, 0] - target for critic in self.critics]
         return penalized(0.5 * tf.add_n([tf.reduce_mean(tf.square(error)) for error in errors]), *self.critics)
 
-    def actor_loss(self, batch: Transition, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def actor_loss(self, batch: Batch, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """mean (α log π(a | s) − min Q(s, a)), a ~ π: equation 7; also the entropy estimate and the mean value.
 
         The critics are in inference mode: their statistics are not to learn from actions that the replay does not hold.
@@ -107,7 +107,7 @@ class SAC(Algorithm):
         """log α (entropy − target entropy): equation 18 with log α for α."""
         return self.log_alpha * tf.stop_gradient(entropy - self._target_entropy)
 
-    def update(self, batch: Transition, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+    def update(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """One gradient step of critics, actor and temperature on a batch with fields ``[B, …]``."""
         target = tf.stop_gradient(self.critic_target(batch, seed))
         critic_loss = self.optimizers['critic'].minimize(lambda: self.critic_loss(batch, target))

@@ -16,7 +16,7 @@ from zoo.common.acting import Forward, GaussianNoise
 from zoo.common.adaptors.policy import deterministic_head, penalized, value_head
 from zoo.common.optim import polyak
 from zoo.common.params import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, Tau, at_least
-from zoo.common.types import Transition
+from zoo.common.types import Batch
 
 
 class TD3(Algorithm):
@@ -68,20 +68,20 @@ class TD3(Algorithm):
         self.build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
         self.behavior = GaussianNoise(Forward(self.actor), self.action_adaptor, explore_noise)
 
-    def critic_target(self, batch: Transition, seed: tf.Tensor) -> tf.Tensor:
+    def critic_target(self, batch: Batch, seed: tf.Tensor) -> tf.Tensor:
         """y = r + γ (1 − terminated) min Q′(s′, π′(s′) + clipped noise): algorithm 1, lines 8 and 9."""
         noise = self.target_noise * tf.random.stateless_normal(tf.shape(batch.action), seed)
         noise = tf.clip_by_value(noise, -self.noise_clip, self.noise_clip)
         next_action = tf.clip_by_value(self.target_actor(batch.next_obs) + noise, -1.0, 1.0)
         next_q = tf.minimum(*(target(batch.next_obs, next_action)[:, 0] for target in self.target_critics))
-        return batch.reward + self.gamma * (1.0 - tf.cast(batch.terminated, tf.float32)) * next_q
+        return batch.reward + batch.discount * next_q
 
-    def critic_loss(self, batch: Transition, target: tf.Tensor) -> tf.Tensor:
+    def critic_loss(self, batch: Batch, target: tf.Tensor) -> tf.Tensor:
         """mean (Q(s, a) − y)², summed over both critics."""
         errors = [critic(batch.obs, batch.action, training=True)[:, 0] - target for critic in self.critics]
         return penalized(tf.add_n([tf.reduce_mean(tf.square(error)) for error in errors]), *self.critics)
 
-    def actor_loss(self, batch: Transition) -> tf.Tensor:
+    def actor_loss(self, batch: Batch) -> tf.Tensor:
         """−mean Q₁(s, π(s)): the deterministic policy gradient.
 
         The critic is in inference mode: its statistics are not to learn from actions that the replay does not hold.
@@ -89,7 +89,7 @@ class TD3(Algorithm):
         q = self.critics[0](batch.obs, self.actor(batch.obs, training=True))
         return penalized(-tf.reduce_mean(q), self.actor)
 
-    def update_actor(self, batch: Transition) -> tf.Tensor:
+    def update_actor(self, batch: Batch) -> tf.Tensor:
         """One gradient step of the actor, and all targets after it."""
         loss = self.optimizers['actor'].minimize(lambda: self.actor_loss(batch))
         polyak(self.target_actor.variables, self.actor.variables, self.tau)
@@ -97,7 +97,7 @@ class TD3(Algorithm):
             polyak(target.variables, critic.variables, self.tau)
         return self.last_actor_loss.assign(loss)
 
-    def update(self, batch: Transition, seed: tf.Tensor, phase: int = 0) -> dict[str, tf.Tensor]:
+    def update(self, batch: Batch, seed: tf.Tensor, phase: int = 0) -> dict[str, tf.Tensor]:
         """One gradient step of the critics on a batch with fields ``[B, …]``, and of the actor in the last phase."""
         target = tf.stop_gradient(self.critic_target(batch, seed))
         critic_loss = self.optimizers['critic'].minimize(lambda: self.critic_loss(batch, target))

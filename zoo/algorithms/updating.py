@@ -2,45 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from zoo.common.types import Transition
+from zoo.common.types import Batch
 
 
 def updates(
-    update: Callable[..., tf.Tensor], batches: Transition, phases: int, phase: int, metric_count: int
-) -> tf.Tensor:
+    update: Callable[..., tuple[tf.Tensor, ...]],
+    batches: Batch,
+    phases: int,
+    phase: int,
+    kinds: Sequence[tf.TensorSpec],
+) -> list[tf.Tensor]:
     """``K`` updates in a row, to be traced.
 
     Args:
-        update: ``update(batch, phase)``, one of them: its metrics as one vector.
+        update: ``update(batch, phase)``, one of them, which gives some tensors.
         batches: fields ``[K, B, …]``.
         phases: how many updates differ in what they do before they repeat.
         phase: of the first.
-        metric_count: length of the vector.
+        kinds: shapes and dtypes of what an update gives.
 
     Returns:
-        The last one's metrics, float32 ``[metric_count]``.
+        What all of them gave, each ``[K, …]``.
     """
+    count = batches.reward.shape[0]
+    arrays = tuple(tf.TensorArray(kind.dtype, count, element_shape=kind.shape) for kind in kinds)
 
-    def some(first: Any, count: int) -> tf.Tensor:
+    def some(first: Any, count: int, arrays: tuple[tf.TensorArray, ...]) -> tuple[tf.TensorArray, ...]:
         for i in range(count):
             batch = tf.nest.map_structure(lambda x, k=first + i: x[k], batches)
-            metrics = update(batch, (phase + i) % phases)
-        return metrics
+            found = update(batch, (phase + i) % phases)
+            arrays = tuple(array.write(first + i, x) for array, x in zip(arrays, found, strict=True))
+        return arrays
 
-    count = batches.reward.shape[0]
     rounds, rest = divmod(count, phases)
     if rounds < 2:
-        return some(0, count)
-    start = (tf.constant(0), tf.zeros([metric_count]))
-    _, metrics = tf.while_loop(
+        return [array.stack() for array in some(0, count, arrays)]
+    _, arrays = tf.while_loop(
         lambda r, _: r < rounds,
-        lambda r, _: (r + 1, some(r * phases, phases)),
-        start,
+        lambda r, arrays: (r + 1, some(r * phases, phases, arrays)),
+        (tf.constant(0), arrays),
         parallel_iterations=1,
     )
-    return some(rounds * phases, rest) if rest else metrics
+    return [array.stack() for array in some(rounds * phases, rest, arrays)]

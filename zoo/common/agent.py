@@ -15,8 +15,8 @@ from zoo.common import spaces
 from zoo.common.acting import Behavior
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.params import Param
-from zoo.common.replay import Replay
-from zoo.common.types import Transition
+from zoo.common.replay import Replay, Sampling
+from zoo.common.types import Batch
 
 if TYPE_CHECKING:  # these need TensorFlow, which an actor does without
     import tensorflow as tf
@@ -55,8 +55,9 @@ class Agent(Protocol):
       it builds the networks from what each has to give (:class:`zoo.common.adaptors.policy.Head`), targets, optimisers
       and ``behavior``, how the agent explores;
     * ``update``. Of a loop over ``'steps'`` it is traced into the compiled call: ``update(batch, seed)`` with a
-      :class:`zoo.common.types.Transition` of fields ``[B, …]`` and a seed for stateless random operations, int32
-      ``[2]``, of which ``seed + 1`` is free too; it returns a dict of scalars with the keys ``metric_names``. Of a loop
+      :class:`zoo.common.types.Batch` of fields ``[B, …]`` and a seed for stateless random operations, int32 ``[2]``, of
+      which ``seed + 1`` is free too; it returns a dict of scalars with the keys ``metric_names``, and where
+      ``sampling`` has priorities the key ``'priority'`` besides, that of each transition ``[B]``. Of a loop
       over ``'rollouts'`` it is called with a :class:`zoo.common.types.Rollout` of fields ``[T, N, …]`` and its keyword
       parameters; it returns the metrics as floats, or None where nothing was updated.
 
@@ -73,7 +74,9 @@ class Agent(Protocol):
         updates: gradient updates in its life, of a loop over ``'steps'``.
         progress: fraction of the current training, in [0, 1]: what schedules read; the loops set it.
         rng: exploration and batches are drawn from it.
+        sampling: how transitions are drawn from the replay buffer: in steps of how many, by which priorities.
         replay: the replay buffer, once there is one.
+        priorities: those of the transitions of the last ``update_on``, ``[K, B]``, where the sampling needs them.
         net_list, optimizers_list: the entries that networks and optimisers were made of.
         networks, optimizers: by name, in that order; targets are not among them.
         statistics: running statistics of the observations that are normalised, by path.
@@ -96,7 +99,9 @@ class Agent(Protocol):
     updates: int
     progress: float
     rng: np.random.Generator
+    sampling: Sampling
     replay: Replay | None
+    priorities: np.ndarray | None
     net_list: list[Any]
     optimizers_list: list[Any]
     networks: dict[str, Network]
@@ -140,8 +145,11 @@ class Agent(Protocol):
     def update(self, *args: Any, **kwargs: Any) -> Any:
         """One update; see above."""
 
-    def update_on(self, batches: Transition) -> dict[str, float]:
-        """``K`` updates in one compiled call, on batches whose fields are ``[K, B, …]``; the last one's metrics."""
+    def update_on(self, batches: Batch) -> dict[str, float]:
+        """``K`` updates in one compiled call, on batches whose fields are ``[K, B, …]``; the last one's metrics.
+
+        Where the sampling is prioritised, ``priorities`` are those of the batches then.
+        """
 
     def weights_are_finite(self) -> bool:
         """Whether every weight that an optimiser moves is a finite number."""

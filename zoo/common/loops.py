@@ -392,7 +392,8 @@ def _off_policy(
         if experience.least(replay.added >= batch_size and replay.added * experience.learners >= needed):
             # Counted from the steps alone, so that a resumed call updates at the same ones.
             for _ in range(training.steps // update_every - before // update_every):
-                metrics = agent.update_on(replay.sample((updates, batch_size), agent.rng))
+                metrics = agent.update_on(replay.sample((updates, batch_size), agent.rng, training.progress))
+                replay.prioritize(agent.priorities)
         training.updated(metrics)
     if agent.updates == began:
         training.warn(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Space
 
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.types import Transition
+from zoo.common.schedules import Linear
+from zoo.common.types import Batch, Transition
 
 log = logging.getLogger('zoo')
 
@@ -19,6 +21,32 @@ ANNOUNCE_BYTES = 100e6
 
 #: Arrays with one entry for each row, beside the observations and actions.
 PER_ROW = ('reward', 'terminated', 'truncated', 'valid', 'age')
+
+
+class Priorities(NamedTuple):
+    """Proportional prioritisation (Schaul et al. 2016, arXiv 1511.05952, section 3.3).
+
+    Attributes:
+        exponent: α, of the priorities: 0 draws uniformly.
+        correction: β, of the importance weights: 1 corrects in full.
+    """
+
+    exponent: float | Linear = 0.6
+    correction: float | Linear = Linear(0.4, 1.0)
+
+
+class Sampling(NamedTuple):
+    """How transitions are drawn.
+
+    Attributes:
+        gamma: discount of what follows a step.
+        n_step: steps in a row that are drawn as one.
+        priorities: drawn by priority; None: uniformly.
+    """
+
+    gamma: float
+    n_step: int = 1
+    priorities: Priorities | None = None
 
 
 class Replay:
@@ -37,11 +65,18 @@ class Replay:
         observation_space, action_adaptor: give shapes and dtypes.
         capacity: transitions, summed over copies; each episode end among them takes the place of one.
         num_envs: copies; each has an equal share of the capacity, rounded up.
+        sampling: how transitions are drawn; None: uniformly, each by itself, without a discount.
     """
 
     def __init__(
-        self, observation_space: Space, action_adaptor: ActionAdaptor, capacity: int, num_envs: int = 1
+        self,
+        observation_space: Space,
+        action_adaptor: ActionAdaptor,
+        capacity: int,
+        num_envs: int = 1,
+        sampling: Sampling | None = None,
     ) -> None:
+        self.sampling = Sampling(1.0) if sampling is None else sampling
         self.capacity = capacity
         self.num_envs = num_envs
         self.space = observation_space
@@ -153,8 +188,13 @@ class Replay:
         else:
             storage[at] = values[given]
 
-    def sample(self, lead: tuple[int, ...], rng: np.random.Generator) -> Transition:
-        """Transitions drawn uniformly with replacement, fields ``[*lead, …]``, contiguous.
+    def sample(self, lead: tuple[int, ...], rng: np.random.Generator, progress: float = 0.0) -> Batch:
+        """Transitions drawn with replacement, fields ``[*lead, …]``, contiguous.
+
+        Args:
+            lead: how many.
+            rng: they are drawn from it.
+            progress: fraction of the training, in [0, 1], for what is scheduled.
 
         Raises:
             ValueError: there is none.
@@ -182,7 +222,10 @@ class Replay:
             indices[refused] = self._indices(len(refused), rng)
         return indices
 
-    def _gather(self, indices: np.ndarray, lead: tuple[int, ...]) -> Transition:
+    def prioritize(self, priorities: np.ndarray | None) -> None:
+        """Set the priorities ``[*lead]`` of the transitions that were drawn last; None changes nothing."""
+
+    def _gather(self, indices: np.ndarray, lead: tuple[int, ...]) -> Batch:
         after = indices + 1
         wrapped = after % self.rows == 0
         if wrapped.any():
@@ -197,7 +240,7 @@ class Replay:
                 obs[path], next_obs[path] = self._stacks(storage, self._frames[path], indices, after, lead)
             else:
                 obs[path], next_obs[path] = take(storage, indices), take(storage, after)
-        return Transition(
+        transition = Transition(
             spaces.from_items(self.space, obs),
             spaces.tree_map(lambda x: take(x, indices), self._action),
             take(self._reward, indices),
@@ -205,6 +248,7 @@ class Replay:
             take(self._terminated, indices),
             take(self._truncated, indices),
         )
+        return Batch.of(transition, self.sampling.gamma)
 
     def _stacks(
         self, storage: np.ndarray, frames: int, indices: np.ndarray, after: np.ndarray, lead: tuple[int, ...]

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 
 class Transition(NamedTuple):
-    """One step of experience; stored and sampled with any leading axes (``[N]`` collected, ``[K, B]`` sampled).
+    """One step of experience, with any leading axes (``[N]`` as it is collected).
 
     Attributes:
         obs: observation before the step, ``[…, *shape]`` in the environment's dtype.
@@ -29,6 +31,37 @@ class Transition(NamedTuple):
     next_obs: Any
     terminated: Any
     truncated: Any
+
+
+class Batch(NamedTuple):
+    """What an update off policy is given: ``n`` steps in a row as one, drawn from a replay buffer, ``[K, B, …]``.
+
+    Fewer than ``n`` where an episode ends, or the newest step that is stored is reached, before.
+
+    Attributes:
+        obs, action: of the first step; see :class:`Transition`.
+        reward: float32 ``[…]``, ``Σ γ^i r_(t+i)`` over the steps.
+        next_obs: after the last step.
+        terminated, truncated: bool ``[…]``, whether the last step ended the episode, and how.
+        discount: float32 ``[…]``, what the value of ``next_obs`` is multiplied by: ``γ^n``, and 0 where ``terminated``.
+        weight: float32 ``[…]``, of the loss: corrects for what is drawn more often than other transitions (Schaul et
+            al. 2016, section 3.4); 1 where all are drawn alike.
+    """
+
+    obs: Any
+    action: Any
+    reward: Any
+    next_obs: Any
+    terminated: Any
+    truncated: Any
+    discount: Any
+    weight: Any
+
+    @classmethod
+    def of(cls, transition: Transition, gamma: float) -> Batch:
+        """Transitions, each by itself, that are drawn alike."""
+        reward, terminated = transition.reward, transition.terminated
+        return cls(*transition, np.float32(gamma) * ~terminated, np.ones(reward.shape, np.float32))
 
 
 class Rollout(NamedTuple):
