@@ -17,7 +17,7 @@ from zoo.common import replay as replay_module
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.collect import Collector
-from zoo.common.replay import Replay
+from zoo.common.replay import Replay, Sampling
 from zoo.common.types import Transition
 
 ADAPTOR = ActionAdaptor(Discrete(5))
@@ -444,15 +444,17 @@ class Naive:
         return row
 
 
-@pytest.mark.parametrize(
+HISTORIES = pytest.mark.parametrize(
     ('frames', 'capacity', 'n'),
     [(1, 20, 1), (2, 7, 3), (3, 40, 4), (5, 1, 2), (4, 3, 8), (9, 30, 2), (255, 600, 2), (256, 600, 2), (257, 600, 2)],
 )
-def test_any_history_is_held_as_lists_would(frames: int, capacity: int, n: int):
+
+
+def any_history(frames: int, capacity: int, n: int, rng: np.random.Generator, **kind: Any) -> tuple[Naive, Replay]:
     """Steps of some copies, resets of others, cuts of a few, a restored copy of itself: all as it comes."""
     view = spaces.FrameStack(Box(0, 2**31 - 1, (1, 1, 1), np.int32), frames)
     space = Dict(x=Box(-(2**62), 2**62, (), np.int64), view=view)
-    rng, naive, replay = np.random.default_rng(frames), Naive(n, frames), Replay(space, ADAPTOR, capacity, n)
+    naive, replay = Naive(n, frames), Replay(space, ADAPTOR, capacity, n, **kind)
     length = 3 * capacity + 4 * frames
     for copy in range(n):
         naive.begin(copy)
@@ -482,9 +484,16 @@ def test_any_history_is_held_as_lists_would(frames: int, capacity: int, n: int):
             for copy in range(first, first + count):
                 naive.begin(copy)
         if turn in (5, length // 2):
-            other = Replay(space, ADAPTOR, capacity, n)
+            other = Replay(space, ADAPTOR, capacity, n, **kind)
             other.restore(replay.state())
             replay = other
+    return naive, replay
+
+
+@HISTORIES
+def test_any_history_is_held_as_lists_would(frames: int, capacity: int, n: int):
+    rng = np.random.default_rng(frames)
+    naive, replay = any_history(frames, capacity, n, rng)
     assert replay.added == sum(map(len, naive.history))
     batch = replay.sample((20 * len(replay),), rng)
     fields = (
@@ -503,3 +512,55 @@ def test_any_history_is_held_as_lists_would(frames: int, capacity: int, n: int):
     assert sum(map(len, kept)) == len(held), 'something that never happened'
     for rows, history in zip(kept, naive.history, strict=True):
         assert rows == history[len(history) - len(rows) :], 'not the newest'
+
+
+def following(history: list[tuple], k: int) -> list[tuple]:
+    """The steps of one episode from the ``k``-th of a copy on, as far as they are there."""
+    end = k + 1
+    while end < len(history) and history[end][0] == history[end - 1][4]:
+        end += 1
+    return history[k:end]
+
+
+@pytest.mark.parametrize('n_step', [1, 2, 3, 7])
+@HISTORIES
+def test_steps_in_a_row_are_drawn_as_one_as_lists_would(frames: int, capacity: int, n: int, n_step: int):
+    """Never across an end, a cut or the seam; and each transition that is held begins one."""
+    rng, gamma = np.random.default_rng(frames), 0.9
+    naive, replay = any_history(frames, capacity, n, rng, sampling=Sampling(gamma, n_step))
+    batch = replay.sample((20 * len(replay),), rng)
+    expected = {}
+    for history in naive.history:
+        for k, (obs, before, *_) in enumerate(history):
+            rows = following(history, k)[:n_step]
+            _, _, _, _, x, after, terminated, truncated = rows[-1]
+            returns = sum(gamma**i * row[3] for i, row in enumerate(rows))
+            discount = 0.0 if terminated else gamma ** len(rows)
+            expected[obs] = (before, x, after, terminated, truncated, returns, discount)
+    seen = set(batch.obs['x'].tolist())
+    assert len(seen) == len(replay)
+    for k, obs in enumerate(batch.obs['x'].tolist()):
+        before, x, after, terminated, truncated, returns, discount = expected[obs]
+        assert batch.obs['view'][k, 0, 0].tolist() == list(before)
+        assert (batch.next_obs['x'][k], batch.next_obs['view'][k, 0, 0].tolist()) == (x, list(after))
+        assert (batch.terminated[k], batch.truncated[k]) == (terminated, truncated)
+        assert batch.reward[k] == np.float32(returns)
+        assert batch.discount[k] == np.float32(discount)
+
+
+@HISTORIES
+def test_where_episodes_begin_and_end_is_known(frames: int, capacity: int, n: int):
+    naive, replay = any_history(frames, capacity, n, np.random.default_rng(frames), episodes=True)
+    rows = np.flatnonzero(replay._valid)
+    held = replay._obs['x']
+    begin, end = replay.episode_span(rows)
+    expected = {}
+    for history in naive.history:
+        kept = [row for row in history if row[0] in set(held[rows].tolist())]
+        for k in range(len(kept)):
+            first = next(j for j in range(k + 1) if kept[k] in following(kept, j))
+            expected[kept[k][0]] = (kept[first][0], following(kept, k)[-1][0], k - first, len(following(kept, k)) - 1)
+    for row, first, last in zip(rows, begin, end, strict=True):
+        back, on = replay.distance(first, row), replay.distance(row, last)
+        assert (held[first], held[last], back, on) == expected[held[row]]
+        assert replay.forward(row, -back) == first and replay.forward(row, on) == last

@@ -1,4 +1,8 @@
-"""Uniform experience replay (Lin 1992; Mnih et al. 2015) with every observation held once."""
+"""Experience replay (Lin 1992; Mnih et al. 2015) with every observation held once.
+
+Drawn uniformly or by priority (Schaul et al. 2016, arXiv 1511.05952), one step or several in a row as one (Sutton 1988;
+as Hessel et al. 2018, arXiv 1710.02298, use them).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,8 @@ from gymnasium.spaces import Space
 
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.schedules import Linear
+from zoo.common.priorities import SumTree
+from zoo.common.schedules import Linear, value_at
 from zoo.common.types import Batch, Transition
 
 log = logging.getLogger('zoo')
@@ -22,16 +27,21 @@ ANNOUNCE_BYTES = 100e6
 #: Arrays with one entry for each row, beside the observations and actions.
 PER_ROW = ('reward', 'terminated', 'truncated', 'valid', 'age')
 
+EMPTY = 'the replay buffer holds no transition yet: add some before sampling.'
+
+#: ε of Schaul et al. 2016, section 3.3: what has no error left is drawn now and then all the same.
+SMALLEST = 1e-6
+
 
 class Priorities(NamedTuple):
-    """Proportional prioritisation (Schaul et al. 2016, arXiv 1511.05952, section 3.3).
+    """Proportional prioritisation (Schaul et al. 2016, arXiv 1511.05952, sections 3.3 and 3.4).
 
     Attributes:
-        exponent: α, of the priorities: 0 draws uniformly.
+        exponent: α, of the priorities: 0 draws uniformly. They are kept with it applied, so that it stays the same.
         correction: β, of the importance weights: 1 corrects in full.
     """
 
-    exponent: float | Linear = 0.6
+    exponent: float = 0.6
     correction: float | Linear = Linear(0.4, 1.0)
 
 
@@ -49,6 +59,67 @@ class Sampling(NamedTuple):
     priorities: Priorities | None = None
 
 
+class Episodes:
+    """Which rows of a :class:`Replay` belong to one episode.
+
+    Episodes are numbered by copy, and the numbers begin anew after as many as a copy has rows: each takes one at least.
+
+    Args:
+        rows: of each copy.
+        copies: how many.
+    """
+
+    def __init__(self, rows: int, copies: int) -> None:
+        self._rows = rows
+        self._base = np.arange(copies) * rows
+        self._now = self._base.copy()
+        # Of each row its episode's number, and by that number its first and last row.
+        self._of, self._first, self._last = (np.zeros(rows * copies, np.int32) for _ in range(3))
+        self._first[self._now] = self._base
+
+    @staticmethod
+    def bytes_of(total: int) -> int:
+        """Memory for so many rows in all."""
+        return 3 * np.dtype(np.int32).itemsize * total
+
+    def begin(self, at: np.ndarray, copies: slice | np.ndarray) -> None:
+        """New episodes, whose first transitions will be in the rows ``at``."""
+        base = self._base[copies]
+        self._now[copies] = base + (self._now[copies] - base + 1) % self._rows
+        self._first[self._now[copies]] = at
+
+    def add(self, at: np.ndarray, copies: slice | np.ndarray) -> None:
+        """Transitions in the rows ``at``."""
+        now = self._now[copies]
+        self._of[at] = now
+        self._last[now] = at
+
+    def leave(self, rows: np.ndarray) -> None:
+        """These rows, each the first of its episode that is held, hold no transition any more."""
+        after = rows + 1
+        self._first[self._of[rows]] = np.where(after % self._rows == 0, after - self._rows, after)
+
+    def span(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The first and the last rows of the episodes that rows belong to."""
+        episodes = self._of[rows]
+        return self._first[episodes].astype(np.int64), self._last[episodes].astype(np.int64)
+
+    def find(self, valid: np.ndarray, cursor: np.ndarray) -> None:
+        """See where the episodes are: in runs of rows ``[copies, rows]`` that are valid, from the cursor on."""
+        for i, (held, begin) in enumerate(zip(valid, cursor, strict=True)):
+            at = (begin + np.arange(self._rows)) % self._rows
+            held = held[at]  # from the oldest on; the first one is the cursor's own, which is not
+            firsts = np.flatnonzero(held & ~np.roll(held, 1))
+            lasts = np.flatnonzero(held & ~np.roll(held, -1))
+            numbers = self._base[i] + np.arange(len(firsts))
+            self._of[self._base[i] + at[held]] = np.repeat(numbers, lasts - firsts + 1)
+            self._first[numbers], self._last[numbers] = self._base[i] + at[firsts], self._base[i] + at[lasts]
+            # The last one goes on where there is nothing between it and the cursor.
+            self._now[i] = self._base[i] + (len(firsts) - held[-1]) % self._rows
+            if not held[-1]:
+                self._first[self._now[i]] = self._base[i] + begin
+
+
 class Replay:
     """A ring of rows for each copy of the environment.
 
@@ -56,6 +127,10 @@ class Replay:
     episode's end the final observation takes a row of its own, which is never sampled, so nothing is stored twice and
     no transition crosses a reset. Of a stack of frames (:class:`zoo.common.spaces.FrameStack`) a row holds the newest
     alone: the others are those of the rows before, as far back as the episode reaches.
+
+    By priority, a new transition is given the highest that any has had so far, so that each is drawn soon; rows that
+    hold no transition have none. The batch is drawn in strata, one from each ``B``-th of their sum (appendix B.2.1), and
+    the weights are divided by the highest one of their batch (section 3.4), so that they only ever make steps smaller.
 
     Attributes:
         added: transitions stored so far, also those written over since.
@@ -66,6 +141,7 @@ class Replay:
         capacity: transitions, summed over copies; each episode end among them takes the place of one.
         num_envs: copies; each has an equal share of the capacity, rounded up.
         sampling: how transitions are drawn; None: uniformly, each by itself, without a discount.
+        episodes: keep account of where episodes begin and end, for :meth:`episode_span`.
     """
 
     def __init__(
@@ -75,6 +151,7 @@ class Replay:
         capacity: int,
         num_envs: int = 1,
         sampling: Sampling | None = None,
+        episodes: bool = False,
     ) -> None:
         self.sampling = Sampling(1.0) if sampling is None else sampling
         self.capacity = capacity
@@ -93,6 +170,10 @@ class Replay:
         row_bytes = sum(leaf.dtype.itemsize * int(np.prod(shapes[path])) for path, leaf in leaves.items())
         row_bytes += sum(x.nbytes for _, x in spaces.tree_items(action_adaptor.zeros((1,)))) + 8
         self.nbytes = total * row_bytes
+        if self.sampling.priorities is not None:
+            self.nbytes += SumTree.bytes_of(total)
+        if episodes:
+            self.nbytes += Episodes.bytes_of(total)
         if self.nbytes > ANNOUNCE_BYTES:
             log.warning(
                 'The replay buffer of %d transitions takes up to %.2f GB of memory.', capacity, self.nbytes / 1e9
@@ -111,6 +192,10 @@ class Replay:
         self._base = np.arange(num_envs) * self.rows
         self._cursor = np.zeros(num_envs, np.int64)
         self._full = np.zeros(num_envs, bool)
+        self._tree = None if self.sampling.priorities is None else SumTree(total)
+        self._highest = 1.0
+        self._drawn: np.ndarray | None = None
+        self._episodes = Episodes(self.rows, num_envs) if episodes else None
         self.added = 0
 
     def __len__(self) -> int:
@@ -144,6 +229,10 @@ class Replay:
         after = self._base[copies] + self._cursor[copies]
         self._write_obs(after, transition.next_obs, given, self._age_now[copies])
         self._valid[at] = True
+        if self._tree is not None:
+            self._tree.put(at, self._highest)
+        if self._episodes is not None:
+            self._episodes.add(at, copies)
         self.added += len(at)
         done = (transition.terminated | transition.truncated)[given]
         if done.any():
@@ -161,6 +250,8 @@ class Replay:
     def _begin(self, copies: slice | np.ndarray) -> None:
         self._advance(copies)
         self._age_now[copies] = 0
+        if self._episodes is not None:
+            self._episodes.begin(self._base[copies] + self._cursor[copies], copies)
 
     def _advance(self, copies: slice | np.ndarray) -> None:
         """Move on to the next row, which is about to be written over, and with it the end of a stack further on."""
@@ -170,9 +261,13 @@ class Replay:
             moved[wrapped] = 0
             self._full[copies] |= wrapped
         self._cursor[copies] = moved
-        self._valid[self._base[copies] + moved] = False
-        if self._longest > 1:
-            self._valid[self._base[copies] + (moved + self._longest - 1) % self.rows] = False
+        # Those from the new row to this one, the rest of a stack, have been taken out in the steps before.
+        lost = self._base[copies] + (moved + self._longest - 1) % self.rows
+        if self._episodes is not None:
+            self._episodes.leave(lost[self._valid[lost]])
+        self._valid[lost] = False
+        if self._tree is not None:
+            self._tree.put(lost, 0.0)
 
     def _write_obs(self, at: np.ndarray, obs: spaces.Flat, given: slice | np.ndarray, age: np.ndarray) -> None:
         for path, target in spaces.tree_items(self._obs):
@@ -199,8 +294,31 @@ class Replay:
         Raises:
             ValueError: there is none.
         """
-        indices = self._indices(int(np.prod(lead)), rng)
-        return self._gather(indices, lead)
+        count = int(np.prod(lead))
+        if self._tree is None:
+            return self._gather(self._indices(count, rng), lead)
+        self._drawn = self._prioritized(lead, rng)
+        batch = self._gather(self._drawn, lead)
+        return batch._replace(weight=self._weights(self._drawn, lead, progress))
+
+    def _prioritized(self, lead: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+        """Rows drawn in proportion to their priorities, one from each stratum of a batch."""
+        assert self._tree is not None
+        if not self._valid.any():
+            raise ValueError(EMPTY)
+        size = lead[-1] if lead else 1
+        strata = np.arange(size) + rng.random((*lead[:-1], size))
+        return self._tree.find(strata.ravel() / size)
+
+    def _weights(self, rows: np.ndarray, lead: tuple[int, ...], progress: float) -> np.ndarray:
+        """Importance weights, float32 ``[*lead]``: ``(1 / (N P(i)))^β``, divided by the highest one of the batch.
+
+        ``N`` and the sum of the priorities in ``P(i)`` cancel out.
+        """
+        assert self._tree is not None and self.sampling.priorities is not None
+        priorities = self._tree.values[rows].reshape(lead)
+        lowest = priorities.min(-1, keepdims=True) if lead else priorities
+        return ((lowest / priorities) ** value_at(self.sampling.priorities.correction, progress)).astype(np.float32)
 
     def _indices(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Rows of valid transitions; the few others are drawn again."""
@@ -218,55 +336,131 @@ class Replay:
         refused = np.flatnonzero(~self._valid[indices])
         if len(refused):
             if not self._valid.any():
-                raise ValueError('the replay buffer holds no transition yet: add some before sampling.')
+                raise ValueError(EMPTY)
             indices[refused] = self._indices(len(refused), rng)
         return indices
 
     def prioritize(self, priorities: np.ndarray | None) -> None:
-        """Set the priorities ``[*lead]`` of the transitions that were drawn last; None changes nothing."""
+        """Set the priorities ``[*lead]`` of the transitions that were drawn last; None changes nothing.
 
-    def _gather(self, indices: np.ndarray, lead: tuple[int, ...]) -> Batch:
-        after = indices + 1
+        To be called before others are added. Of a transition that was drawn more than once the last one stays.
+
+        Args:
+            priorities: how far each was off, |δ|; the exponent and what keeps them above 0 are applied here.
+
+        Raises:
+            ValueError: nothing was drawn by priority.
+            FloatingPointError: one is NaN or infinite.
+        """
+        if priorities is None:
+            return
+        if self._tree is None or self.sampling.priorities is None or self._drawn is None:
+            raise ValueError('priorities were given, but nothing has been drawn by priority from this replay buffer.')
+        found = (np.abs(priorities.ravel(), dtype=np.float64) + SMALLEST) ** self.sampling.priorities.exponent
+        highest = found.max()
+        if not np.isfinite(highest):
+            raise FloatingPointError(
+                f'a priority became {highest}: a smaller learning rate or normalised observations and rewards may help.'
+            )
+        self._highest = max(self._highest, float(highest))
+        self._tree.put(self._drawn, np.where(self._valid[self._drawn], found, 0.0))
+
+    def forward(self, rows: np.ndarray, steps: np.ndarray | int) -> np.ndarray:
+        """The rows so many after these, or before them where negative, in the rings of their copies."""
+        within = rows % self.rows
+        return rows - within + (within + steps) % self.rows
+
+    def distance(self, rows: np.ndarray, later: np.ndarray) -> np.ndarray:
+        """How many steps it is from some rows to others of the same copy that come after them."""
+        return (later - rows) % self.rows
+
+    def episode_span(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of the first and the last transition of the episodes that transitions belong to, ``[n]`` each.
+
+        The first that is still held, and the last one so far of an episode under way. In a ring the last one may have
+        the smaller number: see :meth:`distance` and :meth:`forward`.
+
+        Args:
+            rows: of transitions.
+        """
+        assert self._episodes is not None, 'made without episodes=True'
+        return self._episodes.span(rows)
+
+    def steps(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows ``[n_step, B]`` of the steps that are drawn as one from ``rows`` on, and which are taken, bool.
+
+        The next row is another step exactly where it holds a transition: the one after an episode's last step holds its
+        final observation, the one after a cut what was seen there, the newest step's is the cursor. Rows of steps that
+        are not taken repeat the last one that is.
+        """
+        chain = np.empty((self.sampling.n_step, len(rows)), np.int64)
+        taken = np.ones(chain.shape, bool)
+        chain[0] = rows
+        for i in range(1, len(chain)):
+            after = self._after(chain[i - 1])
+            np.logical_and(taken[i - 1], self._valid.take(after), out=taken[i])
+            chain[i] = np.where(taken[i], after, chain[i - 1])
+        return chain, taken
+
+    def _after(self, rows: np.ndarray) -> np.ndarray:
+        after = rows + 1
         wrapped = after % self.rows == 0
         if wrapped.any():
             after[wrapped] -= self.rows
+        return after
+
+    def _gather(self, indices: np.ndarray, lead: tuple[int, ...]) -> Batch:
+        gamma, n = self.sampling.gamma, self.sampling.n_step
+        last, reward = indices, self._reward
+        if n > 1:
+            chain, taken = self.steps(indices)
+            last = chain[-1]
+            powers = np.float64(gamma) ** np.arange(n + 1)
+            rewards = self._reward.take(chain) * taken
+            returns = (powers[:n] @ rewards).astype(np.float32).reshape(lead)
+        after = self._after(last)
 
         def take(storage: np.ndarray, rows: np.ndarray) -> np.ndarray:
             return storage.take(rows, axis=0).reshape(lead + storage.shape[1:])
 
         obs, next_obs = {}, {}
         for path, storage in spaces.tree_items(self._obs):
-            if path in self._frames:
-                obs[path], next_obs[path] = self._stacks(storage, self._frames[path], indices, after, lead)
-            else:
+            if path not in self._frames:
                 obs[path], next_obs[path] = take(storage, indices), take(storage, after)
+                continue
+            stack = self._stack(storage, self._frames[path], indices)
+            if n == 1:  # all but the newest frame are there already
+                later = np.empty_like(stack)
+                later[..., :-1, :] = stack[..., 1:, :]
+                later[..., -1, :] = storage[after]
+            else:
+                later = self._stack(storage, self._frames[path], after)
+            shape = (*lead, *stack.shape[1:3], -1)
+            obs[path], next_obs[path] = stack.reshape(shape), later.reshape(shape)
         transition = Transition(
             spaces.from_items(self.space, obs),
             spaces.tree_map(lambda x: take(x, indices), self._action),
-            take(self._reward, indices),
+            take(reward, indices) if n == 1 else returns,
             spaces.from_items(self.space, next_obs),
-            take(self._terminated, indices),
-            take(self._truncated, indices),
+            take(self._terminated, last),
+            take(self._truncated, last),
         )
-        return Batch.of(transition, self.sampling.gamma)
+        if n == 1:
+            return Batch.of(transition, gamma)
+        discount = (powers[taken.sum(0)].reshape(lead) * ~transition.terminated).astype(np.float32)
+        return Batch(*transition, discount, np.ones(lead, np.float32))
 
-    def _stacks(
-        self, storage: np.ndarray, frames: int, indices: np.ndarray, after: np.ndarray, lead: tuple[int, ...]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The stacks of ``frames`` frames at some rows and at the rows after them, ``[*lead, height, width, …]``."""
+    def _stack(self, storage: np.ndarray, frames: int, rows: np.ndarray) -> np.ndarray:
+        """The stacks of ``frames`` frames at some rows, ``[n, height, width, frames, channels]``."""
         height, width, channels = storage.shape[1:]
-        shape = (len(indices), height, width, frames, channels)
-        obs, next_obs = np.empty(shape, storage.dtype), np.empty(shape, storage.dtype)
-        within, age = indices % self.rows, self._age[indices]
+        stack = np.empty((len(rows), height, width, frames, channels), storage.dtype)
+        within, age = rows % self.rows, self._age[rows]
         for j in range(frames):
             back = np.minimum(frames - 1 - j, age)
             row = within - back
             row[row < 0] += self.rows
-            obs[..., j, :] = storage[indices - within + row]
-        next_obs[..., :-1, :] = obs[..., 1:, :]
-        next_obs[..., -1, :] = storage[after]
-        shape = (*lead, height, width, frames * channels)
-        return obs.reshape(shape), next_obs.reshape(shape)
+            stack[..., j, :] = storage[rows - within + row]
+        return stack
 
     def state(self) -> dict[str, np.ndarray]:
         """Arrays to save: the filled part of the storage, not its empty rest."""
@@ -275,11 +469,17 @@ class Replay:
         arrays |= {f'action/{path}': self._by_copy(x)[:, :used] for path, x in spaces.tree_items(self._action)}
         for name in PER_ROW:
             arrays[name] = self._by_copy(getattr(self, f'_{name}'))[:, :used]
+        if self._tree is not None:
+            arrays['priority'] = self._by_copy(self._tree.values)[:, :used]
+            arrays['highest_priority'] = np.array(self._highest)
         counters = {'rows': np.array(self.rows), 'added': np.array(self.added)}
         return arrays | counters | {'cursor': self._cursor, 'full': self._full, 'age_now': self._age_now}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """The inverse of `state`.
+
+        Where that was drawn from uniformly and this one is by priority, every transition is given the highest, as new
+        ones are; the other way round the priorities are left out.
 
         Raises:
             ValueError: another capacity or another number of copies.
@@ -302,6 +502,18 @@ class Replay:
         self._full[...] = arrays['full']
         self._age_now[...] = arrays['age_now']
         self.added = int(arrays['added'])
+        if self._episodes is not None:
+            self._episodes.find(self._by_copy(self._valid), self._cursor)
+        if self._tree is not None:
+            self._tree.values[:] = 0.0
+            if 'priority' in arrays:
+                saved = arrays['priority']
+                self._by_copy(self._tree.values)[:, : saved.shape[1]] = saved
+                self._highest = float(arrays['highest_priority'])
+            else:
+                self._tree.values[self._valid] = self._highest = 1.0
+            self._tree.rebuild()
+        self._drawn = None
 
     def _by_copy(self, x: np.ndarray) -> np.ndarray:
         return x.reshape(self.num_envs, self.rows, *x.shape[1:])
