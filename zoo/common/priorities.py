@@ -107,12 +107,11 @@ class SumTree:
         wanted = np.minimum(fractions * running[-1], np.nextafter(running[-1], 0.0))
         found = running[1:].searchsorted(wanted, side='right')
         wanted -= running[found]
-        each = np.arange(len(wanted))
-        running = np.zeros((len(wanted), WIDTH + 1))
+        begins = np.arange(len(wanted)) * WIDTH
         for level in self._levels[-2::-1]:
-            np.add.accumulate(level.take(found, axis=0), axis=1, out=running[:, 1:])
-            np.minimum(wanted, np.nextafter(running[:, -1], 0.0), out=wanted)
-            child = np.count_nonzero(running[:, 1:] <= wanted[:, None], axis=1)
-            wanted -= running[each, child]
+            sums = np.add.accumulate(level.take(found, axis=0), axis=1)
+            np.minimum(wanted, np.nextafter(sums[:, -1], 0.0), out=wanted)
+            child = (sums > wanted[:, None]).argmax(1)
+            wanted -= sums.take(begins + child - 1, mode='wrap') * (child > 0)
             found = found * WIDTH + child
         return found

@@ -129,8 +129,8 @@ class Replay:
     alone: the others are those of the rows before, as far back as the episode reaches.
 
     By priority, a new transition is given the highest that any has had so far, so that each is drawn soon; rows that
-    hold no transition have none. The batch is drawn in strata, one from each ``B``-th of their sum (appendix B.2.1), and
-    the weights are divided by the highest one of their batch (section 3.4), so that they only ever make steps smaller.
+    hold no transition have none. A batch is drawn in strata, one from each ``B``-th of the sum (appendix B.2.1); the
+    weights are divided by the highest one of their batch (section 3.4), so that they only ever make steps smaller.
 
     Attributes:
         added: transitions stored so far, also those written over since.
