@@ -10,14 +10,15 @@ import gymnasium
 import numpy as np
 import pytest
 from counting import SPACES, Counting, drive, expected
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from zoo.common import replay as replay_module
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.collect import Collector
-from zoo.common.replay import Replay, Sampling
+from zoo.common.replay import Priorities, Replay, Sampling
+from zoo.common.schedules import Linear
 from zoo.common.types import Transition
 
 ADAPTOR = ActionAdaptor(Discrete(5))
@@ -564,3 +565,269 @@ def test_where_episodes_begin_and_end_is_known(frames: int, capacity: int, n: in
         back, on = replay.distance(first, row), replay.distance(row, last)
         assert (held[first], held[last], back, on) == expected[held[row]]
         assert replay.forward(row, -back) == first and replay.forward(row, on) == last
+
+
+def one_episode(rewards: list[float], end: str | None, replay: Replay, start: float = 0.0) -> None:
+    """An episode of one copy whose observations count on from ``start``."""
+    for t, reward in enumerate(rewards):
+        last = t == len(rewards) - 1
+        obs, after = (np.array([start + i], np.float32) for i in (t, t + 1))
+        ends = (np.array([last and end == kind]) for kind in ('terminated', 'truncated'))
+        replay.add(Transition(obs, np.zeros(1, np.int32), np.array([reward], np.float32), after, *ends))
+
+
+def drawn_by_obs(replay: Replay) -> dict[float, tuple[float, float, float, bool, bool]]:
+    """Reward, discount, next observation, terminated, truncated of all that can be drawn."""
+    batch = replay.sample((400,), np.random.default_rng(0))
+    fields = (batch.reward, batch.discount, batch.next_obs, batch.terminated, batch.truncated)
+    values = zip(*(field.tolist() for field in fields), strict=True)
+    return dict(zip(batch.obs.tolist(), values, strict=True))
+
+
+NUMBER = Box(-np.inf, np.inf, (), np.float32)
+
+
+@pytest.mark.parametrize('end', ['terminated', 'truncated', 'cut', None])
+def test_three_steps_as_one_by_hand(end: str | None):
+    """γ = 1/2, so that every sum is exact: 1 + 2/2 + 4/4 and so on, and fewer where the episode ends."""
+    replay = Replay(NUMBER, ADAPTOR, 20, sampling=Sampling(0.5, 3))
+    one_episode([1, 2, 4, 8], end, replay)
+    if end == 'cut':
+        replay.cut()
+    if end is not None:
+        one_episode([16, 32], None, replay, start=100)
+    over, cut = end == 'terminated', end == 'truncated'
+    expected = {
+        0: (1 + 1 + 1, 0.125, 3, False, False),
+        1: (2 + 2 + 2, 0.0 if over else 0.125, 4, over, cut),
+        2: (4 + 4, 0.0 if over else 0.25, 4, over, cut),
+        3: (8, 0.0 if over else 0.5, 4, over, cut),
+    }
+    if end is not None:
+        expected |= {100: (16 + 16, 0.25, 102, False, False), 101: (32, 0.5, 102, False, False)}
+    assert drawn_by_obs(replay) == expected
+
+
+def test_three_steps_as_one_at_the_seam_by_hand():
+    """Four rows are held of a long episode that has written over its beginning."""
+    replay = Replay(NUMBER, ADAPTOR, 4, sampling=Sampling(0.5, 3))
+    for held in range(7, 13):
+        replay = Replay(NUMBER, ADAPTOR, 4, sampling=Sampling(0.5, 3))
+        one_episode([1.0] * held, None, replay)
+        assert drawn_by_obs(replay) == {
+            held - 4: (1.75, 0.125, held - 1, False, False),
+            held - 3: (1.75, 0.125, held, False, False),
+            held - 2: (1.5, 0.25, held, False, False),
+            held - 1: (1.0, 0.5, held, False, False),
+        }
+
+
+def prioritized(capacity: int = 20, copies: int = 1, **given: Any) -> Replay:
+    return Replay(NUMBER, ADAPTOR, capacity, copies, Sampling(0.5, 1, Priorities(**given)))
+
+
+def give(replay: Replay, errors: dict[float, float]) -> None:
+    """Set the priorities of all by their observations."""
+    for _ in range(100):
+        batch = replay.sample((len(errors) * 8,), np.random.default_rng(0))
+        replay.prioritize(np.array([errors[obs] for obs in batch.obs.tolist()], np.float32))
+        if set(batch.obs.tolist()) == errors.keys():
+            return
+        # What was not drawn has the highest priority still.
+    raise AssertionError('not all were drawn')
+
+
+def test_weights_by_hand():
+    """Priorities 1, 4 and 16 with α = 1/2, β = 1/2: (1 / P)^β is as 1 : 1/√2 : 1/2 for P as 1 : 2 : 4."""
+    replay = prioritized(exponent=0.5, correction=Linear(0.0, 1.0))
+    one_episode([1, 1, 1], 'terminated', replay)
+    give(replay, {0.0: 1.0, 1.0: 4.0, 2.0: 16.0})
+    batch = replay.sample((5, 70), np.random.default_rng(1), 0.5)
+    expected = np.array([1.0, 0.5**0.5, 0.5])[batch.obs.astype(int)]
+    np.testing.assert_allclose(batch.weight, expected, rtol=1e-5)
+    assert batch.weight.dtype == np.float32 and batch.weight.shape == (5, 70)
+    counts = np.bincount(batch.obs.astype(int).ravel(), minlength=3)
+    np.testing.assert_allclose(counts, np.array([1, 2, 4]) * 50, atol=5, err_msg='one of each 70th of 1 + 2 + 4')
+    assert (replay.sample((70,), np.random.default_rng(1), 0.0).weight == 1.0).all()
+    full = replay.sample((70,), np.random.default_rng(1), 1.0)
+    np.testing.assert_allclose(full.weight, np.array([1.0, 0.5, 0.25])[full.obs.astype(int)], rtol=1e-5)
+
+
+def test_weights_are_divided_by_the_highest_of_their_batch():
+    replay = prioritized(exponent=1.0, correction=1.0)
+    one_episode([1] * 3, None, replay)
+    give(replay, {0.0: 1e-3, 1.0: 1.0, 2.0: 2.0})
+    weight = {True: 1.0, False: 0.5}
+    for seed in range(20):
+        batch = replay.sample((2,), np.random.default_rng(seed), 0.0)
+        assert batch.obs[1] == 2.0
+        np.testing.assert_allclose(batch.weight, [1.0, weight[batch.obs[0] == 2.0]], rtol=1e-2)
+
+
+def test_each_is_drawn_as_often_as_its_priority_says():
+    """Unstratified, one at a time, so that the counts are binomial: Pearson's chi-square."""
+    replay = prioritized(capacity=60, copies=3, exponent=0.7)
+    rng = np.random.default_rng(0)
+    for t in range(40):
+        ends = rng.random((2, 3)) < 0.1
+        obs = np.arange(3, dtype=np.float32) * 100 + t
+        replay.add(Transition(obs, np.zeros(3, np.int32), obs, obs + 1, *ends))
+    held = np.unique(replay.sample((3000,), rng).obs).tolist()
+    errors = {obs: float(rng.random() * 3) for obs in held}
+    give(replay, errors)
+    share = np.array([(errors[obs] + 1e-6) ** 0.7 for obs in held])
+    share /= share.sum()
+    draws = 100_000
+    obs, counts = np.unique(replay.sample((draws, 1), rng).obs, return_counts=True)
+    assert obs.tolist() == held and len(held) == len(replay) > 40
+    chi_square = ((counts - draws * share) ** 2 / (draws * share)).sum()
+    degrees = len(held) - 1
+    assert abs(chi_square - degrees) < 4 * np.sqrt(2 * degrees)
+
+
+def test_new_ones_have_the_highest_priority_that_there_has_been():
+    replay = prioritized(exponent=0.5)
+    one_episode([1, 1], None, replay)
+    give(replay, {0.0: 9.0, 1.0: 1.0})
+    give(replay, {0.0: 4.0, 1.0: 4.0})
+    one_episode([1], 'terminated', replay, start=2)
+    batch = replay.sample((7 * 40,), np.random.default_rng(0))
+    np.testing.assert_allclose(np.bincount(batch.obs.astype(int)), [80, 80, 120], atol=1, err_msg='as 2 : 2 : 3')
+
+
+def test_the_latest_priority_of_a_call_stays():
+    replay = prioritized(exponent=1.0)
+    one_episode([1], None, replay)
+    replay.sample((3, 2), np.random.default_rng(0))
+    replay.prioritize(np.array([[1.0, 1.0], [5.0, 5.0], [0.25, 0.25]], np.float32))
+    assert replay._tree.values.max() == 0.25 + 1e-6
+    replay.prioritize(None)
+    assert replay._tree.values.max() == 0.25 + 1e-6
+
+
+@HISTORIES
+def test_what_holds_no_transition_has_no_priority(frames: int, capacity: int, n: int):
+    sampling = Sampling(0.9, 2, Priorities())
+    naive, replay = any_history(frames, capacity, n, np.random.default_rng(frames), sampling=sampling)
+    np.testing.assert_array_equal(replay._tree.values > 0.0, replay._valid)
+    rows = replay._tree.find(np.random.default_rng(0).random(50 * len(replay)))
+    assert set(rows) == set(np.flatnonzero(replay._valid))
+
+
+def test_priorities_that_make_no_sense_are_refused():
+    replay = prioritized()
+    one_episode([1, 1], None, replay)
+    with pytest.raises(ValueError, match=r'^priorities were given, but nothing has been drawn by priority'):
+        replay.prioritize(np.ones(2))
+    replay.sample((2,), np.random.default_rng(0))
+    for value in (np.nan, np.inf):
+        with pytest.raises(FloatingPointError, match=f'^a priority became {value}: a smaller learning rate'):
+            replay.prioritize(np.array([1.0, value]))
+    uniform = Replay(NUMBER, ADAPTOR, 5)
+    with pytest.raises(ValueError, match='by priority'):
+        uniform.prioritize(np.ones(2))
+    with pytest.raises(ValueError, match=r'^the replay buffer holds no transition yet: add some before sampling\.$'):
+        prioritized().sample((2,), np.random.default_rng(0))
+
+
+def test_between_uniform_and_prioritized_a_saved_buffer_goes_both_ways():
+    uniform, by_priority = Replay(NUMBER, ADAPTOR, 20), prioritized(exponent=1.0)
+    one_episode([1, 1, 1], 'truncated', by_priority)
+    give(by_priority, {0.0: 1.0, 1.0: 2.0, 2.0: 8.0})
+    uniform.restore(by_priority.state())
+    assert drawn_by_obs(uniform).keys() == {0.0, 1.0, 2.0}
+    other = prioritized()
+    one_episode([1] * 9, None, other)
+    give(other, dict.fromkeys(map(float, range(9)), 50.0))
+    other.restore(uniform.state())
+    np.testing.assert_array_equal(other._tree.values, other._valid * 1.0)
+
+
+KINDS = {
+    'uniform': Sampling(0.9),
+    'n-step': Sampling(0.9, 3),
+    'prioritized': Sampling(0.9, 1, Priorities()),
+    'prioritized n-step': Sampling(0.9, 3, Priorities(0.5, 1.0)),
+}
+
+
+@pytest.mark.parametrize('form', ['box', 'discrete', 'image', 'stack', 'dict', 'stack in dict', 'masked'])
+@pytest.mark.parametrize('kind', KINDS)
+def test_contract(kind: str, form: str):
+    """Added, wrapped around, drawn, restored, gone on with: every kind of replay, of every kind of observation."""
+    sampling, rng, copies = KINDS[kind], np.random.default_rng(0), 3
+    space = Dict(place=SPACES['box'], action_mask=MultiBinary(5)) if form == 'masked' else SPACES[form]
+    seen: dict[bytes, tuple] = {}
+
+    def made() -> Replay:
+        return Replay(space, ADAPTOR, 50, copies, sampling)
+
+    def observation(episode: np.ndarray, t: np.ndarray) -> spaces.Flat:
+        if form == 'masked':
+            places = [np.array([i, *place], np.float32) for i, place in enumerate(zip(episode, t, strict=True))]
+            masks = [np.arange(5) <= (i + place) % 5 for i, place in enumerate(t)]
+            return {'place': np.stack(places), 'action_mask': np.stack(masks).astype(np.int8)}
+        flats = [expected(form, i, *place) for i, place in enumerate(zip(episode, t, strict=True))]
+        items = [dict(spaces.tree_items(flat)) for flat in flats]
+        stacked = {path: np.stack([np.asarray(item[path]) for item in items]) for path in items[0]}
+        leaves = spaces.leaves(space)
+        return spaces.from_items(space, {path: x.astype(leaves[path].dtype) for path, x in stacked.items()})
+
+    def content(flat: spaces.Flat, k: Any) -> bytes:
+        return b'|'.join(np.asarray(x[k]).tobytes() for _, x in sorted(spaces.tree_items(flat)))
+
+    def check(batch: Any, replay: Replay) -> None:
+        assert batch.reward.shape == batch.discount.shape == batch.weight.shape == (2, 200)
+        assert {batch.reward.dtype, batch.discount.dtype, batch.weight.dtype} == {np.dtype(np.float32)}
+        assert (batch.weight > 0).all() and (batch.weight.max(-1) == 1.0).all()
+        for k in np.ndindex(2, 200):
+            steps = following_bytes(content(batch.obs, k))
+            last = steps[-1]
+            assert content(batch.next_obs, k) == last[1] and batch.action[k] == steps[0][3]
+            assert (batch.terminated[k], batch.truncated[k]) == last[4:]
+            np.testing.assert_allclose(
+                batch.reward[k], sum(0.9**i * step[2] for i, step in enumerate(steps)), rtol=1e-6
+            )
+            np.testing.assert_allclose(batch.discount[k], 0.9 ** len(steps) * (not last[4]), rtol=1e-6)
+
+    def following_bytes(key: bytes) -> list[tuple]:
+        steps = [seen[key]]
+        while len(steps) < sampling.n_step and steps[-1][1] in seen and not any(steps[-1][4:]):
+            steps.append(seen[steps[-1][1]])
+        return steps
+
+    replays = [made()]
+    episode, t = np.zeros(copies, int), np.zeros(copies, int)
+    for turn in range(60):
+        obs, after = observation(episode, t), observation(episode, t + 1)
+        action, reward = rng.integers(5, size=copies).astype(np.int32), rng.random(copies).astype(np.float32)
+        terminated, truncated = rng.random((2, copies)) < 0.1
+        valid = rng.random(copies) < 0.9
+        for replay in replays:
+            replay.add(Transition(obs, action, reward, after, terminated, truncated), valid)
+        for i in np.flatnonzero(valid):
+            fields = (reward[i], action[i], terminated[i], truncated[i])
+            seen[content(obs, i)] = (content(obs, i), content(after, i), *fields)
+        t += valid
+        ended = valid & (terminated | truncated)
+        if turn % 20 == 13:
+            for replay in replays:
+                replay.cut(1, 2)
+            ended |= np.array([False, True, True])
+        episode[ended], t[ended] = episode[ended] + 1, 0
+        if turn % 10 != 9:
+            continue
+        if turn == 29:
+            replays.append(made())
+            replays[1].restore({name: x.copy() for name, x in replays[0].state().items()})
+        seed, new = int(rng.integers(100)), rng.random((2, 200)).astype(np.float32)
+        batches = [replay.sample((2, 200), np.random.default_rng(seed), turn / 60) for replay in replays]
+        check(batches[0], replays[0])
+        for replay, batch in zip(replays, batches, strict=True):
+            for (_, x), (_, y) in zip(
+                spaces.tree_items(batch._asdict()), spaces.tree_items(batches[0]._asdict()), strict=True
+            ):
+                for (_, a), (_, b) in zip(spaces.tree_items(x), spaces.tree_items(y), strict=True):
+                    np.testing.assert_array_equal(a, b)
+            replay.prioritize(new if sampling.priorities else None)
+    assert len(replays[0]) == len(replays[1]) > 30

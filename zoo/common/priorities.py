@@ -1,61 +1,60 @@
-"""A sum tree in one array: rows are drawn in proportion to their values, which change a few at a time.
+"""A sum tree in one array: rows are drawn in proportion to their values, of which a few change at a time.
 
-Schaul et al. 2016, *Prioritized Experience Replay* (arXiv 1511.05952), appendix B.2.1, but with 32 children to a node
-rather than two, since here a level costs one call of NumPy for all samples together: three levels in place of twenty
-for a million rows. What stands at the top, a thousand numbers at the most, is summed up anew for every draw.
+Schaul et al. 2016, *Prioritized Experience Replay* (arXiv 1511.05952), appendix B.2.1, for many samples at once: each
+level of the tree is a handful of calls of NumPy for all of them together. The highest levels are left out, where a node
+stands for few others: their sums are run through anew for every draw.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-#: Children of a node. Measured on a million rows and 256 samples: 32 is faster than 16, 64 and 128.
-WIDTH = 32
+#: The highest level has no more nodes than this. To run through them is as dear as four levels would be.
+TOP = 2048
 
-#: Levels are put on top of each other until one has no more nodes than this.
-TOP = 1024
-
-#: Changes that wait to be summed up; more than in a draw and the steps between two of them.
+#: Changes that wait to be summed up; more than those of a draw and of the steps between two of them.
 WAITING = 4096
 
 
 class SumTree:
-    """Sums over ever wider runs of values.
+    """Sums of two neighbours, and of two such sums, and so on.
 
-    Every sum is the sum of its children at any time that it is read: nothing is added to it or subtracted from it, so
-    that no rounding piles up, and a tree that is built anew from the same values is the same to the last bit.
+    The array is that of a binary heap: the children of node ``i`` are ``2i`` and ``2i + 1``, but that it has many
+    roots, the nodes of the highest level, from ``roots`` on. Every sum is that of its two children whenever it is read.
+    Nothing is added to it or subtracted from it, so that no rounding piles up, and a tree that is built anew from the
+    same values is the same to the last bit.
 
     Attributes:
-        values: float64 ``[size]``, a view; change it by `put`, or call `rebuild` afterwards.
+        values: float64 ``[size]``, a view; change them by `put`, or call `rebuild` afterwards.
 
     Args:
         size: how many values there are; all are 0 at first.
     """
 
     def __init__(self, size: int) -> None:
-        lengths = self._lengths(size)
-        array = np.zeros(sum(lengths))
-        # Level by level, the values first: [nodes of this level, their children].
-        self._levels = [part.reshape(-1, WIDTH) for part in np.split(array, np.cumsum(lengths)[:-1])]
-        self.values = self._levels[0].reshape(-1)[:size]
+        self._roots, self._depth = self._shape(size)
+        self._begin = self._roots << self._depth  # of the values
+        self._sums = np.zeros(2 * self._begin)
+        self.values = self._sums[self._begin : self._begin + size]
         self._changed: list[np.ndarray] = []
         self._waiting = 0
 
     @staticmethod
-    def _lengths(size: int) -> list[int]:
-        """Of the levels, each in whole nodes, from the values up."""
-        lengths = [-(-size // WIDTH) * WIDTH]
-        while lengths[-1] > TOP:
-            lengths.append(-(-lengths[-1] // WIDTH // WIDTH) * WIDTH)
-        return lengths
+    def _shape(size: int) -> tuple[int, int]:
+        """How many roots there are, and how many levels below them."""
+        depth = 0
+        while -(-size >> depth) > TOP:
+            depth += 1
+        return -(-size >> depth), depth
 
     @classmethod
     def bytes_of(cls, size: int) -> int:
         """Memory of a tree of so many values."""
-        return 8 * sum(cls._lengths(size))
+        roots, depth = cls._shape(size)
+        return 2 * np.dtype(np.float64).itemsize * (roots << depth)
 
     def put(self, rows: np.ndarray, values: np.ndarray | float) -> None:
-        """Set the values at ``rows``, ``[n]``; of a row that is there more than once the last value stays."""
+        """Set the values at ``rows``, int64 ``[n]``; of a row that is there more than once the last value stays."""
         self.values[rows] = values
         self._changed.append(rows)
         self._waiting += len(rows)
@@ -68,26 +67,26 @@ class SumTree:
             return
         rows = self._changed[0] if len(self._changed) == 1 else np.concatenate(self._changed)
         self._changed, self._waiting = [], 0
-        for below, above in zip(self._levels, self._levels[1:], strict=False):
-            rows = rows // WIDTH
-            above.reshape(-1)[rows] = np.add.reduce(below.take(rows, axis=0), axis=1)
+        path = (rows + self._begin) >> np.arange(self._depth + 1)[:, None]
+        beside = path ^ 1
+        tree = self._sums
+        sums = tree.take(path[0])
+        for i in range(self._depth):
+            sums += tree.take(beside[i])
+            tree[path[i + 1]] = sums
 
     def rebuild(self) -> None:
         """Sum up all values, which may have been written anywhere."""
         self._changed, self._waiting = [], 0
-        for below, above in zip(self._levels, self._levels[1:], strict=False):
-            above.reshape(-1)[: len(below)] = np.add.reduce(below, axis=1)
-
-    def total(self) -> float:
-        """The sum of all values."""
-        self._settle()
-        return float(np.add.accumulate(self._levels[-1].reshape(-1))[-1])
+        for level in range(self._depth - 1, -1, -1):
+            begin = self._roots << level
+            below = self._sums[2 * begin : 4 * begin]
+            np.add(below[::2], below[1::2], out=self._sums[begin : 2 * begin])
 
     def find(self, fractions: np.ndarray) -> np.ndarray:
         """The rows at which the running sum of the values exceeds these fractions of their total.
 
-        A row whose value is 0 is never found, however sums round: what is looked for in a node is kept below the
-        running sum of its children, and the first child at which that is exceeded has added to it.
+        A row whose value is 0 is never found, however sums are rounded.
 
         Args:
             fractions: float64 ``[n]``, from 0 to 1; sorted they are faster to find.
@@ -99,19 +98,42 @@ class SumTree:
             ValueError: every value is 0.
         """
         self._settle()
-        top = self._levels[-1].reshape(-1)
-        running = np.zeros(len(top) + 1)
-        np.add.accumulate(top, out=running[1:])
+        running = np.zeros(self._roots + 1)
+        np.add.accumulate(self._sums[self._roots : 2 * self._roots], out=running[1:])
         if not running[-1] > 0.0:
             raise ValueError('every value of the sum tree is 0: there is none to draw.')
+        # Below the total, so that a node is found, one that has added to the running sum.
         wanted = np.minimum(fractions * running[-1], np.nextafter(running[-1], 0.0))
-        found = running[1:].searchsorted(wanted, side='right')
-        wanted -= running[found]
-        begins = np.arange(len(wanted)) * WIDTH
-        for level in self._levels[-2::-1]:
-            sums = np.add.accumulate(level.take(found, axis=0), axis=1)
-            np.minimum(wanted, np.nextafter(sums[:, -1], 0.0), out=wanted)
-            child = (sums > wanted[:, None]).argmax(1)
-            wanted -= sums.take(begins + child - 1, mode='wrap') * (child > 0)
-            found = found * WIDTH + child
-        return found
+        nodes = running[1:].searchsorted(wanted, side='right')
+        wanted -= running.take(nodes)
+        nodes += self._roots
+        found = self._descend(nodes, wanted)
+        empty = np.flatnonzero(self._sums.take(found) == 0.0)
+        if len(empty):
+            found[empty] = self._descend_past_zeros(nodes[empty], wanted[empty])
+        return found - self._begin
+
+    def _descend(self, nodes: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """From roots to the nodes of the values at which the running sum below the root exceeds ``wanted``.
+
+        Where a sum was rounded up, ``wanted`` may not be less than both children together, and then what is found is
+        the last one, whatever its value.
+        """
+        for _ in range(self._depth):
+            nodes = nodes + nodes
+            left = self._sums.take(nodes)
+            right = wanted >= left
+            left *= right
+            wanted = wanted - left
+            nodes += right
+        return nodes
+
+    def _descend_past_zeros(self, nodes: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """The same, but never to a child that is 0: one of the two is not, since their sum is not."""
+        for _ in range(self._depth):
+            nodes = nodes + nodes
+            left = self._sums.take(nodes)
+            right = (wanted >= left) & (self._sums.take(nodes + 1) > 0.0)
+            wanted = wanted - left * right
+            nodes += right
+        return nodes

@@ -316,7 +316,7 @@ class Replay:
         ``N`` and the sum of the priorities in ``P(i)`` cancel out.
         """
         assert self._tree is not None and self.sampling.priorities is not None
-        priorities = self._tree.values[rows].reshape(lead)
+        priorities = self._tree.values.take(rows).reshape(lead)
         lowest = priorities.min(-1, keepdims=True) if lead else priorities
         return ((lowest / priorities) ** value_at(self.sampling.priorities.correction, progress)).astype(np.float32)
 
