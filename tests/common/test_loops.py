@@ -81,7 +81,7 @@ class Notes:
     def episodes_restarted(self) -> None:
         self.restarts += 1
 
-    def replay_for(self, capacity: int, num_envs: int) -> Replay:
+    def replay_for(self, capacity: int, num_envs: int, compress: bool = False) -> Replay:
         self.replay = self.replay or Replay(self.observation_space, self.action_adaptor, capacity, num_envs)
         return self.replay
 

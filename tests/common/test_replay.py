@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from functools import partial
 from typing import Any
 
@@ -743,30 +744,51 @@ def test_between_uniform_and_prioritized_a_saved_buffer_goes_both_ways():
     np.testing.assert_array_equal(other._tree.values, other._valid * 1.0)
 
 
-KINDS = {
-    'uniform': Sampling(0.9),
-    'n-step': Sampling(0.9, 3),
-    'prioritized': Sampling(0.9, 1, Priorities()),
-    'prioritized n-step': Sampling(0.9, 3, Priorities(0.5, 1.0)),
+KINDS: dict[str, dict[str, Any]] = {
+    'uniform': {'sampling': Sampling(0.9)},
+    'n-step': {'sampling': Sampling(0.9, 3)},
+    'prioritized': {'sampling': Sampling(0.9, 1, Priorities())},
+    'prioritized n-step': {'sampling': Sampling(0.9, 3, Priorities(0.5, 1.0))},
+    'compressed': {'sampling': Sampling(0.9), 'compress': True},
+    'compressed prioritized n-step': {'sampling': Sampling(0.9, 3, Priorities()), 'compress': True},
 }
+FORMS = ['box', 'discrete', 'picture', 'stack', 'dict', 'stack in dict', 'masked']
+WITH_IMAGES = ('picture', 'stack', 'stack in dict')
+PICTURE = Box(0, 255, (8, 8, 3), np.uint8)
 
 
-@pytest.mark.parametrize('form', ['box', 'discrete', 'image', 'stack', 'dict', 'stack in dict', 'masked'])
+@pytest.mark.parametrize('form', FORMS)
 @pytest.mark.parametrize('kind', KINDS)
 def test_contract(kind: str, form: str):
     """Added, wrapped around, drawn, restored, gone on with: every kind of replay, of every kind of observation."""
-    sampling, rng, copies = KINDS[kind], np.random.default_rng(0), 3
-    space = Dict(place=SPACES['box'], action_mask=MultiBinary(5)) if form == 'masked' else SPACES[form]
+    given, rng, copies = KINDS[kind], np.random.default_rng(0), 3
+    sampling = given['sampling']
+    own = {'masked': Dict(place=SPACES['box'], action_mask=MultiBinary(5)), 'picture': PICTURE}
+    space = own.get(form) or SPACES[form]
     seen: dict[bytes, tuple] = {}
+    if 'compress' in given and form not in WITH_IMAGES:
+        with pytest.raises(
+            ValueError, match=r'^compress=True is for images, and there are none in .*: leave it out\.$'
+        ):
+            Replay(space, ADAPTOR, 50, copies, **given)
+        return
 
     def made() -> Replay:
-        return Replay(space, ADAPTOR, 50, copies, sampling)
+        return Replay(space, ADAPTOR, 50, copies, **given)
 
     def observation(episode: np.ndarray, t: np.ndarray) -> spaces.Flat:
         if form == 'masked':
             places = [np.array([i, *place], np.float32) for i, place in enumerate(zip(episode, t, strict=True))]
             masks = [np.arange(5) <= (i + place) % 5 for i, place in enumerate(t)]
             return {'place': np.stack(places), 'action_mask': np.stack(masks).astype(np.int8)}
+        if form == 'picture':  # half of them noise, which cannot be packed
+            pictures = np.zeros((copies, 8, 8, 3), np.uint8)
+            for i, place in enumerate(zip(episode, t, strict=True)):
+                if place[1] % 2:
+                    pictures[i] = np.random.default_rng([i, *place]).integers(256, size=(8, 8, 3))
+                else:
+                    pictures[i, 0, 0] = i, *place
+            return pictures
         flats = [expected(form, i, *place) for i, place in enumerate(zip(episode, t, strict=True))]
         items = [dict(spaces.tree_items(flat)) for flat in flats]
         stacked = {path: np.stack([np.asarray(item[path]) for item in items]) for path in items[0]}
@@ -831,3 +853,63 @@ def test_contract(kind: str, form: str):
                     np.testing.assert_array_equal(a, b)
             replay.prioritize(new if sampling.priorities else None)
     assert len(replays[0]) == len(replays[1]) > 30
+
+
+@pytest.mark.parametrize('form', WITH_IMAGES)
+def test_saved_compressed_or_not_makes_no_difference(form: str):
+    if form == 'picture':
+        replays = [Replay(PICTURE, ADAPTOR, 30, 2, compress=compress) for compress in (False, True)]
+        rng = np.random.default_rng(0)
+        for t in range(40):
+            obs, after = rng.integers(256, size=(2, 2, 8, 8, 3)).astype(np.uint8) * (t % 3 == 0)
+            ends = rng.random((2, 2)) < 0.1
+            for replay in replays:
+                replay.add(Transition(obs, np.zeros(2, np.int32), np.full(2, t, np.float32), after, *ends))
+    else:
+        filled = Filled(copies(2, form), 30, form).play(20)
+        replays = [filled.replay, Replay(SPACES[form], ADAPTOR, 30, 2, compress=True)]
+        replays[1].restore(filled.replay.state())
+    plain, packed = replays
+    sampled = [replay.sample((300,), np.random.default_rng(1)) for replay in (plain, packed)]
+    for source in replays:
+        for compress in (False, True):
+            other = Replay(plain.space, ADAPTOR, 30, 2, compress=compress)
+            other.restore({name: x.copy() for name, x in source.state().items()})
+            sampled.append(other.sample((300,), np.random.default_rng(1)))
+            for name, x in source.state().items():
+                if compress == bool(source.compressed):
+                    np.testing.assert_array_equal(other.state()[name], x, err_msg=name)
+    for batch in sampled:
+        for field, first in zip(batch, sampled[0], strict=True):
+            for (_, x), (_, y) in zip(spaces.tree_items(field), spaces.tree_items(first), strict=True):
+                np.testing.assert_array_equal(x, y)
+                assert x.dtype == y.dtype and x.flags.c_contiguous and x.flags.writeable
+
+
+@pytest.mark.parametrize('frames', [1, 4])
+def test_compressed_images_take_less_memory_and_in_a_checkpoint_too(frames: int):
+    frame = Box(0, 255, (40, 40, 1), np.uint8)
+    space = frame if frames == 1 else spaces.FrameStack(frame, frames)
+    plain, packed = (Replay(space, ADAPTOR, 20, compress=compress) for compress in (False, True))
+    past = [np.zeros((1, 40, 40, 1), np.uint8)] * (frames + 1)
+    no = np.zeros(1, bool)
+    for t in range(60):
+        past = [*past[1:], past[-1].copy()]
+        past[-1][0, t % 40, 3:9] = t
+        obs, after = np.concatenate(past[:-1], -1), np.concatenate(past[1:], -1)
+        for replay in (plain, packed):
+            replay.add(Transition(obs, np.zeros(1, np.int32), np.zeros(1, np.float32), after, no, no))
+    one, two = (replay.sample((200,), np.random.default_rng(0)) for replay in (plain, packed))
+    np.testing.assert_array_equal(one.obs, two.obs)
+    np.testing.assert_array_equal(one.next_obs, two.next_obs)
+    assert len(np.unique(one.obs, axis=0)) == 20
+    assert packed.nbytes == plain.nbytes
+    assert packed._obs.nbytes < plain._obs.nbytes / 3
+    sizes = [sum(x.nbytes for x in replay.state().values()) for replay in (plain, packed)]
+    assert sizes[1] < sizes[0] / 3
+
+
+def test_compression_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, 'lz4.block', None)
+    with pytest.raises(ImportError, match=r"compressed by LZ4: pip install 'zoo-rl\[compress\]'"):
+        Replay(PICTURE, ADAPTOR, 20, compress=True)

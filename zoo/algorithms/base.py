@@ -314,14 +314,19 @@ class Algorithm:
         for path, moments in self.statistics.items():
             moments.update(obs[path] if path else obs)
 
-    def replay_for(self, capacity: int, num_envs: int) -> Replay:
+    def replay_for(self, capacity: int, num_envs: int, compress: bool = False) -> Replay:
         """The replay buffer, with what earlier training or a checkpoint left in it.
 
         Raises:
-            ValueError: that was of another capacity or another number of copies.
+            ValueError: that was of another capacity or another number of copies; or there are no images to compress.
+            ImportError: what compresses them is not installed.
         """
+        if self.replay is not None and bool(self.replay.compressed) != compress:  # as a checkpoint of it would be
+            self.saved_buffer, self.replay = self.replay.state(), None
         if self.replay is None:
-            made = Replay(self.observation_space, self.action_adaptor, capacity, num_envs, self.sampling)
+            made = Replay(
+                self.observation_space, self.action_adaptor, capacity, num_envs, self.sampling, compress=compress
+            )
             if self.saved_buffer is not None:
                 made.restore(self.saved_buffer)
             self.replay, self.saved_buffer = made, None

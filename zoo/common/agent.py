@@ -139,7 +139,7 @@ class Agent(Protocol):
     def episodes_restarted(self, copies: slice | None = None) -> None:
         """Told when every copy of the environment has been reset, or these of them."""
 
-    def replay_for(self, capacity: int, num_envs: int) -> Replay:
+    def replay_for(self, capacity: int, num_envs: int, compress: bool = False) -> Replay:
         """The replay buffer of ``capacity`` transitions of ``num_envs`` copies, with what training left in it."""
 
     def update(self, *args: Any, **kwargs: Any) -> Any:

@@ -374,11 +374,14 @@ def _off_policy(
     updates: Annotated[
         int | None, at_least(1), 'gradient updates in one call; None takes update_every, one for each environment step'
     ] = None,
+    compress: Annotated[bool, 'keep the images in the replay buffer compressed, which saves memory and takes time'] = (
+        False
+    ),
 ) -> None:
     """Step, store, and update on samples of the replay buffer."""
     agent, experience = training.agent, training.experience
     updates = update_every if updates is None else updates
-    replay = agent.replay_for(buffer_size, experience.num_envs)
+    replay = agent.replay_for(buffer_size, experience.num_envs, compress)
     training.replay = replay
     needed, began = _needed(training, replay.added * experience.learners, explore_steps), agent.updates
     while not training.done:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Space
 
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.adaptors.observation import is_image
+from zoo.common.compression import CompressedRows
 from zoo.common.priorities import SumTree
 from zoo.common.schedules import Linear, value_at
 from zoo.common.types import Batch, Transition
@@ -134,7 +136,8 @@ class Replay:
 
     Attributes:
         added: transitions stored so far, also those written over since.
-        nbytes: memory of the storage.
+        nbytes: memory of the storage, of images that are compressed as if they were not.
+        compressed: the paths of these.
 
     Args:
         observation_space, action_adaptor: give shapes and dtypes.
@@ -142,6 +145,11 @@ class Replay:
         num_envs: copies; each has an equal share of the capacity, rounded up.
         sampling: how transitions are drawn; None: uniformly, each by itself, without a discount.
         episodes: keep account of where episodes begin and end, for :meth:`episode_span`.
+        compress: keep images compressed.
+
+    Raises:
+        ValueError: ``compress`` where there are no images.
+        ImportError: ``compress`` where LZ4 is not installed.
     """
 
     def __init__(
@@ -152,12 +160,20 @@ class Replay:
         num_envs: int = 1,
         sampling: Sampling | None = None,
         episodes: bool = False,
+        compress: bool = False,
     ) -> None:
         self.sampling = Sampling(1.0) if sampling is None else sampling
         self.capacity = capacity
         self.num_envs = num_envs
         self.space = observation_space
         leaves = spaces.leaves(observation_space)
+        images = {path for path, leaf in leaves.items() if isinstance(leaf, spaces.FrameStack) or is_image(leaf)}
+        self.compressed = images if compress else set()
+        if compress and not self.compressed:
+            raise ValueError(
+                f'compress=True is for images, and there are none in {spaces.describe(observation_space)}: '
+                'leave it out.'
+            )
         self._frames = {path: leaf.frames for path, leaf in leaves.items() if isinstance(leaf, spaces.FrameStack)}
         self._longest = max(self._frames.values(), default=1)
         # The rows from the cursor on whose stacks reach back to it hold no transition.
@@ -176,9 +192,15 @@ class Replay:
             self.nbytes += Episodes.bytes_of(total)
         if self.nbytes > ANNOUNCE_BYTES:
             log.warning(
-                'The replay buffer of %d transitions takes up to %.2f GB of memory.', capacity, self.nbytes / 1e9
+                'The replay buffer of %d transitions takes up to %.2f GB of memory%s.',
+                capacity,
+                self.nbytes / 1e9,
+                ', less what compression saves' if compress else '',
             )
-        obs = {path: np.zeros((total, *shapes[path]), leaf.dtype) for path, leaf in leaves.items()}
+        obs = {
+            path: (CompressedRows if path in self.compressed else np.zeros)((total, *shapes[path]), leaf.dtype)
+            for path, leaf in leaves.items()
+        }
         self._obs = spaces.from_items(observation_space, obs)
         self._action = action_adaptor.zeros((total,))
         self._reward = np.zeros(total, np.float32)
@@ -465,7 +487,12 @@ class Replay:
     def state(self) -> dict[str, np.ndarray]:
         """Arrays to save: the filled part of the storage, not its empty rest."""
         used = self.rows if self._full.any() else int(self._cursor.max()) + 1
-        arrays = {f'obs/{path}': self._by_copy(x)[:, :used] for path, x in spaces.tree_items(self._obs)}
+        arrays = {}
+        for path, x in spaces.tree_items(self._obs):
+            if path in self.compressed:
+                arrays[f'packed/{path}'], arrays[f'lengths/{path}'] = x.packed(self._rows_of_copies(used))
+            else:
+                arrays[f'obs/{path}'] = self._by_copy(x)[:, :used]
         arrays |= {f'action/{path}': self._by_copy(x)[:, :used] for path, x in spaces.tree_items(self._action)}
         for name in PER_ROW:
             arrays[name] = self._by_copy(getattr(self, f'_{name}'))[:, :used]
@@ -478,8 +505,9 @@ class Replay:
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """The inverse of `state`.
 
-        Where that was drawn from uniformly and this one is by priority, every transition is given the highest, as new
-        ones are; the other way round the priorities are left out.
+        Whether images were compressed there makes no difference. Where that was drawn from uniformly and this one is by
+        priority, every transition is given the highest, as new ones are; the other way round the priorities are left
+        out.
 
         Raises:
             ValueError: another capacity or another number of copies.
@@ -491,8 +519,9 @@ class Replay:
                 f'has {self.num_envs} of {self.rows - self._longest}: train on with the same buffer_size and number of '
                 'copies.'
             )
-        targets = {f'obs/{path}': x for path, x in spaces.tree_items(self._obs)}
-        targets |= {f'action/{path}': x for path, x in spaces.tree_items(self._action)}
+        for path, storage in spaces.tree_items(self._obs):
+            self._restore_obs(path, storage, arrays)
+        targets = {f'action/{path}': x for path, x in spaces.tree_items(self._action)}
         targets |= {name: getattr(self, f'_{name}') for name in PER_ROW}
         self._valid[:] = False
         for name, target in targets.items():
@@ -514,6 +543,27 @@ class Replay:
                 self._tree.values[self._valid] = self._highest = 1.0
             self._tree.rebuild()
         self._drawn = None
+
+    def _restore_obs(self, path: str, storage: Any, arrays: Mapping[str, np.ndarray]) -> None:
+        if f'packed/{path}' not in arrays:
+            saved = arrays[f'obs/{path}']
+            if path not in self.compressed:
+                self._by_copy(storage)[:, : saved.shape[1]] = saved
+                return
+            for rows, values in zip(self._rows_of_copies(saved.shape[1]), saved, strict=True):
+                storage[rows] = values
+            return
+        lengths = arrays[f'lengths/{path}']
+        rows = self._rows_of_copies(lengths.shape[1])
+        packed = storage if path in self.compressed else CompressedRows(storage.shape, storage.dtype)
+        packed.set_packed(rows, arrays[f'packed/{path}'], lengths)
+        if packed is not storage:
+            for some in np.array_split(rows.ravel(), -(-rows.size // 1000)):
+                storage[some] = packed[some]
+
+    def _rows_of_copies(self, used: int) -> np.ndarray:
+        """The first rows of each copy, ``[copies, used]``."""
+        return self._base[:, None] + np.arange(used)
 
     def _by_copy(self, x: np.ndarray) -> np.ndarray:
         return x.reshape(self.num_envs, self.rows, *x.shape[1:])
