@@ -209,51 +209,6 @@ def altered(batch: Batch, gamma: float = 0.99, **fields: Any) -> Batch:
     return Batch.of(Transition(*batch[:6])._replace(**fields), gamma)
 
 
-class Line(gymnasium.Env):
-    """A walk along whole numbers, of 8 steps at the most: 0 at the goal, and -1 elsewhere.
-
-    Args:
-        ends: whether reaching the goal ends the episode.
-    """
-
-    observation_space = Dict(
-        observation=Box(-9.0, 9.0, (2,), np.float32),
-        achieved_goal=Box(-9.0, 9.0, (1,), np.float32),
-        desired_goal=Box(-9.0, 9.0, (1,), np.float32),
-    )
-    action_space = Discrete(3)
-
-    def __init__(self, ends: bool = True) -> None:
-        self.ends = ends
-        self.episode = 0
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.episode += 1
-        self.place, self.t = float(self.np_random.integers(-2, 3)), 0
-        self.goal = np.array([self.np_random.choice([-3, 3])], np.float32)
-        return self._observe(), {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self.t += 1
-        self.place += float(action) - 1.0
-        obs = self._observe()
-        there = obs['achieved_goal'], self.goal, {}
-        terminated = self.compute_terminated(*there)
-        return obs, self.compute_reward(*there), terminated, self.t == 8 and not terminated, {}
-
-    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: dict[str, Any]) -> Any:
-        return -(np.abs(achieved_goal - desired_goal) > 0.5).astype(np.float32)[..., 0]
-
-    def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: dict[str, Any]) -> bool:
-        return self.ends and bool(np.abs(achieved_goal - desired_goal) < 0.5)  # of one goal alone
-
-    def _observe(self) -> dict[str, Any]:
-        place = np.array([self.place], np.float32)
-        seen = np.array([self.place, self.t], np.float32)
-        return {'observation': seen, 'achieved_goal': place, 'desired_goal': self.goal.copy()}
-
-
 class BitFlip(gymnasium.Env):
     """The task of Andrychowicz et al. 2017 (section 3.1): flip one bit in each of ``n`` steps until all are as asked.
 

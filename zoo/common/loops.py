@@ -394,6 +394,8 @@ def _off_policy(
         hindsight = Hindsight(training.goals, **her)
     replay = agent.replay_for(buffer_size, experience.num_envs)
     training.replay = replay
+    if hindsight is not None:
+        replay.keep_episodes()
     needed, began = _needed(training, replay.added * experience.learners, explore_steps), agent.updates
     while not training.done:
         agent.progress = training.progress

@@ -36,9 +36,6 @@ OBSERVATION, ACHIEVED, DESIRED = 'observation', 'achieved_goal', 'desired_goal'
 #: So many pairs of goals are computed both at once and one by one, to see whether that is the same.
 _PROBED = 32
 
-#: So many stored steps at most are compared with what is computed of them.
-_COMPARED = 2000
-
 #: Such a part of them may differ: a distance that is nearly the threshold is rounded to either side of it.
 _TOLERATED = 0.1
 
@@ -143,12 +140,11 @@ class Goals:
         return stored
 
     def check(self, achieved: np.ndarray, desired: np.ndarray, reward: np.ndarray, terminated: np.ndarray) -> None:
-        """Compare with steps that were taken, fields ``[n, …]``; the first of many are enough.
+        """Compare with steps that were taken, fields ``[n, …]``.
 
         Raises:
             ValueError: another reward is computed than the step had, or another end.
         """
-        achieved, desired, reward, terminated = (x[:_COMPARED] for x in (achieved, desired, reward, terminated))
         computed = self.reward(achieved, desired)
         differ = ~np.isclose(computed, reward, rtol=1e-4, atol=1e-5)
         if differ.sum() > _TOLERATED * len(reward):
@@ -270,6 +266,9 @@ class Hindsight:
     Args:
         goals: the rewards of the environment.
         strategy, k: see :class:`Strategy`.
+
+    Attributes:
+        checked: whether stored steps have been compared with what is computed of them.
     """
 
     def __init__(self, goals: Goals, strategy: str = 'future', k: int = 4) -> None:
@@ -279,6 +278,11 @@ class Hindsight:
     def chosen(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Which of ``n`` transitions get another goal: each with the probability ``k / (k + 1)``; their numbers."""
         return np.flatnonzero(rng.random(n) < self.k / (self.k + 1))
+
+    def check(self, achieved: np.ndarray, desired: np.ndarray, reward: np.ndarray, terminated: np.ndarray) -> None:
+        """See :meth:`Goals.check`; once is enough."""
+        self.goals.check(achieved, desired, reward, terminated)
+        self.checked = True
 
     def tell(
         self, goal: np.ndarray, achieved: np.ndarray, steps: np.ndarray, terminated: np.ndarray, gamma: float
@@ -340,7 +344,7 @@ def summed(
     n = reward.shape[1]
     within = np.arange(n) < steps[:, None]
     ends = terminated & within
-    over: np.ndarray = ends.any(axis=1)
+    over = np.asarray(ends.any(axis=1))
     steps = np.where(over, ends.argmax(axis=1) + 1, steps)
     within = np.arange(n) < steps[:, None]
     discounts = np.float64(gamma) ** np.arange(n)
