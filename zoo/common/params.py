@@ -153,7 +153,8 @@ class Param:
         for name, key in known.items():
             if key.default is Param.required and name not in given:
                 raise ValueError(f'{self.name} lacks {name!r}: give {self.wanted}.')
-        return {name: key.default for name, key in known.items()} | checked(given, known)
+        named = {name: replace(key, name=f'{self.name}[{name!r}]') for name, key in known.items()}
+        return {name: key.default for name, key in known.items()} | checked(given, named)
 
     def _refusal(self, value: Any) -> str:
         return f'{self.name} is {value!r}: give {self.wanted}.'
