@@ -4,10 +4,10 @@
     python benchmarks/learning.py ppo-cartpole        # one row, or several
     python benchmarks/learning.py --seeds 0 1 2 3 4 dqn-cartpole
 
-Each run is the four lines with ``call_default_params`` and nothing changed but ``train_steps``; then 20 episodes with
-the deterministic policy in a fresh environment with another seed. Results are kept in ``results/learning.json``, one
-entry for each row and seed, and ``results/learning.md`` is written from it, so rows can be run one by one; each run's
-learning curve is in ``results/curves``.
+Each run is the four lines with ``call_default_params`` and nothing changed but ``train_steps`` and what its row says;
+then 20 episodes or more with the deterministic policy in a fresh environment with another seed. Results are kept in
+``results/learning.json``, one entry for each row and seed, and ``results/learning.md`` is written from it, so rows can
+be run one by one; each run's learning curve is in ``results/curves``.
 """
 
 from __future__ import annotations
@@ -46,6 +46,9 @@ class Row:
         minutes: training ends after so many of wall clock, or None.
         test_episodes: with the deterministic policy.
         dtype: of the networks.
+        learn: parameters of ``learn`` that are not the default ones.
+        score: ``'return'``, or ``'success'``: the part of the test episodes that succeed.
+        below: the aim is one to stay below, of what is not meant to learn.
     """
 
     alg: str
@@ -60,6 +63,9 @@ class Row:
     minutes: float | None = None
     test_episodes: int = 20
     dtype: str = 'float32'
+    learn: dict[str, Any] = field(default_factory=dict)
+    score: str = 'return'
+    below: bool = False
 
 
 ROWS = {
@@ -70,6 +76,9 @@ ROWS = {
     'ppo-lunarlander': Row('PPO', 'LunarLander-v3', 'box2d', 16, 1_000_000, (0,), 230.0),
     'sac-halfcheetah': Row('SAC', 'HalfCheetah-v5', 'mujoco', 1, 300_000, (0,), 5000.0),
     'sac-swingup': Row('SAC', 'cartpole-swingup', 'dm_control', 1, 100_000, (0,), 700.0),
+    'sac-fetchreach': Row(
+        'SAC', 'FetchReach-v4', 'robotics', 1, 20_000, (0, 1, 2), 0.95, test_episodes=50, score='success'
+    ),
     'ppo-pong': Row(
         'PPO',
         'PongNoFrameskip-v4',
@@ -87,6 +96,8 @@ ROWS = {
 # The same with products in bfloat16.
 ROWS['sac-halfcheetah-bf16'] = replace(ROWS['sac-halfcheetah'], dtype='mixed_bfloat16')
 ROWS['ppo-pong-bf16'] = replace(ROWS['ppo-pong'], dtype='mixed_bfloat16')
+# The same without hindsight experience replay.
+ROWS['sac-fetchreach-without'] = replace(ROWS['sac-fetchreach'], aim=0.5, below=True, learn={'her': None})
 TEST_SEED = 10_000
 
 
@@ -105,14 +116,15 @@ def run(name: str, seed: int) -> dict[str, Any]:
         'train',
         run_dir=HERE / 'runs' / f'{name}-{seed}',
         callbacks=[lambda training: time.perf_counter() < end],
-        **learn_params | {'train_steps': row.steps},
+        **learn_params | {'train_steps': row.steps} | row.learn,
     )
     test_env = build_env(row.env_id, row.env_type, seed=TEST_SEED, **row.env)
     tested = agent.learn(test_env, 'test', test_episodes=row.test_episodes, seed=TEST_SEED)
+    scores = tested.returns if row.score == 'return' else [float(bool(success)) for success in tested.successes]
     return {
-        'mean': statistics.mean(tested.returns),
-        'std': statistics.pstdev(tested.returns),
-        'min': min(tested.returns),
+        'mean': statistics.mean(scores),
+        'std': statistics.pstdev(scores),
+        'min': min(scores),
         'train_steps': trained.steps,
         'minutes': trained.wall_time / 60,
         'date': datetime.date.today().isoformat(),
@@ -130,8 +142,8 @@ def report(results: dict[str, Any]) -> str:
         '# Learning',
         '',
         '`python benchmarks/learning.py` with the default hyper-parameters; mean return of '
-        '20 test episodes (10 whole games of Atari) with the deterministic policy, separate from training. Two cores, '
-        'no GPU.',
+        '20 test episodes (10 whole games of Atari; of 50 with goals the part that succeeds) with the deterministic '
+        'policy, separate from training. Two cores, no GPU.',
         '',
         '| row | algorithm | environment | copies | steps | aim, each seed | seeds | min | median | minutes a seed |',
         '|---|---|---|---|---|---|---|---|---|---|',
@@ -141,17 +153,20 @@ def report(results: dict[str, Any]) -> str:
         if not found:
             continue
         means = [entry['mean'] for entry in found.values()]
+        digits = 1 if row.score == 'return' else 2
         seeds = ', '.join(
-            f'[{seed}](curves/{name}-{seed}.png): {entry["mean"]:.1f} ± {entry["std"]:.1f}'
+            f'[{seed}](curves/{name}-{seed}.png): {entry["mean"]:.{digits}f} ± {entry["std"]:.{digits}f}'
             for seed, entry in sorted(found.items())
         )
         options = ''.join(f', `{key}={value}`' for key, value in row.env.items())
+        options += ''.join(f', `{key}={value}`' for key, value in row.learn.items())
         options += '' if row.dtype == 'float32' else f', `{row.dtype}`'
         steps = min(entry['train_steps'] for entry in found.values())
         minutes = statistics.median(entry['minutes'] for entry in found.values())
+        aim = f'{"<" if row.below else "≥"} {row.aim:g}'
         lines.append(
-            f'| {name} | {row.alg} | `{row.env_id}`{options} | {row.nenv} | {steps:,} | ≥ {row.aim:g} | {seeds} | '
-            f'**{min(means):.1f}** | {statistics.median(means):.1f} | {minutes:.1f} |'
+            f'| {name} | {row.alg} | `{row.env_id}`{options} | {row.nenv} | {steps:,} | {aim} | '
+            f'{seeds} | **{min(means):.{digits}f}** | {statistics.median(means):.{digits}f} | {minutes:.1f} |'
         )
     stamps = {
         entry['date'] + ': ' + ', '.join(f'{k} {v}' for k, v in entry['versions'].items())
@@ -173,7 +188,7 @@ def main() -> None:
             begin = time.perf_counter()
             entry = run(name, seed)
             print(
-                f'{name} seed {seed}: {entry["mean"]:.1f} in {(time.perf_counter() - begin) / 60:.1f} min', flush=True
+                f'{name} seed {seed}: {entry["mean"]:.4g} in {(time.perf_counter() - begin) / 60:.1f} min', flush=True
             )
             CURVES.mkdir(parents=True, exist_ok=True)
             shutil.copy(HERE / 'runs' / f'{name}-{seed}' / 'curve.png', CURVES / f'{name}-{seed}.png')

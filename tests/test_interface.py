@@ -473,6 +473,7 @@ class TestLearnParams:
             'explore_steps': 1000,
             'update_every': 1,
             'updates': None,
+            'her': None,
         }
         on_policy = algorithms.PPO.learn_params()
         assert {'horizon', 'epochs', 'batch_size'} <= on_policy.keys() and 'buffer_size' not in on_policy

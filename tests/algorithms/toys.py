@@ -207,3 +207,38 @@ class Sorting(gymnasium.Env):
 def altered(batch: Batch, gamma: float = 0.99, **fields: Any) -> Batch:
     """A batch of single transitions with other fields, or with another discount."""
     return Batch.of(Transition(*batch[:6])._replace(**fields), gamma)
+
+
+class BitFlip(gymnasium.Env):
+    """The task of Andrychowicz et al. 2017 (section 3.1): flip one bit in each of ``n`` steps until all are as asked.
+
+    0 where they are, and -1 before; by chance that is never seen.
+    """
+
+    def __init__(self, n: int = 12) -> None:
+        self.n = n
+        bits = MultiBinary(n)
+        self.observation_space = Dict(observation=bits, achieved_goal=bits, desired_goal=bits)
+        self.action_space = Discrete(n)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.bits, self.goal = self.np_random.integers(2, size=(2, self.n), dtype=np.int8)
+        self.t = 0
+        return self._observe(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.t += 1
+        self.bits[action] ^= 1
+        done = bool((self.bits == self.goal).all())
+        reward = float(self.compute_reward(self.bits, self.goal, {}))
+        return self._observe(), reward, done, self.t == self.n and not done, {'is_success': done}
+
+    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: dict[str, Any]) -> Any:
+        return (achieved_goal == desired_goal).all(-1) - 1.0
+
+    def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: dict[str, Any]) -> Any:
+        return (achieved_goal == desired_goal).all(-1)
+
+    def _observe(self) -> dict[str, Any]:
+        return {'observation': self.bits.copy(), 'achieved_goal': self.bits.copy(), 'desired_goal': self.goal.copy()}

@@ -40,6 +40,42 @@ def test_declarations_are_those_of_the_signature():
     assert params.takes_any(example)
 
 
+@dataclass(kw_only=True)
+class Way:
+    """The keys of a dict."""
+
+    kind: Literal['near', 'far'] = 'near'
+    count: Annotated[int, at_least(1)] = 3
+
+
+@dataclass(kw_only=True)
+class Named:
+    name: int
+
+
+def with_a_dict(way: Annotated[dict[str, Any] | None, Way, 'how'] = None, named: Annotated[dict, Named] = {}) -> None:  # noqa: B006
+    """A function with parameters that have keys."""
+
+
+def test_a_dict_has_the_keys_of_a_dataclass():
+    way = declared(with_a_dict)['way']
+    assert way.kind == 'keys' and way.meaning == 'how' and way.default is None
+    assert way.check(None) is None
+    assert way.check({'count': 7.0}) == {'kind': 'near', 'count': 7}
+    assert way.check({}) == {'kind': 'near', 'count': 3}
+    assert way.wanted == "dict(kind='near' or 'far', count=…) or None"
+    for given, sentence in (
+        ({'knd': 'far'}, "^unknown key of way 'knd': did you mean 'kind'. Known: kind, count.$"),
+        ({'kind': 'fr'}, "^unknown kind of way 'fr': did you mean 'far'. Known: near, far.$"),
+        ({'count': 0}, r"^way\['count'\] is 0: give a whole number of at least 1.$"),
+        (3, '^way is 3: give dict'),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            way.check(given)
+    with pytest.raises(ValueError, match=r"^named lacks 'name': give dict\(name=…\).$"):
+        declared(with_a_dict)['named'].check({})
+
+
 def test_a_dataclass_declares_its_fields():
     @dataclass(kw_only=True)
     class Some:

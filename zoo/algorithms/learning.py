@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from zoo.common.env_wrappers import env_name
 from zoo.common.errors import unknown
 from zoo.common.logging import run_directory, write_json
 from zoo.common.params import at_least
+from zoo.common.relabel import Goals
 from zoo.common.types import TestResult, TrainingResult
 
 
@@ -158,6 +160,7 @@ def _train(
             progress_bar=settings.progress_bar,
             start=start,
             experience=experience,
+            goals=goals,
         )
         agent.is_training, agent.loop_state = True, None
         if seed is not None:
@@ -167,15 +170,18 @@ def _train(
         finally:
             agent.is_training = False
 
-    if settings.roles is None:
-        return run()
-    if render:
+    if render and settings.roles is not None:
         raise ValueError('render=True shows the environment of this process, but with roles the actors step theirs.')
-    from zoo.distributed.training.plan import plan_for
-    from zoo.distributed.training.train import train
+    # Found before anything is written or started, since it may be refused.
+    goals = None if values.get('her') is None else Goals(env)
+    with contextlib.nullcontext() if goals is None else goals:
+        if settings.roles is None:
+            return run()
+        from zoo.distributed.training.plan import plan_for
+        from zoo.distributed.training.train import train
 
-    plan = plan_for(agent, env, settings.roles, roles_seed, start, settings.train_steps, values)
-    return train(agent, env, plan, run)
+        plan = plan_for(agent, env, settings.roles, roles_seed, start, settings.train_steps, values)
+        return train(agent, env, plan, run)
 
 
 def _resumed(agent: Agent, train_steps: Any) -> tuple[int, int]:

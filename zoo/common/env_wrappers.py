@@ -190,7 +190,7 @@ def _name(env_id: Any) -> str:
 
 
 def rebuilder(env: Env | VectorEnv) -> Callable[..., Env | VectorEnv] | None:
-    """A function of ``seed`` that builds an environment like this one, here or in another process.
+    """A function of ``seed`` (and ``nenv``) that builds an environment like this one, here or in another process.
 
     None where that cannot be: ``env`` is not what :func:`build_env` made of a name, a class or a function.
     """
@@ -209,7 +209,7 @@ def _registration(env_id: Any) -> Any:
     return registered.find_spec(env_id, 'gymnasium')  # with the class itself, which is not to be found elsewhere
 
 
-def _rebuild(registration: Any, again: Callable[..., Any], seed: int | None = 0) -> Any:
+def _rebuild(registration: Any, again: Callable[..., Any], seed: int | None = 0, **changes: Any) -> Any:
     """Build an environment again, in this process or in another one that does not know its name yet."""
     if registration is not None:
         from gymnasium.envs.registration import registry
@@ -220,7 +220,7 @@ def _rebuild(registration: Any, again: Callable[..., Any], seed: int | None = 0)
             registered.find_spec(registration.id, 'gymnasium')
         except (ValueError, ImportError):
             registry[registration.id] = registration
-    return again(seed=seed)
+    return again(seed=seed, **changes)
 
 
 def _build(

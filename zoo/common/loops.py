@@ -27,6 +27,7 @@ from zoo.common.collect import Collector, training_in
 from zoo.common.env_wrappers import env_name
 from zoo.common.logging import Logger
 from zoo.common.params import BatchSize, at_least
+from zoo.common.relabel import Goals, Hindsight, Strategy
 from zoo.common.replay import Replay
 from zoo.common.rollout import RolloutBuffer
 from zoo.common.types import Episode, Rollout, TestResult, TrainingResult, Transition
@@ -150,6 +151,7 @@ class Training:
         progress_bar: show it, where somebody looks.
         start: steps that a resumed call has behind it; ``train_steps`` includes them.
         experience: where the experience comes from; None: from ``env``, which otherwise only gives its name.
+        goals: of the environment, where the loop's ``her`` needs them.
     """
 
     def __init__(
@@ -169,8 +171,10 @@ class Training:
         progress_bar: bool = True,
         start: int = 0,
         experience: Experience | None = None,
+        goals: Goals | None = None,
     ) -> None:
         self.agent = agent
+        self.goals = goals
         self.train_steps = train_steps
         self._stepped = env if experience is None else None
         if experience is None:
@@ -377,12 +381,24 @@ def _off_policy(
     compress: Annotated[bool, 'keep the images in the replay buffer compressed, which saves memory and takes time'] = (
         False
     ),
+    her: Annotated[
+        dict[str, Any] | None,
+        Strategy,
+        'hindsight experience replay, in goal environments: of the transitions drawn k in k + 1 get a goal that their '
+        'episode has reached, in this step or a later one, at its end, or in any step',
+    ] = None,
 ) -> None:
     """Step, store, and update on samples of the replay buffer."""
     agent, experience = training.agent, training.experience
     updates = update_every if updates is None else updates
+    hindsight = None
+    if her is not None:
+        assert training.goals is not None  # learn has looked for them
+        hindsight = Hindsight(training.goals, **her)
     replay = agent.replay_for(buffer_size, experience.num_envs, compress)
     training.replay = replay
+    if hindsight is not None:
+        replay.keep_episodes()
     needed, began = _needed(training, replay.added * experience.learners, explore_steps), agent.updates
     while not training.done:
         agent.progress = training.progress
@@ -395,7 +411,8 @@ def _off_policy(
         if experience.least(replay.added >= batch_size and replay.added * experience.learners >= needed):
             # Counted from the steps alone, so that a resumed call updates at the same ones.
             for _ in range(training.steps // update_every - before // update_every):
-                metrics = agent.update_on(replay.sample((updates, batch_size), agent.rng, training.progress))
+                batches = replay.sample((updates, batch_size), agent.rng, training.progress, hindsight)
+                metrics = agent.update_on(batches)
                 replay.prioritize(agent.priorities)
         training.updated(metrics)
     if agent.updates == began:

@@ -15,6 +15,8 @@ defaults, the documentation, the tables of :func:`zoo.describe`. The types are t
 ``… | Linear``                 a schedule as well, both of whose ends are in range
 ``… | None``                   None as well
 a class                        an instance of it
+``dict[str, Any]``, with a     a dict with the fields of the dataclass as its keys, each checked as it
+dataclass beside the meaning   is declared there; those that are left out have their defaults
 anything else                  not checked here
 =============================  =====================================================================
 """
@@ -83,11 +85,12 @@ class Param:
     Attributes:
         name: its name.
         default: its default; ``required`` where it has none.
-        kind: ``'whole'``, ``'number'``, ``'flag'``, ``'choice'``, ``'instance'`` or ``'any'``.
+        kind: ``'whole'``, ``'number'``, ``'flag'``, ``'choice'``, ``'instance'``, ``'keys'`` or ``'any'``.
         range: of a number.
         meaning: what it does, a phrase.
         choices: values beside the numbers that may be given, or all of a choice.
         classes: of which an instance has one.
+        keys: what a dict of further parameters holds.
         optional: None may be given.
         scheduled: a :class:`Linear` schedule may be given.
     """
@@ -99,6 +102,7 @@ class Param:
     range: Range = Range()
     choices: tuple[Any, ...] = ()
     classes: tuple[type, ...] = ()
+    keys: tuple[Param, ...] = ()
     optional: bool = False
     scheduled: bool = False
 
@@ -125,6 +129,8 @@ class Param:
             return bool(value)
         if self.kind == 'instance' and isinstance(value, self.classes):
             return value
+        if self.kind == 'keys' and isinstance(value, Mapping):
+            return self._dict(value)
         raise ValueError(self._refusal(value))
 
     def _number(self, value: Any, given: Any, within: Range) -> int | float:
@@ -137,6 +143,19 @@ class Param:
             raise ValueError(self._refusal(given))
         return int(value)
 
+    def _dict(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        known = {key.name: key for key in self.keys}
+        for name, value in given.items():
+            if name not in known:
+                raise ValueError(unknown(f'key of {self.name}', name, known))
+            if known[name].kind == 'choice' and isinstance(value, str) and value not in known[name].choices:
+                raise ValueError(unknown(f'{name} of {self.name}', value, known[name].choices))
+        for name, key in known.items():
+            if key.default is Param.required and name not in given:
+                raise ValueError(f'{self.name} lacks {name!r}: give {self.wanted}.')
+        named = {name: replace(key, name=f'{self.name}[{name!r}]') for name, key in known.items()}
+        return {name: key.default for name, key in known.items()} | checked(given, named)
+
     def _refusal(self, value: Any) -> str:
         return f'{self.name} is {value!r}: give {self.wanted}.'
 
@@ -148,6 +167,7 @@ class Param:
             'number': [f'a number{self.range}'],
             'flag': ['True or False'],
             'instance': [f'a {cls.__name__}' for cls in self.classes],
+            'keys': [f'dict({", ".join(f"{key.name}={_example(key)}" for key in self.keys)})'],
         }
         ways = kinds.get(self.kind, [])
         ways += ['a Linear schedule of such'] if self.scheduled else []
@@ -164,6 +184,11 @@ class Param:
     def default_text(self) -> str:
         """The default for a table."""
         return 'required' if self.default is Param.required else repr(self.default)
+
+
+def _example(key: Param) -> str:
+    """What may be given for a key, short enough for a sentence."""
+    return ' or '.join(map(repr, key.choices)) if key.kind == 'choice' else '…'
 
 
 def declared(*functions: Callable[..., Any], only_keywords: bool = False) -> dict[str, Param]:
@@ -205,7 +230,11 @@ def _param(name: str, default: Any, hint: Any) -> Param:
     rest = [option for option in options if option not in (type(None), Linear) and typing.get_origin(option) is None]
     others = [option for option in options if typing.get_origin(option) not in (None, Literal)]
     kind, classes = 'any', ()
-    if Any in rest or others:
+    form = next((extra for extra in extras if isinstance(extra, type)), None)
+    keys = () if form is None else tuple(declared(form).values())
+    if keys:
+        kind = 'keys'
+    elif Any in rest or others:
         pass
     elif float in rest:
         kind = 'number'
@@ -218,7 +247,7 @@ def _param(name: str, default: Any, hint: Any) -> Param:
     elif choices:
         kind = 'choice'
     return Param(
-        name, default, kind, meaning, limits, tuple(choices), classes, type(None) in options, Linear in options
+        name, default, kind, meaning, limits, tuple(choices), classes, keys, type(None) in options, Linear in options
     )
 
 

@@ -18,6 +18,7 @@ from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import is_image
 from zoo.common.compression import CompressedRows
 from zoo.common.priorities import SumTree
+from zoo.common.relabel import ACHIEVED, DESIRED, Hindsight, reached_at
 from zoo.common.schedules import Linear, value_at
 from zoo.common.types import Batch, Transition
 
@@ -28,6 +29,9 @@ ANNOUNCE_BYTES = 100e6
 
 #: Arrays with one entry for each row, beside the observations and actions.
 PER_ROW = ('reward', 'terminated', 'truncated', 'valid', 'age')
+
+#: So many stored steps at most are looked at to see whether rewards can be computed anew.
+COMPARED = 2000
 
 EMPTY = 'the replay buffer holds no transition yet: add some before sampling.'
 
@@ -305,23 +309,87 @@ class Replay:
         else:
             storage[at] = values[given]
 
-    def sample(self, lead: tuple[int, ...], rng: np.random.Generator, progress: float = 0.0) -> Batch:
+    def sample(
+        self,
+        lead: tuple[int, ...],
+        rng: np.random.Generator,
+        progress: float = 0.0,
+        hindsight: Hindsight | None = None,
+    ) -> Batch:
         """Transitions drawn with replacement, fields ``[*lead, …]``, contiguous.
 
         Args:
             lead: how many.
             rng: they are drawn from it.
             progress: fraction of the training, in [0, 1], for what is scheduled.
+            hindsight: tells some of them for other goals, whose priorities are then those of what they were told as;
+                needs :meth:`keep_episodes`.
 
         Raises:
-            ValueError: there is none.
+            ValueError: there is none; the stored rewards are not those that ``hindsight`` computes.
         """
-        count = int(np.prod(lead))
-        if self._tree is None:
-            return self._gather(self._indices(count, rng), lead)
-        self._drawn = self._prioritized(lead, rng)
-        batch = self._gather(self._drawn, lead)
-        return batch._replace(weight=self._weights(self._drawn, lead, progress))
+        rows = self._indices(int(np.prod(lead)), rng) if self._tree is None else self._prioritized(lead, rng)
+        batch = self._gather(rows, lead)
+        if self._tree is not None:
+            self._drawn = rows
+            batch = batch._replace(weight=self._weights(rows, lead, progress))
+        if hindsight is not None:
+            self._tell(batch, rows, hindsight, rng)
+        return batch
+
+    def keep_episodes(self) -> None:
+        """Keep account of where episodes begin and end from now on, for :meth:`episode_span`."""
+        if self._episodes is None:
+            self._episodes = Episodes(self.rows, self.num_envs)
+            self._episodes.find(self._by_copy(self._valid), self._cursor)
+            self.nbytes += Episodes.bytes_of(self._valid.size)
+
+    def _tell(self, batch: Batch, rows: np.ndarray, hindsight: Hindsight, rng: np.random.Generator) -> None:
+        """Tell some of the transitions of ``rows`` for other goals, in place."""
+        achieved, desired = self._obs[ACHIEVED], self._obs[DESIRED]
+        if not hindsight.checked:
+            held = np.flatnonzero(self._valid)
+            held = held[:: -(-len(held) // COMPARED)]
+            hindsight.check(achieved[self._after(held)], desired[held], self._reward[held], self._terminated[held])
+        which = hindsight.chosen(len(rows), rng)
+        if not len(which):
+            return
+        rows = rows[which]
+        first, last = self.episode_span(rows)
+        at = reached_at(hindsight.strategy, self.distance(first, rows), self.distance(first, last) + 1, rng)
+        goal = achieved.take(self._after(self.forward(first, at)), axis=0).astype(desired.dtype, copy=False)
+        chain, taken = self.steps(rows)
+        count = taken.sum(0)
+        reached = achieved.take(self._after(chain.T), axis=0)
+        reward, steps, terminated = hindsight.tell(
+            goal, reached, count, self._terminated[chain[-1]], self.sampling.gamma
+        )
+        ends = chain[steps - 1, np.arange(len(rows))]
+
+        def put(target: np.ndarray, at: np.ndarray, values: np.ndarray) -> None:
+            target.reshape(len(batch.reward.ravel()), *target.shape[batch.reward.ndim :])[at] = values
+
+        fewer = steps < count  # the new goal is reached on the way
+        if fewer.any():
+            for path, storage in spaces.tree_items(self._obs):
+                after = self._after(ends[fewer])
+                put(batch.next_obs[path], which[fewer], self._seen(path, storage, after))
+        for target, values in (
+            (batch.obs[DESIRED], goal),
+            (batch.next_obs[DESIRED], goal),
+            (batch.reward, reward),
+            (batch.terminated, terminated),
+            (batch.truncated, self._truncated[ends]),
+            (batch.discount, np.float64(self.sampling.gamma) ** steps * ~terminated),
+        ):
+            put(target, which, values)
+
+    def _seen(self, path: str, storage: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """A part of the observations at some rows."""
+        if path not in self._frames:
+            return storage.take(rows, axis=0)
+        stack = self._stack(storage, self._frames[path], rows)
+        return stack.reshape(*stack.shape[:3], -1)
 
     def _prioritized(self, lead: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
         """Rows drawn in proportion to their priorities, one from each stratum of a batch."""

@@ -12,6 +12,7 @@ A table has three levels, of which the later override the earlier: ``COMMON``, `
 from __future__ import annotations
 
 import copy
+import dataclasses
 import importlib
 from typing import Any
 
@@ -23,6 +24,7 @@ from zoo import algorithms
 from zoo.common.adaptors.observation import features
 from zoo.common.env_wrappers import TYPES, env_type_of
 from zoo.common.errors import unknown
+from zoo.common.relabel import Strategy, is_goal_environment
 
 #: After convolutions one dense layer is enough (Mnih et al. 2015); where others join the images, one layer
 #: mixes them.
@@ -122,6 +124,8 @@ def call_default_params(
     learn_params = cls.learn_params()
     learn_params = {name: merged.pop(name, default) for name, default in learn_params.items()}
     del learn_params['resume']  # what to do once, not a value to tune
+    if 'her' in learn_params and learn_params['her'] is None and is_goal_environment(env):
+        learn_params['her'] = dataclasses.asdict(Strategy())
     if seed is not None:
         learn_params['seed'] = seed
     assert not merged, f'the defaults of {alg} name {sorted(merged)}, which it does not take'

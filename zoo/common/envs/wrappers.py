@@ -393,8 +393,11 @@ class ShapeVectorReward(VectorWrapper):
                 key: np.where(self._ended, kept, 0) for key, kept in (('r', self._returns), ('l', self._lengths))
             }
             where['_episode'] = self._ended.copy()
-        shaped = np.array([self._function(value) for value in reward.tolist()], np.float64)
-        return observation, shaped, terminated, truncated, info
+        return observation, self.shaped(reward), terminated, truncated, info
+
+    def shaped(self, reward: np.ndarray) -> np.ndarray:
+        """What training sees of rewards ``[n]``: float64 ``[n]``."""
+        return np.array([self._function(value) for value in reward.tolist()], np.float64)
 
     def _who(self, i: int | None = None) -> str:
         return f'{type(self.unwrapped).__name__}: {"the environment" if i is None else f"copy {i}"}'

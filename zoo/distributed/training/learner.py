@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from zoo.common import spaces
 from zoo.common.loops import Step, Training
+from zoo.common.relabel import Goals
 from zoo.common.rollout import RolloutBuffer
 from zoo.common.types import Rollout, Transition
 from zoo.distributed import wire
@@ -215,14 +216,19 @@ def learning(cluster: Cluster, plan: Plan, agent: Agent) -> Iterator[Actors]:
     experience.close()
 
 
-def follow(cluster: Cluster, plan: Plan, agent: Agent) -> None:
+def follow(cluster: Cluster, plan: Plan, agent: Agent, env: Any) -> None:
     """Learn as one of the learners that are not the first: it writes and shows nothing.
 
     Args:
         cluster: of this learner.
         plan: of the training.
         agent: an agent like that of learner 0.
+        env: the environment, which is not stepped; None: one that is like it has not been built.
     """
-    with learning(cluster, plan, agent) as experience:
-        training = Training(agent, None, plan.train_steps, progress_bar=False, start=plan.start, experience=experience)
+    with contextlib.ExitStack() as stack:
+        goals = stack.enter_context(Goals(env)) if plan.needs_goals else None
+        experience = stack.enter_context(learning(cluster, plan, agent))
+        training = Training(
+            agent, None, plan.train_steps, progress_bar=False, start=plan.start, experience=experience, goals=goals
+        )
         training.run(agent.loop, **plan.loop_params)

@@ -59,6 +59,11 @@ class Plan:
     rebuild: Callable[..., Any] | None = field(default=None, repr=False)
     blueprint: bytes | None = field(default=None, repr=False)
 
+    @property
+    def needs_goals(self) -> bool:
+        """Whether every learner computes rewards by the environment, though it steps none."""
+        return self.loop_params.get('her') is not None
+
     def learner_of(self, actor: int) -> int:
         """The learner that an actor sends to."""
         return actor % self.layout.learners

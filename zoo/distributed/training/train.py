@@ -109,6 +109,8 @@ def take_part(plan: Plan, is_launched: bool = False) -> None:
     assert plan.rebuild is not None  # or no process would have been given this plan
     with _exits_are_errors():
         env = plan.rebuild(seed=None) if joined.role() == Role.ACTOR else None
+        if joined.role() == Role.LEARNER and plan.needs_goals:
+            env = plan.rebuild(seed=None, nenv=1)
     _play(joined, plan, agent, env, is_launched)
 
 
@@ -137,7 +139,7 @@ def _play(joined: Cluster, plan: Plan, agent: Agent | None, env: Any, is_launche
     behavior = plan.behavior if agent is None else agent.behavior
     if role == Role.LEARNER:
         assert agent is not None  # no learner is light
-        learner.follow(joined, plan, agent)
+        learner.follow(joined, plan, agent, env)
     elif role == Role.SERVER:
         server.run(joined, plan, behavior)
     else:
