@@ -14,8 +14,6 @@ Departures:
   a draw of its own at every step; in an update all transitions share one, as in the paper, and the loss, the target and
   the choice of a double Q-learner have one each (its equations 14 and 16).
 * Noisy layers may be combined with ε-greedy exploration: ``epsilon`` is 0 by default where they are, as in the paper.
-* Importance weights and the exponent of priorities are of Schaul et al., but a batch's weights are divided by the
-  largest of all that are stored, or as :mod:`zoo.common.replay` has it.
 """
 
 from __future__ import annotations
@@ -51,6 +49,9 @@ log = logging.getLogger('zoo')
 
 #: The default schedule of exploration, where no layer is noisy.
 EPSILON = Linear(1.0, 0.05, until=0.1)
+
+#: The default schedule of the importance weights' exponent.
+BETA = Linear(0.4, 1.0)
 
 # What the variants have other defaults of.
 DoubleQ = Annotated[bool, 'the network chooses the next action and the target values it']
@@ -91,7 +92,7 @@ class DQN(Algorithm):
         dueling: Dueling = False,
         prioritized: Prioritized = False,
         priority_alpha: PriorityAlpha = 0.6,
-        priority_beta: PriorityBeta = Linear(0.4, 1.0),
+        priority_beta: PriorityBeta = BETA,
         noisy: Noisy = False,
         noisy_std: NoisyStd = 0.5,
         n_step: NStep = 1,

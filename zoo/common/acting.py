@@ -213,11 +213,8 @@ class Forward:
             self._check_mask(self._mask_path)
         streams = network.streams
         layers = network.dense_layers(head=not streams)
-        self._layers = (
-            layers
-            if layers is not None and (layers or streams) and all(name in ACTIVATIONS for _, _, name in layers)
-            else None
-        )
+        known = layers is not None and all(name in ACTIVATIONS for _, _, name in layers)
+        self._layers = layers if known and (layers or streams) else None
         self._graphs: dict[int | None, Any] = {}
         self.numpy: NumpyForward | None = None
         self._packed: list[Any] = []

@@ -1,4 +1,4 @@
-"""Rainbow's defaults: those of the paper (Hessel et al. 2018, arXiv 1710.02298, table 1) on Atari, smaller elsewhere."""
+"""Rainbow's defaults: on Atari the paper's (Hessel et al. 2018, arXiv 1710.02298, table 1), smaller elsewhere."""
 
 from __future__ import annotations
 

@@ -577,9 +577,7 @@ def test_a_complete_network_of_distributions_has_all_numbers_of_all_actions():
     head = action_value_head(3, values=5, named='atoms')
     assert build(VECTOR, keras.Sequential([keras.layers.Dense(15)]), head).head is None
     assert build(VECTOR, keras.Sequential([keras.layers.Dense(3)]), head).head is not None
-    with pytest.raises(
-        ValueError, match=r'but 5 atoms of each of 3 actions \(15\) are needed: give a network with .*\.$'
-    ):
+    with pytest.raises(ValueError, match=r'but 5 atoms of each of 3 actions \(15\) are needed: give .*\.$'):
         build(VECTOR, keras.Sequential([keras.layers.Dense(15), keras.layers.Reshape((3, 5))]), head)
 
 
