@@ -42,16 +42,17 @@ class C51(DQN):
         self.atoms = atoms
         self.v_min = v_min
         self.v_max = v_max
-        super().__init__(*args, double_q=double_q, **params)
+        self.support = np.linspace(v_min, v_max, atoms, dtype=np.float32)
+        super().__init__(*args, **params | {'double_q': double_q})
 
     def build_means(self) -> Means:
         """Q(s, a) = Σ zᵢ pᵢ(s, a)."""
-        return Means(self.atoms, np.linspace(self.v_min, self.v_max, self.atoms, dtype=np.float32))
+        return Means(self.atoms, self.support)
 
     def backup(self, batch: Batch, following: tf.Tensor) -> tf.Tensor:
         """The probabilities ``[B, atoms]`` of r + γⁿ z, projected on the atoms: algorithm 1."""
-        moved = super().backup(batch, self.means.support[tf.newaxis])
-        return categorical_projection(moved, tf.nn.softmax(following), self.means.support)
+        moved = super().backup(batch, tf.constant(self.support[np.newaxis]))
+        return categorical_projection(moved, tf.nn.softmax(following), tf.constant(self.support))
 
     def losses(self, found: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Of each transition KL(m ‖ p), for probabilities m and the logits of p ``[B, atoms]``; it is the priority."""

@@ -57,7 +57,7 @@ BETA = Linear(0.4, 1.0)
 DoubleQ = Annotated[bool, 'the network chooses the next action and the target values it']
 Dueling = Annotated[bool, "separate streams for the state's value and the advantages"]
 Prioritized = Annotated[bool, 'draw transitions by their last loss']
-PriorityAlpha = Annotated[float | Linear, between(0, 1), 'exponent of the priorities; 0 draws uniformly']
+PriorityAlpha = Annotated[float, between(0, 1), 'exponent of the priorities; 0 draws uniformly']
 PriorityBeta = Annotated[float | Linear, between(0, 1), 'exponent of the importance weights; 1 corrects in full']
 Noisy = Annotated[bool, 'layers whose weights are drawn anew for every action and update, which explore']
 NoisyStd = Annotated[float, Range(0, open_low=True), 'deviation of noisy weights at first, for one input']

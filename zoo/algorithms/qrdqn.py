@@ -34,7 +34,7 @@ class QRDQN(DQN):
     ) -> None:
         self.quantiles = quantiles
         self.kappa = kappa
-        super().__init__(*args, double_q=double_q, **params)
+        super().__init__(*args, **params | {'double_q': double_q})
 
     def build_means(self) -> Means:
         """Q(s, a) = mean of θᵢ(s, a)."""
