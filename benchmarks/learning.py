@@ -49,6 +49,7 @@ class Row:
         learn: parameters of ``learn`` that are not the default ones.
         score: ``'return'``, or ``'success'``: the part of the test episodes that succeed.
         below: the aim is one to stay below, of what is not meant to learn.
+        alg_params: of the algorithm that are not the default ones.
     """
 
     alg: str
@@ -66,6 +67,7 @@ class Row:
     learn: dict[str, Any] = field(default_factory=dict)
     score: str = 'return'
     below: bool = False
+    alg_params: dict[str, Any] = field(default_factory=dict)
 
 
 ROWS = {
@@ -98,6 +100,21 @@ ROWS['sac-halfcheetah-bf16'] = replace(ROWS['sac-halfcheetah'], dtype='mixed_bfl
 ROWS['ppo-pong-bf16'] = replace(ROWS['ppo-pong'], dtype='mixed_bfloat16')
 # The same without hindsight experience replay.
 ROWS['sac-fetchreach-without'] = replace(ROWS['sac-fetchreach'], aim=0.5, below=True, learn={'her': None})
+# DQN with none of its switches, and with each of them alone; the others of its family as they are.
+PLAIN = {'double_q': False}
+SWITCHES: dict[str, dict[str, Any]] = {
+    'plain': {},
+    'double': {'double_q': True},
+    'dueling': {'dueling': True},
+    'prioritized': {'prioritized': True},
+    'noisy': {'noisy': True, 'epsilon': 0.0},
+    'n-step': {'n_step': 3},
+}
+for switch, on in SWITCHES.items():
+    ROWS[f'dqn-cartpole-{switch}'] = replace(ROWS['dqn-cartpole'], alg_params=PLAIN | on)
+for variant in ('C51', 'QRDQN', 'Rainbow'):
+    ROWS[f'{variant.lower()}-cartpole'] = replace(ROWS['dqn-cartpole'], alg=variant)
+ROWS['dqn-lunarlander'] = Row('DQN', 'LunarLander-v3', 'box2d', 1, 100_000, (0, 1, 2), 150.0)
 TEST_SEED = 10_000
 
 
@@ -109,7 +126,7 @@ def run(name: str, seed: int) -> dict[str, Any]:
     row = ROWS[name]
     env = build_env(row.env_id, row.env_type, row.vectorized, seed=seed, nenv=row.nenv, **row.env)
     alg_params, learn_params = call_default_params(env, row.env_type, row.alg, seed=seed, dtype=row.dtype)
-    agent = getattr(algorithms, row.alg)(**alg_params)
+    agent = getattr(algorithms, row.alg)(**alg_params | row.alg_params)
     end = time.perf_counter() + 60 * (row.minutes or 1e9)
     trained = agent.learn(
         env,
@@ -158,8 +175,8 @@ def report(results: dict[str, Any]) -> str:
             f'[{seed}](curves/{name}-{seed}.png): {entry["mean"]:.{digits}f} ± {entry["std"]:.{digits}f}'
             for seed, entry in sorted(found.items())
         )
-        options = ''.join(f', `{key}={value}`' for key, value in row.env.items())
-        options += ''.join(f', `{key}={value}`' for key, value in row.learn.items())
+        changed = row.env | row.alg_params | row.learn
+        options = ''.join(f', `{key}={value}`' for key, value in changed.items())
         options += '' if row.dtype == 'float32' else f', `{row.dtype}`'
         steps = min(entry['train_steps'] for entry in found.values())
         minutes = statistics.median(entry['minutes'] for entry in found.values())

@@ -24,8 +24,11 @@ from zoo.common.compilation import PackedCall
 
 #: The kinds of action that each algorithm claims: written out, so that a claim cannot vanish unseen.
 CLAIMS = {
+    'C51': ('Discrete',),
     'DQN': ('Discrete',),
     'PPO': ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Box 2-D', 'Dict', 'Tuple'),
+    'QRDQN': ('Discrete',),
+    'Rainbow': ('Discrete',),
     'SAC': ('Box', 'Box 2-D'),
     'TD3': ('Box', 'Box 2-D'),
 }

@@ -84,7 +84,7 @@ def target_of(agent: DQN, data: Batch) -> np.ndarray:
     """The target that ``update`` regresses on, read off its loss's argument."""
     seen = []
     original = agent.loss
-    agent.loss = lambda batch, target: seen.append(target.numpy()) or original(batch, target)
+    agent.loss = lambda batch, target, noise: seen.append(target.numpy()[:, 0]) or original(batch, target, noise)
     agent.update(tf.nest.map_structure(tf.convert_to_tensor, data), tf.constant([0, 0]))
     return seen[0]
 
@@ -115,7 +115,8 @@ def test_huber_loss_by_hand():
     agent, data = make(), batch(5)
     q = NumpyNetwork(agent.network)(data.obs)[np.arange(5), data.action]
     error = np.array([0.0, 0.5, -1.0, 3.0, -2.0])  # half the square up to one, then the size less a half
-    loss, q_mean = agent.loss(data, tf.constant(q - error, tf.float32))
+    loss, priority, q_mean = agent.loss(data, tf.constant(q - error, tf.float32)[:, tf.newaxis])
+    np.testing.assert_allclose(priority, np.abs(error), atol=1e-5)
     assert float(loss) == pytest.approx((0.0 + 0.125 + 0.5 + 2.5 + 1.5) / 5, rel=1e-5)
     assert float(q_mean) == pytest.approx(q.mean(), rel=1e-5)
 

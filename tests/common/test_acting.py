@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 from gymnasium.vector.utils import batch_space
 
 from zoo.common import spaces
-from zoo.common.acting import ACTIVATIONS, Behavior, Forward
+from zoo.common.acting import ACTIVATIONS, Behavior, EpsilonGreedy, Forward, Means
 from zoo.common.adaptors.action import MASKED_LOGIT, ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess, features, mask_path
 from zoo.common.adaptors.policy import (
@@ -329,12 +330,77 @@ def test_what_is_no_chain_of_dense_layers_acts_by_a_graph(case: str):
     np.testing.assert_allclose(after, net(tensors(obs)), atol=1e-5)
 
 
-def test_dueling_acts_by_a_graph():
-    net = network(VECTOR, head=action_value_head(4, dueling=True))
-    forward = Forward(net)
+@pytest.mark.parametrize('hidden', [[], [8]], ids=['linear', 'a hidden layer'])
+@pytest.mark.parametrize('support', [None, [-1.0, 0.5, 4.0]], ids=['quantiles', 'atoms'])
+@pytest.mark.parametrize('count', [1, 3], ids=['values', 'distributions'])
+@pytest.mark.parametrize('sigma', [0.0, 0.5], ids=['plain', 'noisy'])
+@pytest.mark.parametrize('dueling', [False, True], ids=['one stream', 'dueling'])
+def test_heads_of_values_act_in_numpy(dueling, sigma, count, support, hidden):
+    net = network(VECTOR, {'hidden': hidden}, action_value_head(4, dueling, count, sigma=sigma))
+    shake(net.trainable_variables)
+    means = Means(count, None if support is None else np.float32(support))
+    forward, obs = Forward(net, means=means), observations(VECTOR)
+    found = forward(obs)
+    assert forward.numpy is not None and found.shape == (spaces.count(obs), 4)
+    np.testing.assert_allclose(found, means(net(tensors(obs))), atol=1e-5)
+    assert (forward.noise_size > 0) == (sigma > 0)
+    if sigma:
+        noise = np.random.default_rng(0).standard_normal((len(found), forward.noise_size), dtype=np.float32)
+        noisy = forward(obs, noise)
+        np.testing.assert_allclose(noisy, means(net(tensors(obs), noise=tf.constant(noise))), atol=1e-5)
+        assert np.abs(noisy - found).max() > 0.01
+    twin = pickle.loads(pickle.dumps(forward.numpy))
+    np.testing.assert_array_equal(twin(obs), found)
+    shake(net.trainable_variables)
+    forward.refresh()
+    np.testing.assert_allclose(forward(obs), means(net(tensors(obs))), atol=1e-5)
+    np.testing.assert_array_equal(forward.pack(), forward.numpy.packed)
+
+
+@pytest.mark.parametrize('dueling', [False, True])
+def test_a_noisy_head_after_an_image_acts_by_a_graph(dueling):
+    space = Dict(image=IMAGE, action_mask=MultiBinary(4))
+    net = network(space, {'hidden': [], 'features': 8}, action_value_head(4, dueling, 3, sigma=0.5))
+    forward = Forward(net, mask_path='action_mask', means=Means(3))
     assert forward.numpy is None
-    obs = observations(VECTOR)
-    np.testing.assert_allclose(forward(obs), net(tensors(obs)), atol=1e-5)
+    obs = observations(space)
+    obs['action_mask'][:] = [0, 1, 1, 1]
+    mean = Means(3)(net(tensors(obs))).numpy()[:, 1:]
+    np.testing.assert_allclose(forward(obs)[:, 1:], mean, atol=1e-5)
+    assert (forward(obs)[:, 0] == -1e9).all()
+    noise = np.random.default_rng(0).standard_normal((len(mean), forward.noise_size), dtype=np.float32)
+    expected = Means(3)(net(tensors(obs), noise=tf.constant(noise))).numpy()[:, 1:]
+    np.testing.assert_allclose(forward(obs, noise)[:, 1:], expected, atol=1e-5)
+    assert np.abs(expected - mean).max() > 1e-3
+
+
+class TestMeans:
+    OUTPUT = np.float32([[0.0, np.log(3.0), 5.0, 5.0]])  # two actions of two numbers each
+
+    @pytest.mark.parametrize('kind', [np.asarray, tf.constant])
+    def test_by_hand(self, kind):
+        output = kind(self.OUTPUT)
+        np.testing.assert_allclose(Means()(output), self.OUTPUT)
+        np.testing.assert_allclose(Means(2)(output), [[np.log(3.0) / 2, 5.0]], rtol=1e-6)
+        # Probabilities (1/4, 3/4) and (1/2, 1/2) of -2 and 6.
+        np.testing.assert_allclose(Means(2, np.float32([-2.0, 6.0]))(output), [[4.0, 2.0]], rtol=1e-6)
+
+    def test_large_logits_do_not_overflow(self):
+        output = np.float32([[1000.0, 0.0, -1000.0, 0.0]])
+        np.testing.assert_allclose(Means(2, np.float32([-2.0, 6.0]))(output), [[-2.0, 6.0]])
+
+
+def test_noisy_weights_are_drawn_for_every_observation_and_never_without_exploration():
+    net = network(VECTOR, head=action_value_head(4, sigma=5.0))
+    adaptor = ActionAdaptor(Discrete(4))
+    behavior = EpsilonGreedy(Forward(net), adaptor, None, 0.0)
+    obs = np.zeros_like(observations(VECTOR, 500)) + 0.1
+    behaviors = [behavior, pickle.loads(pickle.dumps(behavior.light()))]
+    drawn = [made(obs, np.random.default_rng(0), 0.0) for made in behaviors]
+    assert len(set(drawn[0])) == 4  # the same observation, a draw for each
+    np.testing.assert_array_equal(*drawn)  # the same numbers, whoever acts
+    best = net(tensors(obs[:1])).numpy().argmax()
+    assert (behavior(obs, np.random.default_rng(0), 0.0, deterministic=True) == best).all()
 
 
 def test_few_graphs_for_all_numbers_of_copies_and_orders_of_keys():

@@ -15,7 +15,8 @@ from gymnasium.vector.utils import batch_space
 from zoo.common import networks, spaces
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.adaptors.policy import Network, build_network, deterministic_head, value_head
-from zoo.common.networks import DuelingHead, convolutions, embedding_width, full_spec
+from zoo.common.dense import Dense
+from zoo.common.networks import DuelingHead, NoisyDense, convolutions, embedding_width, full_spec
 
 SIZES = [(8, 8), (9, 13), (36, 36), (42, 42), (64, 64), (84, 84), (160, 210), (210, 160), (240, 320)]
 ENTRY = 'net_list[0] (q)'
@@ -263,7 +264,7 @@ def test_orthogonal_gains(gain: float | None, squared: float):
 
 def test_dueling_by_hand():
     # V = 2 x1, A = (x1, x2, x1 + x2) with mean 2 (x1 + x2) / 3; at x = (3, 6): V = 6, A = (3, 6, 9), mean 6.
-    head = DuelingHead(3, 'zeros')
+    head = DuelingHead(Dense(1, kernel_initializer='zeros'), Dense(3, kernel_initializer='zeros'), 1)
     head.build((None, 2))
     head.value.kernel.assign([[2.0], [0.0]])
     head.advantage.kernel.assign([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
@@ -272,6 +273,77 @@ def test_dueling_by_hand():
     head.advantage.bias.assign([0.0, 0.0, 3.0])  # the mean of A rises by 1
     np.testing.assert_allclose(head(tf.constant([[3.0, 6.0]])), [[12.0, 15.0, 21.0]], atol=1e-6)
     assert len(head.trainable_variables) == 4
+
+
+def test_dueling_of_distributions_by_hand():
+    # Two actions of two atoms, from x = 1: V = (1, 10), A = (2, 4) and (6, 0), whose mean over the actions is (4, 2).
+    head = DuelingHead(Dense(2), Dense(4), 2)
+    head.build((None, 1))
+    head.value.kernel.assign([[1.0, 10.0]])
+    head.advantage.kernel.assign([[2.0, 4.0, 6.0, 0.0]])
+    np.testing.assert_allclose(head(tf.ones([1, 1])), [[-1.0, 12.0, 3.0, 8.0]], atol=1e-6)
+
+
+class TestNoisyDense:
+    """Fortunato et al. 2018, section 3."""
+
+    @staticmethod
+    def layer(width: int = 2, units: int = 1, sigma: float = 0.5) -> NoisyDense:
+        made = NoisyDense(units, sigma, (0, 1), dtype='float32')
+        made.build((None, width))
+        return made
+
+    def test_by_hand(self):
+        layer = self.layer()
+        layer.kernel.assign([[1.0], [2.0]])
+        layer.bias.assign([3.0])
+        layer.noise_kernel.assign([[0.5], [0.25]])
+        layer.noise_bias.assign([2.0])
+        x = tf.constant([[10.0, 20.0]])
+        np.testing.assert_allclose(layer(x), [[53.0]])
+        # f(4) = 2, f(-9) = -3, f(0.25) = 0.5: kernel (1 + 0.5 · 2 · 0.5, 2 - 0.25 · 3 · 0.5), bias 3 + 2 · 0.5.
+        found = layer(x, tf.constant([[4.0, -9.0, 0.25]]))
+        np.testing.assert_allclose(found, [[10.0 * 1.5 + 20.0 * 1.625 + 4.0]])
+
+    def test_a_draw_for_all_rows_or_for_each(self):
+        layer, rng = self.layer(4, 3), np.random.default_rng(0)
+        x, noise = rng.normal(size=(5, 4)).astype('f'), rng.normal(size=(5, 7)).astype('f')
+        each = layer(x, noise)
+        for i in range(5):
+            np.testing.assert_allclose(layer(x, noise[i : i + 1])[i], each[i], atol=1e-5)
+            assert np.abs(layer(x, noise[i : i + 1])[i - 1] - each[i - 1]).max() > 1e-3
+
+    def test_its_weights_at_first(self):
+        layer = self.layer(400, 50)
+        for mean in (layer.kernel, layer.bias):
+            assert np.abs(mean).max() <= 1 / 20 and np.abs(mean).max() > 0.9 / 20
+        assert np.std(layer.kernel) == pytest.approx(1 / 20 / np.sqrt(3), rel=0.02)
+        for deviation in (layer.noise_kernel, layer.noise_bias):
+            np.testing.assert_allclose(deviation, 0.5 / 20)
+        assert np.abs(self.layer(400, 50).kernel - layer.kernel).max() == 0.0
+
+    def test_moments_of_the_output(self):
+        # The noise has mean 0 and E f(ε)² = E |ε| = √(2/π), so the output's variance is Σ σ² x² (2/π) + σ_b² √(2/π).
+        layer, x = self.layer(2, 1), np.array([[1.0, -2.0]], np.float32)
+        layer.noise_kernel.assign([[0.3], [0.2]])
+        layer.noise_bias.assign([0.5])
+        noise = np.random.default_rng(0).normal(size=(200_000, 3)).astype('f')
+        found = layer(np.repeat(x, len(noise), 0), noise).numpy()[:, 0]
+        variance = (0.3**2 + 0.4**2) * 2 / np.pi + 0.25 * np.sqrt(2 / np.pi)
+        assert found.mean() == pytest.approx(float(layer(x)[0, 0]), abs=0.01)
+        assert found.var() == pytest.approx(variance, rel=0.02)
+
+    def test_gradients(self):
+        layer, rng = self.layer(3, 2), np.random.default_rng(1)
+        x, noise, upstream = (rng.normal(size=shape).astype('f') for shape in ((4, 3), (1, 5), (4, 2)))
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(x, noise) * upstream)
+        kernel, bias, noise_kernel, noise_bias = tape.gradient(loss, layer.trainable_variables)
+        scaled = np.sign(noise[0]) * np.sqrt(np.abs(noise[0]))
+        np.testing.assert_allclose(kernel, x.T @ upstream, rtol=1e-5)
+        np.testing.assert_allclose(bias, upstream.sum(0), rtol=1e-5)
+        np.testing.assert_allclose(noise_kernel, x.T @ upstream * np.outer(scaled[:3], scaled[3:]), rtol=1e-4)
+        np.testing.assert_allclose(noise_bias, upstream.sum(0) * scaled[3:], rtol=1e-4)
 
 
 # TensorLayer.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.common.errors import unknown
-from zoo.common.params import Param, documentation
+from zoo.common.params import Param, documentation, takes_any
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,7 @@ def document(cls: Any) -> None:
     )
     own = inspect.cleandoc(cls.__dict__.get('__doc__') or f'{cls.__name__}.')
     cls.__doc__ = f'{own}\n\n{names}\n\nArgs:\n{documentation(cls.declared().values())}\n'
+    cls.__signature__ = _signature(cls)
     if 'learn' in cls.__dict__:
         return
 
@@ -113,3 +114,21 @@ def document(cls: Any) -> None:
     after = after.partition('\n\n')[2]
     learn.__doc__ = f'{before.rstrip()}\n{documentation(known.values())}\n\n{after}'
     cls.learn = learn
+
+
+def _signature(cls: Any) -> inspect.Signature:
+    """Of the constructor, with the parameters that it hands on to the base's; those beside them go by name."""
+    init = next(
+        base.__dict__['__init__'] for base in cls.__mro__ if '__init__' in base.__dict__ and not _hands_on(base)
+    )
+    by_position = {p.name for p in inspect.signature(init).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD}
+    kinds = {True: inspect.Parameter.POSITIONAL_OR_KEYWORD, False: inspect.Parameter.KEYWORD_ONLY}
+    found = [
+        inspect.Parameter(name, kinds[name in by_position], default=param.default)
+        for name, param in cls.declared().items()
+    ]
+    return inspect.Signature(sorted(found, key=lambda p: p.kind))
+
+
+def _hands_on(cls: Any) -> bool:
+    return takes_any(cls.__dict__['__init__'])

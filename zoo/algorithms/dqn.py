@@ -1,23 +1,33 @@
-"""DQN: deep Q-network, with double Q-learning.
+"""DQN: deep Q-network, and what was added to it since, each by a switch.
 
-Mnih et al. 2015, *Human-level control through deep reinforcement learning* (Nature 518); van Hasselt et al. 2016, *Deep
-Reinforcement Learning with Double Q-learning* (arXiv 1509.06461); Wang et al. 2016, *Dueling Network Architectures*
-(arXiv 1511.06581).
+Mnih et al. 2015, *Human-level control through deep reinforcement learning* (Nature 518); ``double_q``: van Hasselt et
+al. 2016, *Deep Reinforcement Learning with Double Q-learning* (arXiv 1509.06461); ``dueling``: Wang et al. 2016,
+*Dueling Network Architectures* (arXiv 1511.06581); ``prioritized``: Schaul et al. 2016, *Prioritized Experience Replay*
+(arXiv 1511.05952); ``noisy``: Fortunato et al. 2018, *Noisy Networks for Exploration* (arXiv 1706.10295); ``n_step``:
+Sutton 1988, as in Hessel et al. 2018, *Rainbow* (arXiv 1710.02298), section 3.
 
-Departures: Adam in place of RMSProp; the Huber loss, which is the Nature paper's clipping of the error's gradient.
+Departures:
+
+* Adam in place of RMSProp; the Huber loss, which is the Nature paper's clipping of the error's gradient.
+* The streams of a dueling head are a layer each, on a torso that they share; the papers' have a hidden layer more each.
+* Noisy layers are those of the head, where the paper's are all dense ones. In acting every copy of the environment has
+  a draw of its own at every step; in an update all transitions share one, as in the paper, and the loss, the target and
+  the choice of a double Q-learner have one each (its equations 14 and 16).
+* Noisy layers may be combined with ε-greedy exploration: ``epsilon`` is 0 by default where they are, as in the paper.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+import logging
+from typing import Annotated, Any, ClassVar
 
 import tensorflow as tf
 
 from zoo.algorithms.base import Algorithm
 from zoo.common import loops, spaces
-from zoo.common.acting import EpsilonGreedy, Forward
+from zoo.common.acting import EpsilonGreedy, Forward, Means
 from zoo.common.adaptors.action import masked
-from zoo.common.adaptors.policy import action_value_head, penalized
+from zoo.common.adaptors.policy import Head, action_value_head, penalized
 from zoo.common.optim import polyak
 from zoo.common.params import (
     ActionSpace,
@@ -26,25 +36,50 @@ from zoo.common.params import (
     NormalizeObs,
     ObservationSpace,
     OptimizersList,
+    Range,
     Tau,
     at_least,
     between,
 )
+from zoo.common.replay import Priorities, Sampling
 from zoo.common.schedules import Linear
 from zoo.common.types import Batch
 
-#: The default schedule of exploration.
+log = logging.getLogger('zoo')
+
+#: The default schedule of exploration, where no layer is noisy.
 EPSILON = Linear(1.0, 0.05, until=0.1)
+
+#: The default schedule of the importance weights' exponent.
+BETA = Linear(0.4, 1.0)
+
+# What the variants have other defaults of.
+DoubleQ = Annotated[bool, 'the network chooses the next action and the target values it']
+Dueling = Annotated[bool, "separate streams for the state's value and the advantages"]
+Prioritized = Annotated[bool, 'draw transitions by their last loss']
+PriorityAlpha = Annotated[float, between(0, 1), 'exponent of the priorities; 0 draws uniformly']
+PriorityBeta = Annotated[float | Linear, between(0, 1), 'exponent of the importance weights; 1 corrects in full']
+Noisy = Annotated[bool, 'layers whose weights are drawn anew for every action and update, which explore']
+NoisyStd = Annotated[float, Range(0, open_low=True), 'deviation of noisy weights at first, for one input']
+NStep = Annotated[int, at_least(1), 'steps whose rewards are summed before the target values what follows']
+TargetUpdateEvery = Annotated[int, at_least(1), 'gradient updates between moves of the target']
+Epsilon = Annotated[
+    float | Linear | None,
+    between(0, 1),
+    'probability of a random action in training; None: from 1 to 0.05 in the first tenth of it, or 0 with noisy layers',
+]
 
 
 class DQN(Algorithm):
-    """Deep Q-network for ``Discrete`` actions."""
+    """Deep Q-network for ``Discrete`` actions: double, dueling, prioritised, noisy, of several steps, or plain."""
 
     loop = loops.off_policy
     acts_in = ('Discrete',)
     network_names = ('q',)
     optimizer_names = ('q',)
     metric_names = ('q', 'q_mean')
+    #: Where ``optimizers_list`` is not given.
+    default_optimizer: ClassVar[dict[str, Any]] = {'name': 'Adam', 'learning_rate': 1e-4, 'clip_norm': 10.0}
 
     def __init__(
         self,
@@ -53,57 +88,113 @@ class DQN(Algorithm):
         net_list: NetList = None,
         optimizers_list: OptimizersList = None,
         gamma: Gamma = 0.99,
-        double_q: Annotated[bool, 'the network chooses the next action and the target values it'] = True,
-        dueling: Annotated[bool, "separate streams for the state's value and the advantages"] = False,
-        target_update_every: Annotated[int, at_least(1), 'gradient updates between moves of the target'] = 500,
+        double_q: DoubleQ = True,
+        dueling: Dueling = False,
+        prioritized: Prioritized = False,
+        priority_alpha: PriorityAlpha = 0.6,
+        priority_beta: PriorityBeta = BETA,
+        noisy: Noisy = False,
+        noisy_std: NoisyStd = 0.5,
+        n_step: NStep = 1,
+        target_update_every: TargetUpdateEvery = 500,
         tau: Tau = 1.0,
-        epsilon: Annotated[float | Linear, between(0, 1), 'probability of a random action in training'] = EPSILON,
+        epsilon: Epsilon = None,
         normalize_obs: NormalizeObs = False,
     ) -> None:
         super().__init__(observation_space, action_space, normalize_obs)
         self.gamma = gamma
         self.double_q = double_q
         self.dueling = dueling
+        self.prioritized = prioritized
+        self.priority_alpha = priority_alpha
+        self.priority_beta = priority_beta
+        self.noisy = noisy
+        self.noisy_std = noisy_std
+        self.n_step = n_step
         self.target_update_every = target_update_every
         self.tau = tau
-        self.epsilon = epsilon
+        self.epsilon = (0.0 if noisy else EPSILON) if epsilon is None else epsilon
+        self._warn_of_unused()
 
-        head = action_value_head(self.action_adaptor.parts[0].counts[0], dueling)
-        self.build_networks(net_list, [head], {'hidden': [64, 64], 'activation': 'relu'})
+        self.actions = self.action_adaptor.parts[0].counts[0]
+        self.means = self.build_means()
+        self.build_networks(net_list, [self.head()], {'hidden': [64, 64], 'activation': 'relu'})
         self.network = self.networks['q']
         self.target = self.build_target('q')
         self.update_count = tf.Variable(0, dtype=tf.int64)
         self.state_variables['update_count'] = self.update_count
-        default = {'name': 'Adam', 'learning_rate': 1e-4, 'clip_norm': 10.0}
-        self.build_optimizers(optimizers_list, [self.network.trainable_variables], default)
-        forward = Forward(self.network, mask_path=self.mask_path)
-        self.behavior = EpsilonGreedy(forward, self.action_adaptor, self.mask_path, epsilon)
+        self.build_optimizers(optimizers_list, [self.network.trainable_variables], type(self).default_optimizer)
+        forward = Forward(self.network, mask_path=self.mask_path, means=self.means)
+        self.behavior = EpsilonGreedy(forward, self.action_adaptor, self.mask_path, self.epsilon)
 
-    def next_value(self, batch: Batch) -> tf.Tensor:
-        """max over a′ of Q′(s′, a′); with double Q-learning Q′(s′, argmax Q(s′, ·)) (van Hasselt et al., eq. 4)."""
-        target_q = self.allowed(self.target(batch.next_obs), batch.next_obs)
-        if not self.double_q:
-            return tf.reduce_max(target_q, -1)
-        best = tf.argmax(self.allowed(self.network(batch.next_obs), batch.next_obs), -1)
-        return tf.reduce_sum(target_q * tf.one_hot(best, target_q.shape[-1]), -1)
+    # What a distributional variant has of its own: these three, and `losses`
+
+    #: What the numbers of an action are, for messages.
+    numbers: ClassVar[str] = 'values'
+
+    def build_means(self) -> Means:
+        """How many numbers there are of each action, and how they make its value."""
+        return Means()
+
+    def backup(self, batch: Batch, following: tf.Tensor) -> tf.Tensor:
+        """y = r + γⁿ z ``[B, n]`` for what the target gives of the next action ``[B, n]``; no z where terminated."""
+        return batch.reward[:, tf.newaxis] + batch.discount[:, tf.newaxis] * following
+
+    def losses(self, found: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Of each transition Huber(Q(s, a) − y) and its priority |Q(s, a) − y|, both ``[B]``, for ``[B, 1]``."""
+        error = tf.abs(found - target)[:, 0]
+        return tf.where(error <= 1.0, 0.5 * tf.square(error), error - 0.5), error
+
+    # The rest is the same for all
+
+    def head(self) -> Head:
+        """What the network gives."""
+        sigma = self.noisy_std if self.noisy else 0.0
+        return action_value_head(self.actions, self.dueling, self.means.count, type(self).numbers, sigma)
+
+    @property
+    def sampling(self) -> Sampling:
+        """How transitions are drawn from the replay buffer."""
+        priorities = Priorities(self.priority_alpha, self.priority_beta) if self.prioritized else None
+        return Sampling(self.gamma, self.n_step, priorities)
+
+    def draw_noise(self, seed: tf.Tensor) -> list[tf.Tensor | None]:
+        """ε of the loss, of the target and of the choice of a double Q-learner, each ``[1, noise_size]``, or None."""
+        if not self.noisy:
+            return [None] * 3
+        return tf.unstack(tf.random.stateless_normal([3, 1, self.network.noise_size], seed))
+
+    def following(self, batch: Batch, noise: tf.Tensor | None, other_noise: tf.Tensor | None) -> tf.Tensor:
+        """What the target gives ``[B, n]`` of a′, the action of the highest value; with double Q-learning of that which
+        the network values highest (van Hasselt et al., eq. 4)."""
+        output = self.target(batch.next_obs, noise=noise)
+        judged = self.network(batch.next_obs, noise=other_noise) if self.double_q else output
+        return self.of_action(output, tf.argmax(self.allowed(self.means(judged), batch.next_obs), -1))
 
     def allowed(self, q: tf.Tensor, obs: spaces.Flat) -> tf.Tensor:
         """Values ``[B, actions]`` with those of forbidden actions out of reach."""
         return q if self.mask_path is None else masked(q, obs[self.mask_path])
 
-    def loss(self, batch: Batch, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """mean Huber(Q(s, a) − y), and the mean of Q(s, a)."""
-        q = self.network(batch.obs, training=True)
-        chosen = tf.reduce_sum(q * tf.one_hot(batch.action, q.shape[-1]), -1)
-        error = tf.abs(chosen - target)
-        huber = tf.where(error <= 1.0, 0.5 * tf.square(error), error - 0.5)
-        return penalized(tf.reduce_mean(huber), self.network), tf.reduce_mean(chosen)
+    def of_action(self, output: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+        """The numbers ``[B, n]`` of an action ``[B]`` in an output ``[B, actions · n]``."""
+        each = tf.reshape(output, [-1, self.actions, self.means.count])
+        return tf.reduce_sum(each * tf.one_hot(action, self.actions)[..., tf.newaxis], 1)
+
+    def loss(
+        self, batch: Batch, target: tf.Tensor, noise: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """The mean of the losses, weighted; the priorities ``[B]``; the mean of Q(s, a)."""
+        found = self.of_action(self.network(batch.obs, training=True, noise=noise), batch.action)
+        losses, priority = self.losses(found, target)
+        loss = penalized(tf.reduce_mean(batch.weight * losses), self.network)
+        return loss, priority, tf.reduce_mean(self.means(found))
 
     def update(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """One gradient step on a batch with fields ``[B, …]``, and a move of the target when it is due."""
-        target = tf.stop_gradient(batch.reward + batch.discount * self.next_value(batch))
+        noise, *of_target = self.draw_noise(seed)
+        target = tf.stop_gradient(self.backup(batch, self.following(batch, *of_target)))
         with tf.GradientTape() as tape:
-            loss, q_mean = self.loss(batch, target)
+            loss, priority, q_mean = self.loss(batch, target, noise)
         optimizer = self.optimizers['q']
         optimizer.apply(tape.gradient(loss, optimizer.variables))
         due = self.update_count.assign_add(1) % self.target_update_every == 0
@@ -112,4 +203,11 @@ class DQN(Algorithm):
             polyak(self.target.variables, self.network.variables, self.tau)
             return loss
 
-        return {'q': tf.cond(due, move, lambda: loss), 'q_mean': q_mean}
+        return {'q': tf.cond(due, move, lambda: loss), 'q_mean': q_mean, 'priority': priority}
+
+    def _warn_of_unused(self) -> None:
+        defaults = type(self).params()
+        for switch, names in (('prioritized', ('priority_alpha', 'priority_beta')), ('noisy', ('noisy_std',))):
+            for name in names:
+                if not getattr(self, switch) and getattr(self, name) != defaults[name]:
+                    log.warning('%s=%s changes nothing without %s=True.', name, getattr(self, name), switch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,41 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 FIXED_GRAPHS = 2
 
 
+class Means:
+    """The value of each action in what a network gives: the mean of its returns' distribution.
+
+    Args:
+        count: numbers for each action, side by side: its value where that is 1.
+        support: ``[count]``, the atoms, of whose probabilities the numbers are the logits; None: they are quantiles.
+    """
+
+    def __init__(self, count: int = 1, support: np.ndarray | None = None) -> None:
+        self.count = count
+        self.support = support
+
+    def __call__(self, output: Any) -> Any:
+        """Values ``[N, actions]`` for outputs float32 ``[N, actions · count]``, an array or a tensor."""
+        if self.count == 1:
+            return output
+        if not isinstance(output, np.ndarray):
+            return self._of_tensor(output)
+        x = output.reshape(len(output), -1, self.count)
+        if self.support is None:
+            return x.mean(-1)
+        weights = np.exp(x - x.max(-1, keepdims=True))
+        return weights @ self.support / weights.sum(-1)
+
+    def _of_tensor(self, output: Any) -> Any:
+        import tensorflow as tf
+
+        x = tf.reshape(output, [-1, output.shape[-1] // self.count, self.count])
+        return tf.reduce_mean(x, -1) if self.support is None else tf.linalg.matvec(tf.nn.softmax(x), self.support)
+
+
 class NumpyForward:
-    """A chain of dense layers over a flat observation, equal to the Keras network to 1e-5. It can be pickled.
+    """Dense layers over a flat observation, equal to the Keras network to 1e-5. It can be pickled.
+
+    They are a chain; the head may be noisy, or have a stream for the state's value and one for the advantages.
 
     Args:
         preprocess: of the observations.
@@ -46,10 +79,14 @@ class NumpyForward:
         adaptor: for a policy, how its output is completed to the parameters of the distribution; None leaves it.
         mask_path: the observation's leaf that says which actions are allowed.
         log_std_size: length of the policy's free log standard deviation, or 0.
+        streams: of each layer of a noisy or dueling head the shape of its kernel, and whether it is noisy.
+        means: from the output to the value of each action; None leaves it.
 
     Attributes:
         packed: the vector that was unpacked last.
-        weights: ``(kernel, bias)`` of each layer, float32.
+        weights: ``(kernel, bias)`` of each layer, float32; those of ``streams`` come last.
+        noise_weights: ``(kernel, bias)``, σ of each layer that is noisy.
+        noise_size: normal numbers that one draw of noisy weights takes, or 0.
         log_std: the free log standard deviation, float32 ``[n]``.
     """
 
@@ -60,9 +97,15 @@ class NumpyForward:
         adaptor: ActionAdaptor | None = None,
         mask_path: str | None = None,
         log_std_size: int = 0,
+        streams: Sequence[tuple[tuple[int, int], bool]] = (),
+        means: Means | None = None,
     ) -> None:
         self.preprocess = preprocess
         self.layers = layers
+        self.streams = streams
+        self.means = means
+        self.noise_weights: list[tuple[np.ndarray, np.ndarray]] = []
+        self.noise_size = sum(sum(shape) for shape, noisy in streams if noisy)
         self.packed = np.zeros(0, np.float32)
         self.weights: list[tuple[np.ndarray, np.ndarray | float]] = []
         self.adaptor = adaptor
@@ -78,7 +121,7 @@ class NumpyForward:
         _restore(self.preprocess, weights)
 
     def unpack(self, vector: np.ndarray) -> None:
-        """Take the weights from one float32 vector: all kernels, then all biases, then the log standard deviation."""
+        """Take the weights from one float32 vector: see :meth:`Forward.pack`."""
         self.packed = vector
         offset = 0
 
@@ -87,24 +130,49 @@ class NumpyForward:
             offset += math.prod(shape)
             return vector[offset - math.prod(shape) : offset].reshape(shape)
 
-        kernels = [take(*shape) for shape, _, _ in self.layers]
-        biases = [take(shape[1]) if has_bias else 0.0 for shape, has_bias, _ in self.layers]
+        shapes = [(shape, has_bias) for shape, has_bias, _ in self.layers] + [
+            (shape, True) for shape, _ in self.streams
+        ]
+        kernels = [take(*shape) for shape, _ in shapes]
+        biases = [take(shape[1]) if has_bias else 0.0 for shape, has_bias in shapes]
         self.weights = list(zip(kernels, biases, strict=True))
+        if self.noise_size:
+            self.noise_weights = [(take(*shape), take(shape[1])) for shape, _ in self.streams]
         if self.log_std_size:
             self.log_std = take(self.log_std_size)
 
-    def __call__(self, obs: spaces.Flat) -> np.ndarray:
-        """Output ``[N, units]`` for flat observations ``[N, …]``."""
+    def __call__(self, obs: spaces.Flat, noise: np.ndarray | None = None) -> np.ndarray:
+        """Output ``[N, units]`` for flat observations ``[N, …]``; see :meth:`Forward.__call__`."""
         x = self.preprocess.numpy(obs)
-        for (kernel, bias), (_, _, activation) in zip(self.weights, self.layers, strict=True):
+        for (kernel, bias), (_, _, activation) in zip(self.weights, self.layers):  # noqa: B905 # streams are left over
             x = x @ kernel
             x += bias
             x = ACTIVATIONS[activation](x)
+        if self.streams:
+            x = self._head(x, noise)
+        if self.means is not None:
+            x = self.means(x)
         if self.mask_path is not None:
             return masked(x, obs[self.mask_path], self.adaptor.parts[0].counts if self.adaptor is not None else ())
         if self.log_std is not None:
             return self._with_log_std(x, self.log_std)
         return x if self._bounds is None else np.clip(x, *self._bounds, out=x)
+
+    def _head(self, x: np.ndarray, noise: np.ndarray | None) -> np.ndarray:
+        """A noisy or dueling head: see `zoo.common.networks.NoisyDense` and `DuelingHead`."""
+        outputs = [x @ kernel + bias for kernel, bias in self.weights[len(self.layers) :]]
+        if noise is not None:
+            noise = np.sign(noise) * np.sqrt(np.abs(noise))
+            offset, width = 0, x.shape[1]
+            for output, (kernel, bias) in zip(outputs, self.noise_weights, strict=True):
+                before, after = noise[:, offset : offset + width], noise[:, offset + width : offset + width + len(bias)]
+                output += ((x * before) @ kernel + bias) * after
+                offset += width + len(bias)
+        if len(outputs) == 1:
+            return outputs[0]
+        value, advantage = outputs
+        each = advantage.reshape(len(x), -1, value.shape[1])
+        return (value[:, None] + each - each.mean(1, keepdims=True)).reshape(advantage.shape)
 
     def _with_log_std(self, x: np.ndarray, log_std: np.ndarray) -> np.ndarray:
         pieces, offset, drawn = [], 0, 0
@@ -124,27 +192,39 @@ class Forward:
         network: a :class:`zoo.common.adaptors.policy.Network`.
         policy: the :class:`zoo.common.adaptors.policy.StochasticPolicy` around it, if it is one.
         mask_path: the observation's mask leaf, where the output is one number per action.
+        means: where it is more than one number per action, what makes it one.
+
+    Attributes:
+        noise_size: normal numbers that one draw of noisy weights takes, or 0.
 
     Raises:
         ValueError: the mask has another number of entries than there are actions.
     """
 
-    def __init__(self, network: Any, policy: Any = None, mask_path: str | None = None) -> None:
+    def __init__(
+        self, network: Any, policy: Any = None, mask_path: str | None = None, means: Means | None = None
+    ) -> None:
         self._network = network
         self._policy = policy
+        self._means = Means() if means is None else means
+        self.noise_size = network.noise_size
         self._mask_path = policy.mask_path if policy is not None else mask_path
         if self._mask_path is not None:
             self._check_mask(self._mask_path)
-        layers = network.dense_layers()
-        self._layers = layers if layers and all(name in ACTIVATIONS for _, _, name in layers) else None
+        streams = network.streams
+        layers = network.dense_layers(head=not streams)
+        known = layers is not None and all(name in ACTIVATIONS for _, _, name in layers)
+        self._layers = layers if known and (layers or streams) else None
         self._graphs: dict[int | None, Any] = {}
         self.numpy: NumpyForward | None = None
         self._packed: list[Any] = []
         self._handles: list[Any] = []
         if self._layers is not None:
-            kernels, biases = [x[0] for x in self._layers], [x[1] for x in self._layers if x[1] is not None]
+            kernels = [x[0] for x in self._layers] + [x.kernel.value for x in streams]
+            biases = [x[1] for x in self._layers if x[1] is not None] + [x.bias.value for x in streams]
+            noisy = [v.value for x in streams if self.noise_size for v in (x.noise_kernel, x.noise_bias)]
             log_std = [] if policy is None or policy.log_std is None else [policy.log_std]
-            self._packed = [*kernels, *biases, *log_std]
+            self._packed = [*kernels, *biases, *noisy, *log_std]
             self._handles = [variable.handle for variable in self._packed]
             self.numpy = NumpyForward(
                 network.preprocess,
@@ -152,13 +232,16 @@ class Forward:
                 None if policy is None else policy.adaptor,
                 self._mask_path,
                 sum(v.shape[0] for v in log_std),
+                [(tuple(x.kernel.shape), self.noise_size > 0) for x in streams],
+                means,
             )
             self.refresh()
 
     def _check_mask(self, path: str) -> None:
         space = self._network.preprocess.space
         entries = int(np.prod(spaces.shape_of(spaces.leaves(space)[path])))
-        actions = self._network(spaces.tree_map(self._tensor, spaces.zeros(space, (1,)))).shape[-1]
+        output = self._network(spaces.tree_map(self._tensor, spaces.zeros(space, (1,))))
+        actions = output.shape[-1] // self._means.count
         if entries != actions:
             raise ValueError(
                 f"the observation's {path!r} has {entries} entries, but there are {actions} actions: "
@@ -167,6 +250,8 @@ class Forward:
 
     def pack(self) -> Any:
         """The weights that acting needs as one float32 vector, a tensor; empty where the graph itself reads them.
+
+        All kernels, then all biases, then kernel and bias of each layer's noise, then the log standard deviation.
 
         A compiled update returns it beside its metrics: reading each variable by itself costs 15 to 30 µs.
         """
@@ -192,17 +277,27 @@ class Forward:
         read, dtype = tf.raw_ops.ReadVariableOp, tf.float32
         self.unpack(np.concatenate([read(resource=handle, dtype=dtype).numpy().ravel() for handle in self._handles]))
 
-    def __call__(self, obs: spaces.Flat) -> np.ndarray:
-        """Output or parameters, float32 ``[N, …]``, for flat observations ``[N, …]``."""
+    def __call__(self, obs: spaces.Flat, noise: np.ndarray | None = None) -> np.ndarray:
+        """Output, parameters or the values of actions, float32 ``[N, …]``, for flat observations ``[N, …]``.
+
+        Args:
+            obs: flat observations.
+            noise: normal numbers, float32 ``[N, noise_size]``, of which the weights of noisy layers are drawn for each
+                observation; None takes their means.
+        """
         if self.numpy is not None:
-            return self.numpy(obs)
+            return self.numpy(obs, noise)
         count: int | None = spaces.count(obs)
         if count not in self._graphs:
             # The first two are the copies trained on and, most likely, the single environment tested on.
             count = count if len(self._graphs) < FIXED_GRAPHS else None
             if count not in self._graphs:
                 self._graphs[count] = self._compile(count)
-        return self._graphs[count](spaces.tree_map(self._tensor, obs)).numpy()
+        inputs = [spaces.tree_map(self._tensor, obs)]
+        if self.noise_size:
+            shape = (spaces.count(obs), self.noise_size)
+            inputs.append(self._tensor(np.zeros(shape, np.float32) if noise is None else noise))
+        return self._graphs[count](*inputs).numpy()
 
     def _compile(self, count: int | None) -> Any:
         """A graph for ``count`` observations, or for any number of them where that is None."""
@@ -217,16 +312,17 @@ class Forward:
             },
         )
 
-        def forward(obs: Any) -> Any:
+        def forward(obs: Any, *noise: Any) -> Any:
             if self._policy is not None:
                 return self._policy(obs)
-            output = self._network(obs)
+            output = self._means(self._network(obs, noise=noise[0] if noise else None))
             if self._mask_path is not None:
                 output = masked(output, obs[self._mask_path])
             return output
 
         # The concrete function: its call skips the wrapper's look at every argument.
-        return tf.function(forward, input_signature=[signature]).get_concrete_function()
+        noise = [tf.TensorSpec([count, self.noise_size])] if self.noise_size else []
+        return tf.function(forward, input_signature=[signature, *noise]).get_concrete_function()
 
     @staticmethod
     def _tensor(x: np.ndarray) -> Any:
@@ -325,6 +421,9 @@ class Stochastic(Behavior):
 class EpsilonGreedy(Behavior):
     """The action of the highest value; with probability ε a random one.
 
+    Where the network has noisy layers their weights are drawn anew for every observation, and are the means without
+    exploration.
+
     Args:
         forward, adaptor, mask_path: see :class:`Behavior`.
         epsilon: ε, a number or a schedule.
@@ -347,7 +446,9 @@ class EpsilonGreedy(Behavior):
         random = rng.random(spaces.count(obs)) < value_at(self.epsilon, progress)
         if random.all():
             return self.random(obs, rng)
-        action = self.forward(obs).argmax(-1)
+        size = self.forward.noise_size
+        noise = rng.standard_normal((spaces.count(obs), size), dtype=np.float32) if size else None
+        action = self.forward(obs, noise).argmax(-1)
         if random.any():
             action[random] = self.random(obs, rng)[random]
         return action

@@ -395,20 +395,92 @@ def rounds(torso: keras.Model) -> bool:
     )
 
 
-class DuelingHead(keras.layers.Layer):
-    """Q(s, a) = V(s) + A(s, a) − mean over a of A(s, a): Wang et al. 2016, equation 9."""
+class NoisyDense(keras.layers.Layer):
+    """A dense layer whose weights are drawn anew whenever it is given noise: ``(μ + σ ∘ ε) x``.
 
-    def __init__(self, actions: int, kernel_initializer: Any, **kwargs: Any) -> None:
+    Fortunato et al. 2018, *Noisy Networks for Exploration* (arXiv 1706.10295): factorised Gaussian noise (equations 10
+    and 11), and the initial values of its section 3.2: μ uniform in ±1/√p and σ = σ₀/√p, for p inputs.
+
+    Args:
+        units: outputs.
+        sigma: σ₀.
+        seeds: of the initial kernel and bias.
+    """
+
+    def __init__(self, units: int, sigma: float, seeds: tuple[int, int], **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        common = {'kernel_initializer': kernel_initializer, 'dtype': self.dtype_policy}
-        self.value = Dense(1, **common, name='value')
-        self.advantage = Dense(actions, **common, name='advantage')
+        self.units = units
+        self.sigma = sigma
+        self.seeds = seeds
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        width = input_shape[-1]
+        assert width is not None
+        bound = width**-0.5
+        mean = [keras.initializers.RandomUniform(-bound, bound, seed) for seed in self.seeds]
+        deviation = keras.initializers.Constant(self.sigma * bound)
+        self.kernel = self.add_weight(shape=(width, self.units), initializer=mean[0], name='kernel')
+        self.bias = self.add_weight(shape=(self.units,), initializer=mean[1], name='bias')
+        self.noise_kernel = self.add_weight(shape=(width, self.units), initializer=deviation, name='noise_kernel')
+        self.noise_bias = self.add_weight(shape=(self.units,), initializer=deviation, name='noise_bias')
+        self.built = True
+
+    @property
+    def noise_size(self) -> int:
+        """Normal numbers that one draw of the weights takes: one for each input and each output."""
+        return self.kernel.shape[0] + self.units
+
+    def call(self, inputs: Any, noise: Any = None) -> Any:
+        """Outputs ``[B, units]`` for ``[B, p]``.
+
+        Args:
+            inputs: float32.
+            noise: normal numbers ``[1, noise_size]``, one draw for all rows, or ``[B, noise_size]``, one for each; None
+                takes the mean weights μ.
+        """
+        x = tf.nn.bias_add(tf.matmul(inputs, tf.convert_to_tensor(self.kernel)), tf.convert_to_tensor(self.bias))
+        if noise is None:
+            return x
+        # The noise of a weight is the product of its input's and its output's, so no draw of the kernel is ever made.
+        before, after = tf.split(tf.sign(noise) * tf.sqrt(tf.abs(noise)), [self.noise_size - self.units, self.units], 1)
+        noisy = tf.nn.bias_add(
+            tf.matmul(inputs * before, tf.convert_to_tensor(self.noise_kernel)), tf.convert_to_tensor(self.noise_bias)
+        )
+        return x + noisy * after
+
+
+class DuelingHead(keras.layers.Layer):
+    """Q(s, a) = V(s) + A(s, a) − mean over a of A(s, a): Wang et al. 2016, equation 9.
+
+    With several numbers for each action, the atoms or quantiles of a distribution, that holds of each of them by
+    itself: Hessel et al. 2018 (arXiv 1710.02298), section 3.
+
+    Args:
+        value: the layer of V, ``values`` outputs.
+        advantage: the layer of A, ``values`` outputs for each action.
+        values: numbers for each action.
+    """
+
+    def __init__(self, value: keras.layers.Layer, advantage: keras.layers.Layer, values: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.value = value
+        self.advantage = advantage
+        self.values = values
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         self.value.build(input_shape)
         self.advantage.build(input_shape)
         self.built = True
 
-    def call(self, inputs: Any) -> Any:
-        advantage = self.advantage(inputs)
-        return self.value(inputs) + advantage - keras.ops.mean(advantage, axis=-1, keepdims=True)
+    def call(self, inputs: Any, noise: Any = None) -> Any:
+        """Outputs ``[B, actions · values]``, those of an action side by side; ``noise`` is that of both layers."""
+        if noise is None:
+            value, advantage = self.value(inputs), self.advantage(inputs)
+        else:
+            first, second = tf.split(noise, [self.value.noise_size, self.advantage.noise_size], 1)
+            value, advantage = self.value(inputs, first), self.advantage(inputs, second)
+        if self.values == 1:
+            return value + advantage - tf.reduce_mean(advantage, -1, keepdims=True)
+        each = tf.reshape(advantage, [-1, advantage.shape[-1] // self.values, self.values])
+        joined = value[:, tf.newaxis] + each - tf.reduce_mean(each, 1, keepdims=True)
+        return tf.reshape(joined, [-1, advantage.shape[-1]])

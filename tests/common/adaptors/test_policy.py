@@ -573,6 +573,20 @@ def test_a_dueling_head_is_centred():
     np.testing.assert_allclose(tf.reduce_mean(net.from_torso(x), -1), net.head.layers[0].value(x)[:, 0], atol=1e-5)
 
 
+def test_a_complete_network_of_distributions_has_all_numbers_of_all_actions():
+    head = action_value_head(3, values=5, named='atoms')
+    assert build(VECTOR, keras.Sequential([keras.layers.Dense(15)]), head).head is None
+    assert build(VECTOR, keras.Sequential([keras.layers.Dense(3)]), head).head is not None
+    with pytest.raises(ValueError, match=r'but 5 atoms of each of 3 actions \(15\) are needed: give .*\.$'):
+        build(VECTOR, keras.Sequential([keras.layers.Dense(15), keras.layers.Reshape((3, 5))]), head)
+
+
+def test_a_complete_network_cannot_be_noisy():
+    with pytest.raises(ValueError, match=r'complete network, which has no head whose layers could be noisy: .*\.$'):
+        build(VECTOR, keras.Sequential([keras.layers.Dense(3)]), action_value_head(3, sigma=0.5))
+    assert build(VECTOR, keras.Sequential([keras.layers.Dense(4)]), action_value_head(3, sigma=0.5)).noise_size == 7
+
+
 @pytest.mark.parametrize(
     ('space', 'free', 'units', 'also'),
     [

@@ -80,6 +80,8 @@ class Head:
         also_accepts: another size of output that a complete network may have.
         dueling: separate streams for the state's value and the advantages (Wang et al. 2016, eq. 9).
         action_size: of a critic of state and action, the length of the action that it takes; 0 of any other network.
+        values: numbers for each action, of which ``units`` are made.
+        sigma: σ₀ of noisy layers (Fortunato et al. 2018); 0 for plain ones.
     """
 
     units: int
@@ -89,6 +91,8 @@ class Head:
     also_accepts: int | None = None
     dueling: bool = False
     action_size: int = 0
+    values: int = 1
+    sigma: float = 0.0
 
 
 def value_head(gain: float | None = None, action_size: int = 0) -> Head:
@@ -96,9 +100,20 @@ def value_head(gain: float | None = None, action_size: int = 0) -> Head:
     return Head(1, 'one value', gain, action_size=action_size)
 
 
-def action_value_head(actions: int, dueling: bool = False) -> Head:
-    """The value of each of ``actions`` discrete actions."""
-    return Head(actions, f'the values of {actions} actions', dueling=dueling)
+def action_value_head(
+    actions: int, dueling: bool = False, values: int = 1, named: str = 'values', sigma: float = 0.0
+) -> Head:
+    """What there is to say of each of ``actions`` discrete actions.
+
+    Args:
+        actions: how many.
+        dueling: separate streams for the state's value and the advantages.
+        values: numbers for each action: one value, or the atoms or quantiles of its distribution.
+        named: what these are, for messages.
+        sigma: σ₀ of noisy layers; 0 for plain ones.
+    """
+    meaning = f'the {named} of {actions} actions' if values == 1 else f'{values} {named} of each of {actions} actions'
+    return Head(actions * values, meaning, dueling=dueling, values=values, sigma=sigma)
 
 
 def deterministic_head(size: int, gain: float | None = None) -> Head:
@@ -172,24 +187,40 @@ class Network:
         if mixed:
             networks.warn_where_slow()
 
-    def __call__(self, obs: spaces.Flat, action: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
+    def __call__(
+        self,
+        obs: spaces.Flat,
+        action: tf.Tensor | None = None,
+        training: bool = False,
+        noise: tf.Tensor | None = None,
+    ) -> tf.Tensor:
         """Output ``[B, units]`` for a flat observation ``[B, …]`` (and an action ``[B, n]`` for a critic of both).
 
         Args:
             obs: flat observations.
             action: for a critic of both.
             training: in training mode, where this is the network that the loss trains.
+            noise: for noisy layers, see `from_torso`.
         """
-        return self.from_torso(self.encode(obs, action, training), action)
+        return self.from_torso(self.encode(obs, action, training), action, noise)
 
     def encode(self, obs: spaces.Flat, action: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
         """The torso's output ``[B, width]``."""
         return self._call_torso(self.preprocess(obs), action, training)
 
-    def from_torso(self, x: tf.Tensor, action: tf.Tensor | None = None) -> tf.Tensor:
-        """The head's output for the torso's."""
+    def from_torso(self, x: tf.Tensor, action: tf.Tensor | None = None, noise: tf.Tensor | None = None) -> tf.Tensor:
+        """The head's output for the torso's.
+
+        Args:
+            x: the torso's output.
+            action: where it joins in the head.
+            noise: normal numbers ``[1, noise_size]`` or ``[B, noise_size]`` of which noisy layers draw their weights,
+                alike for all rows or for each by itself; None takes their means.
+        """
         if self.head is None:
             return tf.tanh(x) if self.bounds else x
+        if noise is not None:
+            return self.head.layers[-1](x, noise)  # a head of noisy layers has no other
         return self.head(tf.concat([x, action], -1) if self._joins_action else x)
 
     def penalties(self) -> list[tf.Tensor]:
@@ -251,12 +282,29 @@ class Network:
         torso = [] if self.shares else _variables(self.torso, trainable)
         return torso + _variables(self.head, trainable)
 
-    def dense_layers(self) -> list[tuple[tf.Variable, tf.Variable | None, str]] | None:
-        """``(kernel, bias, activation)`` of each layer when all is a plain chain of Keras dense layers, else None."""
+    @property
+    def streams(self) -> list[Any]:
+        """The layers of a head that is noisy, dueling or both: one, or those of the value and of the advantages."""
+        last = None if self.head is None else self.head.layers[-1]
+        if isinstance(last, networks.DuelingHead):
+            return [last.value, last.advantage]
+        return [last] if isinstance(last, networks.NoisyDense) else []
+
+    @property
+    def noise_size(self) -> int:
+        """Normal numbers of which noisy layers draw their weights once; 0 where there is none of them."""
+        return sum(layer.noise_size for layer in self.streams if isinstance(layer, networks.NoisyDense))
+
+    def dense_layers(self, head: bool = True) -> list[tuple[tf.Variable, tf.Variable | None, str]] | None:
+        """``(kernel, bias, activation)`` of each layer when all is a plain chain of Keras dense layers, else None.
+
+        Args:
+            head: with those of the head, not of the torso alone.
+        """
         if not self.preprocess.is_flat or (self.custom and not spaces.is_leaf(self.preprocess.space)):
             return None
         layers: list[keras.layers.Layer] = []
-        for model in (self.torso, self.head):
+        for model in (self.torso, self.head if head else None):
             if model is None:
                 continue
             if type(model) is not keras.Sequential:
@@ -423,6 +471,11 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
         if width in (head.units, head.also_accepts):
             made = Network(name, preprocess, entry, call_torso, None, custom=custom, wanted=head, mixed=mixed)
             made.bounds = head.activation == 'tanh' and not _stays_bounded(made, action_size)
+            if head.sigma:
+                raise ValueError(
+                    f'{label} is a complete network, which has no head whose layers could be noisy: give a torso for '
+                    'it, or noisy=False.'
+                )
             if head.dueling and _announces.get():
                 log.warning('%s is a complete network, so dueling=True changes nothing: give a torso for it.', label)
             if made.bounds and _announces.get():
@@ -669,11 +722,17 @@ def _head(head: Head, width: int, initial: str, seeds: networks.SeedSequence, hi
     if hidden:
         joined = networks.initializer(initial, seeds())
         layers.append(Dense(256, 'relu', kernel_initializer=joined, dtype=dtype))
+
+    def last(units: int, name: str) -> keras.layers.Layer:
+        if head.sigma:
+            return networks.NoisyDense(units, head.sigma, (seeds(), seeds()), dtype=dtype, name=name)
+        return Dense(units, head.activation, kernel_initializer=kernel, dtype=dtype, name=name)
+
     if head.dueling:
-        layers.append(networks.DuelingHead(head.units, kernel, dtype=dtype, name='dueling'))
+        value, advantage = last(head.values, 'value'), last(head.units, 'advantage')
+        layers.append(networks.DuelingHead(value, advantage, head.values, dtype=dtype, name='dueling'))
     else:
-        made = Dense(head.units, head.activation, kernel_initializer=kernel, dtype=dtype, name='head')
-        layers.append(made)
+        layers.append(last(head.units, 'head'))
     return keras.Sequential(layers)
 
 

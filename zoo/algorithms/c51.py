@@ -1,0 +1,60 @@
+"""C51: a categorical distribution of returns for each action.
+
+Bellemare et al. 2017, *A Distributional Perspective on Reinforcement Learning* (arXiv 1707.06887), algorithm 1. The
+switches of DQN hold here too, as Hessel et al. 2018 (arXiv 1710.02298, section 3) combine them: dueling streams of
+logits, the next action by the means, priorities by the loss.
+
+Departures: the loss is the Kullback-Leibler divergence, whose gradient is that of the paper's cross-entropy, and which
+falls to 0; DQN's of the streams and of noisy layers.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from zoo.algorithms.dqn import DQN, DoubleQ
+from zoo.common.acting import Means
+from zoo.common.params import Range, at_least
+from zoo.common.returns import categorical_projection
+from zoo.common.types import Batch
+
+
+class C51(DQN):
+    """Categorical DQN for ``Discrete`` actions: the probabilities of returns on ``atoms`` points."""
+
+    numbers = 'atoms'
+    default_optimizer: ClassVar[dict[str, Any]] = {'name': 'Adam', 'learning_rate': 2.5e-4, 'epsilon': 0.01 / 32}
+
+    def __init__(
+        self,
+        *args: Any,
+        atoms: Annotated[int, at_least(2), 'points on which the probabilities of a return are'] = 51,
+        v_min: Annotated[float, Range(), 'the lowest of them: the smallest discounted return'] = -10.0,
+        v_max: Annotated[float, Range(), 'the highest of them: the largest discounted return'] = 10.0,
+        double_q: DoubleQ = False,
+        **params: Any,
+    ) -> None:
+        if v_min >= v_max:
+            raise ValueError(f'v_min is {v_min:g}, but v_max is {v_max:g}: give a smaller v_min or a larger v_max.')
+        self.atoms = atoms
+        self.v_min = v_min
+        self.v_max = v_max
+        self.support = np.linspace(v_min, v_max, atoms, dtype=np.float32)
+        super().__init__(*args, **params | {'double_q': double_q})
+
+    def build_means(self) -> Means:
+        """Q(s, a) = Σ zᵢ pᵢ(s, a)."""
+        return Means(self.atoms, self.support)
+
+    def backup(self, batch: Batch, following: tf.Tensor) -> tf.Tensor:
+        """The probabilities ``[B, atoms]`` of r + γⁿ z, projected on the atoms: algorithm 1."""
+        moved = super().backup(batch, tf.constant(self.support[np.newaxis]))
+        return categorical_projection(moved, tf.nn.softmax(following), tf.constant(self.support))
+
+    def losses(self, found: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Of each transition KL(m ‖ p), for probabilities m and the logits of p ``[B, atoms]``; it is the priority."""
+        loss = tf.reduce_sum(tf.math.xlogy(target, target) - target * tf.nn.log_softmax(found), -1)
+        return loss, tf.maximum(loss, 0.0)  # rounding may leave less than nothing

@@ -1,0 +1,53 @@
+"""QR-DQN: the quantiles of the distribution of returns for each action.
+
+Dabney et al. 2018, *Distributional Reinforcement Learning with Quantile Regression* (arXiv 1710.10044), algorithm 1.
+The switches of DQN hold here too; the priority of a transition is the mean of |δ| over all pairs of its quantiles and
+those of its target.
+
+Departures: DQN's of the streams and of noisy layers.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+import tensorflow as tf
+
+from zoo.algorithms.dqn import DQN, DoubleQ
+from zoo.common.acting import Means
+from zoo.common.params import above, at_least
+
+
+class QRDQN(DQN):
+    """Quantile regression DQN for ``Discrete`` actions."""
+
+    numbers = 'quantiles'
+    default_optimizer: ClassVar[dict[str, Any]] = {'name': 'Adam', 'learning_rate': 5e-5, 'epsilon': 0.01 / 32}
+
+    def __init__(
+        self,
+        *args: Any,
+        quantiles: Annotated[int, at_least(2), 'quantiles of the return of each action'] = 200,
+        kappa: Annotated[float, above(0), 'error from which on the loss is linear'] = 1.0,
+        double_q: DoubleQ = False,
+        **params: Any,
+    ) -> None:
+        self.quantiles = quantiles
+        self.kappa = kappa
+        super().__init__(*args, **params | {'double_q': double_q})
+
+    def build_means(self) -> Means:
+        """Q(s, a) = mean of θᵢ(s, a)."""
+        return Means(self.quantiles)
+
+    def losses(self, found: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Of each transition Σᵢ mean over j of ρ(Tθⱼ − θᵢ), and mean |Tθⱼ − θᵢ|, for quantiles ``[B, n]``.
+
+        ρ is the quantile Huber loss, equation 10: |τᵢ − 1{u < 0}| Lκ(u), with the midpoints τᵢ = (2i + 1) / 2n.
+        """
+        middle = (tf.range(self.quantiles, dtype=tf.float32) + 0.5) / self.quantiles
+        error = target[:, tf.newaxis, :] - found[:, :, tf.newaxis]
+        size = tf.abs(error)
+        huber = tf.where(size <= self.kappa, 0.5 * tf.square(error), self.kappa * (size - 0.5 * self.kappa))
+        weight = tf.abs(middle[:, tf.newaxis] - tf.cast(error < 0.0, tf.float32))
+        return tf.reduce_sum(tf.reduce_mean(weight * huber, 2), 1), tf.reduce_mean(size, [1, 2])

@@ -1,0 +1,23 @@
+"""C51's defaults: those of the paper (Bellemare et al. 2017, arXiv 1707.06887) on Atari, DQN's elsewhere.
+
+The atoms have to reach as far as discounted returns do, so ``v_min`` and ``v_max`` are the first to be set for an
+environment that is not named here.
+"""
+
+from __future__ import annotations
+
+from zoo.default_params import dqn
+
+COMMON = dqn.COMMON | {
+    'double_q': False,
+    # The paper's are those of clipped rewards; returns of a hundred are what most tasks of control give.
+    'v_min': -100.0,
+    'v_max': 100.0,
+    'optimizer': dqn.COMMON['optimizer'] | {'epsilon': 0.01 / 32},
+}
+
+TYPES = {
+    'atari': dqn.TYPES['atari'] | {'v_min': -10.0, 'v_max': 10.0, 'optimizer': {'learning_rate': 2.5e-4}},
+}
+
+TUNED = {}
