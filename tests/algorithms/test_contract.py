@@ -28,6 +28,7 @@ CLAIMS = {
     'PPO': ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Box 2-D', 'Dict', 'Tuple'),
     'SAC': ('Box', 'Box 2-D'),
     'TD3': ('Box', 'Box 2-D'),
+    'TQC': ('Box', 'Box 2-D'),
 }
 
 #: Kinds of action that can be masked.

@@ -26,7 +26,7 @@ def checked(init: Callable[..., None]) -> Callable[..., None]:
             _check_spaces(cls, given)
             for name in kwargs:
                 if name not in known:
-                    raise ValueError(_unknown_param(cls, name, known))
+                    raise ValueError(_unknown_param(cls, name, cls.declared()))
             if len(args) + len(kwargs) > len(given):
                 raise ValueError(f'{cls.__name__} was given more arguments than it takes, or one of them twice.')
             args, kwargs = (), given

@@ -10,6 +10,7 @@ temperature's loss is written in log α, as in the authors' code.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -18,7 +19,14 @@ import tensorflow as tf
 from zoo.algorithms.base import Algorithm
 from zoo.common import loops, spaces
 from zoo.common.acting import Forward, Stochastic
-from zoo.common.adaptors.policy import StochasticPolicy, penalized, stochastic_head, value_head
+from zoo.common.adaptors.policy import (
+    Head,
+    Network,
+    StochasticPolicy,
+    penalized,
+    stochastic_head,
+    value_head,
+)
 from zoo.common.optim import polyak
 from zoo.common.params import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, Tau, above
 from zoo.common.types import Batch
@@ -60,15 +68,15 @@ class SAC(Algorithm):
         self.alpha = alpha
         self.target_entropy = target_entropy
 
-        size = self.action_adaptor.parts[0].size
-        critic = value_head(action_size=size)
-        heads = [stochastic_head(self.action_adaptor, free_log_std=False), critic, critic]
+        critics = self.network_names[1:]
+        heads = [stochastic_head(self.action_adaptor, free_log_std=False), *[self.critic_head()] * len(critics)]
         self.build_networks(net_list, heads, {'hidden': [256, 256], 'activation': 'relu'})
         self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor)
-        self.critics = [self.networks['critic_1'], self.networks['critic_2']]
-        self.targets = [self.build_target(name) for name in ('critic_1', 'critic_2')]
+        self.critics = [self.networks[name] for name in critics]
+        self.targets = [self.build_target(name) for name in critics]
         self.log_alpha = tf.Variable(0.0 if alpha == 'auto' else float(np.log(alpha)), dtype=tf.float32)
         self.state_variables['log_alpha'] = self.log_alpha
+        size = self.action_adaptor.parts[0].size
         self._target_entropy = -float(size) if target_entropy is None else float(target_entropy)
 
         critic_variables = [variable for critic in self.critics for variable in critic.trainable_variables]
@@ -77,19 +85,26 @@ class SAC(Algorithm):
         forward = Forward(self.policy.network, self.policy)
         self.behavior = Stochastic(forward, self.action_adaptor, self.policy.mask_path)
 
+    def critic_head(self) -> Head:
+        """What a critic has to give: Q(s, a)."""
+        return value_head(action_size=self.action_adaptor.parts[0].size)
+
     def sample(self, obs: spaces.Flat, seed: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
         """Actions ``[B, n]`` in (−1, 1) and their log-probabilities ``[B]``, by the reparameterisation trick."""
         return self.action_adaptor.distribution.sample_and_log_prob(self.policy(obs, training), seed)
 
+    def value(self, critics: Sequence[Network], obs: spaces.Flat, action: tf.Tensor) -> tf.Tensor:
+        """min Q(s, a) over the critics, ``[B]``."""
+        return tf.reduce_min([critic(obs, action)[:, 0] for critic in critics], 0)
+
     def critic_target(self, batch: Batch, seed: tf.Tensor) -> tf.Tensor:
         """y = r + γ (1 − terminated) (min Q′(s′, a′) − α log π(a′ | s′)), a′ ~ π: equations 3 and 5."""
         next_action, log_prob = self.sample(batch.next_obs, seed)
-        next_q = tf.minimum(*(target(batch.next_obs, next_action)[:, 0] for target in self.targets))
-        soft_value = next_q - tf.exp(self.log_alpha) * log_prob
-        return batch.reward + batch.discount * soft_value
+        next_q = self.value(self.targets, batch.next_obs, next_action)
+        return batch.reward + batch.discount * (next_q - tf.exp(self.log_alpha) * log_prob)
 
     def critic_loss(self, batch: Batch, target: tf.Tensor) -> tf.Tensor:
-        """½ mean (Q(s, a) − y)², summed over both critics: equation 5."""
+        """½ mean (Q(s, a) − y)², summed over the critics: equation 5."""
         errors = [critic(batch.obs, batch.action, training=True)[:, 0] - target for critic in self.critics]
         return penalized(0.5 * tf.add_n([tf.reduce_mean(tf.square(error)) for error in errors]), *self.critics)
 
@@ -99,7 +114,7 @@ class SAC(Algorithm):
         The critics are in inference mode: their statistics are not to learn from actions that the replay does not hold.
         """
         action, log_prob = self.sample(batch.obs, seed, training=True)
-        q = tf.minimum(*(critic(batch.obs, action)[:, 0] for critic in self.critics))
+        q = self.value(self.critics, batch.obs, action)
         loss = penalized(tf.reduce_mean(tf.exp(self.log_alpha) * log_prob - q), self.policy.network)
         return loss, -tf.reduce_mean(log_prob), tf.reduce_mean(q)
 
