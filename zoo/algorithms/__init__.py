@@ -8,7 +8,7 @@ from typing import Any
 from zoo.common.errors import unknown
 from zoo.common.quiet import load_tensorflow
 
-_MODULES = {'DQN': 'dqn', 'PPO': 'ppo', 'SAC': 'sac', 'TD3': 'td3', 'TQC': 'tqc'}
+_MODULES = {'DDPG': 'ddpg', 'DQN': 'dqn', 'PPO': 'ppo', 'SAC': 'sac', 'TD3': 'td3', 'TQC': 'tqc'}
 
 #: Names of all algorithms.
 NAMES = tuple(_MODULES)
