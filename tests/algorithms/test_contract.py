@@ -27,7 +27,7 @@ CLAIMS = {
     'DDPG': ('Box', 'Box 2-D'),
     'DQN': ('Discrete',),
     'PPO': ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Box 2-D', 'Dict', 'Tuple'),
-    'SAC': ('Box', 'Box 2-D'),
+    'SAC': ('Discrete', 'Box', 'Box 2-D'),
     'TD3': ('Box', 'Box 2-D'),
     'TQC': ('Box', 'Box 2-D'),
 }

@@ -147,7 +147,7 @@ def test_gradient_of_the_actor_loss_by_finite_differences():
 def test_alpha_loss_by_hand(entropy):
     agent = make()  # target entropy: minus the two entries of the action
     with tf.GradientTape() as tape:
-        loss = agent.alpha_loss(tf.constant(entropy))
+        loss = agent.alpha_loss(tf.constant(entropy), agent.wanted_entropy(None))
     assert float(loss) == pytest.approx(-0.7 * (entropy + 2.0))
     assert float(tape.gradient(loss, agent.log_alpha)) == pytest.approx(entropy + 2.0)
 

@@ -14,6 +14,7 @@ from toys import altered
 
 from zoo import describe
 from zoo.algorithms import TQC
+from zoo.algorithms.tqc import quantile_huber_loss
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 ACTION = Box(np.float32([-2.0, 0.0]), np.float32([2.0, 10.0]))
@@ -58,8 +59,7 @@ def quantile_loss_by_hand(quantiles: np.ndarray, target: np.ndarray) -> float:
 
 def test_quantile_loss_worked_out():
     """Two quantiles, at 1/4 and 3/4, and atoms within 1 of them, beyond, above and below."""
-    agent = make(quantiles=2, drop=0)
-    loss = agent.quantile_loss(tf.constant([[0.0, 1.0]]), tf.constant([[0.5, -2.0, 3.0]]))
+    loss = quantile_huber_loss(tf.constant([[0.0, 1.0]]), tf.constant([[0.5, -2.0, 3.0]]))
     # θ = 0, τ = 1/4: u = 0.5, −2, 3: ¼ · 0.125, ¾ · 1.5, ¼ · 2.5. θ = 1, τ = 3/4: u = −0.5, −3, 2: ¼ · 0.125,
     # ¼ · 2.5, ¾ · 1.5.
     assert float(loss) == pytest.approx(2 * (0.25 * 0.125 + 0.75 * 1.5 + 0.25 * 2.5) / 6)
@@ -67,11 +67,11 @@ def test_quantile_loss_worked_out():
 
 @pytest.mark.parametrize('scale', [0.3, 3.0])
 def test_quantile_loss_and_its_gradient_by_finite_differences(scale):
-    agent, rng = make(), np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     quantiles, target = scale * rng.standard_normal((3, 5)), scale * rng.standard_normal((3, 4))
     variable = tf.Variable(quantiles.astype(np.float32))
     with tf.GradientTape() as tape:
-        loss = agent.quantile_loss(variable, tf.constant(target, tf.float32))
+        loss = quantile_huber_loss(variable, tf.constant(target, tf.float32))
     assert float(loss) == pytest.approx(quantile_loss_by_hand(quantiles, target), rel=1e-5)
     (expected,) = finite_differences(lambda: quantile_loss_by_hand(quantiles, target), [quantiles])
     np.testing.assert_allclose(tape.gradient(loss, variable), expected, rtol=1e-3, atol=1e-5)
@@ -79,11 +79,10 @@ def test_quantile_loss_and_its_gradient_by_finite_differences(scale):
 
 
 def test_the_loss_finds_the_quantiles_of_its_atoms():
-    agent = make(quantiles=4, drop=0)
     found, atoms = tf.Variable(tf.zeros([1, 4])), tf.constant(np.linspace(0, 400, 4001)[None], tf.float32)
     for rate in [*[2000.0] * 300, *[200.0] * 100]:
         with tf.GradientTape() as tape:
-            loss = agent.quantile_loss(found, atoms)
+            loss = quantile_huber_loss(found, atoms)
         found.assign_sub(rate * tape.gradient(loss, found))
     np.testing.assert_allclose(found, [[50, 150, 250, 350]], atol=1.0)
 

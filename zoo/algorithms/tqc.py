@@ -40,8 +40,6 @@ class TQC(SAC):
             raise ValueError(f'drop is {drop}: leave at least one of the {quantiles} quantiles of each critic.')
         self.quantiles = quantiles
         self.drop = drop
-        #: τ, the fractions at which the quantiles lie: the middles of equal parts of [0, 1].
-        self.fractions = (np.arange(quantiles, dtype=np.float32) + 0.5) / quantiles
         super().__init__(*args, **params)
 
     def critic_head(self) -> Head:
@@ -71,14 +69,31 @@ class TQC(SAC):
         return batch.reward[:, None] + batch.discount[:, None] * soft
 
     def critic_loss(self, batch: Batch, target: tf.Tensor) -> tf.Tensor:
-        """J_Z: mean over i and m of |τₘ − 1{yᵢ < θₘ}| Huber(yᵢ − θₘ), summed over the critics."""
-        found = [self.quantile_loss(critic(batch.obs, batch.action, training=True), target) for critic in self.critics]
+        """J_Z: the quantile Huber loss, summed over the critics."""
+        found = [quantile_huber_loss(critic(batch.obs, batch.action, training=True), target) for critic in self.critics]
         return penalized(tf.add_n(found), *self.critics)
 
-    def quantile_loss(self, quantiles: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """The quantile Huber loss of ``quantiles`` ``[B, M]`` for the atoms ``target`` ``[B, K]``."""
-        error = target[:, None, :] - quantiles[:, :, None]
-        clipped = tf.clip_by_value(error, -1.0, 1.0)
-        huber = clipped * (error - 0.5 * clipped)  # ½ error² up to 1, |error| − ½ beyond
-        fractions = self.fractions[:, None]
-        return tf.reduce_mean(tf.where(error < 0.0, 1.0 - fractions, fractions) * huber)
+
+@tf.custom_gradient
+def quantile_huber_loss(quantiles: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    """mean over transitions, i and m of |τₘ − 1{yᵢ < θₘ}| Huber(yᵢ − θₘ), τₘ in the middle of the m-th part of [0, 1].
+
+    Its gradient is found along with it: the pairs are many, and are gone through once in place of some ten times.
+
+    Args:
+        quantiles: θ ``[B, M]``, in ascending order once they are learned.
+        target: y ``[B, K]``, no gradient flows to it.
+    """
+    loss, gradient = _loss_and_gradient(quantiles, target)
+    return loss, lambda upstream: (upstream * gradient, None)
+
+
+@tf.function(jit_compile=True, autograph=False)
+def _loss_and_gradient(quantiles: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    count = quantiles.shape[-1]
+    fractions = ((np.arange(count, dtype=np.float32) + 0.5) / count)[:, None]
+    error = target[:, None, :] - quantiles[:, :, None]
+    slope = tf.clip_by_value(error, -1.0, 1.0)  # of the Huber loss, which is slope · (error − ½ slope)
+    weighted = tf.where(error < 0.0, 1.0 - fractions, fractions) * slope
+    pairs = tf.cast(tf.size(error), tf.float32)
+    return tf.reduce_sum(weighted * (error - 0.5 * slope)) / pairs, -tf.reduce_sum(weighted, -1) / pairs
