@@ -1,10 +1,15 @@
 """SAC: soft actor-critic.
 
 Haarnoja et al. 2018, *Soft Actor-Critic Algorithms and Applications* (arXiv 1812.05905): two critics, no state-value
-network, the temperature tuned to a target entropy (equations 5, 7 and 18).
+network, the temperature tuned to a target entropy (equations 5, 7 and 18). On ``Discrete`` actions: Christodoulou 2019,
+*Soft Actor-Critic for Discrete Action Settings* (arXiv 1910.07207): a critic gives the value of every action, and what
+is estimated by one action elsewhere is summed over all of them (its equations 10 to 12).
 
 Departures: an update of the critics, then the actor, then the temperature on the same batch, as in Spinning Up; the
-temperature's loss is written in log α, as in the authors' code.
+temperature's loss is written in log α, as in the authors' code. On ``Discrete`` actions the target entropy is half of
+the greatest there is, where Christodoulou takes 0.98 of it: so near to a uniform policy the temperature grows without
+end as soon as one action is better (Xu et al. 2021, *Target Entropy Annealing for Discrete Soft Actor-Critic*, arXiv
+2112.02852).
 """
 
 from __future__ import annotations
@@ -87,6 +92,7 @@ class SAC(Algorithm):
         self.targets = self.build_targets()
         self.log_alpha = tf.Variable(0.0 if alpha == 'auto' else float(np.log(alpha)), dtype=tf.float32)
         self.state_variables['log_alpha'] = self.log_alpha
+        self._check_entropy(target_entropy)
         self._target_entropy = self._default_entropy() if target_entropy is None else float(target_entropy)
 
         critic_variables = [variable for critic in self.critics for variable in critic.trainable_variables]
@@ -95,11 +101,18 @@ class SAC(Algorithm):
         forward = Forward(self.policy.network, self.policy)
         self.behavior = Stochastic(forward, self.action_adaptor, self.policy.mask_path)
 
+    def _check_entropy(self, target: float | None) -> None:
+        if self.discrete and target is not None:
+            actions = self.action_adaptor.parts[0].counts[0]
+            if target >= math.log(actions):
+                raise ValueError(
+                    f'target_entropy is {target:g}, but of a policy over {actions} actions the greatest is '
+                    f'{math.log(actions):.5g}, when all are alike: give less.'
+                )
+
     def _default_entropy(self) -> float:
         part = self.action_adaptor.parts[0]
-        if not self.discrete:
-            return -float(part.size)
-        return PART_OF_ENTROPY * math.log(part.counts[0])
+        return PART_OF_ENTROPY * math.log(part.counts[0]) if self.discrete else -float(part.size)
 
     def critic_head(self) -> Head:
         """What a critic has to give: Q(s, a), or Q(s, ·) of ``Discrete`` actions."""
