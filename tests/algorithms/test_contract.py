@@ -25,12 +25,15 @@ from zoo.common.compilation import PackedCall
 #: The kinds of action that each algorithm claims: written out, so that a claim cannot vanish unseen.
 CLAIMS = {
     'C51': ('Discrete',),
+    'CrossQ': ('Box', 'Box 2-D'),
+    'DDPG': ('Box', 'Box 2-D'),
     'DQN': ('Discrete',),
     'PPO': ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Box 2-D', 'Dict', 'Tuple'),
     'QRDQN': ('Discrete',),
     'Rainbow': ('Discrete',),
-    'SAC': ('Box', 'Box 2-D'),
+    'SAC': ('Discrete', 'Box', 'Box 2-D'),
     'TD3': ('Box', 'Box 2-D'),
+    'TQC': ('Box', 'Box 2-D'),
 }
 
 #: Kinds of action that can be masked.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from reference import NumpyNetwork, assert_close, copies, finite_differences, stir
 from toys import altered
 
@@ -147,7 +147,7 @@ def test_gradient_of_the_actor_loss_by_finite_differences():
 def test_alpha_loss_by_hand(entropy):
     agent = make()  # target entropy: minus the two entries of the action
     with tf.GradientTape() as tape:
-        loss = agent.alpha_loss(tf.constant(entropy))
+        loss = agent.alpha_loss(tf.constant(entropy), agent.wanted_entropy(None))
     assert float(loss) == pytest.approx(-0.7 * (entropy + 2.0))
     assert float(tape.gradient(loss, agent.log_alpha)) == pytest.approx(entropy + 2.0)
 
@@ -245,3 +245,155 @@ class TestActing:
             np.testing.assert_array_equal(agent.policy(self.OBS[:5])[:, 2:], np.full((5, 2), bound))
             agent.forward.refresh()
             np.testing.assert_array_equal(agent.forward(self.OBS[:5])[:, 2:], np.full((5, 2), bound))
+
+
+class TestDiscrete:
+    """Three actions, with and without a mask that forbids the last one in every other state."""
+
+    @pytest.fixture(params=[False, True], ids=['all allowed', 'masked'])
+    def is_masked(self, request: pytest.FixtureRequest) -> bool:
+        return request.param
+
+    def make(self, is_masked: bool, **params: Any) -> SAC:
+        space = Dict(action_mask=MultiBinary(3), pose=VECTOR) if is_masked else VECTOR
+        agent = SAC(space, Discrete(3), **{'net_list': [{'hidden': [6], 'seed': i} for i in range(3)]} | params)
+        for i, network in enumerate([*agent.networks.values(), *agent.targets]):
+            stir(network.variables, seed=i, scale=0.3)
+        if agent.alpha == 'auto':
+            agent.log_alpha.assign(-0.7)
+        agent.forward.refresh()
+        return agent
+
+    def mask(self, size: int) -> np.ndarray:
+        return np.stack([np.ones(size), np.ones(size), np.arange(size) % 2]).T.astype(np.int8)
+
+    def data(self, is_masked: bool, size: int = 8, seed: int = 0) -> Batch:
+        rng = np.random.default_rng(seed)
+        pose, next_pose = rng.normal(size=(2, size, 3)).astype(np.float32)
+        mask, next_mask = self.mask(size), self.mask(size)[::-1].copy()
+        return Batch.of(
+            Transition(
+                {'action_mask': mask, 'pose': pose} if is_masked else pose,
+                rng.integers(2, size=size, dtype=np.int32),
+                rng.normal(size=size).astype(np.float32),
+                {'action_mask': next_mask, 'pose': next_pose} if is_masked else next_pose,
+                np.arange(size) % 4 >= 2,
+                np.arange(size) % 2 == 1,
+            ),
+            0.99,
+        )
+
+    def parts(self, obs: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Pose and which actions are allowed."""
+        if isinstance(obs, dict):
+            return obs['pose'], obs['action_mask'].astype(bool)
+        return obs, np.ones((len(obs), 3), bool)
+
+    def expected(self, actor: NumpyNetwork, critics: list[NumpyNetwork], obs: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Of each state the value and the entropy, summed over allowed actions in loops."""
+        pose, allowed = self.parts(obs)
+        logits, q = actor(pose), np.minimum(*(critic(pose) for critic in critics))
+        values, entropies = [], []
+        for row, values_of, may in zip(logits, q, allowed, strict=True):
+            weights = {a: np.exp(row[a]) for a in range(3) if may[a]}
+            prob = {a: weight / sum(weights.values()) for a, weight in weights.items()}
+            values.append(sum(p * values_of[a] for a, p in prob.items()))
+            entropies.append(-sum(p * np.log(p) for p in prob.values()))
+        return np.array(values), np.array(entropies)
+
+    def test_expectations(self, is_masked):
+        agent, data = self.make(is_masked), self.data(is_masked, 64)
+        found = agent.expectations(agent.critics, data.obs, SEED)
+        critics = [NumpyNetwork(critic) for critic in agent.critics]
+        expected = self.expected(NumpyNetwork(agent.networks['actor']), critics, data.obs)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+    def test_a_forbidden_action_counts_for_nothing(self):
+        agent, data = self.make(True), self.data(True)
+        data.obs['action_mask'][:, 2] = 0
+        before = agent.expectations(agent.critics, data.obs, SEED)
+        for network in agent.networks.values():
+            network.variables[-1].assign_add([0.0, 0.0, 1000.0])  # its logit and its values
+        np.testing.assert_allclose(agent.expectations(agent.critics, data.obs, SEED), before, rtol=1e-6)
+        with tf.GradientTape() as tape:
+            loss = agent.actor_loss(data, SEED)[0]
+        gradient = tape.gradient(loss, agent.networks['actor'].variables[-1]).numpy()
+        assert gradient[2] == 0.0 and np.isfinite(gradient).all() and np.abs(gradient[:2]).max() > 0.0
+
+    def test_one_action_that_is_left_has_no_entropy(self):
+        agent, data = self.make(True), self.data(True)
+        data.obs['action_mask'][:, :2] = 0
+        data.obs['action_mask'][:, 2] = 1
+        q, entropy = agent.expectations(agent.critics, data.obs, SEED)
+        np.testing.assert_array_equal(entropy, np.zeros(8))
+        np.testing.assert_allclose(q, np.minimum(*(critic(data.obs)[:, 2] for critic in agent.critics)), rtol=1e-6)
+
+    def test_wanted_entropy_by_the_number_of_allowed_actions(self):
+        """Half of log 3, or as much less as log 2 is less than log 3, or none; all where none is allowed."""
+        agent = self.make(True)
+        mask = np.array([[1, 1, 1], [0, 1, 1], [0, 1, 0], [0, 0, 0]], np.int8)
+        found = agent.wanted_entropy({'action_mask': mask, 'pose': np.zeros((4, 3), np.float32)})
+        np.testing.assert_allclose(found, 0.5 * np.log([3, 2, 1, 3]), rtol=1e-6, atol=1e-7)
+        given = self.make(True, target_entropy=1.0)
+        found = given.wanted_entropy({'action_mask': mask, 'pose': np.zeros((4, 3), np.float32)})
+        np.testing.assert_allclose(found, np.log([3, 2, 1, 3]) / np.log(3), rtol=1e-6, atol=1e-7)
+        assert self.make(False).wanted_entropy(None) == pytest.approx(0.5 * np.log(3))
+        assert SAC(VECTOR, Discrete(1)).wanted_entropy(None) == 0.0
+
+    def test_a_target_that_no_policy_reaches_is_refused(self):
+        with pytest.raises(
+            ValueError, match=r'^target_entropy is 1\.0987, but of a policy over 3 actions .* is 1\.0986, .*: give less\.$'
+        ):
+            self.make(False, target_entropy=1.0987)
+        assert self.make(False, target_entropy=1.098)._target_entropy == 1.098
+
+    def test_one_update_by_finite_differences(self, is_masked):
+        agent, data = self.make(is_masked, optimizers_list=[SGD] * 3, tau=0.1), self.data(is_masked)
+        actor, alpha = NumpyNetwork(agent.networks['actor']), np.exp(-0.7)
+        next_q, next_entropy = self.expected(actor, [NumpyNetwork(x) for x in agent.targets], data.next_obs)
+        target = data.reward + 0.99 * ~data.terminated * (next_q + alpha * next_entropy)
+        critics = [NumpyNetwork(critic) for critic in agent.critics]
+        before_targets = [copies(network.variables) for network in agent.targets]
+        pose, allowed = self.parts(data.obs)
+        for critic in critics:
+
+            def loss(critic: NumpyNetwork = critic) -> float:
+                return 0.5 * np.mean((critic(pose)[np.arange(8), data.action] - target) ** 2)
+
+            gradients = finite_differences(loss, critic.weights)
+            critic.weights = [w - 0.1 * g for w, g in zip(critic.weights, gradients, strict=True)]
+
+        def actor_loss() -> float:
+            q, entropy = self.expected(actor, critics, data.obs)
+            return -np.mean(q + alpha * entropy)
+
+        q, entropy = self.expected(actor, critics, data.obs)
+        loss_before, gradients = actor_loss(), finite_differences(actor_loss, actor.weights)
+        moved_actor = [w - 0.1 * g for w, g in zip(actor.weights, gradients, strict=True)]
+        assert max(np.abs(g).max() for g in gradients) > 0.01
+
+        metrics = agent.update_on(lead(data))
+        for critic, expected in zip(agent.critics, critics, strict=True):
+            assert_close(critic.variables, expected.weights, 1e-3, 1e-4)
+        assert_close(agent.networks['actor'].variables, moved_actor, 1e-3, 1e-4)
+        wanted = 0.5 * np.log(allowed.sum(-1)).mean()
+        moved_alpha = -0.7 - 0.1 * (entropy.mean() - wanted)
+        assert float(agent.log_alpha) == pytest.approx(moved_alpha, rel=1e-4)
+        found = [metrics[name] for name in ('actor', 'entropy', 'q', 'alpha')]
+        np.testing.assert_allclose(found, [loss_before, entropy.mean(), q.mean(), np.exp(moved_alpha)], rtol=1e-3)
+        for network, source, before in zip(agent.targets, agent.critics, before_targets, strict=True):
+            moved = [0.9 * old + 0.1 * new.numpy() for old, new in zip(before, source.variables, strict=True)]
+            assert_close(network.variables, moved)
+
+    def test_acting_is_a_sample_of_the_allowed_and_the_likeliest_of_them(self, is_masked):
+        agent, data = self.make(is_masked), self.data(is_masked, 2)
+        obs = tf.nest.map_structure(lambda x: np.repeat(x, 4000, 0), data.obs)
+        pose, allowed = self.parts(data.obs)
+        weight = np.exp(NumpyNetwork(agent.networks['actor'])(pose)) * allowed
+        prob = weight / weight.sum(-1, keepdims=True)
+        agent.rng = np.random.default_rng(0)
+        drawn = agent.act(obs).reshape(2, 4000)
+        found = np.stack([(drawn == a).mean(-1) for a in range(3)], -1)
+        np.testing.assert_allclose(found, prob, atol=0.03)
+        assert (found[~allowed] == 0).all()
+        np.testing.assert_array_equal(agent.act(data.obs, deterministic=True), prob.argmax(-1))

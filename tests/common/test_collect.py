@@ -1130,3 +1130,33 @@ def test_a_mask_in_the_observation_is_of_zeros_and_ones(copies: int, space: Any,
     collector = collector_of(factory() if copies == 1 else SyncVectorEnv([factory] * 2))
     with pytest.raises(ValueError, match=rf"^step {2 * copies}: .* 'action_mask' with the value {mask[0]}.*\.$"):
         play(collector, 5)
+
+
+@pytest.mark.parametrize('mode', MODES)
+def test_who_acts_is_told_of_new_episodes_before_their_first_action(mode):
+    """In every step that is a copy's first, and in none besides."""
+    told: list[np.ndarray] = []
+    env = SyncVectorEnv([partial(Counting, 'box')] * 3, autoreset_mode=mode)
+    collector = Collector(env, ActionAdaptor(env.single_action_space), begin=lambda copies: told.append(copies.copy()))
+    collector.reset(5)
+    first = np.ones(3, bool)
+    for _ in range(100):
+        began = np.any(told, 0) if told else np.zeros(3, bool)
+        told.clear()
+        collector.step(np.zeros(3, np.int32))
+        valid = collector.valid.copy()  # where it is not, the copy was only reset, and no action counts
+        np.testing.assert_array_equal(began[valid], first[valid])
+        done = collector.terminated | collector.truncated
+        first = np.where(valid, done, first)
+
+
+def test_who_acts_is_told_of_the_new_episodes_of_a_single_environment():
+    told: list[np.ndarray] = []
+    collector = Collector(Counting('box'), ActionAdaptor(Counting('box').action_space), begin=told.append)
+    collector.reset(5)
+    episodes = 0
+    for _ in range(60):
+        collector.step(np.zeros(1, np.int32))
+        episodes += len(collector.finished)
+    assert episodes > 3
+    assert [copies.tolist() for copies in told] == [[True]] * (episodes + 1)

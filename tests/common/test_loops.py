@@ -18,6 +18,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import zoo
 from zoo.algorithms import saving
 from zoo.common import checkpoint, seeding, spaces
+from zoo.common.acting import Behavior
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.env_wrappers import build_env
 from zoo.common.loops import Collection, Step, Training, off_policy, on_policy, run_test
@@ -33,6 +34,7 @@ class Notes:
     def __init__(self, space: gymnasium.Space = SPACES['box']) -> None:
         self.observation_space = space
         self.action_adaptor = ActionAdaptor(Discrete(5))
+        self.behavior = Behavior(None, self.action_adaptor)
         self.steps, self.updates, self.progress = 0, 0, 0.0
         self.rng = np.random.default_rng(0)
         self.weight = 1.0

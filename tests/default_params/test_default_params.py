@@ -190,7 +190,7 @@ class TestWhatDependsOnTheEnvironment:
         assert call_default_params(Own(), 'gymnasium', 'SAC')[1]['buffer_size'] == 100_000
 
     @pytest.mark.parametrize(
-        ('name', 'env_id'), [('DQN', 'Pendulum-v1'), ('SAC', 'CartPole-v1'), ('TD3', 'CartPole-v1')]
+        ('name', 'env_id'), [('DQN', 'Pendulum-v1'), ('TQC', 'CartPole-v1'), ('TD3', 'CartPole-v1')]
     )
     def test_an_algorithm_that_cannot_act_there_is_refused(self, name, env_id):
         with pytest.raises(ValueError, match=f'{name} cannot act in .*; use .*PPO'):

@@ -10,12 +10,15 @@ from zoo.common.quiet import load_tensorflow
 
 _MODULES = {
     'C51': 'c51',
+    'CrossQ': 'crossq',
+    'DDPG': 'ddpg',
     'DQN': 'dqn',
     'PPO': 'ppo',
     'QRDQN': 'qrdqn',
     'Rainbow': 'rainbow',
     'SAC': 'sac',
     'TD3': 'td3',
+    'TQC': 'tqc',
 }
 
 #: Names of all algorithms.

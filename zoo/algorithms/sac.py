@@ -1,24 +1,40 @@
 """SAC: soft actor-critic.
 
 Haarnoja et al. 2018, *Soft Actor-Critic Algorithms and Applications* (arXiv 1812.05905): two critics, no state-value
-network, the temperature tuned to a target entropy (equations 5, 7 and 18).
+network, the temperature tuned to a target entropy (equations 5, 7 and 18). On ``Discrete`` actions: Christodoulou 2019,
+*Soft Actor-Critic for Discrete Action Settings* (arXiv 1910.07207): a critic gives the value of every action, and what
+is estimated by one action elsewhere is summed over all of them (its equations 10 to 12).
 
 Departures: an update of the critics, then the actor, then the temperature on the same batch, as in Spinning Up; the
-temperature's loss is written in log α, as in the authors' code.
+temperature's loss is written in log α, as in the authors' code. On ``Discrete`` actions the target entropy is half of
+the greatest there is, where Christodoulou takes 0.98 of it: so near to a uniform policy the temperature grows without
+end as soon as one action is better (Xu et al. 2021, *Target Entropy Annealing for Discrete Soft Actor-Critic*, arXiv
+2112.02852).
 """
 
 from __future__ import annotations
 
 import logging
+import math
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy as np
 import tensorflow as tf
+from gymnasium.spaces import Discrete
 
 from zoo.algorithms.base import Algorithm
 from zoo.common import loops, spaces
 from zoo.common.acting import Forward, Stochastic
-from zoo.common.adaptors.policy import StochasticPolicy, penalized, stochastic_head, value_head
+from zoo.common.adaptors.policy import (
+    Head,
+    Network,
+    StochasticPolicy,
+    action_value_head,
+    penalized,
+    stochastic_head,
+    value_head,
+)
 from zoo.common.optim import polyak
 from zoo.common.params import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, Tau, above
 from zoo.common.types import Batch
@@ -26,11 +42,22 @@ from zoo.common.types import Batch
 log = logging.getLogger('zoo')
 
 
+Alpha = Annotated[float | Literal['auto'], above(0), "the temperature; 'auto' tunes it from 1 to the target entropy"]
+TargetEntropy = Annotated[
+    float | None,
+    'in nats; None takes minus the number of entries of a Box (SAC paper, appendix D), or half of the greatest entropy '
+    'of a Discrete, where a state that forbids actions has its part of it by the logarithm of those that are left',
+]
+
+#: The default target entropy for ``Discrete``, a part of the greatest.
+PART_OF_ENTROPY = 0.5
+
+
 class SAC(Algorithm):
-    """Soft actor-critic for bounded ``Box`` actions."""
+    """Soft actor-critic for bounded ``Box`` actions and for ``Discrete`` ones."""
 
     loop = loops.off_policy
-    acts_in = ('Box',)
+    acts_in = ('Box', 'Discrete')
     squash = True
     network_names = ('actor', 'critic_1', 'critic_2')
     optimizer_names = ('actor', 'critic', 'alpha')
@@ -44,12 +71,8 @@ class SAC(Algorithm):
         optimizers_list: OptimizersList = None,
         gamma: Gamma = 0.99,
         tau: Tau = 0.005,
-        alpha: Annotated[
-            float | Literal['auto'], above(0), "the temperature; 'auto' tunes it from 1 to the target entropy"
-        ] = 'auto',
-        target_entropy: Annotated[
-            float | None, 'in nats; None takes minus the number of action entries (paper, appendix D)'
-        ] = None,
+        alpha: Alpha = 'auto',
+        target_entropy: TargetEntropy = None,
         normalize_obs: NormalizeObs = False,
     ) -> None:
         if alpha != 'auto' and target_entropy is not None:
@@ -60,16 +83,17 @@ class SAC(Algorithm):
         self.alpha = alpha
         self.target_entropy = target_entropy
 
-        size = self.action_adaptor.parts[0].size
-        critic = value_head(action_size=size)
-        heads = [stochastic_head(self.action_adaptor, free_log_std=False), critic, critic]
+        self.discrete = isinstance(action_space, Discrete)
+        critics = self.network_names[1:]
+        heads = [stochastic_head(self.action_adaptor, free_log_std=False), *[self.critic_head()] * len(critics)]
         self.build_networks(net_list, heads, {'hidden': [256, 256], 'activation': 'relu'})
         self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor)
-        self.critics = [self.networks['critic_1'], self.networks['critic_2']]
-        self.targets = [self.build_target(name) for name in ('critic_1', 'critic_2')]
+        self.critics = [self.networks[name] for name in critics]
+        self.targets = self.build_targets()
         self.log_alpha = tf.Variable(0.0 if alpha == 'auto' else float(np.log(alpha)), dtype=tf.float32)
         self.state_variables['log_alpha'] = self.log_alpha
-        self._target_entropy = -float(size) if target_entropy is None else float(target_entropy)
+        self._check_entropy(target_entropy)
+        self._target_entropy = self._default_entropy() if target_entropy is None else float(target_entropy)
 
         critic_variables = [variable for critic in self.critics for variable in critic.trainable_variables]
         groups = [self.policy.trainable_variables, critic_variables, [self.log_alpha]]
@@ -77,56 +101,125 @@ class SAC(Algorithm):
         forward = Forward(self.policy.network, self.policy)
         self.behavior = Stochastic(forward, self.action_adaptor, self.policy.mask_path)
 
+    def _check_entropy(self, target: float | None) -> None:
+        if self.discrete and target is not None:
+            actions = self.action_adaptor.parts[0].counts[0]
+            if target >= math.log(actions):
+                raise ValueError(
+                    f'target_entropy is {target:g}, but of a policy over {actions} actions the greatest is '
+                    f'{math.log(actions):.5g}, when all are alike: give less.'
+                )
+
+    def _default_entropy(self) -> float:
+        part = self.action_adaptor.parts[0]
+        return PART_OF_ENTROPY * math.log(part.counts[0]) if self.discrete else -float(part.size)
+
+    def critic_head(self) -> Head:
+        """What a critic has to give: Q(s, a), or Q(s, ·) of ``Discrete`` actions."""
+        part = self.action_adaptor.parts[0]
+        return action_value_head(part.counts[0]) if self.discrete else value_head(action_size=part.size)
+
+    def build_targets(self) -> list[Network]:
+        """The target of each critic."""
+        return [self.build_target(name) for name in self.network_names[1:]]
+
+    # What differs between the kinds of action: expectations over π, estimated by one action or summed over all.
+
+    def expectations(
+        self, critics: Sequence[Network], obs: spaces.Flat, seed: tf.Tensor, training: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """E[min Q(s, a)] and the entropy E[−log π(a | s)], a ~ π(· | s), each ``[B]``.
+
+        Args:
+            critics: of whose values the smallest counts.
+            obs: flat observations.
+            seed: of the one action that is drawn from a ``Box``.
+            training: whether the policy is in training mode.
+        """
+        if self.discrete:
+            log_prob = tf.nn.log_softmax(self.policy(obs, training))  # of forbidden actions −1e9, so that π is 0
+            prob = tf.exp(log_prob)
+            q = tf.reduce_min([critic(obs) for critic in critics], 0)
+            return tf.reduce_sum(prob * q, -1), -tf.reduce_sum(prob * log_prob, -1)
+        action, log_prob = self.sample(obs, seed, training)
+        return self.value(critics, obs, action), -log_prob
+
     def sample(self, obs: spaces.Flat, seed: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
         """Actions ``[B, n]`` in (−1, 1) and their log-probabilities ``[B]``, by the reparameterisation trick."""
         return self.action_adaptor.distribution.sample_and_log_prob(self.policy(obs, training), seed)
 
+    def value(self, critics: Sequence[Network], obs: spaces.Flat, action: tf.Tensor) -> tf.Tensor:
+        """min Q(s, a) over the critics, ``[B]``, of ``Box`` actions."""
+        return tf.reduce_min([critic(obs, action)[:, 0] for critic in critics], 0)
+
+    def taken(self, critic: Network, batch: Batch) -> tf.Tensor:
+        """Q(s, a) of the actions that were taken, ``[B]``, in training mode."""
+        if self.discrete:
+            q = critic(batch.obs, training=True)
+            return tf.reduce_sum(q * tf.one_hot(batch.action, q.shape[-1]), -1)
+        return critic(batch.obs, batch.action, training=True)[:, 0]
+
+    def wanted_entropy(self, obs: spaces.Flat) -> tf.Tensor | float:
+        """The target entropy; of masked ``Discrete`` actions that of each state, ``[B]``."""
+        mask_path = self.policy.mask_path
+        if mask_path is None:
+            return self._target_entropy
+        mask = tf.cast(obs[mask_path], tf.bool)
+        actions = mask.shape[-1]
+        allowed = tf.reduce_sum(tf.cast(mask, tf.float32), -1)
+        allowed = tf.where(allowed > 0.0, allowed, float(actions))  # none allowed says nothing: all are
+        return self._target_entropy * tf.math.log(allowed) / max(math.log(actions), 1e-9)
+
+    # What does not
+
     def critic_target(self, batch: Batch, seed: tf.Tensor) -> tf.Tensor:
-        """y = r + γ (1 − terminated) (min Q′(s′, a′) − α log π(a′ | s′)), a′ ~ π: equations 3 and 5."""
-        next_action, log_prob = self.sample(batch.next_obs, seed)
-        next_q = tf.minimum(*(target(batch.next_obs, next_action)[:, 0] for target in self.targets))
-        soft_value = next_q - tf.exp(self.log_alpha) * log_prob
-        return batch.reward + batch.discount * soft_value
+        """y = r + γ (1 − terminated) E[min Q′(s′, a′) − α log π(a′ | s′)]: equations 3 and 5."""
+        q, entropy = self.expectations(self.targets, batch.next_obs, seed)
+        return batch.reward + batch.discount * (q + tf.exp(self.log_alpha) * entropy)
 
     def critic_loss(self, batch: Batch, target: tf.Tensor) -> tf.Tensor:
-        """½ mean (Q(s, a) − y)², summed over both critics: equation 5."""
-        errors = [critic(batch.obs, batch.action, training=True)[:, 0] - target for critic in self.critics]
+        """½ mean (Q(s, a) − y)², summed over the critics: equation 5."""
+        errors = [self.taken(critic, batch) - target for critic in self.critics]
         return penalized(0.5 * tf.add_n([tf.reduce_mean(tf.square(error)) for error in errors]), *self.critics)
 
     def actor_loss(self, batch: Batch, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """mean (α log π(a | s) − min Q(s, a)), a ~ π: equation 7; also the entropy estimate and the mean value.
+        """mean E[α log π(a | s) − min Q(s, a)]: equation 7; also the mean entropy and the mean value.
 
         The critics are in inference mode: their statistics are not to learn from actions that the replay does not hold.
         """
-        action, log_prob = self.sample(batch.obs, seed, training=True)
-        q = tf.minimum(*(critic(batch.obs, action)[:, 0] for critic in self.critics))
-        loss = penalized(tf.reduce_mean(tf.exp(self.log_alpha) * log_prob - q), self.policy.network)
-        return loss, -tf.reduce_mean(log_prob), tf.reduce_mean(q)
+        q, entropy = self.expectations(self.critics, batch.obs, seed, training=True)
+        loss = penalized(-tf.reduce_mean(q + tf.exp(self.log_alpha) * entropy), self.policy.network)
+        return loss, tf.reduce_mean(entropy), tf.reduce_mean(q)
 
-    def alpha_loss(self, entropy: tf.Tensor) -> tf.Tensor:
+    def alpha_loss(self, entropy: tf.Tensor, wanted: tf.Tensor | float) -> tf.Tensor:
         """log α (entropy − target entropy): equation 18 with log α for α."""
-        return self.log_alpha * tf.stop_gradient(entropy - self._target_entropy)
+        return self.log_alpha * tf.stop_gradient(entropy - tf.reduce_mean(wanted))
+
+    def update_actor(self, batch: Batch, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """One gradient step of the actor, and of the temperature by its entropy; what `actor_loss` gave."""
+        found: list[tf.Tensor] = []
+
+        def actor_loss() -> tf.Tensor:
+            loss, *rest = self.actor_loss(batch, seed)
+            found.extend(rest)
+            return loss
+
+        loss = self.optimizers['actor'].minimize(actor_loss)
+        entropy, q = found
+        if self.alpha == 'auto':
+            self.optimizers['alpha'].minimize(lambda: self.alpha_loss(entropy, self.wanted_entropy(batch.obs)))
+        return loss, entropy, q
 
     def update(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """One gradient step of critics, actor and temperature on a batch with fields ``[B, …]``."""
         target = tf.stop_gradient(self.critic_target(batch, seed))
         critic_loss = self.optimizers['critic'].minimize(lambda: self.critic_loss(batch, target))
-        found: list[tf.Tensor] = []
-
-        def actor_loss() -> tf.Tensor:
-            loss, *rest = self.actor_loss(batch, seed + 1)
-            found.extend(rest)
-            return loss
-
-        actor_loss_value = self.optimizers['actor'].minimize(actor_loss)
-        entropy, q = found
-        if self.alpha == 'auto':
-            self.optimizers['alpha'].minimize(lambda: self.alpha_loss(entropy))
+        actor_loss, entropy, q = self.update_actor(batch, seed + 1)
         for target_network, critic in zip(self.targets, self.critics, strict=True):
             polyak(target_network.variables, critic.variables, self.tau)
         return {
             'critic': critic_loss,
-            'actor': actor_loss_value,
+            'actor': actor_loss,
             'alpha': tf.exp(self.log_alpha),
             'entropy': entropy,
             'q': q,

@@ -398,6 +398,15 @@ class Behavior:
         logits = np.zeros((spaces.count(obs), self.adaptor.param_size), np.float32)
         return self.adaptor.sample(masked(logits, obs[self.mask_path], self.adaptor.parts[0].counts), rng)
 
+    def episodes_begin(self, copies: np.ndarray) -> None:
+        """Told before acting in them that new episodes begin in these copies of the environment, bool ``[N]``.
+
+        For what is kept along an episode of each copy, and belongs to one process that steps them all.
+        """
+
+    #: Whether something is, so that observations of one copy must not be mixed with those of others.
+    along_episodes = False
+
     def light(self) -> Behavior:
         """The same without TensorFlow, to be pickled; where that cannot be, without a forward pass."""
         twin = copy.copy(self)
@@ -475,5 +484,49 @@ class GaussianNoise(Behavior):
         action = self.forward(obs)
         if deterministic:
             return action
-        noise = self.scale * rng.standard_normal(action.shape, dtype=np.float32)
-        return np.clip(action + noise, -1.0, 1.0)
+        return np.clip(action + self.draw(action.shape, rng), -1.0, 1.0)
+
+    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+        """The noise of the next step, float32 ``[N, n]``."""
+        return self.scale * rng.standard_normal(shape, dtype=np.float32)
+
+
+class OrnsteinUhlenbeck(GaussianNoise):
+    """A deterministic policy's action in [−1, 1], and noise on it that stays alike from step to step.
+
+    The process of Uhlenbeck and Ornstein 1930 as Lillicrap et al. 2016 (arXiv 1509.02971, section 3) use it, by Euler's
+    steps ``x ← x − θ x dt + σ √dt N(0, 1)``, one process for each entry of the action of each copy. It begins at 0 in
+    every episode, and has the deviation ``σ / √(θ (2 − θ dt))`` after long.
+
+    Args:
+        forward, adaptor: see :class:`Behavior`.
+        scale: σ.
+        theta: θ, the part of itself that it loses in a time of 1, where that is short.
+        dt: time between two steps.
+
+    Attributes:
+        noise: of the last step of each copy, float32 ``[N, n]``; None where no episode has begun.
+    """
+
+    along_episodes = True
+
+    def __init__(self, forward: Forward, adaptor: ActionAdaptor, scale: float, theta: float, dt: float) -> None:
+        super().__init__(forward, adaptor, scale)
+        self.theta = theta
+        self.dt = dt
+        self.noise: np.ndarray | None = None
+
+    def episodes_begin(self, copies: np.ndarray) -> None:
+        """See :class:`Behavior`."""
+        if self.noise is None or len(self.noise) != len(copies):
+            self.noise = self.adaptor.zeros((len(copies),))
+        else:
+            self.noise = np.where(copies[:, None], np.float32(0.0), self.noise)
+
+    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+        """The noise of the next step, ``[N, n]``; of other observations than those of the copies, of a first step."""
+        step = self.scale * math.sqrt(self.dt) * rng.standard_normal(shape, dtype=np.float32)
+        if self.noise is None or self.noise.shape != shape:
+            return step
+        self.noise = (1.0 - self.theta * self.dt) * self.noise + step
+        return self.noise

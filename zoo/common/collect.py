@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -68,13 +68,20 @@ class Collector:
         env: a Gymnasium ``Env`` or ``VectorEnv``.
         adaptor: turns stored actions into the environment's.
         render: call ``env.render()`` after every step.
+        begin: told of the copies, bool ``[N]``, in which a new episode begins, before its first action.
 
     Raises:
         ValueError: the environment is being trained on, by whoever is about to step it here too; a vector environment
             does not say when it resets its copies.
     """
 
-    def __init__(self, env: Env | VectorEnv, adaptor: ActionAdaptor, render: bool = False) -> None:
+    def __init__(
+        self,
+        env: Env | VectorEnv,
+        adaptor: ActionAdaptor,
+        render: bool = False,
+        begin: Callable[[np.ndarray], None] = lambda copies: None,
+    ) -> None:
         if any(base is other for base in _bases(env) for other in _in_training):
             raise ValueError(
                 'this environment is being trained on, and its episodes under way would be cut and mixed with others: '
@@ -90,6 +97,7 @@ class Collector:
             self.num_envs, self.space = 1, env.observation_space
         self.adaptor = adaptor
         self.render = render
+        self._begin = begin
         self._leaves = spaces.leaves(self.space)
         self._float_leaves = [p for p, leaf in self._leaves.items() if np.issubdtype(leaf.dtype, np.floating)]
         self._mask = ACTION_MASK if ACTION_MASK in self._leaves else None
@@ -121,6 +129,7 @@ class Collector:
         # The copies that are only reset in the next step; None where they never are.
         next_step = self.autoreset == AutoresetMode.NEXT_STEP
         self._resetting = np.zeros(self.num_envs, bool) if next_step else None
+        self._begin(np.ones(self.num_envs, bool))
         return self.obs
 
     def _reset(self, **kwargs: Any) -> Any:
@@ -169,6 +178,7 @@ class Collector:
                 self._finish(0, info.get('episode'), info.get('is_success'), info.get('success'))
             self.obs = self._write(self._reset())
             self._check_finite(self.obs)
+            self._begin(np.ones(1, bool))
 
     def _step_vector(self, action: spaces.Flat) -> None:
         result = self.env.step(self.adaptor.to_env(action))
@@ -197,8 +207,11 @@ class Collector:
         if done.any():
             self._end_episodes(done, obs, info, before)
         self._earlier = before
+        begun = done
         if resetting is not None:
-            self._resetting = done
+            begun, self._resetting = resetting, done
+        if begun.any():
+            self._begin(begun)
         self._check_finite(self.next_obs, reward)
         if self.obs is not self.next_obs:
             self._check_finite(self.obs)

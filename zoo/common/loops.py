@@ -90,7 +90,7 @@ class Collection:
 
     def __init__(self, agent: Agent, env: Env | VectorEnv, render: bool = False, start: int = 0) -> None:
         self.agent = agent
-        self.collector = Collector(env, agent.action_adaptor, render)
+        self.collector = Collector(env, agent.action_adaptor, render, agent.behavior.episodes_begin)
         self.collector.steps = start
         self.num_envs = self.collector.num_envs
         self.learners = 1

@@ -72,7 +72,7 @@ class Actor:
         """See :func:`run`."""
         if not self._renew():
             return
-        collector = Collector(self.env, self.behavior.adaptor)
+        collector = Collector(self.env, self.behavior.adaptor, begin=self.behavior.episodes_begin)
         collector.reset(int(self.rng.integers(2**31 - 1)))
         buffer = RolloutBuffer(collector.space, self.behavior.adaptor, self.plan.horizon, collector.num_envs)
         episodes: list[Episode] = []

@@ -138,9 +138,14 @@ def plan_for(
         loop_params: of the training loop.
 
     Raises:
-        ValueError: see :func:`check_roles`.
+        ValueError: see :func:`check_roles`; or the behaviour keeps something along an episode, and servers have it.
     """
     layout = check_roles(roles)
+    if layout.servers and agent.behavior.along_episodes:
+        raise ValueError(
+            f'{layout}: what {type(agent).__name__} explores by is kept along each episode, but a server answers many '
+            'environments as one: leave out servers.'
+        )
     num_envs = getattr(env, 'num_envs', 1)
     lockstep = agent.loop.experience == 'rollouts'
     horizon = loop_params['horizon'] if lockstep else max(1, MESSAGE // num_envs)

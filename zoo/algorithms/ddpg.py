@@ -1,0 +1,162 @@
+"""DDPG: deep deterministic policy gradient.
+
+Lillicrap et al. 2016, *Continuous Control with Deep Reinforcement Learning* (arXiv 1509.02971), algorithm 1. ``n_step``
+and ``prioritized``, both off by default, are those of the learner of Ape-X DDPG (Horgan et al. 2018, arXiv 1803.00933)
+and of D4PG: returns of several steps, and transitions drawn by |δ| (Schaul et al. 2016, arXiv 1511.05952).
+
+Departures: no batch normalisation and no weight decay; an action joins the observation in the first layer of the
+critic, not in the second, where the critic is assembled; the last layers begin like the others; Gaussian noise unless
+the paper's Ornstein-Uhlenbeck process is asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated, Literal
+
+import tensorflow as tf
+
+from zoo.algorithms.base import Algorithm
+from zoo.common import loops
+from zoo.common.acting import Forward, GaussianNoise, OrnsteinUhlenbeck
+from zoo.common.adaptors.policy import deterministic_head, penalized, value_head
+from zoo.common.optim import polyak
+from zoo.common.params import (
+    ActionSpace,
+    Gamma,
+    NetList,
+    NormalizeObs,
+    ObservationSpace,
+    OptimizersList,
+    Tau,
+    above,
+    at_least,
+    between,
+)
+from zoo.common.replay import Priorities, Sampling
+from zoo.common.schedules import Linear
+from zoo.common.types import Batch
+
+log = logging.getLogger('zoo')
+
+#: The default exponent of the importance weights (Schaul et al. 2016, table 3).
+BETA = Linear(0.4, 1.0)
+
+#: The parameters that each choice alone reads.
+READ_BY = {
+    ('noise', 'ornstein_uhlenbeck'): ('theta', 'dt'),
+    ('prioritized', True): ('priority_alpha', 'priority_beta'),
+}
+
+
+class DDPG(Algorithm):
+    """Deep deterministic policy gradient for bounded ``Box`` actions.
+
+    Noise is in the units of [−1, 1], half the range of each entry.
+    """
+
+    loop = loops.off_policy
+    acts_in = ('Box',)
+    squash = True
+    network_names = ('actor', 'critic')
+    optimizer_names = ('actor', 'critic')
+    metric_names = ('critic', 'actor', 'q')
+
+    def __init__(
+        self,
+        observation_space: ObservationSpace,
+        action_space: ActionSpace,
+        net_list: NetList = None,
+        optimizers_list: OptimizersList = None,
+        gamma: Gamma = 0.99,
+        tau: Tau = 0.005,
+        explore_noise: Annotated[float, at_least(0), 'σ of the noise on actions while training'] = 0.1,
+        noise: Annotated[
+            Literal['gaussian', 'ornstein_uhlenbeck'], 'its kind: new in every step, or a process along each episode'
+        ] = 'gaussian',
+        theta: Annotated[float, above(0), 'of an Ornstein-Uhlenbeck process, how fast it returns to 0'] = 0.15,
+        dt: Annotated[float, above(0), 'of an Ornstein-Uhlenbeck process, the time of one step'] = 0.01,
+        n_step: Annotated[int, at_least(1), 'steps whose rewards are summed before the target values the rest'] = 1,
+        prioritized: Annotated[
+            bool, 'draw transitions by |δ|, the error of the critic when they were last drawn'
+        ] = False,
+        priority_alpha: Annotated[float | Linear, between(0, 1), 'exponent of priorities; 0 draws uniformly'] = 0.6,
+        priority_beta: Annotated[
+            float | Linear, between(0, 1), 'exponent of the importance weights; 1 corrects in full'
+        ] = BETA,
+        normalize_obs: NormalizeObs = False,
+    ) -> None:
+        if theta * dt >= 2.0:
+            raise ValueError(f'theta · dt is {theta * dt:g}, of which a process grows without end: give less than 2.')
+        super().__init__(observation_space, action_space, normalize_obs)
+        self.gamma = gamma
+        self.tau = tau
+        self.explore_noise = explore_noise
+        self.noise = noise
+        self.theta = theta
+        self.dt = dt
+        self.n_step = n_step
+        self.prioritized = prioritized
+        self.priority_alpha = priority_alpha
+        self.priority_beta = priority_beta
+        self._warn_of_unread()
+
+        size = self.action_adaptor.parts[0].size
+        heads = [deterministic_head(size), value_head(action_size=size)]
+        self.build_networks(net_list, heads, {'hidden': [256, 256], 'activation': 'relu'})
+        self.actor, self.critic = self.networks['actor'], self.networks['critic']
+        self.target_actor, self.target_critic = self.build_target('actor'), self.build_target('critic')
+
+        groups = [self.actor.trainable_variables, self.critic.trainable_variables]
+        self.build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 1e-3})
+        forward = Forward(self.actor)
+        self.behavior: GaussianNoise = GaussianNoise(forward, self.action_adaptor, explore_noise)
+        if noise == 'ornstein_uhlenbeck':
+            self.behavior = OrnsteinUhlenbeck(forward, self.action_adaptor, explore_noise, theta, dt)
+
+    def _warn_of_unread(self) -> None:
+        defaults = type(self).params()
+        for (choice, value), names in READ_BY.items():
+            for name in names:
+                if getattr(self, choice) != value and getattr(self, name) != defaults[name]:
+                    log.warning('%s=%s changes nothing without %s=%r.', name, getattr(self, name), choice, value)
+
+    @property
+    def sampling(self) -> Sampling:
+        """How transitions are drawn from the replay buffer."""
+        priorities = Priorities(self.priority_alpha, self.priority_beta) if self.prioritized else None
+        return Sampling(self.gamma, self.n_step, priorities)
+
+    def critic_target(self, batch: Batch) -> tf.Tensor:
+        """y = r + γ (1 − terminated) Q′(s′, π′(s′)), with n steps Σ γⁱ rᵢ + γⁿ (1 − terminated) Q′."""
+        next_q = self.target_critic(batch.next_obs, self.target_actor(batch.next_obs))[:, 0]
+        return batch.reward + batch.discount * next_q
+
+    def critic_loss(self, batch: Batch, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """mean w (Q(s, a) − y)², w the importance weights; and |Q(s, a) − y| of each, ``[B]``."""
+        error = self.critic(batch.obs, batch.action, training=True)[:, 0] - target
+        return penalized(tf.reduce_mean(batch.weight * tf.square(error)), self.critic), tf.abs(error)
+
+    def actor_loss(self, batch: Batch) -> tf.Tensor:
+        """−mean w Q(s, π(s)): equation 6.
+
+        The critic is in inference mode: its statistics are not to learn from actions that the replay does not hold.
+        """
+        q = self.critic(batch.obs, self.actor(batch.obs, training=True))[:, 0]
+        return penalized(-tf.reduce_mean(batch.weight * q), self.actor)
+
+    def update(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        """One gradient step of critic and actor on a batch with fields ``[B, …]``, and a move of the targets."""
+        target = tf.stop_gradient(self.critic_target(batch))
+        found: list[tf.Tensor] = []
+
+        def critic_loss() -> tf.Tensor:
+            loss, priority = self.critic_loss(batch, target)
+            found.append(priority)
+            return loss
+
+        critic_loss_value = self.optimizers['critic'].minimize(critic_loss)
+        actor_loss = self.optimizers['actor'].minimize(lambda: self.actor_loss(batch))
+        for target_network, network in ((self.target_actor, self.actor), (self.target_critic, self.critic)):
+            polyak(target_network.variables, network.variables, self.tau)
+        return {'critic': critic_loss_value, 'actor': actor_loss, 'q': tf.reduce_mean(target), 'priority': found[0]}
