@@ -24,6 +24,7 @@ from zoo.common.compilation import PackedCall
 
 #: The kinds of action that each algorithm claims: written out, so that a claim cannot vanish unseen.
 CLAIMS = {
+    'CrossQ': ('Box', 'Box 2-D'),
     'DQN': ('Discrete',),
     'PPO': ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Box 2-D', 'Dict', 'Tuple'),
     'SAC': ('Box', 'Box 2-D'),

@@ -8,7 +8,7 @@ from typing import Any
 from zoo.common.errors import unknown
 from zoo.common.quiet import load_tensorflow
 
-_MODULES = {'DQN': 'dqn', 'PPO': 'ppo', 'SAC': 'sac', 'TD3': 'td3'}
+_MODULES = {'CrossQ': 'crossq', 'DQN': 'dqn', 'PPO': 'ppo', 'SAC': 'sac', 'TD3': 'td3'}
 
 #: Names of all algorithms.
 NAMES = tuple(_MODULES)

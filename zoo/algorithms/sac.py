@@ -18,12 +18,17 @@ import tensorflow as tf
 from zoo.algorithms.base import Algorithm
 from zoo.common import loops, spaces
 from zoo.common.acting import Forward, Stochastic
-from zoo.common.adaptors.policy import StochasticPolicy, penalized, stochastic_head, value_head
+from zoo.common.adaptors.policy import Network, StochasticPolicy, penalized, stochastic_head, value_head
 from zoo.common.optim import polyak
 from zoo.common.params import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, Tau, above
 from zoo.common.types import Batch
 
 log = logging.getLogger('zoo')
+
+Alpha = Annotated[float | Literal['auto'], above(0), "the temperature; 'auto' tunes it from 1 to the target entropy"]
+TargetEntropy = Annotated[
+    float | None, 'in nats; None takes minus the number of action entries (SAC paper, appendix D)'
+]
 
 
 class SAC(Algorithm):
@@ -44,12 +49,8 @@ class SAC(Algorithm):
         optimizers_list: OptimizersList = None,
         gamma: Gamma = 0.99,
         tau: Tau = 0.005,
-        alpha: Annotated[
-            float | Literal['auto'], above(0), "the temperature; 'auto' tunes it from 1 to the target entropy"
-        ] = 'auto',
-        target_entropy: Annotated[
-            float | None, 'in nats; None takes minus the number of action entries (paper, appendix D)'
-        ] = None,
+        alpha: Alpha = 'auto',
+        target_entropy: TargetEntropy = None,
         normalize_obs: NormalizeObs = False,
     ) -> None:
         if alpha != 'auto' and target_entropy is not None:
@@ -66,7 +67,7 @@ class SAC(Algorithm):
         self.build_networks(net_list, heads, {'hidden': [256, 256], 'activation': 'relu'})
         self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor)
         self.critics = [self.networks['critic_1'], self.networks['critic_2']]
-        self.targets = [self.build_target(name) for name in ('critic_1', 'critic_2')]
+        self.targets = self.build_targets()
         self.log_alpha = tf.Variable(0.0 if alpha == 'auto' else float(np.log(alpha)), dtype=tf.float32)
         self.state_variables['log_alpha'] = self.log_alpha
         self._target_entropy = -float(size) if target_entropy is None else float(target_entropy)
@@ -76,6 +77,10 @@ class SAC(Algorithm):
         self.build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
         forward = Forward(self.policy.network, self.policy)
         self.behavior = Stochastic(forward, self.action_adaptor, self.policy.mask_path)
+
+    def build_targets(self) -> list[Network]:
+        """The target of each critic."""
+        return [self.build_target(name) for name in ('critic_1', 'critic_2')]
 
     def sample(self, obs: spaces.Flat, seed: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
         """Actions ``[B, n]`` in (−1, 1) and their log-probabilities ``[B]``, by the reparameterisation trick."""
@@ -107,26 +112,31 @@ class SAC(Algorithm):
         """log α (entropy − target entropy): equation 18 with log α for α."""
         return self.log_alpha * tf.stop_gradient(entropy - self._target_entropy)
 
+    def update_actor(self, batch: Batch, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """One gradient step of the actor, and of the temperature by its entropy; what `actor_loss` gave."""
+        found: list[tf.Tensor] = []
+
+        def actor_loss() -> tf.Tensor:
+            loss, *rest = self.actor_loss(batch, seed)
+            found.extend(rest)
+            return loss
+
+        loss = self.optimizers['actor'].minimize(actor_loss)
+        entropy, q = found
+        if self.alpha == 'auto':
+            self.optimizers['alpha'].minimize(lambda: self.alpha_loss(entropy))
+        return loss, entropy, q
+
     def update(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """One gradient step of critics, actor and temperature on a batch with fields ``[B, …]``."""
         target = tf.stop_gradient(self.critic_target(batch, seed))
         critic_loss = self.optimizers['critic'].minimize(lambda: self.critic_loss(batch, target))
-        found: list[tf.Tensor] = []
-
-        def actor_loss() -> tf.Tensor:
-            loss, *rest = self.actor_loss(batch, seed + 1)
-            found.extend(rest)
-            return loss
-
-        actor_loss_value = self.optimizers['actor'].minimize(actor_loss)
-        entropy, q = found
-        if self.alpha == 'auto':
-            self.optimizers['alpha'].minimize(lambda: self.alpha_loss(entropy))
+        actor_loss, entropy, q = self.update_actor(batch, seed + 1)
         for target_network, critic in zip(self.targets, self.critics, strict=True):
             polyak(target_network.variables, critic.variables, self.tau)
         return {
             'critic': critic_loss,
-            'actor': actor_loss_value,
+            'actor': actor_loss,
             'alpha': tf.exp(self.log_alpha),
             'entropy': entropy,
             'q': q,
