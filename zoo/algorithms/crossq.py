@@ -1,12 +1,11 @@
 """CrossQ: soft actor-critic with batch normalisation in place of target networks.
 
 Bhatt et al. 2024, *CrossQ: Batch Normalization in Deep Reinforcement Learning for Greater Sample Efficiency and
-Simplicity* (ICLR, arXiv 1902.05605). (s, a) and (s′, a′) go through the critics in one joined batch in training mode, so
-that the moments by which they are normalised are of both (figure 2 and section 3.2); critics are wide; networks are
-normalised by batch renormalisation, the actor too (:class:`zoo.common.batch_renorm.BatchRenormalization`); the actor and
-the temperature move every third update.
+Simplicity* (ICLR, arXiv 1902.05605). (s, a) and (s′, a′) go through the critics in one joined batch in training mode,
+so that the moments by which they are normalised are of both (section 3.2); critics are wide; networks are normalised by
+batch renormalisation, the actor too (:mod:`zoo.common.batch_renorm`); actor and temperature move every third update.
 
-As in the authors' code, the actor chooses a′ in inference mode, and the critics judge its actions in inference mode.
+As in the authors' code, the actor chooses a′ in inference mode, and the critics judge the actor in inference mode.
 
 Departures: those of :mod:`zoo.algorithms.sac`; β₁ of Adam is that of the networks for the temperature as well.
 """
@@ -81,9 +80,9 @@ class CrossQ(SAC):
         return penalized(0.5 * tf.add_n([tf.reduce_mean(tf.square(error)) for error in errors]), *self.critics)
 
     def update(self, batch: Batch, seed: tf.Tensor, phase: int = 0) -> dict[str, tf.Tensor]:
-        """One gradient step of the critics on a batch with fields ``[B, …]``; in the last phase of actor and temperature.
+        """One gradient step of the critics on a batch with fields ``[B, …]``; in the last phase of the actor as well.
 
-        Until then what is told of the actor is of its last step.
+        Otherwise what is told of the actor is of its last step.
         """
         critic_loss = self.optimizers['critic'].minimize(lambda: self.critic_loss(batch, seed))
         if phase == self.policy_delay - 1:

@@ -1,9 +1,9 @@
 """Batch renormalisation, which Keras 3 does not have: batch normalisation that agrees with itself in inference mode.
 
-Ioffe 2017, *Batch Renormalization: Towards Reducing Minibatch Dependence in Batch-Normalized Models* (arXiv 1702.03275).
-Bounds, decay and warm-up are as in the code of CrossQ (adityab/CrossQ, commit 2811ad1): the bounds are constant where
-the paper lets them grow, and take effect after a warm-up of plain batch normalisation; the decay is that of the variance
-where the paper averages the deviation.
+Ioffe 2017, *Batch Renormalization: Towards Reducing Minibatch Dependence in Batch-Normalized Models* (arXiv
+1702.03275). Bounds, decay and warm-up are those of CrossQ's code (adityab/CrossQ, commit 2811ad1): the bounds are
+constant where the paper lets them grow, and take effect after a warm-up of plain batch normalisation; the variance is
+averaged where the paper averages the deviation.
 """
 
 from __future__ import annotations

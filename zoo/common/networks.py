@@ -56,9 +56,6 @@ SPEC_DEFAULTS: dict[str, Any] = {
 
 LAYERS = ('keras', 'tensorlayer')
 
-#: How networks may be normalised.
-NORMALIZATIONS = (None, 'batch_renorm')
-
 #: Keras' dtype policies in which networks are assembled.
 DTYPES = ('float32', 'mixed_bfloat16')
 
@@ -84,14 +81,7 @@ def full_spec(spec: dict[str, Any], entry: str) -> dict[str, Any]:
     if full['layers'] not in LAYERS:
         raise ValueError(f'{entry}: {unknown("kind of layers", full["layers"], LAYERS)}')
     check_dtype(full['dtype'], full['layers'], entry)
-    if full['normalize'] is not None:
-        if full['normalize'] not in NORMALIZATIONS:
-            raise ValueError(f"{entry}: normalize is {full['normalize']!r}; give 'batch_renorm' or None.")
-        if full['layers'] == 'tensorlayer':
-            raise ValueError(
-                f"{entry}: batch renormalization is a layer of Keras, which TensorLayer's do not take: give "
-                "layers='keras', or normalize=None."
-            )
+    check_normalize(full['normalize'], full['layers'], entry)
     if not isinstance(full['hidden'], list | tuple):
         raise ValueError(f'{entry}: hidden is {full["hidden"]!r}; give the units of each layer, such as [64, 64].')
     if full['seed'] is not None and (not isinstance(full['seed'], int | np.integer) or full['seed'] < 0):
@@ -109,6 +99,23 @@ def full_spec(spec: dict[str, Any], entry: str) -> dict[str, Any]:
                 f'{entry}: Keras has no {kind} {full[kind]!r}; see keras.{kind}s for their names.'
             ) from None
     return full
+
+
+def check_normalize(normalize: Any, layers: str, entry: str) -> None:
+    """Refuse a normalisation with which such layers are not assembled.
+
+    Raises:
+        ValueError: one sentence, which begins with ``entry``.
+    """
+    if normalize is None:
+        return
+    if normalize != 'batch_renorm':
+        raise ValueError(f"{entry}: normalize is {normalize!r}; give 'batch_renorm' or None.")
+    if layers == 'tensorlayer':
+        raise ValueError(
+            f"{entry}: normalize='batch_renorm' is a layer of Keras, which does not go between those of TensorLayer: "
+            "give layers='keras'."
+        )
 
 
 def check_dtype(dtype: Any, layers: str, entry: str) -> None:
@@ -306,8 +313,8 @@ def keras_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 
 
 
 def _hidden(spec: dict[str, Any], seeds: SeedSequence) -> list[keras.layers.Layer]:
-    normalize = spec['normalize'] == 'batch_renorm'
-    layers: list[keras.layers.Layer] = [BatchRenormalization(name='input_norm')] if normalize else []
+    normed = spec['normalize'] is not None
+    layers: list[keras.layers.Layer] = [BatchRenormalization(name='input_norm')] if normed else []
     for i, units in enumerate(spec['hidden']):
         made = Dense(
             units,
@@ -316,7 +323,7 @@ def _hidden(spec: dict[str, Any], seeds: SeedSequence) -> list[keras.layers.Laye
             dtype=spec['dtype'],
             name=f'hidden{i}',
         )
-        layers += [made, BatchRenormalization(name=f'hidden{i}_norm')] if normalize else [made]
+        layers += [made, BatchRenormalization(name=f'hidden{i}_norm')] if normed else [made]
     return layers
 
 

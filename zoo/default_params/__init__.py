@@ -98,6 +98,10 @@ def call_default_params(
     special = merged.pop('networks', {})
     if dtype is not None:
         network['dtype'] = dtype
+    if network.get('normalize') is not None:
+        from zoo.common.networks import check_normalize  # here, for the same reason
+
+        check_normalize(network['normalize'], layers, f'call_default_params: {alg}')
     found = features(observation_space)
     images = any(item.kind == 'image' for item in found)
     if images:
