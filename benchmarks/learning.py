@@ -78,9 +78,11 @@ ROWS = {
     'td3-pendulum': Row('TD3', 'Pendulum-v1', 'classic_control', 1, 20_000, (0, 1, 2), -170.0),
     'sac-pendulum': Row('SAC', 'Pendulum-v1', 'classic_control', 1, 20_000, (0, 1, 2), -170.0),
     'tqc-pendulum': Row('TQC', 'Pendulum-v1', 'classic_control', 1, 20_000, (0, 1, 2), -170.0),
+    'crossq-pendulum': Row('CrossQ', 'Pendulum-v1', 'classic_control', 1, 20_000, (0, 1, 2), -170.0),
     'ppo-lunarlander': Row('PPO', 'LunarLander-v3', 'box2d', 16, 1_000_000, (0,), 230.0),
-    'sac-halfcheetah': Row('SAC', 'HalfCheetah-v5', 'mujoco', 1, 300_000, (0,), 5000.0),
-    'tqc-halfcheetah': Row('TQC', 'HalfCheetah-v5', 'mujoco', 1, 300_000, (0,), 6000.0),
+    'sac-halfcheetah': Row('SAC', 'HalfCheetah-v5', 'mujoco', 1, 300_000, (0,), 6000.0),
+    'tqc-halfcheetah': Row('TQC', 'HalfCheetah-v5', 'mujoco', 1, 300_000, (0,), 6921.9),
+    'crossq-halfcheetah': Row('CrossQ', 'HalfCheetah-v5', 'mujoco', 1, 300_000, (0,), 6921.9),
     'sac-swingup': Row('SAC', 'cartpole-swingup', 'dm_control', 1, 100_000, (0,), 700.0),
     'sac-fetchreach': Row(
         'SAC', 'FetchReach-v4', 'robotics', 1, 20_000, (0, 1, 2), 0.95, test_episodes=50, score='success'

@@ -16,8 +16,8 @@ class NumpyNetwork:
 
     def __init__(self, network: Any) -> None:
         layers = network.dense_layers()
-        self.activations = [ACTIVATIONS[name] for _, _, name in layers]
-        self.weights = [np.float64(v.numpy()) for kernel, bias, _ in layers for v in (kernel, bias)]
+        self.activations = [ACTIVATIONS[name] for *_, name in layers]
+        self.weights = [np.float64(v.numpy()) for _, kernel, bias, _ in layers for v in (kernel, bias)]
 
     def __call__(self, *inputs: np.ndarray) -> np.ndarray:
         x = np.concatenate([np.float64(x) for x in inputs], -1)

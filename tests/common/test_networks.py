@@ -15,6 +15,7 @@ from gymnasium.vector.utils import batch_space
 from zoo.common import networks, spaces
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.adaptors.policy import Network, build_network, deterministic_head, value_head
+from zoo.common.batch_renorm import BatchRenormalization
 from zoo.common.dense import Dense
 from zoo.common.networks import DuelingHead, NoisyDense, convolutions, embedding_width, full_spec
 
@@ -104,7 +105,7 @@ def test_vectors_become_a_chain_of_dense_layers():
     space = Dict(a=unbounded(3), b=Discrete(4), c=MultiBinary(2), d=MultiDiscrete([2, 3]))
     net = network(space, hidden=[7, 5], activation='silu')
     assert [x.shape for x in weights(net)] == [(3 + 4 + 2 + 5, 7), (7,), (7, 5), (5,), (5, 1), (1,)]
-    assert [name for _, _, name in net.dense_layers()] == ['silu', 'silu', 'linear']
+    assert [name for *_, name in net.dense_layers()] == ['silu', 'silu', 'linear']
 
 
 def test_no_hidden_layer_is_a_linear_network():
@@ -112,7 +113,7 @@ def test_no_hidden_layer_is_a_linear_network():
     kernel, bias = weights(net)
     x = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     np.testing.assert_allclose(net(x), x @ kernel + bias, atol=1e-6)
-    assert [name for _, _, name in net.dense_layers()] == ['linear']
+    assert [name for *_, name in net.dense_layers()] == ['linear']
 
 
 def test_large_discrete_is_embedded():
@@ -184,6 +185,9 @@ def test_features_of_a_dict_are_matched_by_key():
         ({'features': -1}, 'a layer of -1 units'),
         ({'seed': -1}, 'seed is -1; give a whole number from 0 on, or None'),
         ({'seed': 'a'}, "seed is 'a'"),
+        ({'normalize': 'batch_norm'}, "normalize is 'batch_norm'; give 'batch_renorm' or None"),
+        ({'normalize': True}, "normalize is True; give 'batch_renorm' or None"),
+        ({'normalize': 'batch_renorm', 'layers': 'tensorlayer'}, "is a layer of Keras, .* give layers='keras'"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else '',
 )
@@ -194,6 +198,34 @@ def test_a_wrong_spec_is_refused_in_one_sentence(spec: dict[str, Any], message: 
     assert text.startswith(f'{ENTRY}: ')
     assert text.endswith('.')
     assert '\n' not in text
+
+
+@pytest.mark.parametrize(
+    ('space', 'hidden', 'expected'),
+    [
+        (unbounded(3), [4, 5], [5, 4, 5]),  # with two entries of the action
+        (unbounded(3), [], [5]),
+        (Dict(a=unbounded(3), b=Box(0, 255, (8, 8, 3), np.uint8)), [4], [13, 4]),  # and eight features of the image
+    ],
+    ids=['vector', 'no hidden layer', 'image and more'],
+)
+def test_batch_renormalization_of_what_enters_and_after_every_layer(
+    space: Space, hidden: list[int], expected: list[int]
+):
+    spec = {'hidden': hidden, 'features': 8, 'seed': 0}
+    plain, normed = network(space, 2, **spec), network(space, 2, normalize='batch_renorm', **spec)
+    norms = [layer for layer in normed.torso.layers if isinstance(layer, BatchRenormalization)]
+    assert [norm.gamma.shape[0] for norm in norms] == expected
+    kinds = [type(layer) for layer in normed.torso.layers if type(layer) in (Dense, BatchRenormalization)]
+    assert kinds[-1] is BatchRenormalization
+    obs, action = observations(space), tf.constant([[0.5, -0.5], [1.0, 0.0]])
+    for norm in norms:
+        norm.epsilon = 0.0  # then a new one changes nothing
+    np.testing.assert_allclose(normed(obs, action), plain(obs, action), rtol=1e-5, atol=1e-6)
+    for norm in norms:
+        norm.epsilon = 1e-3
+    assert np.abs(normed(obs, action, training=True) - plain(obs, action)).max() > 1e-3
+    assert [norm.steps.numpy() for norm in norms] == [1] * len(norms)
 
 
 def test_a_spec_is_filled_in_and_not_changed():

@@ -18,7 +18,13 @@ from zoo.common.optim import Optimizer
 from zoo.common.schedules import Linear
 from zoo.default_params import call_default_params as home
 
+#: Keys of a table that are not parameters.
+SPECIAL = {'network', 'networks', 'optimizer', 'rollout_size'}
+
 TABLES = {name: importlib.import_module(f'zoo.default_params.{name.lower()}') for name in algorithms.NAMES}
+
+#: Those whose default networks can be made of TensorLayer's layers.
+OF_TENSORLAYER = [name for name, table in TABLES.items() if 'normalize' not in table.COMMON['network']]
 
 #: An environment that each algorithm can act in.
 ENV_IDS = {
@@ -93,6 +99,9 @@ def test_every_tuned_entry_is_taken_and_applied(name, env_id):
     for key, value in table.TUNED[env_id].items():
         if key == 'network':
             assert all(spec[k] == v for spec in alg_params['net_list'] for k, v in value.items())
+        elif key == 'networks':
+            for network, spec in zip(getattr(algorithms, name).network_names, alg_params['net_list'], strict=True):
+                assert all(spec[k] == v for k, v in value.get(network.rstrip('_12'), {}).items())
         elif key == 'optimizer':
             assert all(spec[k] == v for spec in alg_params['optimizers_list'] for k, v in value.items())
         elif key == 'rollout_size':
@@ -101,7 +110,7 @@ def test_every_tuned_entry_is_taken_and_applied(name, env_id):
             assert (alg_params | learn_params)[key] == value
     # What the entry does not name comes from the type, and what that does not name from what is common to all.
     inherited = {**table.COMMON, **table.TYPES.get(env_type, {})}
-    for key in inherited.keys() - table.TUNED[env_id].keys() - {'network', 'optimizer', 'rollout_size'}:
+    for key in inherited.keys() - table.TUNED[env_id].keys() - SPECIAL:
         assert (alg_params | learn_params)[key] == inherited[key]
 
 
@@ -121,8 +130,10 @@ def test_every_type_of_environment_is_covered():
 def test_tables_are_plain_data(name):
     own = set(getattr(algorithms, name).params()) | set(getattr(algorithms, name).learn_params())
     for level in (TABLES[name].COMMON, *TABLES[name].TYPES.values(), *TABLES[name].TUNED.values()):
-        assert level.keys() <= own | {'network', 'optimizer', 'rollout_size'}
-        assert level.get('network', {}).keys() <= SPEC_DEFAULTS.keys()
+        assert level.keys() <= own | SPECIAL
+        assert level.get('networks', {}).keys() <= {x.rstrip('_12') for x in getattr(algorithms, name).network_names}
+        for spec in (level.get('network', {}), *level.get('networks', {}).values()):
+            assert spec.keys() <= SPEC_DEFAULTS.keys()
         for key, value in level.items():
             assert isinstance(value, int | float | str | dict | Linear), key
 
@@ -197,6 +208,20 @@ class TestWhatDependsOnTheEnvironment:
             call_default_params(build_env(env_id, 'classic_control'), 'classic_control', name)
 
 
+def test_networks_that_differ_from_the_others():
+    alg_params, _ = call_default_params(build_env('Pendulum-v1', 'classic_control'), alg='CrossQ')
+    assert [spec['hidden'] for spec in alg_params['net_list']] == [[256, 256], [256, 256], [256, 256]]
+
+    class Own(gymnasium.Env):
+        observation_space, action_space = Box(-1.0, 1.0, (3,)), Box(-1.0, 1.0, (2,))
+
+    alg_params, _ = call_default_params(Own(), 'gymnasium', 'CrossQ')
+    assert [spec['hidden'] for spec in alg_params['net_list']] == [[256, 256], [2048, 2048], [2048, 2048]]
+    assert {spec['normalize'] for spec in alg_params['net_list']} == {'batch_renorm'}
+    alg_params['net_list'][1]['hidden'].append(1)
+    assert alg_params['net_list'][2]['hidden'] == [2048, 2048]
+
+
 class TestTheDictsAreTheCallers:
     @pytest.mark.parametrize('name', algorithms.NAMES)
     def test_editing_them_does_not_change_the_next(self, name):
@@ -250,8 +275,10 @@ class TestSeeds:
         agent = getattr(algorithms, name)(**alg_params)
         return {key: [v.numpy() for v in network.variables] for key, network in agent.networks.items()}
 
-    @pytest.mark.parametrize('name', algorithms.NAMES)
-    @pytest.mark.parametrize('layers', ['keras', 'tensorlayer'])
+    @pytest.mark.parametrize(
+        ('name', 'layers'),
+        [(x, 'keras') for x in algorithms.NAMES] + [(x, 'tensorlayer') for x in OF_TENSORLAYER],
+    )
     def test_a_seed_fixes_the_initial_weights(self, name, layers):
         if layers == 'tensorlayer':
             pytest.importorskip('tensorlayer')
@@ -268,7 +295,13 @@ class TestSeeds:
         assert not np.array_equal(self.weights('DQN', None)['q'][0], self.weights('DQN', None)['q'][0])
 
 
-@pytest.mark.parametrize('name', algorithms.NAMES)
+@pytest.mark.parametrize('name', [x for x in algorithms.NAMES if x not in OF_TENSORLAYER])
+def test_what_tensorlayer_lacks_is_refused(name):
+    with pytest.raises(ValueError, match=rf"^call_default_params: {name}: .* give layers='keras'\.$"):
+        call_default_params(build_env(ENV_IDS[name], 'classic_control'), alg=name, layers='tensorlayer')
+
+
+@pytest.mark.parametrize('name', OF_TENSORLAYER)
 def test_networks_of_tensorlayer(name, tmp_path):
     tensorlayer = pytest.importorskip('tensorlayer')
     env = build_env(ENV_IDS[name], 'classic_control')

@@ -231,6 +231,8 @@ class Algorithm:
         for optimizer in self.optimizers.values():
             for network in self.networks.values():
                 optimizer.constrain(network.constraints)
+                if {id(v) for v in network.trainable_variables} & {id(v) for v in optimizer.variables}:
+                    optimizer.share(network.moving_variables)
 
     @property
     def trainable_variables(self) -> list[tf.Variable]:
@@ -344,7 +346,8 @@ class Algorithm:
     def learn_together(self, all_reduce: AllReduce | None) -> None:
         """Learn as one with other processes that have the same weights, from now on; None: alone again.
 
-        Every gradient becomes the mean over the learners, every running statistic that of all that they have seen.
+        Every gradient becomes the mean over the learners, every running statistic that of all that they have seen, and
+        the moving statistics of batch normalisation, which has its moments from each learner's own batch, their mean.
 
         Args:
             all_reduce: ``all_reduce(array, op)``, the mean or the sum (``op``) of an array over the learners, in which

@@ -41,7 +41,6 @@ from zoo.common.types import Batch
 
 log = logging.getLogger('zoo')
 
-
 Alpha = Annotated[float | Literal['auto'], above(0), "the temperature; 'auto' tunes it from 1 to the target entropy"]
 TargetEntropy = Annotated[
     float | None,

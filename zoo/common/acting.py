@@ -213,25 +213,25 @@ class Forward:
             self._check_mask(self._mask_path)
         streams = network.streams
         layers = network.dense_layers(head=not streams)
-        known = layers is not None and all(name in ACTIVATIONS for _, _, name in layers)
+        known = layers is not None and all(name in ACTIVATIONS for *_, name in layers)
         self._layers = layers if known and (layers or streams) else None
         self._graphs: dict[int | None, Any] = {}
         self.numpy: NumpyForward | None = None
-        self._packed: list[Any] = []
-        self._handles: list[Any] = []
+        self._log_std = [] if policy is None or policy.log_std is None else [policy.log_std]
+        self._handles: list[Any] | None = None
+        self._pack: Any = None
         if self._layers is not None:
-            kernels = [x[0] for x in self._layers] + [x.kernel.value for x in streams]
-            biases = [x[1] for x in self._layers if x[1] is not None] + [x.bias.value for x in streams]
-            noisy = [v.value for x in streams if self.noise_size for v in (x.noise_kernel, x.noise_bias)]
-            log_std = [] if policy is None or policy.log_std is None else [policy.log_std]
-            self._packed = [*kernels, *biases, *noisy, *log_std]
-            self._handles = [variable.handle for variable in self._packed]
+            if not any(norm for norm, *_ in self._layers):
+                self._handles = [variable.handle for variable in self._weights()]
             self.numpy = NumpyForward(
                 network.preprocess,
-                [(tuple(kernel.shape), bias is not None, name) for kernel, bias, name in self._layers],
+                [
+                    (tuple(kernel.shape), bias is not None or norm is not None, name)
+                    for norm, kernel, bias, name in self._layers
+                ],
                 None if policy is None else policy.adaptor,
                 self._mask_path,
-                sum(v.shape[0] for v in log_std),
+                sum(v.shape[0] for v in self._log_std),
                 [(tuple(x.kernel.shape), self.noise_size > 0) for x in streams],
                 means,
             )
@@ -248,6 +248,27 @@ class Forward:
                 'give it one entry for each.'
             )
 
+    def _weights(self) -> list[Any]:
+        """The weights in the order of a packed vector: variables, or tensors where a normalisation is folded in.
+
+        In inference mode batch renormalisation is ``x · scale + shift``, which the dense layer after it takes in.
+        """
+        if self._layers is None:
+            return []
+        kernels, biases = [], []
+        for norm, kernel, bias, _ in self._layers:
+            if norm is not None:
+                scale, shift = norm.affine()
+                shifted = (shift[None] @ kernel)[0]
+                kernel, bias = scale[:, None] * kernel, shifted if bias is None else shifted + bias
+            kernels.append(kernel)
+            biases += [] if bias is None else [bias]
+        streams = self._network.streams
+        kernels += [x.kernel.value for x in streams]
+        biases += [x.bias.value for x in streams]
+        noisy = [v.value for x in streams if self.noise_size for v in (x.noise_kernel, x.noise_bias)]
+        return [*kernels, *biases, *noisy, *self._log_std]
+
     def pack(self) -> Any:
         """The weights that acting needs as one float32 vector, a tensor; empty where the graph itself reads them.
 
@@ -257,7 +278,7 @@ class Forward:
         """
         import tensorflow as tf
 
-        return tf.concat([tf.reshape(v, [-1]) for v in self._packed] or [tf.zeros([0])], 0)
+        return tf.concat([tf.reshape(v, [-1]) for v in self._weights()] or [tf.zeros([0])], 0)
 
     def unpack(self, vector: np.ndarray) -> None:
         """Act with the weights of a vector that `pack` gave."""
@@ -274,6 +295,10 @@ class Forward:
             return
         import tensorflow as tf
 
+        if self._handles is None:
+            self._pack = self._pack or tf.function(self.pack)
+            self.unpack(self._pack().numpy())
+            return
         read, dtype = tf.raw_ops.ReadVariableOp, tf.float32
         self.unpack(np.concatenate([read(resource=handle, dtype=dtype).numpy().ravel() for handle in self._handles]))
 

@@ -8,6 +8,7 @@ A spec is a dict; every key has a default::
          features=512,                # units after a convolutional encoder
          layers='keras',              # or 'tensorlayer'
          seed=None,                   # fixes the initial weights
+         normalize=None,              # or 'batch_renorm': of what enters the hidden layers, and after each of them
          dtype='float32')             # or 'mixed_bfloat16'; Keras' global dtype policy where an agent's spec has none
 
 What comes out ends before the head, which belongs to the algorithm (:mod:`zoo.common.adaptors.policy`).
@@ -36,6 +37,7 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.common.adaptors.observation import Feature
+from zoo.common.batch_renorm import BatchRenormalization
 from zoo.common.dense import Dense
 from zoo.common.errors import unknown
 
@@ -48,6 +50,7 @@ SPEC_DEFAULTS: dict[str, Any] = {
     'features': 512,
     'layers': 'keras',
     'seed': None,
+    'normalize': None,
     'dtype': 'float32',
 }
 
@@ -68,8 +71,8 @@ def full_spec(spec: dict[str, Any], entry: str) -> dict[str, Any]:
     """The spec with defaults filled in.
 
     Raises:
-        ValueError: an unknown key, kind of layers, dtype, activation or initializer, units that are not positive whole
-            numbers, or a seed that is not a whole number.
+        ValueError: an unknown key, kind of layers, dtype, activation, initializer or normalization, units that are not
+            positive whole numbers, or a seed that is not a whole number.
     """
     for key in spec:
         if key not in SPEC_DEFAULTS:
@@ -78,6 +81,7 @@ def full_spec(spec: dict[str, Any], entry: str) -> dict[str, Any]:
     if full['layers'] not in LAYERS:
         raise ValueError(f'{entry}: {unknown("kind of layers", full["layers"], LAYERS)}')
     check_dtype(full['dtype'], full['layers'], entry)
+    check_normalize(full['normalize'], full['layers'], entry)
     if not isinstance(full['hidden'], list | tuple):
         raise ValueError(f'{entry}: hidden is {full["hidden"]!r}; give the units of each layer, such as [64, 64].')
     if full['seed'] is not None and (not isinstance(full['seed'], int | np.integer) or full['seed'] < 0):
@@ -95,6 +99,23 @@ def full_spec(spec: dict[str, Any], entry: str) -> dict[str, Any]:
                 f'{entry}: Keras has no {kind} {full[kind]!r}; see keras.{kind}s for their names.'
             ) from None
     return full
+
+
+def check_normalize(normalize: Any, layers: str, entry: str) -> None:
+    """Refuse a normalisation with which such layers are not assembled.
+
+    Raises:
+        ValueError: one sentence, which begins with ``entry``.
+    """
+    if normalize is None:
+        return
+    if normalize != 'batch_renorm':
+        raise ValueError(f"{entry}: normalize is {normalize!r}; give 'batch_renorm' or None.")
+    if layers == 'tensorlayer':
+        raise ValueError(
+            f"{entry}: normalize='batch_renorm' is a layer of Keras, which does not go between those of TensorLayer: "
+            "give layers='keras'."
+        )
 
 
 def check_dtype(dtype: Any, layers: str, entry: str) -> None:
@@ -292,16 +313,18 @@ def keras_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 
 
 
 def _hidden(spec: dict[str, Any], seeds: SeedSequence) -> list[keras.layers.Layer]:
-    return [
-        Dense(
+    normed = spec['normalize'] is not None
+    layers: list[keras.layers.Layer] = [BatchRenormalization(name='input_norm')] if normed else []
+    for i, units in enumerate(spec['hidden']):
+        made = Dense(
             units,
             activation=spec['activation'],
             kernel_initializer=initializer(spec['initializer'], seeds()),
             dtype=spec['dtype'],
             name=f'hidden{i}',
         )
-        for i, units in enumerate(spec['hidden'])
-    ]
+        layers += [made, BatchRenormalization(name=f'hidden{i}_norm')] if normed else [made]
+    return layers
 
 
 def embedding_width(count: int) -> int:
@@ -370,19 +393,24 @@ def _tensorlayer() -> Any:
 
 def torso(
     features: Sequence[Feature], spec: dict[str, Any], extra: int = 0
-) -> tuple[Any, Callable[[list[tf.Tensor]], tf.Tensor]]:
-    """The torso of a full spec, and the function that calls it with the list of its features (and the action).
+) -> tuple[Any, Callable[[list[tf.Tensor], bool], tf.Tensor]]:
+    """The torso of a full spec, and the function that calls it: of the list of its features (and the action), and
+    whether in training mode.
 
     What that function gives is float32, whatever the torso computes in, for a :class:`zoo.common.dense.Dense` or what
     joins the features is its last layer.
     """
     if spec['layers'] == 'tensorlayer':
         model = tensorlayer_torso(features, spec, extra)
-        return model, lambda inputs: model(inputs if len(inputs) > 1 else inputs[0])
+        return model, lambda inputs, training: model(inputs if len(inputs) > 1 else inputs[0])
     model = keras_torso(features, spec, extra)
     if isinstance(model, keras.Sequential):
-        return model, lambda inputs: model(inputs[0] if len(inputs) == 1 else tf.concat(inputs, -1))
-    return model, lambda inputs: model(inputs)
+
+        def call(inputs: list[tf.Tensor], training: bool) -> tf.Tensor:
+            return model(inputs[0] if len(inputs) == 1 else tf.concat(inputs, -1), training=training)
+
+        return model, call
+    return model, lambda inputs, training: model(inputs, training=training)
 
 
 def rounds(torso: keras.Model) -> bool:

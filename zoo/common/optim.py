@@ -77,6 +77,7 @@ class Optimizer:
         self.schedule: float | Linear | None = None
         self.keras: keras.optimizers.Optimizer | None = None
         self._constraints: list[tuple[tf.Variable, Callable[[tf.Tensor], tf.Tensor]]] = []
+        self._moving: list[tf.Variable] = []
         if isinstance(spec, dict):
             spec = _checked(spec, label)
             self.clip_norm = spec.get('clip_norm', clip_norm)
@@ -116,6 +117,10 @@ class Optimizer:
         own = {id(variable) for variable in self.variables}
         self._constraints += [(variable, function) for variable, function in constraints if id(variable) in own]
 
+    def share(self, moving: Iterable[tf.Variable]) -> None:
+        """Make these, which the losses move by themselves, the mean over all learners with every step."""
+        self._moving += moving
+
     def minimize(self, loss: Callable[[], tf.Tensor]) -> tf.Tensor:
         """One gradient step on ``loss()``, which is also the result. To be called inside a compiled function."""
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -130,7 +135,12 @@ class Optimizer:
             tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient)
             for gradient, variable in zip(gradients, self.variables, strict=True)
         ]
-        gradients = mean_over(self.all_reduce, gradients)
+        if self.all_reduce is not None:
+            moved = [variable.read_value() for variable in self._moving]
+            means = mean_over(self.all_reduce, [*gradients, *moved])
+            gradients = means[: len(gradients)]
+            for variable, mean in zip(self._moving, means[len(gradients) :], strict=True):
+                variable.assign(mean)
         if self.keras is None and self._flat:
             gradients = [tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], 0)]
         if self.clip_norm is not None:

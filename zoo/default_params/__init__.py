@@ -4,6 +4,7 @@ A table has three levels, of which the later override the earlier: ``COMMON``, `
 ``TUNED`` by environment id. Besides the parameters of the algorithm and of its ``learn`` their keys are
 
 * ``network``: keys of the network spec, see :mod:`zoo.common.networks`;
+* ``networks``: what is otherwise for some, by their names without numbers: ``{'critic': {'hidden': [2048, 2048]}}``;
 * ``optimizer``: keys of the optimiser spec, see :class:`zoo.common.optim.Optimizer`;
 * ``rollout_size``: for on-policy algorithms, the steps of one iteration summed over copies: ``horizon`` is that divided
   by the number of copies, so that the defaults mean the same whatever ``nenv`` is.
@@ -96,12 +97,17 @@ def call_default_params(
 
     merged = _merged(importlib.import_module(f'zoo.default_params.{alg.lower()}'), env_type, env_id)
     network, optimizer = merged.pop('network'), merged.pop('optimizer')
+    special = merged.pop('networks', {})
     if dtype is not None:
         network['dtype'] = dtype
+    if network.get('normalize') is not None:
+        from zoo.common.networks import check_normalize  # here, for the same reason
+
+        check_normalize(network['normalize'], layers, f'call_default_params: {alg}')
     found = features(observation_space)
     images = any(item.kind == 'image' for item in found)
     if images:
-        network = network | (_IMAGE if len(found) == 1 else _IMAGE_AND_MORE)
+        network, special = network | (_IMAGE if len(found) == 1 else _IMAGE_AND_MORE), {}
         if 'buffer_size' in merged:
             merged['buffer_size'] = min(merged['buffer_size'], _IMAGE_BUFFER)
     if 'rollout_size' in merged:
@@ -113,7 +119,8 @@ def call_default_params(
         'net_list': [
             cls.shared_torso[name]
             if images and name in cls.shared_torso
-            else {**copy.deepcopy(network), 'layers': layers, 'seed': _weights_seed(seed, i)}
+            else copy.deepcopy(network | special.get(name.rstrip('_0123456789'), {}))
+            | {'layers': layers, 'seed': _weights_seed(seed, i)}
             for i, name in enumerate(cls.network_names)
         ],
         'optimizers_list': [dict(optimizer) for _ in cls.optimizer_names],
@@ -138,10 +145,15 @@ def _weights_seed(seed: int | None, i: int) -> int | None:
 
 
 def _merged(table: Any, env_type: str, env_id: str) -> dict[str, Any]:
-    """The three levels in one dict; ``network`` and ``optimizer`` are merged key by key."""
+    """The three levels in one dict; ``network``, each of ``networks``, and ``optimizer`` are merged key by key."""
     levels = (table.COMMON, table.TYPES.get(env_type, {}), table.TUNED.get(env_id, {}))
     merged: dict[str, Any] = {'network': {}, 'optimizer': {}}
     for level in levels:
         for key, value in level.items():
-            merged[key] = {**merged[key], **value} if key in ('network', 'optimizer') else value
+            if key in ('network', 'optimizer'):
+                value = {**merged[key], **value}
+            elif key == 'networks':
+                before = merged.get(key, {})
+                value = before | {name: before.get(name, {}) | entry for name, entry in value.items()}
+            merged[key] = value
     return merged

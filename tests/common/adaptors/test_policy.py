@@ -522,7 +522,7 @@ def test_dense_layers_are_only_those_of_a_plain_chain():
 
     def names(*layers: Any, space: Space = VECTOR, kind: type = keras.Sequential) -> list[str] | None:
         found = build(space, kind(list(layers))).dense_layers()
-        return found and [name for _, _, name in found]
+        return found and [name for *_, name in found]
 
     assert names(dense(4, 'tanh'), dense(2)) == ['tanh', 'linear']
     assert names(dense(4, tf.nn.relu), dense(5, 'silu', use_bias=False)) == ['relu', 'silu', 'linear']
@@ -543,7 +543,7 @@ def test_dense_layers_are_only_those_of_a_plain_chain():
 @pytest.mark.parametrize('activation', [lambda x: x, keras.layers.LeakyReLU(0.3)], ids=['function', 'layer'])
 def test_an_activation_of_the_users_own_has_no_name(activation: Any):
     net = build(VECTOR, keras.Sequential([keras.layers.Dense(2, activation)]))
-    assert net.dense_layers()[0][2] == ''
+    assert net.dense_layers()[0][-1] == ''
 
 
 def test_a_function_named_like_an_activation_is_not_taken_for_it():
@@ -551,7 +551,7 @@ def test_a_function_named_like_an_activation_is_not_taken_for_it():
         return -x
 
     net = build(VECTOR, keras.Sequential([keras.layers.Dense(2, relu)]))
-    assert net.dense_layers()[0][2] == ''
+    assert net.dense_layers()[0][-1] == ''
 
 
 # Heads.
@@ -563,7 +563,7 @@ def test_a_function_named_like_an_activation_is_not_taken_for_it():
 )
 def test_heads(head: Head, units: int, activation: str):
     net = build(VECTOR, {'hidden': [5]}, head)
-    kernel, bias, name = net.dense_layers()[-1]
+    _, kernel, bias, name = net.dense_layers()[-1]
     assert (kernel.shape, bias.shape, name) == ((5, units), (units,), activation)
 
 

@@ -44,6 +44,7 @@ from gymnasium.spaces import Tuple
 from zoo.common import networks, spaces
 from zoo.common.adaptors.action import ActionAdaptor, masked
 from zoo.common.adaptors.observation import Preprocess, mask_path
+from zoo.common.batch_renorm import BatchRenormalization
 from zoo.common.dense import Dense
 
 log = logging.getLogger('zoo')
@@ -295,29 +296,57 @@ class Network:
         """Normal numbers of which noisy layers draw their weights once; 0 where there is none of them."""
         return sum(layer.noise_size for layer in self.streams if isinstance(layer, networks.NoisyDense))
 
-    def dense_layers(self, head: bool = True) -> list[tuple[tf.Variable, tf.Variable | None, str]] | None:
-        """``(kernel, bias, activation)`` of each layer when all is a plain chain of Keras dense layers, else None.
+    @property
+    def moving_variables(self) -> list[tf.Variable]:
+        """What Keras layers learn of the batches that they see in training mode, such as moving means.
+
+        Those are the weights that are not trained of layers that are.
+        """
+        if self.shares or not isinstance(self.torso, keras.Layer):
+            return []
+        return [
+            variable.value
+            for layer in self.torso._flatten_layers(recursive=True)
+            if layer.trainable
+            for variable in layer._non_trainable_variables
+            if variable.value.dtype.is_floating
+        ]
+
+    def dense_layers(
+        self, head: bool = True
+    ) -> list[tuple[BatchRenormalization | None, tf.Variable, tf.Variable | None, str]] | None:
+        """``(normalisation before it, kernel, bias, activation)`` of each layer, where all is a plain chain.
+
+        That is one of Keras dense layers, with batch renormalisation before some of them; else None.
 
         Args:
             head: with those of the head, not of the torso alone.
         """
         if not self.preprocess.is_flat or (self.custom and not spaces.is_leaf(self.preprocess.space)):
             return None
-        layers: list[keras.layers.Layer] = []
+        norm: BatchRenormalization | None = None
+        found: list[tuple[BatchRenormalization | None, tf.Variable, tf.Variable | None, str]] = []
         for model in (self.torso, self.head if head else None):
             if model is None:
                 continue
             if type(model) is not keras.Sequential:
                 return None
-            layers += [layer for layer in model.layers if type(layer) is not keras.layers.Identity]
-        if not all(_is_plain_dense(layer) for layer in layers):
+            for layer in model.layers:
+                if _is_plain_dense(layer):
+                    bias = layer.bias.value if layer.use_bias else None
+                    found.append((norm, layer.kernel.value, bias, _name(layer.activation)))
+                    norm = None
+                elif type(layer) is BatchRenormalization and norm is None:
+                    norm = layer
+                elif type(layer) is not keras.layers.Identity:
+                    return None
+        if norm is not None:  # with no layer after it that could take it in
             return None
-        found = [(x.kernel.value, x.bias.value if x.use_bias else None, _name(x.activation)) for x in layers]
         if self.bounds:  # the tanh takes the place of the last activation, where that leaves everything as it is
-            kernel, bias, activation = found.pop()
+            *rest, activation = found.pop()
             if activation != 'linear':
                 return None
-            found.append((kernel, bias, 'tanh'))
+            found.append((*rest, 'tanh'))
         return found
 
 
@@ -371,7 +400,7 @@ def build_network(
 
         def call_torso(found: dict[str, tf.Tensor], action: tf.Tensor | None, training: bool) -> tf.Tensor:
             inputs = [found[path] for path in paths]
-            return call(inputs if action is None else [*inputs, action])
+            return call(inputs if action is None else [*inputs, action], training)
 
         seeds = networks.SeedSequence(None if spec['seed'] is None else [spec['seed'], 1])
         probe = _probe(preprocess, action_size, call_torso)

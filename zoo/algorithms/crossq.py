@@ -1,0 +1,99 @@
+"""CrossQ: soft actor-critic with batch normalisation in place of target networks.
+
+Bhatt et al. 2024, *CrossQ: Batch Normalization in Deep Reinforcement Learning for Greater Sample Efficiency and
+Simplicity* (ICLR, arXiv 1902.05605). (s, a) and (s′, a′) go through the critics in one joined batch in training mode,
+so that the moments by which they are normalised are of both (section 3.2); critics are wide; networks are normalised by
+batch renormalisation, the actor too (:mod:`zoo.common.batch_renorm`); actor and temperature move every third update.
+
+As in the authors' code, the actor chooses a′ in inference mode, and the critics judge the actor in inference mode.
+
+Departures: those of :mod:`zoo.algorithms.sac`; β₁ of Adam is that of the networks for the temperature as well.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import tensorflow as tf
+
+from zoo.algorithms.sac import SAC, Alpha, TargetEntropy
+from zoo.common.adaptors.policy import Network, penalized
+from zoo.common.params import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, at_least
+from zoo.common.types import Batch
+
+#: Networks and optimisers where none are given.
+ACTOR = {'hidden': [256, 256], 'activation': 'relu', 'normalize': 'batch_renorm'}
+CRITIC = ACTOR | {'hidden': [2048, 2048]}
+ADAM = {'name': 'Adam', 'learning_rate': 1e-3, 'beta_1': 0.5}
+
+
+class CrossQ(SAC):
+    """Soft actor-critic without target networks, for bounded ``Box`` actions."""
+
+    acts_in = ('Box',)
+
+    def __init__(
+        self,
+        observation_space: ObservationSpace,
+        action_space: ActionSpace,
+        net_list: NetList = None,
+        optimizers_list: OptimizersList = None,
+        gamma: Gamma = 0.99,
+        policy_delay: Annotated[
+            int, at_least(1), 'updates of the critics for each of the actor and the temperature'
+        ] = 3,
+        alpha: Alpha = 'auto',
+        target_entropy: TargetEntropy = None,
+        normalize_obs: NormalizeObs = False,
+    ) -> None:
+        super().__init__(
+            observation_space,
+            action_space,
+            [ACTOR, CRITIC, CRITIC] if net_list is None else net_list,
+            [ADAM] * len(self.optimizer_names) if optimizers_list is None else optimizers_list,
+            gamma=gamma,
+            tau=1.0,
+            alpha=alpha,
+            target_entropy=target_entropy,
+            normalize_obs=normalize_obs,
+        )
+        self.policy_delay = policy_delay
+        self.phases = policy_delay
+        self.last_of_actor = tf.Variable(tf.zeros([3]))
+        self.state_variables['last_of_actor'] = self.last_of_actor
+
+    def build_targets(self) -> list[Network]:
+        """There are none: each critic is its own."""
+        return self.critics
+
+    def critic_loss(self, batch: Batch, seed: tf.Tensor) -> tf.Tensor:
+        """½ mean (Q(s, a) − y)², summed over both critics, with y = r + γ (1 − terminated) (min Q(s′, a′) − α log π).
+
+        Both values are of one call with the joined batch ``[2 B, …]``; a′ ~ π, and no gradient flows through y.
+        """
+        next_action, log_prob = self.sample(batch.next_obs, seed)
+        obs = tf.nest.map_structure(lambda *pair: tf.concat(pair, 0), batch.obs, batch.next_obs)
+        action = tf.concat([batch.action, next_action], 0)
+        values = [tf.split(critic(obs, action, training=True)[:, 0], 2) for critic in self.critics]
+        next_q = tf.reduce_min([after for _, after in values], 0)
+        soft_value = next_q - tf.exp(self.log_alpha) * log_prob
+        target = tf.stop_gradient(batch.reward + batch.discount * soft_value)
+        errors = [q - target for q, _ in values]
+        return penalized(0.5 * tf.add_n([tf.reduce_mean(tf.square(error)) for error in errors]), *self.critics)
+
+    def update(self, batch: Batch, seed: tf.Tensor, phase: int = 0) -> dict[str, tf.Tensor]:
+        """One gradient step of the critics on a batch with fields ``[B, …]``; in the last phase of the actor as well.
+
+        Otherwise what is told of the actor is of its last step.
+        """
+        critic_loss = self.optimizers['critic'].minimize(lambda: self.critic_loss(batch, seed))
+        if phase == self.policy_delay - 1:
+            self.last_of_actor.assign(tf.stack(self.update_actor(batch, seed + 1)))
+        actor_loss, entropy, q = tf.unstack(self.last_of_actor.read_value())
+        return {
+            'critic': critic_loss,
+            'actor': actor_loss,
+            'alpha': tf.exp(self.log_alpha),
+            'entropy': entropy,
+            'q': q,
+        }

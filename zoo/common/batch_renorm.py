@@ -1,0 +1,134 @@
+"""Batch renormalisation, which Keras 3 does not have: batch normalisation that agrees with itself in inference mode.
+
+Ioffe 2017, *Batch Renormalization: Towards Reducing Minibatch Dependence in Batch-Normalized Models* (arXiv
+1702.03275). Bounds, decay and warm-up are those of CrossQ's code (adityab/CrossQ, commit 2811ad1): the bounds are
+constant where the paper lets them grow, and take effect after a warm-up of plain batch normalisation; the variance is
+averaged where the paper averages the deviation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+Gradient = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
+
+
+@keras.saving.register_keras_serializable('zoo')
+class BatchRenormalization(keras.layers.Layer):
+    """``γ ((x − μ) / σ · r + d) + β`` of ``[B, n]``: algorithm 1 of the paper.
+
+    In training mode μ and σ are the batch's, and ``r = σ / σ̄`` and ``d = (μ − μ̄) / σ̄``, clipped, correct them to the
+    moving ones, μ̄ and σ̄; gradients do not flow through r and d. So as long as neither is clipped the output is what
+    inference mode gives, ``γ (x − μ̄) / σ̄ + β``. The moving statistics learn from every call in training mode.
+
+    It computes in float32 whatever it is given, and its output is float32.
+
+    Args:
+        momentum: how much of the moving statistics remains after an update.
+        epsilon: added to variances.
+        r_max: r is in [1 / r_max, r_max].
+        d_max: d is in [−d_max, d_max].
+        warmup_steps: in so many first calls in training mode r = 1 and d = 0, which is batch normalisation.
+    """
+
+    def __init__(
+        self,
+        momentum: float = 0.99,
+        epsilon: float = 1e-3,
+        r_max: float = 3.0,
+        d_max: float = 5.0,
+        warmup_steps: int = 100_000,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs | {'dtype': 'float32'}, autocast=False)
+        self.momentum = momentum
+        self.epsilon = epsilon
+        self.r_max = r_max
+        self.d_max = d_max
+        self.warmup_steps = warmup_steps
+
+    def add_weight(self, *args: Any, **kwargs: Any) -> Any:
+        """A weight that is not cast where it is read."""
+        return super().add_weight(*args, **kwargs | {'autocast': False})
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        """Make the weights, each ``[n]``, and the counter of calls in training mode."""
+        shape = (input_shape[-1],)
+        self.gamma = self.add_weight(shape=shape, initializer='ones', name='gamma')
+        self.beta = self.add_weight(shape=shape, initializer='zeros', name='beta')
+        self.moving_mean = self.add_weight(shape=shape, initializer='zeros', trainable=False, name='moving_mean')
+        self.moving_variance = self.add_weight(shape=shape, initializer='ones', trainable=False, name='moving_variance')
+        self.steps = self.add_weight(shape=(), initializer='zeros', dtype='int64', trainable=False, name='steps')
+        self.built = True
+
+    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        """Float32 of the same shape."""
+        x = tf.cast(inputs, tf.float32)
+        if not training or not self.trainable:  # as Keras' BatchNormalization does where it is frozen
+            scale, shift = self.affine()
+            return x * scale + shift
+        mean = tf.reduce_mean(x, 0)
+        centred = x - mean
+        variance = tf.reduce_mean(tf.square(centred), 0)
+        r, d = self._corrections(mean, variance)
+        self._learn(mean, variance)
+        gamma, beta = self.gamma.value, self.beta.value
+        return _standardized(x, centred, variance, gamma * r, beta + gamma * d, self.epsilon)
+
+    def affine(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """``(scale, shift)``, each ``[n]``, of what it is in inference mode: ``x · scale + shift``."""
+        scale = self.gamma.value * tf.math.rsqrt(self.moving_variance.value + self.epsilon)
+        return scale, self.beta.value - self.moving_mean.value * scale
+
+    def _corrections(self, mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """r and d."""
+        deviation = tf.sqrt(self.moving_variance.value + self.epsilon)
+        r = tf.sqrt(variance + self.epsilon) / deviation
+        d = (mean - self.moving_mean.value) / deviation
+        warm = self.steps.value >= self.warmup_steps
+        r = tf.where(warm, tf.clip_by_value(r, 1.0 / self.r_max, self.r_max), 1.0)
+        d = tf.where(warm, tf.clip_by_value(d, -self.d_max, self.d_max), 0.0)
+        return tf.stop_gradient(r), tf.stop_gradient(d)
+
+    def _learn(self, mean: tf.Tensor, variance: tf.Tensor) -> None:
+        for moving, found in ((self.moving_mean.value, mean), (self.moving_variance.value, variance)):
+            moving.assign(self.momentum * moving + (1.0 - self.momentum) * tf.stop_gradient(found))
+        self.steps.value.assign_add(1)
+
+    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        """That of the input."""
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor."""
+        names = ('momentum', 'epsilon', 'r_max', 'd_max', 'warmup_steps')
+        return super().get_config() | {name: getattr(self, name) for name in names}
+
+
+def _standardized(
+    x: tf.Tensor, centred: tf.Tensor, variance: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor, epsilon: float
+) -> tf.Tensor:
+    """``(x − μ) / σ · scale + shift``, where ``centred = x − μ`` and ``variance`` are of this batch.
+
+    Its gradient with respect to x, through both moments, is written out: it takes half the passes over the batch.
+    """
+
+    @tf.custom_gradient
+    def compute(x: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
+        inverse = tf.math.rsqrt(variance + epsilon)
+
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            rows = tf.cast(tf.shape(x)[0], tf.float32)
+            of_shift = tf.reduce_sum(upstream, 0)
+            of_scale = tf.reduce_sum(upstream * centred, 0) * inverse
+            factor = scale * inverse
+            of_x = factor * upstream - centred * (factor * inverse * of_scale / rows) - factor * of_shift / rows
+            return of_x, of_scale, of_shift
+
+        return centred * (inverse * scale) + shift, gradient
+
+    return compute(x, scale, shift)

@@ -1,0 +1,31 @@
+"""CrossQ's defaults.
+
+``COMMON`` are those of Bhatt et al. 2024 (arXiv 1902.05605) as they are in the authors' code (adityab/CrossQ, commit
+2811ad1, train.py), and so is the discount of Swimmer. RL Baselines3 Zoo (commit 22e3ff2) has none for CrossQ.
+"""
+
+from __future__ import annotations
+
+COMMON = {
+    'train_steps': 1_000_000,
+    'batch_size': 256,
+    'buffer_size': 1_000_000,
+    'explore_steps': 5000,
+    'network': {'hidden': [256, 256], 'activation': 'relu', 'normalize': 'batch_renorm'},
+    'networks': {'critic': {'hidden': [2048, 2048]}},
+    'optimizer': {'name': 'Adam', 'learning_rate': 1e-3, 'beta_1': 0.5},
+}
+
+TYPES: dict[str, dict] = {}
+
+TUNED = {
+    # Critics as narrow as the actor are enough for it; it is begun as early as in RL Baselines3 Zoo's rows, after an
+    # exploration of a few episodes.
+    'Pendulum-v1': {
+        'train_steps': 20_000,
+        'explore_steps': 1000,
+        'buffer_size': 20_000,
+        'networks': {'critic': {'hidden': [256, 256]}},
+    },
+    'Swimmer-v5': {'gamma': 0.9999},
+}
