@@ -74,7 +74,6 @@ class Agent(Protocol):
         updates: gradient updates in its life, of a loop over ``'steps'``.
         progress: fraction of the current training, in [0, 1]: what schedules read; the loops set it.
         rng: exploration and batches are drawn from it.
-        sampling: how transitions are drawn from the replay buffer: in steps of how many, by which priorities.
         replay: the replay buffer, once there is one.
         priorities: those of the transitions of the last ``update_on``, ``[K, B]``, where the sampling needs them.
         net_list, optimizers_list: the entries that networks and optimisers were made of.
@@ -99,7 +98,6 @@ class Agent(Protocol):
     updates: int
     progress: float
     rng: np.random.Generator
-    sampling: Sampling
     replay: Replay | None
     priorities: np.ndarray | None
     net_list: list[Any]
@@ -126,6 +124,10 @@ class Agent(Protocol):
         """Algorithm, spaces and hyper-parameters as plain data."""
 
     # What the loops call
+
+    @property
+    def sampling(self) -> Sampling:
+        """How transitions are drawn from the replay buffer: in steps of how many, by which priorities."""
 
     def act(self, obs: spaces.Flat, deterministic: bool = False) -> spaces.Flat:
         """Stored actions ``[N, …]`` for flat observations ``[N, …]``; exploring unless ``deterministic``."""
