@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -57,9 +57,9 @@ class SAC(Algorithm):
     """Soft actor-critic for bounded ``Box`` actions and for ``Discrete`` ones."""
 
     loop = loops.off_policy
-    acts_in = ('Box', 'Discrete')
+    acts_in: ClassVar[tuple[str, ...]] = ('Box', 'Discrete')
     squash = True
-    network_names = ('actor', 'critic_1', 'critic_2')
+    network_names: ClassVar[tuple[str, ...]] = ('actor', 'critic_1', 'critic_2')
     optimizer_names = ('actor', 'critic', 'alpha')
     metric_names = ('critic', 'actor', 'alpha', 'entropy', 'q')
 
