@@ -58,7 +58,7 @@ class SAC(Algorithm):
     loop = loops.off_policy
     acts_in: ClassVar[tuple[str, ...]] = ('Box', 'Discrete')
     squash = True
-    network_names = ('actor', 'critic_1', 'critic_2')
+    network_names: ClassVar[tuple[str, ...]] = ('actor', 'critic_1', 'critic_2')
     optimizer_names = ('actor', 'critic', 'alpha')
     metric_names = ('critic', 'actor', 'alpha', 'entropy', 'q')
 
