@@ -27,6 +27,7 @@ from zoo.common.collect import Collector, training_in
 from zoo.common.env_wrappers import env_name
 from zoo.common.logging import Logger
 from zoo.common.params import BatchSize, at_least
+from zoo.common.recorded import fill
 from zoo.common.replay import Replay
 from zoo.common.rollout import RolloutBuffer
 from zoo.common.types import Episode, Rollout, TestResult, TrainingResult, Transition
@@ -377,13 +378,28 @@ def _off_policy(
     compress: Annotated[bool, 'keep the images in the replay buffer compressed, which saves memory and takes time'] = (
         False
     ),
+    recorded: Annotated[
+        Any,
+        'None, or what the replay buffer is filled with before training: a file of zoo.record, the folder or id of a '
+        'Minari data set, or a list of those',
+    ] = None,
 ) -> None:
     """Step, store, and update on samples of the replay buffer."""
     agent, experience = training.agent, training.experience
     updates = update_every if updates is None else updates
     replay = agent.replay_for(buffer_size, experience.num_envs, compress)
     training.replay = replay
-    needed, began = _needed(training, replay.added * experience.learners, explore_steps), agent.updates
+    if recorded is not None and not (training.steps and replay.added):  # a resumed buffer holds them already
+        count = fill(agent, replay, recorded)
+        if len(replay) < count:
+            training.warn(
+                'Of the %d transitions in recorded episodes the replay buffer holds %d: a larger buffer_size holds '
+                'more of them.',
+                count,
+                len(replay),
+            )
+    held = (replay.added - replay.recorded) * experience.learners
+    needed, began = _needed(training, held, explore_steps), agent.updates
     while not training.done:
         agent.progress = training.progress
         before = training.steps
@@ -392,7 +408,8 @@ def _off_policy(
                 replay.cut(step.first, len(step.valid))
             replay.add(step.transition, step.valid, step.first)
         metrics = None
-        if experience.least(replay.added >= batch_size and replay.added * experience.learners >= needed):
+        held = (replay.added - replay.recorded) * experience.learners
+        if experience.least(replay.added >= batch_size and held >= needed):
             # Counted from the steps alone, so that a resumed call updates at the same ones.
             for _ in range(training.steps // update_every - before // update_every):
                 metrics = agent.update_on(replay.sample((updates, batch_size), agent.rng, training.progress))
