@@ -265,6 +265,7 @@ LIGHT = [
     'zoo.common.errors',
     'zoo.common.normalize',
     'zoo.common.loops',
+    'zoo.common.recorded',
     'zoo.common.replay',
     'zoo.common.rollout',
     'zoo.common.schedules',
@@ -321,6 +322,7 @@ def test_names_of_the_package():
         'describe',
         'list_envs',
         'load',
+        'record',
     }
     for name in dir(zoo):
         assert getattr(zoo, name) is not None

@@ -18,6 +18,7 @@ _HOME = {
     'check_env': 'zoo.common.envs.check',
     'call_default_params': 'zoo.common.utils',
     'load': 'zoo.algorithms.base',
+    'record': 'zoo.common.recorded',
     'describe': 'zoo.algorithms.describing',
     'algorithms': None,
 }

@@ -27,6 +27,7 @@ from zoo.common.collect import Collector, training_in
 from zoo.common.env_wrappers import env_name
 from zoo.common.logging import Logger
 from zoo.common.params import BatchSize, at_least
+from zoo.common.recorded import fill
 from zoo.common.relabel import Goals, Hindsight, Strategy
 from zoo.common.replay import Replay
 from zoo.common.rollout import RolloutBuffer
@@ -387,6 +388,11 @@ def _off_policy(
         'hindsight experience replay, in goal environments: of the transitions drawn k in k + 1 get a goal that their '
         'episode has reached, in this step or a later one, at its end, or in any step',
     ] = None,
+    recorded: Annotated[
+        Any,
+        'None, or what the replay buffer is filled with before training: a file of zoo.record, the folder or id of a '
+        'Minari data set, or a list of those',
+    ] = None,
 ) -> None:
     """Step, store, and update on samples of the replay buffer."""
     agent, experience = training.agent, training.experience
@@ -399,7 +405,17 @@ def _off_policy(
     training.replay = replay
     if hindsight is not None:
         replay.keep_episodes()
-    needed, began = _needed(training, replay.added * experience.learners, explore_steps), agent.updates
+    if recorded is not None and not (training.steps and replay.added):  # a resumed buffer holds them already
+        count = fill(agent, replay, recorded)
+        if len(replay) < count:
+            training.warn(
+                'Of the %d transitions in recorded episodes the replay buffer holds %d: a larger buffer_size holds '
+                'more of them.',
+                count,
+                len(replay),
+            )
+    held = (replay.added - replay.recorded) * experience.learners
+    needed, began = _needed(training, held, explore_steps), agent.updates
     while not training.done:
         agent.progress = training.progress
         before = training.steps
@@ -408,7 +424,8 @@ def _off_policy(
                 replay.cut(step.first, len(step.valid))
             replay.add(step.transition, step.valid, step.first)
         metrics = None
-        if experience.least(replay.added >= batch_size and replay.added * experience.learners >= needed):
+        held = (replay.added - replay.recorded) * experience.learners
+        if experience.least(replay.added >= batch_size and held >= needed):
             # Counted from the steps alone, so that a resumed call updates at the same ones.
             for _ in range(training.steps // update_every - before // update_every):
                 batches = replay.sample((updates, batch_size), agent.rng, training.progress, hindsight)

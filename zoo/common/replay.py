@@ -140,6 +140,7 @@ class Replay:
 
     Attributes:
         added: transitions stored so far, also those written over since.
+        recorded: how many of them came by whole episodes.
         nbytes: memory of the storage, of images that are compressed as if they were not.
         compressed: the paths of these.
 
@@ -223,6 +224,7 @@ class Replay:
         self._drawn: np.ndarray | None = None
         self._episodes = Episodes(self.rows, num_envs) if episodes else None
         self.added = 0
+        self.recorded = 0
 
     def __len__(self) -> int:
         """Transitions that can be sampled."""
@@ -263,6 +265,68 @@ class Replay:
         done = (transition.terminated | transition.truncated)[given]
         if done.any():
             self._begin(np.arange(self.num_envs)[copies][done])
+
+    def add_episode(
+        self, copy: int, obs: spaces.Flat, action: spaces.Flat, reward: np.ndarray, terminated: bool, truncated: bool
+    ) -> None:
+        """Store a whole episode of ``T`` steps in the ring of one copy, where a new one begins then.
+
+        As if its steps were added one by one, but at once. It counts as recorded.
+
+        Args:
+            copy: the number of the copy.
+            obs: flat ``[T + 1, …]``.
+            action: stored actions ``[T, …]``.
+            reward: float32 ``[T]``.
+            terminated, truncated: how it ended; neither where it was cut.
+        """
+        steps = len(reward)
+        self.recorded += steps
+        base = self._base[copy]
+        if self._valid[base + (self._cursor[copy] - 1) % self.rows]:  # one is under way
+            self.cut(copy, 1)
+        if steps + 1 + self._longest > self.rows:
+            self._add_one_by_one(copy, obs, action, reward, terminated, truncated)
+            return
+        ring = (self._cursor[copy] + np.arange(steps + 1 + self._longest)) % self.rows
+        rows, at = base + ring[: steps + 1], base + ring[:steps]
+        lost = base + ring[self._longest :]
+        if self._episodes is not None:
+            self._episodes.leave(lost[self._valid[lost]])
+        self._valid[lost] = False
+        whole = slice(None)
+        self._write_obs(rows, obs, whole, np.minimum(np.arange(steps + 1), self._longest - 1))
+        self._write(self._action, at, action, whole)
+        self._reward[at] = reward
+        self._terminated[at] = self._truncated[at] = False
+        self._terminated[at[-1]], self._truncated[at[-1]] = terminated, truncated
+        self._valid[at] = True
+        if self._tree is not None:
+            self._tree.put(lost, 0.0)
+            self._tree.put(at, self._highest)
+        self._full[copy] |= self._cursor[copy] + steps + 1 >= self.rows
+        self._cursor[copy] = (self._cursor[copy] + steps + 1) % self.rows
+        self._age_now[copy] = 0
+        if self._episodes is not None:
+            one = np.array([copy])
+            self._episodes.add(at, np.repeat(one, steps))
+            self._episodes.begin(base + self._cursor[one], one)
+        self.added += steps
+
+    def _add_one_by_one(
+        self, copy: int, obs: spaces.Flat, action: spaces.Flat, reward: np.ndarray, terminated: bool, truncated: bool
+    ) -> None:
+        """An episode that is longer than the ring."""
+        steps = len(reward)
+        for t in range(steps):
+            now, chosen, after = (
+                spaces.tree_map(lambda x, t=t: x[t : t + 1], flat)
+                for flat in (obs, action, spaces.tree_map(lambda x: x[1:], obs))
+            )
+            ends = (np.array([flag and t == steps - 1]) for flag in (terminated, truncated))
+            self.add(Transition(now, chosen, reward[t : t + 1], after, *ends), first=copy)
+        if not (terminated or truncated):
+            self.cut(copy, 1)
 
     def cut(self, first: int = 0, count: int | None = None) -> None:
         """Copies are reset in mid-episode: keep the observations that the new episodes' would replace.
@@ -567,7 +631,7 @@ class Replay:
         if self._tree is not None:
             arrays['priority'] = self._by_copy(self._tree.values)[:, :used]
             arrays['highest_priority'] = np.array(self._highest)
-        counters = {'rows': np.array(self.rows), 'added': np.array(self.added)}
+        counters = {name: np.array(getattr(self, name)) for name in ('rows', 'added', 'recorded')}
         return arrays | counters | {'cursor': self._cursor, 'full': self._full, 'age_now': self._age_now}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -599,6 +663,7 @@ class Replay:
         self._full[...] = arrays['full']
         self._age_now[...] = arrays['age_now']
         self.added = int(arrays['added'])
+        self.recorded = int(arrays['recorded']) if 'recorded' in arrays else 0
         if self._episodes is not None:
             self._episodes.find(self._by_copy(self._valid), self._cursor)
         if self._tree is not None:

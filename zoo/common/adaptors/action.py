@@ -189,6 +189,37 @@ class ActionAdaptor:
         flat = {path: self._leaf_to_env(path, leaf, action[path]) for path, leaf in self.leaves.items()}
         return spaces.unflatten(self.space, flat)
 
+    def from_env(self, action: spaces.Flat) -> spaces.Flat:
+        """The inverse of :meth:`to_env`, for actions of others: flat, ``[N, *shape]`` in the environment's own units.
+
+        Raises:
+            ValueError: an action outside the space.
+        """
+        given = dict(spaces.tree_items(action))
+        items = {part.path: self._leaf_from_env(part, self.leaves[part.path], given[part.path]) for part in self.parts}
+        return spaces.from_items(self.space, items)
+
+    def _leaf_from_env(self, part: Part, leaf: spaces.Leaf, action: np.ndarray) -> np.ndarray:
+        flat = np.asarray(action).reshape(len(action), -1)
+        if isinstance(leaf, Box):
+            low, high = spaces.bounds(leaf)
+            slack = 1e-5 * np.maximum(1.0, np.abs(flat))  # a digit of float32, as by a scaling of others
+            inside = (flat >= low.ravel() - slack) & (flat <= high.ravel() + slack)
+            scale = self._scale[part.path]
+            found = (flat if scale is None else (flat - scale[0]) / np.where(scale[1] == 0, 1, scale[1])).astype(
+                np.float32
+            )
+        else:
+            found = flat.astype(np.int64) - np.ravel(getattr(leaf, 'start', 0))
+            inside = (found >= 0) & (found < np.array(part.counts or (2,)))
+            found = found.astype(np.int32)
+        if not inside.all():
+            where = f' {part.path!r}' if part.path else ''
+            raise ValueError(
+                f'the action{where} has the value {flat[~inside][0]}, which is not in {spaces.describe(leaf)}.'
+            )
+        return found[:, 0] if part.kind == 'categorical' else found
+
     def to_single_env(self, action: spaces.Flat) -> Any:
         """The same for one copy: stored action ``[1, …]`` in the form that a single environment takes."""
         return self.single(self.to_env(action))

@@ -1,0 +1,354 @@
+"""Recorded episodes: what was played is written, read and filled into a replay buffer, as if it had been stepped."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from counting import SPACES, Counting, drive, expected
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import zoo
+from zoo.common import recorded, spaces
+from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.recorded import RecordedEpisode, read, record, write
+from zoo.common.replay import Priorities, Replay, Sampling
+from zoo.common.types import Transition
+
+ADAPTOR = ActionAdaptor(Discrete(5))
+SEED = 5
+
+
+class Policy:
+    """Random actions of one or several copies, which it writes down."""
+
+    def __init__(self, copies: int | None = None) -> None:
+        self.copies, self.rng = copies, np.random.default_rng(0)
+        self.actions: list[np.ndarray] = []
+
+    def __call__(self, obs: Any) -> Any:
+        action = self.rng.integers(5, size=self.copies)
+        self.actions.append(np.atleast_1d(action))
+        return action
+
+
+@pytest.mark.parametrize('mode', [None, *AutoresetMode])
+@pytest.mark.parametrize('form', SPACES)
+def test_what_was_played_is_read(form: str, mode: AutoresetMode | None, tmp_path: Path):
+    copies = 1 if mode is None else 3
+    env: Any = Counting(form)
+    if mode is not None:
+        env = SyncVectorEnv([partial(Counting, form)] * copies, autoreset_mode=mode)
+    policy = Policy(None if mode is None else copies)
+    path = record(policy, env, 7, tmp_path / 'deep' / 'episodes.npz', seed=SEED)
+    assert [p.name for p in path.parent.iterdir()] == ['episodes.npz'] and path == tmp_path / 'deep' / 'episodes.npz'
+    recording = read(path)
+    assert spaces.same(recording.observation_space, SPACES[form]) and recording.action_space == Discrete(5)
+    shares = {SEED + i: 0 for i in range(copies)}
+    for episode in recording:
+        length = len(episode.reward)
+        number = episode.reward[0] // 1000
+        seed = find_seed(form, episode, shares, int(number), length)
+        shares[seed] += 1
+        for t in range(length + 1):
+            wanted = expected(form, seed, int(number), t)
+            for path_, x in spaces.tree_items(episode.obs):
+                np.testing.assert_array_equal(x[t], wanted[path_] if path_ else wanted)
+                assert x.dtype == spaces.leaves(SPACES[form])[path_].dtype
+        np.testing.assert_array_equal(episode.reward, 1000 * number + 10 * np.arange(length) + episode.action)
+        ends = drive(Counting(), seed, [0] * 100)[0]
+        last = [row for row in ends if row[0] == number][-1]
+        assert (last[1], *last[-2:]) == (length - 1, episode.terminated, episode.truncated)
+    assert sorted(shares.values()) == ([7] if mode is None else [2, 2, 3])
+
+
+def find_seed(form: str, episode: RecordedEpisode, seeds: Any, number: int, length: int) -> int:
+    """The seed of the copy that an episode is of."""
+    for seed in seeds:
+        wanted = expected(form, seed, number, length)
+        items = spaces.tree_items(episode.obs)
+        if all(np.array_equal(x[length], wanted[path] if path else wanted) for path, x in items):
+            return seed
+    raise AssertionError('an episode that was not played')
+
+
+def test_of_a_stack_the_newest_frame_is_written(tmp_path: Path):
+    path = record(Policy(), Counting('stack'), 5, tmp_path / 'x.npz', seed=0)
+    with np.load(path, allow_pickle=False) as arrays:
+        assert arrays['obs/'].shape == (len(arrays['reward']) + 5, 2, 3, 1)
+
+
+def episodes(rng: np.random.Generator, space: Any, count: int, longest: int) -> list[RecordedEpisode]:
+    """Episodes of random numbers."""
+    found = []
+    for _ in range(count):
+        length = int(rng.integers(1, longest + 1))
+        items = {}
+        for path, leaf in spaces.leaves(space).items():
+            if isinstance(leaf, spaces.FrameStack):
+                frames = rng.integers(256, size=(length + 1, *leaf.frame_shape)).astype(np.uint8)
+                items[path] = recorded._stacked(frames, leaf.frames)
+            else:
+                items[path] = rng.standard_normal((length + 1, *leaf.shape)).astype(leaf.dtype)
+        end = int(rng.integers(3))
+        action, reward = rng.integers(5, size=length).astype(np.int32), rng.random(length).astype(np.float32)
+        found.append(RecordedEpisode(spaces.from_items(space, items), action, reward, end == 0, end == 1))
+    return found
+
+
+def add_steps(replay: Replay, copy: int, episode: RecordedEpisode) -> None:
+    """The same, one by one."""
+    for t in range(len(episode.reward)):
+        obs, after = (spaces.tree_map(lambda x, i=i: x[i : i + 1], episode.obs) for i in (t, t + 1))
+        last = t == len(episode.reward) - 1
+        ends = (np.array([flag and last]) for flag in episode[3:])
+        one = Transition(obs, episode.action[t : t + 1], episode.reward[t : t + 1], after, *ends)
+        replay.add(one, first=copy)
+    if not any(episode[3:]):
+        replay.cut(copy, 1)
+
+
+@pytest.mark.parametrize('form', ['box', 'stack', 'stack in dict'])
+@pytest.mark.parametrize('capacity', [3, 20, 40, 100])
+def test_at_once_or_step_by_step_is_the_same(form: str, capacity: int):
+    """Over several turns of the ring, with episodes that are longer than it and others under way."""
+    rng, sampling = np.random.default_rng(capacity), Sampling(0.9, 2, Priorities())
+    one, other = (Replay(SPACES[form], ADAPTOR, capacity, 2, sampling, episodes=True) for _ in range(2))
+    for turn, episode in enumerate(episodes(rng, SPACES[form], 40, 25)):
+        copy = int(rng.integers(2))
+        if turn % 5 == 4:  # one that is under way and is cut
+            begun = episode._replace(terminated=False, truncated=False)
+            for replay in (one, other):
+                cut, replay.cut = replay.cut, lambda *_: None
+                add_steps(replay, 1 - copy, begun)
+                replay.cut = cut
+            other.cut(1 - copy, 1)
+            copy = 1 - copy
+        one.add_episode(copy, *episode)
+        add_steps(other, copy, episode)
+        mine, theirs = one.state(), other.state()
+        assert int(mine.pop('recorded')) > 0 == int(theirs.pop('recorded'))
+        for name, x in mine.items():
+            np.testing.assert_array_equal(x, theirs[name], err_msg=f'{turn} {name}')
+        rows = np.flatnonzero(one._valid)
+        np.testing.assert_array_equal(one.episode_span(rows), other.episode_span(rows))
+    assert len(one) > 1
+
+
+ACTIONS = {
+    'discrete': (Discrete(4, start=-1), np.array([-1, 2, 0])),
+    'multi': (MultiDiscrete([3, 2], start=[5, 0]), np.array([[5, 0], [7, 1], [6, 0]])),
+    'binary': (MultiBinary([2, 2]), np.array([[[0, 1], [1, 1]]] * 3)),
+    'box': (Box(np.array([-2.0, 0.0]), np.array([2.0, 10.0])), np.array([[-2.0, 0.0], [1.0, 5.0], [2.0, 9.0]])),
+    'unbounded': (Box(-np.inf, np.inf, (2,)), np.array([[-200.0, 0.0], [1.0, 5.0], [2.0, 9.0]])),
+}
+
+
+@pytest.mark.parametrize('name', ACTIONS)
+@pytest.mark.parametrize('squash', [False, True])
+def test_actions_there_and_back(name: str, squash: bool):
+    space, given = ACTIONS[name]
+    adaptor = ActionAdaptor(space, squash and name == 'box')
+    stored = adaptor.from_env(given)
+    zeros = adaptor.zeros((3,))
+    assert (stored.shape, stored.dtype) == (zeros.shape, zeros.dtype)
+    np.testing.assert_allclose(adaptor.to_env(stored), given, rtol=1e-6)
+    if name == 'box':
+        np.testing.assert_allclose(stored, [[-1, -1], [0.5, 0], [1, 0.8]], rtol=1e-6)
+
+
+def test_actions_of_a_dict_there_and_back():
+    space = Dict(a=ACTIONS['discrete'][0], b=Tuple((ACTIONS['box'][0],)))
+    adaptor = ActionAdaptor(space)
+    given = {'a': ACTIONS['discrete'][1], 'b/0': ACTIONS['box'][1]}
+    back = spaces.flatten(space, adaptor.to_env(adaptor.from_env(given)))
+    for path, x in given.items():
+        np.testing.assert_allclose(back[path], x, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ('space', 'value'), [(Discrete(3), 3), (Discrete(3, start=1), 0), (Box(-1, 1, (1,)), [1.1]), (MultiBinary(1), [2])]
+)
+def test_an_action_outside_its_space_is_refused(space: Any, value: Any):
+    with pytest.raises(ValueError, match='^the action has the value .*, which is not in '):
+        ActionAdaptor(space).from_env(np.array([value]))
+
+
+@pytest.fixture
+def cart_poles(tmp_path: Path) -> Path:
+    env = gymnasium.make('CartPole-v1')
+    return record(lambda obs: int(obs[2] + obs[3] > 0), env, 4, tmp_path / 'cart.npz', seed=0)
+
+
+LEARN: dict[str, Any] = {'batch_size': 8, 'progress_bar': False, 'buffer_size': 5000}
+
+
+def dqn() -> Any:
+    net_list = [{'hidden': [8]}]
+    env = gymnasium.make('CartPole-v1')
+    return zoo.algorithms.DQN(env.observation_space, env.action_space, net_list=net_list), env
+
+
+def test_training_begins_with_them(cart_poles: Path, tmp_path: Path):
+    """They are there from the first update on; explore_steps are still explored before it."""
+    steps = sum(len(episode.reward) for episode in read(cart_poles))
+    assert steps > 400
+    agent, env = dqn()
+    agent.learn(env, train_steps=60, explore_steps=50, recorded=cart_poles, run_dir=False, seed=0, **LEARN)
+    assert (agent.replay.recorded, agent.replay.added, agent.updates) == (steps, steps + 60, 11)
+    agent, env = dqn()
+    both = [cart_poles, str(cart_poles)]
+    agent.learn(env, train_steps=6, explore_steps=0, recorded=both, run_dir=False, seed=0, **LEARN)
+    assert (agent.replay.recorded, agent.updates) == (2 * steps, 6)
+
+
+@pytest.mark.parametrize('buffer', [True, False])
+def test_resumed_they_are_not_filled_in_twice(cart_poles: Path, tmp_path: Path, buffer: bool):
+    agent, env = dqn()
+    steps = sum(len(episode.reward) for episode in read(cart_poles))
+    params = LEARN | {'explore_steps': 50, 'recorded': cart_poles, 'checkpoint_buffer': buffer}
+    agent.learn(env, train_steps=40, run_dir=tmp_path / 'run', checkpoint_every=20, seed=0, **params)
+    loaded = zoo.load(tmp_path / 'run' / 'checkpoints' / '000000020')
+    loaded.learn(env, resume=True, train_steps=60, run_dir=False, **params)
+    own = 60 if buffer else 40
+    assert (loaded.replay.recorded, loaded.replay.added) == (steps, steps + own)
+    assert loaded.updates == 60 - 49, 'explored as if it had not been interrupted'
+
+
+def test_more_than_the_buffer_holds_are_announced(cart_poles: Path, caplog: pytest.LogCaptureFixture):
+    agent, env = dqn()
+    caplog.set_level(logging.WARNING, 'zoo')
+    steps = sum(len(episode.reward) for episode in read(cart_poles))
+    params = LEARN | {'buffer_size': 100}
+    agent.learn(env, train_steps=5, explore_steps=50, recorded=cart_poles, run_dir=False, **params)
+    said = [record.getMessage() for record in caplog.records if 'recorded' in record.getMessage()]
+    assert said == [
+        f'Of the {steps} transitions in recorded episodes the replay buffer holds 99: a larger buffer_size holds more '
+        'of them.'
+    ]
+
+
+def test_an_agent_records(tmp_path: Path):
+    agent, env = dqn()
+    path = zoo.record(agent, env, 2, tmp_path / 'a.npz', seed=3)
+    for episode in read(path):
+        np.testing.assert_array_equal(agent.predict(episode.obs[:-1]), episode.action)
+    with pytest.raises(ValueError, match=r"^the environment's observation_space is Box\(3,\)"):
+        zoo.record(agent, gymnasium.make('Pendulum-v1'), 2, tmp_path / 'a.npz')
+
+
+@pytest.mark.parametrize(
+    ('given', 'message'),
+    [
+        (dict(episodes=0), 'episodes is 0: give a whole number of at least 1'),
+        (dict(path='x.txt'), "file whose name ends in .npz, which 'x.txt' does not"),
+        (dict(policy=3), 'the policy is 3: give an agent, or a function'),
+    ],
+)
+def test_a_recording_that_cannot_be_is_refused(given: dict[str, Any], message: str, tmp_path: Path):
+    asked = {'policy': Policy(), 'env': Counting(), 'episodes': 2, 'path': tmp_path / 'x.npz'} | given
+    with pytest.raises(ValueError, match=message):
+        record(**asked)
+
+
+def test_what_is_no_recording_is_refused(cart_poles: Path, tmp_path: Path):
+    agent, env = dqn()
+    replay = agent.replay_for(100, 1)
+
+    def refused(sources: Any, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            recorded.fill(agent, replay, sources)
+        assert replay.added == 0
+
+    refused(tmp_path / 'none.npz', r"^there are no recorded episodes at '.*none\.npz'\.$")
+    (tmp_path / 'text.npz').write_text('hello')
+    refused(str(tmp_path / 'text.npz'), r"text\.npz' does not hold episodes that were recorded by zoo\.record")
+    np.savez(tmp_path / 'other.npz', x=np.zeros(3))
+    refused(tmp_path / 'other.npz', r"other\.npz' does not hold episodes")
+    np.savez(tmp_path / 'pickle.npz', about=np.array([{}], object))
+    refused(tmp_path / 'pickle.npz', r"pickle\.npz' does not hold episodes")
+    refused(3, r'^recorded is 3: give the path of a recording')
+    refused([3], r'^recorded is \[3\]: give the path')
+    pendulum = record(lambda obs: np.zeros(1), gymnasium.make('Pendulum-v1'), 1, tmp_path / 'p.npz')
+    refused([cart_poles, pendulum], r"^of '.*p\.npz' the observation_space is Box\(3,\) float32, but this agent")
+    episode = next(iter(read(cart_poles)))
+    for values, message in (
+        ({'action': episode.action + 1}, 'the action has the value 2, which is not in Discrete'),
+        ({'reward': episode.reward * np.nan}, 'a reward is NaN or infinite'),
+        ({'obs': episode.obs * np.inf}, 'an observation is NaN or infinite'),
+    ):
+        write(tmp_path / 'bad.npz', env.observation_space, env.action_space, [episode._replace(**values)])
+        refused(tmp_path / 'bad.npz', rf"^of '.*bad\.npz' {message}")
+
+
+def test_into_copies_each_is_given_whole_episodes(cart_poles: Path):
+    agent, _ = dqn()
+    replay = agent.replay_for(5000, 3)
+    count = recorded.fill(agent, replay, cart_poles)
+    assert count == len(replay) == sum(len(episode.reward) for episode in read(cart_poles))
+    assert sorted((replay._cursor > 0).tolist()) == [True] * 3
+    batch = replay.sample((3000,), np.random.default_rng(0))
+    model = gymnasium.make('CartPole-v1').unwrapped
+    model.reset()
+    for k in range(300):
+        model.state, model.steps_beyond_terminated = batch.obs[k].astype(np.float64), None
+        np.testing.assert_allclose(batch.next_obs[k], model.step(int(batch.action[k]))[0], atol=1e-5)
+
+
+def minari_episodes() -> list[Any]:
+    buffer = pytest.importorskip('minari.data_collector.episode_buffer').EpisodeBuffer
+    found = []
+    for k in range(3):
+        length = 4 + k
+        found.append(
+            buffer(
+                id=k,
+                observations=np.arange((length + 1) * 4, dtype=np.float32).reshape(-1, 4) + 100 * k,
+                actions=np.arange(length) % 2,
+                rewards=[float(k + t) for t in range(length)],
+                terminations=[False] * (length - 1) + [k == 0],
+                truncations=[False] * (length - 1) + [k == 1],
+            )
+        )
+    return found
+
+
+@pytest.mark.parametrize('way', ['id', 'folder', 'data folder'])
+@pytest.mark.filterwarnings('ignore:`eval_env`')
+def test_a_data_set_of_minari(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    minari = pytest.importorskip('minari')
+    monkeypatch.setenv('MINARI_DATASETS_PATH', str(tmp_path))
+    about = {'algorithm_name': 'x', 'author': 'y', 'author_email': 'z', 'code_permalink': '-', 'description': '-'}
+    env = gymnasium.make('CartPole-v1')
+    minari.create_dataset_from_buffers('cart/test-v0', minari_episodes(), env=env, **about)
+    folder = tmp_path / 'cart' / 'test-v0'
+    source: Any = {'id': 'cart/test-v0', 'folder': folder, 'data folder': folder / 'data'}[way]
+    agent, _ = dqn()
+    replay = agent.replay_for(100, 2)
+    assert recorded.fill(agent, replay, source) == 4 + 5 + 6 == len(replay)
+    batch = replay.sample((500,), np.random.default_rng(0))
+    k, t = batch.obs[:, 0] // 100, batch.obs[:, 0] % 100 // 4
+    np.testing.assert_array_equal(batch.next_obs, batch.obs + 4)
+    np.testing.assert_array_equal(batch.reward, k + t)
+    np.testing.assert_array_equal(batch.action, t % 2)
+    np.testing.assert_array_equal(batch.terminated, (k == 0) & (t == 3))
+    np.testing.assert_array_equal(batch.truncated, (k == 1) & (t == 4))
+    assert len(np.unique(batch.obs[:, 0])) == 15
+
+
+def test_a_data_set_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip('minari')
+    monkeypatch.setenv('MINARI_DATASETS_PATH', str(tmp_path))
+    for source in ('no/such-v0', tmp_path, 'nonsense'):
+        with pytest.raises(ValueError, match=rf"^there is no Minari data set '{source}' on this machine: give the"):
+            read(source)
+    monkeypatch.setitem(sys.modules, 'minari', None)
+    with pytest.raises(ImportError, match=r"^data sets of Minari need the extra: pip install 'zoo-rl\[minari\]'"):
+        read('no/such-v0')
