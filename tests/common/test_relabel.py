@@ -186,6 +186,46 @@ def test_stacks_of_frames_where_steps_in_a_row_end_early():
     Played(60, 2, images=True, n_step=4).play(70).check('future')
 
 
+class Pictures(gymnasium.Env):
+    """Goals that are images, and episodes of four steps; a picture is as bright as its number."""
+
+    image = Box(0, 255, (8, 8, 1), np.uint8)
+    observation_space = Dict(observation=image, achieved_goal=image, desired_goal=image)
+
+    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+        return (achieved_goal == desired_goal).all((-3, -2, -1)) - 1.0
+
+    def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+        return (achieved_goal == desired_goal).all((-3, -2, -1))
+
+
+@pytest.mark.parametrize('compress', [False, True])
+def test_goals_that_are_images(compress: bool):
+    if compress:
+        pytest.importorskip('lz4', reason='lz4 is not installed')
+    space, adaptor = Pictures.observation_space, ActionAdaptor(Discrete(2))
+    replay = Replay(space, adaptor, 100, 1, Sampling(GAMMA, 3), compress=compress)
+    for i in range(60):
+        now, after = (np.full((1, 8, 8, 1), x, np.uint8) for x in (i + i // 4, i + i // 4 + 1))
+        obs, then = (dict.fromkeys(('observation', 'achieved_goal'), x) for x in (now, after))
+        goal = {'desired_goal': np.full((1, 8, 8, 1), 255, np.uint8)}
+        no, last = np.zeros(1, bool), np.array([i % 4 == 3])
+        replay.add(Transition(obs | goal, np.zeros(1, np.int32), -np.ones(1, np.float32), then | goal, no, last))
+    replay.keep_episodes()
+    batch = replay.sample((300,), np.random.default_rng(0), 0.0, Hindsight(Goals(Pictures())))
+    now, then, wanted = (
+        x[:, 0, 0, 0].astype(int)
+        for x in (batch.obs['observation'], batch.next_obs['observation'], batch.obs['desired_goal'])
+    )
+    told = wanted != 255
+    steps = then - now
+    assert (wanted[told] > now[told]).all() and (wanted[told] // 5 == now[told] // 5).all()
+    np.testing.assert_array_equal(batch.terminated, wanted == then)
+    assert (then[told] <= wanted[told]).all(), 'beyond the goal'
+    expected = -(1 - GAMMA ** (steps - batch.terminated)) / (1 - GAMMA)
+    np.testing.assert_allclose(batch.reward, expected, rtol=1e-6, atol=1e-7)
+
+
 def test_told_by_priority():
     played = Played(60, 2, n_step=2, priorities=Priorities()).play(50)
     played.check('future')

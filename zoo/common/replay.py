@@ -424,7 +424,7 @@ class Replay:
         goal = achieved.take(self._after(self.forward(first, at)), axis=0).astype(desired.dtype, copy=False)
         chain, taken = self.steps(rows)
         count = taken.sum(0)
-        reached = achieved.take(self._after(chain.T), axis=0)
+        reached = achieved.take(self._after(chain.T.ravel()), axis=0).reshape(*chain.T.shape, *achieved.shape[1:])
         reward, steps, terminated = hindsight.tell(
             goal, reached, count, self._terminated[chain[-1]], self.sampling.gamma
         )

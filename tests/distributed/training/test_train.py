@@ -51,6 +51,31 @@ class Images(gymnasium.Env):
         return self.observation_space.sample(), 1.0, self.t == 10, False, {'is_success': True}
 
 
+class Sums(gymnasium.Env):
+    """Adding tenths up to a goal, in ten steps; by chance it is not met."""
+
+    observation_space = Dict({key: Box(-9, 9, (1,)) for key in ('observation', 'achieved_goal', 'desired_goal')})
+    action_space = Discrete(3)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        self.t, self.sum = 0, 0.0
+        return self._observe(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        self.t += 1
+        self.sum += (int(action) - 1) / 10
+        obs = self._observe()
+        return obs, float(self.compute_reward(obs['achieved_goal'], 5.0, {})), False, self.t == 10, {}
+
+    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: dict) -> Any:
+        return (np.abs(achieved_goal - desired_goal)[..., 0] < 0.01) - 1.0
+
+    def _observe(self) -> Any:
+        now = np.full(1, self.sum, np.float32)
+        return {'observation': now, 'achieved_goal': now, 'desired_goal': np.full(1, 5, np.float32)}
+
+
 def agent_for(name: str, env: Any, **params: Any) -> algorithms.Algorithm:
     """An agent with small networks."""
     alg_params, _ = call_default_params(env, 'gymnasium', name, seed=0)
@@ -139,6 +164,29 @@ def test_learners_and_servers(tmp_path: Path):
     assert 300 <= result.steps < 500, 'a callback of learner 0 stops them all'
     assert sorted(stepped(tmp_path)) == ['False 1'] * 2
     assert no_processes_left()
+
+
+@pytest.mark.parametrize(
+    ('roles', 'built'),
+    [({'actors': 1}, {}), ({'actors': 1}, {'nenv': 2, 'vectorized': 'async'}), ({'learners': 2, 'actors': 2}, {})],
+)
+def test_learners_tell_transitions_for_other_goals(roles: dict[str, int], built: dict[str, Any]):
+    """The rewards are those of an environment that learners have, but never step."""
+    env = build_env(Sums, reward_shaping=lambda reward: 2 * reward, **built)
+    agent, seen = agent_for('DQN', env), []
+    update_on = agent.update_on
+    agent.update_on = lambda batches: seen.append(batches) or update_on(batches)
+    learn(agent, env, roles=roles, her={'strategy': 'future', 'k': 4})
+    env.close()
+    reward = np.concatenate([batch.reward.ravel() for batch in seen])
+    assert set(np.unique(reward)) == {-2, 0} and (reward == 0).mean() > 0.2
+    assert no_processes_left()
+
+
+def test_goals_are_looked_for_before_any_process_is_started():
+    env = build_env('CartPole-v1')
+    with pytest.raises(ValueError, match='her needs a goal environment, but CartPole-v1 is none'):
+        learn(agent_for('DQN', env), env, roles={'actors': 1}, her={'k': 4})
 
 
 @pytest.mark.parametrize('servers', [0, 1])
