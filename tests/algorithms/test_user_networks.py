@@ -102,6 +102,23 @@ class TestTrainingMode:
         check_acting_and_saving(agent, tmp_path)
 
     @pytest.mark.usefixtures('plain_graphs')
+    @pytest.mark.parametrize('name', algorithms.NAMES)
+    def test_specs_with_batch_renormalization(self, name, tmp_path):
+        often = {'target_update_every': 1} if name == 'DQN' else {}
+        agent = make(name, lambda i: {'hidden': [8], 'seed': i, 'normalize': 'batch_renorm'}, **often)
+        learn(agent)
+        for network in agent.networks.values():
+            norm = network.torso.layers[-1]
+            assert norm.name == 'hidden0_norm' and norm.steps.numpy() > 0
+            assert np.abs(norm.moving_mean.numpy()).max() > 1e-4
+            if network.target is not None:
+                assert network.target.torso.layers[-1].steps.numpy() > 0
+        policy = getattr(agent, 'policy', None) or agent.networks[agent.network_names[0]]
+        assert agent.forward.numpy is not None
+        np.testing.assert_allclose(agent.forward(OBS), policy(OBS), atol=1e-5)
+        np.testing.assert_array_equal(zoo.load(agent.save(tmp_path / 'saved')).predict(OBS), agent.predict(OBS))
+
+    @pytest.mark.usefixtures('plain_graphs')
     def test_targets_have_the_statistics(self):
         agent = make('DQN', modal, target_update_every=1)
         agent.update_on(batches(agent))

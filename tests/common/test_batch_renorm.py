@@ -130,6 +130,35 @@ def test_gradients_by_finite_differences(warmup):
         assert np.abs(b).max() > 0.1
 
 
+@pytest.mark.parametrize('xla', [False, True], ids=['plain', 'xla'])
+def test_a_large_batch_is_the_same(monkeypatch, xla):
+    """Where its passes are fused; the gradient of a plain graph of Keras' batch normalisation is the reference."""
+    rng = np.random.default_rng(0)
+    x = tf.constant(5.0 + 3.0 * rng.normal(size=(512, 96)), tf.float32)
+    upstream = tf.constant(rng.normal(size=x.shape), tf.float32)
+    theirs = keras.layers.BatchNormalization()
+    theirs.build(x.shape)
+
+    def run(layer: keras.layers.Layer) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = layer(x, training=True)
+        return [y, *tape.gradient(y, [x, layer.gamma.value, layer.beta.value], upstream)]
+
+    expected = run(theirs)
+    for size, fused in ((x.shape.num_elements(), True), (10**9, False)):
+        monkeypatch.setattr('zoo.common.batch_renorm.FUSED', size)
+        ours = BatchRenormalization()
+        ours.build(x.shape)
+        graph = tf.function(lambda layer=ours: run(layer), jit_compile=xla, autograph=False).get_concrete_function()
+        calls = [op.type for op in graph.graph.get_operations() if 'PartitionedCall' in op.type]
+        assert len(calls) == (3 if fused else 0)
+        for a, b in zip(graph(), expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(ours.moving_mean, theirs.moving_mean, rtol=1e-5)
+        np.testing.assert_allclose(ours.moving_variance, theirs.moving_variance, rtol=1e-4)
+
+
 def test_a_frozen_layer_is_in_inference_mode():
     layer, x = layer_of(4), batch()
     layer.trainable = False

@@ -296,7 +296,7 @@ class Forward:
         import tensorflow as tf
 
         if self._handles is None:
-            self._pack = self._pack or tf.function(self.pack)
+            self._pack = self._pack or tf.function(self.pack).get_concrete_function()
             self.unpack(self._pack().numpy())
             return
         read, dtype = tf.raw_ops.ReadVariableOp, tf.float32

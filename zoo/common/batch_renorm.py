@@ -14,6 +14,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+#: From so many entries of a batch on, the passes over it are fused: an update of CrossQ with critics of 512 × 512 takes
+#: a sixth less processor time so.
+FUSED = 2**15
+
 Gradient = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
 
@@ -71,13 +75,11 @@ class BatchRenormalization(keras.layers.Layer):
         if not training or not self.trainable:  # as Keras' BatchNormalization does where it is frozen
             scale, shift = self.affine()
             return x * scale + shift
-        mean = tf.reduce_mean(x, 0)
-        centred = x - mean
-        variance = tf.reduce_mean(tf.square(centred), 0)
+        mean, variance = _fused(_moments, tf.stop_gradient(x))
         r, d = self._corrections(mean, variance)
         self._learn(mean, variance)
         gamma, beta = self.gamma.value, self.beta.value
-        return _standardized(x, centred, variance, gamma * r, beta + gamma * d, self.epsilon)
+        return _standardized(x, mean, tf.math.rsqrt(variance + self.epsilon), gamma * r, beta + gamma * d)
 
     def affine(self) -> tuple[tf.Tensor, tf.Tensor]:
         """``(scale, shift)``, each ``[n]``, of what it is in inference mode: ``x · scale + shift``."""
@@ -85,18 +87,18 @@ class BatchRenormalization(keras.layers.Layer):
         return scale, self.beta.value - self.moving_mean.value * scale
 
     def _corrections(self, mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """r and d."""
+        """r and d, of moments through which no gradient flows."""
         deviation = tf.sqrt(self.moving_variance.value + self.epsilon)
         r = tf.sqrt(variance + self.epsilon) / deviation
         d = (mean - self.moving_mean.value) / deviation
         warm = self.steps.value >= self.warmup_steps
         r = tf.where(warm, tf.clip_by_value(r, 1.0 / self.r_max, self.r_max), 1.0)
         d = tf.where(warm, tf.clip_by_value(d, -self.d_max, self.d_max), 0.0)
-        return tf.stop_gradient(r), tf.stop_gradient(d)
+        return r, d
 
     def _learn(self, mean: tf.Tensor, variance: tf.Tensor) -> None:
         for moving, found in ((self.moving_mean.value, mean), (self.moving_variance.value, variance)):
-            moving.assign(self.momentum * moving + (1.0 - self.momentum) * tf.stop_gradient(found))
+            moving.assign(self.momentum * moving + (1.0 - self.momentum) * found)
         self.steps.value.assign_add(1)
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
@@ -109,26 +111,46 @@ class BatchRenormalization(keras.layers.Layer):
         return super().get_config() | {name: getattr(self, name) for name in names}
 
 
-def _standardized(
-    x: tf.Tensor, centred: tf.Tensor, variance: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor, epsilon: float
-) -> tf.Tensor:
-    """``(x − μ) / σ · scale + shift``, where ``centred = x − μ`` and ``variance`` are of this batch.
+def _standardized(x: tf.Tensor, mean: tf.Tensor, inverse: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor) -> tf.Tensor:
+    """``(x − μ) / σ · scale + shift`` with the batch's own ``mean`` and ``inverse``, 1 / σ.
 
-    Its gradient with respect to x, through both moments, is written out: it takes half the passes over the batch.
+    The gradient with respect to x, which flows through both moments, is written out: it takes half the passes.
     """
 
     @tf.custom_gradient
     def compute(x: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
-        inverse = tf.math.rsqrt(variance + epsilon)
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            return _fused(_gradient, x, mean, inverse, scale, upstream)
 
-        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            rows = tf.cast(tf.shape(x)[0], tf.float32)
-            of_shift = tf.reduce_sum(upstream, 0)
-            of_scale = tf.reduce_sum(upstream * centred, 0) * inverse
-            factor = scale * inverse
-            of_x = factor * upstream - centred * (factor * inverse * of_scale / rows) - factor * of_shift / rows
-            return of_x, of_scale, of_shift
-
-        return centred * (inverse * scale) + shift, gradient
+        return _fused(_affine, tf.stop_gradient(x), mean, inverse * scale, shift), gradient
 
     return compute(x, scale, shift)
+
+
+def _moments(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    mean = tf.reduce_mean(x, 0)
+    return mean, tf.reduce_mean(tf.square(x - mean), 0)
+
+
+def _affine(x: tf.Tensor, mean: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor) -> tf.Tensor:
+    return (x - mean) * scale + shift
+
+
+def _gradient(
+    x: tf.Tensor, mean: tf.Tensor, inverse: tf.Tensor, scale: tf.Tensor, upstream: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
+    """With respect to x, scale and shift."""
+    centred, rows = x - mean, tf.cast(tf.shape(x)[0], tf.float32)
+    of_shift = tf.reduce_sum(upstream, 0)
+    of_scale = tf.reduce_sum(upstream * centred, 0) * inverse
+    factor = scale * inverse
+    of_x = factor * upstream - centred * (factor * inverse * of_scale / rows) - factor * of_shift / rows
+    return of_x, of_scale, of_shift
+
+
+def _fused(function: Callable[..., Any], x: tf.Tensor, *others: tf.Tensor) -> Any:
+    """The function of a batch and of vectors, which XLA makes two passes over the batch where that is large."""
+    if tf.executing_eagerly() or (x.shape.num_elements() or 0) < FUSED:
+        return function(x, *others)
+    made = tf.function(function, jit_compile=True, autograph=False)
+    return made.get_concrete_function(x, *others)(x, *others)
