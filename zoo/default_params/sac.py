@@ -2,6 +2,7 @@
 
 ``COMMON`` are those of Haarnoja et al. 2018 (arXiv 1812.05905, table 1). ``TUNED`` starts from the tuned
 hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT licence); departures are noted.
+It has none for ``Discrete`` actions.
 """
 
 from __future__ import annotations
@@ -20,6 +21,15 @@ COMMON = {
 TYPES = {
     'mujoco': {'explore_steps': 10_000},
     'box2d': {'explore_steps': 10_000},
+    # Those of Christodoulou 2019 (arXiv 1910.07207, appendix), but a buffer that fits into memory, and slow targets.
+    'atari': {
+        'train_steps': 10_000_000,
+        'batch_size': 64,
+        'buffer_size': 100_000,
+        'explore_steps': 20_000,
+        'update_every': 4,
+        'updates': 1,
+    },
     # The rate of Yarats et al. 2021 (arXiv 1910.01741, appendix B), who trained in the suite.
     'dm_control': {'optimizer': {'learning_rate': 1e-3}},
     # What the source named above has for every one of the Fetch tasks, with hindsight experience replay.
@@ -27,6 +37,16 @@ TYPES = {
 }
 
 TUNED = {
+    # Our own, tried on seeds 100 and 101: small networks, and a rate that falls to zero, so that what is learned stays.
+    'CartPole-v1': {
+        'train_steps': 50_000,
+        'batch_size': 128,
+        'buffer_size': 50_000,
+        'explore_steps': 1000,
+        'update_every': 4,
+        'network': {'hidden': [64, 64]},
+        'optimizer': {'learning_rate': Linear(1e-3)},
+    },
     'Pendulum-v1': {
         'train_steps': 20_000,
         'explore_steps': 100,
