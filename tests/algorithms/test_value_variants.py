@@ -28,7 +28,7 @@ VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 MASKED = Dict(x=VECTOR, action_mask=MultiBinary(ACTIONS))
 
 SIZES: dict[str, dict[str, Any]] = {
-    'DQN': {},
+    'DQN': {'kappa': 0.8},
     'C51': {'atoms': 5, 'v_min': -3.0, 'v_max': 2.0},
     'QRDQN': {'quantiles': 4, 'kappa': 0.7},
     'Rainbow': {'atoms': 5, 'v_min': -3.0, 'v_max': 2.0},
@@ -263,7 +263,10 @@ def test_rainbows_defaults_are_the_papers():
 
 
 def test_parameters_that_are_handed_on():
-    assert set(DQN.params()) < set(C51.params()) == set(Rainbow.params())
+    assert set(DQN.params()) - {'kappa'} < set(C51.params()) == set(Rainbow.params())
+    assert set(DQN.params()) < set(QRDQN.params())
+    with pytest.raises(ValueError, match=r"^unknown parameter of C51 'kappa'"):
+        make('C51', kappa=2.0)  # there is no error whose size could count
     with pytest.raises(ValueError, match=r"^unknown parameter of Rainbow 'atom': did you mean 'atoms'\?"):
         make('Rainbow', atom=3)
     with pytest.raises(ValueError, match='atoms is 1: give a whole number of at least 2'):

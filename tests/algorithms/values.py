@@ -93,7 +93,8 @@ def loss_of_one(agent: Any, numbers: np.ndarray, following: np.ndarray, reward: 
                 loss += abs((2 * i + 1) / (2 * count) - (u < 0)) * huber / count
         return loss, np.abs(errors).mean()
     error = abs(numbers[0] - reward - discount * following[0])
-    return (0.5 * error**2 if error <= 1.0 else error - 0.5), error
+    kappa = agent.kappa
+    return (0.5 * error**2 if error <= kappa else kappa * (error - 0.5 * kappa)), error
 
 
 def update_by_hand(

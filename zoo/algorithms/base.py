@@ -74,6 +74,8 @@ class Algorithm:
     optimizer_names: ClassVar[tuple[str, ...]]
     #: Networks that may stand on the torso of another one, and by default do where the observation has images.
     shared_torso: ClassVar[dict[str, str]] = {}
+    #: Parameters of a base's constructor that mean nothing here, and are not taken.
+    unused: ClassVar[tuple[str, ...]] = ()
     #: What ``update`` reports.
     metric_names: ClassVar[tuple[str, ...]]
 
@@ -142,7 +144,7 @@ class Algorithm:
                 found = params.declared(init) | found
                 if not params.takes_any(init):  # what a constructor hands on is declared by its base's
                     break
-        return found
+        return {name: param for name, param in found.items() if name not in cls.unused}
 
     @classmethod
     @functools.cache

@@ -26,6 +26,7 @@ class C51(DQN):
     """Categorical DQN for ``Discrete`` actions: the probabilities of returns on ``atoms`` points."""
 
     numbers = 'atoms'
+    unused = ('kappa',)
     default_optimizer: ClassVar[dict[str, Any]] = {'name': 'Adam', 'learning_rate': 2.5e-4, 'epsilon': 0.01 / 32}
 
     def __init__(

@@ -25,7 +25,7 @@ def checked(init: Callable[..., None]) -> Callable[..., None]:
             given = dict(zip(known, args, strict=False)) | kwargs
             _check_spaces(cls, given)
             for name in kwargs:
-                if name not in known:
+                if name not in known or name in cls.unused:
                     raise ValueError(_unknown_param(cls, name, cls.declared()))
             if len(args) + len(kwargs) > len(given):
                 raise ValueError(f'{cls.__name__} was given more arguments than it takes, or one of them twice.')

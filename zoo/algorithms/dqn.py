@@ -8,7 +8,9 @@ Sutton 1988, as in Hessel et al. 2018, *Rainbow* (arXiv 1710.02298), section 3.
 
 Departures:
 
-* Adam in place of RMSProp; the Huber loss, which is the Nature paper's clipping of the error's gradient.
+* Adam in place of RMSProp; the Huber loss, which with ``kappa=1`` is the Nature paper's clipping of the error's
+  gradient. A larger ``kappa`` is for values that are large and rarely end: there the clipping lets the ends, whose
+  errors are the largest, be outvoted by their neighbours.
 * The streams of a dueling head are a layer each, on a torso that they share; the papers' have a hidden layer more each.
 * Noisy layers are those of the head, where the paper's are all dense ones. In acting every copy of the environment has
   a draw of its own at every step; in an update all transitions share one, as in the paper, and the loss, the target and
@@ -36,8 +38,8 @@ from zoo.common.params import (
     NormalizeObs,
     ObservationSpace,
     OptimizersList,
-    Range,
     Tau,
+    above,
     at_least,
     between,
 )
@@ -60,7 +62,7 @@ Prioritized = Annotated[bool, 'draw transitions by their last loss']
 PriorityAlpha = Annotated[float, between(0, 1), 'exponent of the priorities; 0 draws uniformly']
 PriorityBeta = Annotated[float | Linear, between(0, 1), 'exponent of the importance weights; 1 corrects in full']
 Noisy = Annotated[bool, 'layers whose weights are drawn anew for every action and update, which explore']
-NoisyStd = Annotated[float, Range(0, open_low=True), 'deviation of noisy weights at first, for one input']
+NoisyStd = Annotated[float, above(0), 'deviation of noisy weights at first, for one input']
 NStep = Annotated[int, at_least(1), 'steps whose rewards are summed before the target values what follows']
 TargetUpdateEvery = Annotated[int, at_least(1), 'gradient updates between moves of the target']
 Epsilon = Annotated[
@@ -68,6 +70,11 @@ Epsilon = Annotated[
     between(0, 1),
     'probability of a random action in training; None: from 1 to 0.05 in the first tenth of it, or 0 with noisy layers',
 ]
+
+
+def huber(size: tf.Tensor, kappa: float) -> tf.Tensor:
+    """The Huber loss of errors of this size: half the square up to κ, linear beyond."""
+    return tf.where(size <= kappa, 0.5 * tf.square(size), kappa * (size - 0.5 * kappa))
 
 
 class DQN(Algorithm):
@@ -99,6 +106,7 @@ class DQN(Algorithm):
         target_update_every: TargetUpdateEvery = 500,
         tau: Tau = 1.0,
         epsilon: Epsilon = None,
+        kappa: Annotated[float, above(0), 'error from which on the loss is linear'] = 1.0,
         normalize_obs: NormalizeObs = False,
     ) -> None:
         super().__init__(observation_space, action_space, normalize_obs)
@@ -113,6 +121,7 @@ class DQN(Algorithm):
         self.n_step = n_step
         self.target_update_every = target_update_every
         self.tau = tau
+        self.kappa = kappa
         self.epsilon = (0.0 if noisy else EPSILON) if epsilon is None else epsilon
         self._warn_of_unused()
 
@@ -143,7 +152,7 @@ class DQN(Algorithm):
     def losses(self, found: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Of each transition Huber(Q(s, a) − y) and its priority |Q(s, a) − y|, both ``[B]``, for ``[B, 1]``."""
         error = tf.abs(found - target)[:, 0]
-        return tf.where(error <= 1.0, 0.5 * tf.square(error), error - 0.5), error
+        return huber(error, self.kappa), error
 
     # The rest is the same for all
 

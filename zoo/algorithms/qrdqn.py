@@ -13,9 +13,9 @@ from typing import Annotated, Any, ClassVar
 
 import tensorflow as tf
 
-from zoo.algorithms.dqn import DQN, DoubleQ
+from zoo.algorithms.dqn import DQN, DoubleQ, huber
 from zoo.common.acting import Means
-from zoo.common.params import above, at_least
+from zoo.common.params import at_least
 
 
 class QRDQN(DQN):
@@ -28,12 +28,10 @@ class QRDQN(DQN):
         self,
         *args: Any,
         quantiles: Annotated[int, at_least(2), 'quantiles of the return of each action'] = 200,
-        kappa: Annotated[float, above(0), 'error from which on the loss is linear'] = 1.0,
         double_q: DoubleQ = False,
         **params: Any,
     ) -> None:
         self.quantiles = quantiles
-        self.kappa = kappa
         super().__init__(*args, **params | {'double_q': double_q})
 
     def build_means(self) -> Means:
@@ -48,6 +46,5 @@ class QRDQN(DQN):
         middle = (tf.range(self.quantiles, dtype=tf.float32) + 0.5) / self.quantiles
         error = target[:, tf.newaxis, :] - found[:, :, tf.newaxis]
         size = tf.abs(error)
-        huber = tf.where(size <= self.kappa, 0.5 * tf.square(error), self.kappa * (size - 0.5 * self.kappa))
         weight = tf.abs(middle[:, tf.newaxis] - tf.cast(error < 0.0, tf.float32))
-        return tf.reduce_sum(tf.reduce_mean(weight * huber, 2), 1), tf.reduce_mean(size, [1, 2])
+        return tf.reduce_sum(tf.reduce_mean(weight * huber(size, self.kappa), 2), 1), tf.reduce_mean(size, [1, 2])

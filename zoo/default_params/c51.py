@@ -6,18 +6,24 @@ environment that is not named here.
 
 from __future__ import annotations
 
+from typing import Any
+
 from zoo.default_params import dqn
 
-COMMON = dqn.COMMON | {
+COMMON: dict[str, Any] = dqn.COMMON | {
     'double_q': False,
-    # The paper's are those of clipped rewards; returns of a hundred are what most tasks of control give.
+    # The paper's are those of clipped rewards; returns of a hundred are what many tasks of control give.
     'v_min': -100.0,
     'v_max': 100.0,
     'optimizer': dqn.COMMON['optimizer'] | {'epsilon': 0.01 / 32},
 }
 
-TYPES = {
+TYPES: dict[str, dict[str, Any]] = {
     'atari': dqn.TYPES['atari'] | {'v_min': -10.0, 'v_max': 10.0, 'optimizer': {'learning_rate': 2.5e-4}},
 }
 
-TUNED = {}
+TUNED: dict[str, dict[str, Any]] = {
+    # As DQN's; a reward of 1 a step makes a return of 100 at most.
+    'CartPole-v1': {key: value for key, value in dqn.TUNED['CartPole-v1'].items() if key != 'kappa'}
+    | {'v_min': 0.0, 'v_max': 100.0},
+}

@@ -1,4 +1,4 @@
-"""QR-DQN's defaults: DQN's with the paper's optimiser (Dabney et al. 2018, arXiv 1710.10044).
+"""QR-DQN's defaults: on Atari those of the paper (Dabney et al. 2018, arXiv 1710.10044), DQN's elsewhere.
 
 ``TUNED`` starts from the tuned hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT
 licence); departures are noted.
@@ -6,17 +6,38 @@ licence); departures are noted.
 
 from __future__ import annotations
 
+from typing import Any
+
+from zoo.common.schedules import Linear
 from zoo.default_params import dqn
 
-COMMON = dqn.COMMON | {
+COMMON: dict[str, Any] = dqn.COMMON | {
     'double_q': False,
-    # The paper's 200 are for Atari; each costs a row of the head.
+    # The paper's 200 are for Atari; each takes a row of the head for every action.
     'quantiles': 50,
     'optimizer': dqn.COMMON['optimizer'] | {'epsilon': 0.01 / 32},
 }
 
-TYPES = {
-    'atari': dqn.TYPES['atari'] | {'quantiles': 200, 'optimizer': {'learning_rate': 5e-5}},
+TYPES: dict[str, dict[str, Any]] = {
+    'atari': dqn.TYPES['atari'] | {'quantiles': 200, 'optimizer': {'learning_rate': 5e-5, 'clip_norm': None}},
 }
 
-TUNED = {}
+TUNED: dict[str, dict[str, Any]] = {
+    # As DQN's, with the source's number of quantiles.
+    'CartPole-v1': dqn.TUNED['CartPole-v1'] | {'quantiles': 10},
+    'MountainCar-v0': dqn.TUNED['MountainCar-v0'] | {'quantiles': 25},
+    'Acrobot-v1': dqn.TUNED['Acrobot-v1'] | {'quantiles': 25},
+    # There the target moves before each call of 256 updates, which is once in so many here.
+    'LunarLander-v3': {
+        'train_steps': 100_000,
+        'batch_size': 128,
+        'buffer_size': 100_000,
+        'explore_steps': 10_000,
+        'gamma': 0.995,
+        'update_every': 256,
+        'target_update_every': 256,
+        'quantiles': 170,
+        'epsilon': Linear(1.0, 0.18, until=0.24),
+        'optimizer': {'learning_rate': Linear(1.5e-3, 0.0)},
+    },
+}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from zoo.default_params import c51
 
-COMMON = c51.COMMON | {'double_q': True, 'epsilon': 0.0}
+COMMON: dict[str, Any] = c51.COMMON | {'double_q': True, 'epsilon': 0.0}
 
-TYPES = {
+TYPES: dict[str, dict[str, Any]] = {
     # The buffer is a tenth of the paper's.
     'atari': {
         'train_steps': 10_000_000,
@@ -22,4 +24,7 @@ TYPES = {
     },
 }
 
-TUNED = {}
+TUNED: dict[str, dict[str, Any]] = {
+    # As C51's, with noisy layers in place of random actions.
+    'CartPole-v1': c51.TUNED['CartPole-v1'] | {'epsilon': 0.0},
+}
