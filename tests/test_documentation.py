@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [
+DOCS = [f'docs/{name}.md' for name in ('architecture', 'distributed', 'replay')]
+PAGES = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', *DOCS]
     'README.md',
     'CONTRIBUTING.md',
     'CHANGELOG.md',
@@ -72,7 +73,7 @@ def test_files_that_are_named_exist(page):
     assert missing == [], f'{missing} of {named}'
 
 
-@pytest.mark.parametrize('page', ['CONTRIBUTING.md', 'docs/architecture.md', 'docs/distributed.md'])
+@pytest.mark.parametrize('page', ['CONTRIBUTING.md', *DOCS])
 def test_constants_that_are_named_exist(page):
     constants = set(re.findall(r'`(_?[A-Z][A-Z_]{3,})`', text_of(page)))
     assert {name for name in constants if not any(name in source for source in SOURCES)} == set()
@@ -99,6 +100,11 @@ def test_the_readme_runs_from_its_first_block_to_its_last(tmp_path):
     done = run('\n'.join([SHORTER, *program, "print('to the end')"]), tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith('to the end\n')
+
+
+def test_the_page_on_replay_runs(tmp_path):
+    done = run('\n'.join([SHORTER, *blocks('docs/replay.md')]), tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
