@@ -13,11 +13,6 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DOCS = [f'docs/{name}.md' for name in ('architecture', 'distributed', 'replay')]
 PAGES = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', *DOCS]
-    'README.md',
-    'CONTRIBUTING.md',
-    'CHANGELOG.md',
-    *(f'docs/{name}.md' for name in ('architecture', 'distributed', 'replay')),
-]
 EXAMPLES = sorted(ROOT.glob('examples/*.py'))
 TEXTS = PAGES + [f'examples/{path.name}' for path in EXAMPLES]
 SOURCES = [path.read_text(encoding='utf-8') for part in ('zoo', 'tests') for path in (ROOT / part).rglob('*.py')]
