@@ -80,7 +80,7 @@ class DDPG(Algorithm):
         prioritized: Annotated[
             bool, 'draw transitions by |δ|, the error of the critic when they were last drawn'
         ] = False,
-        priority_alpha: Annotated[float | Linear, between(0, 1), 'exponent of priorities; 0 draws uniformly'] = 0.6,
+        priority_alpha: Annotated[float, between(0, 1), 'exponent of priorities; 0 draws uniformly'] = 0.6,
         priority_beta: Annotated[
             float | Linear, between(0, 1), 'exponent of the importance weights; 1 corrects in full'
         ] = BETA,
