@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from zoo.algorithms import DDPG, saving
 from zoo.common.acting import GaussianNoise, OrnsteinUhlenbeck
 from zoo.common.replay import Priorities, Sampling
 from zoo.common.schedules import Linear
+from zoo.distributed.training import actor
+from zoo.distributed.training.plan import END
 
 pytestmark = pytest.mark.usefixtures('plain_graphs')
 
@@ -123,26 +126,52 @@ SPACES = (OBSERVATIONS['vector'], Box(-1.0, 1.0, (2,)))
 FEW = {'train_steps': 40, 'explore_steps': 10, 'batch_size': 4, 'buffer_size': 100}
 
 
+def noted(behavior: OrnsteinUhlenbeck, monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """A list of the noise of every step to come, which grows by the same in each of an episode."""
+    drawn: list[np.ndarray] = []
+    ones = SimpleNamespace(standard_normal=np.ones)
+
+    def draw(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+        drawn.append(OrnsteinUhlenbeck.draw(behavior, shape, ones))
+        return drawn[-1]
+
+    monkeypatch.setattr(behavior, 'draw', draw)
+    return drawn
+
+
+def assert_grows_along_episodes(drawn: list[np.ndarray], scale: float, nenv: int) -> None:
+    """Episodes last 5 steps: what the noise is in the sixth does not depend on what it was before."""
+    found, expected = np.stack(drawn) / scale, np.tile([1, 2, 3, 4, 5], 3)[:12]
+    assert found.shape == (12, nenv, 2)
+    np.testing.assert_allclose(found, np.broadcast_to(expected[:, None, None], found.shape), rtol=1e-2)
+
+
 @pytest.mark.parametrize('nenv', [1, 3])
 def test_noise_begins_anew_with_every_episode_of_a_copy(nenv, monkeypatch):
-    """Episodes last 5 steps: what the noise was in the sixth does not depend on what it was before."""
     agent = DDPG(*SPACES, net_list=[{'hidden': [4]}] * 2, noise='ornstein_uhlenbeck', dt=1.0, theta=0.0001)
-    drawn, behavior = [], agent.behavior
-
-    class Ones:
-        """Noise that grows by the same in every step."""
-
-        def standard_normal(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-            return np.ones(shape, dtype)
-
-    draw = OrnsteinUhlenbeck.draw
-    monkeypatch.setattr(behavior, 'draw', lambda shape, rng: drawn.append(draw(behavior, shape, Ones())) or drawn[-1])
+    drawn = noted(agent.behavior, monkeypatch)
     env = zoo.build_env(partial(AnySpaces, *SPACES), nenv=nenv)
     agent.learn(env, run_dir=False, **FEW | {'explore_steps': 0, 'train_steps': 12 * nenv})
-    found = np.stack(drawn) / behavior.scale
-    assert found.shape == (12, nenv, 2)
-    expected = np.tile([1, 2, 3, 4, 5], 3)[:12]
-    np.testing.assert_allclose(found, np.broadcast_to(expected[:, None, None], found.shape), rtol=1e-3)
+    assert_grows_along_episodes(drawn, agent.behavior.scale, nenv)
+
+
+@pytest.mark.parametrize('nenv', [1, 3])
+def test_noise_begins_anew_with_every_episode_of_a_copy_of_an_actor(nenv, monkeypatch):
+    agent = DDPG(*SPACES, net_list=[{'hidden': [4]}] * 2, noise='ornstein_uhlenbeck', dt=1.0, theta=0.0001)
+    state = {'version': 0, 'steps': 0, 'progress': 0.0, 'weights': agent.forward.weights()}
+    monkeypatch.setattr(actor, 'newest_weights', lambda cluster, learner: state)
+    sent: list[dict[str, Any]] = []
+    queue = SimpleNamespace(put=sent.append, get=lambda: {'version': END}, close=lambda: None)
+    cluster = SimpleNamespace(role_rank=lambda: 0, queue=lambda *arguments: queue, restarts=0)
+    layout = SimpleNamespace(servers=0)
+    plan = SimpleNamespace(
+        learner_of=lambda i: 0, ahead=0, max_bytes=1, layout=layout, seed=0, horizon=12, explore_steps=0
+    )
+    light = agent.behavior.light()
+    drawn = noted(light, monkeypatch)
+    actor.Actor(cluster, plan, light, zoo.build_env(partial(AnySpaces, *SPACES), nenv=nenv)).run()
+    assert sent[0]['rollout'].reward.shape == (12, nenv)
+    assert_grows_along_episodes(drawn, light.scale, nenv)
 
 
 @pytest.mark.parametrize('noise', ['gaussian', 'ornstein_uhlenbeck'])
