@@ -15,11 +15,11 @@ COMMON: dict[str, Any] = dqn.COMMON | {
     # The paper's are those of clipped rewards; returns of a hundred are what many tasks of control give.
     'v_min': -100.0,
     'v_max': 100.0,
-    'optimizer': dqn.COMMON['optimizer'] | {'epsilon': 0.01 / 32},
 }
 
 TYPES: dict[str, dict[str, Any]] = {
-    'atari': dqn.TYPES['atari'] | {'v_min': -10.0, 'v_max': 10.0, 'optimizer': {'learning_rate': 2.5e-4}},
+    'atari': dqn.TYPES['atari']
+    | {'v_min': -10.0, 'v_max': 10.0, 'optimizer': {'learning_rate': 2.5e-4, 'epsilon': 0.01 / 32, 'clip_norm': None}},
 }
 
 TUNED: dict[str, dict[str, Any]] = {

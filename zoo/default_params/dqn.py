@@ -37,7 +37,7 @@ TYPES: dict[str, dict[str, Any]] = {
 }
 
 TUNED: dict[str, dict[str, Any]] = {
-    # The source's are a rate of 2.3e-3 throughout, 128 updates after every 256 steps and a copy of the target each time:
+    # The source has a rate of 2.3e-3 throughout, 128 updates after every 256 steps and a copy of the target after each:
     # values, which have to reach 100, follow too slowly for it, and many seeds fail.
     'CartPole-v1': {
         'train_steps': 50_000,

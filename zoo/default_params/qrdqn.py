@@ -19,7 +19,8 @@ COMMON: dict[str, Any] = dqn.COMMON | {
 }
 
 TYPES: dict[str, dict[str, Any]] = {
-    'atari': dqn.TYPES['atari'] | {'quantiles': 200, 'optimizer': {'learning_rate': 5e-5, 'clip_norm': None}},
+    'atari': dqn.TYPES['atari']
+    | {'quantiles': 200, 'optimizer': {'learning_rate': 5e-5, 'epsilon': 0.01 / 32, 'clip_norm': None}},
 }
 
 TUNED: dict[str, dict[str, Any]] = {
