@@ -159,6 +159,11 @@ def test_a_large_batch_is_the_same(monkeypatch, xla):
         np.testing.assert_allclose(ours.moving_variance, theirs.moving_variance, rtol=1e-4)
 
 
+def test_images_are_refused():
+    with pytest.raises(ValueError, match=r'is of batches of vectors, .*\(None, 8, 8, 3\).*BatchNormalization\.'):
+        BatchRenormalization().build((None, 8, 8, 3))
+
+
 def test_a_frozen_layer_is_in_inference_mode():
     layer, x = layer_of(4), batch()
     layer.trainable = False

@@ -60,7 +60,16 @@ class BatchRenormalization(keras.layers.Layer):
         return super().add_weight(*args, **kwargs | {'autocast': False})
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Make the weights, each ``[n]``, and the counter of calls in training mode."""
+        """Make the weights, each ``[n]``, and the counter of calls in training mode.
+
+        Raises:
+            ValueError: an input that is not ``[B, n]``.
+        """
+        if len(input_shape) != 2:
+            raise ValueError(
+                f'{self.name} is of batches of vectors, [batch, units], not of the shape {tuple(input_shape)}: flatten '
+                'it before, or use keras.layers.BatchNormalization.'
+            )
         shape = (input_shape[-1],)
         self.gamma = self.add_weight(shape=shape, initializer='ones', name='gamma')
         self.beta = self.add_weight(shape=shape, initializer='zeros', name='beta')
