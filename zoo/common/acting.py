@@ -64,7 +64,7 @@ class Means:
         import tensorflow as tf
 
         x = tf.reshape(output, [-1, output.shape[-1] // self.count, self.count])
-        return tf.reduce_mean(x, -1) if self.support is None else tf.linalg.matvec(tf.nn.softmax(x), self.support)
+        return tf.reduce_mean(x, -1) if self.support is None else tf.reduce_sum(tf.nn.softmax(x) * self.support, -1)
 
 
 class NumpyForward:

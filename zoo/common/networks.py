@@ -466,15 +466,17 @@ class NoisyDense(keras.layers.Layer):
             noise: normal numbers ``[1, noise_size]``, one draw for all rows, or ``[B, noise_size]``, one for each; None
                 takes the mean weights μ.
         """
-        x = tf.nn.bias_add(tf.matmul(inputs, tf.convert_to_tensor(self.kernel)), tf.convert_to_tensor(self.bias))
+        kernel, bias = tf.convert_to_tensor(self.kernel), tf.convert_to_tensor(self.bias)
         if noise is None:
-            return x
-        # The noise of a weight is the product of its input's and its output's, so no draw of the kernel is ever made.
+            return tf.nn.bias_add(tf.matmul(inputs, kernel), bias)
+        noise_kernel, noise_bias = tf.convert_to_tensor(self.noise_kernel), tf.convert_to_tensor(self.noise_bias)
         before, after = tf.split(tf.sign(noise) * tf.sqrt(tf.abs(noise)), [self.noise_size - self.units, self.units], 1)
-        noisy = tf.nn.bias_add(
-            tf.matmul(inputs * before, tf.convert_to_tensor(self.noise_kernel)), tf.convert_to_tensor(self.noise_bias)
-        )
-        return x + noisy * after
+        if noise.shape[0] == 1:  # one draw for all rows takes one product
+            kernel += noise_kernel * (tf.transpose(before) * after)
+            return tf.nn.bias_add(tf.matmul(inputs, kernel), bias + noise_bias * after[0])
+        # The noise of a weight is the product of its input's and its output's: no kernel has to be made for each row.
+        noisy = tf.nn.bias_add(tf.matmul(inputs * before, noise_kernel), noise_bias)
+        return tf.nn.bias_add(tf.matmul(inputs, kernel), bias) + noisy * after
 
 
 class DuelingHead(keras.layers.Layer):
