@@ -94,8 +94,7 @@ def test_an_environment_without_goals_is_refused_before_anything_is_written(tmp_
 # Training
 
 
-@pytest.mark.parametrize('nenv', [1, 2])
-@pytest.mark.parametrize('name', OFF_POLICY)
+@pytest.mark.parametrize(('name', 'nenv'), [*((name, 1) for name in OFF_POLICY), ('DQN', 2), ('TD3', 2)])
 @pytest.mark.usefixtures('plain_graphs')
 def test_every_algorithm_off_policy_trains_with_it(name: str, nenv: int, monkeypatch: pytest.MonkeyPatch):
     agent = agent_for(name, make_env(name))

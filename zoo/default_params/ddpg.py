@@ -19,6 +19,8 @@ COMMON = {
 
 TYPES = {
     'mujoco': {'network': {'hidden': [400, 300]}},
+    # As for SAC, from the source named above.
+    'robotics': {'gamma': 0.95},
 }
 
 TUNED = {

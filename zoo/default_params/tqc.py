@@ -7,6 +7,8 @@ critics. ``TUNED`` starts from the tuned hyper-parameters of RL Baselines3 Zoo (
 
 from __future__ import annotations
 
+from typing import Any
+
 from zoo.common.schedules import Linear
 
 COMMON = {
@@ -23,9 +25,11 @@ TYPES = {
     'box2d': {'explore_steps': 10_000},
     # As SAC's.
     'dm_control': {'optimizer': {'learning_rate': 1e-3}},
+    # What the source named above has for every one of the Fetch tasks, with hindsight experience replay.
+    'robotics': {'gamma': 0.95, 'optimizer': {'learning_rate': 1e-3}},
 }
 
-TUNED = {
+TUNED: dict[str, dict[str, Any]] = {
     'Pendulum-v1': {
         'train_steps': 20_000,
         'explore_steps': 100,
@@ -64,4 +68,12 @@ TUNED = {
     'Hopper-v5': {'drop': 5},
     'Swimmer-v5': {'gamma': 0.999},
     'Humanoid-v5': {'train_steps': 2_000_000},
+}
+
+# Their source adds to the observation how much of the time limit is left.
+_FETCH: dict[str, Any] = {'tau': 0.05, 'network': {'hidden': [512, 512, 512]}}
+TUNED |= {
+    'FetchPush-v4': {**_FETCH, 'batch_size': 2048},
+    'FetchPickAndPlace-v4': {**_FETCH, 'batch_size': 1024},
+    'FetchSlide-v4': {**_FETCH, 'batch_size': 2048, 'train_steps': 2_500_000},
 }
