@@ -9,7 +9,9 @@ Departures: an update of the critics, then the actor, then the temperature on th
 temperature's loss is written in log α, as in the authors' code. On ``Discrete`` actions the target entropy is half of
 the greatest there is, where Christodoulou takes 0.98 of it: so near to a uniform policy the temperature grows without
 end as soon as one action is better (Xu et al. 2021, *Target Entropy Annealing for Discrete Soft Actor-Critic*, arXiv
-2112.02852).
+2112.02852, who lower it in the course of training). What Zhou et al. 2022, *Revisiting Discrete Soft Actor-Critic*
+(arXiv 2209.10081), add for stability (the mean of both critics, clipped steps of theirs, a penalty on a policy whose
+entropy changes) is left out.
 """
 
 from __future__ import annotations
