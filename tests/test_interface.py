@@ -473,7 +473,9 @@ class TestLearnParams:
             'explore_steps': 1000,
             'update_every': 1,
             'updates': None,
+            'compress': False,
             'her': None,
+            'recorded': None,
         }
         on_policy = algorithms.PPO.learn_params()
         assert {'horizon', 'epochs', 'batch_size'} <= on_policy.keys() and 'buffer_size' not in on_policy
