@@ -6,6 +6,7 @@ Constructed, trained for a few updates, finite, moved, saved, loaded, equal; eve
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -139,11 +140,22 @@ def check_loading(agent: Algorithm, env: gymnasium.Env, path: Path) -> None:
 #: others pass through the same code, and are run with ``-m matrix``.
 ALWAYS = {('masked Dict', 'MultiDiscrete'), ('nested Dict', 'Dict'), ('image', 'Tuple')}
 
+#: Algorithms that are subclasses of another one, which builds and calls their networks: of theirs these are always run.
+VARIANTS = {name for name in algorithms.NAMES if getattr(algorithms, name).__mro__[1] is not Algorithm}
+ALWAYS_OF_VARIANTS = ('vector', 'masked Dict', 'nested Dict')
+
 
 def pairing(name: str, observation: str, action: str) -> Any:
     """One pairing for the test below, marked where others represent it."""
     stands_for_others = action == CLAIMS[name][0] or observation == 'vector' or (observation, action) in ALWAYS
+    if name in VARIANTS:
+        stands_for_others = action == CLAIMS[name][0] and observation in ALWAYS_OF_VARIANTS
     return pytest.param(name, observation, action, marks=[] if stands_for_others else pytest.mark.matrix)
+
+
+def marked(names: Iterable[str]) -> list[Any]:
+    """Algorithms, marked where another one represents them."""
+    return [pytest.param(name, marks=[pytest.mark.matrix] if name in VARIANTS else []) for name in names]
 
 
 PAIRINGS = [
@@ -186,7 +198,7 @@ def test_copies(name, action):
 
 
 @pytest.mark.usefixtures('plain_graphs')
-@pytest.mark.parametrize('name', algorithms.NAMES)
+@pytest.mark.parametrize('name', marked(algorithms.NAMES))
 @pytest.mark.parametrize(
     'observation_space',
     [
@@ -219,7 +231,7 @@ FURTHER_ACTIONS = {
 
 @pytest.mark.usefixtures('plain_graphs')
 @pytest.mark.parametrize('action', FURTHER_ACTIONS)
-@pytest.mark.parametrize('name', [name for name, claimed in CLAIMS.items() if 'Box' in claimed])
+@pytest.mark.parametrize('name', marked(name for name, claimed in CLAIMS.items() if 'Box' in claimed))
 def test_further_boxes(name, action, tmp_path):
     observation_space, action_space = toys.OBSERVATIONS['vector'], FURTHER_ACTIONS[action]
     if getattr(algorithms, name).squash and 'bounded' in action:
