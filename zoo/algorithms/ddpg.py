@@ -26,21 +26,20 @@ from zoo.common.params import (
     Gamma,
     NetList,
     NormalizeObs,
+    NStep,
     ObservationSpace,
     OptimizersList,
+    Prioritized,
+    PriorityAlpha,
+    PriorityBeta,
     Tau,
     above,
     at_least,
-    between,
 )
-from zoo.common.replay import Priorities, Sampling
-from zoo.common.schedules import Linear
+from zoo.common.replay import PRIORITIES, Priorities, Sampling
 from zoo.common.types import Batch
 
 log = logging.getLogger('zoo')
-
-#: The default exponent of the importance weights (Schaul et al. 2016, table 3).
-BETA = Linear(0.4, 1.0)
 
 #: The parameters that each choice alone reads.
 READ_BY = {
@@ -76,14 +75,10 @@ class DDPG(Algorithm):
         ] = 'gaussian',
         theta: Annotated[float, above(0), 'of an Ornstein-Uhlenbeck process, how fast it returns to 0'] = 0.15,
         dt: Annotated[float, above(0), 'of an Ornstein-Uhlenbeck process, the time of one step'] = 0.01,
-        n_step: Annotated[int, at_least(1), 'steps whose rewards are summed before the target values the rest'] = 1,
-        prioritized: Annotated[
-            bool, 'draw transitions by |δ|, the error of the critic when they were last drawn'
-        ] = False,
-        priority_alpha: Annotated[float, between(0, 1), 'exponent of priorities; 0 draws uniformly'] = 0.6,
-        priority_beta: Annotated[
-            float | Linear, between(0, 1), 'exponent of the importance weights; 1 corrects in full'
-        ] = BETA,
+        n_step: NStep = 1,
+        prioritized: Prioritized = False,
+        priority_alpha: PriorityAlpha = PRIORITIES.exponent,
+        priority_beta: PriorityBeta = PRIORITIES.correction,
         normalize_obs: NormalizeObs = False,
     ) -> None:
         if theta * dt >= 2.0:

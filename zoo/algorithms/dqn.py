@@ -36,14 +36,18 @@ from zoo.common.params import (
     Gamma,
     NetList,
     NormalizeObs,
+    NStep,
     ObservationSpace,
     OptimizersList,
+    Prioritized,
+    PriorityAlpha,
+    PriorityBeta,
     Tau,
     above,
     at_least,
     between,
 )
-from zoo.common.replay import Priorities, Sampling
+from zoo.common.replay import PRIORITIES, Priorities, Sampling
 from zoo.common.schedules import Linear
 from zoo.common.types import Batch
 
@@ -52,18 +56,11 @@ log = logging.getLogger('zoo')
 #: The default schedule of exploration, where no layer is noisy.
 EPSILON = Linear(1.0, 0.05, until=0.1)
 
-#: The default schedule of the importance weights' exponent.
-BETA = Linear(0.4, 1.0)
-
 # What the variants have other defaults of.
 DoubleQ = Annotated[bool, 'the network chooses the next action and the target values it']
 Dueling = Annotated[bool, "separate streams for the state's value and the advantages"]
-Prioritized = Annotated[bool, 'draw transitions by their last loss']
-PriorityAlpha = Annotated[float, between(0, 1), 'exponent of the priorities; 0 draws uniformly']
-PriorityBeta = Annotated[float | Linear, between(0, 1), 'exponent of the importance weights; 1 corrects in full']
 Noisy = Annotated[bool, 'layers whose weights are drawn anew for every action and update, which explore']
 NoisyStd = Annotated[float, above(0), 'deviation of noisy weights at first, for one input']
-NStep = Annotated[int, at_least(1), 'steps whose rewards are summed before the target values what follows']
 TargetUpdateEvery = Annotated[int, at_least(1), 'gradient updates between moves of the target']
 Epsilon = Annotated[
     float | Linear | None,
@@ -98,8 +95,8 @@ class DQN(Algorithm):
         double_q: DoubleQ = True,
         dueling: Dueling = False,
         prioritized: Prioritized = False,
-        priority_alpha: PriorityAlpha = 0.6,
-        priority_beta: PriorityBeta = BETA,
+        priority_alpha: PriorityAlpha = PRIORITIES.exponent,
+        priority_beta: PriorityBeta = PRIORITIES.correction,
         noisy: Noisy = False,
         noisy_std: NoisyStd = 0.5,
         n_step: NStep = 1,

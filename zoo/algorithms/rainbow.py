@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from zoo.algorithms.c51 import C51
-from zoo.algorithms.dqn import DoubleQ, Dueling, Noisy, NStep, Prioritized, PriorityAlpha, TargetUpdateEvery
+from zoo.algorithms.dqn import DoubleQ, Dueling, Noisy, TargetUpdateEvery
+from zoo.common.params import NStep, Prioritized, PriorityAlpha
 
 
 class Rainbow(C51):

@@ -51,6 +51,10 @@ class Priorities(NamedTuple):
     correction: float | Linear = Linear(0.4, 1.0)
 
 
+#: The exponents of that paper's table 3 for proportional prioritisation.
+PRIORITIES = Priorities()
+
+
 class Sampling(NamedTuple):
     """How transitions are drawn.
 
