@@ -9,8 +9,7 @@ Sutton 1988, as in Hessel et al. 2018, *Rainbow* (arXiv 1710.02298), section 3.
 Departures:
 
 * Adam in place of RMSProp; the Huber loss, which with ``kappa=1`` is the Nature paper's clipping of the error's
-  gradient. A larger ``kappa`` is for values that are large and rarely end: there the clipping lets the ends, whose
-  errors are the largest, be outvoted by their neighbours.
+  gradient; a larger ``kappa`` lets larger errors count by their size.
 * The streams of a dueling head are a layer each, on a torso that they share; the papers' have a hidden layer more each.
 * Noisy layers are those of the head, where the paper's are all dense ones. In acting every copy of the environment has
   a draw of its own at every step; in an update all transitions share one, as in the paper, and the loss, the target and

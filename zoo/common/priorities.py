@@ -35,9 +35,15 @@ class SumTree:
         self._roots, self._depth = self._shape(size)
         self._begin = self._roots << self._depth  # of the values
         self._sums = np.zeros(2 * self._begin)
-        self.values = self._sums[self._begin : self._begin + size]
+        self._size = size
         self._changed: list[np.ndarray] = []
         self._waiting = 0
+
+    @property
+    def values(
+        self,
+    ) -> np.ndarray:  # made anew, for in a deep copy a view that was kept would be of an array of its own
+        return self._sums[self._begin : self._begin + self._size]
 
     @staticmethod
     def _shape(size: int) -> tuple[int, int]:
