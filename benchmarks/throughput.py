@@ -341,6 +341,8 @@ def zoo_agent(library: str, task: Task) -> tuple[Any, Any]:
             spec['hidden'] = list(task.net_arch)
     for spec in alg_params['optimizers_list']:
         spec['learning_rate'] = task.learning_rate
+        if task.alg == 'DQN':
+            spec['clip_norm'] = 10.0  # Stable-Baselines3's default, which zoo's for an environment may not have
     return cls(**alg_params), env
 
 
