@@ -45,7 +45,7 @@ def test_dqn_cartpole(seed):
 @pytest.mark.parametrize('seed', SEEDS)
 @pytest.mark.parametrize('name', ['TD3', 'SAC'])
 def test_pendulum(name, seed):
-    assert score(name, 'Pendulum-v1', 'classic_control', 1, 20_000, seed) >= -180.0
+    assert score(name, 'Pendulum-v1', 'classic_control', 1, 20_000, seed) >= -170.0
 
 
 def test_ppo_lunarlander():

@@ -359,7 +359,7 @@ def further(name: str) -> dict[str, Any]:
         elif param.scheduled:
             found[key] = Linear(0.5, 0.1)
         elif param.kind == 'whole' and not param.optional:
-            found[key] = 3
+            found[key] = 2 if key == 'drop' else 3  # of three quantiles
     return found
 
 
