@@ -232,7 +232,8 @@ def main() -> None:
     lines = [
         '# Drawing from a replay buffer',
         '',
-        f'`python benchmarks/replay.py`, {os.cpu_count()} cores, {libraries}, {datetime.date.today()}. Medians over '
+        f'`python benchmarks/replay.py --steps {args.steps} --frames {args.frames}`, {os.cpu_count()} cores, '
+        f'{libraries}, {datetime.date.today()}. Medians over '
         f'{ROUNDS} rounds in which the columns took turns; the ratio is the median of those within a round.',
         '',
         *vectors(args.steps),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -97,6 +99,15 @@ def test_rounding_that_leads_to_a_zero_is_mended(monkeypatch: pytest.MonkeyPatch
     honest = SumTree._descend
     monkeypatch.setattr(SumTree, '_descend', lambda self, nodes, wanted: honest(self, nodes, wanted + 1.0))
     np.testing.assert_array_equal(tree.find(np.array([0.0, 0.4, 0.6])), [6, 6, 4444])
+
+
+def test_a_deep_copy_is_a_tree_of_its_own():
+    tree = SumTree(5000)
+    tree.put(np.arange(5000), 1.0)
+    other = copy.deepcopy(tree)
+    other.put(np.arange(4999), 0.0)
+    assert other.find(np.array([0.1, 0.9])).tolist() == [4999, 4999]
+    assert tree.find(np.array([0.5])) == 2500
 
 
 def test_nothing_to_find_is_refused():

@@ -120,7 +120,9 @@ def add_steps(replay: Replay, copy: int, episode: RecordedEpisode) -> None:
 def test_at_once_or_step_by_step_is_the_same(form: str, capacity: int):
     """Over several turns of the ring, with episodes that are longer than it and others under way."""
     rng, sampling = np.random.default_rng(capacity), Sampling(0.9, 2, Priorities())
-    one, other = (Replay(SPACES[form], ADAPTOR, capacity, 2, sampling, episodes=True) for _ in range(2))
+    one, other = (Replay(SPACES[form], ADAPTOR, capacity, 2, sampling) for _ in range(2))
+    for replay in (one, other):
+        replay.keep_episodes()
     for turn, episode in enumerate(episodes(rng, SPACES[form], 40, 25)):
         copy = int(rng.integers(2))
         if turn % 5 == 4:  # one that is under way and is cut

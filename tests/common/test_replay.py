@@ -452,11 +452,15 @@ HISTORIES = pytest.mark.parametrize(
 )
 
 
-def any_history(frames: int, capacity: int, n: int, rng: np.random.Generator, **kind: Any) -> tuple[Naive, Replay]:
+def any_history(
+    frames: int, capacity: int, n: int, rng: np.random.Generator, keep: bool = False
+) -> tuple[Naive, Replay]:
     """Steps of some copies, resets of others, cuts of a few, a restored copy of itself: all as it comes."""
     view = spaces.FrameStack(Box(0, 2**31 - 1, (1, 1, 1), np.int32), frames)
     space = Dict(x=Box(-(2**62), 2**62, (), np.int64), view=view)
-    naive, replay = Naive(n, frames), Replay(space, ADAPTOR, capacity, n, **kind)
+    naive, replay = Naive(n, frames), Replay(space, ADAPTOR, capacity, n)
+    if keep:
+        replay.keep_episodes()
     length = 3 * capacity + 4 * frames
     for copy in range(n):
         naive.begin(copy)
@@ -486,7 +490,9 @@ def any_history(frames: int, capacity: int, n: int, rng: np.random.Generator, **
             for copy in range(first, first + count):
                 naive.begin(copy)
         if turn in (5, length // 2):
-            other = Replay(space, ADAPTOR, capacity, n, **kind)
+            other = Replay(space, ADAPTOR, capacity, n)
+            if keep:
+                other.keep_episodes()
             other.restore(replay.state())
             replay = other
     return naive, replay
@@ -552,7 +558,7 @@ def test_steps_in_a_row_are_drawn_as_one_as_lists_would(frames: int, capacity: i
 
 @HISTORIES
 def test_where_episodes_begin_and_end_is_known(frames: int, capacity: int, n: int):
-    naive, replay = any_history(frames, capacity, n, np.random.default_rng(frames), episodes=True)
+    naive, replay = any_history(frames, capacity, n, np.random.default_rng(frames), keep=True)
     rows = np.flatnonzero(replay._valid)
     held = replay._obs['x']
     begin, end = replay.episode_span(rows)

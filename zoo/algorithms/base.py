@@ -33,7 +33,7 @@ from zoo.common.errors import unknown
 from zoo.common.normalize import RunningMoments
 from zoo.common.optim import AllReduce, Optimizer
 from zoo.common.params import Param
-from zoo.common.replay import Replay, Sampling
+from zoo.common.replay import Priorities, Replay, Sampling
 from zoo.common.types import Batch, TestResult, TrainingResult
 
 Self = TypeVar('Self', bound='Algorithm')
@@ -261,8 +261,12 @@ class Algorithm:
 
     @property
     def sampling(self) -> Sampling:
-        """How transitions are drawn from the replay buffer; an algorithm that wants more than that gives its own."""
-        return Sampling(getattr(self, 'gamma', 1.0))
+        """How transitions are drawn from the replay buffer, by those of its parameters that the algorithm has."""
+        has: Any = self
+        priorities = None
+        if getattr(self, 'prioritized', False):
+            priorities = Priorities(has.priority_alpha, has.priority_beta)
+        return Sampling(getattr(self, 'gamma', 1.0), getattr(self, 'n_step', 1), priorities)
 
     def update_on(self, batches: Batch) -> dict[str, float]:
         """``K`` updates in one compiled call, on batches whose fields are ``[K, B, …]``; the last one's metrics."""

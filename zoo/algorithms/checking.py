@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gymnasium import Env
@@ -13,6 +14,11 @@ from gymnasium.vector import VectorEnv
 
 from zoo.algorithms import learning
 from zoo.common import params
+
+log = logging.getLogger('zoo')
+
+#: What prioritised replay alone reads.
+PRIORITY_PARAMS = ('priority_alpha', 'priority_beta')
 
 
 def checked(init: Callable[..., None]) -> Callable[..., None]:
@@ -42,6 +48,21 @@ def checked(init: Callable[..., None]) -> Callable[..., None]:
     plain = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
     checking.__signature__ = signature.replace(parameters=plain, return_annotation=None)  # type: ignore[attr-defined]
     return checking
+
+
+def warn_of_unread(agent: Any, read_by: Mapping[tuple[str, Any], Sequence[str]]) -> None:
+    """Say which parameters were given though nothing reads them.
+
+    Args:
+        agent: of which the parameters are attributes.
+        read_by: for a parameter and a value the names of those that are read only where it has that value.
+    """
+    defaults = type(agent).params()
+    for (choice, value), names in read_by.items():
+        for name in names:
+            # One that the class does not take was chosen by its author.
+            if getattr(agent, choice) != value and name in defaults and getattr(agent, name) != defaults[name]:
+                log.warning('%s=%s changes nothing without %s=%r.', name, getattr(agent, name), choice, value)
 
 
 def _unknown_param(cls: Any, name: str, known: Iterable[str]) -> str:

@@ -11,12 +11,12 @@ the paper's Ornstein-Uhlenbeck process is asked for.
 
 from __future__ import annotations
 
-import logging
 from typing import Annotated, Literal
 
 import tensorflow as tf
 
 from zoo.algorithms.base import Algorithm
+from zoo.algorithms.checking import PRIORITY_PARAMS, warn_of_unread
 from zoo.common import loops
 from zoo.common.acting import Forward, GaussianNoise, OrnsteinUhlenbeck
 from zoo.common.adaptors.policy import deterministic_head, penalized, value_head
@@ -36,16 +36,8 @@ from zoo.common.params import (
     above,
     at_least,
 )
-from zoo.common.replay import PRIORITIES, Priorities, Sampling
+from zoo.common.replay import PRIORITIES
 from zoo.common.types import Batch
-
-log = logging.getLogger('zoo')
-
-#: The parameters that each choice alone reads.
-READ_BY = {
-    ('noise', 'ornstein_uhlenbeck'): ('theta', 'dt'),
-    ('prioritized', True): ('priority_alpha', 'priority_beta'),
-}
 
 
 class DDPG(Algorithm):
@@ -94,7 +86,8 @@ class DDPG(Algorithm):
         self.prioritized = prioritized
         self.priority_alpha = priority_alpha
         self.priority_beta = priority_beta
-        self._warn_of_unread()
+        unread = {('noise', 'ornstein_uhlenbeck'): ('theta', 'dt'), ('prioritized', True): PRIORITY_PARAMS}
+        warn_of_unread(self, unread)
 
         size = self.action_adaptor.parts[0].size
         heads = [deterministic_head(size), value_head(action_size=size)]
@@ -108,19 +101,6 @@ class DDPG(Algorithm):
         self.behavior: GaussianNoise = GaussianNoise(forward, self.action_adaptor, explore_noise)
         if noise == 'ornstein_uhlenbeck':
             self.behavior = OrnsteinUhlenbeck(forward, self.action_adaptor, explore_noise, theta, dt)
-
-    def _warn_of_unread(self) -> None:
-        defaults = type(self).params()
-        for (choice, value), names in READ_BY.items():
-            for name in names:
-                if getattr(self, choice) != value and getattr(self, name) != defaults[name]:
-                    log.warning('%s=%s changes nothing without %s=%r.', name, getattr(self, name), choice, value)
-
-    @property
-    def sampling(self) -> Sampling:
-        """How transitions are drawn from the replay buffer."""
-        priorities = Priorities(self.priority_alpha, self.priority_beta) if self.prioritized else None
-        return Sampling(self.gamma, self.n_step, priorities)
 
     def critic_target(self, batch: Batch) -> tf.Tensor:
         """y = r + γ (1 − terminated) Q′(s′, π′(s′)), with n steps Σ γⁱ rᵢ + γⁿ (1 − terminated) Q′."""

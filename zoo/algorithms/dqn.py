@@ -19,12 +19,12 @@ Departures:
 
 from __future__ import annotations
 
-import logging
 from typing import Annotated, Any, ClassVar
 
 import tensorflow as tf
 
 from zoo.algorithms.base import Algorithm
+from zoo.algorithms.checking import PRIORITY_PARAMS, warn_of_unread
 from zoo.common import loops, spaces
 from zoo.common.acting import EpsilonGreedy, Forward, Means
 from zoo.common.adaptors.action import masked
@@ -46,11 +46,9 @@ from zoo.common.params import (
     at_least,
     between,
 )
-from zoo.common.replay import PRIORITIES, Priorities, Sampling
+from zoo.common.replay import PRIORITIES
 from zoo.common.schedules import Linear
 from zoo.common.types import Batch
-
-log = logging.getLogger('zoo')
 
 #: The default schedule of exploration, where no layer is noisy.
 EPSILON = Linear(1.0, 0.05, until=0.1)
@@ -119,7 +117,7 @@ class DQN(Algorithm):
         self.tau = tau
         self.kappa = kappa
         self.epsilon = (0.0 if noisy else EPSILON) if epsilon is None else epsilon
-        self._warn_of_unused()
+        warn_of_unread(self, {('prioritized', True): PRIORITY_PARAMS, ('noisy', True): ('noisy_std',)})
 
         self.actions = self.action_adaptor.parts[0].counts[0]
         self.means = self.build_means()
@@ -156,12 +154,6 @@ class DQN(Algorithm):
         """What the network gives."""
         sigma = self.noisy_std if self.noisy else 0.0
         return action_value_head(self.actions, self.dueling, self.means.count, type(self).numbers, sigma)
-
-    @property
-    def sampling(self) -> Sampling:
-        """How transitions are drawn from the replay buffer."""
-        priorities = Priorities(self.priority_alpha, self.priority_beta) if self.prioritized else None
-        return Sampling(self.gamma, self.n_step, priorities)
 
     def draw_noise(self, seed: tf.Tensor) -> list[tf.Tensor | None]:
         """ε of the loss, of the target and of the choice of a double Q-learner, each ``[1, noise_size]``, or None."""
@@ -209,10 +201,3 @@ class DQN(Algorithm):
             return loss
 
         return {'q': tf.cond(due, move, lambda: loss), 'q_mean': q_mean, 'priority': priority}
-
-    def _warn_of_unused(self) -> None:
-        defaults = type(self).params()
-        for switch, names in (('prioritized', ('priority_alpha', 'priority_beta')), ('noisy', ('noisy_std',))):
-            for name in names:
-                if not getattr(self, switch) and getattr(self, name) != defaults[name]:
-                    log.warning('%s=%s changes nothing without %s=True.', name, getattr(self, name), switch)

@@ -17,19 +17,10 @@ from typing import Annotated, Any
 import numpy as np
 import tensorflow as tf
 
-from zoo.algorithms.sac import SAC, Alpha, TargetEntropy
+from zoo.algorithms.sac import SAC
 from zoo.common import spaces
 from zoo.common.adaptors.policy import Head, Network, penalized
-from zoo.common.params import (
-    ActionSpace,
-    Gamma,
-    NetList,
-    NormalizeObs,
-    ObservationSpace,
-    OptimizersList,
-    Tau,
-    at_least,
-)
+from zoo.common.params import at_least
 from zoo.common.types import Batch
 
 
@@ -40,33 +31,16 @@ class TQC(SAC):
 
     def __init__(
         self,
-        observation_space: ObservationSpace,
-        action_space: ActionSpace,
-        net_list: NetList = None,
-        optimizers_list: OptimizersList = None,
-        gamma: Gamma = 0.99,
-        tau: Tau = 0.005,
+        *args: Any,
         quantiles: Annotated[int, at_least(1), 'quantiles that each critic gives'] = 25,
         drop: Annotated[int, at_least(0), 'how many for each critic, the largest of all, the target leaves out'] = 2,
-        alpha: Alpha = 'auto',
-        target_entropy: TargetEntropy = None,
-        normalize_obs: NormalizeObs = False,
+        **params: Any,
     ) -> None:
         if drop >= quantiles:
             raise ValueError(f'drop is {drop}: leave at least one of the {quantiles} quantiles of each critic.')
         self.quantiles = quantiles
         self.drop = drop
-        super().__init__(
-            observation_space,
-            action_space,
-            net_list,
-            optimizers_list,
-            gamma=gamma,
-            tau=tau,
-            alpha=alpha,
-            target_entropy=target_entropy,
-            normalize_obs=normalize_obs,
-        )
+        super().__init__(*args, **params)
 
     def critic_head(self) -> Head:
         """What a critic has to give: θ(s, a), the quantiles of its distribution of the return."""

@@ -144,7 +144,7 @@ class NumpyForward:
     def __call__(self, obs: spaces.Flat, noise: np.ndarray | None = None) -> np.ndarray:
         """Output ``[N, units]`` for flat observations ``[N, …]``; see :meth:`Forward.__call__`."""
         x = self.preprocess.numpy(obs)
-        for (kernel, bias), (_, _, activation) in zip(self.weights, self.layers):  # noqa: B905 # streams are left over
+        for (kernel, bias), (_, _, activation) in zip(self.weights[: len(self.layers)], self.layers, strict=True):
             x = x @ kernel
             x += bias
             x = ACTIVATIONS[activation](x)

@@ -24,9 +24,6 @@ class SumTree:
     Nothing is added to it or subtracted from it, so that no rounding piles up, and a tree that is built anew from the
     same values is the same to the last bit.
 
-    Attributes:
-        values: float64 ``[size]``, a view; change them by `put`, or call `rebuild` afterwards.
-
     Args:
         size: how many values there are; all are 0 at first.
     """
@@ -40,9 +37,9 @@ class SumTree:
         self._waiting = 0
 
     @property
-    def values(
-        self,
-    ) -> np.ndarray:  # made anew, for in a deep copy a view that was kept would be of an array of its own
+    def values(self) -> np.ndarray:
+        """The values, float64 ``[size]``, a view: change them by `put`, or call `rebuild` afterwards."""
+        # Made anew: in a deep copy a view that was kept would be of an array of its own.
         return self._sums[self._begin : self._begin + self._size]
 
     @staticmethod

@@ -153,7 +153,6 @@ class Replay:
         capacity: transitions, summed over copies; each episode end among them takes the place of one.
         num_envs: copies; each has an equal share of the capacity, rounded up.
         sampling: how transitions are drawn; None: uniformly, each by itself, without a discount.
-        episodes: keep account of where episodes begin and end, for :meth:`episode_span`.
         compress: keep images compressed.
 
     Raises:
@@ -168,7 +167,6 @@ class Replay:
         capacity: int,
         num_envs: int = 1,
         sampling: Sampling | None = None,
-        episodes: bool = False,
         compress: bool = False,
     ) -> None:
         self.sampling = Sampling(1.0) if sampling is None else sampling
@@ -197,8 +195,6 @@ class Replay:
         self.nbytes = total * row_bytes
         if self.sampling.priorities is not None:
             self.nbytes += SumTree.bytes_of(total)
-        if episodes:
-            self.nbytes += Episodes.bytes_of(total)
         if self.nbytes > ANNOUNCE_BYTES:
             log.warning(
                 'The replay buffer of %d transitions takes up to %.2f GB of memory%s.',
@@ -226,7 +222,7 @@ class Replay:
         self._tree = None if self.sampling.priorities is None else SumTree(total)
         self._highest = 1.0
         self._drawn: np.ndarray | None = None
-        self._episodes = Episodes(self.rows, num_envs) if episodes else None
+        self._episodes: Episodes | None = None
         self.added = 0
         self.recorded = 0
 
@@ -535,13 +531,13 @@ class Replay:
     def episode_span(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rows of the first and the last transition of the episodes that transitions belong to, ``[n]`` each.
 
-        The first that is still held, and the last one so far of an episode under way. In a ring the last one may have
-        the smaller number: see :meth:`distance` and :meth:`forward`.
+        It needs :meth:`keep_episodes`. The first that is still held, and the last one so far of an episode under way.
+        In a ring the last one may have the smaller number: see :meth:`distance` and :meth:`forward`.
 
         Args:
             rows: of transitions.
         """
-        assert self._episodes is not None, 'made without episodes=True'
+        assert self._episodes is not None, 'keep_episodes() comes first'
         return self._episodes.span(rows)
 
     def steps(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

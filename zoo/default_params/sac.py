@@ -7,6 +7,8 @@ It has none for ``Discrete`` actions.
 
 from __future__ import annotations
 
+from typing import Any
+
 from zoo.common.schedules import Linear
 
 COMMON = {
@@ -36,7 +38,7 @@ TYPES = {
     'robotics': {'gamma': 0.95, 'optimizer': {'learning_rate': 1e-3}},
 }
 
-TUNED = {
+TUNED: dict[str, dict[str, Any]] = {
     # Our own, tried on seeds from 100 on: small networks, targets that follow soon enough for values which have to
     # reach 100, and a rate that falls to zero, so that what is learned stays. Half as many updates are too few.
     'CartPole-v1': {

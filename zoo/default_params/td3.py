@@ -7,6 +7,8 @@ departures are noted.
 
 from __future__ import annotations
 
+from typing import Any
+
 COMMON = {
     'train_steps': 1_000_000,
     'batch_size': 256,
@@ -23,7 +25,7 @@ TYPES = {
     'robotics': {'gamma': 0.95},
 }
 
-TUNED = {
+TUNED: dict[str, dict[str, Any]] = {
     # Its source takes 10,000 random steps, half of the budget; a tenth is enough to fill the buffer here.
     'Pendulum-v1': {
         'train_steps': 20_000,
