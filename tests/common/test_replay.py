@@ -453,12 +453,12 @@ HISTORIES = pytest.mark.parametrize(
 
 
 def any_history(
-    frames: int, capacity: int, n: int, rng: np.random.Generator, keep: bool = False
+    frames: int, capacity: int, n: int, rng: np.random.Generator, keep: bool = False, sampling: Sampling | None = None
 ) -> tuple[Naive, Replay]:
     """Steps of some copies, resets of others, cuts of a few, a restored copy of itself: all as it comes."""
     view = spaces.FrameStack(Box(0, 2**31 - 1, (1, 1, 1), np.int32), frames)
     space = Dict(x=Box(-(2**62), 2**62, (), np.int64), view=view)
-    naive, replay = Naive(n, frames), Replay(space, ADAPTOR, capacity, n)
+    naive, replay = Naive(n, frames), Replay(space, ADAPTOR, capacity, n, sampling)
     if keep:
         replay.keep_episodes()
     length = 3 * capacity + 4 * frames
@@ -490,7 +490,7 @@ def any_history(
             for copy in range(first, first + count):
                 naive.begin(copy)
         if turn in (5, length // 2):
-            other = Replay(space, ADAPTOR, capacity, n)
+            other = Replay(space, ADAPTOR, capacity, n, sampling)
             if keep:
                 other.keep_episodes()
             other.restore(replay.state())
