@@ -98,7 +98,7 @@ class TestConstruction:
         assert params['tau'] == 0.005 and params['policy_delay'] == 2
         assert 'self' not in params and 'unknown_params' not in params
 
-    @pytest.mark.parametrize('name', algorithms.NAMES)
+    @pytest.mark.parametrize('name', toys.marked(algorithms.NAMES))
     def test_every_parameter_is_kept_under_its_name(self, name):
         """``config`` reads them there, so what is missing would not be saved."""
         agent = make(name)
@@ -106,7 +106,7 @@ class TestConstruction:
             if key not in ('net_list', 'optimizers_list'):
                 assert hasattr(agent, key), key
 
-    @pytest.mark.parametrize('name', algorithms.NAMES)
+    @pytest.mark.parametrize('name', toys.marked(algorithms.NAMES))
     def test_networks_and_optimizers_are_those_that_are_named(self, name):
         agent = make(name)
         assert tuple(agent.networks) == agent.network_names
@@ -248,7 +248,7 @@ class TestCompiledUpdates:
         assert not np.allclose(moved, arrays(make(name))['network/' + together.network_names[0] + '/0'])
 
     @pytest.mark.usefixtures('plain_graphs')
-    @pytest.mark.parametrize('name', algorithms.NAMES)
+    @pytest.mark.parametrize('name', toys.marked(algorithms.NAMES))
     def test_acting_uses_the_weights_of_the_last_update(self, name):
         agent = make(name)
         obs = np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32)
@@ -268,7 +268,7 @@ class TestCompiledUpdates:
         np.testing.assert_array_equal(agent.noise_seed.numpy() - before, [0, 6])
 
     @pytest.mark.usefixtures('plain_graphs')
-    @pytest.mark.parametrize('name', algorithms.NAMES)
+    @pytest.mark.parametrize('name', toys.marked(algorithms.NAMES))
     @pytest.mark.parametrize('kind', ['vector', 'image 2-D'])
     def test_no_retracing_after_warm_up(self, name, kind):
         space = toys.OBSERVATIONS[kind]
@@ -324,19 +324,27 @@ def digest(name, env_id, seed, steps, hidden):
         found.update(key.encode() + arrays[key].tobytes())
     return found.hexdigest()
 
-seeds = json.loads(sys.argv[1])
-discrete = {name: 'Discrete' in getattr(algorithms, name).acts_in for name in algorithms.NAMES}
-runs = {name: 'CartPole-v1' if discrete[name] else 'Pendulum-v1' for name in algorithms.NAMES}
-found = {seed: {name: digest(name, env_id, seed, 2000, [16]) for name, env_id in runs.items()} for seed in seeds}
+seeds, names = json.loads(sys.argv[1])
+discrete = {name: 'Discrete' in getattr(algorithms, name).acts_in for name in names}
+runs = {name: 'CartPole-v1' if discrete[name] else 'Pendulum-v1' for name in names}
+found = {seed: {name: digest(name, env_id, seed, 1000, [16]) for name, env_id in runs.items()} for seed in seeds}
 found[seeds[0]]['SAC in plain graphs'] = digest('SAC', 'Pendulum-v1', seeds[0], 200, [256, 256])
 print(json.dumps(found))
 """
 
 
-def test_same_seed_same_weights_in_two_processes():
+@pytest.mark.parametrize(
+    'names',
+    [
+        [name for name in algorithms.NAMES if name not in toys.VARIANTS],
+        pytest.param(sorted(toys.VARIANTS), marks=pytest.mark.matrix),
+    ],
+    ids=['roots', 'variants'],
+)
+def test_same_seed_same_weights_in_two_processes(names):
     processes = [
         subprocess.Popen(
-            [sys.executable, '-c', DIGESTS, json.dumps(seeds)],
+            [sys.executable, '-c', DIGESTS, json.dumps([seeds, names])],
             stdout=subprocess.PIPE,
             text=True,
             env=os.environ | {'PYTHONHASHSEED': hash_seed, 'TF_CPP_MIN_LOG_LEVEL': '3'},
@@ -345,8 +353,8 @@ def test_same_seed_same_weights_in_two_processes():
     ]
     first, second = (json.loads(process.communicate()[0]) for process in processes)
     assert first['0'] == second['0']
-    assert first['0'].keys() > set(algorithms.NAMES)
-    for name in algorithms.NAMES:
+    assert first['0'].keys() > set(names)
+    for name in names:
         assert first['0'][name] != first['1'][name], f'{name} pays no heed to its seed'
 
 
@@ -365,7 +373,7 @@ def further(name: str) -> dict[str, Any]:
 
 @pytest.mark.usefixtures('plain_graphs')
 class TestTrainingOn:
-    @pytest.mark.parametrize('name', algorithms.NAMES)
+    @pytest.mark.parametrize('name', toys.marked(algorithms.NAMES))
     def test_after_save_and_load_as_if_uninterrupted(self, name, tmp_path):
         def trained(path: Path | None) -> Algorithm:
             agent = make(name, **further(name))
@@ -410,7 +418,7 @@ class TestTrainingOn:
 
 @pytest.mark.usefixtures('plain_graphs')
 class TestSaved:
-    @pytest.mark.parametrize('name', algorithms.NAMES)
+    @pytest.mark.parametrize('name', toys.marked(algorithms.NAMES))
     def test_hyper_parameters_come_back(self, name, tmp_path):
         agent = make(name, gamma=0.5, **further(name))
         loaded = zoo.load(agent.save(tmp_path / 'saved'))
@@ -421,7 +429,7 @@ class TestSaved:
                 assert getattr(loaded, key) == getattr(agent, key), key
         assert loaded.config() == agent.config()
 
-    @pytest.mark.parametrize('name', algorithms.NAMES)
+    @pytest.mark.parametrize('name', toys.marked(algorithms.NAMES))
     def test_statistics_counters_and_random_state_come_back(self, name, tmp_path):
         agent = make(name, **further(name))
         agent.learn(environment(name), **learn_params(name))

@@ -6,7 +6,6 @@ Constructed, trained for a few updates, finite, moved, saved, loaded, equal; eve
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -140,22 +139,16 @@ def check_loading(agent: Algorithm, env: gymnasium.Env, path: Path) -> None:
 #: others pass through the same code, and are run with ``-m matrix``.
 ALWAYS = {('masked Dict', 'MultiDiscrete'), ('nested Dict', 'Dict'), ('image', 'Tuple')}
 
-#: Algorithms that are subclasses of another one, which builds and calls their networks: of theirs these are always run.
-VARIANTS = {name for name in algorithms.NAMES if getattr(algorithms, name).__mro__[1] is not Algorithm}
+#: Of the algorithms that another one stands for these are always run.
 ALWAYS_OF_VARIANTS = ('vector', 'masked Dict', 'nested Dict')
 
 
 def pairing(name: str, observation: str, action: str) -> Any:
     """One pairing for the test below, marked where others represent it."""
     stands_for_others = action == CLAIMS[name][0] or observation == 'vector' or (observation, action) in ALWAYS
-    if name in VARIANTS:
+    if name in toys.VARIANTS:
         stands_for_others = action == CLAIMS[name][0] and observation in ALWAYS_OF_VARIANTS
     return pytest.param(name, observation, action, marks=[] if stands_for_others else pytest.mark.matrix)
-
-
-def marked(names: Iterable[str]) -> list[Any]:
-    """Algorithms, marked where another one represents them."""
-    return [pytest.param(name, marks=[pytest.mark.matrix] if name in VARIANTS else []) for name in names]
 
 
 PAIRINGS = [
@@ -177,9 +170,9 @@ def test_pairing(name, observation, action, tmp_path):
     check_loading(agent, toys.AnySpaces(observation_space, action_space), tmp_path)
 
 
-@pytest.mark.parametrize(('name', 'action'), [(name, claimed[-1]) for name, claimed in CLAIMS.items()])
-def test_with_xla(name, action, tmp_path):
-    observation_space, action_space = toys.OBSERVATIONS['Tuple'], toys.ACTIONS[action]
+@pytest.mark.parametrize('name', toys.marked(CLAIMS))
+def test_with_xla(name, tmp_path):
+    observation_space, action_space = toys.OBSERVATIONS['Tuple'], toys.ACTIONS[CLAIMS[name][-1]]
     agent = make(name, observation_space, action_space)
     assert compiled(agent)._xla
     check_training(agent, toys.AnySpaces(observation_space, action_space))
@@ -187,9 +180,9 @@ def test_with_xla(name, action, tmp_path):
 
 
 @pytest.mark.usefixtures('plain_graphs')
-@pytest.mark.parametrize(('name', 'action'), [(name, claimed[-1]) for name, claimed in CLAIMS.items()])
-def test_copies(name, action):
-    action_space = toys.ACTIONS[action]
+@pytest.mark.parametrize('name', toys.marked(CLAIMS))
+def test_copies(name):
+    action_space = toys.ACTIONS[CLAIMS[name][-1]]
     observation_space = toys.observation_space('nested Dict', action_space)
     factory = partial(toys.AnySpaces, observation_space, action_space)
     agent = make(name, observation_space, action_space)
@@ -198,7 +191,7 @@ def test_copies(name, action):
 
 
 @pytest.mark.usefixtures('plain_graphs')
-@pytest.mark.parametrize('name', marked(algorithms.NAMES))
+@pytest.mark.parametrize('name', toys.marked(algorithms.NAMES))
 @pytest.mark.parametrize(
     'observation_space',
     [
@@ -231,7 +224,7 @@ FURTHER_ACTIONS = {
 
 @pytest.mark.usefixtures('plain_graphs')
 @pytest.mark.parametrize('action', FURTHER_ACTIONS)
-@pytest.mark.parametrize('name', marked(name for name, claimed in CLAIMS.items() if 'Box' in claimed))
+@pytest.mark.parametrize('name', toys.marked(name for name, claimed in CLAIMS.items() if 'Box' in claimed))
 def test_further_boxes(name, action, tmp_path):
     observation_space, action_space = toys.OBSERVATIONS['vector'], FURTHER_ACTIONS[action]
     if getattr(algorithms, name).squash and 'bounded' in action:

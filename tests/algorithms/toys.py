@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import gymnasium
 import numpy as np
+import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
+from zoo import algorithms
 from zoo.common.types import Batch, Transition
 
 #: Every kind of observation; the mask's space depends on the action's, see `observation_space`.
@@ -38,6 +41,20 @@ ACTIONS: dict[str, Space] = {
     'Dict': Dict(grip=Discrete(3), arm=Dict(force=Box(-1.0, 1.0, (2,), np.float32), switches=MultiBinary(2))),
     'Tuple': Tuple((MultiDiscrete([2, 3]), Box(0.0, 1.0, (1,), np.float32))),
 }
+
+
+#: Algorithms whose networks and acting are those of another one, a class that they are subclasses of: what does not
+#: depend on their update is run of that one, and of them with ``-m matrix``.
+VARIANTS = {
+    name
+    for name in algorithms.NAMES
+    if any(base.__name__ in algorithms.NAMES for base in getattr(algorithms, name).__mro__[1:])
+}
+
+
+def marked(names: Iterable[str]) -> list[Any]:
+    """Algorithms, marked where another one represents them."""
+    return [pytest.param(name, marks=[pytest.mark.matrix] if name in VARIANTS else []) for name in names]
 
 
 def observation_space(name: str, action_space: Space) -> Space:

@@ -112,8 +112,8 @@ def test_all_that_copies_played_is_sampled_exactly(form: str, mode: AutoresetMod
 
 
 @pytest.mark.parametrize('mode', [None, *AutoresetMode])
-@pytest.mark.parametrize('capacity', [1, 2, 3, 7, 30, 31])
-@pytest.mark.parametrize('form', ['box', 'stack', 'stack in dict'])
+@pytest.mark.parametrize('capacity', [1, 2, 7, 31])
+@pytest.mark.parametrize('form', ['box', 'stack in dict'])
 def test_wrapping_around_keeps_the_newest(form: str, mode: AutoresetMode | None, capacity: int):
     """Over several turns of the ring only what was played is in it, and the newest of each copy is."""
     n = 1 if mode is None else 3
@@ -446,10 +446,10 @@ class Naive:
         return row
 
 
-HISTORIES = pytest.mark.parametrize(
-    ('frames', 'capacity', 'n'),
-    [(1, 20, 1), (2, 7, 3), (3, 40, 4), (5, 1, 2), (4, 3, 8), (9, 30, 2), (255, 600, 2), (256, 600, 2), (257, 600, 2)],
-)
+SHORT = [(1, 20, 1), (2, 7, 3), (3, 40, 4), (5, 1, 2), (4, 3, 8), (9, 30, 2)]
+#: Stacks of about as many frames as a byte can count.
+LONG = [(255, 600, 2), (256, 600, 2), (257, 600, 2)]
+HISTORIES = pytest.mark.parametrize(('frames', 'capacity', 'n'), SHORT)
 
 
 def any_history(
@@ -498,7 +498,7 @@ def any_history(
     return naive, replay
 
 
-@HISTORIES
+@pytest.mark.parametrize(('frames', 'capacity', 'n'), SHORT + LONG)
 def test_any_history_is_held_as_lists_would(frames: int, capacity: int, n: int):
     rng = np.random.default_rng(frames)
     naive, replay = any_history(frames, capacity, n, rng)
