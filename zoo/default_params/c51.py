@@ -24,12 +24,14 @@ TYPES: dict[str, dict[str, Any]] = {
 }
 
 TUNED: dict[str, dict[str, Any]] = {
-    # As DQN's, at half the rate; a reward of 1 a step makes a return of 100 at most.
+    # As DQN's, at a quarter of the rate, with targets that follow half as fast: at half the rate and with DQN's targets
+    # four of ten seeds end below 475. A reward of 1 a step makes a return of 100 at most.
     'CartPole-v1': {key: value for key, value in dqn.TUNED['CartPole-v1'].items() if key != 'kappa'}
     | {
         'batch_size': 64,
+        'tau': 0.01,
         'v_min': 0.0,
         'v_max': 100.0,
-        'optimizer': {'learning_rate': Linear(2e-3, 0.0), 'clip_norm': 10.0},
+        'optimizer': {'learning_rate': Linear(1e-3, 0.0), 'clip_norm': 10.0},
     },
 }
