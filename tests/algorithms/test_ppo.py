@@ -22,7 +22,7 @@ from zoo.common.types import Rollout
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 ACTIONS = 4
 SGD = [{'name': 'SGD', 'learning_rate': 0.1}]
-CLIP = np.float32(0.2)
+NOW = {'clip_range': np.float32(0.2)}
 
 pytestmark = pytest.mark.usefixtures('plain_graphs')
 
@@ -184,7 +184,7 @@ def test_an_iteration_computed_again(params):
         for weight, gradient in zip(weights, gradients, strict=True):
             weight -= 0.1 * gradient
 
-    agent.take(agent.fused(data, batches, CLIP))
+    agent.take(agent.fused(data, NOW | {'entropy_coef': np.float32(agent.entropy_coef)}, batches))
     assert_close(agent.policy.network.variables, actor.weights, 1e-3, 1e-4)
     assert_close(agent.critic.variables, critic.weights, 1e-3, 1e-4)
     np.testing.assert_allclose(agent.forward(flat_obs), actor(flat_obs), rtol=1e-3, atol=1e-4)
@@ -226,8 +226,8 @@ class TestMinibatches:
     def drawn(self, agent: PPO, data: Rollout, **params: Any) -> tuple[np.ndarray, np.ndarray, Rollout]:
         """What ``update`` hands to the compiled iteration."""
         seen, original = [], agent.fused
-        agent.fused = lambda rollout, batches, clip: (
-            seen.append((batches, clip, rollout)) or original(rollout, batches, clip)
+        agent.fused = lambda rollout, now, batches: (
+            seen.append((batches, now['clip_range'], rollout)) or original(rollout, now, batches)
         )
         agent.fused.traces = original.traces
         agent.update(data, **params)
@@ -411,7 +411,7 @@ class TestSharedTorso:
         copy_weights(apart.networks['actor'].variables, agent.networks['actor'].variables)
         copy_weights(apart.critic.variables, agent.networks['actor'].variables[:2] + agent.critic.variables)
         obs = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
-        for shared, own in zip(agent.evaluate(obs), apart.evaluate(obs), strict=True):
+        for shared, own in zip(agent.policy_and_value(obs), apart.policy_and_value(obs), strict=True):
             assert_close(shared, own)
 
     def test_one_gradient_step_is_the_sum_of_both_losses(self):
@@ -434,7 +434,7 @@ class TestSharedTorso:
         agent.update(rollout(agent), epochs=1, batch_size=20)
         loaded = PPO.load(agent.save(tmp_path / 'agent'))
         obs = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
-        for found, wanted in zip(loaded.evaluate(obs), agent.evaluate(obs), strict=True):
+        for found, wanted in zip(loaded.policy_and_value(obs), agent.policy_and_value(obs), strict=True):
             np.testing.assert_array_equal(found, wanted)
         assert loaded.critic.torso is loaded.policy.network.torso
 
