@@ -60,7 +60,7 @@ class PPO(ActorCritic):
         clipped = tf.reduce_mean(tf.cast(tf.abs(ratio - 1.0) > clip, tf.float32))
         return -tf.reduce_mean(objective), kl, clipped
 
-    def improve(self, rollout: Rollout, now: dict[str, tf.Tensor], batches: tf.Tensor) -> tf.Tensor:  # type: ignore[override]
+    def improve(self, rollout: Rollout, now: dict[str, tf.Tensor], batches: tf.Tensor) -> tf.Tensor:
         """The whole of an iteration in one compiled call: advantages, then every minibatch of every epoch.
 
         Args:
