@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ import tensorflow as tf
 from zoo.algorithms.base import Algorithm
 from zoo.common import loops, spaces
 from zoo.common.acting import Forward, Stochastic
-from zoo.common.adaptors.policy import StochasticPolicy, stochastic_head, value_head
+from zoo.common.adaptors.policy import Network, StochasticPolicy, penalized, stochastic_head, value_head
 from zoo.common.compilation import PackedCall
 from zoo.common.normalize import RewardScale, RunningMoments
 from zoo.common.params import (
@@ -36,9 +37,12 @@ from zoo.common.returns import gae, next_values
 from zoo.common.schedules import Linear, value_at
 from zoo.common.types import Rollout
 
+log = logging.getLogger('zoo')
+
 # What some of the algorithms have other defaults of.
 GaeLambda = Annotated[float, between(0, 1), 'λ of generalised advantage estimation']
 EntropyCoef = Annotated[float | Linear, at_least(0), 'weight of the entropy bonus']
+MaxGradNorm = Annotated[float | None, above(0), "bound of the gradient's global norm; None leaves it"]
 NormalizeAdvantage = Annotated[bool, 'make the advantages of a gradient step have mean 0 and deviation 1']
 
 
@@ -73,7 +77,8 @@ class ActorCritic(Algorithm):
     loop = loops.on_policy
     acts_in = ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Dict', 'Tuple')
     network_names: ClassVar[tuple[str, ...]] = ('actor', 'critic')
-    shared_torso = {'critic': 'actor'}
+    shared_torso: ClassVar[dict[str, str]] = {'critic': 'actor'}
+    critic: Network
     #: Where ``net_list`` and ``optimizers_list`` are not given.
     default_network: ClassVar[dict[str, Any]] = {
         'hidden': [64, 64],
@@ -96,7 +101,7 @@ class ActorCritic(Algorithm):
         gae_lambda: GaeLambda = 0.95,
         entropy_coef: EntropyCoef = 0.0,
         value_coef: Annotated[float, at_least(0), 'weight of the value loss'] = 0.5,
-        max_grad_norm: Annotated[float | None, above(0), "bound of the gradient's global norm; None leaves it"] = 0.5,
+        max_grad_norm: MaxGradNorm = 0.5,
         log_std_init: Annotated[float, between(-20, 2), 'initial log standard deviation for Box actions'] = 0.0,
         normalize_obs: NormalizeObs = False,
         normalize_reward: Annotated[
@@ -112,10 +117,11 @@ class ActorCritic(Algorithm):
         self.log_std_init = log_std_init
         self.normalize_reward = normalize_reward
 
-        heads = [stochastic_head(self.action_adaptor, gain=0.01), value_head(gain=1.0)]
-        self.build_networks(net_list, heads, type(self).default_network)
+        heads = {'actor': stochastic_head(self.action_adaptor, gain=0.01), 'critic': value_head(gain=1.0)}
+        self.build_networks(net_list, [heads[name] for name in self.network_names], type(self).default_network)
         self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, log_std_init)
-        self.critic = self.networks['critic']
+        if 'critic' in self.networks:
+            self.critic = self.networks['critic']
         if self.policy.log_std is not None:
             self.state_variables['log_std'] = self.policy.log_std
         self.build_optimizers(optimizers_list, self.groups(), type(self).default_optimizer, clip_norm=max_grad_norm)
@@ -125,7 +131,8 @@ class ActorCritic(Algorithm):
 
     def groups(self) -> list[list[tf.Variable]]:
         """The variables that each of ``optimizer_names`` moves: one moves all."""
-        return [self.policy.trainable_variables + self.critic.trainable_variables]
+        critics = [v for name in self.network_names[1:] for v in self.networks[name].trainable_variables]
+        return [self.policy.trainable_variables + critics]
 
     @classmethod
     def declared_for_learn(cls) -> dict[str, Param]:
@@ -188,7 +195,7 @@ class ActorCritic(Algorithm):
 
         Args:
             rollout: fields ``[T, N, …]``.
-            now: float32, the values of the ``scheduled`` parameters.
+            now: float32, the values of the ``scheduled`` parameters that are not None.
             arrays: what ``update`` handed to `iterate`.
 
         Returns:
@@ -221,12 +228,53 @@ class ActorCritic(Algorithm):
             rollout = rollout._replace(reward=self.reward_scale(rollout.reward, done, rollout.valid))
         for optimizer in self.optimizers.values():
             optimizer.set_progress(self.progress)
-        now = {name: np.array(value_at(getattr(self, name), self.progress), np.float32) for name in self.scheduled}
+        given = {name: getattr(self, name) for name in self.scheduled}
+        now = {k: np.array(value_at(x, self.progress), np.float32) for k, x in given.items() if x is not None}
         result = self.fused(rollout, now, *arrays)
         if self.statistics:  # after the update: what was acted on and what was learned from are normalised alike
             valid = rollout.valid
             self.observe(rollout.obs if valid.all() else spaces.tree_map(lambda x: x[valid], rollout.obs))
         return self.take(result)
+
+    def gradient_step(self, samples: Samples, advantage: tf.Tensor, now: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """One step on −mean A log π(a | s) + c mean (V(s) − R)² − β mean H(π(· | s)), all samples at once.
+
+        Args:
+            samples: of which the valid ones count.
+            advantage: A ``[T N]``; R are the samples' returns.
+            now: β is the ``entropy_coef``.
+
+        Returns:
+            The three means, named ``'policy'``, ``'value'`` and ``'entropy'``.
+        """
+        optimizer = self.optimizers['all']
+        with tf.GradientTape() as tape:
+            params, value = self.policy_and_value(samples.obs, training=True)
+            log_prob = self.action_adaptor.distribution.log_prob(params, samples.action)
+            policy_loss = -mean_of(advantage * log_prob, samples.valid)
+            value_loss = mean_of(tf.square(value - samples.returns), samples.valid)
+            entropy = mean_of(self.entropy(params), samples.valid)
+            loss = policy_loss + self.value_coef * value_loss - now['entropy_coef'] * entropy
+            loss = penalized(loss, *self.networks.values())
+        optimizer.apply(tape.gradient(loss, optimizer.variables))
+        return {'policy': policy_loss, 'value': value_loss, 'entropy': entropy}
+
+    def minibatches(self, valid: np.ndarray, epochs: int, batch_size: int) -> np.ndarray:
+        """Indices into the ``T N`` transitions of which every epoch has each valid one, int32 ``[minibatches, size]``.
+
+        As many minibatches however many transitions are valid: another number would compile the update anew. So an
+        epoch's last one is filled up from its first.
+        """
+        size = min(batch_size, valid.size)
+        if size < batch_size and not self.fused.traces:
+            log.warning(
+                'batch_size is %d, but an iteration has %d transitions: one minibatch of these.', batch_size, size
+            )
+        rows = np.flatnonzero(valid)
+        found = np.empty((epochs, -(-valid.size // size) * size), np.int32)
+        for epoch in found:
+            epoch[:] = np.resize(self.rng.permutation(rows), epoch.size)
+        return found.reshape(-1, size)
 
     def moments(self) -> dict[str, RunningMoments]:
         """See :class:`Algorithm`."""

@@ -1,21 +1,23 @@
-"""PPO: proximal policy optimisation with the clipped objective.
+"""PPO: proximal policy optimisation, with the clipped objective or with an adaptive penalty on the KL.
 
-Schulman et al. 2017, *Proximal Policy Optimization Algorithms* (arXiv 1707.06347): equations 7 and 9, with generalised
-advantage estimation (Schulman et al. 2016, arXiv 1506.02438).
+Schulman et al. 2017, *Proximal Policy Optimization Algorithms* (arXiv 1707.06347): equations 7 (``method='clip'``), 8
+and section 4 (``method='penalty'``), and 9, with generalised advantage estimation (Schulman et al. 2016, arXiv
+1506.02438).
 
 Departures, those of OpenAI Baselines and most since: advantages are normalised in each minibatch, gradients are clipped
-by their norm. The policy's network and the value's are apart, but images are encoded once for both.
+by their norm; the value's change may be clipped too (``clip_range_value``). The policy's network and the value's are
+apart, but images are encoded once for both. The coefficient of the penalty stays between 1e-6 and 1e6, lest it reach
+zero and stay there.
 """
 
 from __future__ import annotations
 
-import logging
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-import numpy as np
 import tensorflow as tf
 
-from zoo.algorithms.actor_critic import ActorCritic
+from zoo.algorithms.actor_critic import ActorCritic, NormalizeAdvantage, Samples, mean_of, normalized
+from zoo.algorithms.checking import warn_of_unread
 from zoo.common import spaces
 from zoo.common.adaptors.policy import penalized
 from zoo.common.optim import mean_over
@@ -23,7 +25,8 @@ from zoo.common.params import above, at_least
 from zoo.common.schedules import Linear
 from zoo.common.types import Rollout
 
-log = logging.getLogger('zoo')
+#: Bounds of the coefficient of the penalty.
+PENALTY_BOUNDS = (1e-6, 1e6)
 
 
 class PPO(ActorCritic):
@@ -34,38 +37,86 @@ class PPO(ActorCritic):
 
     optimizer_names = ('all',)
     metric_names = ('policy', 'value', 'entropy', 'kl', 'clip_fraction')
-    scheduled = ('entropy_coef', 'clip_range')
+    scheduled = ('entropy_coef', 'clip_range', 'clip_range_value')
 
     def __init__(
         self,
         *args: Any,
-        clip_range: Annotated[float | Linear, at_least(0), 'ε of the clipped objective'] = 0.2,
+        method: Annotated[
+            Literal['clip', 'penalty'], 'what keeps the policy near the old one: a clipped ratio, or a cost of the KL'
+        ] = 'clip',
+        clip_range: Annotated[
+            float | Linear, at_least(0), 'ε of the clipped objective; of a penalty only what is reported as clipped'
+        ] = 0.2,
+        clip_range_value: Annotated[
+            float | Linear | None,
+            at_least(0),
+            'how far a value may move from the old one in an iteration; None: freely',
+        ] = None,
+        penalty_coef: Annotated[float, above(0), 'β of the penalty, at first; the divergence adapts it'] = 1.0,
+        penalty_target: Annotated[float, above(0), 'mean divergence from the old policy that β is adapted to'] = 0.01,
+        normalize_advantage: NormalizeAdvantage = True,
         target_kl: Annotated[
             float | None, above(0), 'mean divergence from the old policy that ends the epochs; None: nothing does'
         ] = None,
         **params: Any,
     ) -> None:
+        self.method = method
         self.clip_range = clip_range
+        self.clip_range_value = clip_range_value
+        self.penalty_coef = penalty_coef
+        self.penalty_target = penalty_target
+        self.normalize_advantage = normalize_advantage
         self.target_kl = target_kl
         super().__init__(*args, **params)
+        warn_of_unread(self, {('method', 'penalty'): ('penalty_coef', 'penalty_target')})
+        if method == 'penalty':
+            self.beta = tf.Variable(float(penalty_coef), dtype=tf.float32, trainable=False)
+            self.state_variables['beta'] = self.beta
 
     def policy_loss(
         self, params: tf.Tensor, action: spaces.Flat, advantage: tf.Tensor, old_log_prob: tf.Tensor, clip: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """−mean min(ratio A, clip(ratio) A): equation 7; also an estimate of the KL and the clipped part."""
+        """−mean min(ratio A, clip(ratio) A): equation 7, or −mean ratio A, the first term of equation 8.
+
+        Also an estimate of the KL and the part of the ratios that are out of the range.
+        """
         log_ratio = self.action_adaptor.distribution.log_prob(params, action) - old_log_prob
         ratio = tf.exp(log_ratio)
-        objective = tf.minimum(ratio * advantage, tf.clip_by_value(ratio, 1.0 - clip, 1.0 + clip) * advantage)
+        objective = ratio * advantage
+        if self.method == 'clip':
+            objective = tf.minimum(objective, tf.clip_by_value(ratio, 1.0 - clip, 1.0 + clip) * advantage)
         kl = tf.reduce_mean(ratio - 1.0 - log_ratio)
         clipped = tf.reduce_mean(tf.cast(tf.abs(ratio - 1.0) > clip, tf.float32))
         return -tf.reduce_mean(objective), kl, clipped
+
+    def value_loss(self, value: tf.Tensor, samples: Samples, now: dict[str, tf.Tensor]) -> tf.Tensor:
+        """mean (V − R)²: of equation 9; with ``clip_range_value`` the larger of this and that of V clipped around the
+        old V, as in OpenAI Baselines."""
+        error = tf.square(value - samples.returns)
+        if self.clip_range_value is not None:
+            most = now['clip_range_value']
+            near = samples.value + tf.clip_by_value(value - samples.value, -most, most)
+            error = tf.maximum(error, tf.square(near - samples.returns))
+        return tf.reduce_mean(error)
+
+    def divergence(self, samples: Samples, params: tf.Tensor) -> tf.Tensor:
+        """KL(π_old ‖ π) in each state, ``[B]``."""
+        return self.action_adaptor.distribution.kl(samples.params, params)
+
+    def adapt_penalty(self, samples: Samples) -> None:
+        """β after an iteration: half of it where the policy moved too little, twice where too much (section 4)."""
+        d = mean_of(self.divergence(samples, self.policy(samples.obs)), samples.valid)
+        (d,) = mean_over(self.all_reduce, [d])
+        factor = tf.where(d < self.penalty_target / 1.5, 0.5, tf.where(d > self.penalty_target * 1.5, 2.0, 1.0))
+        self.beta.assign(tf.clip_by_value(self.beta * factor, *PENALTY_BOUNDS))
 
     def improve(self, rollout: Rollout, now: dict[str, tf.Tensor], batches: tf.Tensor) -> tf.Tensor:
         """The whole of an iteration in one compiled call: advantages, then every minibatch of every epoch.
 
         Args:
             rollout: fields ``[T, N, …]``.
-            now: float32, ε and the weight of the entropy bonus.
+            now: float32, the clip ranges and the weight of the entropy bonus.
             batches: int32 ``[minibatches, batch_size]``, indices into the ``T N`` transitions.
 
         Returns:
@@ -77,16 +128,18 @@ class PPO(ActorCritic):
         def minibatch(i: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             rows = batches[i]
             drawn = tf.nest.map_structure(lambda x: tf.gather(x, rows), samples)
-            adv = drawn.advantage
-            adv = (adv - tf.reduce_mean(adv)) / (tf.math.reduce_std(adv) + 1e-8)
+            adv = normalized(drawn.advantage, drawn.valid) if self.normalize_advantage else drawn.advantage
             with tf.GradientTape() as tape:
                 params, value = self.policy_and_value(drawn.obs, training=True)
                 policy_loss, kl, clipped = self.policy_loss(
                     params, drawn.action, adv, drawn.log_prob, now['clip_range']
                 )
-                value_loss = tf.reduce_mean(tf.square(value - drawn.returns))
+                value_loss = self.value_loss(value, drawn, now)
                 entropy = tf.reduce_mean(self.entropy(params))
                 loss = policy_loss + self.value_coef * value_loss - now['entropy_coef'] * entropy
+                if self.method == 'penalty':
+                    kl = tf.reduce_mean(self.divergence(drawn, params))
+                    loss += self.beta * kl
                 loss = penalized(loss, self.policy.network, self.critic)
             optimizer.apply(tape.gradient(loss, optimizer.variables))
             if self.target_kl is not None:  # all learners stop at the same minibatch
@@ -108,6 +161,8 @@ class PPO(ActorCritic):
 
         start = (tf.constant(0), tf.zeros([len(self.metric_names)]))
         _, metrics = tf.while_loop(going_on, minibatch, start, parallel_iterations=1)
+        if self.method == 'penalty':
+            self.adapt_penalty(samples)
         return metrics
 
     def update(
@@ -120,19 +175,8 @@ class PPO(ActorCritic):
         ] = 64,
     ) -> dict[str, float] | None:
         """One iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
-        valid = np.flatnonzero(rollout.valid)
-        if not valid.size:  # every copy was only reset
+        if not rollout.valid.any():  # every copy was only reset
             return None
         if rollout.valid.size < 2:
             raise ValueError('an iteration of one transition has no advantages to compare: give a larger horizon.')
-        # As many minibatches however many transitions are valid: another number would compile the update anew.
-        size = min(batch_size, rollout.valid.size)
-        if size < batch_size and not self.fused.traces:
-            log.warning(
-                'batch_size is %d, but an iteration has %d transitions: one minibatch of these.', batch_size, size
-            )
-        per_epoch = -(-rollout.valid.size // size)
-        batches = np.empty((epochs, per_epoch * size), np.int32)
-        for epoch in batches:
-            epoch[:] = np.resize(self.rng.permutation(valid), epoch.size)
-        return self.iterate(rollout, batches.reshape(-1, size))
+        return self.iterate(rollout, self.minibatches(rollout.valid, epochs, batch_size))
