@@ -13,6 +13,7 @@ import toys
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from reference import NumpyNetwork, assert_close, copies, finite_differences, stir
+from rollouts import gae_by_hand, log_softmax, rollout
 
 from zoo.algorithms import PPO
 from zoo.common.optim import copy_weights
@@ -37,33 +38,6 @@ def make(action_space: Any = None, space: Any = VECTOR, **params: Any) -> PPO:
     return agent
 
 
-def rollout(agent: PPO, steps: int = 5, copies: int = 4, seed: int = 0) -> Rollout:
-    """Random experience ``[T, N]``: one copy never ends, one terminates, one is cut, one is also reset in a step."""
-    rng = np.random.default_rng(seed)
-    shape = (steps, copies)
-    terminated, truncated, valid = np.zeros(shape, bool), np.zeros(shape, bool), np.ones(shape, bool)
-    terminated[2, 1] = truncated[2, 2] = terminated[1, 3] = True
-    valid[2, 3] = False
-    action = agent.action_adaptor.random(steps * copies, rng)
-    obs, next_obs = rng.normal(size=(2, *shape, 3)).astype(np.float32)
-    goes_on = ~(terminated | truncated)[:-1]
-    next_obs[:-1][goes_on] = obs[1:][goes_on]
-    return Rollout(
-        obs=obs,
-        action=action.reshape(shape + action.shape[1:]),
-        reward=rng.normal(size=shape).astype(np.float32),
-        next_obs=next_obs,
-        terminated=terminated,
-        truncated=truncated,
-        valid=valid,
-    )
-
-
-def log_softmax(x: np.ndarray) -> np.ndarray:
-    x = x - x.max(-1, keepdims=True)
-    return x - np.log(np.exp(x).sum(-1, keepdims=True))
-
-
 def objective_by_hand(log_prob: np.ndarray, old: np.ndarray, advantage: np.ndarray, clip: float) -> float:
     """Equation 7, transition by transition."""
     total = 0.0
@@ -72,20 +46,6 @@ def objective_by_hand(log_prob: np.ndarray, old: np.ndarray, advantage: np.ndarr
         clipped = min(max(ratio, 1 - clip), 1 + clip)
         total += min(ratio * adv, clipped * adv)
     return -total / len(log_prob)
-
-
-def gae_by_hand(agent: PPO, data: Rollout, value: np.ndarray, next_value: np.ndarray) -> np.ndarray:
-    """Backwards over each copy; an end stops what flows back, and only a termination drops the next value."""
-    advantage = np.zeros(data.reward.shape)
-    for n in range(data.reward.shape[1]):
-        following = 0.0
-        for t in reversed(range(data.reward.shape[0])):
-            alive = 0.0 if data.terminated[t, n] else 1.0
-            delta = data.reward[t, n] + agent.gamma * alive * next_value[t, n] - value[t, n]
-            ended = data.terminated[t, n] or data.truncated[t, n]
-            following = delta + (0.0 if ended else agent.gamma * agent.gae_lambda * following)
-            advantage[t, n] = following
-    return advantage
 
 
 class TestClippedObjective:

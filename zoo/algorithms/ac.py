@@ -6,8 +6,9 @@ one step, δ = r + γ v(s′) − v(s), is the critic's error and the policy's a
 
 Departures: γᵗ, by which the book weights the step t of an episode, is left out, as nearly everywhere; the copies of the
 environment make a batch, and so do several steps of each if ``horizon`` is more than the book's 1; one optimiser, Adam
-by default, moves both networks, with ``value_coef`` for the ratio of their step sizes; gradients are clipped by their
-norm.
+by default, moves both networks, with ``value_coef`` for the ratio of their step sizes. Gradients are not clipped by
+their norm unless that is asked for: a few copies' are small but where an episode ends, and clipping would leave the
+critic without the ends (on CartPole it then says 100 of every state).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from zoo.algorithms.actor_critic import ActorCritic
+from zoo.algorithms.actor_critic import ActorCritic, MaxGradNorm
 from zoo.common.returns import next_values
 from zoo.common.types import Rollout
 
@@ -32,8 +33,8 @@ class AC(ActorCritic):
     unused: ClassVar[tuple[str, ...]] = ('gae_lambda',)
     default_horizon = 1
 
-    def __init__(self, *args: Any, **params: Any) -> None:
-        super().__init__(*args, **params)
+    def __init__(self, *args: Any, max_grad_norm: MaxGradNorm = None, **params: Any) -> None:
+        super().__init__(*args, max_grad_norm=max_grad_norm, **params)
 
     def advantages(self, rollout: Rollout, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """δ = r + γ v(s′) − v(s), no v(s′) where terminated, and what v(s) is to be, v(s) + δ; ``[T, N]`` each."""
