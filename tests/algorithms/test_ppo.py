@@ -150,6 +150,80 @@ def test_an_iteration_computed_again(params):
     np.testing.assert_allclose(agent.forward(flat_obs), actor(flat_obs), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize(('target', 'factor'), [(1e-9, 2.0), (1e9, 0.5), (None, 1.0)])
+def test_an_iteration_with_a_penalty_computed_again(target, factor):
+    """Two minibatches: the old policy of the KL stays that of the beginning; then β is adapted to what came of it."""
+    data, batches = rollout(make()), np.array([[0, 7, 3, 12, 19, 5], [2, 6, 1, 17, 4, 9]], np.int32)
+    flat_obs, flat_action = data.obs.reshape(20, 3), data.action.reshape(20)
+
+    def iterated(target: float) -> tuple[PPO, NumpyNetwork, float]:
+        agent = make(
+            optimizers_list=SGD, method='penalty', penalty_coef=3.0, penalty_target=target, normalize_advantage=False
+        )
+        actor, critic = NumpyNetwork(agent.policy.network), NumpyNetwork(agent.critic)
+        value = critic(flat_obs)[:, 0].reshape(5, 4)
+        advantage = gae_by_hand(agent, data, value, critic(data.next_obs.reshape(20, 3))[:, 0].reshape(5, 4)).ravel()
+        old = log_softmax(actor(flat_obs))
+
+        def divergence(rows: Any) -> float:
+            return (np.exp(old[rows]) * (old[rows] - log_softmax(actor(flat_obs[rows])))).sum(-1).mean()
+
+        for rows in batches:
+
+            def loss(rows: Any = rows) -> float:
+                new = log_softmax(actor(flat_obs[rows]))[np.arange(6), flat_action[rows]]
+                ratio = np.exp(new - old[rows, flat_action[rows]])
+                return -np.mean(ratio * advantage[rows]) + 3.0 * divergence(rows)
+
+            for weight, gradient in zip(actor.weights, finite_differences(loss, actor.weights), strict=True):
+                weight -= 0.1 * gradient
+        agent.take(agent.fused(data, NOW | {'entropy_coef': np.float32(0.0)}, batches))
+        return agent, actor, divergence(np.flatnonzero(data.valid))
+
+    if target is None:  # what it is, so that β stays
+        target = iterated(1.0)[2]
+    agent, actor, _ = iterated(target)
+    assert_close(agent.policy.network.variables, actor.weights, 1e-3, 1e-4)
+    assert float(agent.beta) == 3.0 * factor
+
+
+def test_the_coefficient_of_the_penalty_is_saved(tmp_path):
+    agent = make(method='penalty', penalty_target=1e-9)
+    for seed in range(3):
+        agent.update(rollout(agent, seed=seed), epochs=1, batch_size=20)
+    assert float(agent.beta) > 1.0
+    assert float(PPO.load(agent.save(tmp_path / 'saved')).beta) == float(agent.beta)
+
+
+def test_values_are_clipped_around_the_old_ones():
+    """Half the errors by hand: where the clipped value is farther from the return, it counts, and has no gradient."""
+    agent = make(clip_range_value=Linear(0.4))
+    value = tf.constant([1.0, 1.0, 1.0, -1.0])
+    samples = agent.samples(tf.nest.map_structure(tf.constant, rollout(agent)))
+    samples = samples._replace(value=tf.constant([0.0, 0.9, 3.0, 0.0]), returns=tf.constant([2.0, 2.0, 2.0, 2.0]))
+    with tf.GradientTape() as tape:
+        tape.watch(value)
+        loss = agent.value_loss(value, samples, {'clip_range_value': tf.constant(0.2)})
+    # (0.2 − 2)² > (1 − 2)²; not clipped; (2.8 − 2)² < (1 − 2)²; (−0.2 − 2)² < (−1 − 2)²
+    assert float(loss) == pytest.approx((1.8**2 + 1.0 + 1.0 + 9.0) / 4)
+    np.testing.assert_allclose(tape.gradient(loss, value), [0.0, -0.5, -0.5, -1.5], rtol=1e-6)
+    agent.progress, seen, original = 0.5, [], agent.fused
+    agent.fused = lambda rollout, now, batches: seen.append(now) or original(rollout, now, batches)
+    agent.fused.traces = 0
+    agent.update(rollout(agent), epochs=1, batch_size=20)
+    assert seen[0]['clip_range_value'] == np.float32(0.2)
+
+
+def test_schedules_of_the_entropy_bonus():
+    agent, seen = make(entropy_coef=Linear(0.4, 0.2)), []
+    original = agent.fused
+    agent.fused = lambda rollout, now, batches: seen.append(now) or original(rollout, now, batches)
+    agent.fused.traces = 0
+    agent.progress = 0.5
+    agent.update(rollout(agent), epochs=1, batch_size=20)
+    assert seen[0] == {'entropy_coef': np.float32(0.3), 'clip_range': np.float32(0.2)}
+
+
 def after(data: Rollout, **params: Any) -> list[np.ndarray]:
     """The weights after one update on it, always from the same start."""
     agent = make(optimizers_list=SGD, **params)
