@@ -130,7 +130,7 @@ def test_an_iteration_computed_again(decay):
         for weight, slope in zip(critic.weights, gradients, strict=True):
             weight -= 0.05 * slope
 
-    metrics = agent.take(agent.fused(data, {}, batches))
+    metrics = agent.take(agent.fused(data, {'target_kl': np.float32(0.02)}, batches))
     assert {name: metrics[name] for name in expected} == pytest.approx(expected, rel=1e-2, abs=1e-4)
     assert_close(agent.policy.network.variables, actor.weights, 5e-3, 5e-4)
     assert_close(agent.critic.variables, critic.weights, 1e-3, 1e-4)

@@ -44,7 +44,7 @@ class A2C(ActorCritic):
         **params: Any,
     ) -> None:
         self.normalize_advantage = normalize_advantage
-        super().__init__(*args, gae_lambda=gae_lambda, **params)
+        super().__init__(*args, **params | {'gae_lambda': gae_lambda})
 
     def improve(self, rollout: Rollout, now: dict[str, tf.Tensor]) -> tf.Tensor:
         """Advantages and one gradient step on all transitions, in one compiled call; the metrics."""

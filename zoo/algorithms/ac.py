@@ -34,7 +34,7 @@ class AC(ActorCritic):
     default_horizon = 1
 
     def __init__(self, *args: Any, max_grad_norm: MaxGradNorm = None, **params: Any) -> None:
-        super().__init__(*args, max_grad_norm=max_grad_norm, **params)
+        super().__init__(*args, **params | {'max_grad_norm': max_grad_norm})
 
     def advantages(self, rollout: Rollout, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """δ = r + γ v(s′) − v(s), no v(s′) where terminated, and what v(s) is to be, v(s) + δ; ``[T, N]`` each."""

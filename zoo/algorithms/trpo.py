@@ -23,6 +23,7 @@ from zoo.algorithms.actor_critic import ActorCritic, MaxGradNorm, Samples, mean_
 from zoo.common.adaptors.policy import penalized
 from zoo.common.optim import mean_over
 from zoo.common.params import above, at_least, between
+from zoo.common.schedules import Linear
 from zoo.common.types import Rollout
 
 
@@ -33,13 +34,13 @@ class TRPO(ActorCritic):
     optimizer_names = ('critic',)
     metric_names = ('policy', 'value', 'entropy', 'kl', 'step')
     unused: ClassVar[tuple[str, ...]] = ('entropy_coef', 'value_coef')
-    scheduled: ClassVar[tuple[str, ...]] = ()
+    scheduled: ClassVar[tuple[str, ...]] = ('target_kl',)
     default_optimizer: ClassVar[dict[str, Any]] = {'name': 'Adam', 'learning_rate': 1e-3}
 
     def __init__(
         self,
         *args: Any,
-        target_kl: Annotated[float, above(0), 'δ, the mean divergence that a step may make'] = 0.01,
+        target_kl: Annotated[float | Linear, above(0), 'δ, the mean divergence that a step may make'] = 0.01,
         cg_iterations: Annotated[int, at_least(1), 'iterations of the conjugate gradient'] = 10,
         cg_damping: Annotated[float, at_least(0), "added to the Fisher information matrix's diagonal"] = 0.1,
         line_search_steps: Annotated[int, at_least(1), 'lengths that are tried until one is taken'] = 10,
@@ -52,7 +53,7 @@ class TRPO(ActorCritic):
         self.cg_damping = cg_damping
         self.line_search_steps = line_search_steps
         self.line_search_decay = line_search_decay
-        super().__init__(*args, max_grad_norm=max_grad_norm, **params)
+        super().__init__(*args, **params | {'max_grad_norm': max_grad_norm})
 
     def groups(self) -> list[list[tf.Variable]]:
         """The optimiser moves the critic."""
@@ -92,8 +93,13 @@ class TRPO(ActorCritic):
         (product,) = mean_over(self.all_reduce, [product])
         return product + self.cg_damping * vector
 
-    def step_policy(self, samples: Samples) -> dict[str, tf.Tensor]:
-        """The natural gradient's step, as long as the trust region lets it be: section 6 and appendix C."""
+    def step_policy(self, samples: Samples, target_kl: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The natural gradient's step, as long as the trust region lets it be: section 6 and appendix C.
+
+        Args:
+            samples: of the rollout.
+            target_kl: δ, float32.
+        """
         variables = self.policy.trainable_variables
         advantage = normalized(samples.advantage, samples.valid)
         with tf.GradientTape() as tape:
@@ -106,14 +112,14 @@ class TRPO(ActorCritic):
 
         direction = conjugate_gradient(lambda v: self.fisher_product(samples, v), -gradient, self.cg_iterations)
         curvature = tf.reduce_sum(direction * self.fisher_product(samples, direction))
-        full = tf.sqrt(2.0 * self.target_kl / tf.maximum(curvature, 1e-12)) * direction  # ½ sᵀ F s = δ
+        full = tf.sqrt(2.0 * target_kl / tf.maximum(curvature, 1e-12)) * direction  # ½ sᵀ F s = δ
         start = flat(variables)
 
         def attempt(k: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
             assign_flat(variables, start + self.line_search_decay ** tf.cast(k, tf.float32) * full)
             new_loss, new_entropy = self.policy_loss(samples, advantage)
             new_loss, kl = mean_over(self.all_reduce, [new_loss, self.divergence(samples)])
-            taken = tf.logical_and(new_loss < loss, kl <= self.target_kl)
+            taken = tf.logical_and(new_loss < loss, kl <= target_kl)
             return k + 1, taken, new_loss, new_entropy, kl
 
         found = tf.while_loop(
@@ -153,11 +159,11 @@ class TRPO(ActorCritic):
 
         Args:
             rollout: fields ``[T, N, …]``.
-            now: empty.
+            now: δ.
             batches: int32 ``[minibatches, batch_size]``, the critic's, indices into the ``T N`` transitions.
         """
         samples = self.samples(rollout)
-        metrics = self.step_policy(samples)
+        metrics = self.step_policy(samples, now['target_kl'])
         return self.stack_metrics(metrics | {'value': self.fit_critic(samples, batches)})
 
     def update(

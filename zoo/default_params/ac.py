@@ -8,7 +8,7 @@ COMMON: dict[str, Any] = {
     'train_steps': 1_000_000,
     'horizon': 1,
     'network': {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'},
-    'optimizer': {'name': 'Adam', 'learning_rate': 3e-4},
+    'optimizer': {'name': 'Adam', 'learning_rate': 1e-3},
 }
 
 TYPES: dict[str, dict[str, Any]] = {
