@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 import tensorflow as tf
 
-from zoo.algorithms.actor_critic import ActorCritic, NormalizeAdvantage, Samples, mean_of, normalized
+from zoo.algorithms.actor_critic import ActorCritic, NormalizeAdvantage, Samples, mean_of
 from zoo.algorithms.checking import warn_of_unread
 from zoo.common import spaces
 from zoo.common.adaptors.policy import penalized
@@ -128,7 +128,9 @@ class PPO(ActorCritic):
         def minibatch(i: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             rows = batches[i]
             drawn = tf.nest.map_structure(lambda x: tf.gather(x, rows), samples)
-            adv = normalized(drawn.advantage, drawn.valid) if self.normalize_advantage else drawn.advantage
+            adv = drawn.advantage
+            if self.normalize_advantage:
+                adv = (adv - tf.reduce_mean(adv)) / (tf.math.reduce_std(adv) + 1e-8)
             with tf.GradientTape() as tape:
                 params, value = self.policy_and_value(drawn.obs, training=True)
                 policy_loss, kl, clipped = self.policy_loss(
