@@ -121,6 +121,29 @@ for switch, on in SWITCHES.items():
 for variant in ('C51', 'QRDQN', 'Rainbow'):
     ROWS[f'{variant.lower()}-cartpole'] = replace(ROWS['dqn-cartpole'], alg=variant)
 ROWS['dqn-lunarlander'] = Row('DQN', 'LunarLander-v3', 'box2d', 1, 100_000, (0, 1, 2), 150.0)
+# The policy gradients.
+CARTPOLE = ROWS['ppo-cartpole']
+ROWS |= {
+    'ppo-penalty-cartpole': replace(CARTPOLE, aim=490.0, alg_params={'method': 'penalty'}),
+    'trpo-cartpole': replace(CARTPOLE, alg='TRPO', aim=490.0),
+    'a2c-cartpole': replace(CARTPOLE, alg='A2C', steps=300_000, aim=490.0),
+    'vpg-cartpole': replace(CARTPOLE, alg='VPG', steps=300_000, aim=450.0),
+    'vpg-cartpole-without': replace(CARTPOLE, alg='VPG', steps=300_000, aim=450.0, alg_params={'baseline': False}),
+    'ac-cartpole': replace(CARTPOLE, alg='AC', steps=300_000, aim=450.0),
+    'ppo-pendulum': Row('PPO', 'Pendulum-v1', 'classic_control', 4, 100_000, (0, 1, 2), -250.0),
+    'trpo-lunarlander': Row('TRPO', 'LunarLander-v3', 'box2d', 2, 200_000, (0, 1, 2), 130.0),
+    # The aims are published scores less one of their deviations; the copies and steps are those of their source.
+    'a2c-acrobot': Row('A2C', 'Acrobot-v1', 'classic_control', 16, 500_000, (0, 1, 2), -100.6),
+    'ppo-acrobot': Row('PPO', 'Acrobot-v1', 'classic_control', 16, 1_000_000, (0, 1, 2), -91.7),
+    'a2c-mountaincar': Row('A2C', 'MountainCar-v0', 'classic_control', 16, 1_000_000, (0, 1, 2), -135.4),
+    'ppo-mountaincar': Row('PPO', 'MountainCar-v0', 'classic_control', 16, 1_000_000, (0, 1, 2), -129.9),
+    'a2c-mountaincar-continuous': Row(
+        'A2C', 'MountainCarContinuous-v0', 'classic_control', 4, 100_000, (0, 1, 2), 90.9
+    ),
+    'ppo-mountaincar-continuous': Row('PPO', 'MountainCarContinuous-v0', 'classic_control', 1, 20_000, (0, 1, 2), 85.7),
+    'ppo-halfcheetah': Row('PPO', 'HalfCheetah-v5', 'mujoco', 1, 1_000_000, (0,), 3500.0),
+    'ppo-bipedalwalker': Row('PPO', 'BipedalWalker-v3', 'box2d', 32, 3_000_000, (0,), 250.0),
+}
 TEST_SEED = 10_000
 
 

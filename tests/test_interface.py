@@ -96,8 +96,8 @@ class TestListing1:
         env = build_env(env_id, 'classic_control', nenv=nenv)
         alg_params, learn_params = call_default_params(env, 'classic_control', name)
         alg_params['net_list'] = [TINY] * len(alg_params['net_list'])
-        learn_params |= {'train_steps': 300, 'batch_size': 32}
-        learn_params |= {'horizon': 100, 'epochs': 1} if cls.loop.experience == 'rollouts' else {'explore_steps': 40}
+        few = {'train_steps': 300, 'batch_size': 32, 'horizon': 100, 'epochs': 1, 'explore_steps': 40}
+        learn_params |= {name: x for name, x in few.items() if name in learn_params}
         agent = cls(**alg_params)
         result = agent.learn(env, 'train', run_dir=False, **learn_params)
         assert result.steps >= 300

@@ -54,7 +54,7 @@ def learn_params(name: str, **others: Any) -> dict[str, Any]:
     """Some updates."""
     common = {'run_dir': False, 'progress_bar': False, 'batch_size': 8}
     if name not in OFF_POLICY:
-        return common | {'train_steps': 48, 'horizon': 16, 'epochs': 2} | others
+        return toys.taken(CLASSES[name], common | {'train_steps': 48, 'horizon': 16, 'epochs': 2} | others)
     return common | {'train_steps': 60, 'explore_steps': 20, 'buffer_size': 50} | others
 
 
@@ -310,11 +310,10 @@ def digest(name, env_id, seed, steps, hidden):
     alg_params, learn_params = call_default_params(env, 'classic_control', name, seed=seed)
     for spec in alg_params['net_list']:
         spec['hidden'] = hidden
-    learn_params |= {'train_steps': steps, 'batch_size': 32}
-    if in_rollouts:
-        learn_params |= {'horizon': 250, 'epochs': 2}
-    else:
-        learn_params |= {'explore_steps': 100, 'update_every': 1, 'updates': None}
+    few = {'train_steps': steps, 'batch_size': 32}
+    few |= {'horizon': 250, 'epochs': 2}
+    few |= {'explore_steps': 100, 'update_every': 1, 'updates': None}
+    learn_params |= {name: x for name, x in few.items() if name in learn_params}
     agent = cls(**alg_params)
     agent.learn(env, run_dir=False, **learn_params)
     with tempfile.TemporaryDirectory() as folder:

@@ -23,18 +23,26 @@ from zoo.algorithms.base import Algorithm
 from zoo.common import checkpoint
 from zoo.common.compilation import PackedCall
 
+#: All kinds of action.
+EVERY = ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Box 2-D', 'Dict', 'Tuple')
+
 #: The kinds of action that each algorithm claims: written out, so that a claim cannot vanish unseen.
 CLAIMS = {
+    'A2C': EVERY,
+    'AC': EVERY,
     'C51': ('Discrete',),
     'CrossQ': ('Box', 'Box 2-D'),
     'DDPG': ('Box', 'Box 2-D'),
     'DQN': ('Discrete',),
-    'PPO': ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Box 2-D', 'Dict', 'Tuple'),
+    'OffPAC': EVERY,
+    'PPO': EVERY,
     'QRDQN': ('Discrete',),
     'Rainbow': ('Discrete',),
     'SAC': ('Discrete', 'Box', 'Box 2-D'),
     'TD3': ('Box', 'Box 2-D'),
     'TQC': ('Box', 'Box 2-D'),
+    'TRPO': EVERY,
+    'VPG': EVERY,
 }
 
 #: Kinds of action that can be masked.
@@ -54,7 +62,8 @@ OFF_POLICY = {
 
 def learn_params(name: str) -> dict[str, Any]:
     """A few updates for an algorithm."""
-    return ON_POLICY if getattr(algorithms, name).loop.experience == 'rollouts' else OFF_POLICY
+    cls = getattr(algorithms, name)
+    return toys.taken(cls, ON_POLICY) if cls.loop.experience == 'rollouts' else OFF_POLICY
 
 
 def make(name: str, observation_space: Space, action_space: Space, **params: Any) -> Algorithm:

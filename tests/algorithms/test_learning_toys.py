@@ -66,6 +66,23 @@ def test_dqn_finds_the_values_of_the_chain(double_q):
     assert agent.predict(np.arange(5)).tolist() == [1] * 5
 
 
+def test_offpac_learns_from_actions_that_are_all_random():
+    params = {'gamma': 0.9, 'explore': 1.0, 'tau': 0.05, 'optimizers_list': RATE * 3}
+    _, agent = learn('OffPAC', toys.Chain, 1, params, {'train_steps': 3000, 'explore_steps': 200, 'batch_size': 64})
+    assert agent.predict(np.arange(5)).tolist() == [1] * 5
+    # Of the policy that goes right, though the one that acted did not: as above, from the left end on.
+    right = [0.9**k for k in (4, 3, 2, 1, 0)]
+    np.testing.assert_allclose(agent.critic(np.arange(5))[:, 0], right, atol=0.1)
+
+
+@pytest.mark.parametrize('name', ['VPG', 'AC', 'A2C', 'TRPO'])
+def test_policy_gradients_find_the_right_end_of_the_chain(name):
+    params = {'gamma': 0.9, 'optimizers_list': [{'learning_rate': 1e-2}]}
+    learn_params = {'train_steps': 8192, 'horizon': {'AC': 4, 'A2C': 5}.get(name, 32)}
+    _, agent = learn(name, toys.Chain, 8, params, learn_params)
+    assert agent.predict(np.arange(1, 5)).tolist() == [1] * 4
+
+
 @pytest.mark.parametrize('name', ['SAC', 'TD3'])
 def test_off_policy_agents_hit_what_they_aim_at(name):
     optimizers = [{'learning_rate': 3e-3}] * len(getattr(algorithms, name).optimizer_names)

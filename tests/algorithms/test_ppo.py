@@ -13,6 +13,7 @@ import toys
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from reference import NumpyNetwork, assert_close, copies, finite_differences, stir
+from rollouts import gae_by_hand, log_softmax, rollout
 
 from zoo.algorithms import PPO
 from zoo.common.optim import copy_weights
@@ -22,7 +23,7 @@ from zoo.common.types import Rollout
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 ACTIONS = 4
 SGD = [{'name': 'SGD', 'learning_rate': 0.1}]
-CLIP = np.float32(0.2)
+NOW = {'clip_range': np.float32(0.2)}
 
 pytestmark = pytest.mark.usefixtures('plain_graphs')
 
@@ -37,33 +38,6 @@ def make(action_space: Any = None, space: Any = VECTOR, **params: Any) -> PPO:
     return agent
 
 
-def rollout(agent: PPO, steps: int = 5, copies: int = 4, seed: int = 0) -> Rollout:
-    """Random experience ``[T, N]``: one copy never ends, one terminates, one is cut, one is also reset in a step."""
-    rng = np.random.default_rng(seed)
-    shape = (steps, copies)
-    terminated, truncated, valid = np.zeros(shape, bool), np.zeros(shape, bool), np.ones(shape, bool)
-    terminated[2, 1] = truncated[2, 2] = terminated[1, 3] = True
-    valid[2, 3] = False
-    action = agent.action_adaptor.random(steps * copies, rng)
-    obs, next_obs = rng.normal(size=(2, *shape, 3)).astype(np.float32)
-    goes_on = ~(terminated | truncated)[:-1]
-    next_obs[:-1][goes_on] = obs[1:][goes_on]
-    return Rollout(
-        obs=obs,
-        action=action.reshape(shape + action.shape[1:]),
-        reward=rng.normal(size=shape).astype(np.float32),
-        next_obs=next_obs,
-        terminated=terminated,
-        truncated=truncated,
-        valid=valid,
-    )
-
-
-def log_softmax(x: np.ndarray) -> np.ndarray:
-    x = x - x.max(-1, keepdims=True)
-    return x - np.log(np.exp(x).sum(-1, keepdims=True))
-
-
 def objective_by_hand(log_prob: np.ndarray, old: np.ndarray, advantage: np.ndarray, clip: float) -> float:
     """Equation 7, transition by transition."""
     total = 0.0
@@ -72,20 +46,6 @@ def objective_by_hand(log_prob: np.ndarray, old: np.ndarray, advantage: np.ndarr
         clipped = min(max(ratio, 1 - clip), 1 + clip)
         total += min(ratio * adv, clipped * adv)
     return -total / len(log_prob)
-
-
-def gae_by_hand(agent: PPO, data: Rollout, value: np.ndarray, next_value: np.ndarray) -> np.ndarray:
-    """Backwards over each copy; an end stops what flows back, and only a termination drops the next value."""
-    advantage = np.zeros(data.reward.shape)
-    for n in range(data.reward.shape[1]):
-        following = 0.0
-        for t in reversed(range(data.reward.shape[0])):
-            alive = 0.0 if data.terminated[t, n] else 1.0
-            delta = data.reward[t, n] + agent.gamma * alive * next_value[t, n] - value[t, n]
-            ended = data.terminated[t, n] or data.truncated[t, n]
-            following = delta + (0.0 if ended else agent.gamma * agent.gae_lambda * following)
-            advantage[t, n] = following
-    return advantage
 
 
 class TestClippedObjective:
@@ -184,10 +144,84 @@ def test_an_iteration_computed_again(params):
         for weight, gradient in zip(weights, gradients, strict=True):
             weight -= 0.1 * gradient
 
-    agent.take(agent.fused(data, batches, CLIP))
+    agent.take(agent.fused(data, NOW | {'entropy_coef': np.float32(agent.entropy_coef)}, batches))
     assert_close(agent.policy.network.variables, actor.weights, 1e-3, 1e-4)
     assert_close(agent.critic.variables, critic.weights, 1e-3, 1e-4)
     np.testing.assert_allclose(agent.forward(flat_obs), actor(flat_obs), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(('target', 'factor'), [(1e-9, 2.0), (1e9, 0.5), (None, 1.0)])
+def test_an_iteration_with_a_penalty_computed_again(target, factor):
+    """Two minibatches: the old policy of the KL stays that of the beginning; then β is adapted to what came of it."""
+    data, batches = rollout(make()), np.array([[0, 7, 3, 12, 19, 5], [2, 6, 1, 17, 4, 9]], np.int32)
+    flat_obs, flat_action = data.obs.reshape(20, 3), data.action.reshape(20)
+
+    def iterated(target: float) -> tuple[PPO, NumpyNetwork, float]:
+        agent = make(
+            optimizers_list=SGD, method='penalty', penalty_coef=3.0, penalty_target=target, normalize_advantage=False
+        )
+        actor, critic = NumpyNetwork(agent.policy.network), NumpyNetwork(agent.critic)
+        value = critic(flat_obs)[:, 0].reshape(5, 4)
+        advantage = gae_by_hand(agent, data, value, critic(data.next_obs.reshape(20, 3))[:, 0].reshape(5, 4)).ravel()
+        old = log_softmax(actor(flat_obs))
+
+        def divergence(rows: Any) -> float:
+            return (np.exp(old[rows]) * (old[rows] - log_softmax(actor(flat_obs[rows])))).sum(-1).mean()
+
+        for rows in batches:
+
+            def loss(rows: Any = rows) -> float:
+                new = log_softmax(actor(flat_obs[rows]))[np.arange(6), flat_action[rows]]
+                ratio = np.exp(new - old[rows, flat_action[rows]])
+                return -np.mean(ratio * advantage[rows]) + 3.0 * divergence(rows)
+
+            for weight, gradient in zip(actor.weights, finite_differences(loss, actor.weights), strict=True):
+                weight -= 0.1 * gradient
+        agent.take(agent.fused(data, NOW | {'entropy_coef': np.float32(0.0)}, batches))
+        return agent, actor, divergence(np.flatnonzero(data.valid))
+
+    if target is None:  # what it is, so that β stays
+        target = iterated(1.0)[2]
+    agent, actor, _ = iterated(target)
+    assert_close(agent.policy.network.variables, actor.weights, 1e-3, 1e-4)
+    assert float(agent.beta) == 3.0 * factor
+
+
+def test_the_coefficient_of_the_penalty_is_saved(tmp_path):
+    agent = make(method='penalty', penalty_target=1e-9)
+    for seed in range(3):
+        agent.update(rollout(agent, seed=seed), epochs=1, batch_size=20)
+    assert float(agent.beta) > 1.0
+    assert float(PPO.load(agent.save(tmp_path / 'saved')).beta) == float(agent.beta)
+
+
+def test_values_are_clipped_around_the_old_ones():
+    """Half the errors by hand: where the clipped value is farther from the return, it counts, and has no gradient."""
+    agent = make(clip_range_value=Linear(0.4))
+    value = tf.constant([1.0, 1.0, 1.0, -1.0])
+    samples = agent.samples(tf.nest.map_structure(tf.constant, rollout(agent)))
+    samples = samples._replace(value=tf.constant([0.0, 0.9, 3.0, 0.0]), returns=tf.constant([2.0, 2.0, 2.0, 2.0]))
+    with tf.GradientTape() as tape:
+        tape.watch(value)
+        loss = agent.value_loss(value, samples, {'clip_range_value': tf.constant(0.2)})
+    # (0.2 − 2)² > (1 − 2)²; not clipped; (2.8 − 2)² < (1 − 2)²; (−0.2 − 2)² < (−1 − 2)²
+    assert float(loss) == pytest.approx((1.8**2 + 1.0 + 1.0 + 9.0) / 4)
+    np.testing.assert_allclose(tape.gradient(loss, value), [0.0, -0.5, -0.5, -1.5], rtol=1e-6)
+    agent.progress, seen, original = 0.5, [], agent.fused
+    agent.fused = lambda rollout, now, batches: seen.append(now) or original(rollout, now, batches)
+    agent.fused.traces = 0
+    agent.update(rollout(agent), epochs=1, batch_size=20)
+    assert seen[0]['clip_range_value'] == np.float32(0.2)
+
+
+def test_schedules_of_the_entropy_bonus():
+    agent, seen = make(entropy_coef=Linear(0.4, 0.2)), []
+    original = agent.fused
+    agent.fused = lambda rollout, now, batches: seen.append(now) or original(rollout, now, batches)
+    agent.fused.traces = 0
+    agent.progress = 0.5
+    agent.update(rollout(agent), epochs=1, batch_size=20)
+    assert seen[0] == {'entropy_coef': np.float32(0.3), 'clip_range': np.float32(0.2)}
 
 
 def after(data: Rollout, **params: Any) -> list[np.ndarray]:
@@ -226,8 +260,8 @@ class TestMinibatches:
     def drawn(self, agent: PPO, data: Rollout, **params: Any) -> tuple[np.ndarray, np.ndarray, Rollout]:
         """What ``update`` hands to the compiled iteration."""
         seen, original = [], agent.fused
-        agent.fused = lambda rollout, batches, clip: (
-            seen.append((batches, clip, rollout)) or original(rollout, batches, clip)
+        agent.fused = lambda rollout, now, batches: (
+            seen.append((batches, now['clip_range'], rollout)) or original(rollout, now, batches)
         )
         agent.fused.traces = original.traces
         agent.update(data, **params)
@@ -411,7 +445,7 @@ class TestSharedTorso:
         copy_weights(apart.networks['actor'].variables, agent.networks['actor'].variables)
         copy_weights(apart.critic.variables, agent.networks['actor'].variables[:2] + agent.critic.variables)
         obs = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
-        for shared, own in zip(agent.evaluate(obs), apart.evaluate(obs), strict=True):
+        for shared, own in zip(agent.policy_and_value(obs), apart.policy_and_value(obs), strict=True):
             assert_close(shared, own)
 
     def test_one_gradient_step_is_the_sum_of_both_losses(self):
@@ -434,7 +468,7 @@ class TestSharedTorso:
         agent.update(rollout(agent), epochs=1, batch_size=20)
         loaded = PPO.load(agent.save(tmp_path / 'agent'))
         obs = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
-        for found, wanted in zip(loaded.evaluate(obs), agent.evaluate(obs), strict=True):
+        for found, wanted in zip(loaded.policy_and_value(obs), agent.policy_and_value(obs), strict=True):
             np.testing.assert_array_equal(found, wanted)
         assert loaded.critic.torso is loaded.policy.network.torso
 

@@ -50,6 +50,8 @@ VARIANTS = {
     for name in algorithms.NAMES
     if any(base.__name__ in algorithms.NAMES for base in getattr(algorithms, name).__mro__[1:])
 }
+# They have PPO's networks and act as it does; what of them is their own is their update.
+VARIANTS |= {'A2C', 'AC', 'OffPAC', 'TRPO', 'VPG'}
 
 
 def marked(names: Iterable[str]) -> list[Any]:
@@ -64,6 +66,15 @@ def observation_space(name: str, action_space: Space) -> Space:
         return space
     counts = {Discrete: lambda s: s.n, MultiDiscrete: lambda s: s.nvec.sum()}.get(type(action_space), lambda s: 3)
     return Dict({**space.spaces, 'action_mask': MultiBinary(int(counts(action_space)))})
+
+
+def taken(algorithm: Any, params: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of ``learn``, but for those of an update that this algorithm's has not."""
+    return {
+        name: x
+        for name, x in params.items()
+        if name not in ('epochs', 'batch_size') or name in algorithm.learn_params()
+    }
 
 
 class AnySpaces(gymnasium.Env):

@@ -321,12 +321,10 @@ def test_networks_of_tensorlayer(name, tmp_path):
     agent = getattr(algorithms, name)(**alg_params)
     for network in agent.networks.values():
         assert isinstance(network.torso, tensorlayer.models.Model)
-    few = {'train_steps': 60, 'batch_size': 8}
-    if agent.loop.experience == 'rollouts':
-        few |= {'horizon': 30, 'epochs': 1}
-    else:
-        few |= {'explore_steps': 40, 'update_every': 1, 'updates': None}
-    losses = agent.learn(env, run_dir=False, **learn_params | few).losses
+    few = {'train_steps': 60, 'batch_size': 8, 'horizon': 30, 'epochs': 1}
+    few |= {'explore_steps': 40, 'update_every': 1, 'updates': None}
+    learn_params |= {name: x for name, x in few.items() if name in learn_params}
+    losses = agent.learn(env, run_dir=False, **learn_params).losses
     assert all(np.isfinite(value) for value in losses.values())
     loaded = type(agent).load(agent.save(tmp_path / 'saved'))
     obs = env.observation_space.sample()

@@ -9,16 +9,21 @@ from zoo.common.errors import unknown
 from zoo.common.quiet import load_tensorflow
 
 _MODULES = {
+    'A2C': 'a2c',
+    'AC': 'ac',
     'C51': 'c51',
     'CrossQ': 'crossq',
     'DDPG': 'ddpg',
     'DQN': 'dqn',
+    'OffPAC': 'offpac',
     'PPO': 'ppo',
     'QRDQN': 'qrdqn',
     'Rainbow': 'rainbow',
     'SAC': 'sac',
     'TD3': 'td3',
     'TQC': 'tqc',
+    'TRPO': 'trpo',
+    'VPG': 'vpg',
 }
 
 #: Names of all algorithms.

@@ -203,9 +203,10 @@ class Algorithm:
             default: spec.
         """
         cls = type(self)
-        entries = building.entries('net_list', net_list, default, cls.network_names, cls.__name__)
-        self.net_list = building.with_dtypes(entries, cls.network_names)
-        named = dict(zip(cls.network_names, heads, strict=True))
+        names = self.network_names
+        entries = building.entries('net_list', net_list, default, names, cls.__name__)
+        self.net_list = building.with_dtypes(entries, names)
+        named = dict(zip(names, heads, strict=True))
         self.networks = building.networks(self.net_list, named, self.preprocess, cls.shared_torso)
 
     def build_target(self, name: str) -> Network:

@@ -1,169 +1,147 @@
-"""PPO: proximal policy optimisation with the clipped objective.
+"""PPO: proximal policy optimisation, with the clipped objective or with an adaptive penalty on the KL.
 
-Schulman et al. 2017, *Proximal Policy Optimization Algorithms* (arXiv 1707.06347): equations 7 and 9, with generalised
-advantage estimation (Schulman et al. 2016, arXiv 1506.02438).
+Schulman et al. 2017, *Proximal Policy Optimization Algorithms* (arXiv 1707.06347): equations 7 (``method='clip'``), 8
+and section 4 (``method='penalty'``), and 9, with generalised advantage estimation (Schulman et al. 2016, arXiv
+1506.02438).
 
 Departures, those of OpenAI Baselines and most since: advantages are normalised in each minibatch, gradients are clipped
-by their norm. The policy's network and the value's are apart, but images are encoded once for both.
+by their norm; the value's change may be clipped too (``clip_range_value``). The policy's network and the value's are
+apart, but images are encoded once for both. The coefficient of the penalty stays between 1e-6 and 1e6, lest it reach
+zero and stay there.
 """
 
 from __future__ import annotations
 
-import functools
-import logging
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-import numpy as np
 import tensorflow as tf
 
-from zoo.algorithms.base import Algorithm
-from zoo.common import loops, spaces
-from zoo.common.acting import Forward, Stochastic
-from zoo.common.adaptors.policy import StochasticPolicy, penalized, stochastic_head, value_head
-from zoo.common.compilation import PackedCall
-from zoo.common.normalize import RewardScale, RunningMoments
+from zoo.algorithms.actor_critic import ActorCritic, NormalizeAdvantage, Samples, mean_of
+from zoo.algorithms.checking import warn_of_unread
+from zoo.common import spaces
+from zoo.common.adaptors.policy import penalized
 from zoo.common.optim import mean_over
-from zoo.common.params import (
-    ActionSpace,
-    Gamma,
-    NetList,
-    NormalizeObs,
-    ObservationSpace,
-    OptimizersList,
-    above,
-    at_least,
-    between,
-)
-from zoo.common.returns import gae, next_values
-from zoo.common.schedules import Linear, value_at
+from zoo.common.params import above, at_least
+from zoo.common.schedules import Linear
 from zoo.common.types import Rollout
 
-log = logging.getLogger('zoo')
+#: Bounds of the coefficient of the penalty.
+PENALTY_BOUNDS = (1e-6, 1e6)
 
 
-class PPO(Algorithm):
+class PPO(ActorCritic):
     """Proximal policy optimisation for every action space.
 
     ``'actor'`` in place of the critic in ``net_list`` puts the critic's head on the actor's torso.
     """
 
-    loop = loops.on_policy
-    acts_in = ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Dict', 'Tuple')
-    network_names = ('actor', 'critic')
-    shared_torso = {'critic': 'actor'}
     optimizer_names = ('all',)
     metric_names = ('policy', 'value', 'entropy', 'kl', 'clip_fraction')
+    scheduled = ('entropy_coef', 'clip_range', 'clip_range_value')
 
     def __init__(
         self,
-        observation_space: ObservationSpace,
-        action_space: ActionSpace,
-        net_list: NetList = None,
-        optimizers_list: OptimizersList = None,
-        gamma: Gamma = 0.99,
-        gae_lambda: Annotated[float, between(0, 1), 'λ of generalised advantage estimation'] = 0.95,
-        clip_range: Annotated[float | Linear, at_least(0), 'ε of the clipped objective'] = 0.2,
-        entropy_coef: Annotated[float, at_least(0), 'weight of the entropy bonus'] = 0.0,
-        value_coef: Annotated[float, at_least(0), 'weight of the value loss'] = 0.5,
-        max_grad_norm: Annotated[float | None, above(0), "bound of the gradient's global norm; None leaves it"] = 0.5,
+        *args: Any,
+        method: Annotated[
+            Literal['clip', 'penalty'], 'what keeps the policy near the old one: a clipped ratio, or a cost of the KL'
+        ] = 'clip',
+        clip_range: Annotated[
+            float | Linear, at_least(0), 'ε of the clipped objective; of a penalty only what is reported as clipped'
+        ] = 0.2,
+        clip_range_value: Annotated[
+            float | Linear | None,
+            at_least(0),
+            'how far a value may move from the old one in an iteration; None: freely',
+        ] = None,
+        penalty_coef: Annotated[float, above(0), 'β of the penalty, at first; the divergence adapts it'] = 1.0,
+        penalty_target: Annotated[float, above(0), 'mean divergence from the old policy that β is adapted to'] = 0.01,
+        normalize_advantage: NormalizeAdvantage = True,
         target_kl: Annotated[
             float | None, above(0), 'mean divergence from the old policy that ends the epochs; None: nothing does'
         ] = None,
-        log_std_init: Annotated[float, between(-20, 2), 'initial log standard deviation for Box actions'] = 0.0,
-        normalize_obs: NormalizeObs = False,
-        normalize_reward: Annotated[
-            bool, 'divide rewards by the running standard deviation of the discounted return'
-        ] = False,
+        **params: Any,
     ) -> None:
-        super().__init__(observation_space, action_space, normalize_obs)
-        self.gamma = gamma
-        self.gae_lambda = gae_lambda
+        self.method = method
         self.clip_range = clip_range
-        self.entropy_coef = entropy_coef
-        self.value_coef = value_coef
-        self.max_grad_norm = max_grad_norm
+        self.clip_range_value = clip_range_value
+        self.penalty_coef = penalty_coef
+        self.penalty_target = penalty_target
+        self.normalize_advantage = normalize_advantage
         self.target_kl = target_kl
-        self.log_std_init = log_std_init
-        self.normalize_reward = normalize_reward
-
-        heads = [stochastic_head(self.action_adaptor, gain=0.01), value_head(gain=1.0)]
-        default: dict[str, Any] = {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'}
-        self.build_networks(net_list, heads, default)
-        self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, log_std_init)
-        self.critic = self.networks['critic']
-        if self.policy.log_std is not None:
-            self.state_variables['log_std'] = self.policy.log_std
-        variables = self.policy.trainable_variables + self.critic.trainable_variables
-        default = {'name': 'Adam', 'learning_rate': 3e-4}
-        self.build_optimizers(optimizers_list, [variables], default, clip_norm=max_grad_norm)
-        self.reward_scale = RewardScale(gamma) if normalize_reward else None
-        forward = Forward(self.policy.network, self.policy)
-        self.behavior = Stochastic(forward, self.action_adaptor, self.policy.mask_path)
-
-    @functools.cached_property
-    def fused(self) -> PackedCall:
-        return self.compiled(self.improve)
-
-    def evaluate(self, obs: spaces.Flat, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-        """Parameters of the policy ``[B, …]`` and values ``[B]``; a shared torso is run once."""
-        if not self.critic.shares:
-            return self.policy(obs, training), self.critic(obs, training=training)[:, 0]
-        encoded = self.critic.encode(obs, training=training)
-        params = self.policy.complete(self.policy.network.from_torso(encoded), obs)
-        return params, self.critic.from_torso(encoded)[:, 0]
+        super().__init__(*args, **params)
+        warn_of_unread(self, {('method', 'penalty'): ('penalty_coef', 'penalty_target')})
+        if method == 'penalty':
+            self.beta = tf.Variable(float(penalty_coef), dtype=tf.float32, trainable=False)
+            self.state_variables['beta'] = self.beta
 
     def policy_loss(
         self, params: tf.Tensor, action: spaces.Flat, advantage: tf.Tensor, old_log_prob: tf.Tensor, clip: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """−mean min(ratio A, clip(ratio) A): equation 7; also an estimate of the KL and the clipped part."""
+        """−mean min(ratio A, clip(ratio) A): equation 7, or −mean ratio A, the first term of equation 8.
+
+        Also an estimate of the KL and the part of the ratios that are out of the range.
+        """
         log_ratio = self.action_adaptor.distribution.log_prob(params, action) - old_log_prob
         ratio = tf.exp(log_ratio)
-        objective = tf.minimum(ratio * advantage, tf.clip_by_value(ratio, 1.0 - clip, 1.0 + clip) * advantage)
+        objective = ratio * advantage
+        if self.method == 'clip':
+            objective = tf.minimum(objective, tf.clip_by_value(ratio, 1.0 - clip, 1.0 + clip) * advantage)
         kl = tf.reduce_mean(ratio - 1.0 - log_ratio)
         clipped = tf.reduce_mean(tf.cast(tf.abs(ratio - 1.0) > clip, tf.float32))
         return -tf.reduce_mean(objective), kl, clipped
 
-    def improve(self, rollout: Rollout, batches: tf.Tensor, clip: tf.Tensor) -> tf.Tensor:
-        """The whole of an iteration in one compiled call: advantages, then every minibatch of every epoch.
+    def value_loss(self, value: tf.Tensor, samples: Samples, now: dict[str, tf.Tensor]) -> tf.Tensor:
+        """mean (V − R)²: of equation 9; with ``clip_range_value`` the larger of this and that of V clipped around the
+        old V, as in OpenAI Baselines."""
+        error = tf.square(value - samples.returns)
+        if self.clip_range_value is not None:
+            most = now['clip_range_value']
+            near = samples.value + tf.clip_by_value(value - samples.value, -most, most)
+            error = tf.maximum(error, tf.square(near - samples.returns))
+        return tf.reduce_mean(error)
 
-        Old log-probabilities and values are those of inference mode, in which the policy acted; the minibatches are
-        in training mode. With dropout or batch normalisation the ratio is therefore not 1 at the first of them.
+    def divergence(self, samples: Samples, params: tf.Tensor) -> tf.Tensor:
+        """KL(π_old ‖ π) in each state, ``[B]``."""
+        return self.action_adaptor.distribution.kl(samples.params, params)
+
+    def adapt_penalty(self, samples: Samples) -> None:
+        """β after an iteration: half of it where the policy moved too little, twice where too much (section 4)."""
+        d = mean_of(self.divergence(samples, self.policy(samples.obs)), samples.valid)
+        (d,) = mean_over(self.all_reduce, [d])
+        factor = tf.where(d < self.penalty_target / 1.5, 0.5, tf.where(d > self.penalty_target * 1.5, 2.0, 1.0))
+        self.beta.assign(tf.clip_by_value(self.beta * factor, *PENALTY_BOUNDS))
+
+    def improve(self, rollout: Rollout, now: dict[str, tf.Tensor], batches: tf.Tensor) -> tf.Tensor:
+        """The whole of an iteration in one compiled call: advantages, then every minibatch of every epoch.
 
         Args:
             rollout: fields ``[T, N, …]``.
+            now: float32, the clip ranges and the weight of the entropy bonus.
             batches: int32 ``[minibatches, batch_size]``, indices into the ``T N`` transitions.
-            clip: ε, float32.
 
         Returns:
-            The last minibatch's metrics in the order of ``metric_names``, then the weights for acting.
+            The last minibatch's metrics in the order of ``metric_names``.
         """
-        count = int(np.prod(rollout.reward.shape))
-        obs, action = tf.nest.map_structure(
-            lambda x: tf.reshape(x, [count, *x.shape[2:]]), (rollout.obs, rollout.action)
-        )
-        params, value = self.evaluate(obs)
-        old_log_prob = self.action_adaptor.distribution.log_prob(params, action)
-        value = tf.reshape(value, rollout.reward.shape)
-        next_value = next_values(
-            lambda obs: self.critic(obs)[:, 0], value, rollout.next_obs, rollout.terminated, rollout.truncated
-        )
-        advantage, returns = gae(
-            rollout.reward, value, next_value, rollout.terminated, rollout.truncated, self.gamma, self.gae_lambda
-        )
-        data = (obs, action, tf.reshape(advantage, [-1]), tf.reshape(returns, [-1]), old_log_prob)
+        samples = self.samples(rollout)
         optimizer = self.optimizers['all']
 
         def minibatch(i: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             rows = batches[i]
-            obs, action, adv, target, old = tf.nest.map_structure(lambda x: tf.gather(x, rows), data)
-            adv = (adv - tf.reduce_mean(adv)) / (tf.math.reduce_std(adv) + 1e-8)
+            drawn = tf.nest.map_structure(lambda x: tf.gather(x, rows), samples)
+            adv = drawn.advantage
+            if self.normalize_advantage:
+                adv = (adv - tf.reduce_mean(adv)) / (tf.math.reduce_std(adv) + 1e-8)
             with tf.GradientTape() as tape:
-                params, value = self.evaluate(obs, training=True)
-                policy_loss, kl, clipped = self.policy_loss(params, action, adv, old, clip)
-                value_loss = tf.reduce_mean(tf.square(value - target))
-                distribution: Any = self.action_adaptor.distribution  # one that is not squashed has an entropy
-                entropy = tf.reduce_mean(distribution.entropy(params))
-                loss = policy_loss + self.value_coef * value_loss - self.entropy_coef * entropy
+                params, value = self.policy_and_value(drawn.obs, training=True)
+                policy_loss, kl, clipped = self.policy_loss(
+                    params, drawn.action, adv, drawn.log_prob, now['clip_range']
+                )
+                value_loss = self.value_loss(value, drawn, now)
+                entropy = tf.reduce_mean(self.entropy(params))
+                loss = policy_loss + self.value_coef * value_loss - now['entropy_coef'] * entropy
+                if self.method == 'penalty':
+                    kl = tf.reduce_mean(self.divergence(drawn, params))
+                    loss += self.beta * kl
                 loss = penalized(loss, self.policy.network, self.critic)
             optimizer.apply(tape.gradient(loss, optimizer.variables))
             if self.target_kl is not None:  # all learners stop at the same minibatch
@@ -185,7 +163,9 @@ class PPO(Algorithm):
 
         start = (tf.constant(0), tf.zeros([len(self.metric_names)]))
         _, metrics = tf.while_loop(going_on, minibatch, start, parallel_iterations=1)
-        return tf.concat([metrics, self.forward.pack()], 0)
+        if self.method == 'penalty':
+            self.adapt_penalty(samples)
+        return metrics
 
     def update(
         self,
@@ -197,38 +177,8 @@ class PPO(Algorithm):
         ] = 64,
     ) -> dict[str, float] | None:
         """One iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
-        valid = np.flatnonzero(rollout.valid)
-        if not valid.size:  # every copy was only reset
+        if not rollout.valid.any():  # every copy was only reset
             return None
         if rollout.valid.size < 2:
             raise ValueError('an iteration of one transition has no advantages to compare: give a larger horizon.')
-        # As many minibatches however many transitions are valid: another number would compile the update anew.
-        size = min(batch_size, rollout.valid.size)
-        if size < batch_size and not self.fused.traces:
-            log.warning(
-                'batch_size is %d, but an iteration has %d transitions: one minibatch of these.', batch_size, size
-            )
-        per_epoch = -(-rollout.valid.size // size)
-        batches = np.empty((epochs, per_epoch * size), np.int32)
-        for epoch in batches:
-            epoch[:] = np.resize(self.rng.permutation(valid), epoch.size)
-        if self.reward_scale is not None:
-            done = rollout.terminated | rollout.truncated
-            rollout = rollout._replace(reward=self.reward_scale(rollout.reward, done, rollout.valid))
-        optimizer = self.optimizers['all']
-        optimizer.set_progress(self.progress)
-        clip = np.array(value_at(self.clip_range, self.progress), np.float32)
-        result = self.fused(rollout, batches.reshape(-1, size), clip)
-        if self.statistics:  # after the update: what was acted on and what was learned from are normalised alike
-            all_valid = valid.size == rollout.valid.size
-            self.observe(rollout.obs if all_valid else spaces.tree_map(lambda x: x[rollout.valid], rollout.obs))
-        return self.take(result)
-
-    def moments(self) -> dict[str, RunningMoments]:
-        scale = {} if self.reward_scale is None else {'reward': self.reward_scale.moments}
-        return super().moments() | scale
-
-    def episodes_restarted(self, copies: slice | None = None) -> None:
-        """The running returns of the reward scale begin anew."""
-        if self.reward_scale is not None:
-            self.reward_scale.reset(copies)
+        return self.iterate(rollout, self.minibatches(rollout.valid, epochs, batch_size))

@@ -488,6 +488,35 @@ class EpsilonGreedy(Behavior):
         return action
 
 
+class SometimesRandom(Stochastic):
+    """A sample of a stochastic policy; with probability ε a uniformly random action.
+
+    Args:
+        forward, adaptor, mask_path: see :class:`Behavior`.
+        epsilon: ε, a number or a schedule.
+    """
+
+    def __init__(
+        self, forward: Forward, adaptor: ActionAdaptor, mask_path: str | None, epsilon: float | Linear
+    ) -> None:
+        super().__init__(forward, adaptor, mask_path)
+        self.epsilon = epsilon
+
+    def __call__(
+        self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
+    ) -> spaces.Flat:
+        """See :class:`Behavior`."""
+        action = super().__call__(obs, rng, progress, deterministic)
+        if deterministic:
+            return action
+        random = rng.random(spaces.count(obs)) < value_at(self.epsilon, progress)
+        if random.any():
+            drawn = dict(spaces.tree_items(self.random(obs, rng)))
+            for path, own in spaces.tree_items(action):
+                own[random] = drawn[path][random]
+        return action
+
+
 class GaussianNoise(Behavior):
     """A deterministic policy's action in [−1, 1], and normal noise on it.
 

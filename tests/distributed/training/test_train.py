@@ -86,7 +86,8 @@ def agent_for(name: str, env: Any, **params: Any) -> algorithms.Algorithm:
 
 
 def few(agent: Any) -> dict[str, int]:
-    return ON if agent.loop.experience == 'rollouts' else OFF
+    found = ON if agent.loop.experience == 'rollouts' else OFF
+    return {name: x for name, x in found.items() if name in agent.learn_params()}
 
 
 def learn(agent: Any, env: Any, **params: Any) -> Any:

@@ -1,0 +1,55 @@
+"""A2C: advantage actor-critic, the synchronous form of A3C.
+
+Mnih et al. 2016, *Asynchronous Methods for Deep Reinforcement Learning* (arXiv 1602.01783): section 4 and algorithm S3,
+returns of n steps, where n is the rollout's length and less for its later steps; RMSProp with shared statistics (their
+equation S2). As in OpenAI Baselines, all copies of the environment step together, and their gradients are one.
+
+Departures: ``gae_lambda`` below 1 gives generalised advantage estimation (Schulman et al. 2016, arXiv 1506.02438,
+equation 16) where 1, the default, is the paper's sum; ``normalize_advantage`` is an option; gradients are clipped by
+their norm. The value loss is weighted by ``value_coef``, in place of a shared network whose steps are of one size. The
+policy's network and the value's are apart, but images are encoded once for both.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from zoo.algorithms.actor_critic import ActorCritic, GaeLambda, NormalizeAdvantage, normalized
+from zoo.common.types import Rollout
+
+
+class A2C(ActorCritic):
+    """Advantage actor-critic for every action space: one gradient step for each short rollout.
+
+    ``'actor'`` in place of the critic in ``net_list`` puts the critic's head on the actor's torso.
+    """
+
+    optimizer_names = ('all',)
+    metric_names = ('policy', 'value', 'entropy')
+    default_horizon = 5
+    default_optimizer: ClassVar[dict[str, Any]] = {
+        'name': 'RMSprop',
+        'learning_rate': 7e-4,
+        'rho': 0.99,
+        'epsilon': 1e-5,
+    }
+
+    def __init__(
+        self,
+        *args: Any,
+        gae_lambda: GaeLambda = 1.0,
+        normalize_advantage: NormalizeAdvantage = False,
+        **params: Any,
+    ) -> None:
+        self.normalize_advantage = normalize_advantage
+        super().__init__(*args, **params | {'gae_lambda': gae_lambda})
+
+    def improve(self, rollout: Rollout, now: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Advantages and one gradient step on all transitions, in one compiled call; the metrics."""
+        samples = self.samples(rollout)
+        advantage = samples.advantage
+        if self.normalize_advantage:
+            advantage = normalized(advantage, samples.valid)
+        return self.stack_metrics(self.gradient_step(samples, advantage, now))

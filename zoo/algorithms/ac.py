@@ -1,0 +1,49 @@
+"""AC: one-step actor-critic.
+
+Sutton and Barto 2018, *Reinforcement Learning: An Introduction* (2nd edition), section 13.5: the error of the value of
+one step, δ = r + γ v(s′) − v(s), is the critic's error and the policy's advantage (equations 13.12 to 13.14 and the box
+"One-step Actor–Critic").
+
+Departures: γᵗ, by which the book weights the step t of an episode, is left out, as nearly everywhere; the copies of the
+environment make a batch, and so do several steps of each if ``horizon`` is more than the book's 1; one optimiser, Adam
+by default, moves both networks, with ``value_coef`` for the ratio of their step sizes. Gradients are not clipped by
+their norm unless that is asked for: a few copies' are small but where an episode ends, and clipping would leave the
+critic without the ends (on CartPole it then says 100 of every state).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from zoo.algorithms.actor_critic import ActorCritic, MaxGradNorm
+from zoo.common.returns import next_values
+from zoo.common.types import Rollout
+
+
+class AC(ActorCritic):
+    """One-step actor-critic for every action space: a gradient step for each step of the copies.
+
+    ``'actor'`` in place of the critic in ``net_list`` puts the critic's head on the actor's torso.
+    """
+
+    optimizer_names = ('all',)
+    metric_names = ('policy', 'value', 'entropy')
+    unused: ClassVar[tuple[str, ...]] = ('gae_lambda',)
+    default_horizon = 1
+
+    def __init__(self, *args: Any, max_grad_norm: MaxGradNorm = None, **params: Any) -> None:
+        super().__init__(*args, **params | {'max_grad_norm': max_grad_norm})
+
+    def advantages(self, rollout: Rollout, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """δ = r + γ v(s′) − v(s), no v(s′) where terminated, and what v(s) is to be, v(s) + δ; ``[T, N]`` each."""
+        following = next_values(self.value, value, rollout.next_obs, rollout.terminated, rollout.truncated)
+        alive = 1.0 - tf.cast(rollout.terminated, tf.float32)
+        target = rollout.reward + self.gamma * alive * following
+        return target - value, target
+
+    def improve(self, rollout: Rollout, now: dict[str, tf.Tensor]) -> tf.Tensor:
+        """δ and one gradient step on all transitions, in one compiled call; the metrics."""
+        samples = self.samples(rollout)
+        return self.stack_metrics(self.gradient_step(samples, samples.advantage, now))

@@ -1,0 +1,303 @@
+"""What the on-policy algorithms have in common: an actor and a critic, and iterations on rollouts of the policy.
+
+A subclass is its paper: it gives ``improve``, which is compiled and does a whole iteration, and ``update``, which hands
+it what it needs. Before that rewards are scaled and schedules read; after it the statistics of the observations take in
+what was learned from: :meth:`ActorCritic.iterate`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from zoo.algorithms.base import Algorithm
+from zoo.common import loops, spaces
+from zoo.common.acting import Forward, Stochastic
+from zoo.common.adaptors.policy import Network, StochasticPolicy, penalized, stochastic_head, value_head
+from zoo.common.compilation import PackedCall
+from zoo.common.normalize import RewardScale, RunningMoments
+from zoo.common.params import (
+    ActionSpace,
+    Gamma,
+    NetList,
+    NormalizeObs,
+    ObservationSpace,
+    OptimizersList,
+    Param,
+    above,
+    at_least,
+    between,
+)
+from zoo.common.returns import gae, next_values
+from zoo.common.schedules import Linear, value_at
+from zoo.common.types import Rollout
+
+log = logging.getLogger('zoo')
+
+# What some of the algorithms have other defaults of.
+GaeLambda = Annotated[float, between(0, 1), 'λ of generalised advantage estimation']
+EntropyCoef = Annotated[float | Linear, at_least(0), 'weight of the entropy bonus']
+MaxGradNorm = Annotated[float | None, above(0), "bound of the gradient's global norm; None leaves it"]
+NormalizeAdvantage = Annotated[bool, 'make the advantages of a gradient step have mean 0 and deviation 1']
+
+
+class Samples(NamedTuple):
+    """The transitions of a rollout, one after another, with what is thought of them before the update: ``[T N, …]``.
+
+    Attributes:
+        obs, action: of the transition.
+        params: float32 ``[T N, param_size]``, the parameters of the policy that acted.
+        log_prob: float32 ``[T N]``, the log-probability of the action by that policy.
+        value: float32 ``[T N]``, V(s).
+        advantage, returns: float32 ``[T N]``.
+        valid: float32 ``[T N]``, 1, or 0 where a copy was only reset and nothing is to be learned.
+    """
+
+    obs: Any
+    action: Any
+    params: tf.Tensor
+    log_prob: tf.Tensor
+    value: tf.Tensor
+    advantage: tf.Tensor
+    returns: tf.Tensor
+    valid: tf.Tensor
+
+
+class ActorCritic(Algorithm):
+    """Policy and value function, learned from rollouts of the policy.
+
+    ``'actor'`` in place of the critic in ``net_list`` puts the critic's head on the actor's torso.
+    """
+
+    loop = loops.on_policy
+    acts_in = ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Dict', 'Tuple')
+    network_names: ClassVar[tuple[str, ...]] = ('actor', 'critic')
+    shared_torso: ClassVar[dict[str, str]] = {'critic': 'actor'}
+    critic: Network
+    #: Where ``net_list`` and ``optimizers_list`` are not given.
+    default_network: ClassVar[dict[str, Any]] = {
+        'hidden': [64, 64],
+        'activation': 'tanh',
+        'initializer': 'orthogonal',
+    }
+    default_optimizer: ClassVar[dict[str, Any]] = {'name': 'Adam', 'learning_rate': 3e-4}
+    #: Default of ``learn``'s parameter: steps of each copy in one iteration.
+    default_horizon: ClassVar[int] = 2048
+    #: Parameters that may be schedules, whose values ``improve`` is given.
+    scheduled: ClassVar[tuple[str, ...]] = ('entropy_coef',)
+
+    def __init__(
+        self,
+        observation_space: ObservationSpace,
+        action_space: ActionSpace,
+        net_list: NetList = None,
+        optimizers_list: OptimizersList = None,
+        gamma: Gamma = 0.99,
+        gae_lambda: GaeLambda = 0.95,
+        entropy_coef: EntropyCoef = 0.0,
+        value_coef: Annotated[float, at_least(0), 'weight of the value loss'] = 0.5,
+        max_grad_norm: MaxGradNorm = 0.5,
+        log_std_init: Annotated[float, between(-20, 2), 'initial log standard deviation for Box actions'] = 0.0,
+        normalize_obs: NormalizeObs = False,
+        normalize_reward: Annotated[
+            bool, 'divide rewards by the running standard deviation of the discounted return'
+        ] = False,
+    ) -> None:
+        super().__init__(observation_space, action_space, normalize_obs)
+        self.gamma = gamma
+        self.gae_lambda = gae_lambda
+        self.entropy_coef = entropy_coef
+        self.value_coef = value_coef
+        self.max_grad_norm = max_grad_norm
+        self.log_std_init = log_std_init
+        self.normalize_reward = normalize_reward
+
+        heads = {'actor': stochastic_head(self.action_adaptor, gain=0.01), 'critic': value_head(gain=1.0)}
+        self.build_networks(net_list, [heads[name] for name in self.network_names], type(self).default_network)
+        self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, log_std_init)
+        if 'critic' in self.networks:
+            self.critic = self.networks['critic']
+        if self.policy.log_std is not None:
+            self.state_variables['log_std'] = self.policy.log_std
+        self.build_optimizers(optimizers_list, self.groups(), type(self).default_optimizer, clip_norm=max_grad_norm)
+        self.reward_scale = RewardScale(gamma) if normalize_reward else None
+        forward = Forward(self.policy.network, self.policy)
+        self.behavior = Stochastic(forward, self.action_adaptor, self.policy.mask_path)
+
+    def groups(self) -> list[list[tf.Variable]]:
+        """The variables that each of ``optimizer_names`` moves: one moves all."""
+        critics = [v for name in self.network_names[1:] for v in self.networks[name].trainable_variables]
+        return [self.policy.trainable_variables + critics]
+
+    @classmethod
+    def declared_for_learn(cls) -> dict[str, Param]:
+        """See :class:`Algorithm`; with the algorithm's own default of ``horizon``."""
+        found = super().declared_for_learn()
+        if 'horizon' in found:
+            found['horizon'] = dataclasses.replace(found['horizon'], default=cls.default_horizon)
+        return found
+
+    # What policy and critic say
+
+    def policy_and_value(self, obs: spaces.Flat, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+        """Parameters of the policy ``[B, …]`` and values ``[B]``; a shared torso is run once."""
+        if not self.critic.shares:
+            return self.policy(obs, training), self.value(obs, training)
+        encoded = self.critic.encode(obs, training=training)
+        params = self.policy.complete(self.policy.network.from_torso(encoded), obs)
+        return params, self.critic.from_torso(encoded)[:, 0]
+
+    def value(self, obs: spaces.Flat, training: bool = False) -> tf.Tensor:
+        """V(s) ``[B]``."""
+        return self.critic(obs, training=training)[:, 0]
+
+    def entropy(self, params: tf.Tensor) -> tf.Tensor:
+        """The policy's entropy in each state, ``[B]``."""
+        distribution: Any = self.action_adaptor.distribution  # one that is not squashed has an entropy
+        return distribution.entropy(params)
+
+    def advantages(self, rollout: Rollout, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Advantages and the returns that the critic is to learn, both ``[T, N]``, for V(s) ``[T, N]``."""
+        _, _, reward, next_obs, terminated, truncated, _ = rollout
+        next_value = next_values(self.value, value, next_obs, terminated, truncated)
+        return gae(reward, value, next_value, terminated, truncated, self.gamma, self.gae_lambda)
+
+    def samples(self, rollout: Rollout) -> Samples:
+        """The transitions of a rollout with advantages, old log-probabilities and values.
+
+        These are those of inference mode, in which the policy acted; gradient steps are in training mode. With dropout
+        or batch normalisation the ratio of new to old probabilities is therefore not 1 at the first of them.
+        """
+        shape = rollout.reward.shape
+        obs, action = flattened(rollout.obs), flattened(rollout.action)
+        params, value = self.policy_and_value(obs)
+        advantage, returns = self.advantages(rollout, tf.reshape(value, shape))
+        return Samples(
+            obs,
+            action,
+            params,
+            self.action_adaptor.distribution.log_prob(params, action),
+            value,
+            flattened(advantage),
+            flattened(returns),
+            tf.cast(flattened(rollout.valid), tf.float32),
+        )
+
+    # Updates
+
+    def improve(self, rollout: Rollout, now: dict[str, tf.Tensor], *arrays: Any) -> tf.Tensor:
+        """A whole iteration, to be compiled.
+
+        Args:
+            rollout: fields ``[T, N, …]``.
+            now: float32, the values of the ``scheduled`` parameters that are not None.
+            arrays: what ``update`` handed to `iterate`.
+
+        Returns:
+            The metrics in the order of ``metric_names``.
+        """
+        raise NotImplementedError
+
+    @functools.cached_property
+    def fused(self) -> PackedCall:
+        """The compiled iteration."""
+
+        def iteration(*arguments: Any) -> tf.Tensor:
+            return tf.concat([self.improve(*arguments), self.forward.pack()], 0)
+
+        return self.compiled(iteration)
+
+    def update(self, rollout: Rollout) -> dict[str, float] | None:
+        """One iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
+        return self.iterate(rollout) if rollout.valid.any() else None  # every copy may only have been reset
+
+    def iterate(self, rollout: Rollout, *arrays: Any) -> dict[str, float]:
+        """What is done before an iteration, the compiled one, and what is done after it; the metrics.
+
+        Args:
+            rollout: fields ``[T, N, …]``.
+            arrays: what `improve` is given besides.
+        """
+        if self.reward_scale is not None:
+            done = rollout.terminated | rollout.truncated
+            rollout = rollout._replace(reward=self.reward_scale(rollout.reward, done, rollout.valid))
+        for optimizer in self.optimizers.values():
+            optimizer.set_progress(self.progress)
+        given = {name: getattr(self, name) for name in self.scheduled}
+        now = {k: np.array(value_at(x, self.progress), np.float32) for k, x in given.items() if x is not None}
+        result = self.fused(rollout, now, *arrays)
+        if self.statistics:  # after the update: what was acted on and what was learned from are normalised alike
+            valid = rollout.valid
+            self.observe(rollout.obs if valid.all() else spaces.tree_map(lambda x: x[valid], rollout.obs))
+        return self.take(result)
+
+    def gradient_step(self, samples: Samples, advantage: tf.Tensor, now: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """One step on −mean A log π(a | s) + c mean (V(s) − R)² − β mean H(π(· | s)), all samples at once.
+
+        Args:
+            samples: of which the valid ones count.
+            advantage: A ``[T N]``; R are the samples' returns.
+            now: β is the ``entropy_coef``.
+
+        Returns:
+            The three means, named ``'policy'``, ``'value'`` and ``'entropy'``.
+        """
+        optimizer = self.optimizers['all']
+        with tf.GradientTape() as tape:
+            params, value = self.policy_and_value(samples.obs, training=True)
+            log_prob = self.action_adaptor.distribution.log_prob(params, samples.action)
+            policy_loss = -mean_of(advantage * log_prob, samples.valid)
+            value_loss = mean_of(tf.square(value - samples.returns), samples.valid)
+            entropy = mean_of(self.entropy(params), samples.valid)
+            loss = policy_loss + self.value_coef * value_loss - now['entropy_coef'] * entropy
+            loss = penalized(loss, *self.networks.values())
+        optimizer.apply(tape.gradient(loss, optimizer.variables))
+        return {'policy': policy_loss, 'value': value_loss, 'entropy': entropy}
+
+    def minibatches(self, valid: np.ndarray, epochs: int, batch_size: int) -> np.ndarray:
+        """Indices into the ``T N`` transitions of which every epoch has each valid one, int32 ``[minibatches, size]``.
+
+        As many minibatches however many transitions are valid: another number would compile the update anew. So an
+        epoch's last one is filled up from its first.
+        """
+        size = min(batch_size, valid.size)
+        if size < batch_size and not self.fused.traces:
+            log.warning(
+                'batch_size is %d, but an iteration has %d transitions: one minibatch of these.', batch_size, size
+            )
+        rows = np.flatnonzero(valid)
+        found = np.empty((epochs, -(-valid.size // size) * size), np.int32)
+        for epoch in found:
+            epoch[:] = np.resize(self.rng.permutation(rows), epoch.size)
+        return found.reshape(-1, size)
+
+    def moments(self) -> dict[str, RunningMoments]:
+        """See :class:`Algorithm`."""
+        scale = {} if self.reward_scale is None else {'reward': self.reward_scale.moments}
+        return super().moments() | scale
+
+    def episodes_restarted(self, copies: slice | None = None) -> None:
+        """The running returns of the reward scale begin anew."""
+        if self.reward_scale is not None:
+            self.reward_scale.reset(copies)
+
+
+def flattened(structure: Any) -> Any:
+    """``[T N, …]`` from ``[T, N, …]``, each tensor of a structure."""
+    return tf.nest.map_structure(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), structure)
+
+
+def mean_of(x: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+    """The mean of those that are valid, of ``[B]`` and float32 ``[B]``."""
+    return tf.reduce_sum(x * valid) / tf.maximum(tf.reduce_sum(valid), 1.0)
+
+
+def normalized(advantage: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+    """Advantages ``[B]`` less their mean, divided by their standard deviation, both over those that are valid."""
+    centered = advantage - mean_of(advantage, valid)
+    return centered / (tf.sqrt(mean_of(tf.square(centered), valid)) + 1e-8)

@@ -1,0 +1,151 @@
+"""OffPAC: off-policy actor-critic.
+
+Degris, White and Sutton 2012, *Off-Policy Actor-Critic* (arXiv 1205.4839): policy and value are learned from actions of
+another policy b, each weighted by ρ = π(a | s) / b(a | s) (equations 5 to 7 and algorithm 1, λ = 0). What b may be:
+actions of earlier policies in the replay buffer, the random ones that ``explore`` mixes in (with ``explore=1`` nothing
+else is done), and episodes that others recorded, ``learn(env, recorded=…)``.
+
+Departures:
+
+* b is not asked for its probabilities, which of recorded episodes nobody knows: a third network, ``'behavior'``, learns
+  them by maximum likelihood from what is in the replay buffer (Hanna, Niekum and Stone 2019, *Importance Sampling
+  Policy Evaluation with an Estimated Behavior Policy*, arXiv 1806.01347, who find such weights better than true ones).
+* ρ is cut off at ``rho_bar``, as in V-trace of one step (Espeholt et al. 2018, arXiv 1802.01561, equation 1).
+* The critic is a network that learns by ρ δ, with a target that follows it slowly, in place of GTD(λ) with linear
+  features; there are no eligibility traces, for a replay buffer is drawn from in no order.
+* Adam, minibatches, and an entropy bonus as an option.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import tensorflow as tf
+
+from zoo.algorithms.base import Algorithm
+from zoo.common import loops
+from zoo.common.acting import Forward, SometimesRandom
+from zoo.common.adaptors.policy import StochasticPolicy, penalized, stochastic_head, value_head
+from zoo.common.optim import polyak
+from zoo.common.params import (
+    ActionSpace,
+    Gamma,
+    NetList,
+    NormalizeObs,
+    ObservationSpace,
+    OptimizersList,
+    Tau,
+    above,
+    at_least,
+    between,
+)
+from zoo.common.schedules import Linear
+from zoo.common.types import Batch
+
+
+class OffPAC(Algorithm):
+    """Off-policy actor-critic for every action space: learns from the actions of other policies."""
+
+    loop = loops.off_policy
+    acts_in = ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Dict', 'Tuple')
+    network_names = ('actor', 'critic', 'behavior')
+    optimizer_names = ('actor', 'critic', 'behavior')
+    metric_names = ('actor', 'critic', 'behavior', 'entropy', 'rho', 'value')
+
+    def __init__(
+        self,
+        observation_space: ObservationSpace,
+        action_space: ActionSpace,
+        net_list: NetList = None,
+        optimizers_list: OptimizersList = None,
+        gamma: Gamma = 0.99,
+        tau: Tau = 0.005,
+        rho_bar: Annotated[float, above(0), 'bound of the importance weights'] = 1.0,
+        explore: Annotated[
+            float | Linear, between(0, 1), "probability of a uniformly random action in place of the policy's"
+        ] = 0.1,
+        entropy_coef: Annotated[float, at_least(0), 'weight of the entropy bonus'] = 0.01,
+        log_std_init: Annotated[float, between(-20, 2), 'initial log standard deviation for Box actions'] = 0.0,
+        normalize_obs: NormalizeObs = False,
+    ) -> None:
+        super().__init__(observation_space, action_space, normalize_obs)
+        self.gamma = gamma
+        self.tau = tau
+        self.rho_bar = rho_bar
+        self.explore = explore
+        self.entropy_coef = entropy_coef
+        self.log_std_init = log_std_init
+
+        policy_head = stochastic_head(self.action_adaptor, gain=0.01)
+        default: dict[str, Any] = {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'}
+        self.build_networks(net_list, [policy_head, value_head(gain=1.0), policy_head], default)
+        self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, log_std_init)
+        self.critic = self.networks['critic']
+        self.estimate = StochasticPolicy(self.networks['behavior'], self.action_adaptor, log_std_init)
+        for name, policy in (('log_std', self.policy), ('behavior_log_std', self.estimate)):
+            if policy.log_std is not None:
+                self.state_variables[name] = policy.log_std
+        self.target = self.build_target('critic')
+        groups = [x.trainable_variables for x in (self.policy, self.critic, self.estimate)]
+        self.build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
+        forward = Forward(self.policy.network, self.policy)
+        self.behavior = SometimesRandom(forward, self.action_adaptor, self.policy.mask_path, explore)
+
+    def log_prob(self, policy: StochasticPolicy, batch: Batch, training: bool = False) -> tf.Tensor:
+        """The log-probability of the actions that were taken, ``[B]``, by a policy."""
+        return self.action_adaptor.distribution.log_prob(policy(batch.obs, training), batch.action)
+
+    def rho(self, batch: Batch) -> tf.Tensor:
+        """ρ = min(ρ̄, π(a | s) / b(a | s)), ``[B]``: equation 6, cut off."""
+        ratio = tf.exp(self.log_prob(self.policy, batch) - self.log_prob(self.estimate, batch))
+        return tf.minimum(ratio, self.rho_bar)
+
+    def critic_target(self, batch: Batch) -> tf.Tensor:
+        """r + γ V′(s′), no V′ where terminated, ``[B]``."""
+        return batch.reward + batch.discount * self.target(batch.next_obs)[:, 0]
+
+    def critic_loss(self, batch: Batch, rho: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """½ mean ρ (V(s) − target)², whose gradient is −mean ρ δ ∇V: the critic of algorithm 1, but for its GTD."""
+        error = self.critic(batch.obs, training=True)[:, 0] - target
+        return penalized(0.5 * tf.reduce_mean(rho * tf.square(error)), self.critic)
+
+    def actor_loss(self, batch: Batch, advantage: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """−mean ρ δ log π(a | s), less the entropy bonus: equation 5 and algorithm 1; and the mean entropy.
+
+        Args:
+            batch: fields ``[B, …]``.
+            advantage: ρ δ ``[B]``.
+        """
+        distribution: Any = self.action_adaptor.distribution  # one that is not squashed has an entropy
+        params = self.policy(batch.obs, training=True)
+        entropy = tf.reduce_mean(distribution.entropy(params))
+        loss = -tf.reduce_mean(advantage * distribution.log_prob(params, batch.action))
+        return penalized(loss - self.entropy_coef * entropy, self.policy.network), entropy
+
+    def behavior_loss(self, batch: Batch) -> tf.Tensor:
+        """−mean log b(a | s): maximum likelihood."""
+        return penalized(-tf.reduce_mean(self.log_prob(self.estimate, batch, training=True)), self.estimate.network)
+
+    def update(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        """One gradient step of each network on a batch with fields ``[B, …]``, and a move of the target."""
+        rho, target = self.rho(batch), self.critic_target(batch)
+        advantage = rho * (target - self.critic(batch.obs)[:, 0])
+        entropy: list[tf.Tensor] = []
+
+        def actor_loss() -> tf.Tensor:
+            loss, found = self.actor_loss(batch, advantage)
+            entropy.append(found)
+            return loss
+
+        critic_loss = self.optimizers['critic'].minimize(lambda: self.critic_loss(batch, rho, target))
+        policy_loss = self.optimizers['actor'].minimize(actor_loss)
+        behavior_loss = self.optimizers['behavior'].minimize(lambda: self.behavior_loss(batch))
+        polyak(self.target.variables, self.critic.variables, self.tau)
+        return {
+            'actor': policy_loss,
+            'critic': critic_loss,
+            'behavior': behavior_loss,
+            'entropy': entropy[0],
+            'rho': tf.reduce_mean(rho),
+            'value': tf.reduce_mean(target),
+        }

@@ -1,0 +1,223 @@
+"""TRPO: trust region policy optimisation.
+
+Schulman et al. 2015, *Trust Region Policy Optimization* (arXiv 1502.05477): the surrogate of equation 14 is made better
+within the trust region of equation 12, the mean KL, along the natural gradient: conjugate gradient on products with the
+Fisher information matrix, which is the second derivative of the KL, and a line search (section 6, appendix C). With
+generalised advantage estimation (Schulman et al. 2016, arXiv 1506.02438).
+
+Departures: advantages are normalised over the rollout. The critic, of which the paper says nothing, is fitted by epochs
+of Adam on minibatches, after the policy, and shares no torso with it. The curvature is that of all transitions, not of
+a tenth of them (appendix C.2), and is found by differentiating twice. A step is taken if the surrogate becomes better
+and the KL stays in the region; what a network adds to the loss counts as a part of the surrogate, and constraints of
+weights are put on after the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, ClassVar
+
+import tensorflow as tf
+
+from zoo.algorithms.actor_critic import ActorCritic, MaxGradNorm, Samples, mean_of, normalized
+from zoo.common.adaptors.policy import penalized
+from zoo.common.optim import mean_over
+from zoo.common.params import above, at_least, between
+from zoo.common.schedules import Linear
+from zoo.common.types import Rollout
+
+
+class TRPO(ActorCritic):
+    """Trust region policy optimisation for every action space. Actor and critic share no torso."""
+
+    shared_torso: ClassVar[dict[str, str]] = {}
+    optimizer_names = ('critic',)
+    metric_names = ('policy', 'value', 'entropy', 'kl', 'step')
+    unused: ClassVar[tuple[str, ...]] = ('entropy_coef', 'value_coef')
+    scheduled: ClassVar[tuple[str, ...]] = ('target_kl',)
+    default_optimizer: ClassVar[dict[str, Any]] = {'name': 'Adam', 'learning_rate': 1e-3}
+
+    def __init__(
+        self,
+        *args: Any,
+        target_kl: Annotated[float | Linear, above(0), 'δ, the mean divergence that a step may make'] = 0.01,
+        cg_iterations: Annotated[int, at_least(1), 'iterations of the conjugate gradient'] = 10,
+        cg_damping: Annotated[float, at_least(0), "added to the Fisher information matrix's diagonal"] = 0.1,
+        line_search_steps: Annotated[int, at_least(1), 'lengths that are tried until one is taken'] = 10,
+        line_search_decay: Annotated[float, between(0, 1), 'ratio of one length to the one before'] = 0.8,
+        max_grad_norm: MaxGradNorm = None,
+        **params: Any,
+    ) -> None:
+        self.target_kl = target_kl
+        self.cg_iterations = cg_iterations
+        self.cg_damping = cg_damping
+        self.line_search_steps = line_search_steps
+        self.line_search_decay = line_search_decay
+        super().__init__(*args, **params | {'max_grad_norm': max_grad_norm})
+
+    def groups(self) -> list[list[tf.Variable]]:
+        """The optimiser moves the critic."""
+        return [self.critic.trainable_variables]
+
+    @property
+    def trainable_variables(self) -> list[tf.Variable]:
+        """See :class:`Algorithm`; also the policy's, which no optimiser moves."""
+        return self.policy.trainable_variables + super().trainable_variables
+
+    def policy_loss(self, samples: Samples, advantage: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """−mean ratio A: equation 14, with what the network adds to it; and the mean entropy."""
+        params = self.policy(samples.obs, training=True)
+        ratio = tf.exp(self.action_adaptor.distribution.log_prob(params, samples.action) - samples.log_prob)
+        loss = penalized(-mean_of(ratio * advantage, samples.valid), self.policy.network)
+        return loss, mean_of(self.entropy(params), samples.valid)
+
+    def divergence(self, samples: Samples) -> tf.Tensor:
+        """The mean KL(π_old ‖ π) over the states: equation 12."""
+        kl = self.action_adaptor.distribution.kl(samples.params, self.policy(samples.obs))
+        return mean_of(kl, samples.valid)
+
+    def fisher_product(self, samples: Samples, vector: tf.Tensor) -> tf.Tensor:
+        """(F + damping) v, F the second derivative of `divergence`: appendix C. To be called at the old policy.
+
+        Args:
+            samples: of the rollout.
+            vector: v, float32 ``[weights of the policy]``.
+        """
+        variables = self.policy.trainable_variables
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                kl = self.divergence(samples)
+            slope = flat(inner.gradient(kl, variables, unconnected_gradients='zero'))
+            along = tf.reduce_sum(slope * vector)
+        product = flat(outer.gradient(along, variables, unconnected_gradients='zero'))
+        (product,) = mean_over(self.all_reduce, [product])
+        return product + self.cg_damping * vector
+
+    def step_policy(self, samples: Samples, target_kl: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The natural gradient's step, as long as the trust region lets it be: section 6 and appendix C.
+
+        Args:
+            samples: of the rollout.
+            target_kl: δ, float32.
+        """
+        variables = self.policy.trainable_variables
+        advantage = normalized(samples.advantage, samples.valid)
+        with tf.GradientTape() as tape:
+            loss, entropy = self.policy_loss(samples, advantage)
+        gradient = flat(tape.gradient(loss, variables, unconnected_gradients='zero'))
+        moving = self.policy.network.moving_variables
+        loss, gradient, *moved = mean_over(self.all_reduce, [loss, gradient, *(v.read_value() for v in moving)])
+        for variable, mean in zip(moving, moved, strict=True):
+            variable.assign(mean)
+
+        direction = conjugate_gradient(lambda v: self.fisher_product(samples, v), -gradient, self.cg_iterations)
+        curvature = tf.reduce_sum(direction * self.fisher_product(samples, direction))
+        full = tf.sqrt(2.0 * target_kl / tf.maximum(curvature, 1e-12)) * direction  # ½ sᵀ F s = δ
+        start = flat(variables)
+
+        def attempt(k: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            assign_flat(variables, start + self.line_search_decay ** tf.cast(k, tf.float32) * full)
+            new_loss, new_entropy = self.policy_loss(samples, advantage)
+            new_loss, kl = mean_over(self.all_reduce, [new_loss, self.divergence(samples)])
+            taken = tf.logical_and(new_loss < loss, kl <= target_kl)
+            return k + 1, taken, new_loss, new_entropy, kl
+
+        found = tf.while_loop(
+            lambda k, taken, *_: tf.logical_and(k < self.line_search_steps, tf.logical_not(taken)),
+            attempt,
+            (tf.constant(0), tf.constant(False), loss, entropy, tf.zeros([])),
+            parallel_iterations=1,
+        )
+        tried, taken, new_loss, new_entropy, kl = found
+        part = tf.where(taken, self.line_search_decay ** tf.cast(tried - 1, tf.float32), 0.0)
+        assign_flat(variables, tf.where(taken, start + part * full, start))
+        for variable, function in self.policy.network.constraints:
+            variable.assign(function(tf.convert_to_tensor(variable)))
+        return {
+            'policy': tf.where(taken, new_loss, loss),
+            'entropy': tf.where(taken, new_entropy, entropy),
+            'kl': tf.where(taken, kl, 0.0),
+            'step': part,
+        }
+
+    def fit_critic(self, samples: Samples, batches: tf.Tensor) -> tf.Tensor:
+        """mean (V(s) − R)² of the last minibatch, after a gradient step on each."""
+
+        def minibatch(i: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            obs, returns = tf.nest.map_structure(lambda x: tf.gather(x, batches[i]), (samples.obs, samples.returns))
+
+            def value_loss() -> tf.Tensor:
+                return penalized(tf.reduce_mean(tf.square(self.value(obs, training=True) - returns)), self.critic)
+
+            return i + 1, self.optimizers['critic'].minimize(value_loss)
+
+        start = (tf.constant(0), tf.zeros([]))
+        return tf.while_loop(lambda i, _: i < batches.shape[0], minibatch, start, parallel_iterations=1)[1]
+
+    def improve(self, rollout: Rollout, now: dict[str, tf.Tensor], batches: tf.Tensor) -> tf.Tensor:
+        """The whole of an iteration in one compiled call: advantages, the policy's step, the critic's; the metrics.
+
+        Args:
+            rollout: fields ``[T, N, …]``.
+            now: δ.
+            batches: int32 ``[minibatches, batch_size]``, the critic's, indices into the ``T N`` transitions.
+        """
+        samples = self.samples(rollout)
+        metrics = self.step_policy(samples, now['target_kl'])
+        return self.stack_metrics(metrics | {'value': self.fit_critic(samples, batches)})
+
+    def update(
+        self,
+        rollout: Rollout,
+        *,
+        critic_epochs: Annotated[int, at_least(1), 'passes of the critic over the transitions of an iteration'] = 10,
+        batch_size: Annotated[
+            int, at_least(1), "transitions in one of the critic's steps; an epoch's last is filled up from its first"
+        ] = 128,
+    ) -> dict[str, float] | None:
+        """One iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
+        if not rollout.valid.any():  # every copy was only reset
+            return None
+        return self.iterate(rollout, self.minibatches(rollout.valid, critic_epochs, batch_size))
+
+
+def conjugate_gradient(
+    product: Callable[[tf.Tensor], tf.Tensor], b: tf.Tensor, iterations: int, tolerance: float = 1e-10
+) -> tf.Tensor:
+    """x of A x = b, near enough, for a symmetric positive definite A (Hestenes and Stiefel 1952).
+
+    Args:
+        product: A v of v, both float32 ``[n]``.
+        b: float32 ``[n]``.
+        iterations: no more than this many; of rounding aside ``n`` are exact.
+        tolerance: of the residual's squared length, as a part of that of ``b``.
+    """
+    size = tf.reduce_sum(tf.square(b))
+
+    def iteration(
+        k: tf.Tensor, x: tf.Tensor, residual: tf.Tensor, direction: tf.Tensor, left: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        image = product(direction)
+        length = left / tf.reduce_sum(direction * image)
+        residual = residual - length * image
+        new = tf.reduce_sum(tf.square(residual))
+        return k + 1, x + length * direction, residual, residual + (new / left) * direction, new
+
+    return tf.while_loop(
+        lambda k, *rest: tf.logical_and(k < iterations, rest[-1] > tolerance * size),
+        iteration,
+        (tf.constant(0), tf.zeros_like(b), b, b, size),
+        parallel_iterations=1,
+    )[1]
+
+
+def flat(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Tensors as one vector."""
+    return tf.concat([tf.reshape(x, [-1]) for x in tensors], 0)
+
+
+def assign_flat(variables: Sequence[tf.Variable], vector: tf.Tensor) -> None:
+    """The inverse: give variables the values of a vector."""
+    pieces = tf.split(vector, [v.shape.num_elements() for v in variables])
+    for variable, piece in zip(variables, pieces, strict=True):
+        variable.assign(tf.reshape(piece, variable.shape))

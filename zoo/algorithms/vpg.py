@@ -1,0 +1,91 @@
+"""VPG: the vanilla policy gradient, REINFORCE with the reward to go.
+
+Williams 1992, *Simple Statistical Gradient-Following Algorithms for Connectionist Reinforcement Learning*; Sutton and
+Barto 2018, *Reinforcement Learning: An Introduction* (2nd edition), section 13.3 (equation 13.8, REINFORCE) and section
+13.4 (equation 13.11, with a baseline, which is the value of the state).
+
+Departures: γᵗ, by which the book weights the step t of an episode, is left out, as nearly everywhere; a gradient step
+is on a rollout of all copies and not on one episode; ``normalize_advantage``, the default, makes the advantages have
+mean 0 and deviation 1, so that the size of a step does not depend on the rewards' (without a baseline the mean is one:
+False leaves the returns as they are). One optimiser moves both networks; gradients are clipped by their norm.
+
+Where an episode goes on unseen, at a time limit and at the end of the rollout, the baseline's value stands for what
+follows. Without a baseline nothing does: what is made better then is the sum of the rewards within a rollout, so give a
+horizon of some episodes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+import tensorflow as tf
+
+from zoo.algorithms.actor_critic import ActorCritic, NormalizeAdvantage, normalized
+from zoo.common import spaces
+from zoo.common.adaptors.policy import Head
+from zoo.common.returns import discounted_returns, next_values
+from zoo.common.types import Rollout
+
+log = logging.getLogger('zoo')
+
+
+class VPG(ActorCritic):
+    """The vanilla policy gradient (REINFORCE) for every action space: one gradient step for each rollout.
+
+    ``'actor'`` in place of the critic in ``net_list`` puts the critic's head on the actor's torso. With
+    ``baseline=False`` there is no critic: ``net_list`` has one entry, that of the actor, and one for the critic is left
+    out.
+    """
+
+    optimizer_names = ('all',)
+    metric_names = ('policy', 'value', 'entropy')
+    unused: ClassVar[tuple[str, ...]] = ('gae_lambda',)
+
+    def __init__(
+        self,
+        *args: Any,
+        baseline: Annotated[bool, "subtract the state's value, which a critic learns, from the return"] = True,
+        normalize_advantage: NormalizeAdvantage = True,
+        **params: Any,
+    ) -> None:
+        self.baseline = baseline
+        self.normalize_advantage = normalize_advantage
+        if not baseline:
+            self.network_names = ('actor',)  # type: ignore[misc] # of this agent
+        super().__init__(*args, **params)
+
+    def build_networks(self, net_list: Sequence[Any] | None, heads: Sequence[Head], default: dict[str, Any]) -> None:
+        """See :class:`Algorithm`."""
+        if not self.baseline and isinstance(net_list, list | tuple) and len(net_list) == 2:
+            log.info('Without a baseline there is no critic: net_list[1] is left out.')
+            net_list = net_list[:1]
+        super().build_networks(net_list, heads, default)
+
+    def policy_and_value(self, obs: spaces.Flat, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+        """Parameters of the policy ``[B, …]`` and the baseline ``[B]``, 0 where there is none."""
+        if self.baseline:
+            return super().policy_and_value(obs, training)
+        params = self.policy(obs, training)
+        return params, tf.zeros_like(params[:, 0])
+
+    def advantages(self, rollout: Rollout, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """G − v(s) and G, the discounted sum of the rewards from the step on, ``[T, N]`` each."""
+        _, _, reward, next_obs, terminated, truncated, _ = rollout
+        following = value  # 0
+        if self.baseline:
+            following = next_values(self.value, value, next_obs, terminated, truncated)
+        returns = discounted_returns(reward, following, terminated, truncated, self.gamma)
+        return returns - value, returns
+
+    def improve(self, rollout: Rollout, now: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Returns and one gradient step on all transitions, in one compiled call; the metrics."""
+        samples = self.samples(rollout)
+        advantage = samples.advantage
+        if self.normalize_advantage:
+            advantage = normalized(advantage, samples.valid)
+        metrics = self.gradient_step(samples, advantage, now)
+        if not self.baseline:
+            metrics['value'] = tf.zeros([])  # nothing learns it
+        return self.stack_metrics(metrics)

@@ -1,0 +1,61 @@
+"""A2C's defaults.
+
+``COMMON`` are the values of Mnih et al. 2016 (rollouts of 5 steps, RMSProp with a decay of 0.99) with the learning rate
+of OpenAI Baselines. ``TUNED`` are the tuned hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit
+22e3ff2, MIT licence); departures are noted. Its numbers of copies belong to ``build_env``: 8 for CartPole, LunarLander
+and Pendulum, 4 for the other continuous ones, 16 otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zoo.common.schedules import Linear
+
+COMMON: dict[str, Any] = {
+    'train_steps': 1_000_000,
+    'horizon': 5,
+    'network': {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'},
+    'optimizer': {'name': 'RMSprop', 'learning_rate': 7e-4, 'rho': 0.99, 'epsilon': 1e-5},
+}
+
+#: Of most environments with Box actions, whose source explores with state-dependent noise; Gaussian noise here.
+_CONTINUOUS: dict[str, Any] = {
+    'horizon': 8,
+    'gae_lambda': 0.9,
+    'value_coef': 0.4,
+    'log_std_init': -2.0,
+    'normalize_obs': True,
+    'normalize_reward': True,
+    'optimizer': {'learning_rate': Linear(7e-4)},
+}
+
+TYPES: dict[str, dict[str, Any]] = {
+    'mujoco': {'normalize_obs': True, 'normalize_reward': True},
+    'atari': {'train_steps': 10_000_000, 'entropy_coef': 0.01, 'value_coef': 0.25},
+}
+
+for _name in ('dm_control', 'robotics', 'rlbench'):
+    TYPES[_name] = TYPES['mujoco']
+
+TUNED: dict[str, dict[str, Any]] = {
+    'CartPole-v1': {'train_steps': 500_000},
+    'LunarLander-v3': {
+        'train_steps': 200_000,
+        'gamma': 0.995,
+        'entropy_coef': 1e-5,
+        'optimizer': {'learning_rate': Linear(8.3e-4)},
+    },
+    'MountainCar-v0': {'normalize_obs': True, 'normalize_reward': True},
+    'Acrobot-v1': {'train_steps': 500_000, 'normalize_obs': True, 'normalize_reward': True},
+    'Pendulum-v1': _CONTINUOUS | {'gamma': 0.9},
+    'LunarLanderContinuous-v3': _CONTINUOUS | {'train_steps': 5_000_000},
+    'MountainCarContinuous-v0': {
+        'train_steps': 100_000,
+        'horizon': 100,
+        'normalize_obs': True,
+        'normalize_reward': True,
+    },
+    'BipedalWalker-v3': _CONTINUOUS | {'train_steps': 5_000_000, 'optimizer': {'learning_rate': Linear(9.6e-4)}},
+    'Swimmer-v5': {'gamma': 0.9999},
+}

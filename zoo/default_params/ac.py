@@ -1,0 +1,22 @@
+"""AC's defaults: the book gives none; these were tried here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+COMMON: dict[str, Any] = {
+    'train_steps': 1_000_000,
+    'horizon': 1,
+    'network': {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'},
+    'optimizer': {'name': 'Adam', 'learning_rate': 1e-3},
+}
+
+TYPES: dict[str, dict[str, Any]] = {
+    'mujoco': {'normalize_obs': True, 'normalize_reward': True},
+    'atari': {'train_steps': 10_000_000, 'entropy_coef': 0.01},
+}
+
+for _name in ('dm_control', 'robotics', 'rlbench'):
+    TYPES[_name] = TYPES['mujoco']
+
+TUNED: dict[str, dict[str, Any]] = {'CartPole-v1': {'train_steps': 300_000}}

@@ -1,0 +1,64 @@
+"""TRPO's defaults.
+
+``COMMON`` are the values of the TRPO paper (Schulman et al. 2015, table 1 and appendix D: δ of 0.01, 10 iterations of
+the conjugate gradient) with the size of rollouts and the critic of Stable-Baselines3 Contrib. ``TUNED`` are the tuned
+hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT licence), in which an iteration is
+of two copies and the conjugate gradient has 15 iterations; departures are noted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+COMMON: dict[str, Any] = {
+    'train_steps': 1_000_000,
+    'rollout_size': 2048,
+    'critic_epochs': 10,
+    'batch_size': 128,
+    'network': {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'},
+    'optimizer': {'name': 'Adam', 'learning_rate': 1e-3},
+}
+
+_MUJOCO: dict[str, Any] = {
+    'critic_epochs': 20,
+    'cg_iterations': 25,
+    'normalize_obs': True,
+    'normalize_reward': True,
+}
+
+TYPES: dict[str, dict[str, Any]] = {'mujoco': _MUJOCO, 'atari': {'train_steps': 10_000_000}}
+
+for _name in ('dm_control', 'robotics', 'rlbench'):
+    TYPES[_name] = TYPES['mujoco']
+
+_NORMALIZED = {'normalize_obs': True, 'normalize_reward': True, 'cg_iterations': 15}
+
+TUNED: dict[str, dict[str, Any]] = {
+    'CartPole-v1': {
+        'train_steps': 100_000,
+        'rollout_size': 1024,
+        'critic_epochs': 20,
+        'batch_size': 512,
+        'gae_lambda': 0.98,
+        'cg_iterations': 15,
+        'cg_damping': 1e-3,
+    },
+    # Its source explores with state-dependent noise; Gaussian noise here.
+    'Pendulum-v1': {'train_steps': 100_000, 'critic_epochs': 15, 'gamma': 0.9, 'cg_iterations': 15},
+    'LunarLander-v3': {
+        'train_steps': 200_000,
+        'rollout_size': 1024,
+        'critic_epochs': 15,
+        'gae_lambda': 0.98,
+        'cg_iterations': 15,
+        'cg_damping': 0.01,
+    },
+    'LunarLanderContinuous-v3': _NORMALIZED | {'train_steps': 100_000, 'critic_epochs': 20},
+    'Acrobot-v1': _NORMALIZED | {'train_steps': 100_000},
+    'MountainCar-v0': _NORMALIZED | {'train_steps': 100_000, 'critic_epochs': 20},
+    # Likewise; and rollouts of 2048 steps of each copy there.
+    'MountainCarContinuous-v0': _NORMALIZED | {'train_steps': 50_000, 'rollout_size': 4096},
+    'BipedalWalker-v3': _MUJOCO,
+    'HalfCheetah-v5': {'target_kl': 0.04},
+    'Swimmer-v5': {'gamma': 0.9999},
+}

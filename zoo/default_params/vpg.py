@@ -1,0 +1,22 @@
+"""VPG's defaults: REINFORCE's paper gives none; these were tried here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+COMMON: dict[str, Any] = {
+    'train_steps': 1_000_000,
+    'rollout_size': 1024,
+    'network': {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'},
+    'optimizer': {'name': 'Adam', 'learning_rate': 3e-3},
+}
+
+TYPES: dict[str, dict[str, Any]] = {
+    'mujoco': {'normalize_obs': True, 'normalize_reward': True},
+    'atari': {'train_steps': 10_000_000, 'entropy_coef': 0.01, 'optimizer': {'learning_rate': 1e-3}},
+}
+
+for _name in ('dm_control', 'robotics', 'rlbench'):
+    TYPES[_name] = TYPES['mujoco']
+
+TUNED: dict[str, dict[str, Any]] = {'CartPole-v1': {'train_steps': 300_000}}
