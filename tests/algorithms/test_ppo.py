@@ -18,7 +18,7 @@ from rollouts import gae_by_hand, log_softmax, rollout
 from zoo.algorithms import PPO
 from zoo.common.optim import copy_weights
 from zoo.common.schedules import Linear
-from zoo.common.types import Rollout
+from zoo.common.types import Trajectories
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 ACTIONS = 4
@@ -224,7 +224,7 @@ def test_schedules_of_the_entropy_bonus():
     assert seen[0] == {'entropy_coef': np.float32(0.3), 'clip_range': np.float32(0.2)}
 
 
-def after(data: Rollout, **params: Any) -> list[np.ndarray]:
+def after(data: Trajectories, **params: Any) -> list[np.ndarray]:
     """The weights after one update on it, always from the same start."""
     agent = make(optimizers_list=SGD, **params)
     agent.rng = np.random.default_rng(0)
@@ -257,7 +257,7 @@ class TestEndsOfEpisodes:
 
 
 class TestMinibatches:
-    def drawn(self, agent: PPO, data: Rollout, **params: Any) -> tuple[np.ndarray, np.ndarray, Rollout]:
+    def drawn(self, agent: PPO, data: Trajectories, **params: Any) -> tuple[np.ndarray, np.ndarray, Trajectories]:
         """What ``update`` hands to the compiled iteration."""
         seen, original = [], agent.fused
         agent.fused = lambda rollout, now, batches: (

@@ -35,7 +35,7 @@ from zoo.common.params import (
 )
 from zoo.common.returns import gae, next_values
 from zoo.common.schedules import Linear, value_at
-from zoo.common.types import Rollout
+from zoo.common.types import Trajectories
 
 log = logging.getLogger('zoo')
 
@@ -161,13 +161,13 @@ class ActorCritic(Algorithm):
         distribution: Any = self.action_adaptor.distribution  # one that is not squashed has an entropy
         return distribution.entropy(params)
 
-    def advantages(self, rollout: Rollout, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def advantages(self, rollout: Trajectories, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Advantages and the returns that the critic is to learn, both ``[T, N]``, for V(s) ``[T, N]``."""
         _, _, reward, next_obs, terminated, truncated, _ = rollout
         next_value = next_values(self.value, value, next_obs, terminated, truncated)
         return gae(reward, value, next_value, terminated, truncated, self.gamma, self.gae_lambda)
 
-    def samples(self, rollout: Rollout) -> Samples:
+    def samples(self, rollout: Trajectories) -> Samples:
         """The transitions of a rollout with advantages, old log-probabilities and values.
 
         These are those of inference mode, in which the policy acted; gradient steps are in training mode. With dropout
@@ -190,7 +190,7 @@ class ActorCritic(Algorithm):
 
     # Updates
 
-    def improve(self, rollout: Rollout, now: dict[str, tf.Tensor], *arrays: Any) -> tf.Tensor:
+    def improve(self, rollout: Trajectories, now: dict[str, tf.Tensor], *arrays: Any) -> tf.Tensor:
         """A whole iteration, to be compiled.
 
         Args:
@@ -212,11 +212,11 @@ class ActorCritic(Algorithm):
 
         return self.compiled(iteration)
 
-    def update(self, rollout: Rollout) -> dict[str, float] | None:
+    def update(self, rollout: Trajectories) -> dict[str, float] | None:
         """One iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
         return self.iterate(rollout) if rollout.valid.any() else None  # every copy may only have been reset
 
-    def iterate(self, rollout: Rollout, *arrays: Any) -> dict[str, float]:
+    def iterate(self, rollout: Trajectories, *arrays: Any) -> dict[str, float]:
         """What is done before an iteration, the compiled one, and what is done after it; the metrics.
 
         Args:

@@ -23,7 +23,7 @@ from zoo.common.adaptors.policy import penalized
 from zoo.common.optim import mean_over
 from zoo.common.params import above, at_least
 from zoo.common.schedules import Linear
-from zoo.common.types import Rollout
+from zoo.common.types import Trajectories
 
 #: Bounds of the coefficient of the penalty.
 PENALTY_BOUNDS = (1e-6, 1e6)
@@ -111,7 +111,7 @@ class PPO(ActorCritic):
         factor = tf.where(d < self.penalty_target / 1.5, 0.5, tf.where(d > self.penalty_target * 1.5, 2.0, 1.0))
         self.beta.assign(tf.clip_by_value(self.beta * factor, *PENALTY_BOUNDS))
 
-    def improve(self, rollout: Rollout, now: dict[str, tf.Tensor], batches: tf.Tensor) -> tf.Tensor:
+    def improve(self, rollout: Trajectories, now: dict[str, tf.Tensor], batches: tf.Tensor) -> tf.Tensor:
         """The whole of an iteration in one compiled call: advantages, then every minibatch of every epoch.
 
         Args:
@@ -169,7 +169,7 @@ class PPO(ActorCritic):
 
     def update(
         self,
-        rollout: Rollout,
+        rollout: Trajectories,
         *,
         epochs: Annotated[int, at_least(1), 'passes over the transitions of an iteration'] = 10,
         batch_size: Annotated[

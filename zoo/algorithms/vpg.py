@@ -26,7 +26,7 @@ from zoo.algorithms.actor_critic import ActorCritic, NormalizeAdvantage, normali
 from zoo.common import spaces
 from zoo.common.adaptors.policy import Head
 from zoo.common.returns import discounted_returns, next_values
-from zoo.common.types import Rollout
+from zoo.common.types import Trajectories
 
 log = logging.getLogger('zoo')
 
@@ -70,7 +70,7 @@ class VPG(ActorCritic):
         params = self.policy(obs, training)
         return params, tf.zeros_like(params[:, 0])
 
-    def advantages(self, rollout: Rollout, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def advantages(self, rollout: Trajectories, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """G − v(s) and G, the discounted sum of the rewards from the step on, ``[T, N]`` each."""
         _, _, reward, next_obs, terminated, truncated, _ = rollout
         following = value  # 0
@@ -79,7 +79,7 @@ class VPG(ActorCritic):
         returns = discounted_returns(reward, following, terminated, truncated, self.gamma)
         return returns - value, returns
 
-    def improve(self, rollout: Rollout, now: dict[str, tf.Tensor]) -> tf.Tensor:
+    def improve(self, rollout: Trajectories, now: dict[str, tf.Tensor]) -> tf.Tensor:
         """Returns and one gradient step on all transitions, in one compiled call; the metrics."""
         samples = self.samples(rollout)
         advantage = samples.advantage

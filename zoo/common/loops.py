@@ -31,7 +31,7 @@ from zoo.common.recorded import fill
 from zoo.common.relabel import Goals, Hindsight, Strategy
 from zoo.common.replay import Replay
 from zoo.common.rollout import RolloutBuffer
-from zoo.common.types import Episode, Rollout, TestResult, TrainingResult, Transition
+from zoo.common.types import Episode, TestResult, TrainingResult, Trajectories, Transition
 
 log = logging.getLogger('zoo')
 
@@ -69,7 +69,7 @@ class Experience(Protocol):
     def restart(self, seed: int | None) -> bool:
         """Begin new episodes in every copy, if that can be; whether it was done."""
 
-    def rollout(self, training: Training, horizon: int) -> Rollout:
+    def rollout(self, training: Training, horizon: int) -> Trajectories:
         """``horizon`` steps of every copy with the current policy; tells ``training`` of them."""
 
     def steps(self, training: Training, explore_steps: int) -> Iterator[Step]:
@@ -103,7 +103,7 @@ class Collection:
         self.agent.episodes_restarted()
         return True
 
-    def rollout(self, training: Training, horizon: int) -> Rollout:
+    def rollout(self, training: Training, horizon: int) -> Trajectories:
         """See :class:`Experience`; the next rollout is written over this one."""
         agent, collector = self.agent, self.collector
         if self._buffer is None:

@@ -10,7 +10,7 @@ from gymnasium.spaces import Space
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.collect import Collector
-from zoo.common.types import Rollout
+from zoo.common.types import Trajectories
 
 
 def rollout_bytes(observation_space: Space, action_adaptor: ActionAdaptor, horizon: int, num_envs: int) -> int:
@@ -30,7 +30,7 @@ class RolloutBuffer:
 
     def __init__(self, observation_space: Space, action_adaptor: ActionAdaptor, horizon: int, num_envs: int) -> None:
         lead = (horizon, num_envs)
-        self.rollout = Rollout(
+        self.rollout = Trajectories(
             obs=spaces.zeros(observation_space, lead),
             action=action_adaptor.zeros(lead),
             reward=np.zeros(lead, np.float32),
@@ -42,7 +42,7 @@ class RolloutBuffer:
 
     def fill(
         self, collector: Collector, act: Callable[[spaces.Flat], spaces.Flat], stepped: Callable[[int], None]
-    ) -> Rollout:
+    ) -> Trajectories:
         """Take ``T`` steps of every copy.
 
         Args:
@@ -71,7 +71,7 @@ class RolloutBuffer:
         return self.rollout
 
     def _write(self, t: int, *fields: spaces.Flat) -> None:
-        """Write the fields of :class:`Rollout`, each ``[N, …]``, at step ``t``."""
+        """Write the fields of :class:`Trajectories`, each ``[N, …]``, at step ``t``."""
         for storage, value in zip(self.rollout, fields, strict=True):
             if isinstance(storage, dict):
                 for path, target in storage.items():

@@ -64,8 +64,10 @@ class Batch(NamedTuple):
         return cls(*transition, np.float32(gamma) * ~terminated, np.ones(reward.shape, np.float32))
 
 
-class Rollout(NamedTuple):
+class Trajectories(NamedTuple):
     """``T`` consecutive steps of ``N`` copies, time-major; the fields of :class:`Transition`, each ``[T, N, …]``.
+
+    What loops, storage and ranks hand on; the rollout that a user holds is :class:`zoo.common.rollouts.Rollout`.
 
     ``next_obs[t]`` is ``obs[t + 1]`` but at the end of an episode.
 

@@ -13,7 +13,7 @@ from zoo.common import spaces
 from zoo.common.loops import Step, Training
 from zoo.common.relabel import Goals
 from zoo.common.rollout import RolloutBuffer
-from zoo.common.types import Rollout, Transition
+from zoo.common.types import Trajectories, Transition
 from zoo.distributed import wire
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import ClusterError, PeerLost
@@ -63,7 +63,7 @@ class Actors:
             self._agent.episodes_restarted()
         return False
 
-    def rollout(self, training: Training, horizon: int) -> Rollout:
+    def rollout(self, training: Training, horizon: int) -> Trajectories:
         """See :class:`zoo.common.loops.Experience`; the next rollout is written over this one."""
         if self._buffer is None:
             agent = self._agent
@@ -128,7 +128,7 @@ class Actors:
                     queue.get(max(0.0, end - time.monotonic()))
             queue.close()
 
-    def _check(self, i: int, rollout: Rollout) -> None:
+    def _check(self, i: int, rollout: Trajectories) -> None:
         """Look once at what an actor sends: its program may have built another environment than this one."""
         if i in self._checked:
             return
