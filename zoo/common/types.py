@@ -73,6 +73,10 @@ class Trajectories(NamedTuple):
 
     Attributes:
         valid: bool ``[T, N]``; False where a vector environment only reset itself and no transition took place.
+        state: float32 ``[N, S]``, the recurrent state that was acted with at the first step, of zeros where an episode
+            begins; None where the policy has none.
+        begins: bool ``[T, N]``, where an episode begins, and the recurrent state was zero before the step; None where
+            the policy has none.
     """
 
     obs: Any
@@ -82,6 +86,8 @@ class Trajectories(NamedTuple):
     terminated: Any
     truncated: Any
     valid: Any
+    state: Any = None
+    begins: Any = None
 
 
 class Episode(NamedTuple):
