@@ -31,6 +31,7 @@ class TRPO(ActorCritic):
     """Trust region policy optimisation for every action space. Actor and critic share no torso."""
 
     shared_torso: ClassVar[dict[str, str]] = {}
+    recurrent = False  # its critic would need a recurrent state of its own
     optimizer_names = ('critic',)
     metric_names = ('policy', 'value', 'entropy', 'kl', 'step')
     unused: ClassVar[tuple[str, ...]] = ('entropy_coef', 'value_coef')

@@ -279,6 +279,12 @@ def initializer(name: str, seed: int, gain: float = np.sqrt(2.0)) -> Any:
     return made
 
 
+def activation_name(activation: Callable[..., Any]) -> str:
+    """The name by which Keras knows an activation; empty for a function of the user's own, whatever its name."""
+    name = getattr(activation, '__name__', '')
+    return name if any(getattr(module, name, None) is activation for module in (keras.activations, tf.nn)) else ''
+
+
 def keras_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 0) -> keras.Model:
     """A Keras model from the features, in their order, to the last hidden layer.
 

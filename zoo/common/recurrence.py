@@ -120,6 +120,8 @@ class Cell:
     Attributes:
         units: of its output, which the first ``units`` entries of its state are.
         state_size: entries of its state.
+        activation, gate: names of its activations; empty for a function of the user's own.
+        reset_after: of a GRU, see ``keras.layers.GRU``.
     """
 
     def __init__(self, layer: Any) -> None:
@@ -128,6 +130,8 @@ class Cell:
         self.units = int(layer.units)
         self.state_size = (2 if self.kind == 'lstm' else 1) * self.units
         self.reset_after = self.kind == 'gru' and bool(layer.reset_after)
+        self.activation = networks.activation_name(layer.activation)
+        self.gate = 'linear' if self.kind == 'simple' else networks.activation_name(layer.recurrent_activation)
 
     @property
     def variables(self) -> list[tf.Variable]:

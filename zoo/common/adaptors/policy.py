@@ -394,7 +394,7 @@ class Network:
             for layer in model.layers:
                 if _is_plain_dense(layer):
                     bias = layer.bias.value if layer.use_bias else None
-                    found.append((norm, layer.kernel.value, bias, _name(layer.activation)))
+                    found.append((norm, layer.kernel.value, bias, networks.activation_name(layer.activation)))
                     norm = None
                 elif type(layer) is BatchRenormalization and norm is None:
                     norm = layer
@@ -438,7 +438,7 @@ class Network:
                 found.append(cells[id(layer)])
             elif _is_plain_dense(layer):
                 bias = layer.bias.value if layer.use_bias else None
-                found.append((layer.kernel.value, bias, _name(layer.activation)))
+                found.append((layer.kernel.value, bias, networks.activation_name(layer.activation)))
             elif type(layer) is not keras.layers.Identity:
                 return None
         return found
@@ -449,12 +449,6 @@ def _is_plain_dense(layer: keras.layers.Layer) -> bool:
     if type(layer) not in (keras.layers.Dense, Dense) or layer.dtype_policy.name not in networks.DTYPES:
         return False
     return not getattr(layer, 'lora_enabled', False)
-
-
-def _name(activation: Callable[..., Any]) -> str:
-    """The name by which Keras knows an activation; empty for a function of the user's own, whatever its name."""
-    name = getattr(activation, '__name__', '')
-    return name if any(getattr(module, name, None) is activation for module in (keras.activations, tf.nn)) else ''
 
 
 def _variables(model: Any, trainable: bool = False) -> list[tf.Variable]:
