@@ -16,6 +16,8 @@ COMMON = {
     'batch_size': 64,
     'network': {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'},
     'optimizer': {'name': 'Adam', 'learning_rate': 3e-4},
+    # A gradient step on eight sequences.
+    'recurrent': {'network': {'hidden': [64]}, 'sequence_length': 32, 'batch_size': 256},
 }
 
 TYPES = {
