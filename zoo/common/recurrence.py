@@ -203,14 +203,10 @@ class Core:
 
     Args:
         stages: each a :class:`Cell`, or a function of rows ``[B, …]`` and of whether it is called in training mode.
-        layers: the Keras layer of each stage, or None.
     """
 
-    def __init__(
-        self, stages: Sequence[Cell | Callable[[tf.Tensor, bool], tf.Tensor]], layers: Sequence[Any] | None = None
-    ) -> None:
+    def __init__(self, stages: Sequence[Cell | Callable[[tf.Tensor, bool], tf.Tensor]]) -> None:
         self.stages = list(stages)
-        self.layers = [stage.layer if isinstance(stage, Cell) else None for stage in stages] if layers is None else layers
         self.cells = [stage for stage in stages if isinstance(stage, Cell)]
         self.state_size = sum(cell.state_size for cell in self.cells)
 
@@ -273,7 +269,7 @@ def core_of(chain: Sequence[Any]) -> tuple[Callable[[tf.Tensor, bool], tf.Tensor
         Cell(layer) if type(layer) in KINDS else _rows(layer, timed)
         for layer, timed in zip(rest, has_time[first:], strict=True)
     ]
-    return before, Core(stages, rest)
+    return before, Core(stages)
 
 
 def _rows(layer: Any, has_time: bool) -> Callable[[tf.Tensor, bool], tf.Tensor]:

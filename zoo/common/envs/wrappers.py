@@ -392,7 +392,9 @@ def viewed(make: Callable[..., Any], hide_velocity: bool = False, frame_stack: i
             env = StackFrames(env, frame_stack)  # of the images
             env = StackVectors(env, frame_stack)
             if env.observation_space == inner:
-                raise ValueError(f'frame_stack={frame_stack} finds neither images nor vectors in {spaces.describe(inner)}.')
+                raise ValueError(
+                    f'frame_stack={frame_stack} finds neither images nor vectors in {spaces.describe(inner)}.'
+                )
     except ValueError:
         env.close()
         raise

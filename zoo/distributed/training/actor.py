@@ -81,7 +81,8 @@ class Actor:
         begins, unanswered = True, 0
         while True:
             act = self._explore if self.steps < self.plan.explore_steps else self._act
-            rollout = buffer.fill(collector, act, lambda before: episodes.extend(collector.finished), self.behavior.state)
+            state = self.behavior.state
+            rollout = buffer.fill(collector, act, lambda before: episodes.extend(collector.finished), state)
             message = {
                 'version': self.version,
                 'begins': begins,
