@@ -65,7 +65,7 @@ class Samples(NamedTuple):
     """The transitions of a rollout, one after another, with what is thought of them before the update: ``[T N, …]``.
 
     Attributes:
-        obs, action: of the transition; the observations of a recurrent policy are :class:`Sequences`, one from each copy.
+        obs, action: of the transition; the observations of a recurrent policy are :class:`Sequences`, one of each copy.
         params: float32 ``[T N, param_size]``, the parameters of the policy that acted.
         log_prob: float32 ``[T N]``, the log-probability of the action by that policy.
         value: float32 ``[T N]``, V(s).
@@ -86,8 +86,8 @@ class Samples(NamedTuple):
 class ActorCritic(Algorithm):
     """Policy and value function, learned from rollouts of the policy.
 
-    ``'actor'`` in place of the critic in ``net_list`` puts the critic's head on the actor's torso, which it has to be on
-    if that is recurrent over the steps of the environment.
+    ``'actor'`` in place of the critic in ``net_list`` puts the critic's head on the actor's torso. A critic that is
+    recurrent over the steps of the environment has to be there.
     """
 
     recurrent = True

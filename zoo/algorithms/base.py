@@ -206,8 +206,8 @@ class Algorithm:
 
             able = [name for name in algorithms.NAMES if getattr(algorithms, name).recurrent]
             raise ValueError(
-                f'{label} is recurrent, which {cls.__name__} cannot learn with: use {" or ".join(able)}, or see the last '
-                'observations at once by build_env(…, frame_stack=4).'
+                f'{label} is recurrent, which {cls.__name__} cannot learn with: use {" or ".join(able)}, or see the '
+                'last observations at once by build_env(…, frame_stack=4).'
             )
 
     # Construction: what a subclass calls

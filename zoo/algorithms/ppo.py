@@ -62,7 +62,7 @@ class PPO(ActorCritic):
         sequence_length: Annotated[
             int | None,
             at_least(1),
-            'steps of one copy in a row that a recurrent policy learns from, as long as gradients reach back; None: all '
+            'steps of one copy in a row that a recurrent policy learns from, how far gradients reach back; None: those '
             'of an iteration',
         ] = None,
         **params: Any,

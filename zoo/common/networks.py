@@ -18,10 +18,10 @@ What comes out ends before the head, which belongs to the algorithm (:mod:`zoo.c
 Mixed precision is that of Keras: in ``'mixed_bfloat16'`` convolutions and wide dense layers of the torso round what
 they are given and their weights to bfloat16, 8 bits in place of 24, and compute in it. The weights themselves stay
 float32, and so does all that is not the torso: recurrent layers, heads, hence values and the parameters of
-distributions, losses, optimisers, checkpoints, and the forward pass in NumPy by which chains of dense layers act. Dense layers with a kernel
-of at most 128 × 128 entries, which would lose by it, stay float32 too (:mod:`zoo.common.dense`). It pays on a processor
-that has AMX or a GPU that has bfloat16, for layers of some 256 units on batches of some hundred rows, and for images.
-The figures are in ``benchmarks/results``.
+distributions, losses, optimisers, checkpoints, and the forward pass in NumPy by which chains of dense layers act. Dense
+layers with a kernel of at most 128 × 128 entries, which would lose by it, stay float32 too (:mod:`zoo.common.dense`).
+It pays on a processor that has AMX or a GPU that has bfloat16, for layers of some 256 units on batches of some hundred
+rows, and for images. The figures are in ``benchmarks/results``.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ COMMON = {
     'batch_size': 64,
     'network': {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'},
     'optimizer': {'name': 'Adam', 'learning_rate': 3e-4},
-    # A gradient step on eight sequences. Policy and value share the recurrent layer: with large returns the error of the
-    # value would be all that it learns from (CartPole without velocities: 9 after 300k steps, with them scaled 500).
+    # A gradient step on eight sequences. Policy and value share the recurrent layer, which would learn from little but
+    # the value's error where returns are large: CartPole without velocities, 9 after 300k steps, scaled 500.
     'recurrent': {
         'network': {'hidden': [64]},
         'normalize_reward': True,
