@@ -342,8 +342,8 @@ class StackVectors(gymnasium.Wrapper):
         leaves = spaces.leaves(self._inner)
         self._paths = [path for path, leaf in leaves.items() if _is_vector(path, leaf)] if frames > 1 else []
         self._frames = frames
-        stacked = {path: _tiled(cast(Box, leaves[path]), frames) for path in self._paths}
-        self.observation_space = _replace_leaves(self._inner, leaves | stacked)
+        stacked: dict[str, Space] = {path: _tiled(cast(Box, leaves[path]), frames) for path in self._paths}
+        self.observation_space = _replace_leaves(self._inner, {**leaves, **stacked})
         self._last: dict[str, np.ndarray] = {}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
