@@ -80,7 +80,7 @@ class Samples(NamedTuple):
     value: tf.Tensor
     advantage: tf.Tensor
     returns: tf.Tensor
-    valid: tf.Tensor
+    valid: tf.Tensor | None
 
 
 class ActorCritic(Algorithm):
@@ -284,12 +284,15 @@ class ActorCritic(Algorithm):
     def drawn(self, arranged: Samples, rows: tf.Tensor) -> Samples:
         """A minibatch: fields ``[B, …]``, of a recurrent policy those of whole sequences.
 
+        Where all of it is valid, as it is without sequences, its ``valid`` is None.
+
         Args:
             arranged: what `arranged` gave.
             rows: int32, the numbers of the transitions, or of the sequences.
         """
         if not self.is_recurrent:
-            return tf.nest.map_structure(lambda x: tf.gather(x, rows), arranged)
+            taken = tf.nest.map_structure(lambda x: tf.gather(x, rows), tuple(arranged[:-1]))
+            return Samples(*taken, None)
         found = tf.nest.map_structure(lambda x: tf.gather(x, rows, axis=1), arranged)
         return Samples(found.obs, *flattened(tuple(found[1:])))
 

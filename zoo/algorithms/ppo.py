@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 import tensorflow as tf
 
-from zoo.algorithms.actor_critic import ActorCritic, NormalizeAdvantage, Samples, mean_of
+from zoo.algorithms.actor_critic import ActorCritic, NormalizeAdvantage, Samples, mean_of, normalized
 from zoo.algorithms.checking import warn_of_unread
 from zoo.common import spaces
 from zoo.common.adaptors.policy import penalized
