@@ -23,7 +23,7 @@ from gymnasium.spaces import Box, Discrete
 from zoo import algorithms
 from zoo.algorithms import base
 from zoo.common import compilation, optim
-from zoo.common.types import Batch, Rollout, Transition
+from zoo.common.types import Batch, Trajectories, Transition
 
 ROUNDS = 15
 
@@ -62,7 +62,7 @@ def on_policy(hidden: list[int], shape: tuple[int, ...], steps: int, batch: int)
     obs = obs if image else obs.astype(np.float32) / 255
     ends = np.zeros((steps, 1), bool)
     action = rng.integers(4, size=(steps, 1)).astype(np.int32)
-    rollout = Rollout(obs, action, rng.standard_normal((steps, 1), dtype=np.float32), obs, ends, ends, ~ends)
+    rollout = Trajectories(obs, action, rng.standard_normal((steps, 1), dtype=np.float32), obs, ends, ends, ~ends)
     return lambda: agent.update(rollout, epochs=1, batch_size=batch)
 
 

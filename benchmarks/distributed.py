@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.common.types import Rollout
+from zoo.common.types import Trajectories
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).resolve().parent / 'results' / 'distributed.md'
@@ -41,11 +41,11 @@ REDUCTIONS = 100
 MARK = 'RESULT '
 
 
-def rollout() -> Rollout:
+def rollout() -> Trajectories:
     """128 steps of 16 copies with 60 observations: 1.0 MB."""
     random = np.random.default_rng(0)
     steps = (128, 16)
-    return Rollout(
+    return Trajectories(
         obs=random.normal(size=(*steps, 60)).astype(np.float32),
         action=random.normal(size=(*steps, 2)).astype(np.float32),
         reward=random.normal(size=steps).astype(np.float32),
@@ -56,7 +56,7 @@ def rollout() -> Rollout:
     )
 
 
-def megabytes(x: Rollout) -> float:
+def megabytes(x: Trajectories) -> float:
     """Size of the arrays, MB."""
     return sum(array.nbytes for array in x) / 1e6
 

@@ -50,6 +50,7 @@ class Row:
         score: ``'return'``, or ``'success'``: the part of the test episodes that succeed.
         below: the aim is one to stay below, of what is not meant to learn.
         alg_params: of the algorithm that are not the default ones.
+        recurrent: the kind of recurrent layer in the networks, or None.
     """
 
     alg: str
@@ -68,6 +69,7 @@ class Row:
     score: str = 'return'
     below: bool = False
     alg_params: dict[str, Any] = field(default_factory=dict)
+    recurrent: str | None = None
 
 
 ROWS = {
@@ -120,6 +122,10 @@ for switch, on in SWITCHES.items():
     ROWS[f'dqn-cartpole-{switch}'] = replace(ROWS['dqn-cartpole'], alg_params=PLAIN | on)
 for variant in ('C51', 'QRDQN', 'Rainbow'):
     ROWS[f'{variant.lower()}-cartpole'] = replace(ROWS['dqn-cartpole'], alg=variant)
+# CartPole as positions alone, with a memory and without one.
+HIDDEN = Row('PPO', 'CartPole-v1', 'classic_control', 8, 300_000, (0, 1, 2), 400.0, env={'hide_velocity': True})
+ROWS['ppo-cartpole-hidden-lstm'] = replace(HIDDEN, recurrent='lstm')
+ROWS['ppo-cartpole-hidden'] = replace(HIDDEN, aim=150.0, below=True)
 ROWS['dqn-lunarlander'] = Row('DQN', 'LunarLander-v3', 'box2d', 1, 100_000, (0, 1, 2), 150.0)
 # The policy gradients.
 CARTPOLE = ROWS['ppo-cartpole']
@@ -154,7 +160,9 @@ def run(name: str, seed: int) -> dict[str, Any]:
 
     row = ROWS[name]
     env = build_env(row.env_id, row.env_type, row.vectorized, seed=seed, nenv=row.nenv, **row.env)
-    alg_params, learn_params = call_default_params(env, row.env_type, row.alg, seed=seed, dtype=row.dtype)
+    alg_params, learn_params = call_default_params(
+        env, row.env_type, row.alg, seed=seed, dtype=row.dtype, recurrent=row.recurrent
+    )
     agent = getattr(algorithms, row.alg)(**alg_params | row.alg_params)
     end = time.perf_counter() + 60 * (row.minutes or 1e9)
     trained = agent.learn(
@@ -204,7 +212,7 @@ def report(results: dict[str, Any]) -> str:
             f'[{seed}](curves/{name}-{seed}.png): {entry["mean"]:.{digits}f} ± {entry["std"]:.{digits}f}'
             for seed, entry in sorted(found.items())
         )
-        changed = row.env | row.alg_params | row.learn
+        changed = row.env | row.alg_params | row.learn | ({'recurrent': row.recurrent} if row.recurrent else {})
         options = ''.join(f', `{key}={value}`' for key, value in changed.items())
         options += '' if row.dtype == 'float32' else f', `{row.dtype}`'
         steps = min(entry['train_steps'] for entry in found.values())

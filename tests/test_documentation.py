@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DOCS = [f'docs/{name}.md' for name in ('architecture', 'distributed', 'replay')]
+DOCS = [f'docs/{name}.md' for name in ('architecture', 'distributed', 'recurrent', 'replay')]
 PAGES = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', *DOCS]
 EXAMPLES = sorted(ROOT.glob('examples/*.py'))
 TEXTS = PAGES + [f'examples/{path.name}' for path in EXAMPLES]
@@ -21,7 +21,7 @@ SOURCES = [path.read_text(encoding='utf-8') for part in ('zoo', 'tests') for pat
 SHORTER = """
 from zoo import build_env, call_default_params
 from zoo.algorithms import PPO
-Algorithm = PPO.__base__
+Algorithm = PPO.__mro__[-2]
 learn = Algorithm.learn
 def short(self, env, mode='train', **params):
     if mode == 'train':
@@ -97,8 +97,9 @@ def test_the_readme_runs_from_its_first_block_to_its_last(tmp_path):
     assert done.stdout.endswith('to the end\n')
 
 
-def test_the_page_on_replay_runs(tmp_path):
-    done = run('\n'.join([SHORTER, *blocks('docs/replay.md')]), tmp_path)
+@pytest.mark.parametrize('page', ['recurrent', 'replay'])
+def test_a_page_runs(page, tmp_path):
+    done = run('\n'.join([SHORTER, *blocks(f'docs/{page}.md')]), tmp_path)
     assert done.returncode == 0, done.stderr
 
 

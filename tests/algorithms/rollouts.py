@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from zoo.common.types import Rollout
+from zoo.common.types import Trajectories
 
 
-def rollout(agent: Any, steps: int = 5, copies: int = 4, seed: int = 0) -> Rollout:
+def rollout(agent: Any, steps: int = 5, copies: int = 4, seed: int = 0) -> Trajectories:
     """Random experience ``[T, N]``: one copy never ends, one terminates, one is cut, one is also reset in a step."""
     rng = np.random.default_rng(seed)
     shape = (steps, copies)
@@ -20,7 +20,7 @@ def rollout(agent: Any, steps: int = 5, copies: int = 4, seed: int = 0) -> Rollo
     obs, next_obs = rng.normal(size=(2, *shape, 3)).astype(np.float32)
     goes_on = ~(terminated | truncated)[:-1]
     next_obs[:-1][goes_on] = obs[1:][goes_on]
-    return Rollout(
+    return Trajectories(
         obs=obs,
         action=action.reshape(shape + action.shape[1:]),
         reward=rng.normal(size=shape).astype(np.float32),
@@ -36,7 +36,7 @@ def log_softmax(x: np.ndarray) -> np.ndarray:
     return x - np.log(np.exp(x).sum(-1, keepdims=True))
 
 
-def gae_by_hand(agent: Any, data: Rollout, value: np.ndarray, next_value: np.ndarray) -> np.ndarray:
+def gae_by_hand(agent: Any, data: Trajectories, value: np.ndarray, next_value: np.ndarray) -> np.ndarray:
     """Backwards over each copy; an end stops what flows back, and only a termination drops the next value."""
     advantage = np.zeros(data.reward.shape)
     for n in range(data.reward.shape[1]):

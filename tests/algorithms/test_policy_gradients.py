@@ -13,7 +13,7 @@ from rollouts import gae_by_hand, log_softmax, rollout
 import zoo
 from zoo import algorithms
 from zoo.common.schedules import Linear
-from zoo.common.types import Rollout
+from zoo.common.types import Trajectories
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 ACTIONS = 3
@@ -33,7 +33,7 @@ def make(name: str, action_space: Any = None, space: Any = VECTOR, **params: Any
     return agent
 
 
-def to_go(agent: Any, data: Rollout, next_value: np.ndarray) -> np.ndarray:
+def to_go(agent: Any, data: Trajectories, next_value: np.ndarray) -> np.ndarray:
     """G of equation 3.9: backwards over each copy, with the value of what is not seen."""
     found, steps = np.zeros(data.reward.shape), len(data.reward)
     for n in range(data.reward.shape[1]):
@@ -44,7 +44,7 @@ def to_go(agent: Any, data: Rollout, next_value: np.ndarray) -> np.ndarray:
     return found
 
 
-def by_hand(name: str, agent: Any, data: Rollout, value: np.ndarray, next_value: np.ndarray) -> Any:
+def by_hand(name: str, agent: Any, data: Trajectories, value: np.ndarray, next_value: np.ndarray) -> Any:
     """Advantages and the critic's targets ``[T, N]``."""
     if name == 'A2C':
         advantage = gae_by_hand(agent, data, value, next_value)

@@ -18,7 +18,7 @@ from rollouts import gae_by_hand, log_softmax, rollout
 from zoo.algorithms import PPO
 from zoo.common.optim import copy_weights
 from zoo.common.schedules import Linear
-from zoo.common.types import Rollout
+from zoo.common.types import Trajectories
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 ACTIONS = 4
@@ -199,7 +199,8 @@ def test_values_are_clipped_around_the_old_ones():
     """Half the errors by hand: where the clipped value is farther from the return, it counts, and has no gradient."""
     agent = make(clip_range_value=Linear(0.4))
     value = tf.constant([1.0, 1.0, 1.0, -1.0])
-    samples = agent.samples(tf.nest.map_structure(tf.constant, rollout(agent)))
+    data = rollout(agent)._replace(state=(), begins=())
+    samples = agent.samples(tf.nest.map_structure(tf.constant, data))._replace(valid=None)
     samples = samples._replace(value=tf.constant([0.0, 0.9, 3.0, 0.0]), returns=tf.constant([2.0, 2.0, 2.0, 2.0]))
     with tf.GradientTape() as tape:
         tape.watch(value)
@@ -224,7 +225,7 @@ def test_schedules_of_the_entropy_bonus():
     assert seen[0] == {'entropy_coef': np.float32(0.3), 'clip_range': np.float32(0.2)}
 
 
-def after(data: Rollout, **params: Any) -> list[np.ndarray]:
+def after(data: Trajectories, **params: Any) -> list[np.ndarray]:
     """The weights after one update on it, always from the same start."""
     agent = make(optimizers_list=SGD, **params)
     agent.rng = np.random.default_rng(0)
@@ -257,7 +258,7 @@ class TestEndsOfEpisodes:
 
 
 class TestMinibatches:
-    def drawn(self, agent: PPO, data: Rollout, **params: Any) -> tuple[np.ndarray, np.ndarray, Rollout]:
+    def drawn(self, agent: PPO, data: Trajectories, **params: Any) -> tuple[np.ndarray, np.ndarray, Trajectories]:
         """What ``update`` hands to the compiled iteration."""
         seen, original = [], agent.fused
         agent.fused = lambda rollout, now, batches: (

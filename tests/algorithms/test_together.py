@@ -15,7 +15,7 @@ from gymnasium.spaces import Box, Discrete
 from zoo.algorithms import DQN, PPO, SAC, TD3
 from zoo.algorithms.base import Algorithm
 from zoo.common.normalize import RunningMoments
-from zoo.common.types import Batch, Rollout, Transition
+from zoo.common.types import Batch, Trajectories, Transition
 
 OBS = Box(-np.inf, np.inf, (3,), np.float32)
 ACTIONS = Box(-2.0, 2.0, (2,), np.float32)
@@ -129,10 +129,10 @@ def test_the_temperature_and_both_losses_of_sac_are_averaged():
         assert np.abs(moved[name] - start[name]).max() > 0, name
 
 
-def rollout(steps: int, copies: int, seed: int) -> Rollout:
+def rollout(steps: int, copies: int, seed: int) -> Trajectories:
     rng = np.random.default_rng(seed)
     lead = (steps, copies)
-    return Rollout(
+    return Trajectories(
         rng.normal(size=(*lead, 3)).astype(np.float32),
         rng.integers(4, size=lead).astype(np.int32),
         rng.normal(size=lead).astype(np.float32),

@@ -23,7 +23,7 @@ from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.env_wrappers import build_env
 from zoo.common.loops import Collection, Step, Training, off_policy, on_policy, run_test
 from zoo.common.replay import Replay
-from zoo.common.types import Batch, Rollout, TrainingResult, Transition
+from zoo.common.types import Batch, TrainingResult, Trajectories, Transition
 
 TINY = {'hidden': [8]}
 
@@ -41,7 +41,7 @@ class Notes:
         self.replay: Replay | None = None
         self.priorities: np.ndarray | None = None
         self.asked: list[str] = []
-        self.rollouts: list[Rollout] = []
+        self.rollouts: list[Trajectories] = []
         self.batches: list[Batch] = []
         self.progresses: list[float] = []
         self.saved: list[dict[str, Any]] = []
@@ -58,10 +58,10 @@ class Notes:
     def random_action(self, obs: Any) -> np.ndarray:
         return self._zeros('random', obs)
 
-    def update(self, rollout: Rollout, **params: Any) -> dict[str, float]:
+    def update(self, rollout: Trajectories, **params: Any) -> dict[str, float]:
         self.asked.append('update')
         self.params = params
-        self.rollouts.append(Rollout(*(spaces.tree_map(np.copy, x) for x in rollout)))
+        self.rollouts.append(Trajectories(*(spaces.tree_map(np.copy, x) for x in rollout)))
         return self._metrics()
 
     def update_on(self, batches: Batch) -> dict[str, float]:
@@ -599,7 +599,7 @@ def test_invalid_rows_are_never_trained_on(tmp_path: Path):
     )
     other = rollout._replace(reward=np.where(invalid, rollout.reward, 1e6))
 
-    def trained_on(data: Rollout) -> np.ndarray:
+    def trained_on(data: Trajectories) -> np.ndarray:
         saved = checkpoint.read(path)
         saving.assign(agent, saved.arrays)
         seeding.restore(agent.rng, saved.config['rng'])

@@ -75,8 +75,11 @@ def test_the_steps_are_told_one_by_one():
     assert fill(RolloutBuffer(SPACES['box'], ADAPTOR, 4, 2), collector, np.random.default_rng(0)) == [0, 2, 4, 6]
 
 
+@pytest.mark.parametrize('states', [0, 5])
 @pytest.mark.parametrize('form', SPACES)
-def test_memory(form: str):
-    rollout = RolloutBuffer(SPACES[form], ADAPTOR, 7, 3).rollout
-    held = sum(x.nbytes for field in rollout for _, x in spaces.tree_items(field))
-    assert rollout_bytes(SPACES[form], ADAPTOR, 7, 3) == held
+def test_memory(form: str, states: int):
+    rollout = RolloutBuffer(SPACES[form], ADAPTOR, 7, 3, states).rollout
+    fields = [field for field in rollout if field is not None]
+    assert len(fields) == (9 if states else 7)
+    held = sum(x.nbytes for field in fields for _, x in spaces.tree_items(field))
+    assert rollout_bytes(SPACES[form], ADAPTOR, 7, 3, states) == held

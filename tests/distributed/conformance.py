@@ -12,7 +12,7 @@ import threading
 
 import numpy as np
 
-from zoo.common.types import Rollout
+from zoo.common.types import Trajectories
 from zoo.distributed import Cluster, MessageTooLarge, PeerLost, connect, wait_any
 
 SIZE = 4
@@ -105,7 +105,7 @@ def queues(cluster: Cluster) -> None:
         raises(MessageTooLarge, out.put, {'x': np.zeros(1 << 20)}, WAIT)
         for i in range(50):
             ones = np.ones((i, 2, 3), np.float32)
-            out.put(Rollout({'eye': ones}, np.arange(i), ones, ones, ones > 0, ones < 0, ones > 0), WAIT)
+            out.put(Trajectories({'eye': ones}, np.arange(i), ones, ones, ones > 0, ones < 0, ones > 0), WAIT)
         check(back.get(WAIT)['last'][0] == 50)
         raises(TimeoutError, back.get, 0.1)
         out.close()
@@ -122,7 +122,9 @@ def queues(cluster: Cluster) -> None:
         out.get(WAIT)
     for i, (out, _) in itertools.product(range(50), pairs):
         y = out.get(WAIT)
-        check(isinstance(y, Rollout) and y.obs['eye'].shape == (i, 2, 3) and np.array_equal(y.action, np.arange(i)))
+        check(
+            isinstance(y, Trajectories) and y.obs['eye'].shape == (i, 2, 3) and np.array_equal(y.action, np.arange(i))
+        )
     for out, back in pairs:
         back.put({'last': np.array([50])}, WAIT)
         check(wait_any([out], WAIT) == [0])

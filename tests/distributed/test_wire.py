@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from zoo.common.types import Episode, Rollout, Transition
+from zoo.common.types import Episode, Trajectories, Transition
 from zoo.distributed import wire
 
 
@@ -40,7 +40,7 @@ STRUCTURES = {
     'scalars': {'a': np.float32(2.5), 'b': np.int64(-1), 'c': np.bool_(True), 'd': np.str_('é')},
     'inline': [ONE, 1, 2.5, float('inf'), 10**30, True, None, 'text é', ''],
     'nested': {'b': {'a': [ONE, (ONE, {'': ONE})]}, 'a': ()},
-    'rollout': Rollout({'x': ONE}, ONE, ONE, {'x': ONE}, ONE > 0, ONE > 0, ONE > 0),
+    'rollout': Trajectories({'x': ONE}, ONE, ONE, {'x': ONE}, ONE > 0, ONE > 0, ONE > 0),
     'transitions': (Transition(ONE, 1, 2.0, ONE, False, True), [Episode(1.5, 3, None, 2)]),
     'looks like the tree of an array': [['array', 0], ONE],
 }

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from zoo.algorithms.actor_critic import ActorCritic, GaeLambda, NormalizeAdvantage, normalized
-from zoo.common.types import Rollout
+from zoo.common.types import Trajectories
 
 
 class A2C(ActorCritic):
@@ -46,7 +46,7 @@ class A2C(ActorCritic):
         self.normalize_advantage = normalize_advantage
         super().__init__(*args, **params | {'gae_lambda': gae_lambda})
 
-    def improve(self, rollout: Rollout, now: dict[str, tf.Tensor]) -> tf.Tensor:
+    def improve(self, rollout: Trajectories, now: dict[str, tf.Tensor]) -> tf.Tensor:
         """Advantages and one gradient step on all transitions, in one compiled call; the metrics."""
         samples = self.samples(rollout)
         advantage = samples.advantage

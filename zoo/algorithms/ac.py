@@ -18,8 +18,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from zoo.algorithms.actor_critic import ActorCritic, MaxGradNorm
-from zoo.common.returns import next_values
-from zoo.common.types import Rollout
+from zoo.common.types import Trajectories
 
 
 class AC(ActorCritic):
@@ -36,14 +35,16 @@ class AC(ActorCritic):
     def __init__(self, *args: Any, max_grad_norm: MaxGradNorm = None, **params: Any) -> None:
         super().__init__(*args, **params | {'max_grad_norm': max_grad_norm})
 
-    def advantages(self, rollout: Rollout, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def advantages(
+        self, rollout: Trajectories, value: tf.Tensor, after: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """δ = r + γ v(s′) − v(s), no v(s′) where terminated, and what v(s) is to be, v(s) + δ; ``[T, N]`` each."""
-        following = next_values(self.value, value, rollout.next_obs, rollout.terminated, rollout.truncated)
+        following = self._next_values(rollout, value, after)
         alive = 1.0 - tf.cast(rollout.terminated, tf.float32)
         target = rollout.reward + self.gamma * alive * following
         return target - value, target
 
-    def improve(self, rollout: Rollout, now: dict[str, tf.Tensor]) -> tf.Tensor:
+    def improve(self, rollout: Trajectories, now: dict[str, tf.Tensor]) -> tf.Tensor:
         """δ and one gradient step on all transitions, in one compiled call; the metrics."""
         samples = self.samples(rollout)
         return self.stack_metrics(self.gradient_step(samples, samples.advantage, now))

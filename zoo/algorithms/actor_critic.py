@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from zoo.algorithms.base import Algorithm
 from zoo.common import loops, spaces
-from zoo.common.acting import Forward, Stochastic
+from zoo.common.acting import Forward, stochastic
 from zoo.common.adaptors.policy import Network, StochasticPolicy, penalized, stochastic_head, value_head
 from zoo.common.compilation import PackedCall
 from zoo.common.normalize import RewardScale, RunningMoments
@@ -35,7 +35,7 @@ from zoo.common.params import (
 )
 from zoo.common.returns import gae, next_values
 from zoo.common.schedules import Linear, value_at
-from zoo.common.types import Rollout
+from zoo.common.types import Trajectories
 
 log = logging.getLogger('zoo')
 
@@ -46,11 +46,26 @@ MaxGradNorm = Annotated[float | None, above(0), "bound of the gradient's global 
 NormalizeAdvantage = Annotated[bool, 'make the advantages of a gradient step have mean 0 and deviation 1']
 
 
+class Sequences(NamedTuple):
+    """Observations of a recurrent policy: sequences of ``L`` steps, ``C`` of them side by side.
+
+    Attributes:
+        obs: flat observations ``[L, C, …]``.
+        state: float32 ``[L, C, S]``, the recurrent state after the step before, as it was before the update; that of
+            the first step is where the sequence starts.
+        begins: bool ``[L, C]``, where an episode begins, and the state is zero.
+    """
+
+    obs: Any
+    state: tf.Tensor
+    begins: tf.Tensor
+
+
 class Samples(NamedTuple):
     """The transitions of a rollout, one after another, with what is thought of them before the update: ``[T N, …]``.
 
     Attributes:
-        obs, action: of the transition.
+        obs, action: of the transition; the observations of a recurrent policy are :class:`Sequences`, one of each copy.
         params: float32 ``[T N, param_size]``, the parameters of the policy that acted.
         log_prob: float32 ``[T N]``, the log-probability of the action by that policy.
         value: float32 ``[T N]``, V(s).
@@ -65,15 +80,17 @@ class Samples(NamedTuple):
     value: tf.Tensor
     advantage: tf.Tensor
     returns: tf.Tensor
-    valid: tf.Tensor
+    valid: tf.Tensor | None
 
 
 class ActorCritic(Algorithm):
     """Policy and value function, learned from rollouts of the policy.
 
-    ``'actor'`` in place of the critic in ``net_list`` puts the critic's head on the actor's torso.
+    ``'actor'`` in place of the critic in ``net_list`` puts the critic's head on the actor's torso. A critic that is
+    recurrent over the steps of the environment has to be there.
     """
 
+    recurrent = True
     loop = loops.on_policy
     acts_in = ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Dict', 'Tuple')
     network_names: ClassVar[tuple[str, ...]] = ('actor', 'critic')
@@ -88,6 +105,8 @@ class ActorCritic(Algorithm):
     default_optimizer: ClassVar[dict[str, Any]] = {'name': 'Adam', 'learning_rate': 3e-4}
     #: Default of ``learn``'s parameter: steps of each copy in one iteration.
     default_horizon: ClassVar[int] = 2048
+    #: Steps of one copy in a row that a recurrent policy learns from in a minibatch; None: all of an iteration.
+    sequence_length: int | None = None
     #: Parameters that may be schedules, whose values ``improve`` is given.
     scheduled: ClassVar[tuple[str, ...]] = ('entropy_coef',)
 
@@ -122,12 +141,18 @@ class ActorCritic(Algorithm):
         self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, log_std_init)
         if 'critic' in self.networks:
             self.critic = self.networks['critic']
+            if self.critic.state_size and not self.critic.shares:
+                raise ValueError(
+                    "net_list[1] (critic) is recurrent by itself, but the policy's state is the one that is kept: give "
+                    "'actor' there, which puts the critic on the actor's recurrent torso."
+                )
+        self.is_recurrent = self.policy.network.state_size > 0
         if self.policy.log_std is not None:
             self.state_variables['log_std'] = self.policy.log_std
         self.build_optimizers(optimizers_list, self.groups(), type(self).default_optimizer, clip_norm=max_grad_norm)
         self.reward_scale = RewardScale(gamma) if normalize_reward else None
         forward = Forward(self.policy.network, self.policy)
-        self.behavior = Stochastic(forward, self.action_adaptor, self.policy.mask_path)
+        self.behavior = stochastic(forward, self.action_adaptor, self.policy.mask_path)
 
     def groups(self) -> list[list[tf.Variable]]:
         """The variables that each of ``optimizer_names`` moves: one moves all."""
@@ -145,12 +170,34 @@ class ActorCritic(Algorithm):
     # What policy and critic say
 
     def policy_and_value(self, obs: spaces.Flat, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-        """Parameters of the policy ``[B, …]`` and values ``[B]``; a shared torso is run once."""
+        """Parameters of the policy ``[B, …]`` and values ``[B]``; a shared torso is run once.
+
+        Of :class:`Sequences`, where the policy is recurrent, ``B`` is ``L C``, time-major.
+        """
+        if isinstance(obs, Sequences):
+            return self._of_sequences(obs, obs.state[0], training)[:2]
         if not self.critic.shares:
             return self.policy(obs, training), self.value(obs, training)
         encoded = self.critic.encode(obs, training=training)
         params = self.policy.complete(self.policy.network.from_torso(encoded), obs)
         return params, self.critic.from_torso(encoded)[:, 0]
+
+    def _of_sequences(
+        self, sequences: Sequences, state: tf.Tensor, training: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Parameters and values ``[L C, …]`` of sequences from a state ``[C, S]``, and the states ``[L, C, S]`` after
+        each step."""
+        network = self.policy.network
+        encoded, after = network.encode_sequence(sequences.obs, state, sequences.begins, training)
+        rows = flattened(sequences.obs)
+        params = self.policy.complete(network.from_torso(encoded), rows)
+        if 'critic' not in self.networks:
+            value = tf.zeros_like(params[:, 0])
+        elif self.critic.shares:
+            value = self.critic.from_torso(encoded)[:, 0]
+        else:
+            value = self.value(rows, training)
+        return params, value, after
 
     def value(self, obs: spaces.Flat, training: bool = False) -> tf.Tensor:
         """V(s) ``[B]``."""
@@ -161,13 +208,31 @@ class ActorCritic(Algorithm):
         distribution: Any = self.action_adaptor.distribution  # one that is not squashed has an entropy
         return distribution.entropy(params)
 
-    def advantages(self, rollout: Rollout, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Advantages and the returns that the critic is to learn, both ``[T, N]``, for V(s) ``[T, N]``."""
-        _, _, reward, next_obs, terminated, truncated, _ = rollout
-        next_value = next_values(self.value, value, next_obs, terminated, truncated)
+    def advantages(
+        self, rollout: Trajectories, value: tf.Tensor, after: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Advantages and the returns that the critic is to learn, both ``[T, N]``, for V(s) ``[T, N]``.
+
+        Args:
+            rollout: fields ``[T, N, …]``.
+            value: V(s) ``[T, N]``.
+            after: where the critic is recurrent, the states ``[T, N, S]`` after each step, in which the next
+                observation is seen.
+        """
+        _, _, reward, _, terminated, truncated, *_ = rollout
+        next_value = self._next_values(rollout, value, after)
         return gae(reward, value, next_value, terminated, truncated, self.gamma, self.gae_lambda)
 
-    def samples(self, rollout: Rollout) -> Samples:
+    def _next_values(self, rollout: Trajectories, value: tf.Tensor, after: tf.Tensor | None) -> tf.Tensor:
+        """V of the next observations ``[T, N]``; see `advantages`."""
+        _, _, _, next_obs, terminated, truncated, *_ = rollout
+        if after is None or not self.critic.state_size:
+            return next_values(self.value, value, next_obs, terminated, truncated)
+        return next_values(
+            lambda seen: self.critic.step(*seen)[0][:, 0], value, (next_obs, after), terminated, truncated
+        )
+
+    def samples(self, rollout: Trajectories) -> Samples:
         """The transitions of a rollout with advantages, old log-probabilities and values.
 
         These are those of inference mode, in which the policy acted; gradient steps are in training mode. With dropout
@@ -175,8 +240,14 @@ class ActorCritic(Algorithm):
         """
         shape = rollout.reward.shape
         obs, action = flattened(rollout.obs), flattened(rollout.action)
-        params, value = self.policy_and_value(obs)
-        advantage, returns = self.advantages(rollout, tf.reshape(value, shape))
+        after = None
+        if self.is_recurrent:
+            sequences = Sequences(rollout.obs, rollout.state[None], rollout.begins)
+            params, value, after = self._of_sequences(sequences, rollout.state)
+            obs = sequences._replace(state=tf.concat([rollout.state[None], after[:-1]], 0))
+        else:
+            params, value = self.policy_and_value(obs)
+        advantage, returns = self.advantages(rollout, tf.reshape(value, shape), after)
         return Samples(
             obs,
             action,
@@ -188,9 +259,46 @@ class ActorCritic(Algorithm):
             tf.cast(flattened(rollout.valid), tf.float32),
         )
 
+    def arranged(self, samples: Samples, copies: int) -> Samples:
+        """The samples of a rollout of so many copies, as minibatches of them can be `drawn`.
+
+        Those of a recurrent policy in sequences of ``sequence_length`` steps of one copy, fields ``[L, C, …]``, time-
+        major. Those of a copy are ``copies`` apart; its last one is filled up with steps that are not valid.
+        """
+        if not self.is_recurrent:
+            return samples
+        steps = samples.obs.begins.shape[0]
+        length = min(self.sequence_length or steps, steps)
+        count = -(-steps // length)
+
+        def cut(x: tf.Tensor) -> tf.Tensor:
+            tail = x.shape[2:]
+            x = tf.pad(x, [[0, count * length - steps], *[[0, 0]] * (len(x.shape) - 1)])
+            x = tf.transpose(tf.reshape(x, [count, length, copies, *tail]), [1, 0, 2, *range(3, 3 + len(tail))])
+            return tf.reshape(x, [length, count * copies, *tail])
+
+        sequences = tf.nest.map_structure(cut, samples.obs)
+        rest = tf.nest.map_structure(lambda x: cut(tf.reshape(x, [-1, copies, *x.shape[1:]])), tuple(samples[1:]))
+        return Samples(sequences, *rest)
+
+    def drawn(self, arranged: Samples, rows: tf.Tensor) -> Samples:
+        """A minibatch: fields ``[B, …]``, of a recurrent policy those of whole sequences.
+
+        Where all of it is valid, as it is without sequences, its ``valid`` is None.
+
+        Args:
+            arranged: what `arranged` gave.
+            rows: int32, the numbers of the transitions, or of the sequences.
+        """
+        if not self.is_recurrent:
+            taken = tf.nest.map_structure(lambda x: tf.gather(x, rows), tuple(arranged[:-1]))
+            return Samples(*taken, None)
+        found = tf.nest.map_structure(lambda x: tf.gather(x, rows, axis=1), arranged)
+        return Samples(found.obs, *flattened(tuple(found[1:])))
+
     # Updates
 
-    def improve(self, rollout: Rollout, now: dict[str, tf.Tensor], *arrays: Any) -> tf.Tensor:
+    def improve(self, rollout: Trajectories, now: dict[str, tf.Tensor], *arrays: Any) -> tf.Tensor:
         """A whole iteration, to be compiled.
 
         Args:
@@ -212,11 +320,11 @@ class ActorCritic(Algorithm):
 
         return self.compiled(iteration)
 
-    def update(self, rollout: Rollout) -> dict[str, float] | None:
+    def update(self, rollout: Trajectories) -> dict[str, float] | None:
         """One iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
         return self.iterate(rollout) if rollout.valid.any() else None  # every copy may only have been reset
 
-    def iterate(self, rollout: Rollout, *arrays: Any) -> dict[str, float]:
+    def iterate(self, rollout: Trajectories, *arrays: Any) -> dict[str, float]:
         """What is done before an iteration, the compiled one, and what is done after it; the metrics.
 
         Args:
@@ -262,9 +370,22 @@ class ActorCritic(Algorithm):
     def minibatches(self, valid: np.ndarray, epochs: int, batch_size: int) -> np.ndarray:
         """Indices into the ``T N`` transitions of which every epoch has each valid one, int32 ``[minibatches, size]``.
 
+        Of a recurrent policy they are those of whole sequences, see `arranged`, as many as have ``batch_size`` steps.
+
         As many minibatches however many transitions are valid: another number would compile the update anew. So an
         epoch's last one is filled up from its first.
         """
+        if self.is_recurrent:
+            steps, copies = valid.shape
+            length = min(self.sequence_length or steps, steps)
+            valid = np.ones(-(-steps // length) * copies, bool)
+            if batch_size < length and not self.fused.traces:
+                log.warning(
+                    'batch_size is %d, but a sequence has %d steps: one sequence in each gradient step.',
+                    batch_size,
+                    length,
+                )
+            batch_size = max(1, min(batch_size // length, valid.size))
         size = min(batch_size, valid.size)
         if size < batch_size and not self.fused.traces:
             log.warning(
@@ -292,12 +413,14 @@ def flattened(structure: Any) -> Any:
     return tf.nest.map_structure(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), structure)
 
 
-def mean_of(x: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-    """The mean of those that are valid, of ``[B]`` and float32 ``[B]``."""
+def mean_of(x: tf.Tensor, valid: tf.Tensor | None) -> tf.Tensor:
+    """The mean of those that are valid, of ``[B]`` and float32 ``[B]``; None: of all."""
+    if valid is None:
+        return tf.reduce_mean(x)
     return tf.reduce_sum(x * valid) / tf.maximum(tf.reduce_sum(valid), 1.0)
 
 
-def normalized(advantage: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+def normalized(advantage: tf.Tensor, valid: tf.Tensor | None) -> tf.Tensor:
     """Advantages ``[B]`` less their mean, divided by their standard deviation, both over those that are valid."""
     centered = advantage - mean_of(advantage, valid)
     return centered / (tf.sqrt(mean_of(tf.square(centered), valid)) + 1e-8)

@@ -74,6 +74,8 @@ class Algorithm:
     optimizer_names: ClassVar[tuple[str, ...]]
     #: Networks that may stand on the torso of another one, and by default do where the observation has images.
     shared_torso: ClassVar[dict[str, str]] = {}
+    #: Whether it learns with networks that are recurrent over the steps of the environment.
+    recurrent: ClassVar[bool] = False
     #: Parameters of a base's constructor that mean nothing here, and are not taken.
     unused: ClassVar[tuple[str, ...]] = ()
     #: What ``update`` reports.
@@ -192,6 +194,22 @@ class Algorithm:
                 f'{high}: wrap the environment in gymnasium.wrappers.ClipAction with bounds, or use PPO.'
             )
 
+    @classmethod
+    def check_recurrent(cls, label: str) -> None:
+        """Refuse a recurrent network, if this algorithm cannot learn with one.
+
+        Raises:
+            ValueError: one sentence, which begins with ``label``, that names the algorithms that can.
+        """
+        if not cls.recurrent:
+            from zoo import algorithms
+
+            able = [name for name in algorithms.NAMES if getattr(algorithms, name).recurrent]
+            raise ValueError(
+                f'{label} is recurrent, which {cls.__name__} cannot learn with: use {" or ".join(able)}, or see the '
+                'last observations at once by build_env(…, frame_stack=4).'
+            )
+
     # Construction: what a subclass calls
 
     def build_networks(self, net_list: Sequence[Any] | None, heads: Sequence[Head], default: dict[str, Any]) -> None:
@@ -208,6 +226,9 @@ class Algorithm:
         self.net_list = building.with_dtypes(entries, names)
         named = dict(zip(names, heads, strict=True))
         self.networks = building.networks(self.net_list, named, self.preprocess, cls.shared_torso)
+        for i, (name, network) in enumerate(self.networks.items()):
+            if network.state_size:
+                cls.check_recurrent(building.label(i, name))
 
     def build_target(self, name: str) -> Network:
         """A second network like ``self.networks[name]``, with the same weights: its target."""
@@ -440,20 +461,47 @@ class Algorithm:
         Args:
             obs: an element of the observation space, or a batch of them stacked on a first axis.
             deterministic: the policy's mode rather than a sample.
-            state: recurrent state; None for the algorithms that keep none.
+            state: of a recurrent policy the state before the step, float32 ``[N, S]``: what `initial_state` gives where
+                episodes begin, and from then on what this has returned; None begins new episodes and forgets them.
 
         Returns:
             The action or batch of actions; with ``state``, the pair of it and the new state.
 
         Raises:
-            ValueError: an observation of another shape than the space declares, or a value that is not in it.
+            ValueError: an observation of another shape than the space declares, or a value that is not in it; a state
+                of another shape than `initial_state` gives for as many observations.
         """
         flat, is_batch = spaces.as_batch(self.observation_space, obs)
         self.preprocess.check_values(flat)
         self.forward.refresh()  # the weights may have been set since
-        action = self.act(flat, deterministic)
+        if self.behavior.state_size:
+            before = self.initial_state(spaces.count(flat))
+            if state is not None:
+                given = np.asarray(state, np.float32)
+                if given.shape != before.shape:
+                    raise ValueError(
+                        f'the state has shape {given.shape}, but {len(before)} observations need {before.shape}: begin '
+                        f'with agent.initial_state({len(before)}) and hand on what predict returns.'
+                    )
+                before = given
+            action, after = self.behavior.step(flat, before, self.rng, self.progress, deterministic)
+            state = None if state is None else after
+        else:
+            action = self.act(flat, deterministic)
         found = self.action_adaptor.to_env(action) if is_batch else self.action_adaptor.to_single_env(action)
         return found if state is None else (found, state)
+
+    def initial_state(self, count: int = 1) -> np.ndarray:
+        """The recurrent state with which ``count`` episodes begin: zeros, float32 ``[count, S]``.
+
+        ``S`` is 0 where no network is recurrent. In a loop over episodes::
+
+            state = agent.initial_state()
+            action, state = agent.predict(obs, state=state)
+
+        With several copies of the environment, ``state[done] = 0`` begins anew those whose episode has ended.
+        """
+        return np.zeros((count, self.behavior.state_size), np.float32)
 
     def save(
         self, path: str | os.PathLike[str], buffer: bool = False, loop_state: dict[str, int] | None = None

@@ -16,14 +16,14 @@ from typing import Annotated, Any, Literal
 
 import tensorflow as tf
 
-from zoo.algorithms.actor_critic import ActorCritic, NormalizeAdvantage, Samples, mean_of
+from zoo.algorithms.actor_critic import ActorCritic, NormalizeAdvantage, Samples, mean_of, normalized
 from zoo.algorithms.checking import warn_of_unread
 from zoo.common import spaces
 from zoo.common.adaptors.policy import penalized
 from zoo.common.optim import mean_over
 from zoo.common.params import above, at_least
 from zoo.common.schedules import Linear
-from zoo.common.types import Rollout
+from zoo.common.types import Trajectories
 
 #: Bounds of the coefficient of the penalty.
 PENALTY_BOUNDS = (1e-6, 1e6)
@@ -59,6 +59,12 @@ class PPO(ActorCritic):
         target_kl: Annotated[
             float | None, above(0), 'mean divergence from the old policy that ends the epochs; None: nothing does'
         ] = None,
+        sequence_length: Annotated[
+            int | None,
+            at_least(1),
+            'steps of one copy in a row that a recurrent policy learns from, how far gradients reach back; None: those '
+            'of an iteration',
+        ] = None,
         **params: Any,
     ) -> None:
         self.method = method
@@ -68,27 +74,40 @@ class PPO(ActorCritic):
         self.penalty_target = penalty_target
         self.normalize_advantage = normalize_advantage
         self.target_kl = target_kl
+        self.sequence_length = sequence_length
         super().__init__(*args, **params)
+        if sequence_length is not None and not self.is_recurrent:
+            raise ValueError(
+                f'sequence_length={sequence_length} is for a recurrent policy: give net_list one, such as '
+                "dict(recurrent='lstm'), or leave it out."
+            )
         warn_of_unread(self, {('method', 'penalty'): ('penalty_coef', 'penalty_target')})
         if method == 'penalty':
             self.beta = tf.Variable(float(penalty_coef), dtype=tf.float32, trainable=False)
             self.state_variables['beta'] = self.beta
 
     def policy_loss(
-        self, params: tf.Tensor, action: spaces.Flat, advantage: tf.Tensor, old_log_prob: tf.Tensor, clip: tf.Tensor
+        self,
+        params: tf.Tensor,
+        action: spaces.Flat,
+        advantage: tf.Tensor,
+        old_log_prob: tf.Tensor,
+        clip: tf.Tensor,
+        valid: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """−mean min(ratio A, clip(ratio) A): equation 7, or −mean ratio A, the first term of equation 8.
 
-        Also an estimate of the KL and the part of the ratios that are out of the range.
+        Also an estimate of the KL and the part of the ratios that are out of the range. The means are those of what is
+        ``valid``; None: of all.
         """
         log_ratio = self.action_adaptor.distribution.log_prob(params, action) - old_log_prob
         ratio = tf.exp(log_ratio)
         objective = ratio * advantage
         if self.method == 'clip':
             objective = tf.minimum(objective, tf.clip_by_value(ratio, 1.0 - clip, 1.0 + clip) * advantage)
-        kl = tf.reduce_mean(ratio - 1.0 - log_ratio)
-        clipped = tf.reduce_mean(tf.cast(tf.abs(ratio - 1.0) > clip, tf.float32))
-        return -tf.reduce_mean(objective), kl, clipped
+        kl = mean_of(ratio - 1.0 - log_ratio, valid)
+        clipped = mean_of(tf.cast(tf.abs(ratio - 1.0) > clip, tf.float32), valid)
+        return -mean_of(objective, valid), kl, clipped
 
     def value_loss(self, value: tf.Tensor, samples: Samples, now: dict[str, tf.Tensor]) -> tf.Tensor:
         """mean (V − R)²: of equation 9; with ``clip_range_value`` the larger of this and that of V clipped around the
@@ -98,7 +117,7 @@ class PPO(ActorCritic):
             most = now['clip_range_value']
             near = samples.value + tf.clip_by_value(value - samples.value, -most, most)
             error = tf.maximum(error, tf.square(near - samples.returns))
-        return tf.reduce_mean(error)
+        return mean_of(error, samples.valid)
 
     def divergence(self, samples: Samples, params: tf.Tensor) -> tf.Tensor:
         """KL(π_old ‖ π) in each state, ``[B]``."""
@@ -106,41 +125,39 @@ class PPO(ActorCritic):
 
     def adapt_penalty(self, samples: Samples) -> None:
         """β after an iteration: half of it where the policy moved too little, twice where too much (section 4)."""
-        d = mean_of(self.divergence(samples, self.policy(samples.obs)), samples.valid)
+        d = mean_of(self.divergence(samples, self.policy_and_value(samples.obs)[0]), samples.valid)
         (d,) = mean_over(self.all_reduce, [d])
         factor = tf.where(d < self.penalty_target / 1.5, 0.5, tf.where(d > self.penalty_target * 1.5, 2.0, 1.0))
         self.beta.assign(tf.clip_by_value(self.beta * factor, *PENALTY_BOUNDS))
 
-    def improve(self, rollout: Rollout, now: dict[str, tf.Tensor], batches: tf.Tensor) -> tf.Tensor:
+    def improve(self, rollout: Trajectories, now: dict[str, tf.Tensor], batches: tf.Tensor) -> tf.Tensor:
         """The whole of an iteration in one compiled call: advantages, then every minibatch of every epoch.
 
         Args:
             rollout: fields ``[T, N, …]``.
             now: float32, the clip ranges and the weight of the entropy bonus.
-            batches: int32 ``[minibatches, batch_size]``, indices into the ``T N`` transitions.
+            batches: int32 ``[minibatches, batch_size]``, see `minibatches`.
 
         Returns:
             The last minibatch's metrics in the order of ``metric_names``.
         """
         samples = self.samples(rollout)
+        arranged = self.arranged(samples, rollout.reward.shape[1])
         optimizer = self.optimizers['all']
 
         def minibatch(i: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            rows = batches[i]
-            drawn = tf.nest.map_structure(lambda x: tf.gather(x, rows), samples)
-            adv = drawn.advantage
-            if self.normalize_advantage:
-                adv = (adv - tf.reduce_mean(adv)) / (tf.math.reduce_std(adv) + 1e-8)
+            drawn = self.drawn(arranged, batches[i])
+            adv = normalized(drawn.advantage, drawn.valid) if self.normalize_advantage else drawn.advantage
             with tf.GradientTape() as tape:
                 params, value = self.policy_and_value(drawn.obs, training=True)
                 policy_loss, kl, clipped = self.policy_loss(
-                    params, drawn.action, adv, drawn.log_prob, now['clip_range']
+                    params, drawn.action, adv, drawn.log_prob, now['clip_range'], drawn.valid
                 )
                 value_loss = self.value_loss(value, drawn, now)
-                entropy = tf.reduce_mean(self.entropy(params))
+                entropy = mean_of(self.entropy(params), drawn.valid)
                 loss = policy_loss + self.value_coef * value_loss - now['entropy_coef'] * entropy
                 if self.method == 'penalty':
-                    kl = tf.reduce_mean(self.divergence(drawn, params))
+                    kl = mean_of(self.divergence(drawn, params), drawn.valid)
                     loss += self.beta * kl
                 loss = penalized(loss, self.policy.network, self.critic)
             optimizer.apply(tape.gradient(loss, optimizer.variables))
@@ -169,11 +186,14 @@ class PPO(ActorCritic):
 
     def update(
         self,
-        rollout: Rollout,
+        rollout: Trajectories,
         *,
         epochs: Annotated[int, at_least(1), 'passes over the transitions of an iteration'] = 10,
         batch_size: Annotated[
-            int, at_least(2), "transitions in one gradient step; an epoch's last one is filled up from its first"
+            int,
+            at_least(2),
+            "transitions in one gradient step, of a recurrent policy in whole sequences; an epoch's last one is filled "
+            'up from its first',
         ] = 64,
     ) -> dict[str, float] | None:
         """One iteration on a rollout of the current policy, with fields ``[T, N, …]``."""

@@ -24,13 +24,14 @@ from zoo.common.adaptors.policy import penalized
 from zoo.common.optim import mean_over
 from zoo.common.params import above, at_least, between
 from zoo.common.schedules import Linear
-from zoo.common.types import Rollout
+from zoo.common.types import Trajectories
 
 
 class TRPO(ActorCritic):
     """Trust region policy optimisation for every action space. Actor and critic share no torso."""
 
     shared_torso: ClassVar[dict[str, str]] = {}
+    recurrent = False  # its critic would need a recurrent state of its own
     optimizer_names = ('critic',)
     metric_names = ('policy', 'value', 'entropy', 'kl', 'step')
     unused: ClassVar[tuple[str, ...]] = ('entropy_coef', 'value_coef')
@@ -154,7 +155,7 @@ class TRPO(ActorCritic):
         start = (tf.constant(0), tf.zeros([]))
         return tf.while_loop(lambda i, _: i < batches.shape[0], minibatch, start, parallel_iterations=1)[1]
 
-    def improve(self, rollout: Rollout, now: dict[str, tf.Tensor], batches: tf.Tensor) -> tf.Tensor:
+    def improve(self, rollout: Trajectories, now: dict[str, tf.Tensor], batches: tf.Tensor) -> tf.Tensor:
         """The whole of an iteration in one compiled call: advantages, the policy's step, the critic's; the metrics.
 
         Args:
@@ -168,7 +169,7 @@ class TRPO(ActorCritic):
 
     def update(
         self,
-        rollout: Rollout,
+        rollout: Trajectories,
         *,
         critic_epochs: Annotated[int, at_least(1), 'passes of the critic over the transitions of an iteration'] = 10,
         batch_size: Annotated[

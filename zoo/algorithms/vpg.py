@@ -22,11 +22,11 @@ from typing import Annotated, Any, ClassVar
 
 import tensorflow as tf
 
-from zoo.algorithms.actor_critic import ActorCritic, NormalizeAdvantage, normalized
+from zoo.algorithms.actor_critic import ActorCritic, NormalizeAdvantage, Sequences, normalized
 from zoo.common import spaces
 from zoo.common.adaptors.policy import Head
-from zoo.common.returns import discounted_returns, next_values
-from zoo.common.types import Rollout
+from zoo.common.returns import discounted_returns
+from zoo.common.types import Trajectories
 
 log = logging.getLogger('zoo')
 
@@ -65,21 +65,21 @@ class VPG(ActorCritic):
 
     def policy_and_value(self, obs: spaces.Flat, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
         """Parameters of the policy ``[B, …]`` and the baseline ``[B]``, 0 where there is none."""
-        if self.baseline:
+        if self.baseline or isinstance(obs, Sequences):
             return super().policy_and_value(obs, training)
         params = self.policy(obs, training)
         return params, tf.zeros_like(params[:, 0])
 
-    def advantages(self, rollout: Rollout, value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def advantages(
+        self, rollout: Trajectories, value: tf.Tensor, after: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """G − v(s) and G, the discounted sum of the rewards from the step on, ``[T, N]`` each."""
-        _, _, reward, next_obs, terminated, truncated, _ = rollout
-        following = value  # 0
-        if self.baseline:
-            following = next_values(self.value, value, next_obs, terminated, truncated)
+        _, _, reward, _, terminated, truncated, *_ = rollout
+        following = self._next_values(rollout, value, after) if self.baseline else value  # which is 0
         returns = discounted_returns(reward, following, terminated, truncated, self.gamma)
         return returns - value, returns
 
-    def improve(self, rollout: Rollout, now: dict[str, tf.Tensor]) -> tf.Tensor:
+    def improve(self, rollout: Trajectories, now: dict[str, tf.Tensor]) -> tf.Tensor:
         """Returns and one gradient step on all transitions, in one compiled call; the metrics."""
         samples = self.samples(rollout)
         advantage = samples.advantage

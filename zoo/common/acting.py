@@ -7,6 +7,7 @@ Elsewhere the forward pass is a compiled graph. One observation through a small 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -185,6 +186,143 @@ class NumpyForward:
         return np.concatenate(pieces, axis=-1)
 
 
+@dataclasses.dataclass(frozen=True)
+class Layer:
+    """One layer of a :class:`NumpyRecurrent`.
+
+    Attributes:
+        kind: ``'dense'``, ``'lstm'``, ``'gru'`` or ``'simple'``.
+        shapes: of its kernel, of its recurrent kernel if it is recurrent, and of its bias if it has one.
+        activation, gate: keys of ``ACTIVATIONS``; the latter of the gates.
+        reset_after: of a GRU: the reset gate acts on the product with the recurrent kernel, not on the state.
+    """
+
+    kind: str
+    shapes: tuple[tuple[int, ...], ...]
+    activation: str
+    gate: str = 'linear'
+    reset_after: bool = False
+
+    @property
+    def units(self) -> int:
+        """Entries of its output."""
+        return self.shapes[1][0] if self.kind != 'dense' else self.shapes[0][1]
+
+    @property
+    def state_size(self) -> int:
+        """Entries of its state."""
+        return {'dense': 0, 'lstm': 2 * self.units}.get(self.kind, self.units)
+
+
+class NumpyRecurrent(NumpyForward):
+    """Dense and recurrent layers over a flat observation, equal to the Keras network to 1e-5. It can be pickled.
+
+    The equations are those of Keras; see :class:`zoo.common.recurrence.Cell`, which is the same for tensors.
+
+    Args:
+        preprocess, adaptor, mask_path, log_std_size: see :class:`NumpyForward`.
+        chain: the layers in their order.
+
+    Attributes:
+        state_size: entries of the recurrent state of all layers, side by side.
+    """
+
+    def __init__(
+        self,
+        preprocess: Preprocess,
+        chain: list[Layer],
+        adaptor: ActionAdaptor | None = None,
+        mask_path: str | None = None,
+        log_std_size: int = 0,
+    ) -> None:
+        super().__init__(preprocess, [], adaptor, mask_path, log_std_size)
+        self.chain = chain
+        self.state_size = sum(layer.state_size for layer in chain)
+        self._arrays: list[list[np.ndarray]] = []
+
+    def unpack(self, vector: np.ndarray) -> None:
+        """Take the weights from one float32 vector, layer by layer and then the log standard deviation."""
+        self.packed = vector
+        offset, self._arrays = 0, []
+        for layer in self.chain:
+            arrays = []
+            for shape in layer.shapes:
+                size = math.prod(shape)
+                arrays.append(vector[offset : offset + size].reshape(shape))
+                offset += size
+            self._arrays.append(arrays)
+        if self.log_std_size:
+            self.log_std = vector[offset : offset + self.log_std_size]
+
+    def __call__(self, obs: spaces.Flat, noise: np.ndarray | None = None) -> np.ndarray:
+        """Output ``[N, units]`` for flat observations ``[N, …]``, each the first one of an episode."""
+        return self.step(obs, np.zeros((spaces.count(obs), self.state_size), np.float32))[0]
+
+    def step(self, obs: spaces.Flat, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Output ``[N, units]`` and the state after the step ``[N, S]``; see :meth:`Forward.step`."""
+        x = self.preprocess.numpy(obs)
+        after, offset = np.empty_like(state), 0
+        for layer, arrays in zip(self.chain, self._arrays, strict=True):
+            if layer.kind == 'dense':
+                x = x @ arrays[0]
+                if len(arrays) > 1:
+                    x += arrays[1]
+                x = ACTIVATIONS[layer.activation](x)
+                continue
+            own = slice(offset, offset + layer.state_size)
+            offset += layer.state_size
+            _STEPS[layer.kind](layer, arrays, x, state[:, own], after[:, own])
+            x = after[:, own.start : own.start + layer.units]
+        if self.mask_path is not None:
+            counts = self.adaptor.parts[0].counts if self.adaptor is not None else ()
+            return masked(x, obs[self.mask_path], counts), after
+        if self.log_std is not None:
+            return self._with_log_std(x, self.log_std), after
+        return x if self._bounds is None else np.clip(x, *self._bounds), after
+
+
+def _lstm(layer: Layer, arrays: list[np.ndarray], x: np.ndarray, state: np.ndarray, after: np.ndarray) -> None:
+    kernel, recurrent, *bias = arrays
+    units, act, gate = layer.units, ACTIVATIONS[layer.activation], ACTIVATIONS[layer.gate]
+    z = x @ kernel
+    z += state[:, :units] @ recurrent
+    if bias:
+        z += bias[0]
+    i, f = gate(z[:, :units]), gate(z[:, units : 2 * units])
+    candidate, o = act(z[:, 2 * units : 3 * units]), gate(z[:, 3 * units :])
+    c = f * state[:, units:] + i * candidate
+    after[:, units:] = c
+    after[:, :units] = o * act(c)
+
+
+def _gru(layer: Layer, arrays: list[np.ndarray], x: np.ndarray, state: np.ndarray, after: np.ndarray) -> None:
+    kernel, recurrent, *bias = arrays
+    units, act, gate = layer.units, ACTIVATIONS[layer.activation], ACTIVATIONS[layer.gate]
+    outer = x @ kernel
+    if bias:
+        outer += bias[0][0] if layer.reset_after else bias[0]
+    if layer.reset_after:
+        inner = state @ recurrent
+        if bias:
+            inner += bias[0][1]
+        gates = gate(outer[:, : 2 * units] + inner[:, : 2 * units])
+        candidate = act(outer[:, 2 * units :] + gates[:, units:] * inner[:, 2 * units :])
+    else:
+        gates = gate(outer[:, : 2 * units] + state @ recurrent[:, : 2 * units])
+        candidate = act(outer[:, 2 * units :] + (gates[:, units:] * state) @ recurrent[:, 2 * units :])
+    z = gates[:, :units]
+    after[:] = z * state + (1.0 - z) * candidate
+
+
+def _simple(layer: Layer, arrays: list[np.ndarray], x: np.ndarray, state: np.ndarray, after: np.ndarray) -> None:
+    kernel, recurrent, *bias = arrays
+    outer = x @ kernel + state @ recurrent
+    after[:] = ACTIVATIONS[layer.activation](outer + bias[0] if bias else outer)
+
+
+_STEPS = {'lstm': _lstm, 'gru': _gru, 'simple': _simple}
+
+
 class Forward:
     """The forward pass of a network or policy for acting, kept up to date with its weights.
 
@@ -196,6 +334,7 @@ class Forward:
 
     Attributes:
         noise_size: normal numbers that one draw of noisy weights takes, or 0.
+        state_size: entries of the recurrent state; 0 where there is none.
 
     Raises:
         ValueError: the mask has another number of entries than there are actions.
@@ -208,6 +347,7 @@ class Forward:
         self._policy = policy
         self._means = Means() if means is None else means
         self.noise_size = network.noise_size
+        self.state_size = network.state_size
         self._mask_path = policy.mask_path if policy is not None else mask_path
         if self._mask_path is not None:
             self._check_mask(self._mask_path)
@@ -216,10 +356,19 @@ class Forward:
         known = layers is not None and all(name in ACTIVATIONS for *_, name in layers)
         self._layers = layers if known and (layers or streams) else None
         self._graphs: dict[int | None, Any] = {}
+        self._step_graphs: dict[int | None, Any] = {}
         self.numpy: NumpyForward | None = None
         self._log_std = [] if policy is None or policy.log_std is None else [policy.log_std]
         self._handles: list[Any] | None = None
         self._pack: Any = None
+        chain = self._recurrent_chain()
+        self._chain = [] if chain is None else chain[1]
+        if chain is not None:
+            size = sum(v.shape[0] for v in self._log_std)
+            adaptor = None if policy is None else policy.adaptor
+            self.numpy = NumpyRecurrent(network.preprocess, chain[0], adaptor, self._mask_path, size)
+            self._handles = [variable.handle for variable in self._weights()]
+            self.refresh()
         if self._layers is not None:
             if not any(norm for norm, *_ in self._layers):
                 self._handles = [variable.handle for variable in self._weights()]
@@ -248,13 +397,32 @@ class Forward:
                 'give it one entry for each.'
             )
 
+    def _recurrent_chain(self) -> tuple[list[Layer], list[Any]] | None:
+        """The layers of a recurrent network, and their variables, where NumPy can act by it."""
+        found = self._network.recurrent_chain()
+        if found is None or self._means.count > 1:
+            return None
+        layers, variables = [], []
+        for part in found:
+            if isinstance(part, tuple):
+                kernel, bias, activation = part
+                own = [kernel] if bias is None else [kernel, bias]
+                layers.append(Layer('dense', tuple(tuple(v.shape) for v in own), activation))
+            else:
+                own = part.variables
+                shapes = tuple(tuple(v.shape) for v in own)
+                layers.append(Layer(part.kind, shapes, part.activation, part.gate, part.reset_after))
+            variables += own
+        known = all(layer.activation in ACTIVATIONS and layer.gate in ACTIVATIONS for layer in layers)
+        return (layers, variables) if known else None
+
     def _weights(self) -> list[Any]:
         """The weights in the order of a packed vector: variables, or tensors where a normalisation is folded in.
 
         In inference mode batch renormalisation is ``x · scale + shift``, which the dense layer after it takes in.
         """
         if self._layers is None:
-            return []
+            return [*self._chain, *self._log_std] if self._chain else []
         kernels, biases = [], []
         for norm, kernel, bias, _ in self._layers:
             if norm is not None:
@@ -324,18 +492,44 @@ class Forward:
             inputs.append(self._tensor(np.zeros(shape, np.float32) if noise is None else noise))
         return self._graphs[count](*inputs).numpy()
 
-    def _compile(self, count: int | None) -> Any:
-        """A graph for ``count`` observations, or for any number of them where that is None."""
+    def step(self, obs: spaces.Flat, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of a recurrent network: output ``[N, …]`` and the state after the step ``[N, S]``, both float32.
+
+        Args:
+            obs: flat observations ``[N, …]``.
+            state: float32 ``[N, S]``, before the step; of zeros where an episode begins.
+        """
+        if self.numpy is not None:
+            assert isinstance(self.numpy, NumpyRecurrent)
+            return self.numpy.step(obs, state)
+        import tensorflow as tf
+
+        count: int | None = spaces.count(obs)
+        if count not in self._step_graphs:
+            count = count if len(self._step_graphs) < FIXED_GRAPHS else None
+            if count not in self._step_graphs:
+                network = self._network if self._policy is None else self._policy
+                signature = [self._signature(count), tf.TensorSpec([count, self.state_size])]
+                step = tf.function(network.step, input_signature=signature)
+                self._step_graphs[count] = step.get_concrete_function()
+        output, after = self._step_graphs[count](spaces.tree_map(self._tensor, obs), self._tensor(state))
+        return output.numpy(), after.numpy()
+
+    def _signature(self, count: int | None) -> Any:
         import tensorflow as tf
 
         space = self._network.preprocess.space
-        signature = spaces.from_items(
+        return spaces.from_items(
             space,
             {
                 path: tf.TensorSpec([count, *spaces.shape_of(leaf)], leaf.dtype)
                 for path, leaf in spaces.leaves(space).items()
             },
         )
+
+    def _compile(self, count: int | None) -> Any:
+        """A graph for ``count`` observations, or for any number of them where that is None."""
+        import tensorflow as tf
 
         def forward(obs: Any, *noise: Any) -> Any:
             if self._policy is not None:
@@ -347,7 +541,7 @@ class Forward:
 
         # The concrete function: its call skips the wrapper's look at every argument.
         noise = [tf.TensorSpec([count, self.noise_size])] if self.noise_size else []
-        return tf.function(forward, input_signature=[signature, *noise]).get_concrete_function()
+        return tf.function(forward, input_signature=[self._signature(count), *noise]).get_concrete_function()
 
     @staticmethod
     def _tensor(x: np.ndarray) -> Any:
@@ -396,6 +590,10 @@ class Behavior:
         mask_path: the observation's leaf that says which actions are allowed.
     """
 
+    #: The recurrent state of each copy of the environment before its next step, float32 ``[N, S]``; None where the
+    #: policy has none, or no episode has begun.
+    state: np.ndarray | None = None
+
     def __init__(
         self, forward: Forward | NumpyForward | None, adaptor: ActionAdaptor, mask_path: str | None = None
     ) -> None:
@@ -415,6 +613,25 @@ class Behavior:
             deterministic: without exploration.
         """
         raise NotImplementedError
+
+    def step(
+        self,
+        obs: spaces.Flat,
+        state: np.ndarray,
+        rng: np.random.Generator,
+        progress: float,
+        deterministic: bool = False,
+    ) -> tuple[spaces.Flat, np.ndarray]:
+        """Stored actions ``[N, …]`` and the recurrent state after the step ``[N, S]``, from one that is given.
+
+        A policy that has none hands ``state`` back as it is. Nothing that is kept of the copies is touched.
+        """
+        return self(obs, rng, progress, deterministic), state
+
+    @property
+    def state_size(self) -> int:
+        """Entries of the recurrent state, 0 where the policy has none."""
+        return 0
 
     def random(self, obs: spaces.Flat, rng: np.random.Generator) -> spaces.Flat:
         """Uniformly random stored actions for flat observations ``[N, …]``, of the allowed ones if masked."""
@@ -450,6 +667,63 @@ class Stochastic(Behavior):
         """See :class:`Behavior`."""
         params = self.forward(obs)
         return self.adaptor.mode(params) if deterministic else self.adaptor.sample(params, rng)
+
+
+class RecurrentStochastic(Stochastic):
+    """A sample of a stochastic policy that is recurrent, or its mode; it keeps the state of each copy.
+
+    Args:
+        forward, adaptor, mask_path: see :class:`Behavior`.
+    """
+
+    along_episodes = True
+
+    def __init__(self, forward: Forward | NumpyForward, adaptor: ActionAdaptor, mask_path: str | None = None) -> None:
+        super().__init__(forward, adaptor, mask_path)
+        self._state_size = int(forward.state_size)  # type: ignore[union-attr] # a recurrent one has it
+
+    @property
+    def state_size(self) -> int:
+        """See :class:`Behavior`."""
+        return self._state_size
+
+    def episodes_begin(self, copies: np.ndarray) -> None:
+        """See :class:`Behavior`: their state is zero then."""
+        if self.state is None or len(self.state) != len(copies):
+            self.state = np.zeros((len(copies), self.state_size), np.float32)
+        else:
+            self.state = np.where(copies[:, None], np.float32(0.0), self.state)
+
+    def __call__(
+        self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
+    ) -> spaces.Flat:
+        """See :class:`Behavior`; with the state that is kept of the copies, which takes a step."""
+        count = spaces.count(obs)
+        if self.state is None or len(self.state) != count:
+            raise ValueError(
+                f'a recurrent policy is asked to act in {count} copies of the environment, but '
+                f'{"none has" if self.state is None else f"{len(self.state)} have"} begun an episode: '
+                'predict(obs, state=…) takes the state that it is to act with.'
+            )
+        action, self.state = self.step(obs, self.state, rng, progress, deterministic)
+        return action
+
+    def step(
+        self,
+        obs: spaces.Flat,
+        state: np.ndarray,
+        rng: np.random.Generator,
+        progress: float,
+        deterministic: bool = False,
+    ) -> tuple[spaces.Flat, np.ndarray]:
+        """See :class:`Behavior`."""
+        params, after = self.forward.step(obs, state)  # type: ignore[union-attr]
+        return (self.adaptor.mode(params) if deterministic else self.adaptor.sample(params, rng)), after
+
+
+def stochastic(forward: Forward, adaptor: ActionAdaptor, mask_path: str | None = None) -> Stochastic:
+    """The behaviour of a stochastic policy, recurrent or not."""
+    return (RecurrentStochastic if forward.state_size else Stochastic)(forward, adaptor, mask_path)
 
 
 class EpsilonGreedy(Behavior):

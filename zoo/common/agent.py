@@ -58,8 +58,8 @@ class Agent(Protocol):
       :class:`zoo.common.types.Batch` of fields ``[B, …]`` and a seed for stateless random operations, int32 ``[2]``, of
       which ``seed + 1`` is free too; it returns a dict of scalars with the keys ``metric_names``, and where
       ``sampling`` has priorities the key ``'priority'`` besides, that of each transition ``[B]``. Of a loop
-      over ``'rollouts'`` it is called with a :class:`zoo.common.types.Rollout` of fields ``[T, N, …]`` and its keyword
-      parameters; it returns the metrics as floats, or None where nothing was updated.
+      over ``'rollouts'`` it is called with :class:`zoo.common.types.Trajectories` of fields ``[T, N, …]`` and its
+      keyword parameters; it returns the metrics as floats, or None where nothing was updated.
 
     What an algorithm keeps beside networks and optimisers goes into ``state_variables`` (targets are put there when
     they are built), and what it keeps along episodes is given up in :meth:`episodes_restarted`; then it is saved,

@@ -60,6 +60,7 @@ class Collector:
         reward: float32 ``[N]``.
         terminated, truncated: bool ``[N]``.
         valid: bool ``[N]``, False where the copy was only reset.
+        begins: bool ``[N]``, True where the next step is the first one of an episode; not to be written to.
         steps: environment steps so far, summed over copies.
         finished: the episodes that ended in the last step. An end that is only a part of a longer game, which the
             library's own Atari games mark (``answers.LIFE_LOST``), is not among them.
@@ -98,6 +99,8 @@ class Collector:
         self.adaptor = adaptor
         self.render = render
         self._begin = begin
+        self._all, self._none = np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool)
+        self.begins = self._all
         self._leaves = spaces.leaves(self.space)
         self._float_leaves = [p for p, leaf in self._leaves.items() if np.issubdtype(leaf.dtype, np.floating)]
         self._mask = ACTION_MASK if ACTION_MASK in self._leaves else None
@@ -129,7 +132,8 @@ class Collector:
         # The copies that are only reset in the next step; None where they never are.
         next_step = self.autoreset == AutoresetMode.NEXT_STEP
         self._resetting = np.zeros(self.num_envs, bool) if next_step else None
-        self._begin(np.ones(self.num_envs, bool))
+        self.begins = self._all
+        self._begin(self._all)
         return self.obs
 
     def _reset(self, **kwargs: Any) -> Any:
@@ -173,12 +177,14 @@ class Collector:
         self._check_finite(self.next_obs, reward)
         self._returns[0] += reward
         self._lengths[0] += 1
+        self.begins = self._none
         if terminated or truncated:
             if not info.get(answers.LIFE_LOST):
                 self._finish(0, info.get('episode'), info.get('is_success'), info.get('success'))
             self.obs = self._write(self._reset())
             self._check_finite(self.obs)
-            self._begin(np.ones(1, bool))
+            self.begins = self._all
+            self._begin(self._all)
 
     def _step_vector(self, action: spaces.Flat) -> None:
         result = self.env.step(self.adaptor.to_env(action))
@@ -210,6 +216,7 @@ class Collector:
         begun = done
         if resetting is not None:
             begun, self._resetting = resetting, done
+        self.begins = begun
         if begun.any():
             self._begin(begun)
         self._check_finite(self.next_obs, reward)

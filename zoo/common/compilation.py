@@ -51,7 +51,8 @@ class PackedCall:
     or two, and smaller ones by their value, which float32 holds exactly.
 
     Args:
-        function: of tensors in the structure, shapes and dtypes of the arrays; returns one float32 tensor.
+        function: of tensors in the structure, shapes and dtypes of the arrays, and ``()`` for None; returns one float32
+            tensor.
         xla: compile by XLA.
     """
 
@@ -98,7 +99,8 @@ class PackedCall:
                 piece = tf.reshape(vector[offset : offset + count], shape if words == 1 else (*shape, words))
                 found.append((tf.bitcast if dtype.itemsize >= 4 else tf.cast)(piece, tf.as_dtype(dtype)))
                 offset += count
-            return self._function(*tf.nest.pack_sequence_as(arrays, found), *static)
+            known = tf.nest.map_structure(lambda x: () if x is None else x, arrays)
+            return self._function(*tf.nest.pack_sequence_as(known, found), *static)
 
         function = tf.function(unpacked, jit_compile=self._xla, autograph=False)
         signature = [tf.TensorSpec([size], tf.float32)]
@@ -114,7 +116,7 @@ def _collect(structure: Any, leaves: list[np.ndarray]) -> None:
     elif isinstance(structure, dict):
         for key in sorted(structure):
             _collect(structure[key], leaves)
-    else:
+    elif structure is not None:
         native = structure.dtype.isnative
         leaves.append(structure if native else structure.astype(structure.dtype.newbyteorder('=')))
 

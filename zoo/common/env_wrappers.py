@@ -104,7 +104,10 @@ def build_env(
         nenv: number of copies.
         **kwargs: passed to ``gymnasium.make``, the class or the function: ``render_mode``, ``continuous``, ….
             ``max_episode_steps``, an integer from 1 on, sets the time limit, at which an episode is truncated, for
-            every kind of ``env_id``.
+            every kind of ``env_id``. ``hide_velocity=True`` leaves the velocities out of the observation of CartPole,
+            Pendulum and LunarLander. ``frame_stack``, an integer from 1 on, joins the last observations: images behind
+            each other in their last axis, vectors side by side, oldest first. An argument of that name that the
+            environment itself takes goes before.
 
     Returns:
         A ``gymnasium.Env`` when ``nenv == 1``, else a ``gymnasium.vector.VectorEnv``. A ``VectorEnv`` object is
@@ -258,7 +261,10 @@ def _build(
     if limit is not None:
         kwargs = {**kwargs, 'max_episode_steps': int(limit)}
     module = importlib.import_module(f'zoo.common.envs.{TYPES[env_type]}')
-    make = partial(module.find(env_id, env_type), **kwargs)
+    find = module.find(env_id, env_type)
+    kwargs = dict(kwargs)  # whoever called it builds the same again
+    views = _take_views(env_id, env_type, kwargs)
+    make = partial(find, **kwargs)
     _refuse_habits(env_id, env_type, kwargs)
     name = _name(env_id)
 
@@ -267,6 +273,13 @@ def _build(
 
     from zoo.common.envs import vector, wrappers
     from zoo.common.envs.old_gym import is_old_gym
+
+    if views:
+        if vectorized == 'envpool':
+            raise ValueError(
+                f"EnvPool's environments are seen as they are: {' and '.join(views)} need vectorized='sync' or 'async'."
+            )
+        make = partial(wrappers.viewed, make, **views)
 
     if isinstance(env_id, (Env, VectorEnv)) or is_old_gym(env_id):
         if nenv not in (1, getattr(env_id, 'num_envs', 1)):
@@ -291,7 +304,7 @@ def _build(
             raise
     pool = getattr(module, 'Pool', None)
     in_threads = pool.may_pay if pool else partial(_envpool_may_pay, env_id)
-    if vectorized == 'envpool' or (vectorized is True and in_threads(nenv, kwargs)):
+    if vectorized == 'envpool' or (vectorized is True and in_threads(nenv, kwargs | views)):
         from zoo.common.envs import envpool
 
         task = name.rpartition(':')[2]
@@ -310,6 +323,30 @@ def _build(
     env = vector.make_vector(make, name, seeds, reward_shaping, vectorized == 'async', one_per_process)
     env.action_space.seed(seed)
     return env
+
+
+def _take_views(env_id: Any, env_type: str, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Take what changes how an environment is seen out of ``kwargs``, unless it is an argument of its own.
+
+    Raises:
+        ValueError: a value that makes no sense.
+    """
+    views = {}
+    for key in ('hide_velocity', 'frame_stack'):
+        if key not in kwargs or (key == 'frame_stack' and (env_type == 'atari' or kwargs.get('pixels'))):
+            continue
+        if env_type == 'gymnasium':
+            from zoo.common.envs import registered
+
+            if registered.takes(env_id, key):
+                continue
+        views[key] = kwargs.pop(key)
+    hidden, frames = views.get('hide_velocity', False), views.get('frame_stack', 1)
+    if not isinstance(hidden, bool):
+        raise ValueError(f'hide_velocity is {hidden!r}: give True or False.')
+    if not _is_integer(frames, 1):
+        raise ValueError(f'frame_stack is {frames!r}: give the number of observations, a whole number from 1 on.')
+    return ({'hide_velocity': True} if hidden else {}) | ({'frame_stack': int(frames)} if frames > 1 else {})
 
 
 def _is_integer(value: Any, least: int) -> bool:

@@ -31,7 +31,7 @@ from zoo.common.recorded import fill
 from zoo.common.relabel import Goals, Hindsight, Strategy
 from zoo.common.replay import Replay
 from zoo.common.rollout import RolloutBuffer
-from zoo.common.types import Episode, Rollout, TestResult, TrainingResult, Transition
+from zoo.common.types import Episode, TestResult, TrainingResult, Trajectories, Transition
 
 log = logging.getLogger('zoo')
 
@@ -69,7 +69,7 @@ class Experience(Protocol):
     def restart(self, seed: int | None) -> bool:
         """Begin new episodes in every copy, if that can be; whether it was done."""
 
-    def rollout(self, training: Training, horizon: int) -> Rollout:
+    def rollout(self, training: Training, horizon: int) -> Trajectories:
         """``horizon`` steps of every copy with the current policy; tells ``training`` of them."""
 
     def steps(self, training: Training, explore_steps: int) -> Iterator[Step]:
@@ -103,13 +103,18 @@ class Collection:
         self.agent.episodes_restarted()
         return True
 
-    def rollout(self, training: Training, horizon: int) -> Rollout:
+    def rollout(self, training: Training, horizon: int) -> Trajectories:
         """See :class:`Experience`; the next rollout is written over this one."""
         agent, collector = self.agent, self.collector
         if self._buffer is None:
-            self._buffer = RolloutBuffer(agent.observation_space, agent.action_adaptor, horizon, self.num_envs)
+            self._buffer = RolloutBuffer(
+                agent.observation_space, agent.action_adaptor, horizon, self.num_envs, agent.behavior.state_size
+            )
         return self._buffer.fill(
-            collector, agent.act, lambda before: training.stepped(collector.steps - before, collector.finished)
+            collector,
+            agent.act,
+            lambda before: training.stepped(collector.steps - before, collector.finished),
+            agent.behavior.state,
         )
 
     def steps(self, training: Training, explore_steps: int) -> Iterator[Step]:
@@ -474,20 +479,31 @@ def run_test(
 ) -> TestResult:
     """Play ``test_episodes`` whole episodes with the deterministic policy.
 
+    A recurrent policy begins each of them with a state of zeros, and keeps what it has of a training under way.
+
     With several copies, each plays its share, so that short episodes are not counted more often than long ones. In an
     environment whose episodes never end this never ends either: give it a time limit (``max_episode_steps``).
 
     Raises:
         ValueError: a training is stepping this very environment: a callback tests in a second one.
     """
-    collector = Collector(env, agent.action_adaptor, render)
+    state = np.zeros((getattr(env, 'num_envs', 1), agent.behavior.state_size), np.float32)
+
+    def begin(copies: np.ndarray) -> None:
+        state[copies] = 0.0
+
+    collector = Collector(env, agent.action_adaptor, render, begin)
     collector.reset(seed)
     copies = collector.num_envs
     quota = np.full(copies, test_episodes // copies)
     quota[: test_episodes % copies] += 1
     episodes: list[Episode] = []
     while quota.any():
-        collector.step(agent.act(collector.obs, deterministic=True))
+        if state.size:
+            action, state[:] = agent.behavior.step(collector.obs, state, agent.rng, agent.progress, deterministic=True)
+        else:
+            action = agent.act(collector.obs, deterministic=True)
+        collector.step(action)
         for episode in collector.finished:
             if quota[episode.copy]:
                 quota[episode.copy] -= 1

@@ -9,17 +9,19 @@ A spec is a dict; every key has a default::
          layers='keras',              # or 'tensorlayer'
          seed=None,                   # fixes the initial weights
          normalize=None,              # or 'batch_renorm': of what enters the hidden layers, and after each of them
+         recurrent=None,              # or 'lstm' or 'gru': a recurrent layer after the hidden ones
+         recurrent_units=None,        # of that layer; None: as many as the last hidden layer, or ``features``, has
          dtype='float32')             # or 'mixed_bfloat16'; Keras' global dtype policy where an agent's spec has none
 
 What comes out ends before the head, which belongs to the algorithm (:mod:`zoo.common.adaptors.policy`).
 
 Mixed precision is that of Keras: in ``'mixed_bfloat16'`` convolutions and wide dense layers of the torso round what
 they are given and their weights to bfloat16, 8 bits in place of 24, and compute in it. The weights themselves stay
-float32, and so does all that is not the torso: heads, hence values and the parameters of distributions, losses,
-optimisers, checkpoints, and the forward pass in NumPy by which chains of dense layers act. Dense layers with a kernel
-of at most 128 × 128 entries, which would lose by it, stay float32 too (:mod:`zoo.common.dense`). It pays on a processor
-that has AMX or a GPU that has bfloat16, for layers of some 256 units on batches of some hundred rows, and for images.
-The figures are in ``benchmarks/results``.
+float32, and so does all that is not the torso: recurrent layers, heads, hence values and the parameters of
+distributions, losses, optimisers, checkpoints, and the forward pass in NumPy by which chains of dense layers act. Dense
+layers with a kernel of at most 128 × 128 entries, which would lose by it, stay float32 too (:mod:`zoo.common.dense`).
+It pays on a processor that has AMX or a GPU that has bfloat16, for layers of some 256 units on batches of some hundred
+rows, and for images. The figures are in ``benchmarks/results``.
 """
 
 from __future__ import annotations
@@ -51,10 +53,14 @@ SPEC_DEFAULTS: dict[str, Any] = {
     'layers': 'keras',
     'seed': None,
     'normalize': None,
+    'recurrent': None,
+    'recurrent_units': None,
     'dtype': 'float32',
 }
 
 LAYERS = ('keras', 'tensorlayer')
+
+RECURRENT = ('lstm', 'gru')
 
 #: Keras' dtype policies in which networks are assembled.
 DTYPES = ('float32', 'mixed_bfloat16')
@@ -86,7 +92,13 @@ def full_spec(spec: dict[str, Any], entry: str) -> dict[str, Any]:
         raise ValueError(f'{entry}: hidden is {full["hidden"]!r}; give the units of each layer, such as [64, 64].')
     if full['seed'] is not None and (not isinstance(full['seed'], int | np.integer) or full['seed'] < 0):
         raise ValueError(f'{entry}: seed is {full["seed"]!r}; give a whole number from 0 on, or None.')
-    for units in (*full['hidden'], full['features']):
+    check_recurrent(full['recurrent'], entry)
+    if full['recurrent_units'] is not None and full['recurrent'] is None:
+        raise ValueError(f"{entry}: recurrent_units belongs to a recurrent layer: give recurrent='lstm' or 'gru' too.")
+    if full['recurrent'] is not None and full['recurrent_units'] is None and not full['hidden']:
+        full['recurrent_units'] = full['features']
+    of_cells = [] if full['recurrent_units'] is None else [full['recurrent_units']]
+    for units in (*full['hidden'], full['features'], *of_cells):
         if not isinstance(units, int | np.integer) or units < 1:
             raise ValueError(f'{entry}: a layer of {units!r} units cannot be made; give positive whole numbers.')
     for kind, getter in (('activation', keras.activations.get), ('initializer', keras.initializers.get)):
@@ -116,6 +128,21 @@ def check_normalize(normalize: Any, layers: str, entry: str) -> None:
             f"{entry}: normalize='batch_renorm' is a layer of Keras, which does not go between those of TensorLayer: "
             "give layers='keras'."
         )
+
+
+def check_recurrent(recurrent: Any, entry: str) -> None:
+    """Refuse a recurrent layer that is not assembled.
+
+    Raises:
+        ValueError: one sentence, which begins with ``entry``.
+    """
+    if recurrent is not None and recurrent not in RECURRENT:
+        raise ValueError(f'{entry}: recurrent is {recurrent!r}; give {" or ".join(map(repr, RECURRENT))}, or None.')
+
+
+def recurrent_units(spec: dict[str, Any]) -> int:
+    """Units of the recurrent layer of a full spec."""
+    return int(spec['recurrent_units'] or spec['hidden'][-1])
 
 
 def check_dtype(dtype: Any, layers: str, entry: str) -> None:
@@ -250,6 +277,12 @@ def initializer(name: str, seed: int, gain: float = np.sqrt(2.0)) -> Any:
     if 'seed' in config:
         made = type(made).from_config({**config, 'seed': seed})
     return made
+
+
+def activation_name(activation: Callable[..., Any]) -> str:
+    """The name by which Keras knows an activation; empty for a function of the user's own, whatever its name."""
+    name = getattr(activation, '__name__', '')
+    return name if any(getattr(module, name, None) is activation for module in (keras.activations, tf.nn)) else ''
 
 
 def keras_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 0) -> keras.Model:

@@ -8,7 +8,7 @@ episode the final observation and not the first one after the reset.
 One rule for the ends of episodes holds in every function: step t bootstraps from ``next_value[t]`` unless it
 terminated, and nothing flows back into step t from later steps once it terminated or was truncated. So a time limit is
 no loss of value. The end of the sequence counts as a truncation. A step in which an environment only reset itself
-(``Rollout.valid`` is False) follows such an end and so reaches no other step: leave its own row out of the loss.
+(``Trajectories.valid`` is False) follows such an end and so reaches no other step: leave its own row out of the loss.
 
 Nothing here stops gradients: a loss that takes a result as a constant says so itself.
 
@@ -28,7 +28,7 @@ Scalar: TypeAlias = float | tf.Tensor
 def next_values(
     critic: Callable[[Any], tf.Tensor], value: tf.Tensor, next_obs: Any, terminated: tf.Tensor, truncated: tf.Tensor
 ) -> tf.Tensor:
-    """The values of the next observations of a :class:`zoo.common.types.Rollout`.
+    """The values of the next observations of :class:`zoo.common.types.Trajectories`.
 
     Most are known already: ``next_obs[t]`` is ``obs[t + 1]`` unless the episode ended at t. The critic is called only
     for the rows in which a copy was truncated, one after another, and for the last row.

@@ -10,13 +10,17 @@ from gymnasium.spaces import Space
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.collect import Collector
-from zoo.common.types import Rollout
+from zoo.common.types import Trajectories
 
 
-def rollout_bytes(observation_space: Space, action_adaptor: ActionAdaptor, horizon: int, num_envs: int) -> int:
+def rollout_bytes(
+    observation_space: Space, action_adaptor: ActionAdaptor, horizon: int, num_envs: int, state_size: int = 0
+) -> int:
     """Memory of a :class:`RolloutBuffer`."""
-    row = RolloutBuffer(observation_space, action_adaptor, 1, 1).rollout
-    return horizon * num_envs * sum(x.nbytes for field in row for _, x in spaces.tree_items(field))
+    row = RolloutBuffer(observation_space, action_adaptor, 1, 1, state_size).rollout
+    fields = [field for field in row._replace(state=None) if field is not None]
+    each = sum(x.nbytes for field in fields for _, x in spaces.tree_items(field))
+    return num_envs * (horizon * each + 4 * state_size)
 
 
 class RolloutBuffer:
@@ -26,11 +30,19 @@ class RolloutBuffer:
         observation_space, action_adaptor: give shapes and dtypes.
         horizon: ``T``, steps of each copy.
         num_envs: ``N``.
+        state_size: ``S``, entries of the policy's recurrent state; 0 where it has none.
     """
 
-    def __init__(self, observation_space: Space, action_adaptor: ActionAdaptor, horizon: int, num_envs: int) -> None:
+    def __init__(
+        self,
+        observation_space: Space,
+        action_adaptor: ActionAdaptor,
+        horizon: int,
+        num_envs: int,
+        state_size: int = 0,
+    ) -> None:
         lead = (horizon, num_envs)
-        self.rollout = Rollout(
+        self.rollout = Trajectories(
             obs=spaces.zeros(observation_space, lead),
             action=action_adaptor.zeros(lead),
             reward=np.zeros(lead, np.float32),
@@ -38,23 +50,35 @@ class RolloutBuffer:
             terminated=np.zeros(lead, bool),
             truncated=np.zeros(lead, bool),
             valid=np.zeros(lead, bool),
+            state=np.zeros((num_envs, state_size), np.float32) if state_size else None,
+            begins=np.zeros(lead, bool) if state_size else None,
         )
 
     def fill(
-        self, collector: Collector, act: Callable[[spaces.Flat], spaces.Flat], stepped: Callable[[int], None]
-    ) -> Rollout:
+        self,
+        collector: Collector,
+        act: Callable[[spaces.Flat], spaces.Flat],
+        stepped: Callable[[int], None],
+        state: np.ndarray | None = None,
+    ) -> Trajectories:
         """Take ``T`` steps of every copy.
 
         Args:
             collector: of the ``N`` copies.
             act: from the flat observations ``[N, …]`` to stored actions.
             stepped: called after every step with the collector's count of steps before it.
+            state: float32 ``[N, S]``, the policy's recurrent state before the first step, where it has one.
 
         Returns:
             The storage itself, which the next call writes over.
         """
+        begins = self.rollout.begins
+        if begins is not None:
+            self.rollout.state[:] = state
         for t in range(len(self.rollout.reward)):
             obs, before = collector.obs, collector.steps
+            if begins is not None:
+                begins[t] = collector.begins
             action = act(obs)
             collector.step(action)
             self._write(
@@ -71,8 +95,8 @@ class RolloutBuffer:
         return self.rollout
 
     def _write(self, t: int, *fields: spaces.Flat) -> None:
-        """Write the fields of :class:`Rollout`, each ``[N, …]``, at step ``t``."""
-        for storage, value in zip(self.rollout, fields, strict=True):
+        """Write the first fields of :class:`Trajectories`, each ``[N, …]``, at step ``t``."""
+        for storage, value in zip(self.rollout[: len(fields)], fields, strict=True):
             if isinstance(storage, dict):
                 for path, target in storage.items():
                     target[t] = value[path]

@@ -64,13 +64,19 @@ class Batch(NamedTuple):
         return cls(*transition, np.float32(gamma) * ~terminated, np.ones(reward.shape, np.float32))
 
 
-class Rollout(NamedTuple):
+class Trajectories(NamedTuple):
     """``T`` consecutive steps of ``N`` copies, time-major; the fields of :class:`Transition`, each ``[T, N, …]``.
+
+    What loops, storage and ranks hand on; the rollout that a user holds is :class:`zoo.common.rollouts.Rollout`.
 
     ``next_obs[t]`` is ``obs[t + 1]`` but at the end of an episode.
 
     Attributes:
         valid: bool ``[T, N]``; False where a vector environment only reset itself and no transition took place.
+        state: float32 ``[N, S]``, the recurrent state that was acted with at the first step, of zeros where an episode
+            begins; None where the policy has none.
+        begins: bool ``[T, N]``, where an episode begins, and the recurrent state was zero before the step; None where
+            the policy has none.
     """
 
     obs: Any
@@ -80,6 +86,8 @@ class Rollout(NamedTuple):
     terminated: Any
     truncated: Any
     valid: Any
+    state: Any = None
+    begins: Any = None
 
 
 class Episode(NamedTuple):

@@ -6,6 +6,7 @@ A table has three levels, of which the later override the earlier: ``COMMON``, `
 * ``network``: keys of the network spec, see :mod:`zoo.common.networks`;
 * ``networks``: what is otherwise for some, by their names without numbers: ``{'critic': {'hidden': [2048, 2048]}}``;
 * ``optimizer``: keys of the optimiser spec, see :class:`zoo.common.optim.Optimizer`;
+* ``recurrent``: what is otherwise where recurrent networks are asked for, a table of the same keys;
 * ``rollout_size``: for on-policy algorithms, the steps of one iteration summed over copies: ``horizon`` is that divided
   by the number of copies, so that the defaults mean the same whatever ``nenv`` is.
 """
@@ -43,6 +44,7 @@ def call_default_params(
     seed: int | None = None,
     layers: str = 'keras',
     dtype: str | None = None,
+    recurrent: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The default hyper-parameters for an algorithm in an environment, as two dicts to edit.
 
@@ -54,6 +56,8 @@ def call_default_params(
         layers: ``'keras'`` or ``'tensorlayer'``, what the networks are assembled from.
         dtype: of the networks, ``'float32'`` or ``'mixed_bfloat16'``, see :mod:`zoo.common.networks`; None leaves it to
             Keras' global dtype policy, ``keras.config.set_dtype_policy``, when the agent is made.
+        recurrent: ``'lstm'`` or ``'gru'``, for networks with such a layer, whose state is carried along an episode:
+            where one observation does not say all that matters; None for networks without.
 
     Returns:
         ``alg_params``, everything that the constructor takes, and ``learn_params``, everything that ``learn`` takes.
@@ -61,8 +65,8 @@ def call_default_params(
         optimisers.
 
     Raises:
-        ValueError: no environment, an unknown algorithm, environment type, kind of layers or dtype, or a space the
-            algorithm cannot act in.
+        ValueError: no environment, an unknown algorithm, environment type, kind of layers, dtype or recurrent layer, a
+            space the algorithm cannot act in, or an algorithm that cannot be recurrent.
     """
     if not isinstance(env, Env | VectorEnv):
         raise ValueError(
@@ -95,7 +99,13 @@ def call_default_params(
 
         check_dtype(dtype, layers, 'call_default_params')
 
-    merged = _merged(importlib.import_module(f'zoo.default_params.{alg.lower()}'), env_type, env_id)
+    if recurrent is not None:
+        from zoo.common.networks import check_recurrent  # here, for the same reason
+
+        check_recurrent(recurrent, 'call_default_params')
+        cls.check_recurrent(f'recurrent={recurrent!r}: what is asked for')
+
+    merged = _merged(importlib.import_module(f'zoo.default_params.{alg.lower()}'), env_type, env_id, recurrent)
     network, optimizer = merged.pop('network'), merged.pop('optimizer')
     special = merged.pop('networks', {})
     if dtype is not None:
@@ -118,7 +128,7 @@ def call_default_params(
         'action_space': action_space,
         'net_list': [
             cls.shared_torso[name]
-            if images and name in cls.shared_torso
+            if (images or recurrent) and name in cls.shared_torso
             else copy.deepcopy(network | special.get(name.rstrip('_0123456789'), {}))
             | {'layers': layers, 'seed': _weights_seed(seed, i)}
             for i, name in enumerate(cls.network_names)
@@ -144,9 +154,14 @@ def _weights_seed(seed: int | None, i: int) -> int | None:
     return None if seed is None else int(np.random.SeedSequence([seed, i]).generate_state(1)[0])
 
 
-def _merged(table: Any, env_type: str, env_id: str) -> dict[str, Any]:
-    """The three levels in one dict; ``network``, each of ``networks``, and ``optimizer`` are merged key by key."""
-    levels = (table.COMMON, table.TYPES.get(env_type, {}), table.TUNED.get(env_id, {}))
+def _merged(table: Any, env_type: str, env_id: str, recurrent: str | None) -> dict[str, Any]:
+    """The three levels in one dict; ``network``, each of ``networks``, and ``optimizer`` are merged key by key.
+
+    Where networks are to be recurrent, what each level has for that comes after all of them.
+    """
+    levels = [table.COMMON, table.TYPES.get(env_type, {}), table.TUNED.get(env_id, {})]
+    if recurrent is not None:
+        levels += [level.get('recurrent', {}) for level in levels] + [{'network': {'recurrent': recurrent}}]
     merged: dict[str, Any] = {'network': {}, 'optimizer': {}}
     for level in levels:
         for key, value in level.items():
@@ -156,4 +171,5 @@ def _merged(table: Any, env_type: str, env_id: str) -> dict[str, Any]:
                 before = merged.get(key, {})
                 value = before | {name: before.get(name, {}) | entry for name, entry in value.items()}
             merged[key] = value
+    merged.pop('recurrent', None)
     return merged

@@ -16,6 +16,14 @@ COMMON = {
     'batch_size': 64,
     'network': {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'},
     'optimizer': {'name': 'Adam', 'learning_rate': 3e-4},
+    # A gradient step on eight sequences. Policy and value share the recurrent layer, which would learn from little but
+    # the value's error where returns are large: CartPole without velocities, 9 after 300k steps, scaled 500.
+    'recurrent': {
+        'network': {'hidden': [64]},
+        'normalize_reward': True,
+        'sequence_length': 32,
+        'batch_size': 256,
+    },
 }
 
 TYPES = {
@@ -45,6 +53,14 @@ TUNED = {
         'gae_lambda': 0.8,
         'clip_range': Linear(0.2),
         'optimizer': {'learning_rate': Linear(1e-3)},
+        # Without velocities it takes longer, and longer rollouts.
+        'recurrent': {
+            'train_steps': 300_000,
+            'rollout_size': 1024,
+            'epochs': 10,
+            'gamma': 0.99,
+            'gae_lambda': 0.95,
+        },
     },
     # Its source explores with state-dependent noise; Gaussian noise here, starting smaller.
     'Pendulum-v1': {

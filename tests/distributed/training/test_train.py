@@ -149,6 +149,31 @@ def test_light_actors_train_every_algorithm(name: str, tmp_path: Path):
     assert len(tested.returns) == 1
 
 
+def test_actors_carry_the_state_of_a_recurrent_policy(tmp_path: Path):
+    """Without TensorFlow; each rollout goes on from where its copies were, and an episode begins with nothing."""
+    env = build_env(traced('CartPole-v1', tmp_path), nenv=2)
+    nets = [{'hidden': [8], 'recurrent': 'lstm'}, 'actor']
+    agent = algorithms.PPO(env.single_observation_space, env.single_action_space, net_list=nets)
+    update, rollouts, last = agent.update, [], []
+
+    def look(rollout: Any, **params: Any) -> Any:
+        rollouts.append([rollout.state.copy(), rollout.begins.copy(), rollout.terminated | rollout.truncated])
+        _, after = agent.policy.network.sequence(rollout.obs, rollout.state, rollout.begins)
+        last.append(np.where(rollouts[-1][2][-1][:, None], 0.0, after[-1]))  # by the weights that were acted with
+        return update(rollout, **params)
+
+    agent.update = look
+    learn(agent, env, roles={'actors': 2})
+    assert sorted(stepped(tmp_path)) == ['False 1'] * 2
+    assert len(rollouts) >= 7 and rollouts[0][1][0].all() and not rollouts[0][0].any()
+    for (_, _, done), (state, begins, ended), expected in zip(rollouts, rollouts[1:], last, strict=False):
+        np.testing.assert_array_equal(begins, np.concatenate([done[-1:], ended[:-1]]))
+        np.testing.assert_allclose(state, expected, atol=1e-5)
+    assert sum(bool(state.any()) for state, *_ in rollouts) > 3
+    with pytest.raises(ValueError, match=r'what PPO acts by is kept along each episode, .*: leave out servers\.$'):
+        learn(agent, env, roles={'actors': 1, 'servers': 1})
+
+
 def test_the_same_seed_gives_the_same_agent():
     states = []
     for _ in range(2):

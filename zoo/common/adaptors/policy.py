@@ -20,6 +20,10 @@ normalisation takes the batch's moments and learns its statistics, and what it a
 in inference mode. A TensorLayer model is switched by ``is_train``, another callable is given ``training`` if it takes
 that.
 
+A network may be recurrent over the steps of the environment: a spec with ``recurrent='lstm'``, or a chain of Keras
+layers that takes sequences, ``keras.Sequential([Dense(64), LSTM(64), Dense(64)])`` (:mod:`zoo.common.recurrence`). Its
+state is given to it and returned, ``[N, S]``: `Network.step` takes one step, `Network.sequence` whole sequences.
+
 A torso or complete network of Keras' dtype policy ``'mixed_bfloat16'`` computes in bfloat16, from weights of float32;
 what it gives is made float32, and heads compute in that. A spec says so by ``dtype``: :mod:`zoo.common.networks`.
 """
@@ -41,7 +45,7 @@ import numpy as np
 import tensorflow as tf
 from gymnasium.spaces import Tuple
 
-from zoo.common import networks, spaces
+from zoo.common import networks, recurrence, spaces
 from zoo.common.adaptors.action import ActionAdaptor, masked
 from zoo.common.adaptors.observation import Preprocess, mask_path
 from zoo.common.batch_renorm import BatchRenormalization
@@ -156,6 +160,8 @@ class Network:
         wanted: what it was built to take and give.
         bounds: a tanh is put on the output of a complete network, which has to be in [−1, 1] and is not.
         mixed: the torso computes in bfloat16, as far as that can be seen; what it gives is float32 all the same.
+        core: the recurrent layers behind the torso and what follows them; None where there are none.
+        state_size: entries of the recurrent state, 0 where there is none.
     """
 
     def __init__(
@@ -171,6 +177,7 @@ class Network:
         *,
         wanted: Head,
         mixed: bool = False,
+        core: recurrence.Core | None = None,
     ) -> None:
         self.name = name
         self.preprocess = preprocess
@@ -180,6 +187,8 @@ class Network:
         self.shares = shares
         self.wanted = wanted
         self.mixed = mixed
+        self.core = core
+        self.state_size = 0 if core is None else core.state_size
         self.target: Network | None = None
         self.bounds = False
         self._call_torso = call_torso
@@ -202,12 +211,59 @@ class Network:
             action: for a critic of both.
             training: in training mode, where this is the network that the loss trains.
             noise: for noisy layers, see `from_torso`.
+
+        A recurrent network takes the observations for the first ones of an episode.
         """
         return self.from_torso(self.encode(obs, action, training), action, noise)
 
     def encode(self, obs: spaces.Flat, action: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
-        """The torso's output ``[B, width]``."""
-        return self._call_torso(self.preprocess(obs), action, training)
+        """The torso's output ``[B, width]``, of a recurrent network that of the first step of an episode."""
+        return self._encode(self.preprocess(obs), action, training)
+
+    def _encode(self, found: dict[str, tf.Tensor], action: tf.Tensor | None, training: bool) -> tf.Tensor:
+        x = self._call_torso(found, action, training)
+        if self.core is None:
+            return x
+        return self.core.step(x, tf.zeros([tf.shape(x)[0], self.state_size]), training)[0]
+
+    def step(self, obs: spaces.Flat, state: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Of a recurrent network, in inference mode: output ``[N, units]`` and the state after the step ``[N, S]``.
+
+        Args:
+            obs: flat observations ``[N, …]``.
+            state: float32 ``[N, S]``, of zeros where an episode begins.
+        """
+        x, after = self.encode_step(obs, state)
+        return self.from_torso(x), after
+
+    def encode_step(self, obs: spaces.Flat, state: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `step`, with what the head is given ``[N, width]`` in place of the output."""
+        assert self.core is not None  # only a recurrent network has a state
+        return self.core.step(self._call_torso(self.preprocess(obs), None, False), state)
+
+    def sequence(
+        self, obs: spaces.Flat, state: tf.Tensor, begins: tf.Tensor, training: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Of a recurrent network: outputs ``[T, N, units]`` and the states after each step ``[T, N, S]``.
+
+        Args:
+            obs: flat observations ``[T, N, …]``, time-major.
+            state: float32 ``[N, S]``, before the first step.
+            begins: bool ``[T, N]``; where True an episode begins, and the state is zero before that step.
+            training: in training mode, where this is the network that the loss trains.
+        """
+        x, after = self.encode_sequence(obs, state, begins, training)
+        x = self.from_torso(x)
+        return tf.reshape(x, [*begins.shape, x.shape[-1]]), after
+
+    def encode_sequence(
+        self, obs: spaces.Flat, state: tf.Tensor, begins: tf.Tensor, training: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `sequence`, with what the head is given, as rows ``[T · N, width]``, in place of the outputs."""
+        assert self.core is not None  # only a recurrent network has a state
+        rows = spaces.tree_map(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), obs)
+        x = self._call_torso(self.preprocess(rows), None, training)
+        return self.core.sequence(x, state, begins, training)
 
     def from_torso(self, x: tf.Tensor, action: tf.Tensor | None = None, noise: tf.Tensor | None = None) -> tf.Tensor:
         """The head's output for the torso's.
@@ -281,6 +337,8 @@ class Network:
 
     def _owned(self, trainable: bool = False) -> list[tf.Variable]:
         torso = [] if self.shares else _variables(self.torso, trainable)
+        if self.core is not None and self.custom is None and not self.shares:  # else they are the torso's own
+            torso += [variable for cell in self.core.cells for variable in cell.variables]
         return torso + _variables(self.head, trainable)
 
     @property
@@ -322,7 +380,9 @@ class Network:
         Args:
             head: with those of the head, not of the torso alone.
         """
-        if not self.preprocess.is_flat or (self.custom and not spaces.is_leaf(self.preprocess.space)):
+        if self.core is not None or not self.preprocess.is_flat:
+            return None
+        if self.custom and not spaces.is_leaf(self.preprocess.space):
             return None
         norm: BatchRenormalization | None = None
         found: list[tuple[BatchRenormalization | None, tf.Variable, tf.Variable | None, str]] = []
@@ -334,7 +394,7 @@ class Network:
             for layer in model.layers:
                 if _is_plain_dense(layer):
                     bias = layer.bias.value if layer.use_bias else None
-                    found.append((norm, layer.kernel.value, bias, _name(layer.activation)))
+                    found.append((norm, layer.kernel.value, bias, networks.activation_name(layer.activation)))
                     norm = None
                 elif type(layer) is BatchRenormalization and norm is None:
                     norm = layer
@@ -349,18 +409,46 @@ class Network:
             found.append((*rest, 'tanh'))
         return found
 
+    def recurrent_chain(self) -> list[recurrence.Cell | tuple[tf.Variable, tf.Variable | None, str]] | None:
+        """The layers of a recurrent network, where all is a plain chain; else None.
+
+        Each is a recurrent layer, or kernel, bias and activation of a dense one.
+        """
+        if self.core is None or not self.preprocess.is_flat or self.bounds:
+            return None
+        if self.custom and not spaces.is_leaf(self.preprocess.space):
+            return None
+        parts: list[Any] = []
+        if self.custom is None:
+            if type(self.torso) is not keras.Sequential:
+                return None
+            parts += self.torso.layers
+        else:
+            parts += recurrence.parts_of(self.torso) or []
+        cells = {id(cell.layer): cell for cell in self.core.cells}
+        if self.custom is None:
+            parts += [cell.layer for cell in self.core.cells]
+        if self.head is not None:
+            if self.streams:
+                return None
+            parts += self.head.layers
+        found: list[recurrence.Cell | tuple[tf.Variable, tf.Variable | None, str]] = []
+        for layer in parts:
+            if id(layer) in cells:
+                found.append(cells[id(layer)])
+            elif _is_plain_dense(layer):
+                bias = layer.bias.value if layer.use_bias else None
+                found.append((layer.kernel.value, bias, networks.activation_name(layer.activation)))
+            elif type(layer) is not keras.layers.Identity:
+                return None
+        return found
+
 
 def _is_plain_dense(layer: keras.layers.Layer) -> bool:
     """Whether it is a dense layer of a kernel and a bias of float32 alone, in whatever it multiplies them."""
     if type(layer) not in (keras.layers.Dense, Dense) or layer.dtype_policy.name not in networks.DTYPES:
         return False
     return not getattr(layer, 'lora_enabled', False)
-
-
-def _name(activation: Callable[..., Any]) -> str:
-    """The name by which Keras knows an activation; empty for a function of the user's own, whatever its name."""
-    name = getattr(activation, '__name__', '')
-    return name if any(getattr(module, name, None) is activation for module in (keras.activations, tf.nn)) else ''
 
 
 def _variables(model: Any, trainable: bool = False) -> list[tf.Variable]:
@@ -403,15 +491,18 @@ def build_network(
             return call(inputs if action is None else [*inputs, action], training)
 
         seeds = networks.SeedSequence(None if spec['seed'] is None else [spec['seed'], 1])
-        probe = _probe(preprocess, action_size, call_torso)
-        made = _head(head, probe.shape[-1], spec['initializer'], seeds)
+        width, core = _probe(preprocess, action_size, call_torso).shape[-1], None
+        if spec['recurrent'] is not None:
+            core = recurrence.Core([recurrence.Cell(recurrence.recurrent_layer(spec, width))])
+            width = core.cells[0].units
+        made = _head(head, width, spec['initializer'], seeds)
         mixed = spec['dtype'] == 'mixed_bfloat16' and networks.rounds(torso)
         if spec['dtype'] == 'mixed_bfloat16' and not mixed and _announces.get():
             log.warning(
                 "%s: dtype='mixed_bfloat16' changes nothing, since it has no layer that is wide enough to gain by it.",
                 label,
             )
-        return Network(name, preprocess, torso, call_torso, made, wanted=head, mixed=mixed)
+        return Network(name, preprocess, torso, call_torso, made, wanted=head, mixed=mixed, core=core)
     if isinstance(entry, type):
         raise ValueError(f'{label} is the class {entry.__name__}: give an instance of it.')
     if not callable(entry):
@@ -452,6 +543,7 @@ def build_on(other: Network, label: str, head: Head, initial: str = 'glorot_unif
         shares=True,
         wanted=head,
         mixed=other.mixed,
+        core=other.core,
     )
 
 
@@ -462,10 +554,22 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
     takes = sees + (f' and an action of {action_size}' if action_size else '')
     failures: list[str] = []
     _check_layers(entry, label)
-    for call_torso, joins_action in _ways_to_call(entry, preprocess, action_size):
+    chain, core = recurrence.parts_of(entry), None
+    if chain is not None:
+        recurrence.check_layers(chain, label)
+        before, core = recurrence.core_of(chain)
+    ways = _ways_to_call(entry, preprocess, action_size)
+    if core is not None:  # the observation alone: a critic of an action too is not recurrent
+        nested = preprocess.nested
+        ways = [(lambda found, action, training: before(nested(found), training), action_size > 0)]
+    for call_torso, joins_action in ways:
         try:
+            if core is not None:
+                recurrence.build(entry, _probe(preprocess, 0, lambda found, *_: nested(found)).shape[1:])
             with tf.GradientTape() as tape:
                 output = _probe(preprocess, action_size, call_torso)
+                if core is not None:
+                    output, _ = core.step(output, tf.zeros([PROBES, core.state_size]))
         except Exception as error:  # whatever a user's network raises says that this way does not fit
             reason = ' '.join(re.sub(r'\x1b\[\d*m', '', str(error)).split())[:200]  # Keras writes in bold
             failures.append(
@@ -498,7 +602,9 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
             continue
         custom = type(entry).__name__
         if width in (head.units, head.also_accepts):
-            made = Network(name, preprocess, entry, call_torso, None, custom=custom, wanted=head, mixed=mixed)
+            made = Network(
+                name, preprocess, entry, call_torso, None, custom=custom, wanted=head, mixed=mixed, core=core
+            )
             made.bounds = head.activation == 'tanh' and not _stays_bounded(made, action_size)
             if head.sigma:
                 raise ValueError(
@@ -514,7 +620,9 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
             log.info('%s gives %d numbers: a head for %s is attached.', label, width, needs)
         seeds = networks.SeedSequence(None)
         attached = _head(head, width + action_size * joins_action, 'glorot_uniform', seeds, hidden=joins_action)
-        return Network(name, preprocess, entry, call_torso, attached, joins_action, custom, wanted=head, mixed=mixed)
+        return Network(
+            name, preprocess, entry, call_torso, attached, joins_action, custom, wanted=head, mixed=mixed, core=core
+        )
     raise ValueError(failures[0])
 
 
@@ -704,7 +812,7 @@ def _stays_bounded(network: Network, action_size: int) -> bool:
         for scale in BOUND_SCALES:
             for variable in weights:
                 variable.assign(tf.constant(scale * rng.standard_normal(variable.shape), variable.dtype))
-            output = network._call_torso(features, action, False).numpy()
+            output = network._encode(features, action, False).numpy()
             if (np.abs(output) > 1.0).any():  # a number that is none says nothing: such weights are never reached
                 return False
     finally:
@@ -720,7 +828,7 @@ def compiles_by_xla(network: Network) -> bool:
 
     def gradients() -> list[tf.Tensor | None]:
         with tf.GradientTape() as tape:
-            output = _probe(network.preprocess, network.wanted.action_size, network._call_torso, training=True)
+            output = _probe(network.preprocess, network.wanted.action_size, network._encode, training=True)
         network.penalties()
         return [x for x in tape.gradient(output, network.trainable_variables) if x is not None]
 
@@ -798,6 +906,11 @@ class StochasticPolicy:
         """Parameters ``[B, param_size]`` for flat observations ``[B, …]``; see `Network` for ``training``."""
         return self.complete(self.network(obs, training=training), obs)
 
+    def step(self, obs: spaces.Flat, state: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Of a recurrent network: parameters ``[N, param_size]`` and the state after the step; see `Network.step`."""
+        output, after = self.network.step(obs, state)
+        return self.complete(output, obs), after
+
     def complete(self, output: tf.Tensor, obs: spaces.Flat) -> tf.Tensor:
         """The distribution's parameters from the network's output."""
         if self.mask_path is not None:
@@ -822,4 +935,4 @@ class StochasticPolicy:
 
 
 def _encoded_zeros(network: Network) -> tf.Tensor:
-    return _probe(network.preprocess, 0, network._call_torso)
+    return _probe(network.preprocess, 0, network._encode)

@@ -291,6 +291,116 @@ class StackFrames(gymnasium.Wrapper):
         return spaces.unflatten(self.observation_space, spaces.from_items(self._inner, flat))
 
 
+#: Entries of the observation that are not velocities, by the class of the environment.
+POSITIONS = {'CartPoleEnv': (0, 2), 'PendulumEnv': (0, 1), 'LunarLander': (0, 1, 4, 6, 7)}
+
+
+class HideVelocity(gymnasium.Wrapper):
+    """Leaves the velocities out of the observation, which then does not say all that matters: a test of memory.
+
+    Args:
+        env: CartPole, Pendulum or LunarLander.
+
+    Raises:
+        ValueError: another environment.
+    """
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        name = type(env.unwrapped).__name__
+        if name not in POSITIONS or not isinstance(env.observation_space, Box):
+            raise ValueError(
+                f'hide_velocity=True is for CartPole, Pendulum and LunarLander, but this is {name}, of which it is not '
+                'known what in the observation are velocities: leave it out, or wrap the environment yourself.'
+            )
+        self._kept = np.array(POSITIONS[name])
+        space = env.observation_space
+        self.observation_space = Box(space.low[self._kept], space.high[self._kept], dtype=space.dtype.type)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        return np.asarray(observation)[self._kept], info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, *rest = self.env.step(action)
+        return np.asarray(observation)[self._kept], *rest
+
+
+class StackVectors(gymnasium.Wrapper):
+    """Puts the last ``frames`` values of every vector in the observation side by side, oldest first.
+
+    In the first observation of an episode all are the first one. Goals and an action mask stay as they are.
+
+    Args:
+        env: its observation is a ``Box`` of one axis, or a ``Dict`` or ``Tuple`` with such among its parts.
+        frames: how many; with 1 the observations stay as they are.
+    """
+
+    def __init__(self, env: gymnasium.Env, frames: int) -> None:
+        super().__init__(env)
+        self._inner = env.observation_space
+        leaves = spaces.leaves(self._inner)
+        self._paths = [path for path, leaf in leaves.items() if _is_vector(path, leaf)] if frames > 1 else []
+        self._frames = frames
+        stacked: dict[str, Space] = {path: _tiled(cast(Box, leaves[path]), frames) for path in self._paths}
+        self.observation_space = _replace_leaves(self._inner, {**leaves, **stacked})
+        self._last: dict[str, np.ndarray] = {}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._last.clear()
+        return self._stack(observation), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, *rest = self.env.step(action)
+        return self._stack(observation), *rest
+
+    def _stack(self, observation: Any) -> Any:
+        flat = dict(spaces.tree_items(spaces.flatten(self._inner, observation)))
+        for path in self._paths:
+            new, last = flat[path], self._last.get(path)
+            stack = np.tile(new, self._frames) if last is None else np.concatenate([last[len(new) :], new])
+            flat[path] = self._last[path] = stack
+        return spaces.unflatten(self.observation_space, spaces.from_items(self._inner, flat))
+
+
+def _is_vector(path: str, leaf: Space) -> bool:
+    return isinstance(leaf, Box) and len(leaf.shape) == 1 and path not in (ACTION_MASK, 'achieved_goal', 'desired_goal')
+
+
+def _tiled(leaf: Box, frames: int) -> Box:
+    return Box(np.tile(leaf.low, frames), np.tile(leaf.high, frames), dtype=leaf.dtype.type)
+
+
+def viewed(make: Callable[..., Any], hide_velocity: bool = False, frame_stack: int = 1, **kwargs: Any) -> Any:
+    """What ``make(**kwargs)`` makes, with velocities hidden and with observations stacked.
+
+    Raises:
+        ValueError: an environment of which velocities are not known, a vector environment, nothing to stack.
+    """
+    env = make(**kwargs)
+    try:
+        if isinstance(env, VectorEnv):
+            raise ValueError(
+                'hide_velocity and frame_stack are for single environments and copies of them, not for a VectorEnv '
+                'object: wrap what it is made of.'
+            )
+        if hide_velocity:
+            env = HideVelocity(env)
+        if frame_stack != 1:
+            inner = env.observation_space
+            env = StackFrames(env, frame_stack)  # of the images
+            env = StackVectors(env, frame_stack)
+            if env.observation_space == inner:
+                raise ValueError(
+                    f'frame_stack={frame_stack} finds neither images nor vectors in {spaces.describe(inner)}.'
+                )
+    except ValueError:
+        env.close()
+        raise
+    return env
+
+
 def push_frame(stack: np.ndarray, frame: np.ndarray) -> np.ndarray:
     """A new stack ``[…, frames * channels]`` without its oldest frame and with ``[…, channels]`` as its newest.
 

@@ -74,12 +74,15 @@ class Actor:
             return
         collector = Collector(self.env, self.behavior.adaptor, begin=self.behavior.episodes_begin)
         collector.reset(int(self.rng.integers(2**31 - 1)))
-        buffer = RolloutBuffer(collector.space, self.behavior.adaptor, self.plan.horizon, collector.num_envs)
+        buffer = RolloutBuffer(
+            collector.space, self.behavior.adaptor, self.plan.horizon, collector.num_envs, self.behavior.state_size
+        )
         episodes: list[Episode] = []
         begins, unanswered = True, 0
         while True:
             act = self._explore if self.steps < self.plan.explore_steps else self._act
-            rollout = buffer.fill(collector, act, lambda before: episodes.extend(collector.finished))
+            state = self.behavior.state
+            rollout = buffer.fill(collector, act, lambda before: episodes.extend(collector.finished), state)
             message = {
                 'version': self.version,
                 'begins': begins,

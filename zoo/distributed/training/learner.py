@@ -13,7 +13,7 @@ from zoo.common import spaces
 from zoo.common.loops import Step, Training
 from zoo.common.relabel import Goals
 from zoo.common.rollout import RolloutBuffer
-from zoo.common.types import Rollout, Transition
+from zoo.common.types import Trajectories, Transition
 from zoo.distributed import wire
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import ClusterError, PeerLost
@@ -63,11 +63,13 @@ class Actors:
             self._agent.episodes_restarted()
         return False
 
-    def rollout(self, training: Training, horizon: int) -> Rollout:
+    def rollout(self, training: Training, horizon: int) -> Trajectories:
         """See :class:`zoo.common.loops.Experience`; the next rollout is written over this one."""
         if self._buffer is None:
             agent = self._agent
-            self._buffer = RolloutBuffer(agent.observation_space, agent.action_adaptor, horizon, self.num_envs)
+            self._buffer = RolloutBuffer(
+                agent.observation_space, agent.action_adaptor, horizon, self.num_envs, agent.behavior.state_size
+            )
         self._publish()
         if self._version > 0:
             for i in range(len(self._replies)):
@@ -83,8 +85,11 @@ class Actors:
             if begins and i in self._checked:
                 self._agent.episodes_restarted(copies)
             self._check(i, message['rollout'])
-            for target, part in zip(self._buffer.rollout, message['rollout'], strict=True):
-                for path, values in spaces.tree_items(part):
+            sent = message['rollout']
+            if sent.state is not None:
+                self._buffer.rollout.state[copies] = sent.state
+            for target, part in zip(self._buffer.rollout._replace(state=None), sent._replace(state=None), strict=True):
+                for path, values in () if part is None else spaces.tree_items(part):
                     (target[path] if path else target)[:, copies] = values
             count += int(message['rollout'].valid.sum())
             episodes.append(message['episodes'])
@@ -103,8 +108,8 @@ class Actors:
         rollout, begins = message['rollout'], message['begins']
         self._check(i, rollout)
         for t in range(len(rollout.reward)):
-            fields = [spaces.tree_map(lambda x, t=t: x[t], field) for field in rollout]
-            yield Step(Transition(*fields[:-1]), fields[-1], i * self._plan.num_envs, begins and t == 0)
+            *fields, valid = [spaces.tree_map(lambda x, t=t: x[t], field) for field in rollout[:7]]
+            yield Step(Transition(*fields), valid, i * self._plan.num_envs, begins and t == 0)
         self._tell(training, int(rollout.valid.sum()), message['episodes'])
 
     def least(self, number: int) -> int:
@@ -128,13 +133,14 @@ class Actors:
                     queue.get(max(0.0, end - time.monotonic()))
             queue.close()
 
-    def _check(self, i: int, rollout: Rollout) -> None:
+    def _check(self, i: int, rollout: Trajectories) -> None:
         """Look once at what an actor sends: its program may have built another environment than this one."""
         if i in self._checked:
             return
         self._checked.add(i)
         agent, plan, me = self._agent, self._plan, self._cluster.role_rank()
-        own = RolloutBuffer(agent.observation_space, agent.action_adaptor, plan.horizon, plan.num_envs).rollout
+        size = agent.behavior.state_size
+        own = RolloutBuffer(agent.observation_space, agent.action_adaptor, plan.horizon, plan.num_envs, size).rollout
         sent, expected = wire.flatten(rollout), wire.flatten(own)
         kinds = [
             {name: (array.dtype, array.shape) for name, array in zip(flat.names, flat.arrays, strict=True)}

@@ -143,13 +143,13 @@ def plan_for(
     layout = check_roles(roles)
     if layout.servers and agent.behavior.along_episodes:
         raise ValueError(
-            f'{layout}: what {type(agent).__name__} explores by is kept along each episode, but a server answers many '
+            f'{layout}: what {type(agent).__name__} acts by is kept along each episode, but a server answers many '
             'environments as one: leave out servers.'
         )
     num_envs = getattr(env, 'num_envs', 1)
     lockstep = agent.loop.experience == 'rollouts'
     horizon = loop_params['horizon'] if lockstep else max(1, MESSAGE // num_envs)
-    size = rollout_bytes(agent.observation_space, agent.action_adaptor, horizon, num_envs)
+    size = rollout_bytes(agent.observation_space, agent.action_adaptor, horizon, num_envs, agent.behavior.state_size)
     return Plan(
         layout=layout,
         horizon=horizon,
