@@ -28,7 +28,11 @@ TABLES = {name: importlib.import_module(f'zoo.default_params.{name.lower()}') fo
 OF_TENSORLAYER = [name for name, table in TABLES.items() if 'normalize' not in table.COMMON['network']]
 
 #: The others are subclasses of one of these, which makes their networks.
-ROOTS = [name for name in algorithms.NAMES if getattr(algorithms, name).__mro__[1].__name__ not in algorithms.NAMES]
+ROOTS = [
+    name
+    for name in algorithms.NAMES
+    if name == 'PPO' or getattr(algorithms, name).__mro__[1].__name__ not in ('ActorCritic', *algorithms.NAMES)
+]
 
 #: An environment that each algorithm can act in.
 ENV_IDS = {

@@ -31,7 +31,11 @@ from zoo.distributed.training.learner import Actors
 
 #: Parameters of ``learn`` with which a training takes a second.
 #: The others are subclasses of one of these, whose acting is theirs.
-ROOTS = [name for name in algorithms.NAMES if getattr(algorithms, name).__mro__[1].__name__ not in algorithms.NAMES]
+ROOTS = [
+    name
+    for name in algorithms.NAMES
+    if name == 'PPO' or getattr(algorithms, name).__mro__[1].__name__ not in ('ActorCritic', *algorithms.NAMES)
+]
 ON = {'train_steps': 600, 'horizon': 20, 'epochs': 2, 'batch_size': 20}
 OFF = {'train_steps': 500, 'explore_steps': 64, 'batch_size': 16, 'update_every': 4, 'buffer_size': 9000}
 
