@@ -136,6 +136,10 @@ ROWS |= {
     'vpg-cartpole': replace(CARTPOLE, alg='VPG', steps=300_000, aim=450.0),
     'vpg-cartpole-without': replace(CARTPOLE, alg='VPG', steps=300_000, aim=450.0, alg_params={'baseline': False}),
     'ac-cartpole': replace(CARTPOLE, alg='AC', steps=300_000, aim=450.0),
+    # Half of the actions are random, whatever the policy; the test is of the policy alone.
+    'offpac-cartpole': Row(
+        'OffPAC', 'CartPole-v1', 'classic_control', 1, 100_000, (0, 1, 2), 400.0, alg_params={'explore': 0.5}
+    ),
     'ppo-pendulum': Row('PPO', 'Pendulum-v1', 'classic_control', 4, 100_000, (0, 1, 2), -250.0),
     'trpo-lunarlander': Row('TRPO', 'LunarLander-v3', 'box2d', 2, 200_000, (0, 1, 2), 130.0),
     # The aims are published scores less one of their deviations; the copies and steps are those of their source.

@@ -6,12 +6,14 @@ from typing import Any
 
 COMMON: dict[str, Any] = {
     'train_steps': 1_000_000,
-    'batch_size': 256,
-    'update_every': 4,
+    'batch_size': 128,
+    'update_every': 2,
     'updates': 1,
+    'tau': 0.02,
+    'entropy_coef': 0.05,
     'explore_steps': 1000,
     'network': {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'},
-    'optimizer': {'name': 'Adam', 'learning_rate': 3e-4},
+    'optimizer': {'name': 'Adam', 'learning_rate': 1e-3},
 }
 
 TYPES: dict[str, dict[str, Any]] = {'atari': {'train_steps': 10_000_000, 'buffer_size': 100_000}}
