@@ -61,7 +61,7 @@ class Notes:
     def update(self, rollout: Trajectories, **params: Any) -> dict[str, float]:
         self.asked.append('update')
         self.params = params
-        self.rollouts.append(Trajectories(*(spaces.tree_map(np.copy, x) for x in rollout)))
+        self.rollouts.append(Trajectories(*(x if x is None else spaces.tree_map(np.copy, x) for x in rollout)))
         return self._metrics()
 
     def update_on(self, batches: Batch) -> dict[str, float]:

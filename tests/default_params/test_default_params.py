@@ -20,7 +20,7 @@ from zoo.common.schedules import Linear
 from zoo.default_params import call_default_params as home
 
 #: Keys of a table that are not parameters.
-SPECIAL = {'network', 'networks', 'optimizer', 'rollout_size'}
+SPECIAL = {'network', 'networks', 'optimizer', 'recurrent', 'rollout_size'}
 
 TABLES = {name: importlib.import_module(f'zoo.default_params.{name.lower()}') for name in algorithms.NAMES}
 
@@ -116,6 +116,11 @@ def test_every_tuned_entry_is_taken_and_applied(name, env_id):
             assert all(spec[k] == v for spec in alg_params['optimizers_list'] for k, v in value.items())
         elif key == 'rollout_size':
             assert learn_params['horizon'] == value
+        elif key == 'recurrent':
+            given, learn = call_default_params(env, env_type, name, recurrent='lstm')
+            others = value.keys() - SPECIAL
+            assert others and {k: (given | learn)[k] for k in others} == {k: value[k] for k in others}
+            assert given['net_list'][0]['recurrent'] == 'lstm' and learn['horizon'] == value['rollout_size']
         else:
             assert (alg_params | learn_params)[key] == value
     # What the entry does not name comes from the type, and what that does not name from what is common to all.

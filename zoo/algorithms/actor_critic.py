@@ -291,8 +291,8 @@ class ActorCritic(Algorithm):
             rows: int32, the numbers of the transitions, or of the sequences.
         """
         if not self.is_recurrent:
-            taken = tf.nest.map_structure(lambda x: tf.gather(x, rows), tuple(arranged[:-1]))
-            return Samples(*taken, None)
+            taken = tf.nest.map_structure(lambda x: tf.gather(x, rows), arranged._replace(valid=()))
+            return taken._replace(valid=None)
         found = tf.nest.map_structure(lambda x: tf.gather(x, rows, axis=1), arranged)
         return Samples(found.obs, *flattened(tuple(found[1:])))
 
