@@ -35,7 +35,7 @@ from zoo.common.optim import AllReduce, Optimizer
 from zoo.common.params import Param
 from zoo.common.replay import Priorities, Replay, Sampling
 from zoo.common.rollouts import Evaluation, Player, Rollout
-from zoo.common.types import Batch, TestResult, TrainingResult
+from zoo.common.types import Batch, TestResult, TrainingResult, Trajectories
 
 Self = TypeVar('Self', bound='Algorithm')
 
@@ -83,8 +83,6 @@ class Algorithm:
     unused: ClassVar[tuple[str, ...]] = ()
     #: What ``update`` reports.
     metric_names: ClassVar[tuple[str, ...]]
-    #: Whether ``value(obs)`` gives the values of states, which rollouts take where the episode goes on unseen.
-    values_states: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -578,6 +576,18 @@ class Algorithm:
                 'algorithm that has one, such as PPO or SAC.'
             )
         return policy(obs, training), None
+
+    def policy_and_value_along(self, steps: Trajectories, training: bool = False) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """The same ``[T N, …]`` of steps in their order, with fields ``[T, N, …]``."""
+        return self.policy_and_value(spaces.tree_map(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), steps.obs), training)
+
+    def values_of(self, steps: Trajectories) -> tuple[tf.Tensor, tf.Tensor] | None:
+        """V of the states before and after each step, both ``[T, N]``; None where there is no critic of states.
+
+        Args:
+            steps: fields ``[T, N, …]``; where one was truncated the next one belongs to another episode.
+        """
+        return None
 
     def apply_gradients(self, gradients: Sequence[tf.Tensor | None]) -> None:
         """One step of every optimiser; ``rollout``, ``predict`` and ``learn`` act with the new weights from then on.

@@ -56,8 +56,11 @@ class Play:
             quota[: episodes % copies] += 1
         rows: list[dict[str, Any]] = []
         params: list[np.ndarray] = []
+        states: list[np.ndarray] = []
         ends: list[tuple[int, int, Episode]] = []
         while quota.any() if quota is not None else len(rows) * copies < (steps or 0):
+            if self.behavior.state_size:
+                states.append(np.array(self.behavior.state))
             row = self._step(deterministic)
             if quota is not None:
                 row['valid'] &= quota > 0
@@ -75,6 +78,7 @@ class Play:
         fields = {name: spaces.tree_map(lambda *x: np.stack(x), *(row[name] for row in rows)) for name in rows[0]}
         fields['cut'] = np.zeros_like(fields['valid'])
         fields['log_prob'] = None
+        fields['state'] = np.stack(states) if states else None
         if params:
             distribution = self.agent.action_adaptor.distribution
             fields['log_prob'] = distribution.log_prob(tf.stack(params), fields['action']).numpy()
@@ -138,21 +142,25 @@ def evaluate(agent: Any, rollout: Rollout, training: bool) -> Evaluation:
         )
     check_spaces(agent, rollout)
     lead = len(rollout.reward.shape)
-
-    def flattened(x: Any) -> Any:
-        x = tf.convert_to_tensor(x)
-        return tf.reshape(x, tf.concat([[-1], tf.shape(x)[lead:]], 0)) if lead > 1 else x
-
-    obs, action = (spaces.tree_map(flattened, x) for x in (rollout.obs, rollout.action))
-    params, value = agent.policy_and_value(obs, training)
-    distribution = agent.action_adaptor.distribution
-    shape = tf.shape(rollout.reward)
+    if agent.behavior.state_size and (lead == 1 or rollout.state is None):
+        raise ValueError(
+            'a recurrent policy evaluates the steps of its own rollouts in their order: hand it a rollout or slices of '
+            'one, such as rollout[:, [0, 3]], and no loose transitions.'
+        )
 
     def shaped(x: Any) -> Any:
         if x is None or lead == 1:
             return x
-        return tf.reshape(x, tf.concat([shape, tf.shape(x)[1:]], 0))
+        return tf.reshape(x, [*rollout.reward.shape, *x.shape[1:]])
 
+    tensors = tf.nest.map_structure(lambda x: None if x is None else tf.convert_to_tensor(x), rollout)
+    if lead == 1:
+        action = tensors.action
+        params, value = agent.policy_and_value(tensors.obs, training)
+    else:
+        action = spaces.tree_map(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), tensors.action)
+        params, value = agent.policy_and_value_along(tensors.trajectories, training)
+    distribution = agent.action_adaptor.distribution
     entropy = distribution.entropy(params) if has_entropy(distribution) else None
     penalty = tf.constant(0.0)
     if training:

@@ -722,7 +722,8 @@ class RecurrentStochastic(Stochastic):
         deterministic: bool = False,
     ) -> tuple[spaces.Flat, np.ndarray]:
         """See :class:`Behavior`."""
-        params, after = self.forward.step(obs, state)  # type: ignore[union-attr]
+        self.params, after = self.forward.step(obs, state)  # type: ignore[union-attr]
+        params = self.params
         return (self.adaptor.mode(params) if deterministic else self.adaptor.sample(params, rng)), after
 
 

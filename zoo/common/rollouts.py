@@ -14,13 +14,25 @@ import numpy as np
 from gymnasium.spaces import Space
 
 from zoo.common import spaces
-from zoo.common.types import Episode
+from zoo.common.types import Episode, Trajectories
 
 #: What `Rollout.returns` and `Rollout.advantages` take for the values of states.
 Values: TypeAlias = Callable[[Any], Any] | tuple[Any, Any] | float | None
 
 #: The fields that every rollout has, in this order; ``log_prob`` may be None.
-FIELDS = ('obs', 'action', 'reward', 'next_obs', 'terminated', 'truncated', 'valid', 'begins', 'cut', 'log_prob')
+FIELDS = (
+    'obs',
+    'action',
+    'reward',
+    'next_obs',
+    'terminated',
+    'truncated',
+    'valid',
+    'begins',
+    'cut',
+    'log_prob',
+    'state',
+)
 
 #: Those of them that `Rollout.with_fields` may put others in the place of.
 REPLACEABLE = ('reward', 'log_prob')
@@ -91,6 +103,8 @@ class Rollout:
         cut: bool, the episode goes on after this step, but not in the next row: two rollouts were joined here.
         log_prob: float32, the log-probability of the action by the stochastic policy that drew it; None if there was
             none, as of ε-greedy actions, or of those of a deterministic policy.
+        state: float32 ``[…, S]``, the recurrent state before the step, zero where an episode begins; None where the
+            policy has none. An agent that has one evaluates ordered rollouts alone.
         player: who played in what.
 
     Fields that :meth:`with_fields` added are attributes too.
@@ -106,6 +120,7 @@ class Rollout:
     begins: Any
     cut: Any
     log_prob: Any
+    state: Any
     player: Player
 
     def __init__(
@@ -256,6 +271,11 @@ class Rollout:
             if i and len(rollout):
                 joins = span is not None and own is not None and own == span._replace(begin=span.end, end=own.end)
                 if row and not joins:
+                    if rollout.state is not None and not (rollout.begins[0] | ~rollout.valid[0]).all():
+                        raise ValueError(
+                            'rollouts of a recurrent policy follow one another only where the next one goes on as the '
+                            'environment did or begins new episodes: evaluate each by itself.'
+                        )
                     fields['cut'][row - 1] |= ~(fields['terminated'][row - 1] | fields['truncated'][row - 1])
                 if not row:
                     span = own
@@ -342,11 +362,9 @@ class Rollout:
         from zoo.common.returns import discounted_returns
 
         self._check_ordered('returns')
-        if values is None and (self.player.agent is None or not self.player.agent.values_states):
-            values = 0.0
         if not len(self):
             return np.zeros(self.reward.shape, np.float32)
-        _, next_value = self._values(values, all_of_them=False)
+        _, next_value = self._values(0.0 if values is None and self._critic_values() is None else values)
         found = discounted_returns(self.reward, next_value, self.terminated, self._ended_unseen, gamma)
         return np.where(self.valid, found.numpy(), np.float32(0.0))
 
@@ -371,7 +389,7 @@ class Rollout:
         self._check_ordered('advantages')
         if not len(self):
             return np.zeros(self.reward.shape, np.float32)
-        value, next_value = self._values(values, all_of_them=True)
+        value, next_value = self._values(values)
         found, _ = gae(self.reward, value, next_value, self.terminated, self._ended_unseen, gamma, lam)
         return np.where(self.valid, found.numpy(), np.float32(0.0))
 
@@ -380,49 +398,67 @@ class Rollout:
         """Where the episode goes on, but not in the next row."""
         return self.truncated | self.cut
 
-    def _values(self, values: Values, all_of_them: bool) -> tuple[Any, Any]:
-        """V before and after each step, float32 ``[T, N]``; those before, and those after that are known from them,
-        only if all of them are asked for."""
+    def _values(self, values: Values) -> tuple[Any, Any]:
+        """V before and after each step, float32 ``[T, N]``."""
         from zoo.common.returns import next_values
 
-        shape = self.reward.shape
+        shape = tuple(self.reward.shape)
+        if values is None:
+            known = self._critic_values()
+            if known is None:
+                agent = self.player.agent
+                who = 'this rollout has lost its agent' if agent is None else f'{type(agent).__name__} has no critic'
+                raise ValueError(f'{who}, whose values of states could be taken: give values=…, such as a function.')
+            return known
         if isinstance(values, Real):
             constant = np.full(shape, values, np.float32)
             return constant, constant
         if isinstance(values, tuple | list) and len(values) == 2:
-            pair = tuple(np.asarray(x, np.float32) for x in values)
-            if any(x.shape != shape for x in pair):
+            before, after = (np.asarray(x, np.float32) for x in values)
+            if before.shape != shape or after.shape != shape:
                 raise ValueError(
-                    f'values are two arrays of shapes {pair[0].shape} and {pair[1].shape}: both need {tuple(shape)}, '
-                    'the values before and after each step.'
+                    f'values are two arrays of shapes {before.shape} and {after.shape}: both need {shape}, the values '
+                    'before and after each step.'
                 )
-            return pair[0], pair[1]
-        if values is not None and not callable(values):
+            return before, after
+        if not callable(values):
             raise ValueError(
                 f'values is a {type(values).__name__}: give a function of observations, the pair of arrays of the '
                 'values before and after each step, or a number.'
             )
-        function = values
-        if function is None:
-            agent = self.player.agent
-            if agent is None or not agent.values_states:
-                who = 'this rollout has lost its agent' if agent is None else f'{type(agent).__name__} has no critic'
-                raise ValueError(f'{who}, whose values of states could be taken: give values=…, such as a function.')
-            function = agent.value
 
         def critic(obs: Any) -> Any:
             import tensorflow as tf
 
             count = spaces.count(obs)
-            found = tf.cast(tf.convert_to_tensor(function(spaces.tree_map(tf.convert_to_tensor, obs))), tf.float32)
+            found = tf.cast(tf.convert_to_tensor(values(spaces.tree_map(tf.convert_to_tensor, obs))), tf.float32)
             if found.shape not in ([count], [count, 1]):
                 raise ValueError(f'the values of {count} states have shape {tuple(found.shape)}: ({count},) is needed.')
             return tf.reshape(found, [-1])
 
-        value: Any = np.zeros(shape, np.float32)
-        if all_of_them:
-            value = critic(spaces.tree_map(lambda x: x.reshape(-1, *x.shape[2:]), self.obs)).numpy().reshape(shape)
+        value = critic(spaces.tree_map(lambda x: x.reshape(-1, *x.shape[2:]), self.obs)).numpy().reshape(shape)
         return value, next_values(critic, value, self.next_obs, self.terminated, self._ended_unseen)
+
+    def _critic_values(self) -> tuple[Any, Any] | None:
+        """Those of the agent's critic as it is now; None where it has none."""
+        return None if self.player.agent is None else self.player.agent.values_of(self.trajectories)
+
+    @property
+    def trajectories(self) -> Trajectories:
+        """The same as the record that the loops of the library work on, in which what was cut was truncated."""
+        self._check_ordered('trajectories')
+        first = None if self.state is None else self.state[0]
+        return Trajectories(
+            self.obs,
+            self.action,
+            self.reward,
+            self.next_obs,
+            self.terminated,
+            self._ended_unseen,
+            self.valid,
+            first,
+            None if self.state is None else self.begins,
+        )
 
     # Inside
 
