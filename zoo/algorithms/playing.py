@@ -141,6 +141,8 @@ def evaluate(agent: Any, rollout: Rollout, training: bool) -> Evaluation:
             f'evaluate takes a rollout of agent.rollout, or a part of one, not a {type(rollout).__name__}.'
         )
     check_spaces(agent, rollout)
+    if 0 in rollout.reward.shape:
+        raise ValueError('there are no steps to evaluate in this rollout: an empty part of one was given.')
     lead = len(rollout.reward.shape)
     if agent.behavior.state_size and (lead == 1 or rollout.state is None):
         raise ValueError(
