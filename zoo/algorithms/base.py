@@ -581,13 +581,18 @@ class Algorithm:
         """The same ``[T N, …]`` of steps in their order, with fields ``[T, N, …]``."""
         return self.policy_and_value(spaces.tree_map(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), steps.obs), training)
 
-    def values_of(self, steps: Trajectories) -> tuple[tf.Tensor, tf.Tensor] | None:
-        """V of the states before and after each step, both ``[T, N]``; None where there is no critic of states.
+    @property
+    def values_states(self) -> bool:
+        """Whether there is a critic of states, so that `values_of` gives their values."""
+        return False
+
+    def values_of(self, steps: Trajectories) -> tuple[tf.Tensor, tf.Tensor]:
+        """V of the states before and after each step, both ``[T, N]``, where there is a critic of states.
 
         Args:
             steps: fields ``[T, N, …]``; where one was truncated the next one belongs to another episode.
         """
-        return None
+        raise NotImplementedError
 
     def apply_gradients(self, gradients: Sequence[tf.Tensor | None]) -> None:
         """One step of every optimiser; ``rollout``, ``predict`` and ``learn`` act with the new weights from then on.

@@ -162,6 +162,7 @@ def evaluate(agent: Any, rollout: Rollout, training: bool) -> Evaluation:
     else:
         action = spaces.tree_map(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), tensors.action)
         params, value = agent.policy_and_value_along(tensors.trajectories, training)
+    value = value if agent.values_states else None
     distribution = agent.action_adaptor.distribution
     entropy = distribution.entropy(params) if has_entropy(distribution) else None
     penalty = tf.constant(0.0)

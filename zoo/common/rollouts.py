@@ -441,7 +441,8 @@ class Rollout:
 
     def _critic_values(self) -> tuple[Any, Any] | None:
         """Those of the agent's critic as it is now; None where it has none."""
-        return None if self.player.agent is None else self.player.agent.values_of(self.trajectories)
+        agent = self.player.agent
+        return agent.values_of(self.trajectories) if agent is not None and agent.values_states else None
 
     @property
     def trajectories(self) -> Trajectories:
