@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from toys import ACTIONS, AnySpaces, observation_space
 
 from zoo import Rollout, build_env
-from zoo.algorithms import DQN, PPO, SAC
+from zoo.algorithms import DQN, PPO, SAC, VPG
 from zoo.common import spaces
 
 TINY = {'hidden': [5], 'features': 4}
@@ -288,6 +288,15 @@ def test_an_algorithm_of_action_values_plays_and_has_nothing_to_evaluate():
         rollout.advantages(0.9, 0.9)
     with pytest.raises(ValueError, match='DQN has no stochastic policy'):
         agent.evaluate(rollout)
+
+
+def test_without_a_baseline_there_are_no_values():
+    agent = VPG(Counting.observation_space, Counting.action_space, net_list=[TINY], baseline=False)
+    rollout = agent.rollout(copies(3), steps=4)
+    assert agent.evaluate(rollout).value is None and agent.evaluate(rollout).log_prob.shape == (4, 1)
+    assert np.allclose(rollout.returns(0.5)[:, 0], [11 + 0.5 * (12 + 0.5 * 13), 12 + 0.5 * 13, 13, 0])
+    with pytest.raises(ValueError, match='VPG has no critic'):
+        rollout.advantages(0.9, 0.9)
 
 
 def test_sac_has_probabilities_and_each_optimizer_its_own_gradients():
