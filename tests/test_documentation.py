@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DOCS = [f'docs/{name}.md' for name in ('architecture', 'distributed', 'recurrent', 'replay')]
+DOCS = [f'docs/{name}.md' for name in ('architecture', 'distributed', 'recurrent', 'replay', 'rollouts')]
 PAGES = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', *DOCS]
 EXAMPLES = sorted(ROOT.glob('examples/*.py'))
 TEXTS = PAGES + [f'examples/{path.name}' for path in EXAMPLES]
 SOURCES = [path.read_text(encoding='utf-8') for part in ('zoo', 'tests') for path in (ROOT / part).rglob('*.py')]
+
+#: What makes those examples short that train in a loop of their own.
+ARGUMENTS = {'your_own_ppo.py': ['512'], 'your_own_reinforce.py': ['512'], 'self_play.py': ['3000']}
 
 #: Makes programs short, and leaves the interrupted run that one of them resumes.
 SHORTER = """
@@ -97,7 +100,7 @@ def test_the_readme_runs_from_its_first_block_to_its_last(tmp_path):
     assert done.stdout.endswith('to the end\n')
 
 
-@pytest.mark.parametrize('page', ['recurrent', 'replay'])
+@pytest.mark.parametrize('page', ['recurrent', 'replay', 'rollouts'])
 def test_a_page_runs(page, tmp_path):
     done = run('\n'.join([SHORTER, *blocks(f'docs/{page}.md')]), tmp_path)
     assert done.returncode == 0, done.stderr
@@ -109,6 +112,6 @@ def test_a_page_runs(page, tmp_path):
 def test_an_example_runs(example, tmp_path):
     """All but the one that continuous integration runs in full."""
     future, _, rest = text_of(f'examples/{example}').partition('from __future__ import annotations\n')
-    done = run(f'{future}from __future__ import annotations\n{SHORTER}{rest}', tmp_path)
+    done = run(f'{future}from __future__ import annotations\n{SHORTER}{rest}', tmp_path, *ARGUMENTS.get(example, []))
     assert done.returncode == 0, done.stderr
     assert done.stdout

@@ -314,6 +314,7 @@ def test_import_zoo_brings_no_other_part_of_it():
 
 def test_names_of_the_package():
     assert set(dir(zoo)) == {
+        'Rollout',
         '__version__',
         'algorithms',
         'build_env',

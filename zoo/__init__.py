@@ -19,6 +19,7 @@ _HOME = {
     'call_default_params': 'zoo.common.utils',
     'load': 'zoo.algorithms.base',
     'record': 'zoo.common.recorded',
+    'Rollout': 'zoo.common.rollouts',
     'describe': 'zoo.algorithms.describing',
     'algorithms': None,
 }

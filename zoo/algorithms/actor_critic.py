@@ -232,6 +232,29 @@ class ActorCritic(Algorithm):
             lambda seen: self.critic.step(*seen)[0][:, 0], value, (next_obs, after), terminated, truncated
         )
 
+    @property
+    def values_states(self) -> bool:
+        """See :class:`Algorithm`."""
+        return 'critic' in self.networks
+
+    def policy_and_value_along(self, steps: Trajectories, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+        """See :class:`Algorithm`."""
+        obs: Any = flattened(steps.obs)
+        if self.is_recurrent:
+            obs = Sequences(steps.obs, steps.state[None], steps.begins)
+        return self.policy_and_value(obs, training)
+
+    def values_of(self, steps: Trajectories) -> tuple[tf.Tensor, tf.Tensor]:
+        """See :class:`Algorithm`."""
+        after = None
+        if self.is_recurrent:
+            sequences = Sequences(steps.obs, steps.state[None], steps.begins)
+            _, value, after = self._of_sequences(sequences, steps.state)
+        else:
+            value = self.value(flattened(steps.obs))
+        value = tf.reshape(value, steps.reward.shape)
+        return value, self._next_values(steps, value, after)
+
     def samples(self, rollout: Trajectories) -> Samples:
         """The transitions of a rollout with advantages, old log-probabilities and values.
 

@@ -20,13 +20,13 @@ from gymnasium import Env
 from gymnasium.spaces import Box, Space
 from gymnasium.vector import VectorEnv
 
-from zoo.algorithms import building, checking, describing, learning, saving, updating
+from zoo.algorithms import building, checking, describing, learning, playing, saving, updating
 from zoo.common import checkpoint, loops, params, seeding, spaces
 from zoo.common.acting import Behavior, Forward
 from zoo.common.adaptors import copies
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess, check_mask, features, mask_path
-from zoo.common.adaptors.policy import Head, Network, compiles_by_xla
+from zoo.common.adaptors.policy import Head, Network, StochasticPolicy, compiles_by_xla
 from zoo.common.agent import Loop
 from zoo.common.compilation import PackedCall, prefers_xla, set_threads
 from zoo.common.errors import unknown
@@ -34,7 +34,8 @@ from zoo.common.normalize import RunningMoments
 from zoo.common.optim import AllReduce, Optimizer
 from zoo.common.params import Param
 from zoo.common.replay import Priorities, Replay, Sampling
-from zoo.common.types import Batch, TestResult, TrainingResult
+from zoo.common.rollouts import Evaluation, Player, Rollout
+from zoo.common.types import Batch, TestResult, TrainingResult, Trajectories
 
 Self = TypeVar('Self', bound='Algorithm')
 
@@ -53,6 +54,8 @@ class Algorithm:
         loop_state: of a checkpoint that was written in mid-training: ``steps`` behind it and ``train_steps``.
         saved_buffer: the arrays of a loaded replay buffer, until training takes them.
         is_training: whether ``learn`` is under way.
+        player: this agent, as the rollouts that it plays know it.
+        plays: the environments that :meth:`rollout` goes on in, by their identity.
 
     Args:
         observation_space, action_space: of one copy of the environment.
@@ -118,6 +121,8 @@ class Algorithm:
         self.loop_state: dict[str, int] | None = None
         self.saved_buffer: Mapping[str, np.ndarray] | None = None
         self.is_training = False
+        self.player = Player(observation_space, action_space, self)
+        self.plays: dict[int, playing.Play] = {}
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ and name in type(self).fixed_names():
@@ -339,8 +344,14 @@ class Algorithm:
         self.forward.unpack(result[count:])
         return dict(zip(self.metric_names, result[:count].tolist(), strict=True))
 
-    def observe(self, obs: spaces.Flat) -> None:
-        """Take observations into the running statistics."""
+    def observe(self, obs: spaces.Flat | Rollout) -> None:
+        """Take observations into the running statistics of ``normalize_obs``: flat ones, or those of a rollout.
+
+        A training loop of the user's own calls it after the update of each rollout: the statistics move by nothing
+        else, so that what was acted on and what is learned from are normalised alike.
+        """
+        if isinstance(obs, Rollout):
+            obs = obs.flat().obs
         for path, moments in self.statistics.items():
             moments.update(obs[path] if path else obs)
 
@@ -502,6 +513,110 @@ class Algorithm:
         With several copies of the environment, ``state[done] = 0`` begins anew those whose episode has ended.
         """
         return np.zeros((count, self.behavior.state_size), np.float32)
+
+    # A training loop of the user's own
+
+    def rollout(
+        self,
+        env: Env | VectorEnv,
+        steps: int | None = None,
+        episodes: int | None = None,
+        deterministic: bool = False,
+        seed: int | None = None,
+    ) -> Rollout:
+        """Play in an environment and hand over what happened, to compute with and to learn from by hand.
+
+        With ``steps`` a call goes on where the last one stopped in the same environment, in the middle of episodes,
+        unless somebody else has begun new ones there in the meantime, as ``learn`` and a call with ``episodes`` do.
+        With ``episodes`` and with a ``seed`` new episodes begin in every copy. The agent acts with its weights of now,
+        and explores as it does at ``progress`` (of which learning rates that are scheduled are told, too), but neither
+        ``steps`` nor running statistics move: see :meth:`observe`.
+
+        Args:
+            env: a Gymnasium environment or vector environment with the agent's spaces.
+            steps: steps of the environment, summed over copies, and rounded up to whole steps of all of them.
+            episodes: whole episodes instead, of which each copy plays its share, so that there are not more short ones
+                than there should be; where a copy has played its share, rows are not valid.
+            deterministic: without exploration; ``log_prob`` is None then.
+            seed: of the environment and of the actions; None goes on with what both have.
+
+        Returns:
+            A :class:`zoo.Rollout`, ordered, ``[T, N, …]``.
+
+        Raises:
+            ValueError: both of ``steps`` and ``episodes`` or none, an environment with other spaces, or one that is
+                being trained on.
+        """
+        return playing.rollout(self, env, steps, episodes, deterministic, seed)
+
+    def evaluate(self, rollout: Rollout, training: bool = False) -> Evaluation:
+        """What the agent thinks now of a rollout: log-probabilities, entropies, values; gradients flow through them.
+
+        To be called inside a ``tf.GradientTape`` for those, with or without a ``tf.function`` around it.
+
+        Args:
+            rollout: what :meth:`rollout` gave, or a part of it.
+            training: networks in training mode, for what a loss is computed of: dropout drops, batch normalisation
+                learns, and ``penalty`` is what they add to the loss.
+
+        Returns:
+            Tensors with the leading axes of the rollout, see :class:`zoo.common.rollouts.Evaluation`.
+
+        Raises:
+            ValueError: a rollout of other spaces, or an algorithm without a stochastic policy.
+        """
+        return playing.evaluate(self, rollout, training)
+
+    def policy_and_value(self, obs: spaces.Flat, training: bool = False) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Parameters of the policy's distribution ``[B, …]``, and values of states ``[B]`` where there is a critic."""
+        policy = getattr(self, 'policy', None)
+        if not isinstance(policy, StochasticPolicy):
+            raise ValueError(
+                f'{type(self).__name__} has no stochastic policy whose probabilities could be evaluated: use an '
+                'algorithm that has one, such as PPO or SAC.'
+            )
+        return policy(obs, training), None
+
+    def policy_and_value_along(self, steps: Trajectories, training: bool = False) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """The same ``[T N, …]`` of steps in their order, with fields ``[T, N, …]``."""
+        return self.policy_and_value(spaces.tree_map(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), steps.obs), training)
+
+    @property
+    def values_states(self) -> bool:
+        """Whether there is a critic of states, so that `values_of` gives their values."""
+        return False
+
+    def values_of(self, steps: Trajectories) -> tuple[tf.Tensor, tf.Tensor]:
+        """V of the states before and after each step, both ``[T, N]``, where there is a critic of states.
+
+        Args:
+            steps: fields ``[T, N, …]``; where one was truncated the next one belongs to another episode.
+        """
+        raise NotImplementedError
+
+    def apply_gradients(self, gradients: Sequence[tf.Tensor | None]) -> None:
+        """One step of every optimiser; ``rollout``, ``predict`` and ``learn`` act with the new weights from then on.
+
+        Args:
+            gradients: of ``trainable_variables``, in that order; a missing one counts as zero.
+
+        Raises:
+            ValueError: another number of gradients, or none at all.
+        """
+        given = list(gradients)
+        if len(given) != len(self.trainable_variables):
+            raise ValueError(
+                f'{len(given)} gradients were given for {len(self.trainable_variables)} variables: take those of '
+                'agent.trainable_variables, tape.gradient(loss, agent.trainable_variables).'
+            )
+        if all(gradient is None for gradient in given):
+            raise ValueError(
+                'no gradient reaches any variable: compute the loss from agent.evaluate inside the tf.GradientTape.'
+            )
+        for optimizer in self.optimizers.values():
+            count = len(optimizer.variables)
+            optimizer.apply(given[:count])
+            given = given[count:]
 
     def save(
         self, path: str | os.PathLike[str], buffer: bool = False, loop_state: dict[str, int] | None = None

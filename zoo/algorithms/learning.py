@@ -57,7 +57,7 @@ def learn(
     values = _checked(agent, given)
     if mode not in ('train', 'test'):
         raise ValueError(unknown('mode', mode, ('train', 'test')))
-    _check_environment(agent, env)
+    check_environment(agent, env, 'learn', 'train_steps=…')
     callbacks = _check_callbacks(callbacks)
     if plot_func is not None and not callable(plot_func):
         raise ValueError(f'plot_func is {plot_func!r}: give a function of the list of all returns.')
@@ -96,10 +96,15 @@ def _check_callbacks(callbacks: Any) -> tuple[Callable[[loops.Training], bool | 
     return callbacks
 
 
-def _check_environment(agent: Agent, env: Any) -> None:
+def check_environment(agent: Agent, env: Any, method: str, arguments: str) -> None:
+    """Refuse what is no environment for an agent; ``method`` and its ``arguments`` are for the message.
+
+    Raises:
+        ValueError: one sentence that says what would do.
+    """
     if not isinstance(env, Env | VectorEnv):
         what = 'an environment' if env is None else f'a Gymnasium environment, not a {type(env).__name__}'
-        raise ValueError(f'learn needs {what}: agent.learn(env, train_steps=…) with env from build_env.')
+        raise ValueError(f'{method} needs {what}: agent.{method}(env, {arguments}) with env from build_env.')
     prefix = 'single_' if isinstance(env, VectorEnv) else ''
     for kind, adaptor in (('observation_space', observation), ('action_space', action)):
         reason = adaptor.mismatch(getattr(agent, kind), getattr(env, prefix + kind))

@@ -657,16 +657,21 @@ class Behavior:
 
 
 class Stochastic(Behavior):
-    """A sample of a stochastic policy, or its mode."""
+    """A sample of a stochastic policy, or its mode.
+
+    Attributes:
+        params: the parameters of the distribution that the last actions were drawn from, float32 ``[N, param_size]``.
+    """
 
     forward: Forward | NumpyForward  # it is not called where there is none
+    params: np.ndarray | None = None
 
     def __call__(
         self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
     ) -> spaces.Flat:
         """See :class:`Behavior`."""
-        params = self.forward(obs)
-        return self.adaptor.mode(params) if deterministic else self.adaptor.sample(params, rng)
+        self.params = self.forward(obs)
+        return self.adaptor.mode(self.params) if deterministic else self.adaptor.sample(self.params, rng)
 
 
 class RecurrentStochastic(Stochastic):
@@ -717,7 +722,8 @@ class RecurrentStochastic(Stochastic):
         deterministic: bool = False,
     ) -> tuple[spaces.Flat, np.ndarray]:
         """See :class:`Behavior`."""
-        params, after = self.forward.step(obs, state)  # type: ignore[union-attr]
+        self.params, after = self.forward.step(obs, state)  # type: ignore[union-attr]
+        params = self.params
         return (self.adaptor.mode(params) if deterministic else self.adaptor.sample(params, rng)), after
 
 

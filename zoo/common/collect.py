@@ -8,6 +8,7 @@ resets in the same step, in the next one, or when told), what comes out is the s
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,6 +26,9 @@ from zoo.common.types import Episode
 
 #: What every environment consists of that a training steps at the moment.
 _in_training: list[Any] = []
+
+#: By the identity of such an environment, who began its episodes last; the collector keeps it alive.
+_holders: weakref.WeakValueDictionary[int, Collector] = weakref.WeakValueDictionary()
 
 
 @contextlib.contextmanager
@@ -83,12 +87,8 @@ class Collector:
         render: bool = False,
         begin: Callable[[np.ndarray], None] = lambda copies: None,
     ) -> None:
-        if any(base is other for base in _bases(env) for other in _in_training):
-            raise ValueError(
-                'this environment is being trained on, and its episodes under way would be cut and mixed with others: '
-                'build a second one with build_env for what a callback does.'
-            )
         self.env = env
+        self.check_free()
         self.vector = isinstance(env, VectorEnv)
         self.autoreset: AutoresetMode | None = None
         if isinstance(env, VectorEnv):
@@ -118,12 +118,30 @@ class Collector:
         self._returns = np.zeros(self.num_envs)
         self._lengths = np.zeros(self.num_envs, np.int64)
 
+    def check_free(self) -> None:
+        """Refuse an environment that a training steps.
+
+        Raises:
+            ValueError: it is being trained on.
+        """
+        if any(base is other for base in _bases(self.env) for other in _in_training):
+            raise ValueError(
+                'this environment is being trained on, and its episodes under way would be cut and mixed with others: '
+                'build a second one with build_env for what a callback does.'
+            )
+
+    @property
+    def holds(self) -> bool:
+        """Whether no other collector has begun episodes in this environment since this one did."""
+        return all(_holders.get(id(base)) is self for base in _bases(self.env))
+
     def reset(self, seed: int | None = None) -> spaces.Flat:
         """Begin new episodes in every copy; ``seed`` as in Gymnasium.
 
         Raises:
             ValueError, FloatingPointError: see :meth:`step`.
         """
+        _holders.update({id(base): self for base in _bases(self.env)})
         self.next_obs = self.obs = self._earlier = self._write(self._reset(seed=seed))
         self._check_finite(self.obs)
         self._returns[:] = 0.0
