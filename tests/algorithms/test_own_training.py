@@ -321,6 +321,7 @@ def test_a_recurrent_policy_is_evaluated_in_order():
     nets = [{'hidden': [4], 'recurrent': 'gru', 'seed': 0}, 'actor']
     agent = PPO(env.single_observation_space, env.single_action_space, net_list=nets)
     first, second = agent.rollout(env, steps=90, seed=0), agent.rollout(env, steps=90)
+    assert agent.behavior.state is None  # what a training under way would keep is not touched
     assert first.finished and first.state[1].any() and not first.state[first.begins].any()
     parts = [first, second, first + second, second[7:, [2, 0]], agent.rollout(env, episodes=4)]
     for part in parts:
