@@ -7,8 +7,7 @@ one step, δ = r + γ v(s′) − v(s), is the critic's error and the policy's a
 Departures: γᵗ, by which the book weights the step t of an episode, is left out, as nearly everywhere; the copies of the
 environment make a batch, and so do several steps of each if ``horizon`` is more than the book's 1; one optimiser, Adam
 by default, moves both networks, with ``value_coef`` for the ratio of their step sizes. Gradients are not clipped by
-their norm unless that is asked for: a few copies' are small but where an episode ends, and clipping would leave the
-critic without the ends (on CartPole it then says 100 of every state).
+their norm unless that is asked for: a few copies' are small but where an episode ends.
 """
 
 from __future__ import annotations
