@@ -15,9 +15,9 @@ Departures:
   features; there are no eligibility traces, for a replay buffer is drawn from in no order.
 * Adam, minibatches, and an entropy bonus as an option.
 
-What it does not do yet: it finds the better policy of small tasks from random actions alone (the tests have one), but on
-``CartPole-v1`` its return rises to 100 to 300 and falls again, while the values become too high. Of the algorithms that
-learn from a replay buffer SAC and DQN are the ones to choose there.
+What it does not do yet: it finds the better policy of small tasks from random actions alone (the tests have one), but
+on ``CartPole-v1`` its return rises to 100 to 300 and falls again, while the values become too high. Of the algorithms
+that learn from a replay buffer SAC and DQN are the ones to choose there.
 """
 
 from __future__ import annotations
