@@ -52,3 +52,15 @@ def test_loss_and_gradient_by_hand():
     loss, priority = make().losses(logits, tf.nn.softmax(logits))
     np.testing.assert_allclose(loss, 0.0, atol=1e-6)
     assert priority[0] >= 0.0
+
+
+def test_rewards_beyond_the_atoms_are_told_of_once(caplog):
+    agent = make()
+    within, beyond = (tf.nest.map_structure(lambda x: x[None], batch(reward, 0.0)) for reward in (2.0, 2.5))
+    agent.update_on(within)
+    assert not caplog.records
+    for _ in range(2):
+        agent.update_on(beyond)
+    assert [x.getMessage().partition(':')[0] for x in caplog.records] == [
+        'Rewards go from 2.5 to 2.5, but the atoms of returns from v_min=0 to v_max=2'
+    ]

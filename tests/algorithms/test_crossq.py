@@ -215,6 +215,14 @@ def test_defaults():
     assert all(x['normalize'] == 'batch_renorm' for x in params['net_list'])
 
 
+def test_a_spec_that_does_not_say_is_normalised():
+    assert [len(norms(x)) for x in CrossQ(VECTOR, ACTION, net_list=[{'hidden': [4]}] * 3).networks.values()] == [2] * 3
+    given = [{'hidden': [4], 'normalize': None}] * 3
+    agent = CrossQ(VECTOR, ACTION, net_list=given)
+    assert not any(norms(x) for x in agent.networks.values())
+    assert not any(norms(x) for x in copy.deepcopy(agent).networks.values())
+
+
 def trained(agent: CrossQ, count: int = 4, first: int = 0) -> CrossQ:
     for i in range(first, first + count):
         agent.update_on(lead(batch(seed=i)))

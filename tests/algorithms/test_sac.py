@@ -335,6 +335,10 @@ class TestDiscrete:
         found = agent.wanted_entropy({'action_mask': mask, 'pose': np.zeros((4, 3), np.float32)})
         np.testing.assert_allclose(found, 0.5 * np.log([3, 2, 1, 3]), rtol=1e-6, atol=1e-7)
         given = self.make(True, target_entropy=1.0)
+        with pytest.raises(
+            ValueError, match=r'^target_entropy is -1, but a policy over 3 actions has an entropy of 0 to'
+        ):
+            self.make(True, target_entropy=-1.0)
         found = given.wanted_entropy({'action_mask': mask, 'pose': np.zeros((4, 3), np.float32)})
         np.testing.assert_allclose(found, np.log([3, 2, 1, 3]) / np.log(3), rtol=1e-6, atol=1e-7)
         assert self.make(False).wanted_entropy(None) == pytest.approx(0.5 * np.log(3))

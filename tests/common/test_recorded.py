@@ -18,6 +18,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import zoo
 from zoo.common import recorded, spaces
 from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.envs.answers import LIFE_LOST
 from zoo.common.recorded import RecordedEpisode, read, record, write
 from zoo.common.replay import Priorities, Replay, Sampling
 from zoo.common.types import Transition
@@ -176,10 +177,20 @@ def test_actions_of_a_dict_there_and_back():
 
 
 @pytest.mark.parametrize(
-    ('space', 'value'), [(Discrete(3), 3), (Discrete(3, start=1), 0), (Box(-1, 1, (1,)), [1.1]), (MultiBinary(1), [2])]
+    ('space', 'value'),
+    [
+        (Discrete(3), 3),
+        (Discrete(3, start=1), 0),
+        (Box(-1, 1, (1,)), [1.1]),
+        (MultiBinary(1), [2]),
+        (Discrete(3), [0.1, 0.7, 0.2]),
+        (Discrete(3), 1.5),
+        (Discrete(3), [2, 0, 0]),
+        (Box(-1, 1, (2,)), 0.5),
+    ],
 )
 def test_an_action_outside_its_space_is_refused(space: Any, value: Any):
-    with pytest.raises(ValueError, match='^the action has the value .*, which is not in '):
+    with pytest.raises(ValueError, match='^the action (has the value|is) .*, which is not in '):
         ActionAdaptor(space).from_env(np.array([value]))
 
 
@@ -222,6 +233,83 @@ def test_resumed_they_are_not_filled_in_twice(cart_poles: Path, tmp_path: Path, 
     own = 60 if buffer else 40
     assert (loaded.replay.recorded, loaded.replay.added) == (steps, steps + own)
     assert loaded.updates == 60 - 49, 'explored as if it had not been interrupted'
+
+
+def test_resumed_with_recordings_for_the_first_time_they_are_filled_in(cart_poles: Path, tmp_path: Path):
+    agent, env = dqn()
+    steps = sum(len(episode.reward) for episode in read(cart_poles))
+    params = LEARN | {'explore_steps': 50, 'checkpoint_buffer': True}
+    agent.learn(env, train_steps=40, run_dir=tmp_path / 'run', checkpoint_every=20, seed=0, **params)
+    saved = tmp_path / 'run' / 'checkpoints' / '000000020'
+    with pytest.raises(ValueError, match='there are no recorded episodes at'):
+        zoo.load(saved).learn(env, resume=True, run_dir=False, **params, recorded=tmp_path / 'none.npz')
+    loaded = zoo.load(saved)
+    loaded.learn(env, resume=True, run_dir=False, **params, recorded=cart_poles)
+    assert loaded.replay.recorded == steps
+
+
+def test_nothing_recorded_is_refused():
+    agent, env = dqn()
+    with pytest.raises(ValueError, match=r'^recorded is an empty list: name a recording, or leave it out\.$'):
+        agent.learn(env, train_steps=5, recorded=[], run_dir=False, **LEARN)
+
+
+def test_a_life_that_was_lost_is_no_episode(tmp_path: Path):
+    class Lives(gymnasium.Env):
+        """Games of three lives of two steps."""
+
+        observation_space, action_space = Box(0, 9, (1,)), Discrete(5)
+        steps = lives = 0
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            super().reset(seed=seed)
+            self.lives = self.lives or 3
+            return np.float32([self.lives]), {}
+
+        def step(self, action: Any) -> Any:
+            self.steps += 1
+            lost = self.steps % 2 == 0
+            self.lives -= lost
+            return np.float32([self.lives]), 1.0, lost, False, {LIFE_LOST: True} if lost and self.lives else {}
+
+    found = list(read(record(Policy(), Lives(), 2, tmp_path / 'lives.npz')))
+    assert [len(x.reward) for x in found] == [2] * 6 and all(x.terminated for x in found)
+
+
+def test_a_function_may_write_into_what_it_sees(tmp_path: Path):
+    def act(obs: np.ndarray) -> int:
+        obs *= 100
+        return 0
+
+    (episode,) = read(record(act, gymnasium.make('CartPole-v1'), 1, tmp_path / 'a.npz', seed=0))
+    assert np.abs(episode.obs).max() < 10
+
+
+def test_noise_along_an_episode_begins_anew_and_is_not_the_agents(tmp_path: Path):
+    env = gymnasium.make('Pendulum-v1', max_episode_steps=40)
+    agent = zoo.algorithms.DDPG(
+        env.observation_space,
+        env.action_space,
+        net_list=[{'hidden': [4]}] * 2,
+        noise='ornstein_uhlenbeck',
+        explore_noise=0.1,
+        dt=1.0,
+        theta=0.01,
+    )
+    path = zoo.record(agent, env, 30, tmp_path / 'a.npz', deterministic=False)
+    found = [(x.action - agent.predict(x.obs[:-1]))[:, 0] / 2 for x in read(path)]
+    assert np.abs([x[0] for x in found]).max() < 0.5 < np.std([x[-1] for x in found]) * 2
+    assert agent.behavior.noise is None
+
+
+def test_observations_outside_their_space_are_refused(tmp_path: Path):
+    space, action_space = Dict(a=Discrete(4), b=Box(-1, 1, (2,))), Discrete(2)
+    agent = zoo.algorithms.DQN(space, action_space, net_list=[{'hidden': [4]}])
+    obs = {'a': np.array([0, 9]), 'b': np.zeros((2, 2), np.float32)}
+    path = write(tmp_path / 'a.npz', space, action_space, [RecordedEpisode(obs, np.zeros(1), np.ones(1), True, False)])
+    replay = Replay(space, agent.action_adaptor, 10)
+    with pytest.raises(ValueError, match=r"^of '.*a.npz' the observation 'a' has the value 9, but .* from 0 to 3"):
+        recorded.fill(agent, replay, path)
 
 
 def test_more_than_the_buffer_holds_are_announced(cart_poles: Path, caplog: pytest.LogCaptureFixture):

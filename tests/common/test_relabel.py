@@ -444,11 +444,46 @@ def test_ends_that_are_not_those_of_the_steps_are_refused():
         played.check('future')
 
 
-def test_a_few_that_rounding_puts_on_the_other_side_are_not():
-    played = Played(60).play(50)
-    played.replay._reward[np.flatnonzero(played.replay._valid)[:2]] -= 1
-    Hindsight(Goals(played.env))
-    played.replay.sample((5,), np.random.default_rng(0), 0.0, Hindsight(Goals(played.env)))
+class Near(Line):
+    """A goal is reached within 0.05 of it."""
+
+    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+        return -(np.abs(np.asarray(achieved_goal) - desired_goal)[..., 2] > 0.05).astype(np.float32)
+
+
+def distances(*first: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Goals at these distances and of many steps that are far, and no ends."""
+    achieved = np.zeros((len(first) + 200, 3), np.float32)
+    achieved[:, 2] = [*first, *np.linspace(1, 2, 200)]
+    return achieved, np.zeros_like(achieved), np.zeros(len(achieved), bool)
+
+
+def test_those_that_rounding_puts_on_the_other_side_are_not():
+    achieved, desired, ends = distances(0.05, 0.0500001, 0.0499999, 0.01)
+    goals = Goals(Near(ends=False))
+    for stored in ([-1, -1, -1, 0], [0, 0, 0, 0]):
+        goals.check(achieved, desired, np.float32(stored + [-1] * 200), ends)
+
+
+@pytest.mark.parametrize('stored', [10.0, -1.0])
+def test_of_rare_rewards_a_few_are_enough_to_be_refused(stored: float):
+    """A bonus of a wrapper, or a success that needs what is in ``info``."""
+    achieved, desired, ends = distances(0.01, 0.02)
+    with pytest.raises(ValueError, match='but 2 of 202 steps in Near had another one than its compute_reward gives'):
+        Goals(Near(ends=False)).check(achieved, desired, np.float32([stored] * 2 + [-1] * 200), ends)
+
+
+def test_steps_are_compared_again_when_there_are_more_of_them():
+    played, hindsight = Played(60).play(20), Hindsight(Goals(Line()))
+    rng = np.random.default_rng(0)
+    played.replay.sample((5,), rng, 0.0, hindsight)
+    played.replay._reward -= 1.0
+    played.replay.sample((5,), rng, 0.0, hindsight)
+    with pytest.raises(ValueError, match='had another one than its compute_reward gives'):
+        played.play(50).replay.sample((5,), rng, 0.0, hindsight)
+    assert hindsight.due < np.inf
+    hindsight.checked_at(10_000)
+    assert hindsight.due == np.inf
 
 
 def test_rewards_that_need_info_are_refused():

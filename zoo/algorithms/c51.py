@@ -10,6 +10,7 @@ falls to 0; DQN's of the streams and of noisy layers.
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -20,6 +21,8 @@ from zoo.common.acting import Means
 from zoo.common.params import Range, at_least
 from zoo.common.returns import categorical_projection
 from zoo.common.types import Batch
+
+log = logging.getLogger('zoo')
 
 
 class C51(DQN):
@@ -44,6 +47,7 @@ class C51(DQN):
         self.v_min = v_min
         self.v_max = v_max
         self.support = np.linspace(v_min, v_max, atoms, dtype=np.float32)
+        self._warned = False
         super().__init__(*args, **params | {'double_q': double_q})
 
     def build_means(self) -> Means:
@@ -54,6 +58,21 @@ class C51(DQN):
         """The probabilities ``[B, atoms]`` of r + γⁿ z, projected on the atoms: algorithm 1."""
         moved = super().backup(batch, tf.constant(self.support[np.newaxis]))
         return categorical_projection(moved, tf.nn.softmax(following), tf.constant(self.support))
+
+    def update_on(self, batches: Batch) -> dict[str, float]:
+        """See :class:`Algorithm`; and say once if a reward by itself lies beyond the atoms."""
+        low, high = batches.reward.min(), batches.reward.max()
+        if not self._warned and (low < self.v_min or high > self.v_max):
+            self._warned = True
+            log.warning(
+                'Rewards go from %g to %g, but the atoms of returns from v_min=%g to v_max=%g: what lies beyond them '
+                'counts as these, so that good actions and better ones look alike.',
+                low,
+                high,
+                self.v_min,
+                self.v_max,
+            )
+        return super().update_on(batches)
 
     def losses(self, found: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Of each transition KL(m ‖ p), for probabilities m and the logits of p ``[B, atoms]``; it is the priority."""

@@ -12,7 +12,7 @@ Departures: those of :mod:`zoo.algorithms.sac`; β₁ of Adam is that of the net
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import tensorflow as tf
 
@@ -49,7 +49,7 @@ class CrossQ(SAC):
         super().__init__(
             observation_space,
             action_space,
-            [ACTOR, CRITIC, CRITIC] if net_list is None else net_list,
+            [ACTOR, CRITIC, CRITIC] if net_list is None else [_normalized(entry) for entry in net_list],
             [ADAM] * len(self.optimizer_names) if optimizers_list is None else optimizers_list,
             gamma=gamma,
             tau=1.0,
@@ -97,3 +97,13 @@ class CrossQ(SAC):
             'entropy': entropy,
             'q': q,
         }
+
+
+def _normalized(entry: Any) -> Any:
+    """An entry of ``net_list``; of a spec that does not say how it is normalised, with batch renormalisation.
+
+    TensorLayer has none.
+    """
+    if isinstance(entry, dict) and entry.get('layers', 'keras') == 'keras':
+        return {'normalize': 'batch_renorm'} | entry
+    return entry

@@ -105,6 +105,11 @@ class SAC(Algorithm):
     def _check_entropy(self, target: float | None) -> None:
         if self.discrete and target is not None:
             actions = self.action_adaptor.parts[0].counts[0]
+            if target < 0:
+                raise ValueError(
+                    f'target_entropy is {target:g}, but a policy over {actions} actions has an entropy of 0 to '
+                    f'{math.log(actions):.5g}: give one of these. (Minus the number of entries is for Box actions.)'
+                )
             if target >= math.log(actions):
                 raise ValueError(
                     f'target_entropy is {target:g}, but of a policy over {actions} actions the greatest is '

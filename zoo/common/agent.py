@@ -14,6 +14,7 @@ from gymnasium.spaces import Space
 from zoo.common import spaces
 from zoo.common.acting import Behavior
 from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.adaptors.observation import Preprocess
 from zoo.common.params import Param
 from zoo.common.replay import Replay, Sampling
 from zoo.common.types import Batch
@@ -69,6 +70,7 @@ class Agent(Protocol):
     Attributes:
         observation_space, action_space: of one copy of the environment.
         action_adaptor: turns stored actions into the environment's.
+        preprocess: turns observations into what networks take.
         behavior: the behaviour policy.
         steps: environment steps in the agent's life; the loops count them.
         updates: gradient updates in its life, of a loop over ``'steps'``.
@@ -93,6 +95,7 @@ class Agent(Protocol):
     observation_space: Space
     action_space: Space
     action_adaptor: ActionAdaptor
+    preprocess: Preprocess
     behavior: Behavior
     steps: int
     updates: int

@@ -356,7 +356,9 @@ OptimizersList = Annotated[
     "one entry for each optimizer: a spec such as dict(name='Adam', learning_rate=3e-4), or a Keras optimizer",
 ]
 Gamma = Annotated[float, between(0, 1), 'discount of what follows a step']
-Tau = Annotated[float, between(0, 1), 'how far a target moves towards its network in an update; 1 copies it']
+Tau = Annotated[
+    float, Range(0, 1, open_low=True), 'how far a target moves towards its network in an update; 1 copies it'
+]
 NormalizeObs = Annotated[bool, 'normalise vector observations by their running mean and standard deviation']
 BatchSize = Annotated[int, at_least(1), 'transitions in one gradient update']
 NStep = Annotated[int, at_least(1), 'steps whose rewards are summed before the target values what follows']

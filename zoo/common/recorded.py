@@ -15,6 +15,7 @@ A recording is one ``.npz`` file without pickles:
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import uuid
@@ -108,8 +109,8 @@ def record(
     vector = isinstance(env, VectorEnv)
     observation_space = env.single_observation_space if isinstance(env, VectorEnv) else env.observation_space
     action_space = env.single_action_space if isinstance(env, VectorEnv) else env.action_space
-    act, adaptor = _acting(policy, observation_space, action_space, vector, deterministic)
-    collector = Collector(env, adaptor)
+    act, adaptor, begin = _acting(policy, observation_space, action_space, vector, deterministic)
+    collector = Collector(env, adaptor, begin=begin)
     collector.reset(seed)
     quota = np.full(collector.num_envs, episodes // collector.num_envs)
     quota[: episodes % collector.num_envs] += 1
@@ -139,28 +140,36 @@ def record(
                 )
             )
             steps[i] = []
-            quota[i] -= 1
+        for episode in collector.finished:  # a life that was lost is none
+            quota[episode.copy] = max(0, quota[episode.copy] - 1)
     return write(path, observation_space, action_space, found)
 
 
 def _acting(
     policy: Any, observation_space: Space, action_space: Space, vector: bool, deterministic: bool
-) -> tuple[Callable[[spaces.Flat], spaces.Flat], ActionAdaptor]:
-    """A function from flat observations ``[N, …]`` to stored actions ``[N, …]``, and what stores them."""
+) -> tuple[Callable[[spaces.Flat], spaces.Flat], ActionAdaptor, Callable[[np.ndarray], None]]:
+    """A function from flat observations ``[N, …]`` to stored actions ``[N, …]``, what stores them, and what is told of
+    the copies in which episodes begin."""
     if hasattr(policy, 'act') and hasattr(policy, 'action_adaptor'):
         _check_spaces(policy, observation_space, action_space, "the environment's")
         policy.forward.refresh()  # the weights may have been set since
-        return (lambda obs: policy.act(obs, deterministic)), policy.action_adaptor
+        behavior = copy.copy(policy.behavior)  # what it keeps along an episode is not the agent's
+
+        def play(obs: spaces.Flat) -> spaces.Flat:
+            return behavior(obs, policy.rng, policy.progress, deterministic)
+
+        return play, policy.action_adaptor, behavior.episodes_begin
     if not callable(policy):
         raise ValueError(f'the policy is {policy!r}: give an agent, or a function from an observation to an action.')
     adaptor = ActionAdaptor(action_space)
 
     def act(obs: spaces.Flat) -> spaces.Flat:
-        seen = obs if vector else spaces.tree_map(lambda x: x[0], obs)
+        # In arrays of its own, in which it may write.
+        seen = spaces.tree_map(np.copy if vector else lambda x: np.copy(x[0]), obs)
         chosen = spaces.flatten(action_space, policy(spaces.unflatten(observation_space, seen)))
         return adaptor.from_env(chosen if vector else spaces.tree_map(lambda x: np.asarray(x)[None], chosen))
 
-    return act, adaptor
+    return act, adaptor, lambda copies: None
 
 
 def _check_spaces(agent: Agent, observation_space: Space, action_space: Space, whose: str) -> None:
@@ -342,31 +351,46 @@ def fill(agent: Agent, replay: Replay, sources: Any) -> int:
     Raises:
         ValueError: something else, episodes of other spaces, or values outside them.
     """
+    given, count = np.zeros(replay.num_envs, np.int64), 0
+    for name, recording in _opened(agent, sources):
+        for episode in recording:
+            _check_values(agent, name, episode)
+            try:
+                action = agent.action_adaptor.from_env(episode.action)
+            except ValueError as error:
+                raise ValueError(f"of '{name}' {error}") from error
+            into = int(given.argmin())
+            replay.add_episode(into, episode.obs, action, episode.reward, episode.terminated, episode.truncated)
+            given[into] += len(episode.reward)
+            count += len(episode.reward)
+    return count
+
+
+def check_sources(agent: Agent, sources: Any) -> bool:
+    """True; raises what :func:`fill` would of recordings that are not there, or of other spaces."""
+    return bool(_opened(agent, sources))
+
+
+def _opened(agent: Agent, sources: Any) -> list[tuple[str, Any]]:
     one = isinstance(sources, str | os.PathLike)
     if not one and not (isinstance(sources, Sequence) and all(isinstance(x, str | os.PathLike) for x in sources)):
         raise ValueError(
             f'recorded is {sources!r}: give the path of a recording, the folder or id of a Minari data set, or a list '
             'of those.'
         )
+    if not one and not sources:
+        raise ValueError('recorded is an empty list: name a recording, or leave it out.')
     recordings = [(os.fspath(source), read(source)) for source in ([sources] if one else sources)]
     for name, recording in recordings:
         _check_spaces(agent, recording.observation_space, recording.action_space, f"of '{name}' the")
-    given, count = np.zeros(replay.num_envs, np.int64), 0
-    for name, recording in recordings:
-        for episode in recording:
-            _check_values(name, episode)
-            try:
-                action = agent.action_adaptor.from_env(episode.action)
-            except ValueError as error:
-                raise ValueError(f"of '{name}' {error}") from error
-            copy = int(given.argmin())
-            replay.add_episode(copy, episode.obs, action, episode.reward, episode.terminated, episode.truncated)
-            given[copy] += len(episode.reward)
-            count += len(episode.reward)
-    return count
+    return recordings
 
 
-def _check_values(name: str, episode: RecordedEpisode) -> None:
+def _check_values(agent: Agent, name: str, episode: RecordedEpisode) -> None:
+    try:
+        agent.preprocess.check_values(episode.obs)
+    except ValueError as error:
+        raise ValueError(f"of '{name}' {error}") from error
     for what, values in (('an observation', episode.obs), ('a reward', episode.reward)):
         for _, x in spaces.tree_items(values):
             if x.dtype.kind == 'f' and not np.isfinite(x).all():

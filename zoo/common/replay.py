@@ -411,10 +411,11 @@ class Replay:
     def _tell(self, batch: Batch, rows: np.ndarray, hindsight: Hindsight, rng: np.random.Generator) -> None:
         """Tell some of the transitions of ``rows`` for other goals, in place."""
         achieved, desired = self._obs[ACHIEVED], self._obs[DESIRED]
-        if not hindsight.checked:
+        if self.added >= hindsight.due:
             held = np.flatnonzero(self._valid)
             held = held[:: -(-len(held) // COMPARED)]
             hindsight.check(achieved[self._after(held)], desired[held], self._reward[held], self._terminated[held])
+            hindsight.checked_at(self.added)
         which = hindsight.chosen(len(rows), rng)
         if not len(which):
             return

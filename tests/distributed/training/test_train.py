@@ -355,6 +355,19 @@ class Moved(keras.layers.Layer):
         return x + self.shift
 
 
+class Narrow(algorithms.DQN):
+    """Its networks are its own business."""
+
+    def __init__(self, observation_space: Any, action_space: Any) -> None:
+        super().__init__(observation_space, action_space, net_list=[{'hidden': [4]}])
+
+
+def test_a_class_that_makes_its_networks_itself_is_sent():
+    env = build_env('CartPole-v1')
+    sent = train._build(train._blueprint(Narrow(env.observation_space, env.action_space)))
+    assert type(sent) is Narrow and sent.net_list[0]['hidden'] == [4]
+
+
 def test_a_keras_network_is_sent_with_its_attributes():
     env = build_env('CartPole-v1')
     moved = Moved()

@@ -201,6 +201,10 @@ class ActionAdaptor:
 
     def _leaf_from_env(self, part: Part, leaf: spaces.Leaf, action: np.ndarray) -> np.ndarray:
         flat = np.asarray(action).reshape(len(action), -1)
+        where = f' {part.path!r}' if part.path else ''
+        counted = not isinstance(leaf, Box)
+        if flat.shape[1] != part.size or (counted and flat.dtype.kind == 'f' and (flat != np.rint(flat)).any()):
+            raise ValueError(f'the action{where} is {np.asarray(action)[0]}, which is not in {spaces.describe(leaf)}.')
         if isinstance(leaf, Box):
             low, high = spaces.bounds(leaf)
             slack = 1e-5 * np.maximum(1.0, np.abs(flat))  # a digit of float32, as by a scaling of others
@@ -214,7 +218,6 @@ class ActionAdaptor:
             inside = (found >= 0) & (found < np.array(part.counts or (2,)))
             found = found.astype(np.int32)
         if not inside.all():
-            where = f' {part.path!r}' if part.path else ''
             raise ValueError(
                 f'the action{where} has the value {flat[~inside][0]}, which is not in {spaces.describe(leaf)}.'
             )

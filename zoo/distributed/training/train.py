@@ -119,7 +119,7 @@ def _build(blueprint: bytes | None) -> Agent:
     try:
         load_tensorflow()
         agent_class, params, entries = pickle.loads(blueprint)
-        return agent_class(**params, net_list=[pickle.loads(entry) for entry in entries])
+        return agent_class(**params, **({'net_list': [pickle.loads(entry) for entry in entries]} if entries else {}))
     except Exception as error:
         why = str(error).strip().partition('\n')[0]
         raise ClusterError(
@@ -177,7 +177,8 @@ def _blueprint(agent: Agent) -> bytes:
 
     agent_class, params = agent.blueprint()
     entries = []
-    for name, entry in zip(agent.network_names, params.pop('net_list'), strict=True):
+    # A class whose constructor takes none makes them itself.
+    for name, entry in zip(agent.network_names, params.pop('net_list', ()), strict='net_list' in agent.params()):
         try:
             # By Keras' own way, a configuration, a model would leave attributes behind and act by another function.
             entries.append(packed(entry))
