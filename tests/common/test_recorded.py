@@ -296,9 +296,12 @@ def test_noise_along_an_episode_begins_anew_and_is_not_the_agents(tmp_path: Path
         dt=1.0,
         theta=0.01,
     )
+    for variable in agent.actor.variables:
+        variable.assign(np.zeros(variable.shape))  # so that the noise is all that there is
+    agent.rng = np.random.default_rng(0)
     path = zoo.record(agent, env, 30, tmp_path / 'a.npz', deterministic=False)
-    found = [(x.action - agent.predict(x.obs[:-1]))[:, 0] / 2 for x in read(path)]
-    assert np.abs([x[0] for x in found]).max() < 0.5 < np.std([x[-1] for x in found]) * 2
+    found = np.stack([x.action[:, 0] / 2 for x in read(path)])
+    assert np.abs(found[:, 0]).max() < 0.4 < found[:, -1].std()
     assert agent.behavior.noise is None
 
 

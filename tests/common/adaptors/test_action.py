@@ -388,7 +388,7 @@ def test_masks_by_hand(dtype: type):
 
 
 class FirstDrawIsZero:
-    """A generator whose first exponential of each row is 0, as NumPy's own is once in 2²³ draws."""
+    """A generator whose first exponential of each row is 0, as NumPy's own is once in some ten million draws."""
 
     def standard_exponential(self, shape: tuple[int, ...], dtype: type) -> np.ndarray:
         drawn = np.ones(shape, dtype)
@@ -396,8 +396,9 @@ class FirstDrawIsZero:
         return drawn
 
 
-def test_a_zero_from_the_generator_does_not_let_a_forbidden_action_through():
-    logits = np.array([[MASKED_LOGIT, 0.0, 1.0]], np.float32)
+@pytest.mark.parametrize('logit', [MASKED_LOGIT, -25.0])
+def test_a_zero_from_the_generator_does_not_let_a_forbidden_or_hopeless_action_through(logit: float):
+    logits = np.array([[logit, 0.0, 1.0]], np.float32)
     with np.errstate(all='raise'):
         assert ActionAdaptor(Discrete(3)).sample(logits, FirstDrawIsZero()) == 2
 

@@ -223,6 +223,7 @@ def test_the_four_lines(alg: str, tmp_path: Any):
     agent = getattr(algorithms, alg)(**alg_params)
     in_rollouts = agent.loop.experience == 'rollouts'
     small = {'horizon': 32, 'epochs': 1} if in_rollouts else {'explore_steps': 64, 'buffer_size': 1000}
+    small = {name: x for name, x in small.items() if name in agent.learn_params()}
     result = agent.learn(env, 'train', run_dir=tmp_path, **learn_params | small | {'train_steps': 128})
     assert result.steps == 128
     assert np.isfinite(list(result.losses.values())).all()

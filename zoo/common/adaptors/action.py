@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 #: Logits of forbidden actions: finite, so that entropies of masked distributions stay finite too.
 MASKED_LOGIT = -1e9
 
-#: NumPy's float32 exponential is exactly 0 once in 2²³ draws, and that infinite lead would let a forbidden action win.
-_SMALLEST = np.finfo(np.float32).tiny
+#: NumPy's float32 exponential is exactly 0 once in some ten million draws, and stands for what is below the smallest
+#: that it gives otherwise: a greater lead would let an action win that is next to impossible, or even forbidden.
+_SMALLEST = np.float32(2.0**-26)
 
 #: Actions to choose from are counted in int32.
 MOST_CHOICES = 2**31 - 1
