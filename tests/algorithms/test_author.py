@@ -108,7 +108,7 @@ def test_trains_saves_loads_and_resumes(nenv: int, tmp_path):
 
 
 def test_is_checked_and_shown():
-    with pytest.raises(ValueError, match='^tau is 2: give a number from 0 to 1'):
+    with pytest.raises(ValueError, match='^tau is 2: give a number above 0 to 1'):
         DDPG(*SPACES, tau=2)
     with pytest.raises(ValueError, match='^DDPG cannot act in Discrete'):
         DDPG(SPACES[0], Discrete(2))
