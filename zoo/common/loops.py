@@ -27,7 +27,7 @@ from zoo.common.collect import Collector, training_in
 from zoo.common.env_wrappers import env_name
 from zoo.common.logging import Logger
 from zoo.common.params import BatchSize, at_least
-from zoo.common.recorded import check_sources, fill
+from zoo.common.recorded import fill, opened
 from zoo.common.relabel import Goals, Hindsight, Strategy
 from zoo.common.replay import Replay
 from zoo.common.rollout import RolloutBuffer
@@ -410,8 +410,9 @@ def _off_policy(
     training.replay = replay
     if hindsight is not None:
         replay.keep_episodes()
-    # A resumed buffer may hold them already; it is seen in any case whether they are there.
-    if recorded is not None and not (check_sources(agent, recorded) and training.steps and replay.recorded):
+    if recorded is not None and training.steps and replay.recorded:  # a resumed buffer, which holds them already
+        opened(agent, recorded)  # a name that is wrong is refused all the same
+    elif recorded is not None:
         count = fill(agent, replay, recorded)
         if len(replay) < count:
             training.warn(

@@ -352,7 +352,7 @@ def fill(agent: Agent, replay: Replay, sources: Any) -> int:
         ValueError: something else, episodes of other spaces, or values outside them.
     """
     given, count = np.zeros(replay.num_envs, np.int64), 0
-    for name, recording in _opened(agent, sources):
+    for name, recording in opened(agent, sources):
         for episode in recording:
             _check_values(agent, name, episode)
             try:
@@ -366,12 +366,8 @@ def fill(agent: Agent, replay: Replay, sources: Any) -> int:
     return count
 
 
-def check_sources(agent: Agent, sources: Any) -> bool:
-    """True; raises what :func:`fill` would of recordings that are not there, or of other spaces."""
-    return bool(_opened(agent, sources))
-
-
-def _opened(agent: Agent, sources: Any) -> list[tuple[str, Any]]:
+def opened(agent: Agent, sources: Any) -> list[tuple[str, Recording]]:
+    """Recordings by name; see :func:`fill`, which raises the same of those that are not there or of other spaces."""
     one = isinstance(sources, str | os.PathLike)
     if not one and not (isinstance(sources, Sequence) and all(isinstance(x, str | os.PathLike) for x in sources)):
         raise ValueError(

@@ -293,10 +293,6 @@ class Hindsight:
         """Which of ``n`` transitions get another goal: each with the probability ``k / (k + 1)``; their numbers."""
         return np.flatnonzero(rng.random(n) < self.k / (self.k + 1))
 
-    def check(self, achieved: np.ndarray, desired: np.ndarray, reward: np.ndarray, terminated: np.ndarray) -> None:
-        """See :meth:`Goals.check`; for all the steps that there are, or some of them."""
-        self.goals.check(achieved, desired, reward, terminated)
-
     def checked_at(self, steps: int) -> None:
         """When there were so many steps, they have been compared."""
         self.due = math.inf if steps >= _ENOUGH else 2 * steps

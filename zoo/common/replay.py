@@ -414,7 +414,8 @@ class Replay:
         if self.added >= hindsight.due:
             held = np.flatnonzero(self._valid)
             held = held[:: -(-len(held) // COMPARED)]
-            hindsight.check(achieved[self._after(held)], desired[held], self._reward[held], self._terminated[held])
+            reached = achieved[self._after(held)]
+            hindsight.goals.check(reached, desired[held], self._reward[held], self._terminated[held])
             hindsight.checked_at(self.added)
         which = hindsight.chosen(len(rows), rng)
         if not len(which):
