@@ -28,7 +28,7 @@ class A2C(ActorCritic):
 
     optimizer_names = ('all',)
     metric_names = ('policy', 'value', 'entropy')
-    default_horizon = 5
+    learn_defaults = {'horizon': 5}
     default_optimizer: ClassVar[dict[str, Any]] = {
         'name': 'RMSprop',
         'learning_rate': 7e-4,

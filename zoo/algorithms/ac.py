@@ -29,7 +29,7 @@ class AC(ActorCritic):
     optimizer_names = ('all',)
     metric_names = ('policy', 'value', 'entropy')
     unused: ClassVar[tuple[str, ...]] = ('gae_lambda',)
-    default_horizon = 1
+    learn_defaults = {'horizon': 1}
 
     def __init__(self, *args: Any, max_grad_norm: MaxGradNorm = None, **params: Any) -> None:
         super().__init__(*args, **params | {'max_grad_norm': max_grad_norm})

@@ -7,7 +7,6 @@ what was learned from: :meth:`ActorCritic.iterate`.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import logging
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -28,7 +27,6 @@ from zoo.common.params import (
     NormalizeObs,
     ObservationSpace,
     OptimizersList,
-    Param,
     above,
     at_least,
     between,
@@ -103,8 +101,6 @@ class ActorCritic(Algorithm):
         'initializer': 'orthogonal',
     }
     default_optimizer: ClassVar[dict[str, Any]] = {'name': 'Adam', 'learning_rate': 3e-4}
-    #: Default of ``learn``'s parameter: steps of each copy in one iteration.
-    default_horizon: ClassVar[int] = 2048
     #: Steps of one copy in a row that a recurrent policy learns from in a minibatch; None: all of an iteration.
     sequence_length: int | None = None
     #: Parameters that may be schedules, whose values ``improve`` is given.
@@ -158,14 +154,6 @@ class ActorCritic(Algorithm):
         """The variables that each of ``optimizer_names`` moves: one moves all."""
         critics = [v for name in self.network_names[1:] for v in self.networks[name].trainable_variables]
         return [self.policy.trainable_variables + critics]
-
-    @classmethod
-    def declared_for_learn(cls) -> dict[str, Param]:
-        """See :class:`Algorithm`; with the algorithm's own default of ``horizon``."""
-        found = super().declared_for_learn()
-        if 'horizon' in found:
-            found['horizon'] = dataclasses.replace(found['horizon'], default=cls.default_horizon)
-        return found
 
     # What policy and critic say
 

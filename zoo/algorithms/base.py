@@ -8,6 +8,8 @@ contract of an algorithm is :class:`zoo.common.agent.Agent`.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -81,6 +83,8 @@ class Algorithm:
     recurrent: ClassVar[bool] = False
     #: Parameters of a base's constructor that mean nothing here, and are not taken.
     unused: ClassVar[tuple[str, ...]] = ()
+    #: Defaults of parameters of ``learn`` that are this algorithm's own: ``{'horizon': 5}``.
+    learn_defaults: ClassVar[dict[str, Any]] = {}
     #: What ``update`` reports.
     metric_names: ClassVar[tuple[str, ...]]
 
@@ -163,7 +167,13 @@ class Algorithm:
     def declared_for_learn(cls) -> dict[str, Param]:
         """The parameters by name that ``learn`` takes for this algorithm, besides its own arguments."""
         passed_on = [cls.update] if cls.loop.experience == 'rollouts' else []
-        return params.declared(learning.Settings) | params.declared(cls.loop.run, *passed_on, only_keywords=True)
+        found = params.declared(learning.Settings) | params.declared(cls.loop.run, *passed_on, only_keywords=True)
+        for base in reversed(cls.__mro__):
+            for name, default in vars(base).get('learn_defaults', {}).items():
+                if name not in found:
+                    raise TypeError(unknown(f"parameter of {cls.__name__}'s learn", name, found))
+                found[name] = dataclasses.replace(found[name], default=copy.deepcopy(default))
+        return found
 
     @classmethod
     def params(cls) -> dict[str, Any]:
