@@ -23,7 +23,7 @@ from gymnasium.spaces import Box, Space
 from gymnasium.vector import VectorEnv
 
 from zoo.algorithms import building, checking, describing, learning, playing, saving, updating
-from zoo.common import checkpoint, loops, params, seeding, spaces
+from zoo.common import checkpoint, loops, params, recurrence, seeding, spaces
 from zoo.common.acting import Behavior, Forward
 from zoo.common.adaptors import copies
 from zoo.common.adaptors.action import ActionAdaptor
@@ -35,9 +35,9 @@ from zoo.common.errors import unknown
 from zoo.common.normalize import RunningMoments
 from zoo.common.optim import AllReduce, Optimizer
 from zoo.common.params import Param
-from zoo.common.replay import Priorities, Replay, Sampling
+from zoo.common.replay import Priorities, Replay, Sampling, Sequences
 from zoo.common.rollouts import Evaluation, Player, Rollout
-from zoo.common.types import Batch, TestResult, TrainingResult, Trajectories
+from zoo.common.types import Batch, SequenceBatch, TestResult, TrainingResult, Trajectories
 
 Self = TypeVar('Self', bound='Algorithm')
 
@@ -303,10 +303,13 @@ class Algorithm:
         priorities = None
         if getattr(self, 'prioritized', False):
             priorities = Priorities(has.priority_alpha, has.priority_beta)
-        return Sampling(getattr(self, 'gamma', 1.0), getattr(self, 'n_step', 1), priorities)
+        sequences = None
+        if self.behavior.state_size and self.loop.experience == 'steps':
+            sequences = Sequences(has.sequence_length, has.burn_in, self.behavior.state_size)
+        return Sampling(getattr(self, 'gamma', 1.0), getattr(self, 'n_step', 1), priorities, sequences)
 
-    def update_on(self, batches: Batch) -> dict[str, float]:
-        """``K`` updates in one compiled call, on batches whose fields are ``[K, B, …]``; the last one's metrics."""
+    def update_on(self, batches: Batch | SequenceBatch) -> dict[str, float]:
+        """``K`` updates in one compiled call, on batches whose fields are ``[K, …]``; the last one's metrics."""
         if self.statistics:
             self.observe(batches.obs)
         for optimizer in self.optimizers.values():
@@ -315,8 +318,8 @@ class Algorithm:
         self.updates += len(batches.reward)
         result = self.fused(batches, static=(phase,))
         if self.sampling.priorities is not None:
-            count = batches.reward.size
-            self.priorities, result = result[:count].reshape(batches.reward.shape), result[count:]
+            count = batches.weight.size
+            self.priorities, result = result[:count].reshape(batches.weight.shape), result[count:]
         return self.take(result)
 
     @functools.cached_property
@@ -329,17 +332,27 @@ class Algorithm:
         xla = self.all_reduce is None and prefers_xla(self.trainable_variables)
         return PackedCall(function, xla and all(compiles_by_xla(network) for network in self.networks.values()))
 
-    def _updates(self, batches: Batch, phase: int) -> tf.Tensor:
-        prioritized = self.sampling.priorities is not None
+    def _updates(self, batches: Batch | SequenceBatch, phase: int) -> tf.Tensor:
+        sampling = self.sampling
+        prioritized = sampling.priorities is not None
 
-        def update(batch: Batch, phase: int) -> tuple[tf.Tensor, ...]:
+        def update(batch: Batch | SequenceBatch, phase: int) -> tuple[tf.Tensor, ...]:
             self.noise_seed.assign_add([0, 2])  # two streams an update: seed and seed + 1
             known = {'phase': phase} if self.phases > 1 else {}
+            given = batch
+            if isinstance(given, SequenceBatch):
+                assert sampling.sequences is not None
+                batch = recurrence.rows_of(given, sampling.sequences.burn_in, self.network_names[0])
             found = self.update(batch, self.noise_seed + 0, **known)
             metrics = self.stack_metrics(found)
-            return (found['priority'], metrics) if prioritized else (metrics,)
+            if not prioritized:
+                return (metrics,)
+            priority = found['priority']
+            if isinstance(given, SequenceBatch):
+                priority = recurrence.of_sequences(tf.reshape(priority, given.valid.shape), given.valid)
+            return priority, metrics
 
-        kinds = [tf.TensorSpec(batches.reward.shape[1:])] if prioritized else []
+        kinds = [tf.TensorSpec(batches.weight.shape[1:])] if prioritized else []
         kinds.append(tf.TensorSpec([len(self.metric_names)]))
         *priorities, metrics = updating.updates(update, batches, self.phases, phase, kinds)
         return tf.concat([*(tf.reshape(x, [-1]) for x in priorities), metrics[-1], self.forward.pack()], 0)
@@ -422,7 +435,7 @@ class Algorithm:
 
     def random_action(self, obs: spaces.Flat) -> spaces.Flat:
         """Uniformly random stored actions for flat observations ``[N, …]``, of the allowed ones if masked."""
-        return self.behavior.random(obs, self.rng)
+        return self.behavior.explore(obs, self.rng, self.progress)
 
     def draw_seed(self) -> int:
         """A seed for the environment from the agent's own stream."""

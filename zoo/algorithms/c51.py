@@ -20,7 +20,7 @@ from zoo.algorithms.dqn import DQN, DoubleQ
 from zoo.common.acting import Means
 from zoo.common.params import Range, at_least
 from zoo.common.returns import categorical_projection
-from zoo.common.types import Batch
+from zoo.common.types import Batch, SequenceBatch
 
 log = logging.getLogger('zoo')
 
@@ -59,7 +59,7 @@ class C51(DQN):
         moved = super().backup(batch, tf.constant(self.support[np.newaxis]))
         return categorical_projection(moved, tf.nn.softmax(following), tf.constant(self.support))
 
-    def update_on(self, batches: Batch) -> dict[str, float]:
+    def update_on(self, batches: Batch | SequenceBatch) -> dict[str, float]:
         """See :class:`Algorithm`; and say once if a reward by itself lies beyond the atoms."""
         low, high = batches.reward.min(), batches.reward.max()
         if not self._warned and (low < self.v_min or high > self.v_max):

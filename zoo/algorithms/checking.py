@@ -65,6 +65,14 @@ def warn_of_unread(agent: Any, read_by: Mapping[tuple[str, Any], Sequence[str]])
                 log.warning('%s=%s changes nothing without %s=%r.', name, getattr(agent, name), choice, value)
 
 
+def warn_of_sequences(agent: Any, network: Any) -> None:
+    """Say which parameters of sequences change nothing, since the network that acts is not recurrent."""
+    defaults = type(agent).params()
+    for name in ('sequence_length', 'burn_in'):
+        if not network.state_size and name in defaults and getattr(agent, name) != defaults[name]:
+            log.warning('%s=%s changes nothing, since no network is recurrent.', name, getattr(agent, name))
+
+
 def _unknown_param(cls: Any, name: str, known: Iterable[str]) -> str:
     elsewhere = {
         other: f'is a parameter of learn, not of {cls.__name__}: agent.learn(env, {other}=…).'

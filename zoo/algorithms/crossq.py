@@ -31,6 +31,7 @@ class CrossQ(SAC):
     """Soft actor-critic without target networks, for bounded ``Box`` actions."""
 
     acts_in = ('Box',)
+    recurrent = False
 
     def __init__(
         self,

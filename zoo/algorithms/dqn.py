@@ -24,14 +24,17 @@ from typing import Annotated, Any, ClassVar
 import tensorflow as tf
 
 from zoo.algorithms.base import Algorithm
-from zoo.algorithms.checking import PRIORITY_PARAMS, warn_of_unread
+from zoo.algorithms.checking import PRIORITY_PARAMS, warn_of_sequences, warn_of_unread
 from zoo.common import loops, spaces
-from zoo.common.acting import EpsilonGreedy, Forward, Means
+from zoo.common.acting import EpsilonGreedy, Forward, Means, RecurrentEpsilonGreedy
 from zoo.common.adaptors.action import masked
 from zoo.common.adaptors.policy import Head, action_value_head, penalized
 from zoo.common.optim import polyak
 from zoo.common.params import (
+    BURN_IN,
+    SEQUENCE_LENGTH,
     ActionSpace,
+    BurnIn,
     Gamma,
     NetList,
     NormalizeObs,
@@ -41,6 +44,7 @@ from zoo.common.params import (
     Prioritized,
     PriorityAlpha,
     PriorityBeta,
+    SequenceLength,
     Tau,
     above,
     at_least,
@@ -75,6 +79,7 @@ class DQN(Algorithm):
     """Deep Q-network for ``Discrete`` actions: double, dueling, prioritised, noisy, of several steps, or plain."""
 
     loop = loops.off_policy
+    recurrent = True
     acts_in = ('Discrete',)
     network_names = ('q',)
     optimizer_names = ('q',)
@@ -101,6 +106,8 @@ class DQN(Algorithm):
         tau: Tau = 1.0,
         epsilon: Epsilon = None,
         kappa: Annotated[float, above(0), 'error from which on the loss is linear'] = 1.0,
+        sequence_length: SequenceLength = SEQUENCE_LENGTH,
+        burn_in: BurnIn = BURN_IN,
         normalize_obs: NormalizeObs = False,
     ) -> None:
         super().__init__(observation_space, action_space, normalize_obs)
@@ -116,6 +123,8 @@ class DQN(Algorithm):
         self.target_update_every = target_update_every
         self.tau = tau
         self.kappa = kappa
+        self.sequence_length = sequence_length
+        self.burn_in = burn_in
         self.epsilon = (0.0 if noisy else EPSILON) if epsilon is None else epsilon
         warn_of_unread(self, {('prioritized', True): PRIORITY_PARAMS, ('noisy', True): ('noisy_std',)})
 
@@ -127,8 +136,15 @@ class DQN(Algorithm):
         self.update_count = tf.Variable(0, dtype=tf.int64)
         self.state_variables['update_count'] = self.update_count
         self.build_optimizers(optimizers_list, [self.network.trainable_variables], type(self).default_optimizer)
+        warn_of_sequences(self, self.network)
+        if self.network.state_size and noisy:
+            raise ValueError(
+                'noisy=True cannot explore with a recurrent network, whose state would be that of other weights at '
+                'every step: use noisy=False.'
+            )
         forward = Forward(self.network, mask_path=self.mask_path, means=self.means)
-        self.behavior = EpsilonGreedy(forward, self.action_adaptor, self.mask_path, self.epsilon)
+        behavior = RecurrentEpsilonGreedy if self.network.state_size else EpsilonGreedy
+        self.behavior = behavior(forward, self.action_adaptor, self.mask_path, self.epsilon)
 
     # What a distributional variant has of its own: these three, and `losses`
 

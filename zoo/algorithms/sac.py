@@ -26,8 +26,9 @@ import tensorflow as tf
 from gymnasium.spaces import Discrete
 
 from zoo.algorithms.base import Algorithm
+from zoo.algorithms.checking import warn_of_sequences
 from zoo.common import loops, spaces
-from zoo.common.acting import Forward, Stochastic
+from zoo.common.acting import Forward, stochastic
 from zoo.common.adaptors.policy import (
     Head,
     Network,
@@ -38,7 +39,20 @@ from zoo.common.adaptors.policy import (
     value_head,
 )
 from zoo.common.optim import polyak
-from zoo.common.params import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, Tau, above
+from zoo.common.params import (
+    BURN_IN,
+    SEQUENCE_LENGTH,
+    ActionSpace,
+    BurnIn,
+    Gamma,
+    NetList,
+    NormalizeObs,
+    ObservationSpace,
+    OptimizersList,
+    SequenceLength,
+    Tau,
+    above,
+)
 from zoo.common.types import Batch
 
 log = logging.getLogger('zoo')
@@ -58,6 +72,7 @@ class SAC(Algorithm):
     """Soft actor-critic for bounded ``Box`` actions and for ``Discrete`` ones."""
 
     loop = loops.off_policy
+    recurrent = True
     acts_in: ClassVar[tuple[str, ...]] = ('Box', 'Discrete')
     squash = True
     network_names: ClassVar[tuple[str, ...]] = ('actor', 'critic_1', 'critic_2')
@@ -74,6 +89,8 @@ class SAC(Algorithm):
         tau: Tau = 0.005,
         alpha: Alpha = 'auto',
         target_entropy: TargetEntropy = None,
+        sequence_length: SequenceLength = SEQUENCE_LENGTH,
+        burn_in: BurnIn = BURN_IN,
         normalize_obs: NormalizeObs = False,
     ) -> None:
         if alpha != 'auto' and target_entropy is not None:
@@ -83,12 +100,15 @@ class SAC(Algorithm):
         self.tau = tau
         self.alpha = alpha
         self.target_entropy = target_entropy
+        self.sequence_length = sequence_length
+        self.burn_in = burn_in
 
         self.discrete = isinstance(action_space, Discrete)
         critics = self.network_names[1:]
         heads = [stochastic_head(self.action_adaptor, free_log_std=False), *[self.critic_head()] * len(critics)]
         self.build_networks(net_list, heads, {'hidden': [256, 256], 'activation': 'relu'})
         self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor)
+        warn_of_sequences(self, self.networks['actor'])
         self.critics = [self.networks[name] for name in critics]
         self.targets = self.build_targets()
         self.log_alpha = tf.Variable(0.0 if alpha == 'auto' else float(np.log(alpha)), dtype=tf.float32)
@@ -100,7 +120,7 @@ class SAC(Algorithm):
         groups = [self.policy.trainable_variables, critic_variables, [self.log_alpha]]
         self.build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
         forward = Forward(self.policy.network, self.policy)
-        self.behavior = Stochastic(forward, self.action_adaptor, self.policy.mask_path)
+        self.behavior = stochastic(forward, self.action_adaptor, self.policy.mask_path)
 
     def _check_entropy(self, target: float | None) -> None:
         if self.discrete and target is not None:

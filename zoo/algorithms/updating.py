@@ -7,12 +7,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from zoo.common.types import Batch
+from zoo.common.types import Batch, SequenceBatch
 
 
 def updates(
     update: Callable[..., tuple[tf.Tensor, ...]],
-    batches: Batch,
+    batches: Batch | SequenceBatch,
     phases: int,
     phase: int,
     kinds: Sequence[tf.TensorSpec],

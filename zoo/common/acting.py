@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -508,12 +509,22 @@ class Forward:
         if count not in self._step_graphs:
             count = count if len(self._step_graphs) < FIXED_GRAPHS else None
             if count not in self._step_graphs:
-                network = self._network if self._policy is None else self._policy
                 signature = [self._signature(count), tf.TensorSpec([count, self.state_size])]
-                step = tf.function(network.step, input_signature=signature)
+                step = tf.function(self._step, input_signature=signature)
                 self._step_graphs[count] = step.get_concrete_function()
         output, after = self._step_graphs[count](spaces.tree_map(self._tensor, obs), self._tensor(state))
         return output.numpy(), after.numpy()
+
+    def _step(self, obs: Any, state: Any) -> tuple[Any, Any]:
+        if self._policy is not None:
+            return self._policy.step(obs, state)
+        output, after = self._network.step(obs, state)
+        return self._valued(output, obs), after
+
+    def _valued(self, output: Any, obs: Any) -> Any:
+        """Of an output that is not a policy's: the values of actions, with those of forbidden ones out of reach."""
+        output = self._means(output)
+        return output if self._mask_path is None else masked(output, obs[self._mask_path])
 
     def _signature(self, count: int | None) -> Any:
         import tensorflow as tf
@@ -534,10 +545,7 @@ class Forward:
         def forward(obs: Any, *noise: Any) -> Any:
             if self._policy is not None:
                 return self._policy(obs)
-            output = self._means(self._network(obs, noise=noise[0] if noise else None))
-            if self._mask_path is not None:
-                output = masked(output, obs[self._mask_path])
-            return output
+            return self._valued(self._network(obs, noise=noise[0] if noise else None), obs)
 
         # The concrete function: its call skips the wrapper's look at every argument.
         noise = [tf.TensorSpec([count, self.noise_size])] if self.noise_size else []
@@ -640,6 +648,10 @@ class Behavior:
         logits = np.zeros((spaces.count(obs), self.adaptor.param_size), np.float32)
         return self.adaptor.sample(masked(logits, obs[self.mask_path], self.adaptor.parts[0].counts), rng)
 
+    def explore(self, obs: spaces.Flat, rng: np.random.Generator, progress: float) -> spaces.Flat:
+        """What is done in place of acting while only random actions are wanted: see `random`."""
+        return self.random(obs, rng)
+
     def episodes_begin(self, copies: np.ndarray) -> None:
         """Told before acting in them that new episodes begin in these copies of the environment, bool ``[N]``.
 
@@ -674,8 +686,8 @@ class Stochastic(Behavior):
         return self.adaptor.mode(self.params) if deterministic else self.adaptor.sample(self.params, rng)
 
 
-class RecurrentStochastic(Stochastic):
-    """A sample of a stochastic policy that is recurrent, or its mode; it keeps the state of each copy.
+class Remembering(Behavior):
+    """A behaviour whose policy is recurrent: it keeps the state of each copy. A subclass says what a `step` is.
 
     Args:
         forward, adaptor, mask_path: see :class:`Behavior`.
@@ -683,14 +695,19 @@ class RecurrentStochastic(Stochastic):
 
     along_episodes = True
 
-    def __init__(self, forward: Forward | NumpyForward, adaptor: ActionAdaptor, mask_path: str | None = None) -> None:
-        super().__init__(forward, adaptor, mask_path)
-        self._state_size = int(forward.state_size)  # type: ignore[union-attr] # a recurrent one has it
-
     @property
     def state_size(self) -> int:
         """See :class:`Behavior`."""
         return self._state_size
+
+    @functools.cached_property
+    def _state_size(self) -> int:  # kept where there is no forward pass any more
+        return int(self.forward.state_size)  # type: ignore[union-attr] # a recurrent one has it
+
+    def light(self) -> Behavior:
+        """See :class:`Behavior`."""
+        _ = self._state_size
+        return super().light()
 
     def episodes_begin(self, copies: np.ndarray) -> None:
         """See :class:`Behavior`: their state is zero then."""
@@ -712,6 +729,15 @@ class RecurrentStochastic(Stochastic):
             )
         action, self.state = self.step(obs, self.state, rng, progress, deterministic)
         return action
+
+    def explore(self, obs: spaces.Flat, rng: np.random.Generator, progress: float) -> spaces.Flat:
+        """See :class:`Behavior`; the state takes a step."""
+        self(obs, rng, progress)
+        return self.random(obs, rng)
+
+
+class RecurrentStochastic(Remembering, Stochastic):
+    """A sample of a stochastic policy that is recurrent, or its mode."""
 
     def step(
         self,
@@ -766,6 +792,27 @@ class EpsilonGreedy(Behavior):
         if random.any():
             action[random] = self.random(obs, rng)[random]
         return action
+
+
+class RecurrentEpsilonGreedy(Remembering, EpsilonGreedy):
+    """The action of the highest value that a recurrent network gives; with probability ε a random one."""
+
+    def step(
+        self,
+        obs: spaces.Flat,
+        state: np.ndarray,
+        rng: np.random.Generator,
+        progress: float,
+        deterministic: bool = False,
+    ) -> tuple[spaces.Flat, np.ndarray]:
+        """See :class:`Behavior`."""
+        values, after = self.forward.step(obs, state)  # type: ignore[union-attr]
+        action = values.argmax(-1)
+        if not deterministic:
+            random = rng.random(len(action)) < value_at(self.epsilon, progress)
+            if random.any():
+                action[random] = self.random(obs, rng)[random]
+        return action, after
 
 
 class SometimesRandom(Stochastic):

@@ -17,7 +17,7 @@ from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.params import Param
 from zoo.common.replay import Replay, Sampling
-from zoo.common.types import Batch
+from zoo.common.types import Batch, SequenceBatch
 
 if TYPE_CHECKING:  # these need TensorFlow, which an actor does without
     import tensorflow as tf
@@ -150,8 +150,11 @@ class Agent(Protocol):
     def update(self, *args: Any, **kwargs: Any) -> Any:
         """One update; see above."""
 
-    def update_on(self, batches: Batch) -> dict[str, float]:
-        """``K`` updates in one compiled call, on batches whose fields are ``[K, B, …]``; the last one's metrics.
+    def update_on(self, batches: Batch | SequenceBatch) -> dict[str, float]:
+        """``K`` updates in one compiled call, on batches whose fields are ``[K, …]``; the last one's metrics.
+
+        Where networks are recurrent they are sequences, of which ``update`` is given the transitions that are learned
+        from, with observations that are :class:`zoo.common.recurrence.Remembered`.
 
         Where the sampling is prioritised, ``priorities`` are those of the batches then.
         """

@@ -47,12 +47,14 @@ class Step(NamedTuple):
         valid: bool ``[n]``, False where a copy was only reset.
         first: the number of the first of these ``n`` copies.
         begins: their episodes do not go on from the step of theirs before.
+        state: the recurrent state before the step, float32 ``[n, S]``; None where the policy has none.
     """
 
     transition: Transition
     valid: np.ndarray
     first: int = 0
     begins: bool = False
+    state: np.ndarray | None = None
 
 
 class Experience(Protocol):
@@ -120,13 +122,13 @@ class Collection:
     def steps(self, training: Training, explore_steps: int) -> Iterator[Step]:
         """See :class:`Experience`; there is one."""
         agent, collector = self.agent, self.collector
-        obs, before = collector.obs, collector.steps
+        obs, before, state = collector.obs, collector.steps, agent.behavior.state
         action = agent.random_action(obs) if agent.steps < explore_steps else agent.act(obs)
         collector.step(action)
         transition = Transition(
             obs, action, collector.reward, collector.next_obs, collector.terminated, collector.truncated
         )
-        yield Step(transition, collector.valid)
+        yield Step(transition, collector.valid, state=state)
         training.stepped(collector.steps - before, collector.finished)
 
     def least(self, number: int) -> int:
@@ -429,7 +431,7 @@ def _off_policy(
         for step in experience.steps(training, explore_steps):
             if step.begins:
                 replay.cut(step.first, len(step.valid))
-            replay.add(step.transition, step.valid, step.first)
+            replay.add(step.transition, step.valid, step.first, step.state)
         metrics = None
         held = (replay.added - replay.recorded) * experience.learners
         if experience.least(replay.added >= batch_size and held >= needed):

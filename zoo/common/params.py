@@ -361,6 +361,10 @@ Tau = Annotated[
 ]
 NormalizeObs = Annotated[bool, 'normalise vector observations by their running mean and standard deviation']
 BatchSize = Annotated[int, at_least(1), 'transitions in one gradient update']
+#: Defaults of the two after them: what Kapturowski et al. 2019 have for Atari (80 and 40) is long for small tasks.
+SEQUENCE_LENGTH, BURN_IN = 20, 10
+SequenceLength = Annotated[int, at_least(1), 'of recurrent networks: steps in a row that are learned from']
+BurnIn = Annotated[int, at_least(0), 'of recurrent networks: steps before these that bring the state up to date']
 NStep = Annotated[int, at_least(1), 'steps whose rewards are summed before the target values what follows']
 Prioritized = Annotated[bool, 'draw transitions by how far they were off when they were drawn last']
 PriorityAlpha = Annotated[float, between(0, 1), 'exponent of the priorities; 0 draws uniformly']

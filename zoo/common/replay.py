@@ -20,7 +20,7 @@ from zoo.common.compression import CompressedRows
 from zoo.common.priorities import SumTree
 from zoo.common.relabel import ACHIEVED, DESIRED, Hindsight, reached_at
 from zoo.common.schedules import Linear, value_at
-from zoo.common.types import Batch, Transition
+from zoo.common.types import Batch, SequenceBatch, Transition
 
 log = logging.getLogger('zoo')
 
@@ -55,6 +55,20 @@ class Priorities(NamedTuple):
 PRIORITIES = Priorities()
 
 
+class Sequences(NamedTuple):
+    """Sequences for recurrent networks (Kapturowski et al. 2019, *Recurrent Experience Replay*, section 3).
+
+    Attributes:
+        length: steps that are learned from.
+        burn_in: steps before them, which only bring the recurrent state up to date.
+        state_size: entries of the recurrent state that is stored with every step.
+    """
+
+    length: int
+    burn_in: int
+    state_size: int
+
+
 class Sampling(NamedTuple):
     """How transitions are drawn.
 
@@ -62,11 +76,13 @@ class Sampling(NamedTuple):
         gamma: discount of what follows a step.
         n_step: steps in a row that are drawn as one.
         priorities: drawn by priority; None: uniformly.
+        sequences: drawn with the steps around them, for recurrent networks; None: each by itself.
     """
 
     gamma: float
     n_step: int = 1
     priorities: Priorities | None = None
+    sequences: Sequences | None = None
 
 
 class Episodes:
@@ -195,6 +211,8 @@ class Replay:
         self.nbytes = total * row_bytes
         if self.sampling.priorities is not None:
             self.nbytes += SumTree.bytes_of(total)
+        state_size = 0 if self.sampling.sequences is None else self.sampling.sequences.state_size
+        self.nbytes += total * state_size * np.dtype(np.float32).itemsize
         if self.nbytes > ANNOUNCE_BYTES:
             log.warning(
                 'The replay buffer of %d transitions takes up to %.2f GB of memory%s.',
@@ -208,6 +226,7 @@ class Replay:
         }
         self._obs = spaces.from_items(observation_space, obs)
         self._action = action_adaptor.zeros((total,))
+        self._state = np.zeros((total, state_size), np.float32)
         self._reward = np.zeros(total, np.float32)
         self._terminated = np.zeros(total, bool)
         self._truncated = np.zeros(total, bool)
@@ -230,13 +249,20 @@ class Replay:
         """Transitions that can be sampled."""
         return int(self._valid.sum())
 
-    def add(self, transition: Transition, valid: np.ndarray | None = None, first: int = 0) -> None:
+    def add(
+        self,
+        transition: Transition,
+        valid: np.ndarray | None = None,
+        first: int = 0,
+        state: np.ndarray | None = None,
+    ) -> None:
         """Store one transition of some copies, fields ``[n, …]``.
 
         Args:
             transition: of the copies from ``first`` on.
             valid: bool ``[n]``; those where it is False are left out.
             first: the number of the first copy.
+            state: the recurrent state before the step, float32 ``[n, S]``, where sequences are drawn.
         """
         given: slice | np.ndarray
         copies: slice | np.ndarray
@@ -248,6 +274,8 @@ class Replay:
         at = self._base[copies] + self._cursor[copies]
         self._write_obs(at, transition.obs, given, self._age_now[copies])
         self._write(self._action, at, transition.action, given)
+        if state is not None:
+            self._state[at] = state[given]
         self._reward[at] = transition.reward[given]
         self._terminated[at] = transition.terminated[given]
         self._truncated[at] = transition.truncated[given]
@@ -379,8 +407,8 @@ class Replay:
         rng: np.random.Generator,
         progress: float = 0.0,
         hindsight: Hindsight | None = None,
-    ) -> Batch:
-        """Transitions drawn with replacement, fields ``[*lead, …]``, contiguous.
+    ) -> Batch | SequenceBatch:
+        """Transitions drawn with replacement, fields ``[*lead, …]``, contiguous; or sequences around them.
 
         Args:
             lead: how many.
@@ -393,7 +421,11 @@ class Replay:
             ValueError: there is none; the stored rewards are not those that ``hindsight`` computes.
         """
         rows = self._indices(int(np.prod(lead)), rng) if self._tree is None else self._prioritized(lead, rng)
-        batch = self._gather(rows, lead)
+        batch: Any
+        if self.sampling.sequences is None:
+            batch = self._gather(rows, lead)
+        else:
+            batch = self._gather_sequences(rows, self.sampling.sequences, lead, rng)
         if self._tree is not None:
             self._drawn = rows
             batch = batch._replace(weight=self._weights(rows, lead, progress))
@@ -606,6 +638,77 @@ class Replay:
         discount = (powers[taken.sum(0)].reshape(lead) * ~transition.terminated).astype(np.float32)
         return Batch(*transition, discount, np.ones(lead, np.float32))
 
+    def _gather_sequences(
+        self, rows: np.ndarray, wanted: Sequences, lead: tuple[int, ...], rng: np.random.Generator
+    ) -> SequenceBatch:
+        """The steps around transitions, of which these are the first ones that are learned from.
+
+        A sequence goes on from one episode to the next, as the ring does. Where it would reach back beyond the oldest
+        step, it begins there with a state of zeros, as the first episode does, and where it would reach beyond the
+        newest observation, that is repeated, and what would be learned there is replaced by other transitions.
+        """
+        updates, count, n = lead[0], lead[1], self.sampling.n_step
+        learned = slice(wanted.burn_in, wanted.burn_in + wanted.length)
+        offsets = np.arange(-wanted.burn_in, wanted.length + n)
+        copy, within = np.divmod(rows, self.rows)
+        newest = self._cursor[copy]
+        oldest = np.where(self._full[copy], (newest + self._longest) % self.rows, 0)
+        # Counted from the oldest row, positions do not wrap around.
+        position = (within - oldest) % self.rows + offsets[:, None]
+        end = (newest - oldest) % self.rows
+        chain = copy * self.rows + (oldest + np.clip(position, 0, end)) % self.rows  # [R, K C]
+        held = self._valid.take(chain) & (position >= 0) & (position <= end)
+        begins = np.zeros(chain.shape, bool)
+        begins[1:] = ~held[:-1]
+        shape = (len(offsets), updates, count)
+
+        # Each transition that is learned from, [L, K, C], and another one of its update where there is none.
+        at = np.broadcast_to(np.arange(len(offsets))[:, None] * count, (len(offsets), count))[learned]
+        at = np.broadcast_to((at + np.arange(count))[:, None], (wanted.length, updates, count))
+        steps, taken = self.steps(chain[learned].ravel())
+        taken_steps = taken.sum(0)
+        powers = np.float64(self.sampling.gamma) ** np.arange(n + 1)
+        terminated = self._terminated.take(steps[-1])
+        found = {
+            'at': at.ravel(),
+            'after': at.ravel() + taken_steps * count,
+            'reward': (powers[:n] @ (self._reward.take(steps) * taken)).astype(np.float32),
+            'discount': (powers[taken_steps] * ~terminated).astype(np.float32),
+            'terminated': terminated,
+            'truncated': self._truncated.take(steps[-1]),
+        }
+        valid = held[learned].reshape(wanted.length, updates, count)
+        pick = np.arange(valid.size).reshape(valid.shape)
+        for k in range(updates):
+            own = valid[:, k]
+            if not own.all():
+                pick[:, k][~own] = rng.choice(pick[:, k][own], int((~own).sum()))
+
+        def arranged(x: np.ndarray) -> np.ndarray:
+            return np.ascontiguousarray(np.swapaxes(x, 0, 1))
+
+        def take(storage: np.ndarray) -> np.ndarray:
+            found = storage.take(chain, axis=0)
+            return arranged(found.reshape(*shape, *storage.shape[1:]))
+
+        obs = {}
+        for path, storage in spaces.tree_items(self._obs):
+            if path in self._frames:
+                stack = self._stack(storage, self._frames[path], chain.ravel())
+                obs[path] = arranged(stack.reshape(*shape, *stack.shape[1:3], -1))
+            else:
+                obs[path] = take(storage)
+        found = {name: arranged(values[pick]) for name, values in found.items()}
+        return SequenceBatch(
+            obs=spaces.from_items(self.space, obs),
+            action=spaces.tree_map(take, self._action),
+            state=self._state.take(chain[0], axis=0).reshape(updates, count, -1),
+            begins=arranged(begins.reshape(shape)),
+            valid=arranged(valid),
+            weight=np.ones((updates, count), np.float32),
+            **found | {name: found[name].astype(np.int32) for name in ('at', 'after')},
+        )
+
     def _stack(self, storage: np.ndarray, frames: int, rows: np.ndarray) -> np.ndarray:
         """The stacks of ``frames`` frames at some rows, ``[n, height, width, frames, channels]``."""
         height, width, channels = storage.shape[1:]
@@ -630,6 +733,8 @@ class Replay:
         arrays |= {f'action/{path}': self._by_copy(x)[:, :used] for path, x in spaces.tree_items(self._action)}
         for name in PER_ROW:
             arrays[name] = self._by_copy(getattr(self, f'_{name}'))[:, :used]
+        if self._state.shape[1]:
+            arrays['state'] = self._by_copy(self._state)[:, :used]
         if self._tree is not None:
             arrays['priority'] = self._by_copy(self._tree.values)[:, :used]
             arrays['highest_priority'] = np.array(self._highest)
@@ -657,6 +762,8 @@ class Replay:
             self._restore_obs(path, storage, arrays)
         targets = {f'action/{path}': x for path, x in spaces.tree_items(self._action)}
         targets |= {name: getattr(self, f'_{name}') for name in PER_ROW}
+        if self._state.shape[1] and 'state' in arrays:
+            targets['state'] = self._state
         self._valid[:] = False
         for name, target in targets.items():
             saved = arrays[name]

@@ -64,6 +64,38 @@ class Batch(NamedTuple):
         return cls(*transition, np.float32(gamma) * ~terminated, np.ones(reward.shape, np.float32))
 
 
+class SequenceBatch(NamedTuple):
+    """What an update off policy is given where networks are recurrent: parts of episodes in a row, ``[K, …]``.
+
+    ``C`` sequences of ``R`` rows, time-major, of which ``L`` are learned from: those before them only bring the state
+    up to date, those after them are looked ahead to. An episode's last observation has a row of its own.
+
+    Attributes:
+        obs, action: ``[K, R, C, …]``; an episode's last observation has an action that means nothing.
+        state: float32 ``[K, C, S]``, the recurrent state that was acted with at the first row.
+        begins: bool ``[K, R, C]``, where an episode begins, and the state is zero.
+        at, after: int32 ``[K, L, C]``, of each transition its row and the row in which its ``n`` steps end, as numbers
+            of the ``R C`` rows.
+        reward, discount: float32 ``[K, L, C]``, terminated, truncated: bool, see :class:`Batch`.
+        weight: float32 ``[K, C]``, see :class:`Batch`.
+        valid: bool ``[K, L, C]``; where False there was no transition, and another one of the same update is in its
+            place.
+    """
+
+    obs: Any
+    action: Any
+    state: Any
+    begins: Any
+    at: Any
+    after: Any
+    reward: Any
+    discount: Any
+    terminated: Any
+    truncated: Any
+    weight: Any
+    valid: Any
+
+
 class Trajectories(NamedTuple):
     """``T`` consecutive steps of ``N`` copies, time-major; the fields of :class:`Transition`, each ``[T, N, …]``.
 

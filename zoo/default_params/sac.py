@@ -11,16 +11,18 @@ from typing import Any
 
 from zoo.common.schedules import Linear
 
-COMMON = {
+COMMON: dict[str, Any] = {
     'train_steps': 1_000_000,
     'batch_size': 256,
     'buffer_size': 1_000_000,
     'explore_steps': 1000,
     'network': {'hidden': [256, 256], 'activation': 'relu'},
     'optimizer': {'name': 'Adam', 'learning_rate': 3e-4},
+    # A batch is of sequences, from each of which sequence_length steps are learned; a state is kept with every step.
+    'recurrent': {'batch_size': 16, 'buffer_size': 100_000, 'network': {'hidden': [128], 'recurrent_units': 64}},
 }
 
-TYPES = {
+TYPES: dict[str, dict[str, Any]] = {
     'mujoco': {'explore_steps': 10_000},
     'box2d': {'explore_steps': 10_000},
     # Those of Christodoulou 2019 (arXiv 1910.07207, appendix), but a buffer that fits into memory, and slow targets.

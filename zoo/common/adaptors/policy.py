@@ -212,9 +212,24 @@ class Network:
             training: in training mode, where this is the network that the loss trains.
             noise: for noisy layers, see `from_torso`.
 
-        A recurrent network takes the observations for the first ones of an episode.
+        A recurrent network takes the observations for the first ones of an episode, if they are not
+        :class:`zoo.common.recurrence.Remembered`.
         """
+        if isinstance(obs, recurrence.Remembered):
+            return self._of_remembered(obs, action, training, noise)
         return self.from_torso(self.encode(obs, action, training), action, noise)
+
+    def _of_remembered(
+        self, seen: recurrence.Remembered, action: tf.Tensor | None, training: bool, noise: tf.Tensor | None
+    ) -> tf.Tensor:
+        if self.core is None:
+            return self(seen.rows(), action, training, noise)
+        takes_action = action is not None and not self._joins_action
+        encoded, before = seen.run(self, takes_action, training)
+        if takes_action:  # others than those taken: the step is taken again, from the state before it
+            x = self._call_torso(self.preprocess(seen.rows()), action, training)
+            encoded, _ = self.core.step(x, before, training)
+        return self.from_torso(encoded, action, noise)
 
     def encode(self, obs: spaces.Flat, action: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
         """The torso's output ``[B, width]``, of a recurrent network that of the first step of an episode."""
@@ -257,12 +272,21 @@ class Network:
         return tf.reshape(x, [*begins.shape, x.shape[-1]]), after
 
     def encode_sequence(
-        self, obs: spaces.Flat, state: tf.Tensor, begins: tf.Tensor, training: bool = False
+        self,
+        obs: spaces.Flat,
+        state: tf.Tensor,
+        begins: tf.Tensor,
+        training: bool = False,
+        action: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `sequence`, with what the head is given, as rows ``[T · N, width]``, in place of the outputs."""
+        """As `sequence`, with what the head is given, as rows ``[T · N, width]``, in place of the outputs.
+
+        With the actions ``[T, N, n]`` where the torso takes them too.
+        """
         assert self.core is not None  # only a recurrent network has a state
         rows = spaces.tree_map(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), obs)
-        x = self._call_torso(self.preprocess(rows), None, training)
+        action = None if action is None else tf.reshape(action, [-1, action.shape[-1]])
+        x = self._call_torso(self.preprocess(rows), action, training)
         return self.core.sequence(x, state, begins, training)
 
     def from_torso(self, x: tf.Tensor, action: tf.Tensor | None = None, noise: tf.Tensor | None = None) -> tf.Tensor:
