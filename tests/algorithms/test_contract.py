@@ -33,6 +33,7 @@ CLAIMS = {
     'C51': ('Discrete',),
     'CrossQ': ('Box', 'Box 2-D'),
     'DDPG': ('Box', 'Box 2-D'),
+    'DPPO': EVERY,
     'DQN': ('Discrete',),
     'OffPAC': EVERY,
     'PPO': EVERY,

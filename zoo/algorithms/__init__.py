@@ -14,6 +14,7 @@ _MODULES = {
     'C51': 'c51',
     'CrossQ': 'crossq',
     'DDPG': 'ddpg',
+    'DPPO': 'dppo',
     'DQN': 'dqn',
     'OffPAC': 'offpac',
     'PPO': 'ppo',

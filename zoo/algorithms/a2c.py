@@ -51,5 +51,5 @@ class A2C(ActorCritic):
         samples = self.samples(rollout)
         advantage = samples.advantage
         if self.normalize_advantage:
-            advantage = normalized(advantage, samples.valid)
+            advantage = normalized(advantage, samples.valid, self.all_reduce)
         return self.stack_metrics(self.gradient_step(samples, advantage, now))

@@ -20,6 +20,7 @@ from zoo.common.acting import Forward, stochastic
 from zoo.common.adaptors.policy import Network, StochasticPolicy, penalized, stochastic_head, value_head
 from zoo.common.compilation import PackedCall
 from zoo.common.normalize import RewardScale, RunningMoments
+from zoo.common.optim import AllReduce, mean_over
 from zoo.common.params import (
     ActionSpace,
     Gamma,
@@ -431,7 +432,21 @@ def mean_of(x: tf.Tensor, valid: tf.Tensor | None) -> tf.Tensor:
     return tf.reduce_sum(x * valid) / tf.maximum(tf.reduce_sum(valid), 1.0)
 
 
-def normalized(advantage: tf.Tensor, valid: tf.Tensor | None) -> tf.Tensor:
-    """Advantages ``[B]`` less their mean, divided by their standard deviation, both over those that are valid."""
-    centered = advantage - mean_of(advantage, valid)
-    return centered / (tf.sqrt(mean_of(tf.square(centered), valid)) + 1e-8)
+def normalized(advantage: tf.Tensor, valid: tf.Tensor | None, all_reduce: AllReduce | None = None) -> tf.Tensor:
+    """Advantages ``[…, B]`` less their mean, divided by their standard deviation, of each row over those that are valid.
+
+    Args:
+        advantage: of one learner, one row or several.
+        valid: float32 ``[…, B]``; None: all are.
+        all_reduce: where several learners are one, over all of theirs, so that rows of equally many are normalised as
+            one learner would normalise all of them together.
+    """
+    if all_reduce is None:
+        centered = advantage - mean_of(advantage, valid)
+        return centered / (tf.sqrt(mean_of(tf.square(centered), valid)) + 1e-8)
+    valid = tf.ones_like(advantage) if valid is None else valid
+    total, count = mean_over(all_reduce, [tf.reduce_sum(x, -1, keepdims=True) for x in (advantage * valid, valid)])
+    count = tf.maximum(count, 1e-8)
+    centered = advantage - total / count
+    (squares,) = mean_over(all_reduce, [tf.reduce_sum(tf.square(centered) * valid, -1, keepdims=True)])
+    return centered / (tf.sqrt(squares / count) + 1e-8)

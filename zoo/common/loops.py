@@ -369,7 +369,11 @@ def _on_policy(
     while not training.done:
         agent.progress = training.progress
         rollout = training.experience.rollout(training, horizon)
-        training.updated(agent.update(rollout, **update_params))
+        metrics = None
+        # Of several learners all update or none, for each waits for the gradients of the others.
+        if training.experience.least(bool(rollout.valid.any())):
+            metrics = agent.update(rollout, **update_params)
+        training.updated(metrics)
 
 
 def _off_policy(

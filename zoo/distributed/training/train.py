@@ -85,7 +85,8 @@ def _train_here(agent: Agent, env: Any, plan: Plan, lead: Callable[[learner.Acto
     if plan.rebuild is None:
         raise ValueError(
             'roles need to build the environment in other processes, but this one was not built by build_env from a '
-            'name, a class or a function: use build_env(make_env), where make_env is a function that builds all of it.'
+            'name, a class or a function: use build_env(make_env), where make_env is a function that builds all of it, '
+            'or roles=None, which trains in this process.'
         )
     layout = plan.layout
     if layout.learners > 1 or not all(plan.is_light(role) for role in (Role.ACTOR, Role.SERVER) if layout.count(role)):
