@@ -35,6 +35,7 @@ CLAIMS = {
     'DDPG': ('Box', 'Box 2-D'),
     'DPPO': EVERY,
     'DQN': ('Discrete',),
+    'IMPALA': EVERY,
     'OffPAC': EVERY,
     'PPO': EVERY,
     'QRDQN': ('Discrete',),

@@ -51,7 +51,7 @@ VARIANTS = {
     if any(base.__name__ in algorithms.NAMES for base in getattr(algorithms, name).__mro__[1:])
 }
 # They have PPO's networks and act as it does; what of them is their own is their update.
-VARIANTS |= {'A2C', 'AC', 'OffPAC', 'TRPO', 'VPG'}
+VARIANTS |= {'A2C', 'AC', 'IMPALA', 'OffPAC', 'TRPO', 'VPG'}
 
 
 def marked(names: Iterable[str]) -> list[Any]:

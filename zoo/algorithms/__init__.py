@@ -16,6 +16,7 @@ _MODULES = {
     'DDPG': 'ddpg',
     'DPPO': 'dppo',
     'DQN': 'dqn',
+    'IMPALA': 'impala',
     'OffPAC': 'offpac',
     'PPO': 'ppo',
     'QRDQN': 'qrdqn',

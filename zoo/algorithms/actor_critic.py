@@ -244,22 +244,30 @@ class ActorCritic(Algorithm):
         value = tf.reshape(value, steps.reward.shape)
         return value, self._next_values(steps, value, after)
 
+    def seen(self, rollout: Trajectories) -> tuple[Any, tf.Tensor, tf.Tensor, tf.Tensor | None]:
+        """What policy and critic say to a rollout, in inference mode, in which the policy acted.
+
+        Returns:
+            The observations ``[T N, …]``, or the :class:`Sequences` of each copy where the policy is recurrent; the
+            policy's parameters ``[T N, param_size]``; the values ``[T N]``; and of a recurrent policy the states
+            ``[T, N, S]`` after each step.
+        """
+        obs = flattened(rollout.obs)
+        if not self.is_recurrent:
+            return obs, *self.policy_and_value(obs), None
+        sequences = Sequences(rollout.obs, rollout.state[None], rollout.begins)
+        params, value, after = self._of_sequences(sequences, rollout.state)
+        return sequences._replace(state=tf.concat([rollout.state[None], after[:-1]], 0)), params, value, after
+
     def samples(self, rollout: Trajectories) -> Samples:
         """The transitions of a rollout with advantages, old log-probabilities and values.
 
         These are those of inference mode, in which the policy acted; gradient steps are in training mode. With dropout
         or batch normalisation the ratio of new to old probabilities is therefore not 1 at the first of them.
         """
-        shape = rollout.reward.shape
-        obs, action = flattened(rollout.obs), flattened(rollout.action)
-        after = None
-        if self.is_recurrent:
-            sequences = Sequences(rollout.obs, rollout.state[None], rollout.begins)
-            params, value, after = self._of_sequences(sequences, rollout.state)
-            obs = sequences._replace(state=tf.concat([rollout.state[None], after[:-1]], 0))
-        else:
-            params, value = self.policy_and_value(obs)
-        advantage, returns = self.advantages(rollout, tf.reshape(value, shape), after)
+        action = flattened(rollout.action)
+        obs, params, value, after = self.seen(rollout)
+        advantage, returns = self.advantages(rollout, tf.reshape(value, rollout.reward.shape), after)
         return Samples(
             obs,
             action,

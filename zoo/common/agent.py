@@ -34,13 +34,16 @@ class Loop:
 
     Attributes:
         run: ``run(training, **params)`` trains to the end; its keyword-only parameters are parameters of ``learn``.
-        experience: ``'rollouts'`` of the current policy, after which all actors wait for the next one, and then the
-            keyword-only parameters of the algorithm's ``update`` are parameters of ``learn`` as well; or ``'steps'`` of
-            any policy, whose updates are compiled many in a call.
+        experience: ``'rollouts'``, of which the keyword-only parameters of the algorithm's ``update`` are parameters of
+            ``learn`` as well; or ``'steps'`` of any policy, whose updates are compiled many in a call.
+        pace: of actors that play rollouts. ``'lockstep'``: of the current policy, after which all of them wait for the
+            next one; ``'stream'``: they are taken as they come, of policies of a while ago; ``'gradients'``: actors
+            compute the gradients of theirs, and each waits for the weights that come of its own.
     """
 
     run: Callable[..., None]
     experience: Literal['rollouts', 'steps']
+    pace: Literal['lockstep', 'stream', 'gradients'] = 'lockstep'
 
 
 class Agent(Protocol):

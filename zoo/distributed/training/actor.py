@@ -18,6 +18,7 @@ from zoo.common.types import Episode
 from zoo.distributed.cluster import Cluster, Role
 from zoo.distributed.engines.base import PeerLost
 from zoo.distributed.training.plan import END, Plan, newest_weights
+from zoo.distributed.training.progress import Clock
 from zoo.distributed.training.server import Served
 
 log = logging.getLogger('zoo')
@@ -67,6 +68,7 @@ class Actor:
         self.version = END
         self.steps = 0
         self.progress = 0.0
+        self.clock = Clock()
 
     def run(self) -> None:
         """See :func:`run`."""
@@ -75,30 +77,44 @@ class Actor:
         collector = Collector(self.env, self.behavior.adaptor, begin=self.behavior.episodes_begin)
         collector.reset(int(self.rng.integers(2**31 - 1)))
         buffer = RolloutBuffer(
-            collector.space, self.behavior.adaptor, self.plan.horizon, collector.num_envs, self.behavior.state_size
+            collector.space,
+            self.behavior.adaptor,
+            self.plan.horizon,
+            collector.num_envs,
+            self.behavior.state_size,
+            self.behavior.param_size,
         )
         episodes: list[Episode] = []
         begins, unanswered = True, 0
         while True:
             act = self._explore if self.steps < self.plan.explore_steps else self._act
-            state = self.behavior.state
-            rollout = buffer.fill(collector, act, lambda before: episodes.extend(collector.finished), state)
+            rollout = buffer.fill(collector, act, lambda before: episodes.extend(collector.finished), self.behavior)
             message = {
                 'version': self.version,
                 'begins': begins,
                 'rollout': rollout,
                 'episodes': episodes_to_numbers(episodes),
+                'spent': self._spent(),
             }
             begins, unanswered = False, unanswered + 1
             episodes.clear()
             try:
-                self.rollouts.put(message)
-                while unanswered > self.plan.ahead:
-                    if not self._heed(self.replies.get()):
+                with self.clock.waiting('learner'):
+                    self.rollouts.put(message)
+                # Those that are there are heeded at once, for the sake of newer weights.
+                while unanswered > self.plan.ahead or (unanswered and self.replies.ready()):
+                    with self.clock.waiting('learner'):
+                        reply = self.replies.get()
+                    if not self._heed(reply):
                         return
                     unanswered -= 1
             except PeerLost:  # a learner that leaves has ended the training; one that fails has ended the job
                 return
+
+    def _spent(self) -> np.ndarray:
+        """Of what has been done since the last message, see :meth:`zoo.distributed.training.progress.Roles.heard`."""
+        idle = np.nan if self.served is None else self.served.idle
+        return np.array([*self.clock.lap('learner', 'server'), idle], np.float64)
 
     def _heed(self, reply: dict[str, Any]) -> bool:
         """Take what a reply says; False when the training has ended."""
@@ -133,7 +149,10 @@ class Actor:
 
     def _act(self, obs: spaces.Flat) -> spaces.Flat:
         if self.served is not None:
-            return self.served(obs, self.version, self.progress)
+            with self.clock.waiting('server'):
+                action = self.served(obs, self.version, self.progress)
+            self.behavior.params = self.served.params
+            return action
         return self.behavior(obs, self.rng, self.progress)
 
     def _explore(self, obs: spaces.Flat) -> spaces.Flat:
