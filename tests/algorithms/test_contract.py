@@ -29,6 +29,7 @@ EVERY = ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Box 2-D', 'Dict', '
 #: The kinds of action that each algorithm claims: written out, so that a claim cannot vanish unseen.
 CLAIMS = {
     'A2C': EVERY,
+    'A3C': EVERY,
     'AC': EVERY,
     'C51': ('Discrete',),
     'CrossQ': ('Box', 'Box 2-D'),

@@ -10,6 +10,7 @@ from zoo.common.quiet import load_tensorflow
 
 _MODULES = {
     'A2C': 'a2c',
+    'A3C': 'a3c',
     'AC': 'ac',
     'C51': 'c51',
     'CrossQ': 'crossq',

@@ -364,8 +364,10 @@ class ActorCritic(Algorithm):
             self.observe(rollout.obs if valid.all() else spaces.tree_map(lambda x: x[valid], rollout.obs))
         return self.take(result)
 
-    def gradient_step(self, samples: Samples, advantage: tf.Tensor, now: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """One step on −mean A log π(a | s) + c mean (V(s) − R)² − β mean H(π(· | s)), all samples at once.
+    def gradients(
+        self, samples: Samples, advantage: tf.Tensor, now: dict[str, tf.Tensor]
+    ) -> tuple[list[tf.Tensor | None], dict[str, tf.Tensor]]:
+        """The gradients of −mean A log π(a | s) + c mean (V(s) − R)² − β mean H(π(· | s)), all samples at once.
 
         Args:
             samples: of which the valid ones count.
@@ -373,9 +375,10 @@ class ActorCritic(Algorithm):
             now: β is the ``entropy_coef``.
 
         Returns:
-            The three means, named ``'policy'``, ``'value'`` and ``'entropy'``.
+            Those of the variables of the optimiser ``'all'``; and the three means, named ``'policy'``, ``'value'`` and
+            ``'entropy'``.
         """
-        optimizer = self.optimizers['all']
+        variables = self.optimizers['all'].variables
         with tf.GradientTape() as tape:
             params, value = self.policy_and_value(samples.obs, training=True)
             log_prob = self.action_adaptor.distribution.log_prob(params, samples.action)
@@ -384,8 +387,13 @@ class ActorCritic(Algorithm):
             entropy = mean_of(self.entropy(params), samples.valid)
             loss = policy_loss + self.value_coef * value_loss - now['entropy_coef'] * entropy
             loss = penalized(loss, *self.networks.values())
-        optimizer.apply(tape.gradient(loss, optimizer.variables))
-        return {'policy': policy_loss, 'value': value_loss, 'entropy': entropy}
+        return tape.gradient(loss, variables), {'policy': policy_loss, 'value': value_loss, 'entropy': entropy}
+
+    def gradient_step(self, samples: Samples, advantage: tf.Tensor, now: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """One step along the `gradients`; their three means."""
+        gradients, means = self.gradients(samples, advantage, now)
+        self.optimizers['all'].apply(gradients)
+        return means
 
     def minibatches(self, valid: np.ndarray, epochs: int, batch_size: int) -> np.ndarray:
         """Indices into the ``T N`` transitions of which every epoch has each valid one, int32 ``[minibatches, size]``.
@@ -441,7 +449,7 @@ def mean_of(x: tf.Tensor, valid: tf.Tensor | None) -> tf.Tensor:
 
 
 def normalized(advantage: tf.Tensor, valid: tf.Tensor | None, all_reduce: AllReduce | None = None) -> tf.Tensor:
-    """Advantages ``[…, B]`` less their mean, divided by their standard deviation, of each row over those that are valid.
+    """Advantages ``[…, B]`` less their mean, divided by their standard deviation, of each row, of what is valid.
 
     Args:
         advantage: of one learner, one row or several.

@@ -17,7 +17,7 @@ from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.params import Param
 from zoo.common.replay import Replay, Sampling
-from zoo.common.types import Batch
+from zoo.common.types import Batch, Trajectories
 
 if TYPE_CHECKING:  # these need TensorFlow, which an actor does without
     import tensorflow as tf
@@ -190,3 +190,23 @@ class Agent(Protocol):
 
     def reseed(self, seed: int | None, stream: str) -> None:
         """Draw batches and noise from a stream of its own, unlike an agent with the same state."""
+
+
+class AgentOfGradients(Agent, Protocol):
+    """An agent whose loop has the pace ``'gradients'``, as the ranks know it."""
+
+    def gradient(self, rollout: Trajectories) -> dict[str, Any]:
+        """In an actor: what its rollout ``[T, N, …]``, of which something is valid, has to say to the learner."""
+
+    def take_gradient(self, found: dict[str, Any]) -> dict[str, float]:
+        """In the learner: one step by what `gradient` gave elsewhere; its metrics.
+
+        Raises:
+            ValueError: it is of another agent than this one.
+        """
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """Everything that a gradient depends on: what :meth:`load_weights` takes."""
+
+    def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Act, and compute gradients, with the weights that `weights` gave in another process."""

@@ -435,6 +435,7 @@ def actors_that_send(agent: algorithms.Algorithm, *sent: list[tuple[int, bool]])
     numbers = list(range(len(sent)))
     layout = SimpleNamespace(learners=1)
     plan = SimpleNamespace(layout=layout, actors_of=lambda *_: numbers, num_envs=1, horizon=4, ahead=0, max_bytes=1)
+    plan.has_gradients = False
     return Actors(cluster, plan, agent)
 
 
@@ -528,6 +529,26 @@ def test_learners_that_take_rollouts_as_they_come_from_actors_that_ask_a_server(
     result = learn(agent, env, roles=roles, run_dir=tmp_path, log_every=100, train_steps=1500)
     assert result.steps >= 1500 and result.losses['rho'] == pytest.approx(1.0, abs=1e-4)
     assert 'roles/servers_wait' in (tmp_path / 'progress.csv').read_text().splitlines()[0]
+    assert no_processes_left()
+
+
+def test_actors_that_compute_gradients(tmp_path: Path):
+    """With TensorFlow, each its own; one that dies is replaced, and one is not waited for by the other."""
+    env = build_env(traced('CartPole-v1', tmp_path, die_at=130, delay=0.002), nenv=2)
+    agent = agent_for('A3C', env, normalize_obs=True)
+    before = agent.state()
+    steps = 4000
+    result = learn(agent, env, roles={'actors': 2}, train_steps=steps, horizon=5, run_dir=tmp_path / 'run')
+    assert steps <= result.steps == agent.steps < steps + 10 and result.episodes > 50
+    assert len(stepped(tmp_path)) == 3 and {x.split()[0] for x in stepped(tmp_path)} == {'True'}
+    moved = agent.state()
+    for name in ('network/actor/0', 'network/critic/0'):
+        assert np.isfinite(moved[name]).all() and np.abs(moved[name] - before[name]).max() > 0
+    # The statistics are of what all actors have seen, and so are the steps.
+    assert agent.statistics[''].count == result.steps
+    assert set(result.losses) == set(agent.metric_names)
+    rows = list(csv.DictReader((tmp_path / 'run' / 'progress.csv').open()))
+    assert 0.0 < max(float(row['roles/staleness']) for row in rows) <= 2.0
     assert no_processes_left()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from zoo.distributed.training.plan import END, Plan
 from zoo.distributed.training.progress import Roles
 
 if TYPE_CHECKING:
-    from zoo.common.agent import Agent
+    from zoo.common.agent import Agent, AgentOfGradients
 
 #: Seconds that the end of the training waits for its actors.
 _PATIENCE = 5.0
@@ -125,6 +125,35 @@ class Actors:
         self._tell(training, count, np.concatenate(episodes))
         return self._buffer.rollout
 
+    def improve(self, training: Training, horizon: int) -> dict[str, float] | None:
+        """See :class:`zoo.common.loops.Experience`: by the gradient of whichever actor has sent one.
+
+        It is applied, and its actor told of the new weights, before another is looked at.
+        """
+        agent = cast('AgentOfGradients', self._agent)
+        if self._version == END:
+            self._publish()
+        i, message = self._next_message()
+        plan = self._plan
+        if message['shape'].tolist() != [horizon, plan.num_envs]:
+            steps, copies = message['shape'].tolist()
+            raise ClusterError(
+                f'actor {plan.actors_of(Role.LEARNER, 0)[i]} sends the gradient of {steps} steps of {copies} copies; '
+                f'the learner expects {horizon} of {plan.num_envs}: build the same environment in every rank.'
+            )
+        try:
+            metrics = None if message['gradient'] is None else agent.take_gradient(message['gradient'])
+        except ValueError as error:
+            raise ClusterError(f'actor {plan.actors_of(Role.LEARNER, 0)[i]}: {error}') from None
+        if not self._checked:  # new episodes are told of before the first message alone
+            self._checked.add(i)
+        count = int(message['steps'])
+        self._roles.heard(message['spent'], count)
+        self._tell(training, count, message['episodes'])
+        self._publish()
+        self._reply(i)
+        return metrics
+
     def _next_message(self) -> tuple[int, dict[str, Any]]:
         """The number of an actor that has sent something, each in its turn, and its message."""
         ready = wait_any(self._rollouts, 0.0)
@@ -193,7 +222,11 @@ class Actors:
         self._version, self._published = self._version + 1, agent.updates
         self._roles.updated()
         state = {'version': self._version, 'steps': agent.steps, 'progress': agent.progress}
-        self._cluster.save('weights', {**state, 'weights': agent.forward.weights()})
+        if self._plan.has_gradients:
+            weights = cast('AgentOfGradients', agent).weights()
+        else:
+            weights = agent.forward.weights()
+        self._cluster.save('weights', {**state, 'weights': weights})
 
     def _reply(self, i: int, version: int | None = None) -> None:
         state = {'steps': np.int64(self._agent.steps), 'progress': float(self._agent.progress)}

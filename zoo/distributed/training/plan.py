@@ -162,12 +162,18 @@ def plan_for(
             f'{layout}: the actors of {type(agent).__name__} compute its gradients, and one learner takes each as it '
             f'comes: give dict(learners=1, actors={layout.actors}).'
         )
+    if has_gradients and any(network.moving_variables for network in agent.networks.values()):
+        raise ValueError(
+            f'{layout}: a network of {type(agent).__name__} has moving statistics, of which each actor would have its '
+            'own: leave out batch normalisation, or give roles=None, which trains in this process.'
+        )
     horizon = loop_params['horizon'] if plays else max(1, MESSAGE // num_envs)
     size = rollout_bytes(
         agent.observation_space, agent.action_adaptor, horizon, num_envs, behavior.state_size, behavior.param_size
     )
     if has_gradients:
-        size += sum(4 * int(np.prod(variable.shape)) for variable in agent.trainable_variables)
+        moved = [variable for optimizer in agent.optimizers.values() for variable in optimizer.variables]
+        size += sum(4 * int(np.prod(variable.shape)) for variable in moved)
     ahead = {'lockstep': 0, 'stream': loop_params.get('ahead', 1), 'gradients': 0}[loop.pace] if plays else 1
     return Plan(
         layout=layout,

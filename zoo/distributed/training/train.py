@@ -146,7 +146,7 @@ def _play(joined: Cluster, plan: Plan, agent: Agent | None, env: Any, is_launche
     else:
         joined.allow_restarts(RESTARTS)  # not before: an environment that cannot be built is tried once
         with _exits_are_errors():
-            actor.run(joined, plan, behavior, env)
+            actor.run(joined, plan, behavior, env, agent if plan.has_gradients else None)
     if is_launched:
         with contextlib.suppress(PeerLost):
             joined.queue((Role.LEARNER, 0), (role, joined.role_rank())).get()
