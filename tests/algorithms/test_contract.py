@@ -52,7 +52,7 @@ CLAIMS = {
 MASKABLE = ('Discrete', 'MultiDiscrete', 'MultiBinary')
 
 #: A few updates: two of PPO's iterations, nine of the others' updates in calls of three.
-ON_POLICY = {'train_steps': 16, 'horizon': 8, 'epochs': 2, 'batch_size': 4}
+ON_POLICY = {'train_steps': 16, 'horizon': 8, 'epochs': 2, 'batch_size': 4, 'rollouts': 1}
 OFF_POLICY = {
     'train_steps': 12,
     'explore_steps': 6,

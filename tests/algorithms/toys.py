@@ -71,7 +71,7 @@ def observation_space(name: str, action_space: Space) -> Space:
 def taken(algorithm: Any, params: dict[str, Any]) -> dict[str, Any]:
     """Parameters of ``learn``, but for those of an update that this algorithm's has not; in this process."""
     known = algorithm.learn_params()
-    taken = {name: x for name, x in params.items() if name not in ('epochs', 'batch_size') or name in known}
+    taken = {name: x for name, x in params.items() if name not in ('epochs', 'batch_size', 'rollouts') or name in known}
     return taken if known['roles'] is None else {'roles': None} | taken
 
 

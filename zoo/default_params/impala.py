@@ -34,8 +34,6 @@ for _name in ('dm_control', 'robotics', 'rlbench'):
 TUNED: dict[str, dict[str, Any]] = {
     'CartPole-v1': {
         'train_steps': 200_000,
-        'rollouts': 8,
-        'gamma': 0.98,
         'optimizer': {'learning_rate': Linear(2e-3)},
     },
 }
