@@ -157,6 +157,39 @@ def test_a_recurrent_policy_of_another_age():
     assert_close(copies(agent.trainable_variables), copies(other.trainable_variables), 1e-5, 1e-6)
 
 
+def test_earlier_rollouts_are_learned_from_too():
+    """Each update sees the new ones and as many earlier ones as asked for; statistics take in the new ones alone."""
+    agent = make(normalize_obs=True)
+    iterate, seen = agent.iterate, []
+
+    def look(data: Trajectories, **rest: Any) -> Any:
+        seen.append(data)
+        return iterate(data, **rest)
+
+    agent.iterate = look
+    given = [played(agent, rollout(agent, seed=seed))._replace(valid=np.ones((5, 4), bool)) for seed in range(4)]
+    for data in given:
+        metrics = agent.update(data, replayed=3, replay_size=8)
+        assert all(np.isfinite(x) for x in metrics.values())
+    assert agent.statistics[''].count == 4 * 20 and agent.fused.traces == 1
+    drawn = []
+    for step, (data, found) in enumerate(zip(given, seen, strict=True)):
+        for name, x in found._asdict().items():
+            if x is not None:
+                np.testing.assert_array_equal(x[:, :4], getattr(data, name), err_msg=name)
+        for i in range(4, 7):  # each is one of the last eight copies, whole
+            origin = [
+                (s, n) for s in range(4) for n in range(4) if np.array_equal(found.reward[:, i], given[s].reward[:, n])
+            ]
+            assert len(origin) == 1 and step - 2 < origin[0][0] <= step
+            source, n = origin[0]
+            np.testing.assert_array_equal(found.params[:, i], given[source].params[:, n])
+            np.testing.assert_array_equal(found.obs[:, i], given[source].obs[:, n])
+            drawn.append(step - source)
+    assert set(drawn) == {0, 1}
+    assert agent.params().keys().isdisjoint({'replayed'}) and agent.learn_params()['replayed'] == 0
+
+
 def test_what_means_nothing_here_is_refused():
     for name, value in (('normalize_reward', True), ('gae_lambda', 0.9)):
         with pytest.raises(ValueError, match=f'{name}'):

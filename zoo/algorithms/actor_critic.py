@@ -344,12 +344,13 @@ class ActorCritic(Algorithm):
         """One iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
         return self.iterate(rollout) if rollout.valid.any() else None  # every copy may only have been reset
 
-    def iterate(self, rollout: Trajectories, *arrays: Any) -> dict[str, float]:
+    def iterate(self, rollout: Trajectories, *arrays: Any, fresh: Trajectories | None = None) -> dict[str, float]:
         """What is done before an iteration, the compiled one, and what is done after it; the metrics.
 
         Args:
             rollout: fields ``[T, N, …]``.
             arrays: what `improve` is given besides.
+            fresh: what of it has not been learned from before, which statistics take in; None: all of it.
         """
         if self.reward_scale is not None:
             done = rollout.terminated | rollout.truncated
@@ -360,8 +361,9 @@ class ActorCritic(Algorithm):
         now = {k: np.array(value_at(x, self.progress), np.float32) for k, x in given.items() if x is not None}
         result = self.fused(rollout, now, *arrays)
         if self.statistics:  # after the update: what was acted on and what was learned from are normalised alike
-            valid = rollout.valid
-            self.observe(rollout.obs if valid.all() else spaces.tree_map(lambda x: x[valid], rollout.obs))
+            fresh = rollout if fresh is None else fresh
+            valid = fresh.valid
+            self.observe(fresh.obs if valid.all() else spaces.tree_map(lambda x: x[valid], fresh.obs))
         return self.take(result)
 
     def gradients(

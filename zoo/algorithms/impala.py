@@ -3,6 +3,7 @@
 Espeholt et al. 2018, *IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner Architectures* (arXiv
 1802.01561): V-trace (section 4.1, equation 1, and 4.2), whose ratios π/μ make up for the updates between the weights
 that an actor acted with and those that learn from it. One gradient step for each batch of rollouts, as they come.
+With ``replayed`` each update learns from earlier rollouts too (section 5.2.2), whose ratios say how old they are.
 ``clip_range`` gives PPO's clipped objective (Schulman et al. 2017, arXiv 1707.06347, equation 7) around the policy that
 acted, as in RLlib's APPO.
 
@@ -18,12 +19,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 import tensorflow as tf
 
 from zoo.algorithms.actor_critic import ActorCritic, EntropyCoef, Samples, flattened, mean_of
 from zoo.common import loops
-from zoo.common.params import above
+from zoo.common.params import above, at_least
 from zoo.common.returns import vtrace
+from zoo.common.rollout import RolloutBuffer, of_copies, side_by_side
 from zoo.common.types import Trajectories
 
 
@@ -60,6 +63,39 @@ class IMPALA(ActorCritic):
         self.clip_range = clip_range
         super().__init__(*args, **params | {'entropy_coef': entropy_coef})
         self.behavior.param_size = self.action_adaptor.param_size
+        self._kept: RolloutBuffer | None = None
+        self._count = 0
+
+    def update(
+        self,
+        rollout: Trajectories,
+        *,
+        replayed: Annotated[
+            int,
+            at_least(0),
+            'earlier rollouts of one copy that each update learns from besides (section 5.2.2); 0: none is kept',
+        ] = 0,
+        replay_size: Annotated[int, at_least(1), 'rollouts of one copy that are kept for that, the newest'] = 500,
+    ) -> dict[str, float] | None:
+        """One gradient step on rollouts of any policies, with fields ``[T, N, …]``."""
+        if not rollout.valid.any():
+            return None
+        if not replayed:
+            return self.iterate(rollout)
+        return self.iterate(self.with_earlier(rollout, replayed, replay_size), fresh=rollout)
+
+    def with_earlier(self, rollout: Trajectories, count: int, size: int) -> Trajectories:
+        """A rollout ``[T, N, …]``, and beside it ``count`` copies of those up to it that are kept, ``size`` at most.
+
+        They are drawn uniformly. Nothing of them is in a checkpoint: training that is resumed begins to keep them anew.
+        """
+        steps, copies = rollout.reward.shape
+        if self._kept is None or self._kept.rollout.reward.shape != (steps, size):
+            self._kept, self._count = loops.buffer_for(self, steps, size), 0
+        self._kept.put((self._count + np.arange(copies)) % size, rollout)
+        self._count += copies
+        drawn = self.rng.integers(min(self._count, size), size=count)
+        return side_by_side(rollout, of_copies(self._kept.rollout, drawn))
 
     def corrected(self, rollout: Trajectories) -> tuple[Samples, tf.Tensor]:
         """The transitions of a rollout of another policy μ, and π(a | s) / μ(a | s) of each, ``[T N]``.

@@ -29,6 +29,24 @@ def rollout_bytes(
     return num_envs * (horizon * each + 4 * state_size)
 
 
+def of_copies(rollout: Trajectories, copies: np.ndarray) -> Trajectories:
+    """New arrays with the steps of copies, by their numbers, ``[T, len(copies), …]``; one may be named twice."""
+    found = (
+        None if x is None else spaces.tree_map(lambda x, of=name: x[copies] if of == 'state' else x[:, copies], x)
+        for name, x in zip(Trajectories._fields, rollout, strict=True)
+    )
+    return Trajectories(*found)
+
+
+def side_by_side(one: Trajectories, other: Trajectories) -> Trajectories:
+    """The copies of two rollouts of as many steps as those of one."""
+    found = (
+        None if x is None else spaces.tree_map(lambda *both, of=name: np.concatenate(both, int(of != 'state')), x, y)
+        for name, x, y in zip(Trajectories._fields, one, other, strict=True)
+    )
+    return Trajectories(*found)
+
+
 class RolloutBuffer:
     """``T`` steps of ``N`` copies, time-major, allocated once and written over in every iteration.
 
@@ -107,7 +125,7 @@ class RolloutBuffer:
             stepped(before)
         return self.rollout
 
-    def put(self, copies: slice, part: Trajectories) -> None:
+    def put(self, copies: slice | np.ndarray, part: Trajectories) -> None:
         """Write the rollout of some of the copies, of as many steps."""
         for name, target, values in zip(Trajectories._fields, self.rollout, part, strict=True):
             for path, x in () if values is None else spaces.tree_items(values):
