@@ -1,6 +1,7 @@
 """What training with roles costs and stands: actors on a slow environment, one actor's size, half an hour, deaths.
 
     python benchmarks/actors.py scaling               # 1 to 16 actors, an environment of 5 ms a step; two minutes
+    python benchmarks/actors.py scaling --alg IMPALA  # the same with rollouts that are taken as they come
     python benchmarks/actors.py actor                 # memory and start of the actor of an MLP policy
     python benchmarks/actors.py endurance             # 30 minutes with 4 actors: memory and open handles
     python benchmarks/actors.py deaths                # kill -9 of each role in mid-training
@@ -59,16 +60,24 @@ class SlowCartPole(gymnasium.Wrapper):
         return super().step(action)
 
 
-def agent_for(env: Any, **params: Any) -> tuple[Any, dict[str, Any]]:
-    """PPO with the parameters tuned for CartPole, and those of its ``learn``."""
+def agent_for(env: Any, alg: str = 'PPO', **params: Any) -> tuple[Any, dict[str, Any]]:
+    """An algorithm with the parameters tuned for CartPole, and those of its ``learn``."""
     from zoo import algorithms, call_default_params
 
-    alg_params, learn_params = call_default_params(env, 'classic_control', 'PPO', seed=0)
-    return algorithms.PPO(**alg_params), learn_params | {'run_dir': False, 'progress_bar': False} | params
+    alg_params, learn_params = call_default_params(env, 'classic_control', alg, seed=0)
+    return getattr(algorithms, alg)(**alg_params), learn_params | {'run_dir': False, 'progress_bar': False} | params
 
 
-def scaling(actors: list[int], iterations: int = 12, horizon: int = 128) -> list[dict[str, float]]:
-    """Steps per second for several numbers of actors, once the first two iterations have passed."""
+#: What of each algorithm is changed for the slow environment: an update for each 128 steps of every actor, or for each
+#: 160 steps of all.
+SCALED: dict[str, dict[str, int]] = {
+    'PPO': {'horizon': 128, 'epochs': 10, 'batch_size': 64},
+    'IMPALA': {'horizon': 20, 'rollouts': 8},
+}
+
+
+def scaling(actors: list[int], alg: str, rounds: int = 12, size: int = 128) -> list[dict[str, float]]:
+    """Steps per second for several numbers of actors, once the first two of some rounds of 128 steps have passed."""
     from zoo import build_env
 
     rows = []
@@ -77,11 +86,10 @@ def scaling(actors: list[int], iterations: int = 12, horizon: int = 128) -> list
         env = build_env(SlowCartPole)
         agent, params = agent_for(
             env,
-            horizon=horizon,
-            epochs=10,
-            batch_size=64,
-            log_every=1,
-            train_steps=iterations * horizon * count,
+            alg,
+            **SCALED[alg],
+            log_every=size * count,
+            train_steps=rounds * size * count,
             roles={'learners': 1, 'actors': count},
             callbacks=[lambda training, times=times: times.append((time.perf_counter(), training.steps))],
         )
@@ -345,12 +353,18 @@ def versions() -> str:
 def write(results: dict[str, Any]) -> None:
     """The tables of results/actors.md."""
     lines = ['# Training with roles', '', 'Made by `benchmarks/actors.py`; every part says when.', '']
-    if part := results.get('scaling'):
+    for alg, updates in (
+        ('PPO', '128 steps of every actor in an iteration, 10 epochs'),
+        ('IMPALA', '8 rollouts of 20 steps in an update, of whichever actors'),
+    ):
+        part = results.get('scaling' if alg == 'PPO' else f'scaling {alg}')
+        if part is None:
+            continue
         lines += [
-            '## A slow environment',
+            f'## A slow environment: {alg}',
             '',
-            f'`python benchmarks/actors.py scaling`. {part["versions"]} CartPole with {STEP * 1000:g} ms of sleep in a '
-            'step, PPO, 128 steps of every actor in an iteration, 10 epochs, one learner, all on one machine.',
+            f'`python benchmarks/actors.py scaling --alg {alg}`. {part["versions"]} CartPole with {STEP * 1000:g} ms '
+            f'of sleep in a step, {updates}, one learner, all on one machine.',
             '',
             '| actors | steps per second | times one actor |',
             '|---|---|---|',
@@ -427,11 +441,13 @@ def main() -> None:
     parser.add_argument('what', choices=['scaling', 'actor', 'endurance', 'deaths'])
     parser.add_argument('--minutes', type=float, default=30.0, help='of endurance')
     parser.add_argument('--engine', action='append', choices=ENGINES, help='of endurance, deaths')
+    parser.add_argument('--alg', choices=list(SCALED), default='PPO', help='of scaling')
     options = parser.parse_args()
     path = RESULTS / 'actors.json'
     parts: dict[str, Any] = {}
     if options.what == 'scaling':
-        parts['scaling'] = {'rows': scaling([1, 2, 4, 8, 16])}
+        name = 'scaling' if options.alg == 'PPO' else f'scaling {options.alg}'
+        parts[name] = {'rows': scaling([1, 2, 4, 8, 16], options.alg)}
     elif options.what == 'actor':
         parts['actor'] = {'row': actor()}
     elif options.what == 'endurance':

@@ -29,11 +29,14 @@ EVERY = ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Box 2-D', 'Dict', '
 #: The kinds of action that each algorithm claims: written out, so that a claim cannot vanish unseen.
 CLAIMS = {
     'A2C': EVERY,
+    'A3C': EVERY,
     'AC': EVERY,
     'C51': ('Discrete',),
     'CrossQ': ('Box', 'Box 2-D'),
     'DDPG': ('Box', 'Box 2-D'),
+    'DPPO': EVERY,
     'DQN': ('Discrete',),
+    'IMPALA': EVERY,
     'OffPAC': EVERY,
     'PPO': EVERY,
     'QRDQN': ('Discrete',),
@@ -49,7 +52,7 @@ CLAIMS = {
 MASKABLE = ('Discrete', 'MultiDiscrete', 'MultiBinary')
 
 #: A few updates: two of PPO's iterations, nine of the others' updates in calls of three.
-ON_POLICY = {'train_steps': 16, 'horizon': 8, 'epochs': 2, 'batch_size': 4}
+ON_POLICY = {'train_steps': 16, 'horizon': 8, 'epochs': 2, 'batch_size': 4, 'rollouts': 1}
 OFF_POLICY = {
     'train_steps': 12,
     'explore_steps': 6,

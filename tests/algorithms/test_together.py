@@ -12,8 +12,10 @@ import pytest
 import tensorflow as tf
 from gymnasium.spaces import Box, Discrete
 
-from zoo.algorithms import DQN, PPO, SAC, TD3
+from zoo.algorithms import AC, DPPO, DQN, PPO, SAC, TD3
+from zoo.algorithms.actor_critic import normalized
 from zoo.algorithms.base import Algorithm
+from zoo.common import loops
 from zoo.common.normalize import RunningMoments
 from zoo.common.types import Batch, Trajectories, Transition
 
@@ -157,11 +159,116 @@ def test_ppo_with_several_learners(params: dict[str, Any]):
         in_threads(2, lambda i, step=step: learners[i].update(rollout(16, 2, 10 * step + i), epochs=3, batch_size=8))
     assert_weights(learners[0], learners[1])
     assert np.abs(learners[0].state()['network/actor/0'] - start['network/actor/0']).max() > 0
-    minibatches = 2 * 3 * 4
+    # One exchange for each gradient, and two in an iteration for the advantages' mean and deviation.
+    minibatches = 2 * (3 * 4 + 2)
     if 'target_kl' in params:
         assert together.calls < 2 * minibatches, 'it has not stopped'
     elif not params:
-        assert together.calls == minibatches, 'one exchange for each gradient'
+        assert together.calls == minibatches
+
+
+def joined(parts: list[Trajectories]) -> Trajectories:
+    """The rollouts of several learners as one of all copies."""
+    return Trajectories(*(None if x[0] is None else np.concatenate(x, 1) for x in zip(*parts, strict=True)))
+
+
+def of_copies(batches: np.ndarray, first: int, copies: int, all_copies: int) -> np.ndarray:
+    """The numbers of transitions in a rollout of all copies, for those in the rollout of the copies from ``first``."""
+    return batches // copies * all_copies + first + batches % copies
+
+
+@pytest.mark.parametrize(
+    'params',
+    [
+        {'target_kl': 0.002, 'clip_range_value': 0.2},
+        {'method': 'penalty', 'normalize_obs': True, 'normalize_advantage': False},
+        {'net_list': [{'hidden': [6], 'recurrent': 'gru', 'seed': 3}, 'actor'], 'sequence_length': 4},
+    ],
+    ids=str,
+)
+def test_dppo_takes_the_steps_that_one_learner_takes_on_all_minibatches_joined(params: dict[str, Any]):
+    """To 1e-5: minibatches of which each learner has its part are normalised, averaged and stopped as one."""
+    arguments = {'net_list': SPECS * 2, 'optimizers_list': [{'learning_rate': 0.01}]} | params
+    learners, _ = agents(lambda: DPPO(OBS, Discrete(4), **arguments), 2)
+    alone = DPPO(OBS, Discrete(4), **arguments)
+    alone.restore_state(learners[0].state())
+    rng = np.random.default_rng(5)
+    start = alone.state()['network/actor/0']
+    for step in range(2):
+        parts = [rollout(8, 2, 10 * step + i) for i in range(2)]
+        if learners[0].is_recurrent:
+            states = [rng.normal(size=(2, 6)).astype(np.float32) for _ in parts]
+            begins = [np.concatenate([np.zeros((1, 2), bool), x.terminated[:-1]]) for x in parts]
+            parts = [x._replace(state=s, begins=b) for x, s, b in zip(parts, states, begins, strict=True)]
+            whole = joined([x._replace(state=None) for x in parts])._replace(state=np.concatenate(states))
+            count, size = 2 * 2, 2  # of sequences
+        else:
+            whole = joined(parts)
+            count, size = 16, 4
+        drawn = [np.concatenate([rng.permutation(count) for _ in range(3)]).astype(np.int32) for _ in parts]
+        drawn = [x.reshape(-1, size) for x in drawn]
+        in_threads(2, lambda i, parts=parts, drawn=drawn: learners[i].iterate(parts[i], drawn[i]))
+        alone.iterate(whole, np.concatenate([of_copies(x, 2 * i, 2, 4) for i, x in enumerate(drawn)], 1))
+        for learner in learners:
+            assert_weights(learner, learners[0])
+            assert_weights(learner, alone, 1e-5)
+    assert np.abs(alone.state()['network/actor/0'] - start).max() > 1e-3
+
+
+def test_normalised_advantages_are_those_of_all_learners():
+    """Worked by hand: 1, 3 and 5, 7 have the mean 4 and the variance 5; what is not valid counts for nothing."""
+    together = AllReduce(2)
+    given = [[1.0, 3.0, 100.0], [5.0, 7.0, -9.0]]
+    valid = tf.constant([1.0, 1.0, 0.0])
+    found = in_threads(
+        2, lambda i: tf.function(lambda: normalized(tf.constant(given[i]), valid, together), autograph=False)()
+    )
+    for i, expected in enumerate(([-3.0, -1.0], [1.0, 3.0])):
+        np.testing.assert_allclose(found[i][:2], np.array(expected) / 5**0.5, rtol=1e-6)
+
+
+def test_an_iteration_in_which_one_learner_has_nothing_is_left_out_by_all():
+    """Or the other would wait for its gradients."""
+    learners, together = agents(lambda: AC(OBS, Discrete(4), net_list=SPECS * 2), 2)
+    taken = [iter([True, False, True]), iter([True, True, True])]
+
+    class Given:
+        """Experience of one step a time, which is not valid where a copy was only reset."""
+
+        learners, num_envs = 2, 1
+
+        def __init__(self, i: int) -> None:
+            self.i = i
+
+        def restart(self, seed: int | None) -> bool:
+            return False
+
+        def rollout(self, training: Any, horizon: int) -> Trajectories:
+            training.stepped(1, [])
+            return rollout(1, 1, self.i)._replace(valid=np.full((1, 1), next(taken[self.i])))
+
+        def least(self, number: int) -> int:
+            return -int(round(np.sort(gather(np.float32(-int(number)), self.i))[-1]))
+
+        def measured(self) -> dict[str, float]:
+            return {}
+
+    lock, seen, meet = threading.Lock(), {}, threading.Barrier(2, timeout=60)
+
+    def gather(x: np.ndarray, i: int) -> np.ndarray:
+        with lock:
+            seen[i] = x
+        meet.wait()
+        found = np.array([seen[0], seen[1]])
+        meet.wait()
+        return found
+
+    def train(i: int) -> None:
+        loops.Training(learners[i], None, 3, progress_bar=False, experience=Given(i)).run(AC.loop, horizon=1)
+
+    in_threads(2, train)
+    assert together.calls == 2 and learners[0].steps == 3
+    assert_weights(learners[0], learners[1])
 
 
 def test_alone_again():

@@ -661,6 +661,9 @@ class Elsewhere:
     def least(self, number: int) -> int:
         return number
 
+    def measured(self) -> dict[str, float]:
+        return {}
+
 
 @pytest.mark.parametrize(('learners', 'first'), [(1, 42), (2, 48)])
 def test_learners_explore_together_and_each_fills_a_batch(learners: int, first: int):

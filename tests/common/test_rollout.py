@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.collect import Collector
-from zoo.common.rollout import RolloutBuffer, rollout_bytes
+from zoo.common.rollout import RolloutBuffer, of_copies, rollout_bytes, side_by_side
 
 ADAPTOR = ActionAdaptor(Discrete(5))
 
@@ -75,11 +75,39 @@ def test_the_steps_are_told_one_by_one():
     assert fill(RolloutBuffer(SPACES['box'], ADAPTOR, 4, 2), collector, np.random.default_rng(0)) == [0, 2, 4, 6]
 
 
+def test_copies_are_taken_and_put_side_by_side():
+    """The recurrent state, which has no axis of time, among them; what is written over later does not change them."""
+    buffers = [RolloutBuffer(SPACES['dict'], ADAPTOR, 2, 3, 4, 5) for _ in range(2)]
+    rng = np.random.default_rng(0)
+    for buffer in buffers:
+        for field in buffer.rollout:
+            for _, x in spaces.tree_items(field):
+                x[...] = rng.integers(2, size=x.shape)
+    one, other = (buffer.rollout for buffer in buffers)
+    both = side_by_side(one, of_copies(other, np.array([2, 0, 2])))
+    buffer = RolloutBuffer(SPACES['dict'], ADAPTOR, 2, 6, 4, 5)
+    buffer.put(slice(3), one)
+    buffer.put(np.array([5, 4, 3]), of_copies(other, np.array([2, 0, 2])))
+    for name, x, y in zip(both._fields, both, buffer.rollout, strict=True):
+        columns = (lambda x: x) if name == 'state' else (lambda x: np.swapaxes(x, 0, 1))
+        for path, values in spaces.tree_items(x):
+            again = dict(spaces.tree_items(y))[path]
+            sources = [dict(spaces.tree_items(getattr(z, name)))[path] for z in (one, other)]
+            for i, (source, n) in enumerate([(0, 0), (0, 1), (0, 2), (1, 2), (1, 0), (1, 2)]):
+                np.testing.assert_array_equal(columns(values)[i], columns(sources[source])[n], err_msg=name)
+                place = i if i < 3 else 8 - i
+                np.testing.assert_array_equal(columns(again)[place], columns(sources[source])[n], err_msg=name)
+    kept = both.reward.copy()
+    other.reward[:] = one.reward[:] = 9
+    np.testing.assert_array_equal(both.reward, kept)
+
+
+@pytest.mark.parametrize('params', [0, 6])
 @pytest.mark.parametrize('states', [0, 5])
 @pytest.mark.parametrize('form', SPACES)
-def test_memory(form: str, states: int):
-    rollout = RolloutBuffer(SPACES[form], ADAPTOR, 7, 3, states).rollout
+def test_memory(form: str, states: int, params: int):
+    rollout = RolloutBuffer(SPACES[form], ADAPTOR, 7, 3, states, params).rollout
     fields = [field for field in rollout if field is not None]
-    assert len(fields) == (9 if states else 7)
+    assert len(fields) == (9 if states else 7) + (params > 0)
     held = sum(x.nbytes for field in fields for _, x in spaces.tree_items(field))
-    assert rollout_bytes(SPACES[form], ADAPTOR, 7, 3, states) == held
+    assert rollout_bytes(SPACES[form], ADAPTOR, 7, 3, states, params) == held

@@ -10,11 +10,14 @@ from zoo.common.quiet import load_tensorflow
 
 _MODULES = {
     'A2C': 'a2c',
+    'A3C': 'a3c',
     'AC': 'ac',
     'C51': 'c51',
     'CrossQ': 'crossq',
     'DDPG': 'ddpg',
+    'DPPO': 'dppo',
     'DQN': 'dqn',
+    'IMPALA': 'impala',
     'OffPAC': 'offpac',
     'PPO': 'ppo',
     'QRDQN': 'qrdqn',

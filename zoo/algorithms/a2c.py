@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from zoo.algorithms.actor_critic import ActorCritic, GaeLambda, NormalizeAdvantage, normalized
+from zoo.algorithms.actor_critic import ActorCritic, GaeLambda, NormalizeAdvantage, Samples, normalized
 from zoo.common.types import Trajectories
 
 
@@ -48,8 +48,12 @@ class A2C(ActorCritic):
 
     def improve(self, rollout: Trajectories, now: dict[str, tf.Tensor]) -> tf.Tensor:
         """Advantages and one gradient step on all transitions, in one compiled call; the metrics."""
+        return self.stack_metrics(self.gradient_step(*self.weighed(rollout), now))
+
+    def weighed(self, rollout: Trajectories) -> tuple[Samples, tf.Tensor]:
+        """The transitions of a rollout, and the advantages by which they are weighed, ``[T N]``."""
         samples = self.samples(rollout)
         advantage = samples.advantage
         if self.normalize_advantage:
-            advantage = normalized(advantage, samples.valid)
-        return self.stack_metrics(self.gradient_step(samples, advantage, now))
+            advantage = normalized(advantage, samples.valid, self.all_reduce)
+        return samples, advantage

@@ -20,6 +20,7 @@ from zoo.common.acting import Forward, stochastic
 from zoo.common.adaptors.policy import Network, StochasticPolicy, penalized, stochastic_head, value_head
 from zoo.common.compilation import PackedCall
 from zoo.common.normalize import RewardScale, RunningMoments
+from zoo.common.optim import AllReduce, mean_over
 from zoo.common.params import (
     ActionSpace,
     Gamma,
@@ -243,22 +244,30 @@ class ActorCritic(Algorithm):
         value = tf.reshape(value, steps.reward.shape)
         return value, self._next_values(steps, value, after)
 
+    def seen(self, rollout: Trajectories) -> tuple[Any, tf.Tensor, tf.Tensor, tf.Tensor | None]:
+        """What policy and critic say to a rollout, in inference mode, in which the policy acted.
+
+        Returns:
+            The observations ``[T N, …]``, or the :class:`Sequences` of each copy where the policy is recurrent; the
+            policy's parameters ``[T N, param_size]``; the values ``[T N]``; and of a recurrent policy the states
+            ``[T, N, S]`` after each step.
+        """
+        obs = flattened(rollout.obs)
+        if not self.is_recurrent:
+            return obs, *self.policy_and_value(obs), None
+        sequences = Sequences(rollout.obs, rollout.state[None], rollout.begins)
+        params, value, after = self._of_sequences(sequences, rollout.state)
+        return sequences._replace(state=tf.concat([rollout.state[None], after[:-1]], 0)), params, value, after
+
     def samples(self, rollout: Trajectories) -> Samples:
         """The transitions of a rollout with advantages, old log-probabilities and values.
 
         These are those of inference mode, in which the policy acted; gradient steps are in training mode. With dropout
         or batch normalisation the ratio of new to old probabilities is therefore not 1 at the first of them.
         """
-        shape = rollout.reward.shape
-        obs, action = flattened(rollout.obs), flattened(rollout.action)
-        after = None
-        if self.is_recurrent:
-            sequences = Sequences(rollout.obs, rollout.state[None], rollout.begins)
-            params, value, after = self._of_sequences(sequences, rollout.state)
-            obs = sequences._replace(state=tf.concat([rollout.state[None], after[:-1]], 0))
-        else:
-            params, value = self.policy_and_value(obs)
-        advantage, returns = self.advantages(rollout, tf.reshape(value, shape), after)
+        action = flattened(rollout.action)
+        obs, params, value, after = self.seen(rollout)
+        advantage, returns = self.advantages(rollout, tf.reshape(value, rollout.reward.shape), after)
         return Samples(
             obs,
             action,
@@ -335,12 +344,13 @@ class ActorCritic(Algorithm):
         """One iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
         return self.iterate(rollout) if rollout.valid.any() else None  # every copy may only have been reset
 
-    def iterate(self, rollout: Trajectories, *arrays: Any) -> dict[str, float]:
+    def iterate(self, rollout: Trajectories, *arrays: Any, fresh: Trajectories | None = None) -> dict[str, float]:
         """What is done before an iteration, the compiled one, and what is done after it; the metrics.
 
         Args:
             rollout: fields ``[T, N, …]``.
             arrays: what `improve` is given besides.
+            fresh: what of it has not been learned from before, which statistics take in; None: all of it.
         """
         if self.reward_scale is not None:
             done = rollout.terminated | rollout.truncated
@@ -351,12 +361,15 @@ class ActorCritic(Algorithm):
         now = {k: np.array(value_at(x, self.progress), np.float32) for k, x in given.items() if x is not None}
         result = self.fused(rollout, now, *arrays)
         if self.statistics:  # after the update: what was acted on and what was learned from are normalised alike
-            valid = rollout.valid
-            self.observe(rollout.obs if valid.all() else spaces.tree_map(lambda x: x[valid], rollout.obs))
+            fresh = rollout if fresh is None else fresh
+            valid = fresh.valid
+            self.observe(fresh.obs if valid.all() else spaces.tree_map(lambda x: x[valid], fresh.obs))
         return self.take(result)
 
-    def gradient_step(self, samples: Samples, advantage: tf.Tensor, now: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """One step on −mean A log π(a | s) + c mean (V(s) − R)² − β mean H(π(· | s)), all samples at once.
+    def gradients(
+        self, samples: Samples, advantage: tf.Tensor, now: dict[str, tf.Tensor]
+    ) -> tuple[list[tf.Tensor | None], dict[str, tf.Tensor]]:
+        """The gradients of −mean A log π(a | s) + c mean (V(s) − R)² − β mean H(π(· | s)), all samples at once.
 
         Args:
             samples: of which the valid ones count.
@@ -364,9 +377,10 @@ class ActorCritic(Algorithm):
             now: β is the ``entropy_coef``.
 
         Returns:
-            The three means, named ``'policy'``, ``'value'`` and ``'entropy'``.
+            Those of the variables of the optimiser ``'all'``; and the three means, named ``'policy'``, ``'value'`` and
+            ``'entropy'``.
         """
-        optimizer = self.optimizers['all']
+        variables = self.optimizers['all'].variables
         with tf.GradientTape() as tape:
             params, value = self.policy_and_value(samples.obs, training=True)
             log_prob = self.action_adaptor.distribution.log_prob(params, samples.action)
@@ -375,8 +389,13 @@ class ActorCritic(Algorithm):
             entropy = mean_of(self.entropy(params), samples.valid)
             loss = policy_loss + self.value_coef * value_loss - now['entropy_coef'] * entropy
             loss = penalized(loss, *self.networks.values())
-        optimizer.apply(tape.gradient(loss, optimizer.variables))
-        return {'policy': policy_loss, 'value': value_loss, 'entropy': entropy}
+        return tape.gradient(loss, variables), {'policy': policy_loss, 'value': value_loss, 'entropy': entropy}
+
+    def gradient_step(self, samples: Samples, advantage: tf.Tensor, now: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """One step along the `gradients`; their three means."""
+        gradients, means = self.gradients(samples, advantage, now)
+        self.optimizers['all'].apply(gradients)
+        return means
 
     def minibatches(self, valid: np.ndarray, epochs: int, batch_size: int) -> np.ndarray:
         """Indices into the ``T N`` transitions of which every epoch has each valid one, int32 ``[minibatches, size]``.
@@ -431,7 +450,21 @@ def mean_of(x: tf.Tensor, valid: tf.Tensor | None) -> tf.Tensor:
     return tf.reduce_sum(x * valid) / tf.maximum(tf.reduce_sum(valid), 1.0)
 
 
-def normalized(advantage: tf.Tensor, valid: tf.Tensor | None) -> tf.Tensor:
-    """Advantages ``[B]`` less their mean, divided by their standard deviation, both over those that are valid."""
-    centered = advantage - mean_of(advantage, valid)
-    return centered / (tf.sqrt(mean_of(tf.square(centered), valid)) + 1e-8)
+def normalized(advantage: tf.Tensor, valid: tf.Tensor | None, all_reduce: AllReduce | None = None) -> tf.Tensor:
+    """Advantages ``[…, B]`` less their mean, divided by their standard deviation, of each row, of what is valid.
+
+    Args:
+        advantage: of one learner, one row or several.
+        valid: float32 ``[…, B]``; None: all are.
+        all_reduce: where several learners are one, over all of theirs, so that rows of equally many are normalised as
+            one learner would normalise all of them together.
+    """
+    if all_reduce is None:
+        centered = advantage - mean_of(advantage, valid)
+        return centered / (tf.sqrt(mean_of(tf.square(centered), valid)) + 1e-8)
+    valid = tf.ones_like(advantage) if valid is None else valid
+    total, count = mean_over(all_reduce, [tf.reduce_sum(x, -1, keepdims=True) for x in (advantage * valid, valid)])
+    count = tf.maximum(count, 1e-8)
+    centered = advantage - total / count
+    (squares,) = mean_over(all_reduce, [tf.reduce_sum(tf.square(centered) * valid, -1, keepdims=True)])
+    return centered / (tf.sqrt(squares / count) + 1e-8)

@@ -176,7 +176,10 @@ def _train(
             agent.is_training = False
 
     if render and settings.roles is not None:
-        raise ValueError('render=True shows the environment of this process, but with roles the actors step theirs.')
+        raise ValueError(
+            'render=True shows the environment of this process, but with roles the actors step theirs: roles=None '
+            'trains in this one.'
+        )
     if agent.sampling.sequences is not None:
         _check_sequences(values, settings)
     # Found before anything is written or started, since it may be refused.

@@ -130,6 +130,20 @@ class PPO(ActorCritic):
         factor = tf.where(d < self.penalty_target / 1.5, 0.5, tf.where(d > self.penalty_target * 1.5, 2.0, 1.0))
         self.beta.assign(tf.clip_by_value(self.beta * factor, *PENALTY_BOUNDS))
 
+    def normalized_together(self, arranged: Samples, batches: tf.Tensor) -> tf.Tensor:
+        """The normalised advantages of each minibatch, ``[minibatches, B]``, where several learners are one.
+
+        Each has its part of a minibatch, and the mean and the deviation are those of all parts. In advance, for one
+        exchange between them in an iteration costs less than one in every gradient step.
+        """
+        if not self.is_recurrent:
+            return normalized(tf.gather(arranged.advantage, batches), None, self.all_reduce)
+
+        def rows(x: tf.Tensor) -> tf.Tensor:
+            return tf.reshape(tf.transpose(tf.gather(x, batches, axis=1), [1, 0, 2]), [batches.shape[0], -1])
+
+        return normalized(rows(arranged.advantage), rows(arranged.valid), self.all_reduce)
+
     def improve(self, rollout: Trajectories, now: dict[str, tf.Tensor], batches: tf.Tensor) -> tf.Tensor:
         """The whole of an iteration in one compiled call: advantages, then every minibatch of every epoch.
 
@@ -144,10 +158,15 @@ class PPO(ActorCritic):
         samples = self.samples(rollout)
         arranged = self.arranged(samples, rollout.reward.shape[1])
         optimizer = self.optimizers['all']
+        together = None
+        if self.normalize_advantage and self.all_reduce is not None:
+            together = self.normalized_together(arranged, batches)
 
         def minibatch(i: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             drawn = self.drawn(arranged, batches[i])
-            adv = normalized(drawn.advantage, drawn.valid) if self.normalize_advantage else drawn.advantage
+            adv = drawn.advantage
+            if self.normalize_advantage:
+                adv = normalized(adv, drawn.valid) if together is None else together[i]
             with tf.GradientTape() as tape:
                 params, value = self.policy_and_value(drawn.obs, training=True)
                 policy_loss, kl, clipped = self.policy_loss(

@@ -84,7 +84,7 @@ class VPG(ActorCritic):
         samples = self.samples(rollout)
         advantage = samples.advantage
         if self.normalize_advantage:
-            advantage = normalized(advantage, samples.valid)
+            advantage = normalized(advantage, samples.valid, self.all_reduce)
         metrics = self.gradient_step(samples, advantage, now)
         if not self.baseline:
             metrics['value'] = tf.zeros([])  # nothing learns it

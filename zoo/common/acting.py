@@ -601,6 +601,11 @@ class Behavior:
     #: The recurrent state of each copy of the environment before its next step, float32 ``[N, S]``; None where the
     #: policy has none, or no episode has begun.
     state: np.ndarray | None = None
+    #: Parameters of the distribution that actions are drawn from, where an algorithm asks that rollouts hold them: it
+    #: sets this to the adaptor's ``param_size``, and what acts keeps those of its last actions in ``params``. 0: none.
+    param_size: int = 0
+    #: float32 ``[N, param_size]``, those of the last actions of a stochastic policy.
+    params: np.ndarray | None = None
 
     def __init__(
         self, forward: Forward | NumpyForward | None, adaptor: ActionAdaptor, mask_path: str | None = None
@@ -676,7 +681,6 @@ class Stochastic(Behavior):
     """
 
     forward: Forward | NumpyForward  # it is not called where there is none
-    params: np.ndarray | None = None
 
     def __call__(
         self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False

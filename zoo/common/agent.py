@@ -17,7 +17,7 @@ from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.params import Param
 from zoo.common.replay import Replay, Sampling
-from zoo.common.types import Batch, SequenceBatch
+from zoo.common.types import Batch, SequenceBatch, Trajectories
 
 if TYPE_CHECKING:  # these need TensorFlow, which an actor does without
     import tensorflow as tf
@@ -34,13 +34,16 @@ class Loop:
 
     Attributes:
         run: ``run(training, **params)`` trains to the end; its keyword-only parameters are parameters of ``learn``.
-        experience: ``'rollouts'`` of the current policy, after which all actors wait for the next one, and then the
-            keyword-only parameters of the algorithm's ``update`` are parameters of ``learn`` as well; or ``'steps'`` of
-            any policy, whose updates are compiled many in a call.
+        experience: ``'rollouts'``, of which the keyword-only parameters of the algorithm's ``update`` are parameters of
+            ``learn`` as well; or ``'steps'`` of any policy, whose updates are compiled many in a call.
+        pace: of actors that play rollouts. ``'lockstep'``: of the current policy, after which all of them wait for the
+            next one; ``'stream'``: they are taken as they come, of policies of a while ago; ``'gradients'``: actors
+            compute the gradients of theirs, and each waits for the weights that come of its own.
     """
 
     run: Callable[..., None]
     experience: Literal['rollouts', 'steps']
+    pace: Literal['lockstep', 'stream', 'gradients'] = 'lockstep'
 
 
 class Agent(Protocol):
@@ -190,3 +193,23 @@ class Agent(Protocol):
 
     def reseed(self, seed: int | None, stream: str) -> None:
         """Draw batches and noise from a stream of its own, unlike an agent with the same state."""
+
+
+class AgentOfGradients(Agent, Protocol):
+    """An agent whose loop has the pace ``'gradients'``, as the ranks know it."""
+
+    def gradient(self, rollout: Trajectories) -> dict[str, Any]:
+        """In an actor: what its rollout ``[T, N, …]``, of which something is valid, has to say to the learner."""
+
+    def take_gradient(self, found: dict[str, Any]) -> dict[str, float]:
+        """In the learner: one step by what `gradient` gave elsewhere; its metrics.
+
+        Raises:
+            ValueError: it is of another agent than this one.
+        """
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """Everything that a gradient depends on: what :meth:`load_weights` takes."""
+
+    def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Act, and compute gradients, with the weights that `weights` gave in another process."""

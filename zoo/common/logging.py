@@ -24,6 +24,8 @@ _BAR_SECONDS = 0.2
 _BAR_METRICS = 4
 # What stands beside the bar when there is room for a few numbers only: returns first.
 _BAR_ORDER = ('episode/return', 'episode/', 'loss/')
+# And of a training with roles, behind those.
+_BAR_ROLES = ('roles/learner_waits', 'roles/actors_wait', 'roles/staleness')
 _event_files = itertools.count()
 
 
@@ -274,7 +276,8 @@ def _compact(value: float) -> str:
 
 
 def _summary(values: Mapping[str, float]) -> list[str]:
-    """The metrics beside the bar: ``['return=195', 'length=195', 'actor=0.0123']``."""
+    """The metrics beside the bar: ``['return=195', 'length=195', 'actor=0.0123']``, and of roles how they wait."""
     rank = {name: next((i for i, group in enumerate(_BAR_ORDER) if name.startswith(group)), 9) for name in values}
-    shown = sorted(values, key=rank.__getitem__)[:_BAR_METRICS]
+    shown = sorted((name for name in values if not name.startswith('roles/')), key=rank.__getitem__)[:_BAR_METRICS]
+    shown += [name for name in _BAR_ROLES if name in values]
     return [f'{name.rpartition("/")[2]}={values[name]:.4g}' for name in shown]

@@ -77,8 +77,19 @@ class Experience(Protocol):
     def steps(self, training: Training, explore_steps: int) -> Iterator[Step]:
         """The next step, or several; random ones in the agent's first ``explore_steps``; tells ``training`` of them."""
 
+    def stream(self, training: Training, horizon: int, rollouts: int) -> Trajectories:
+        """The next rollouts of ``horizon`` steps of some copies, side by side, as they come, of a policy of a while
+        ago; tells ``training`` of them."""
+
+    def improve(self, training: Training, horizon: int) -> dict[str, float] | None:
+        """One update of the agent by ``horizon`` steps of some copies, wherever its gradient is computed; its metrics,
+        None where there was nothing to learn. Tells ``training`` of the steps."""
+
     def least(self, number: int) -> int:
         """The smallest of the numbers that all learners give, of which there may be others beside this one."""
+
+    def measured(self) -> dict[str, float]:
+        """What is to be logged of where the experience comes from since the last time, by name."""
 
 
 class Collection:
@@ -98,6 +109,7 @@ class Collection:
         self.num_envs = self.collector.num_envs
         self.learners = 1
         self._buffer: RolloutBuffer | None = None
+        self._joined: RolloutBuffer | None = None
 
     def restart(self, seed: int | None) -> bool:
         """See :class:`Experience`."""
@@ -109,15 +121,25 @@ class Collection:
         """See :class:`Experience`; the next rollout is written over this one."""
         agent, collector = self.agent, self.collector
         if self._buffer is None:
-            self._buffer = RolloutBuffer(
-                agent.observation_space, agent.action_adaptor, horizon, self.num_envs, agent.behavior.state_size
-            )
+            self._buffer = buffer_for(agent, horizon, self.num_envs)
         return self._buffer.fill(
             collector,
             agent.act,
             lambda before: training.stepped(collector.steps - before, collector.finished),
-            agent.behavior.state,
+            agent.behavior,
         )
+
+    def stream(self, training: Training, horizon: int, rollouts: int) -> Trajectories:
+        """See :class:`Experience`: one after another, of the current policy."""
+        if self._joined is None:
+            self._joined = buffer_for(self.agent, horizon, rollouts * self.num_envs)
+        for i in range(rollouts):
+            self._joined.put(slice(i * self.num_envs, (i + 1) * self.num_envs), self.rollout(training, horizon))
+        return self._joined.rollout
+
+    def improve(self, training: Training, horizon: int) -> dict[str, float] | None:
+        """See :class:`Experience`: all of it here."""
+        return self.agent.update(self.rollout(training, horizon))
 
     def steps(self, training: Training, explore_steps: int) -> Iterator[Step]:
         """See :class:`Experience`; there is one."""
@@ -134,6 +156,23 @@ class Collection:
     def least(self, number: int) -> int:
         """See :class:`Experience`."""
         return number
+
+    def measured(self) -> dict[str, float]:
+        """See :class:`Experience`: nothing."""
+        return {}
+
+
+def buffer_for(agent: Agent, horizon: int, num_envs: int) -> RolloutBuffer:
+    """Storage of the rollouts of an agent, with what it asks for."""
+    behavior = agent.behavior
+    return RolloutBuffer(
+        agent.observation_space,
+        agent.action_adaptor,
+        horizon,
+        num_envs,
+        behavior.state_size,
+        behavior.param_size,
+    )
 
 
 class Training:
@@ -333,6 +372,7 @@ class Training:
                 metrics['episode/success'] = float(np.mean(successes))
         metrics['episode/count'] = len(self.returns)
         metrics['speed/steps_per_second'] = rate
+        metrics |= self.experience.measured()
         self._logger.log(self.agent.steps, metrics)
         if self._plot_func is not None:
             self._plot_func(self.returns)
@@ -371,7 +411,41 @@ def _on_policy(
     while not training.done:
         agent.progress = training.progress
         rollout = training.experience.rollout(training, horizon)
-        training.updated(agent.update(rollout, **update_params))
+        metrics = None
+        # Of several learners all update or none, for each waits for the gradients of the others.
+        if training.experience.least(bool(rollout.valid.any())):
+            metrics = agent.update(rollout, **update_params)
+        training.updated(metrics)
+
+
+def _streamed(
+    training: Training,
+    *,
+    horizon: Annotated[int, at_least(1), 'steps of each copy in one rollout'] = 20,
+    rollouts: Annotated[int, at_least(1), 'rollouts in one update, of whichever actors have sent them'] = 4,
+    ahead: Annotated[
+        int, at_least(1), 'rollouts that an actor may be ahead of the learner; in one process there is no actor'
+    ] = 1,
+    **update_params: Any,
+) -> None:
+    """Update on rollouts as they come, with the other parameters."""
+    agent, experience = training.agent, training.experience
+    while not training.done:
+        agent.progress = training.progress
+        rollout = experience.stream(training, horizon, rollouts)
+        metrics = None
+        if experience.least(bool(rollout.valid.any())):  # as in `_on_policy`
+            metrics = agent.update(rollout, **update_params)
+        training.updated(metrics)
+
+
+def _asynchronous(
+    training: Training, *, horizon: Annotated[int, at_least(1), 'steps of each copy in one gradient'] = 5
+) -> None:
+    """Update by gradients as they come."""
+    while not training.done:
+        training.agent.progress = training.progress
+        training.updated(training.experience.improve(training, horizon))
 
 
 def _off_policy(
@@ -475,6 +549,8 @@ def _needed(training: Training, held: int, explore_steps: int) -> int:
 
 
 on_policy = Loop(_on_policy, 'rollouts')
+streamed = Loop(_streamed, 'rollouts', 'stream')
+asynchronous = Loop(_asynchronous, 'rollouts', 'gradients')
 off_policy = Loop(_off_policy, 'steps')
 
 

@@ -8,19 +8,43 @@ import numpy as np
 from gymnasium.spaces import Space
 
 from zoo.common import spaces
+from zoo.common.acting import Behavior
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.collect import Collector
 from zoo.common.types import Trajectories
 
 
 def rollout_bytes(
-    observation_space: Space, action_adaptor: ActionAdaptor, horizon: int, num_envs: int, state_size: int = 0
+    observation_space: Space,
+    action_adaptor: ActionAdaptor,
+    horizon: int,
+    num_envs: int,
+    state_size: int = 0,
+    param_size: int = 0,
 ) -> int:
     """Memory of a :class:`RolloutBuffer`."""
-    row = RolloutBuffer(observation_space, action_adaptor, 1, 1, state_size).rollout
+    row = RolloutBuffer(observation_space, action_adaptor, 1, 1, state_size, param_size).rollout
     fields = [field for field in row._replace(state=None) if field is not None]
     each = sum(x.nbytes for field in fields for _, x in spaces.tree_items(field))
     return num_envs * (horizon * each + 4 * state_size)
+
+
+def of_copies(rollout: Trajectories, copies: np.ndarray) -> Trajectories:
+    """New arrays with the steps of copies, by their numbers, ``[T, len(copies), …]``; one may be named twice."""
+    found = (
+        None if x is None else spaces.tree_map(lambda x, of=name: x[copies] if of == 'state' else x[:, copies], x)
+        for name, x in zip(Trajectories._fields, rollout, strict=True)
+    )
+    return Trajectories(*found)
+
+
+def side_by_side(one: Trajectories, other: Trajectories) -> Trajectories:
+    """The copies of two rollouts of as many steps as those of one."""
+    found = (
+        None if x is None else spaces.tree_map(lambda *both, of=name: np.concatenate(both, int(of != 'state')), x, y)
+        for name, x, y in zip(Trajectories._fields, one, other, strict=True)
+    )
+    return Trajectories(*found)
 
 
 class RolloutBuffer:
@@ -31,6 +55,7 @@ class RolloutBuffer:
         horizon: ``T``, steps of each copy.
         num_envs: ``N``.
         state_size: ``S``, entries of the policy's recurrent state; 0 where it has none.
+        param_size: ``P``, parameters of the policy's distribution; 0 where they are not asked for.
     """
 
     def __init__(
@@ -40,6 +65,7 @@ class RolloutBuffer:
         horizon: int,
         num_envs: int,
         state_size: int = 0,
+        param_size: int = 0,
     ) -> None:
         lead = (horizon, num_envs)
         self.rollout = Trajectories(
@@ -52,6 +78,7 @@ class RolloutBuffer:
             valid=np.zeros(lead, bool),
             state=np.zeros((num_envs, state_size), np.float32) if state_size else None,
             begins=np.zeros(lead, bool) if state_size else None,
+            params=np.zeros((*lead, param_size), np.float32) if param_size else None,
         )
 
     def fill(
@@ -59,7 +86,7 @@ class RolloutBuffer:
         collector: Collector,
         act: Callable[[spaces.Flat], spaces.Flat],
         stepped: Callable[[int], None],
-        state: np.ndarray | None = None,
+        behavior: Behavior | None = None,
     ) -> Trajectories:
         """Take ``T`` steps of every copy.
 
@@ -67,19 +94,23 @@ class RolloutBuffer:
             collector: of the ``N`` copies.
             act: from the flat observations ``[N, …]`` to stored actions.
             stepped: called after every step with the collector's count of steps before it.
-            state: float32 ``[N, S]``, the policy's recurrent state before the first step, where it has one.
+            behavior: what acts, where the policy has a recurrent state or its parameters are asked for.
 
         Returns:
             The storage itself, which the next call writes over.
         """
-        begins = self.rollout.begins
+        begins, params = self.rollout.begins, self.rollout.params
         if begins is not None:
-            self.rollout.state[:] = state
+            assert behavior is not None  # which has the state
+            self.rollout.state[:] = behavior.state
         for t in range(len(self.rollout.reward)):
             obs, before = collector.obs, collector.steps
             if begins is not None:
                 begins[t] = collector.begins
             action = act(obs)
+            if params is not None:
+                assert behavior is not None
+                params[t] = behavior.params
             collector.step(action)
             self._write(
                 t,
@@ -93,6 +124,13 @@ class RolloutBuffer:
             )
             stepped(before)
         return self.rollout
+
+    def put(self, copies: slice | np.ndarray, part: Trajectories) -> None:
+        """Write the rollout of some of the copies, of as many steps."""
+        for name, target, values in zip(Trajectories._fields, self.rollout, part, strict=True):
+            for path, x in () if values is None else spaces.tree_items(values):
+                own = target[path] if path else target
+                own[copies if name == 'state' else (slice(None), copies)] = x
 
     def _write(self, t: int, *fields: spaces.Flat) -> None:
         """Write the first fields of :class:`Trajectories`, each ``[N, …]``, at step ``t``."""

@@ -109,6 +109,8 @@ class Trajectories(NamedTuple):
             begins; None where the policy has none.
         begins: bool ``[T, N]``, where an episode begins, and the recurrent state was zero before the step; None where
             the policy has none.
+        params: float32 ``[T, N, P]``, the parameters of the distribution that the actions were drawn from, in the rows
+            that are not valid too; None where the algorithm does not ask for them (``Behavior.param_size``).
     """
 
     obs: Any
@@ -120,6 +122,7 @@ class Trajectories(NamedTuple):
     valid: Any
     state: Any = None
     begins: Any = None
+    params: Any = None
 
 
 class Episode(NamedTuple):

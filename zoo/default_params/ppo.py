@@ -7,9 +7,11 @@ noted.
 
 from __future__ import annotations
 
+from typing import Any
+
 from zoo.common.schedules import Linear
 
-COMMON = {
+COMMON: dict[str, Any] = {
     'train_steps': 1_000_000,
     'rollout_size': 2048,
     'epochs': 10,
@@ -26,7 +28,7 @@ COMMON = {
     },
 }
 
-TYPES = {
+TYPES: dict[str, dict[str, Any]] = {
     # Running statistics make up for the very different scales of joint positions, velocities and rewards.
     'mujoco': {'normalize_obs': True, 'normalize_reward': True},
     'atari': {
@@ -43,7 +45,7 @@ TYPES = {
 for _name in ('dm_control', 'robotics', 'rlbench'):
     TYPES[_name] = TYPES['mujoco']
 
-TUNED = {
+TUNED: dict[str, dict[str, Any]] = {
     'CartPole-v1': {
         'train_steps': 100_000,
         'rollout_size': 256,

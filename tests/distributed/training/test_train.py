@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import signal
@@ -422,7 +423,7 @@ def test_the_learner_is_told_of_the_new_episodes_of_an_actor_that_was_replaced()
 def actors_that_send(agent: algorithms.Algorithm, *sent: list[tuple[int, bool]]) -> Actors:
     """The learner's side of actors of one copy each, by what they send: a message's version, and whether it begins."""
     rollout = RolloutBuffer(agent.observation_space, agent.action_adaptor, 4, 1).rollout
-    common = {'rollout': rollout, 'episodes': episodes_to_numbers([])}
+    common = {'rollout': rollout, 'episodes': episodes_to_numbers([]), 'spent': np.zeros(4)}
     messages = [iter([common | {'version': version, 'begins': begins} for version, begins in each]) for each in sent]
     coming = iter(messages)
 
@@ -434,15 +435,20 @@ def actors_that_send(agent: algorithms.Algorithm, *sent: list[tuple[int, bool]])
     numbers = list(range(len(sent)))
     layout = SimpleNamespace(learners=1)
     plan = SimpleNamespace(layout=layout, actors_of=lambda *_: numbers, num_envs=1, horizon=4, ahead=0, max_bytes=1)
+    plan.has_gradients = False
     return Actors(cluster, plan, agent)
 
 
 def test_a_dead_actor_is_replaced(tmp_path: Path, capfd: pytest.CaptureFixture):
     # Enough steps that the other actor is not done before the dead one is back; PPO waits for it.
-    for name, roles, steps in (('PPO', {'actors': 2}, 600), ('DQN', {'actors': 2, 'servers': 1}, 8000)):
+    for name, roles, steps in (
+        ('PPO', {'actors': 2}, 600),
+        ('DQN', {'actors': 2, 'servers': 1}, 8000),
+        ('IMPALA', {'actors': 2}, 6000),
+    ):
         folder = tmp_path / name
         folder.mkdir()
-        env = build_env(traced('CartPole-v1', folder, die_at=130))
+        env = build_env(traced('CartPole-v1', folder, die_at=130, delay=0.001 if name == 'IMPALA' else 0.0))
         agent = agent_for(name, env)
         result = learn(agent, env, roles=roles, train_steps=steps)
         assert result.steps >= steps
@@ -452,6 +458,97 @@ def test_a_dead_actor_is_replaced(tmp_path: Path, capfd: pytest.CaptureFixture):
         if name == 'DQN':  # no transition goes from the end of the one actor to the beginning of the other
             batch = agent.replay.sample((2000,), np.random.default_rng(0))
             assert np.abs(batch.next_obs[:, 0] - batch.obs[:, 0] - 0.02 * batch.obs[:, 1]).max() < 1e-5
+    assert no_processes_left()
+
+
+class Slow(gymnasium.Wrapper):
+    """CartPole that takes long in one actor, the first to open a file, and tells in the observation which it is."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(gymnasium.make('CartPole-v1'))
+        self.observation_space = Box(-np.inf, np.inf, (1,), np.float32)
+        self.folder, self.slow = Path(folder), None
+
+    def step(self, action: Any) -> Any:
+        if self.slow:
+            time.sleep(0.03)
+        _, *rest = super().step(action)
+        return np.full(1, self.slow, np.float32), *rest
+
+    def reset(self, **kwargs: Any) -> Any:
+        if self.slow is None:
+            try:
+                (self.folder / 'slow').touch(exist_ok=False)
+                self.slow = True
+            except FileExistsError:
+                self.slow = False
+        _, info = super().reset(**kwargs)
+        return np.full(1, self.slow, np.float32), info
+
+
+def test_nobody_waits_for_a_slow_actor_whose_rollouts_are_old(tmp_path: Path):
+    """IMPALA takes what is there; the slow one's rollouts are of weights of many updates ago, and are told to be."""
+    env = build_env(partial(Slow, str(tmp_path)))
+    agent = agent_for('IMPALA', env)
+    update, slow, params = agent.update, [], []
+
+    def look(rollout: Any) -> Any:
+        slow.append(rollout.obs[0, :, 0].copy())
+        params.append(np.abs(rollout.params.reshape(-1, 2) - agent.forward(rollout.obs.reshape(-1, 1))).max())
+        return update(rollout)
+
+    agent.update = look
+    (tmp_path / 'slow').unlink(missing_ok=True)  # this process resets its own, and steps none
+    learn(agent, env, roles={'actors': 2}, train_steps=4000, rollouts=2, run_dir=tmp_path / 'run', log_every=500)
+    assert np.mean(slow) < 0.2, 'most rollouts are those of the fast one'
+    assert max(params) > 1e-4, 'the weights have moved since an actor had them'
+    rows = list(csv.DictReader((tmp_path / 'run' / 'progress.csv').open()))
+    told = {name: [float(row[name]) for row in rows if row.get(name)] for name in rows[0] if name.startswith('roles/')}
+    assert set(told) == {
+        f'roles/{name}'
+        for name in (
+            'learner_waits',
+            'actors_wait',
+            'actor_steps_per_second',
+            'learner_updates_per_second',
+            'queue',
+            'staleness',
+        )
+    }
+    for name in ('learner_waits', 'actors_wait'):
+        assert all(0.0 <= x <= 1.0 for x in told[f'roles/{name}'])
+    assert max(told['roles/staleness']) > 0 and min(told['roles/actor_steps_per_second']) > 0
+    assert no_processes_left()
+
+
+def test_learners_that_take_rollouts_as_they_come_from_actors_that_ask_a_server(tmp_path: Path):
+    """What a server acts by comes with its actions: but for updates in between the ratios are 1."""
+    env = build_env('CartPole-v1', nenv=2)
+    agent = agent_for('IMPALA', env, optimizers_list=[{'learning_rate': 1e-9}])
+    roles = {'learners': 2, 'actors': 2, 'servers': 1}
+    result = learn(agent, env, roles=roles, run_dir=tmp_path, log_every=100, train_steps=1500)
+    assert result.steps >= 1500 and result.losses['rho'] == pytest.approx(1.0, abs=1e-4)
+    assert 'roles/servers_wait' in (tmp_path / 'progress.csv').read_text().splitlines()[0]
+    assert no_processes_left()
+
+
+def test_actors_that_compute_gradients(tmp_path: Path):
+    """With TensorFlow, each its own; one that dies is replaced, and one is not waited for by the other."""
+    env = build_env(traced('CartPole-v1', tmp_path, die_at=130, delay=0.002), nenv=2)
+    agent = agent_for('A3C', env, normalize_obs=True)
+    before = agent.state()
+    steps = 4000
+    result = learn(agent, env, roles={'actors': 2}, train_steps=steps, horizon=5, run_dir=tmp_path / 'run')
+    assert steps <= result.steps == agent.steps < steps + 10 and result.episodes > 50
+    assert len(stepped(tmp_path)) == 3 and {x.split()[0] for x in stepped(tmp_path)} == {'True'}
+    moved = agent.state()
+    for name in ('network/actor/0', 'network/critic/0'):
+        assert np.isfinite(moved[name]).all() and np.abs(moved[name] - before[name]).max() > 0
+    # The statistics are of what all actors have seen, and so are the steps.
+    assert agent.statistics[''].count == result.steps
+    assert set(result.losses) == set(agent.metric_names)
+    rows = list(csv.DictReader((tmp_path / 'run' / 'progress.csv').open()))
+    assert 0.0 < max(float(row['roles/staleness']) for row in rows) <= 2.0
     assert no_processes_left()
 
 
@@ -542,7 +639,7 @@ def test_from_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
     def interrupt() -> None:
         while not list(tmp_path.glob('run/checkpoints/*')):
-            time.sleep(0.1)
+            time.sleep(0.03)
         os.kill(client.km.provisioner.pid, signal.SIGINT)
 
     with client.setup_kernel():

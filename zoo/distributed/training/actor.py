@@ -6,7 +6,7 @@ Where the policy is a chain of dense layers, or where servers have it, an actor 
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,16 +14,20 @@ from zoo.common import seeding, spaces
 from zoo.common.acting import Behavior
 from zoo.common.collect import Collector
 from zoo.common.rollout import RolloutBuffer
-from zoo.common.types import Episode
+from zoo.common.types import Episode, Trajectories
 from zoo.distributed.cluster import Cluster, Role
 from zoo.distributed.engines.base import PeerLost
 from zoo.distributed.training.plan import END, Plan, newest_weights
+from zoo.distributed.training.progress import Clock
 from zoo.distributed.training.server import Served
+
+if TYPE_CHECKING:
+    from zoo.common.agent import AgentOfGradients
 
 log = logging.getLogger('zoo')
 
 
-def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
+def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any, agent: Any = None) -> None:
     """Act until the learner says that the training has ended.
 
     Args:
@@ -31,8 +35,9 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
         plan: of the training.
         behavior: the behaviour policy; without a forward pass the server is asked for actions.
         env: the environment, of one copy or several.
+        agent: a :class:`zoo.common.agent.AgentOfGradients`, which computes them; None: the rollouts are sent.
     """
-    actor = Actor(cluster, plan, behavior, env)
+    actor = Actor(cluster, plan, behavior, env, agent)
     actor.run()
     actor.close()
 
@@ -48,12 +53,15 @@ def close_env(env: Any) -> None:
 class Actor:
     """One actor; see :func:`run` for its arguments.
 
-    Every message to the learner holds ``plan.horizon`` steps of every copy and is answered with the version of the
-    newest weights; the actor may have ``plan.ahead`` messages without an answer before it waits for one. Ahead by none,
-    it acts with the weights that its last message has led to.
+    Every message to the learner holds ``plan.horizon`` steps of every copy, or their gradient, and is answered with the
+    version of the newest weights; the actor may have ``plan.ahead`` messages without an answer before it waits for one.
+    Ahead by none, it acts with the weights that its last message has led to.
     """
 
-    def __init__(self, cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
+    def __init__(
+        self, cluster: Cluster, plan: Plan, behavior: Behavior, env: Any, agent: AgentOfGradients | None = None
+    ) -> None:
+        self.agent = agent
         self.cluster, self.plan, self.behavior = cluster, plan, behavior
         self.number = cluster.role_rank()
         self.learner = plan.learner_of(self.number)
@@ -67,6 +75,7 @@ class Actor:
         self.version = END
         self.steps = 0
         self.progress = 0.0
+        self.clock = Clock()
 
     def run(self) -> None:
         """See :func:`run`."""
@@ -75,30 +84,52 @@ class Actor:
         collector = Collector(self.env, self.behavior.adaptor, begin=self.behavior.episodes_begin)
         collector.reset(int(self.rng.integers(2**31 - 1)))
         buffer = RolloutBuffer(
-            collector.space, self.behavior.adaptor, self.plan.horizon, collector.num_envs, self.behavior.state_size
+            collector.space,
+            self.behavior.adaptor,
+            self.plan.horizon,
+            collector.num_envs,
+            self.behavior.state_size,
+            self.behavior.param_size,
         )
         episodes: list[Episode] = []
         begins, unanswered = True, 0
         while True:
             act = self._explore if self.steps < self.plan.explore_steps else self._act
-            state = self.behavior.state
-            rollout = buffer.fill(collector, act, lambda before: episodes.extend(collector.finished), state)
+            rollout = buffer.fill(collector, act, lambda before: episodes.extend(collector.finished), self.behavior)
             message = {
                 'version': self.version,
                 'begins': begins,
-                'rollout': rollout,
+                **self._said(rollout),
                 'episodes': episodes_to_numbers(episodes),
+                'spent': self._spent(),
             }
             begins, unanswered = False, unanswered + 1
             episodes.clear()
             try:
-                self.rollouts.put(message)
-                while unanswered > self.plan.ahead:
-                    if not self._heed(self.replies.get()):
+                with self.clock.waiting('learner'):
+                    self.rollouts.put(message)
+                # Those that are there are heeded at once, for the sake of newer weights.
+                while unanswered > self.plan.ahead or (unanswered and self.replies.ready()):
+                    with self.clock.waiting('learner'):
+                        reply = self.replies.get()
+                    if not self._heed(reply):
                         return
                     unanswered -= 1
             except PeerLost:  # a learner that leaves has ended the training; one that fails has ended the job
                 return
+
+    def _said(self, rollout: Trajectories) -> dict[str, Any]:
+        """What a message says of a rollout: all of it, or the gradient, None where there is nothing to learn."""
+        if self.agent is None:
+            return {'rollout': rollout}
+        self.agent.progress = self.progress
+        found = self.agent.gradient(rollout) if rollout.valid.any() else None
+        return {'gradient': found, 'shape': np.array(rollout.valid.shape), 'steps': rollout.valid.sum()}
+
+    def _spent(self) -> np.ndarray:
+        """Of what has been done since the last message, see :meth:`zoo.distributed.training.progress.Roles.heard`."""
+        idle = np.nan if self.served is None else self.served.idle
+        return np.array([*self.clock.lap('learner', 'server'), idle], np.float64)
 
     def _heed(self, reply: dict[str, Any]) -> bool:
         """Take what a reply says; False when the training has ended."""
@@ -116,7 +147,9 @@ class Actor:
         saved = newest_weights(self.cluster, self.learner)
         if saved is None:
             return False
-        if self.served is None:
+        if self.agent is not None:
+            self.agent.load_weights(saved['weights'])
+        elif self.served is None:
             assert self.behavior.forward is not None  # without a server an actor has the policy
             self.behavior.forward.load(saved['weights'])
         self._take(saved)
@@ -133,7 +166,10 @@ class Actor:
 
     def _act(self, obs: spaces.Flat) -> spaces.Flat:
         if self.served is not None:
-            return self.served(obs, self.version, self.progress)
+            with self.clock.waiting('server'):
+                action = self.served(obs, self.version, self.progress)
+            self.behavior.params = self.served.params
+            return action
         return self.behavior(obs, self.rng, self.progress)
 
     def _explore(self, obs: spaces.Flat) -> spaces.Flat:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from zoo.common import spaces
-from zoo.common.loops import Step, Training
+from zoo.common.loops import Step, Training, buffer_for
 from zoo.common.relabel import Goals
 from zoo.common.rollout import RolloutBuffer
 from zoo.common.types import Trajectories, Transition
@@ -19,9 +19,10 @@ from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.training.actor import episodes_from_numbers
 from zoo.distributed.training.plan import END, Plan
+from zoo.distributed.training.progress import Roles
 
 if TYPE_CHECKING:
-    from zoo.common.agent import Agent
+    from zoo.common.agent import Agent, AgentOfGradients
 
 #: Seconds that the end of the training waits for its actors.
 _PATIENCE = 5.0
@@ -51,6 +52,7 @@ class Actors:
         self._published = -1
         self._next = 0
         self._checked: set[int] = set()
+        self._roles = Roles()
         self.num_envs = len(actors) * plan.num_envs
         self.learners = plan.layout.learners
 
@@ -66,32 +68,25 @@ class Actors:
     def rollout(self, training: Training, horizon: int) -> Trajectories:
         """See :class:`zoo.common.loops.Experience`; the next rollout is written over this one."""
         if self._buffer is None:
-            agent = self._agent
-            self._buffer = RolloutBuffer(
-                agent.observation_space, agent.action_adaptor, horizon, self.num_envs, agent.behavior.state_size
-            )
+            self._buffer = buffer_for(self._agent, horizon, self.num_envs)
         self._publish()
         if self._version > 0:
             for i in range(len(self._replies)):
                 self._reply(i)
         count, episodes = 0, []
         for i, queue in enumerate(self._rollouts):
-            message = queue.get()
-            begins = message['begins']
-            while message['version'] != self._version:  # of an actor that has died since
+            with self._roles.clock.waiting('actors'):
                 message = queue.get()
-                begins = begins or message['begins']
+                begins = message['begins']
+                while message['version'] != self._version:  # of an actor that has died since
+                    message = queue.get()
+                    begins = begins or message['begins']
             copies = slice(i * self._plan.num_envs, (i + 1) * self._plan.num_envs)
             if begins and i in self._checked:
                 self._agent.episodes_restarted(copies)
             self._check(i, message['rollout'])
-            sent = message['rollout']
-            if sent.state is not None:
-                self._buffer.rollout.state[copies] = sent.state
-            for target, part in zip(self._buffer.rollout._replace(state=None), sent._replace(state=None), strict=True):
-                for path, values in () if part is None else spaces.tree_items(part):
-                    (target[path] if path else target)[:, copies] = values
-            count += int(message['rollout'].valid.sum())
+            self._buffer.put(copies, message['rollout'])
+            count += self._heard(message)
             episodes.append(message['episodes'])
         self._tell(training, count, np.concatenate(episodes))
         return self._buffer.rollout
@@ -100,17 +95,87 @@ class Actors:
         """See :class:`zoo.common.loops.Experience`: those of one message, of whichever actor has sent one."""
         if self._agent.updates != self._published:
             self._publish()
-        ready = wait_any(self._rollouts)
-        i = min(ready, key=lambda i: (i - self._next) % len(self._rollouts))  # each in its turn
-        self._next = i + 1
-        message = self._rollouts[i].get()
+        i, message = self._next_message()
         self._reply(i)
         rollout, begins = message['rollout'], message['begins']
         self._check(i, rollout)
+        count = self._heard(message)
         for t in range(len(rollout.reward)):
             *fields, valid = [spaces.tree_map(lambda x, t=t: x[t], field) for field in rollout[:7]]
             yield Step(Transition(*fields), valid, i * self._plan.num_envs, begins and t == 0)
-        self._tell(training, int(rollout.valid.sum()), message['episodes'])
+        self._tell(training, count, message['episodes'])
+
+    def stream(self, training: Training, horizon: int, rollouts: int) -> Trajectories:
+        """See :class:`zoo.common.loops.Experience`: of whichever actors have sent them; none is waited for.
+
+        An actor is answered when its message is taken, and goes on meanwhile. So its rollout was begun with the weights
+        of at most ``plan.ahead + 1`` of its own messages before; V-trace or the like is to make up for that.
+        """
+        if self._buffer is None:
+            self._buffer = buffer_for(self._agent, horizon, rollouts * self._plan.num_envs)
+        self._publish()
+        count, episodes = 0, []
+        for k in range(rollouts):
+            i, message = self._next_message()
+            self._reply(i)
+            self._check(i, message['rollout'])
+            self._buffer.put(slice(k * self._plan.num_envs, (k + 1) * self._plan.num_envs), message['rollout'])
+            count += self._heard(message)
+            episodes.append(message['episodes'])
+        self._tell(training, count, np.concatenate(episodes))
+        return self._buffer.rollout
+
+    def improve(self, training: Training, horizon: int) -> dict[str, float] | None:
+        """See :class:`zoo.common.loops.Experience`: by the gradient of whichever actor has sent one.
+
+        It is applied, and its actor told of the new weights, before another is looked at.
+        """
+        agent = cast('AgentOfGradients', self._agent)
+        if self._version == END:
+            self._publish()
+        i, message = self._next_message()
+        plan = self._plan
+        if message['shape'].tolist() != [horizon, plan.num_envs]:
+            steps, copies = message['shape'].tolist()
+            raise ClusterError(
+                f'actor {plan.actors_of(Role.LEARNER, 0)[i]} sends the gradient of {steps} steps of {copies} copies; '
+                f'the learner expects {horizon} of {plan.num_envs}: build the same environment in every rank.'
+            )
+        try:
+            metrics = None if message['gradient'] is None else agent.take_gradient(message['gradient'])
+        except ValueError as error:
+            raise ClusterError(f'actor {plan.actors_of(Role.LEARNER, 0)[i]}: {error}') from None
+        if not self._checked:  # new episodes are told of before the first message alone
+            self._checked.add(i)
+        count = int(message['steps'])
+        self._roles.heard(message['spent'], count)
+        self._tell(training, count, message['episodes'])
+        self._publish()
+        self._reply(i)
+        return metrics
+
+    def _next_message(self) -> tuple[int, dict[str, Any]]:
+        """The number of an actor that has sent something, each in its turn, and its message."""
+        ready = wait_any(self._rollouts, 0.0)
+        depth = len(ready)
+        if not ready:
+            with self._roles.clock.waiting('actors'):
+                ready = wait_any(self._rollouts)
+        i = min(ready, key=lambda i: (i - self._next) % len(self._rollouts))
+        self._next = i + 1
+        message = self._rollouts[i].get()
+        self._roles.chosen(depth, self._version - int(message['version']))
+        return i, message
+
+    def _heard(self, message: dict[str, Any]) -> int:
+        """The steps of a message with a rollout."""
+        count = int(message['rollout'].valid.sum())
+        self._roles.heard(message['spent'], count)
+        return count
+
+    def measured(self) -> dict[str, float]:
+        """See :class:`zoo.common.loops.Experience` and :class:`zoo.distributed.training.progress.Roles`."""
+        return self._roles.measured()
 
     def least(self, number: int) -> int:
         """See :class:`zoo.common.loops.Experience`."""
@@ -139,8 +204,7 @@ class Actors:
             return
         self._checked.add(i)
         agent, plan, me = self._agent, self._plan, self._cluster.role_rank()
-        size = agent.behavior.state_size
-        own = RolloutBuffer(agent.observation_space, agent.action_adaptor, plan.horizon, plan.num_envs, size).rollout
+        own = buffer_for(agent, plan.horizon, plan.num_envs).rollout
         sent, expected = wire.flatten(rollout), wire.flatten(own)
         kinds = [
             {name: (array.dtype, array.shape) for name, array in zip(flat.names, flat.arrays, strict=True)}
@@ -156,8 +220,13 @@ class Actors:
         """Save the weights for the actors and servers to request."""
         agent = self._agent
         self._version, self._published = self._version + 1, agent.updates
+        self._roles.updated()
         state = {'version': self._version, 'steps': agent.steps, 'progress': agent.progress}
-        self._cluster.save('weights', {**state, 'weights': agent.forward.weights()})
+        if self._plan.has_gradients:
+            weights = cast('AgentOfGradients', agent).weights()
+        else:
+            weights = agent.forward.weights()
+        self._cluster.save('weights', {**state, 'weights': weights})
 
     def _reply(self, i: int, version: int | None = None) -> None:
         state = {'steps': np.int64(self._agent.steps), 'progress': float(self._agent.progress)}

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from zoo.common.acting import Behavior
 from zoo.common.env_wrappers import rebuilder
 from zoo.common.errors import unknown
@@ -35,6 +37,7 @@ class Plan:
         horizon: steps of each copy in one message of an actor.
         max_bytes: of such a message.
         ahead: messages that an actor may send before the first of them is answered.
+        has_gradients: whether those messages are gradients, which an actor computes of its own steps.
         num_envs: copies of the environment in each actor.
         explore_steps: steps of uniformly random actions, in the agent's life.
         seed: of the ranks' own randomness; None: from the operating system.
@@ -58,6 +61,7 @@ class Plan:
     behavior: Behavior = field(repr=False)
     rebuild: Callable[..., Any] | None = field(default=None, repr=False)
     blueprint: bytes | None = field(default=None, repr=False)
+    has_gradients: bool = False
 
     @property
     def needs_goals(self) -> bool:
@@ -79,6 +83,8 @@ class Plan:
 
     def is_light(self, role: Role) -> bool:
         """Whether a rank of this role does without TensorFlow."""
+        if role == Role.ACTOR and self.has_gradients:
+            return False
         if role == Role.ACTOR:
             return self.layout.servers > 0 or self.behavior.forward is not None
         return role == Role.SERVER and self.behavior.forward is not None
@@ -138,7 +144,8 @@ def plan_for(
         loop_params: of the training loop.
 
     Raises:
-        ValueError: see :func:`check_roles`; or the behaviour keeps something along an episode, and servers have it.
+        ValueError: see :func:`check_roles`; or the behaviour keeps something along an episode, and servers have it; or
+            actors are to compute gradients without a policy of their own, or for several learners.
     """
     layout = check_roles(roles)
     if layout.servers and agent.behavior.along_episodes:
@@ -147,20 +154,39 @@ def plan_for(
             'environments as one: leave out servers.'
         )
     num_envs = getattr(env, 'num_envs', 1)
-    lockstep = agent.loop.experience == 'rollouts'
-    horizon = loop_params['horizon'] if lockstep else max(1, MESSAGE // num_envs)
-    size = rollout_bytes(agent.observation_space, agent.action_adaptor, horizon, num_envs, agent.behavior.state_size)
+    loop, behavior = agent.loop, agent.behavior
+    plays = loop.experience == 'rollouts'
+    has_gradients = plays and loop.pace == 'gradients'
+    if has_gradients and (layout.servers or layout.learners > 1):
+        raise ValueError(
+            f'{layout}: the actors of {type(agent).__name__} compute its gradients, and one learner takes each as it '
+            f'comes: give dict(learners=1, actors={layout.actors}).'
+        )
+    if has_gradients and any(network.moving_variables for network in agent.networks.values()):
+        raise ValueError(
+            f'{layout}: a network of {type(agent).__name__} has moving statistics, of which each actor would have its '
+            'own: leave out batch normalisation, or give roles=None, which trains in this process.'
+        )
+    horizon = loop_params['horizon'] if plays else max(1, MESSAGE // num_envs)
+    size = rollout_bytes(
+        agent.observation_space, agent.action_adaptor, horizon, num_envs, behavior.state_size, behavior.param_size
+    )
+    if has_gradients:
+        moved = [variable for optimizer in agent.optimizers.values() for variable in optimizer.variables]
+        size += sum(4 * int(np.prod(variable.shape)) for variable in moved)
+    ahead = {'lockstep': 0, 'stream': loop_params.get('ahead', 1), 'gradients': 0}[loop.pace] if plays else 1
     return Plan(
         layout=layout,
         horizon=horizon,
         max_bytes=size + EPISODES * horizon * num_envs + HEADER,
-        ahead=0 if lockstep else 1,
+        ahead=ahead,
         num_envs=num_envs,
         explore_steps=loop_params.get('explore_steps', 0),
         seed=seed,
         start=start,
         train_steps=train_steps,
         loop_params=loop_params,
-        behavior=agent.behavior.light(),
+        behavior=behavior.light(),
         rebuild=rebuilder(env),
+        has_gradients=has_gradients,
     )

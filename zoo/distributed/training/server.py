@@ -12,6 +12,7 @@ from zoo.common.acting import Behavior
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import PeerLost
 from zoo.distributed.training.plan import Plan, newest_weights
+from zoo.distributed.training.progress import Clock
 
 
 class Served:
@@ -20,7 +21,14 @@ class Served:
     Args:
         cluster: of the actor.
         plan: of the training.
+
+    Attributes:
+        params: the parameters of the policy for the last actions, where the algorithm asks for them.
+        idle: the part of its time that the server waits for requests, as it has said last.
     """
+
+    params: np.ndarray | None = None
+    idle: float = np.nan
 
     def __init__(self, cluster: Cluster, plan: Plan) -> None:
         number = cluster.role_rank()
@@ -42,6 +50,7 @@ class Served:
         while True:
             answer = self._answer.get()
             if answer['number'] == self._number:
+                self.params, self.idle = answer['params'], float(answer['idle'])
                 return answer['action']
 
     def close(self) -> None:
@@ -62,10 +71,15 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior) -> None:
     pairs = [
         cluster.queue_pair((Role.ACTOR, actor), (Role.SERVER, number)) for actor in plan.actors_of(Role.SERVER, number)
     ]
-    version = -1
+    version, clock, idle = -1, Clock(), np.nan
     while pairs:
         asked, left = [], []
-        for i in wait_any([ask for ask, _ in pairs]):
+        with clock.waiting('actors'):
+            ready = wait_any([ask for ask, _ in pairs])
+        if clock.seconds > 1.0:
+            seconds, waited = clock.lap('actors')
+            idle = waited / seconds
+        for i in ready:
             try:
                 asked.append((pairs[i], pairs[i][0].get()))
             except PeerLost:
@@ -85,12 +99,14 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior) -> None:
                 behavior.forward.load(saved['weights'])
         obs = spaces.tree_map(lambda *parts: np.concatenate(parts), *(request['obs'] for request in requests))
         action = behavior(obs, rng, max(request['progress'] for request in requests))
+        params = behavior.params if behavior.param_size else None
         start = 0
         for (_, answer), request in asked:
             end = start + spaces.count(request['obs'])
             part = spaces.tree_map(lambda x, start=start, end=end: x[start:end], action)
             try:
-                answer.put({'number': request['number'], 'action': part})
+                own = None if params is None else params[start:end]
+                answer.put({'number': request['number'], 'action': part, 'params': own, 'idle': idle})
             except PeerLost:
                 pass  # it has just left; the next round takes it off the list
             start = end

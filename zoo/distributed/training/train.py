@@ -85,7 +85,8 @@ def _train_here(agent: Agent, env: Any, plan: Plan, lead: Callable[[learner.Acto
     if plan.rebuild is None:
         raise ValueError(
             'roles need to build the environment in other processes, but this one was not built by build_env from a '
-            'name, a class or a function: use build_env(make_env), where make_env is a function that builds all of it.'
+            'name, a class or a function: use build_env(make_env), where make_env is a function that builds all of it, '
+            'or roles=None, which trains in this process.'
         )
     layout = plan.layout
     if layout.learners > 1 or not all(plan.is_light(role) for role in (Role.ACTOR, Role.SERVER) if layout.count(role)):
@@ -145,7 +146,7 @@ def _play(joined: Cluster, plan: Plan, agent: Agent | None, env: Any, is_launche
     else:
         joined.allow_restarts(RESTARTS)  # not before: an environment that cannot be built is tried once
         with _exits_are_errors():
-            actor.run(joined, plan, behavior, env)
+            actor.run(joined, plan, behavior, env, agent if plan.has_gradients else None)
     if is_launched:
         with contextlib.suppress(PeerLost):
             joined.queue((Role.LEARNER, 0), (role, joined.role_rank())).get()

@@ -1,0 +1,52 @@
+"""What is logged of the roles: times and counts of known messages."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from zoo.distributed.training.progress import Clock, Roles
+
+
+def test_a_clock_tells_what_was_waited_for():
+    clock = Clock()
+    for what in ('learner', 'server', 'learner'):
+        with clock.waiting(what):
+            time.sleep(0.02)
+    time.sleep(0.02)
+    whole, learner, server, nothing = clock.lap('learner', 'server', 'other')
+    assert nothing == 0.0 and 0.04 <= learner and 0.02 <= server and learner + server + 0.02 <= whole
+    again, learner = clock.lap('learner')
+    assert learner == 0.0 and again < whole
+
+
+def test_a_wait_that_fails_was_waited():
+    clock = Clock()
+    with pytest.raises(KeyError), clock.waiting('learner'):
+        time.sleep(0.02)
+        raise KeyError
+    assert clock.lap('learner')[1] >= 0.02
+
+
+def test_what_the_learner_logs():
+    roles = Roles()
+    for _ in range(3):
+        roles.updated()
+    roles.heard(np.array([2.0, 0.5, 0.0, np.nan]), 100)
+    roles.heard(np.array([6.0, 0.5, 1.0, 0.25]), 60)
+    roles.chosen(2, 0)
+    roles.chosen(0, 3)
+    found = roles.measured()
+    seconds = 3 / found['roles/learner_updates_per_second']
+    assert 0.0 < seconds < 60.0 and found['roles/learner_waits'] == 0.0
+    assert found['roles/actors_wait'] == 0.25  # (0.5 + 0.5 + 1) / 8
+    assert found['roles/actor_steps_per_second'] == 20.0  # 160 / 8
+    assert found['roles/servers_wait'] == 0.25
+    assert (found['roles/queue'], found['roles/staleness']) == (1.0, 1.5)
+    with roles.clock.waiting('actors'):
+        time.sleep(0.02)
+    found = roles.measured()  # since then there was nothing but waiting
+    assert set(found) == {'roles/learner_waits', 'roles/learner_updates_per_second'}
+    assert found['roles/learner_updates_per_second'] == 0.0 and 0.0 < found['roles/learner_waits'] <= 1.0

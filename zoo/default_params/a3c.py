@@ -1,0 +1,23 @@
+"""A3C's defaults: A2C's, whose source steps several copies of an environment where actors step one each.
+
+So a gradient is of fewer steps, and there are more of them: where A2C's rate falls, or is small, it stays as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zoo.common.schedules import Linear
+from zoo.default_params import a2c
+
+
+def without(level: dict[str, Any]) -> dict[str, Any]:
+    """A level of A2C's table without the scale of rewards, which is not A3C's."""
+    return {key: value for key, value in level.items() if key != 'normalize_reward'}
+
+
+COMMON: dict[str, Any] = a2c.COMMON
+TYPES: dict[str, dict[str, Any]] = {name: without(level) for name, level in a2c.TYPES.items()}
+TUNED: dict[str, dict[str, Any]] = {name: without(level) for name, level in a2c.TUNED.items()} | {
+    'CartPole-v1': {'train_steps': 300_000, 'horizon': 20, 'optimizer': {'learning_rate': Linear(1e-3)}},
+}
