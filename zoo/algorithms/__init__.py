@@ -11,10 +11,12 @@ from zoo.common.quiet import load_tensorflow
 _MODULES = {
     'A2C': 'a2c',
     'AC': 'ac',
+    'ARS': 'ars',
     'C51': 'c51',
     'CrossQ': 'crossq',
     'DDPG': 'ddpg',
     'DQN': 'dqn',
+    'ES': 'es',
     'OffPAC': 'offpac',
     'PPO': 'ppo',
     'QRDQN': 'qrdqn',

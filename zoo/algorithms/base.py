@@ -166,7 +166,7 @@ class Algorithm:
     @classmethod
     def declared_for_learn(cls) -> dict[str, Param]:
         """The parameters by name that ``learn`` takes for this algorithm, besides its own arguments."""
-        passed_on = [cls.update] if cls.loop.experience == 'rollouts' else []
+        passed_on = [cls.update] if cls.loop.experience != 'steps' else []
         found = params.declared(learning.Settings) | params.declared(cls.loop.run, *passed_on, only_keywords=True)
         for base in reversed(cls.__mro__):
             for name, default in vars(base).get('learn_defaults', {}).items():
@@ -304,6 +304,11 @@ class Algorithm:
         if getattr(self, 'prioritized', False):
             priorities = Priorities(has.priority_alpha, has.priority_beta)
         return Sampling(getattr(self, 'gamma', 1.0), getattr(self, 'n_step', 1), priorities)
+
+    @property
+    def perturbations(self) -> tuple[int, float]:
+        """Of an algorithm that learns from perturbed parameters: their number in each update, standard deviation."""
+        raise NotImplementedError
 
     def update_on(self, batches: Batch) -> dict[str, float]:
         """``K`` updates in one compiled call, on batches whose fields are ``[K, B, …]``; the last one's metrics."""

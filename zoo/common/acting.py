@@ -437,6 +437,22 @@ class Forward:
         noisy = [v.value for x in streams if self.noise_size for v in (x.noise_kernel, x.noise_bias)]
         return [*kernels, *biases, *noisy, *self._log_std]
 
+    @property
+    def preprocess(self) -> Preprocess:
+        """Of the observations."""
+        return self._network.preprocess
+
+    @property
+    def packs_trained(self) -> bool:
+        """Whether a packed vector holds the weights that are trained, as they are, and no others."""
+        packed = {id(x) for x in self._weights()}
+        return self.numpy is not None and packed == {id(x) for x in self._network.trainable_variables}
+
+    @property
+    def trained(self) -> list[Any]:
+        """The variables that are trained, in the order of a packed vector where that holds just them."""
+        return self._weights() if self.packs_trained else self._network.trainable_variables
+
     def pack(self) -> Any:
         """The weights that acting needs as one float32 vector, a tensor; empty where the graph itself reads them.
 
@@ -730,6 +746,34 @@ class RecurrentStochastic(Stochastic):
 def stochastic(forward: Forward, adaptor: ActionAdaptor, mask_path: str | None = None) -> Stochastic:
     """The behaviour of a stochastic policy, recurrent or not."""
     return (RecurrentStochastic if forward.state_size else Stochastic)(forward, adaptor, mask_path)
+
+
+class Deterministic(Behavior):
+    """The best action by what a network puts out: of the greatest logit, the switches that are on, the mean of a Box.
+
+    What explores are its parameters, which are perturbed for whole episodes: :mod:`zoo.common.population`.
+    """
+
+    forward: Forward | NumpyForward  # it is not called where there is none
+
+    def __call__(
+        self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
+    ) -> spaces.Flat:
+        """See :class:`Behavior`."""
+        return self.action(self.forward(obs), obs)
+
+    def action(self, output: np.ndarray, obs: spaces.Flat) -> spaces.Flat:
+        """Stored actions ``[N, …]`` for logits and means ``[N, …]``, of the allowed ones if masked."""
+        if self.mask_path is not None:
+            output = masked(output, obs[self.mask_path], self.adaptor.parts[0].counts)
+        return self.adaptor.best(output)
+
+    def light(self) -> Behavior:
+        """See :class:`Behavior`; also without a forward pass where NumPy has other weights than those that move."""
+        twin = super().light()
+        if isinstance(self.forward, Forward) and not self.forward.packs_trained:
+            twin.forward = None
+        return twin
 
 
 class EpsilonGreedy(Behavior):

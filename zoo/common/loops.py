@@ -22,16 +22,18 @@ from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from zoo.common import plots
+from zoo.common.acting import Deterministic
 from zoo.common.agent import Agent, Loop
 from zoo.common.collect import Collector, training_in
 from zoo.common.env_wrappers import env_name
 from zoo.common.logging import Logger
 from zoo.common.params import BatchSize, at_least
+from zoo.common.population import SEEDS, Evaluator, both_ways, evaluations
 from zoo.common.recorded import fill, opened
 from zoo.common.relabel import Goals, Hindsight, Strategy
 from zoo.common.replay import Replay
 from zoo.common.rollout import RolloutBuffer
-from zoo.common.types import Episode, TestResult, TrainingResult, Trajectories, Transition
+from zoo.common.types import Episode, Evaluations, TestResult, TrainingResult, Trajectories, Transition
 
 log = logging.getLogger('zoo')
 
@@ -74,6 +76,16 @@ class Experience(Protocol):
 
     def steps(self, training: Training, explore_steps: int) -> Iterator[Step]:
         """The next step, or several; random ones in the agent's first ``explore_steps``; tells ``training`` of them."""
+
+    def evaluations(self, training: Training, seeds: np.ndarray, std: float, episodes: int) -> Evaluations:
+        """Whole episodes with each of these perturbations of the policy's parameters, both ways; tells ``training``.
+
+        Args:
+            training: that asks for them.
+            seeds: int64 ``[P]``, of the perturbations.
+            std: what they are multiplied by.
+            episodes: of each.
+        """
 
     def least(self, number: int) -> int:
         """The smallest of the numbers that all learners give, of which there may be others beside this one."""
@@ -128,6 +140,17 @@ class Collection:
         )
         yield Step(transition, collector.valid)
         training.stepped(collector.steps - before, collector.finished)
+
+    def evaluations(self, training: Training, seeds: np.ndarray, std: float, episodes: int) -> Evaluations:
+        """See :class:`Experience`."""
+        collector, behavior = self.collector, self.agent.behavior
+        assert isinstance(behavior, Deterministic)  # as the contract says
+
+        def stepped(before: int) -> None:
+            training.stepped(collector.steps - before, collector.finished)
+
+        play = Evaluator(collector, behavior, episodes)
+        return evaluations(seeds, episodes, *play(*both_ways(seeds), std, stepped))
 
     def least(self, number: int) -> int:
         """See :class:`Experience`."""
@@ -472,8 +495,28 @@ def _needed(training: Training, held: int, explore_steps: int) -> int:
     return needed
 
 
+def _evolution(
+    training: Training,
+    *,
+    episodes_per_evaluation: Annotated[int, at_least(1), 'whole episodes with each perturbation of the parameters'] = 1,
+    **update_params: Any,
+) -> None:
+    """Play whole episodes with perturbed parameters, update on what they returned with the other parameters.
+
+    Every generation is played to its end, so that more steps may be taken than are asked for.
+    """
+    agent = training.agent
+    while not training.done:
+        agent.progress = training.progress
+        count, std = agent.perturbations
+        seeds = agent.rng.integers(SEEDS, size=count)
+        found = training.experience.evaluations(training, seeds, std, episodes_per_evaluation)
+        training.updated(agent.update(found, **update_params))
+
+
 on_policy = Loop(_on_policy, 'rollouts')
 off_policy = Loop(_off_policy, 'steps')
+evolution = Loop(_evolution, 'evaluations')
 
 
 def run_test(

@@ -140,6 +140,11 @@ def stochastic_head(adaptor: ActionAdaptor, gain: float | None = None, free_log_
     return Head(outputs, _meaning(adaptor), gain, also_accepts=adaptor.param_size)
 
 
+def best_action_head(adaptor: ActionAdaptor, gain: float | None = None) -> Head:
+    """Logits and means, of which a deterministic policy takes the best action, for every action space."""
+    return Head(sum(part.outputs for part in adaptor.parts), _meaning(adaptor), gain)
+
+
 def _meaning(adaptor: ActionAdaptor) -> str:
     names = {'gaussian': 'means', 'squashed_gaussian': 'means and log standard deviations'}
     return ' and '.join(
