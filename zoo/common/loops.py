@@ -147,7 +147,7 @@ class Collection:
         assert isinstance(behavior, Deterministic)  # as the contract says
 
         def stepped(before: int) -> None:
-            training.stepped(collector.steps - before, collector.finished)
+            training.stepped(collector.steps - before, play.finished)
 
         play = Evaluator(collector, behavior, episodes)
         return evaluations(seeds, episodes, *play(*both_ways(seeds), std, stepped))

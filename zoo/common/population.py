@@ -15,7 +15,7 @@ import numpy as np
 from zoo.common import spaces
 from zoo.common.acting import ACTIVATIONS, Deterministic, Forward, NumpyForward
 from zoo.common.collect import Collector
-from zoo.common.types import Evaluations
+from zoo.common.types import Episode, Evaluations
 
 #: Seeds of perturbations are below this.
 SEEDS = 2**62
@@ -151,12 +151,16 @@ class Evaluator:
         collector: of the copies.
         behavior: the policy; its observations' statistics do not move meanwhile.
         episodes: of each evaluation.
+
+    Attributes:
+        finished: the episodes that ended in the last step, but for those of a copy that had nothing left to play.
     """
 
     def __init__(self, collector: Collector, behavior: Deterministic, episodes: int) -> None:
         self.collector = collector
         self.behavior = behavior
         self.episodes = episodes
+        self.finished: list[Episode] = []
 
     def __call__(
         self, seeds: np.ndarray, signs: np.ndarray, std: float, stepped: Callable[[int], None]
@@ -218,6 +222,7 @@ class Evaluator:
         while max(playing) >= 0:
             obs, before = collector.obs, collector.steps
             collector.step(behavior.action(found(obs), obs))
+            self.finished = [episode for episode in collector.finished if playing[episode.copy] >= 0]
             stepped(before)
             rewards += collector.reward  # 0 where a copy was only reset
             steps += collector.valid

@@ -13,11 +13,12 @@ from zoo.common import spaces
 from zoo.common.loops import Step, Training
 from zoo.common.relabel import Goals
 from zoo.common.rollout import RolloutBuffer
-from zoo.common.types import Trajectories, Transition
+from zoo.common.types import Evaluations, Trajectories, Transition
 from zoo.distributed import wire
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.training.actor import episodes_from_numbers
+from zoo.distributed.training.evaluations import Evaluators
 from zoo.distributed.training.plan import END, Plan
 
 if TYPE_CHECKING:
@@ -112,6 +113,10 @@ class Actors:
             yield Step(Transition(*fields), valid, i * self._plan.num_envs, begins and t == 0)
         self._tell(training, int(rollout.valid.sum()), message['episodes'])
 
+    def evaluations(self, training: Training, seeds: np.ndarray, std: float, episodes: int) -> Evaluations:
+        """Not of these actors: see :mod:`zoo.distributed.training.evaluations`."""
+        raise NotImplementedError
+
     def least(self, number: int) -> int:
         """See :class:`zoo.common.loops.Experience`."""
         return self._reduced(number, 'min')
@@ -201,9 +206,9 @@ class Together:
 
 
 @contextlib.contextmanager
-def learning(cluster: Cluster, plan: Plan, agent: Agent) -> Iterator[Actors]:
+def learning(cluster: Cluster, plan: Plan, agent: Agent) -> Iterator[Actors | Evaluators]:
     """The experience of a learner, whose agent begins with the weights of learner 0 and learns with all others."""
-    experience = Actors(cluster, plan, agent)
+    experience = (Evaluators if plan.experience == 'evaluations' else Actors)(cluster, plan, agent)
     together = Together(cluster) if plan.layout.learners > 1 else None
     if together is not None:
         agent.restore_state(cluster.role_broadcast(agent.state() if cluster.role_rank() == 0 else None))
