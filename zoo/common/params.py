@@ -371,3 +371,12 @@ NStep = Annotated[int, at_least(1), 'steps whose rewards are summed before the t
 Prioritized = Annotated[bool, 'draw transitions by how far they were off when they were drawn last']
 PriorityAlpha = Annotated[float, between(0, 1), 'exponent of the priorities; 0 draws uniformly']
 PriorityBeta = Annotated[float | Linear, between(0, 1), 'exponent of the importance weights; 1 corrects in full']
+UseSde = Annotated[
+    bool,
+    'state-dependent exploration (gSDE) of Box actions: the noise is a function of the state until it is drawn anew',
+]
+SdeSampleFreq = Annotated[
+    int | None,
+    at_least(1),
+    'steps of one copy after which that function is drawn anew, besides in every new episode; None: then alone',
+]

@@ -48,6 +48,10 @@ MOST_CHOICES = 2**31 - 1
 LOG_STD_BOUNDS = (-20.0, 2.0)
 
 
+#: What is added to the variance of state-dependent exploration, lest its logarithm be infinite.
+SDE_EPSILON = 1e-6
+
+
 @dataclass(frozen=True)
 class Part:
     """One leaf of the action space.
