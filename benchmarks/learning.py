@@ -127,6 +127,9 @@ HIDDEN = Row('PPO', 'CartPole-v1', 'classic_control', 8, 300_000, (0, 1, 2), 400
 ROWS['ppo-cartpole-hidden-lstm'] = replace(HIDDEN, recurrent='lstm')
 ROWS['ppo-cartpole-hidden'] = replace(HIDDEN, aim=150.0, below=True)
 ROWS['dqn-lunarlander'] = Row('DQN', 'LunarLander-v3', 'box2d', 1, 100_000, (0, 1, 2), 150.0)
+# Evolution strategies, whose deterministic policies are perturbed.
+ROWS['ars-cartpole'] = Row('ARS', 'CartPole-v1', 'classic_control', 1, 50_000, (0, 1, 2), 500.0)
+ROWS['es-cartpole'] = replace(ROWS['ars-cartpole'], alg='ES', steps=200_000, aim=475.0)
 # The policy gradients.
 CARTPOLE = ROWS['ppo-cartpole']
 ROWS |= {

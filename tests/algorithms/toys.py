@@ -52,6 +52,11 @@ VARIANTS = {
 }
 # They have PPO's networks and act as it does; what of them is their own is their update.
 VARIANTS |= {'A2C', 'AC', 'IMPALA', 'OffPAC', 'TRPO', 'VPG'}
+# And it is ES that stands for this one.
+VARIANTS |= {'ARS'}
+
+#: Algorithms that learn by the gradients of losses, and not from the returns of perturbed parameters alone.
+WITH_LOSSES = [name for name in algorithms.NAMES if getattr(algorithms, name).loop.experience != 'evaluations']
 
 
 def marked(names: Iterable[str]) -> list[Any]:
@@ -69,10 +74,15 @@ def observation_space(name: str, action_space: Space) -> Space:
 
 
 def taken(algorithm: Any, params: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of ``learn``, but for those of an update that this algorithm's has not; in this process."""
-    known = algorithm.learn_params()
-    taken = {name: x for name, x in params.items() if name not in ('epochs', 'batch_size', 'rollouts') or name in known}
+    """Parameters of ``learn``, but for those of a rollout or an update that this algorithm has not; in this process."""
+    known, some = algorithm.learn_params(), ('horizon', 'epochs', 'batch_size', 'rollouts')
+    taken = {name: x for name, x in params.items() if name not in some or name in known}
     return taken if known['roles'] is None else {'roles': None} | taken
+
+
+def few_directions(algorithm: Any) -> dict[str, int]:
+    """Constructor's parameters with which an update takes but two perturbations, where it takes perturbations."""
+    return {'num_directions': 2} if 'num_directions' in algorithm.params() else {}
 
 
 class AnySpaces(gymnasium.Env):

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.algorithms.base import Algorithm
+from zoo.algorithms.checking import warn_of_unread
 from zoo.common import loops, spaces
 from zoo.common.acting import Forward, stochastic
 from zoo.common.adaptors.policy import Network, StochasticPolicy, penalized, stochastic_head, value_head
@@ -28,6 +29,8 @@ from zoo.common.params import (
     NormalizeObs,
     ObservationSpace,
     OptimizersList,
+    SdeSampleFreq,
+    UseSde,
     above,
     at_least,
     between,
@@ -119,6 +122,8 @@ class ActorCritic(Algorithm):
         value_coef: Annotated[float, at_least(0), 'weight of the value loss'] = 0.5,
         max_grad_norm: MaxGradNorm = 0.5,
         log_std_init: Annotated[float, between(-20, 2), 'initial log standard deviation for Box actions'] = 0.0,
+        use_sde: UseSde = False,
+        sde_sample_freq: SdeSampleFreq = None,
         normalize_obs: NormalizeObs = False,
         normalize_reward: Annotated[
             bool, 'divide rewards by the running standard deviation of the discounted return'
@@ -131,11 +136,14 @@ class ActorCritic(Algorithm):
         self.value_coef = value_coef
         self.max_grad_norm = max_grad_norm
         self.log_std_init = log_std_init
+        self.use_sde = use_sde
+        self.sde_sample_freq = sde_sample_freq
+        warn_of_unread(self, {('use_sde', True): ('sde_sample_freq',)})
         self.normalize_reward = normalize_reward
 
         heads = {'actor': stochastic_head(self.action_adaptor, gain=0.01), 'critic': value_head(gain=1.0)}
         self.build_networks(net_list, [heads[name] for name in self.network_names], type(self).default_network)
-        self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, log_std_init)
+        self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, log_std_init, use_sde)
         if 'critic' in self.networks:
             self.critic = self.networks['critic']
             if self.critic.state_size and not self.critic.shares:
@@ -149,7 +157,7 @@ class ActorCritic(Algorithm):
         self.build_optimizers(optimizers_list, self.groups(), type(self).default_optimizer, clip_norm=max_grad_norm)
         self.reward_scale = RewardScale(gamma) if normalize_reward else None
         forward = Forward(self.policy.network, self.policy)
-        self.behavior = stochastic(forward, self.action_adaptor, self.policy.mask_path)
+        self.behavior = stochastic(forward, self.action_adaptor, self.policy.mask_path, sde_sample_freq)
 
     def groups(self) -> list[list[tf.Variable]]:
         """The variables that each of ``optimizer_names`` moves: one moves all."""
@@ -168,7 +176,7 @@ class ActorCritic(Algorithm):
         if not self.critic.shares:
             return self.policy(obs, training), self.value(obs, training)
         encoded = self.critic.encode(obs, training=training)
-        params = self.policy.complete(self.policy.network.from_torso(encoded), obs)
+        params = self.policy.complete(self.policy.network.from_torso(encoded), obs, encoded)
         return params, self.critic.from_torso(encoded)[:, 0]
 
     def _of_sequences(

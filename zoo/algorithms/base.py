@@ -166,7 +166,7 @@ class Algorithm:
     @classmethod
     def declared_for_learn(cls) -> dict[str, Param]:
         """The parameters by name that ``learn`` takes for this algorithm, besides its own arguments."""
-        passed_on = [cls.update] if cls.loop.experience == 'rollouts' else []
+        passed_on = [cls.update] if cls.loop.experience != 'steps' else []
         found = params.declared(learning.Settings) | params.declared(cls.loop.run, *passed_on, only_keywords=True)
         for base in reversed(cls.__mro__):
             for name, default in vars(base).get('learn_defaults', {}).items():
@@ -307,6 +307,11 @@ class Algorithm:
         if self.behavior.state_size and self.loop.experience == 'steps':
             sequences = Sequences(has.sequence_length, has.burn_in, self.behavior.state_size)
         return Sampling(getattr(self, 'gamma', 1.0), getattr(self, 'n_step', 1), priorities, sequences)
+
+    @property
+    def perturbations(self) -> tuple[int, float]:
+        """Of an algorithm that learns from perturbed parameters: their number in each update, standard deviation."""
+        raise NotImplementedError
 
     def update_on(self, batches: Batch | SequenceBatch) -> dict[str, float]:
         """``K`` updates in one compiled call, on batches whose fields are ``[K, …]``; the last one's metrics."""

@@ -26,7 +26,7 @@ import tensorflow as tf
 from gymnasium.spaces import Discrete
 
 from zoo.algorithms.base import Algorithm
-from zoo.algorithms.checking import warn_of_sequences
+from zoo.algorithms.checking import warn_of_sequences, warn_of_unread
 from zoo.common import loops, spaces
 from zoo.common.acting import Forward, stochastic
 from zoo.common.adaptors.policy import (
@@ -49,9 +49,12 @@ from zoo.common.params import (
     NormalizeObs,
     ObservationSpace,
     OptimizersList,
+    SdeSampleFreq,
     SequenceLength,
     Tau,
+    UseSde,
     above,
+    between,
 )
 from zoo.common.types import Batch
 
@@ -91,6 +94,9 @@ class SAC(Algorithm):
         target_entropy: TargetEntropy = None,
         sequence_length: SequenceLength = SEQUENCE_LENGTH,
         burn_in: BurnIn = BURN_IN,
+        use_sde: UseSde = False,
+        sde_sample_freq: SdeSampleFreq = None,
+        log_std_init: Annotated[float, between(-20, 2), 'initial log σ of state-dependent exploration'] = -3.0,
         normalize_obs: NormalizeObs = False,
     ) -> None:
         if alpha != 'auto' and target_entropy is not None:
@@ -102,12 +108,20 @@ class SAC(Algorithm):
         self.target_entropy = target_entropy
         self.sequence_length = sequence_length
         self.burn_in = burn_in
+        self.use_sde = use_sde
+        self.sde_sample_freq = sde_sample_freq
+        self.log_std_init = log_std_init
+        warn_of_unread(self, {('use_sde', True): ('sde_sample_freq', 'log_std_init')})
 
         self.discrete = isinstance(action_space, Discrete)
         critics = self.network_names[1:]
-        heads = [stochastic_head(self.action_adaptor, free_log_std=False), *[self.critic_head()] * len(critics)]
+        policy_head = stochastic_head(self.action_adaptor, free_log_std=use_sde)
+        heads = [policy_head, *[self.critic_head()] * len(critics)]
         self.build_networks(net_list, heads, {'hidden': [256, 256], 'activation': 'relu'})
-        self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor)
+        log_std = log_std_init if use_sde else 0.0
+        self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, log_std, use_sde)
+        if self.policy.log_std is not None:
+            self.state_variables['log_std'] = self.policy.log_std
         warn_of_sequences(self, self.networks['actor'])
         self.critics = [self.networks[name] for name in critics]
         self.targets = self.build_targets()
@@ -120,7 +134,7 @@ class SAC(Algorithm):
         groups = [self.policy.trainable_variables, critic_variables, [self.log_alpha]]
         self.build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
         forward = Forward(self.policy.network, self.policy)
-        self.behavior = stochastic(forward, self.action_adaptor, self.policy.mask_path)
+        self.behavior = stochastic(forward, self.action_adaptor, self.policy.mask_path, sde_sample_freq)
 
     def _check_entropy(self, target: float | None) -> None:
         if self.discrete and target is not None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from zoo.common import spaces
-from zoo.common.adaptors.action import ActionAdaptor, masked
+from zoo.common.adaptors.action import SDE_EPSILON, ActionAdaptor, masked
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.schedules import Linear, value_at
 
@@ -83,6 +83,8 @@ class NumpyForward:
         log_std_size: length of the policy's free log standard deviation, or 0.
         streams: of each layer of a noisy or dueling head the shape of its kernel, and whether it is noisy.
         means: from the output to the value of each action; None leaves it.
+        sde: whether exploration is state-dependent, see :class:`zoo.common.adaptors.policy.StochasticPolicy`; the log
+            standard deviation is ``[L, n]`` then, and what is given the parameters and the noise, ``[N, 3 n]``.
 
     Attributes:
         packed: the vector that was unpacked last.
@@ -101,13 +103,15 @@ class NumpyForward:
         log_std_size: int = 0,
         streams: Sequence[tuple[tuple[int, int], bool]] = (),
         means: Means | None = None,
+        sde: bool = False,
     ) -> None:
         self.preprocess = preprocess
+        self.sde = sde
         self.layers = layers
         self.streams = streams
         self.means = means
         self.noise_weights: list[tuple[np.ndarray, np.ndarray]] = []
-        self.noise_size = sum(sum(shape) for shape, noisy in streams if noisy)
+        self.noise_size = log_std_size if sde else sum(sum(shape) for shape, noisy in streams if noisy)
         self.packed = np.zeros(0, np.float32)
         self.weights: list[tuple[np.ndarray, np.ndarray | float]] = []
         self.adaptor = adaptor
@@ -138,15 +142,16 @@ class NumpyForward:
         kernels = [take(*shape) for shape, _ in shapes]
         biases = [take(shape[1]) if has_bias else 0.0 for shape, has_bias in shapes]
         self.weights = list(zip(kernels, biases, strict=True))
-        if self.noise_size:
+        if self.noise_size and not self.sde:
             self.noise_weights = [(take(*shape), take(shape[1])) for shape, _ in self.streams]
         if self.log_std_size:
             self.log_std = take(self.log_std_size)
 
     def __call__(self, obs: spaces.Flat, noise: np.ndarray | None = None) -> np.ndarray:
         """Output ``[N, units]`` for flat observations ``[N, …]``; see :meth:`Forward.__call__`."""
-        x = self.preprocess.numpy(obs)
+        x = features = self.preprocess.numpy(obs)
         for (kernel, bias), (_, _, activation) in zip(self.weights[: len(self.layers)], self.layers, strict=True):
+            features = x
             x = x @ kernel
             x += bias
             x = ACTIVATIONS[activation](x)
@@ -156,9 +161,21 @@ class NumpyForward:
             x = self.means(x)
         if self.mask_path is not None:
             return masked(x, obs[self.mask_path], self.adaptor.parts[0].counts if self.adaptor is not None else ())
+        if self.sde:
+            return self._with_sde(x, features, noise)
         if self.log_std is not None:
             return self._with_log_std(x, self.log_std)
         return x if self._bounds is None else np.clip(x, *self._bounds, out=x)
+
+    def _with_sde(self, x: np.ndarray, features: np.ndarray, noise: np.ndarray | None) -> np.ndarray:
+        """Means, implied log standard deviations and noise; see `StochasticPolicy.perturbed`."""
+        assert self.log_std is not None  # that is σ
+        deviation = np.exp(self.log_std.reshape(features.shape[1], x.shape[1]))
+        log_std = 0.5 * np.log(np.square(features) @ np.square(deviation) + np.float32(SDE_EPSILON))
+        if noise is None:
+            return np.concatenate([x, log_std, np.zeros_like(x)], -1)
+        matrix = noise.reshape(-1, *deviation.shape) * deviation
+        return np.concatenate([x, log_std, (features[:, None] @ matrix)[:, 0]], -1)
 
     def _head(self, x: np.ndarray, noise: np.ndarray | None) -> np.ndarray:
         """A noisy or dueling head: see `zoo.common.networks.NoisyDense` and `DuelingHead`."""
@@ -347,7 +364,8 @@ class Forward:
         self._network = network
         self._policy = policy
         self._means = Means() if means is None else means
-        self.noise_size = network.noise_size
+        self._sde = policy is not None and policy.sde
+        self.noise_size = int(np.prod(policy.log_std.shape)) if self._sde else network.noise_size
         self.state_size = network.state_size
         self._mask_path = policy.mask_path if policy is not None else mask_path
         if self._mask_path is not None:
@@ -355,6 +373,8 @@ class Forward:
         streams = network.streams
         layers = network.dense_layers(head=not streams)
         known = layers is not None and all(name in ACTIVATIONS for *_, name in layers)
+        if known and self._sde and layers[-1][0] is not None:
+            known = False  # a normalisation that is folded into the head leaves no features as they are
         self._layers = layers if known and (layers or streams) else None
         self._graphs: dict[int | None, Any] = {}
         self._step_graphs: dict[int | None, Any] = {}
@@ -381,9 +401,10 @@ class Forward:
                 ],
                 None if policy is None else policy.adaptor,
                 self._mask_path,
-                sum(v.shape[0] for v in self._log_std),
+                sum(int(np.prod(v.shape)) for v in self._log_std),
                 [(tuple(x.kernel.shape), self.noise_size > 0) for x in streams],
                 means,
+                self._sde,
             )
             self.refresh()
 
@@ -438,6 +459,27 @@ class Forward:
         noisy = [v.value for x in streams if self.noise_size for v in (x.noise_kernel, x.noise_bias)]
         return [*kernels, *biases, *noisy, *self._log_std]
 
+    @property
+    def has_sde(self) -> bool:
+        """Whether exploration is state-dependent."""
+        return self._sde
+
+    @property
+    def preprocess(self) -> Preprocess:
+        """Of the observations."""
+        return self._network.preprocess
+
+    @property
+    def packs_trained(self) -> bool:
+        """Whether a packed vector holds the weights that are trained, as they are, and no others."""
+        packed = {id(x) for x in self._weights()}
+        return self.numpy is not None and packed == {id(x) for x in self._network.trainable_variables}
+
+    @property
+    def trained(self) -> list[Any]:
+        """The variables that are trained, in the order of a packed vector where that holds just them."""
+        return self._weights() if self.packs_trained else self._network.trainable_variables
+
     def pack(self) -> Any:
         """The weights that acting needs as one float32 vector, a tensor; empty where the graph itself reads them.
 
@@ -474,10 +516,12 @@ class Forward:
     def __call__(self, obs: spaces.Flat, noise: np.ndarray | None = None) -> np.ndarray:
         """Output, parameters or the values of actions, float32 ``[N, …]``, for flat observations ``[N, …]``.
 
+        With state-dependent exploration the noise on the actions stands behind the parameters.
+
         Args:
             obs: flat observations.
-            noise: normal numbers, float32 ``[N, noise_size]``, of which the weights of noisy layers are drawn for each
-                observation; None takes their means.
+            noise: normal numbers, float32 ``[N, noise_size]``, of which the weights of noisy layers, or the matrices of
+                state-dependent exploration, are drawn for each observation; None takes their means.
         """
         if self.numpy is not None:
             return self.numpy(obs, noise)
@@ -543,6 +587,8 @@ class Forward:
         import tensorflow as tf
 
         def forward(obs: Any, *noise: Any) -> Any:
+            if self._sde:
+                return self._policy.perturbed(obs, noise[0])
             if self._policy is not None:
                 return self._policy(obs)
             return self._valued(self._network(obs, noise=noise[0] if noise else None), obs)
@@ -757,9 +803,109 @@ class RecurrentStochastic(Remembering, Stochastic):
         return (self.adaptor.mode(params) if deterministic else self.adaptor.sample(params, rng)), after
 
 
-def stochastic(forward: Forward, adaptor: ActionAdaptor, mask_path: str | None = None) -> Stochastic:
-    """The behaviour of a stochastic policy, recurrent or not."""
+#: Steps until noise is drawn anew where nothing but the end of the episode does it.
+_NEVER = 2**62
+
+
+class StateDependent(Stochastic):
+    """The mean of a Gaussian policy with state-dependent exploration, and noise on it that is a function of the state.
+
+    Generalised state-dependent exploration, Raffin et al. 2020 (arXiv 2005.05719, section 3): the same state gives the
+    same noise until the matrix is drawn anew. What is drawn is standard normal; σ is that of the newest weights.
+
+    Args:
+        forward, adaptor: see :class:`Behavior`.
+        every: after how many steps a copy's matrix is drawn anew, besides at the beginning of its episodes; None: then
+            alone.
+
+    Attributes:
+        noise: standard normal numbers of each copy, float32 ``[N, L n]``; None where no episode has begun.
+        left: steps of each copy until they are drawn anew, int64 ``[N]``.
+    """
+
+    along_episodes = True
+
+    def __init__(self, forward: Forward | NumpyForward, adaptor: ActionAdaptor, every: int | None) -> None:
+        super().__init__(forward, adaptor)
+        self.every = every
+        self.noise_size = forward.noise_size
+        self.noise: np.ndarray | None = None
+        self.left = np.zeros(0, np.int64)
+
+    def episodes_begin(self, copies: np.ndarray) -> None:
+        """See :class:`Behavior`."""
+        if self.noise is None or len(self.noise) != len(copies):
+            self.noise = np.zeros((len(copies), self.noise_size), np.float32)
+            self.left = np.zeros(len(copies), np.int64)
+        else:
+            self.left = np.where(copies, 0, self.left)
+
+    def __call__(
+        self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
+    ) -> spaces.Flat:
+        """See :class:`Behavior`."""
+        noise = None if deterministic else self._drawn(spaces.count(obs), rng)
+        output = self.forward(obs, noise)
+        size = output.shape[1] // 3
+        self.params = output[:, : 2 * size]
+        if deterministic:
+            return self.adaptor.mode(self.params)
+        found = output[:, :size] + output[:, 2 * size :]
+        return np.tanh(found) if self.adaptor.parts[0].kind == 'squashed_gaussian' else found
+
+    def _drawn(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """The numbers for the next step ``[N, L n]``; of other observations than those of the copies, of a first one."""
+        if self.noise is None or len(self.noise) != count:
+            return rng.standard_normal((count, self.noise_size), dtype=np.float32)
+        due = self.left <= 0
+        if due.any():
+            drawn = rng.standard_normal((int(due.sum()), self.noise_size), dtype=np.float32)
+            self.noise = self.noise.copy()  # another play may have this one
+            self.noise[due] = drawn
+        self.left = np.where(due, self.every or _NEVER, self.left) - 1
+        return self.noise
+
+
+def stochastic(
+    forward: Forward, adaptor: ActionAdaptor, mask_path: str | None = None, sde_sample_freq: int | None = None
+) -> Stochastic:
+    """The behaviour of a stochastic policy: recurrent, with state-dependent exploration, or neither.
+
+    Args:
+        forward, adaptor, mask_path: see :class:`Behavior`.
+        sde_sample_freq: of :class:`StateDependent`.
+    """
+    if forward.has_sde:
+        return StateDependent(forward, adaptor, sde_sample_freq)
     return (RecurrentStochastic if forward.state_size else Stochastic)(forward, adaptor, mask_path)
+
+
+class Deterministic(Behavior):
+    """The best action by what a network puts out: of the greatest logit, the switches that are on, the mean of a Box.
+
+    What explores are its parameters, which are perturbed for whole episodes: :mod:`zoo.common.population`.
+    """
+
+    forward: Forward | NumpyForward  # it is not called where there is none
+
+    def __call__(
+        self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
+    ) -> spaces.Flat:
+        """See :class:`Behavior`."""
+        return self.action(self.forward(obs), obs)
+
+    def action(self, output: np.ndarray, obs: spaces.Flat) -> spaces.Flat:
+        """Stored actions ``[N, …]`` for logits and means ``[N, …]``, of the allowed ones if masked."""
+        if self.mask_path is not None:
+            output = masked(output, obs[self.mask_path], self.adaptor.parts[0].counts)
+        return self.adaptor.best(output)
+
+    def light(self) -> Behavior:
+        """See :class:`Behavior`; also without a forward pass where NumPy has other weights than those that move."""
+        twin = super().light()
+        if isinstance(self.forward, Forward) and not self.forward.packs_trained:
+            twin.forward = None
+        return twin
 
 
 class EpsilonGreedy(Behavior):

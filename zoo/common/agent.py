@@ -35,14 +35,15 @@ class Loop:
     Attributes:
         run: ``run(training, **params)`` trains to the end; its keyword-only parameters are parameters of ``learn``.
         experience: ``'rollouts'``, of which the keyword-only parameters of the algorithm's ``update`` are parameters of
-            ``learn`` as well; or ``'steps'`` of any policy, whose updates are compiled many in a call.
+            ``learn`` as well; likewise ``'evaluations'``, whole episodes with perturbed parameters; or ``'steps'`` of
+            any policy, whose updates are compiled many in a call.
         pace: of actors that play rollouts. ``'lockstep'``: of the current policy, after which all of them wait for the
             next one; ``'stream'``: they are taken as they come, of policies of a while ago; ``'gradients'``: actors
             compute the gradients of theirs, and each waits for the weights that come of its own.
     """
 
     run: Callable[..., None]
-    experience: Literal['rollouts', 'steps']
+    experience: Literal['rollouts', 'evaluations', 'steps']
     pace: Literal['lockstep', 'stream', 'gradients'] = 'lockstep'
 
 
@@ -63,7 +64,9 @@ class Agent(Protocol):
       which ``seed + 1`` is free too; it returns a dict of scalars with the keys ``metric_names``, and where
       ``sampling`` has priorities the key ``'priority'`` besides, that of each transition ``[B]``. Of a loop
       over ``'rollouts'`` it is called with :class:`zoo.common.types.Trajectories` of fields ``[T, N, …]`` and its
-      keyword parameters; it returns the metrics as floats, or None where nothing was updated.
+      keyword parameters; it returns the metrics as floats, or None where nothing was updated. Of a loop over
+      ``'evaluations'`` it is called with :class:`zoo.common.types.Evaluations`, of as many perturbations as
+      ``perturbations`` says, and ``behavior`` is a :class:`zoo.common.acting.Deterministic`.
 
     What an algorithm keeps beside networks and optimisers goes into ``state_variables`` (targets are put there when
     they are built), and what it keeps along episodes is given up in :meth:`episodes_restarted`; then it is saved,
@@ -134,6 +137,10 @@ class Agent(Protocol):
     @property
     def sampling(self) -> Sampling:
         """How transitions are drawn from the replay buffer: in steps of how many, by which priorities."""
+
+    @property
+    def perturbations(self) -> tuple[int, float]:
+        """Of a loop over ``'evaluations'``: how many perturbations each update is of, and their standard deviation."""
 
     def act(self, obs: spaces.Flat, deterministic: bool = False) -> spaces.Flat:
         """Stored actions ``[N, …]`` for flat observations ``[N, …]``; exploring unless ``deterministic``."""

@@ -68,6 +68,7 @@ class Collector:
         steps: environment steps so far, summed over copies.
         finished: the episodes that ended in the last step. An end that is only a part of a longer game, which the
             library's own Atari games mark (``answers.LIFE_LOST``), is not among them.
+        next_seed: gives the seed of an environment's next episode, where there is a single one; None seeds nothing.
 
     Args:
         env: a Gymnasium ``Env`` or ``VectorEnv``.
@@ -88,6 +89,7 @@ class Collector:
         begin: Callable[[np.ndarray], None] = lambda copies: None,
     ) -> None:
         self.env = env
+        self.next_seed: Callable[[], int | None] = lambda: None
         self.check_free()
         self.vector = isinstance(env, VectorEnv)
         self.autoreset: AutoresetMode | None = None
@@ -197,9 +199,11 @@ class Collector:
         self._lengths[0] += 1
         self.begins = self._none
         if terminated or truncated:
+            seed = None
             if not info.get(answers.LIFE_LOST):
                 self._finish(0, info.get('episode'), info.get('is_success'), info.get('success'))
-            self.obs = self._write(self._reset())
+                seed = self.next_seed()
+            self.obs = self._write(self._reset(seed=seed))
             self._check_finite(self.obs)
             self.begins = self._all
             self._begin(self._all)

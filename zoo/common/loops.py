@@ -22,16 +22,18 @@ from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from zoo.common import plots
+from zoo.common.acting import Deterministic
 from zoo.common.agent import Agent, Loop
 from zoo.common.collect import Collector, training_in
 from zoo.common.env_wrappers import env_name
 from zoo.common.logging import Logger
 from zoo.common.params import BatchSize, at_least
+from zoo.common.population import SEEDS, Evaluator, both_ways, evaluations
 from zoo.common.recorded import fill, opened
 from zoo.common.relabel import Goals, Hindsight, Strategy
 from zoo.common.replay import Replay
 from zoo.common.rollout import RolloutBuffer
-from zoo.common.types import Episode, TestResult, TrainingResult, Trajectories, Transition
+from zoo.common.types import Episode, Evaluations, TestResult, TrainingResult, Trajectories, Transition
 
 log = logging.getLogger('zoo')
 
@@ -84,6 +86,15 @@ class Experience(Protocol):
     def improve(self, training: Training, horizon: int) -> dict[str, float] | None:
         """One update of the agent by ``horizon`` steps of some copies, wherever its gradient is computed; its metrics,
         None where there was nothing to learn. Tells ``training`` of the steps."""
+    def evaluations(self, training: Training, seeds: np.ndarray, std: float, episodes: int) -> Evaluations:
+        """Whole episodes with each of these perturbations of the policy's parameters, both ways; tells ``training``.
+
+        Args:
+            training: that asks for them.
+            seeds: int64 ``[P]``, of the perturbations.
+            std: what they are multiplied by.
+            episodes: of each.
+        """
 
     def least(self, number: int) -> int:
         """The smallest of the numbers that all learners give, of which there may be others beside this one."""
@@ -152,6 +163,17 @@ class Collection:
         )
         yield Step(transition, collector.valid, state=state)
         training.stepped(collector.steps - before, collector.finished)
+
+    def evaluations(self, training: Training, seeds: np.ndarray, std: float, episodes: int) -> Evaluations:
+        """See :class:`Experience`."""
+        collector, behavior = self.collector, self.agent.behavior
+        assert isinstance(behavior, Deterministic)  # as the contract says
+
+        def stepped(before: int) -> None:
+            training.stepped(collector.steps - before, play.finished)
+
+        play = Evaluator(collector, behavior, episodes)
+        return evaluations(seeds, episodes, *play(*both_ways(seeds), std, stepped))
 
     def least(self, number: int) -> int:
         """See :class:`Experience`."""
@@ -548,10 +570,30 @@ def _needed(training: Training, held: int, explore_steps: int) -> int:
     return needed
 
 
+def _evolution(
+    training: Training,
+    *,
+    episodes_per_evaluation: Annotated[int, at_least(1), 'whole episodes with each perturbation of the parameters'] = 1,
+    **update_params: Any,
+) -> None:
+    """Play whole episodes with perturbed parameters, update on what they returned with the other parameters.
+
+    Every generation is played to its end, so that more steps may be taken than are asked for.
+    """
+    agent = training.agent
+    while not training.done:
+        agent.progress = training.progress
+        count, std = agent.perturbations
+        seeds = agent.rng.integers(SEEDS, size=count)
+        found = training.experience.evaluations(training, seeds, std, episodes_per_evaluation)
+        training.updated(agent.update(found, **update_params))
+
+
 on_policy = Loop(_on_policy, 'rollouts')
 streamed = Loop(_streamed, 'rollouts', 'stream')
 asynchronous = Loop(_asynchronous, 'rollouts', 'gradients')
 off_policy = Loop(_off_policy, 'steps')
+evolution = Loop(_evolution, 'evaluations')
 
 
 def run_test(

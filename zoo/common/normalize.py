@@ -47,9 +47,9 @@ class RunningMoments:
         squares = np.square(x - mean).sum(axis=0)
         if self.all_reduce is not None:
             squares = self.all_reduce(squares, 'sum')
-        self._merge(count, mean, squares)
+        self.merge(count, mean, squares)
 
-    def _merge(self, count: float, mean: np.ndarray, squares: np.ndarray) -> None:
+    def merge(self, count: float, mean: np.ndarray, squares: np.ndarray) -> None:
         """Take in a batch of ``count`` vectors with this mean and these squared distances from it."""
         delta, total = mean - self.mean, self.count + count
         self.sum_squares += squares + np.square(delta) * (self.count * count / total)

@@ -304,6 +304,7 @@ def refusal(kind: str, name: str, known: Iterable[str], elsewhere: Mapping[str, 
 #: What other libraries call a parameter, and its name here, or where else it is said.
 HABITS = {
     'batch': 'batch_size',
+    'delta_std': 'noise_std',
     'clip_epsilon': 'clip_range',
     'ent_coef': 'entropy_coef',
     'eps': 'epsilon',
@@ -317,13 +318,18 @@ HABITS = {
     'learning_starts': 'explore_steps',
     'lr': "the learning rate is the optimizers', optimizers_list=[dict(name='Adam', learning_rate=…), …]",
     'minibatch_size': 'batch_size',
+    'n_delta': 'num_directions',
     'n_envs': 'copies belong to the environment, build_env(…, nenv=…)',
     'n_epochs': 'epochs',
     'n_eval_episodes': 'test_episodes',
     'n_steps': 'horizon',
+    'n_top': 'top_directions',
     'nenv': 'copies belong to the environment, build_env(…, nenv=…)',
     'num_envs': 'copies belong to the environment, build_env(…, nenv=…)',
+    'pop_size': 'it is twice num_directions, each of which is tried both ways',
     'policy_kwargs': "networks are given by net_list, [dict(hidden=[64, 64], activation='tanh'), …]",
+    'population_size': 'it is twice num_directions, each of which is tried both ways',
+    'sigma': 'noise_std',
     'target_update_interval': 'target_update_every',
     'timesteps': 'train_steps',
     'total_timesteps': 'train_steps',
@@ -369,3 +375,12 @@ NStep = Annotated[int, at_least(1), 'steps whose rewards are summed before the t
 Prioritized = Annotated[bool, 'draw transitions by how far they were off when they were drawn last']
 PriorityAlpha = Annotated[float, between(0, 1), 'exponent of the priorities; 0 draws uniformly']
 PriorityBeta = Annotated[float | Linear, between(0, 1), 'exponent of the importance weights; 1 corrects in full']
+UseSde = Annotated[
+    bool,
+    'state-dependent exploration (gSDE) of Box actions: the noise is a function of the state until it is drawn anew',
+]
+SdeSampleFreq = Annotated[
+    int | None,
+    at_least(1),
+    'steps of one copy after which that function is drawn anew, besides in every new episode; None: then alone',
+]

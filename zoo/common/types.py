@@ -125,6 +125,27 @@ class Trajectories(NamedTuple):
     params: Any = None
 
 
+class Evaluations(NamedTuple):
+    """What came of playing whole episodes with ``P`` perturbations of the parameters, each of them both ways.
+
+    On the second axis ``[…, 2]`` the perturbation that was added, then the one that was subtracted.
+
+    Attributes:
+        seeds: int64 ``[P]``, of the perturbations: see :func:`zoo.common.population.direction`.
+        returns: float64 ``[P, 2]``, the mean over the episodes of the sum of their rewards.
+        lengths: int64 ``[P, 2]``, steps of all episodes.
+        observed: of what was acted on, for each path with running statistics, float64 ``[P, 2, 2, size]``: the sum and
+            the sum of squares of the distances from the mean that the statistics had.
+        episodes: with each perturbation each way.
+    """
+
+    seeds: np.ndarray
+    returns: np.ndarray
+    lengths: np.ndarray
+    observed: dict[str, np.ndarray]
+    episodes: int = 1
+
+
 class Episode(NamedTuple):
     """A finished episode: the environment's own undiscounted return, its length in steps, whether it succeeded.
 

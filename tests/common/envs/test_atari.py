@@ -218,11 +218,12 @@ def test_shaped_rewards_leave_the_scores_of_whole_games(vectorized: str | bool, 
 
 @pytest.mark.parametrize('alg', [name for name in algorithms.NAMES if 'Discrete' in getattr(algorithms, name).acts_in])
 def test_the_four_lines(alg: str, tmp_path: Any):
-    env = build_env(BREAKOUT, 'atari', nenv=2, frame_size=42)
+    whole = getattr(algorithms, alg).loop.experience == 'evaluations'  # whole games, here short ones
+    env = build_env(BREAKOUT, 'atari', nenv=2, frame_size=42, **{'max_episode_steps': 32} if whole else {})
     alg_params, learn_params = call_default_params(env, 'atari', alg, seed=0)
+    alg_params |= {'num_directions': 2} if whole else {}
     agent = getattr(algorithms, alg)(**alg_params)
-    in_rollouts = agent.loop.experience == 'rollouts'
-    small = {'horizon': 32, 'epochs': 1, 'rollouts': 2} if in_rollouts else {'explore_steps': 64, 'buffer_size': 1000}
+    small = {'horizon': 32, 'epochs': 1, 'rollouts': 2, 'explore_steps': 64, 'buffer_size': 1000}
     small = {name: x for name, x in small.items() if name in agent.learn_params()}
     small |= {'train_steps': 128, 'roles': None}
     result = agent.learn(env, 'train', run_dir=tmp_path, **learn_params | small)

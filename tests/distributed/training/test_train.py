@@ -35,7 +35,8 @@ from zoo.distributed.training.learner import Actors
 ROOTS = [
     name
     for name in algorithms.NAMES
-    if name == 'PPO' or getattr(algorithms, name).__mro__[1].__name__ not in ('ActorCritic', *algorithms.NAMES)
+    if name == 'PPO'
+    or getattr(algorithms, name).__mro__[1].__name__ not in ('ActorCritic', 'Evolution', *algorithms.NAMES)
 ]
 ON = {'train_steps': 600, 'horizon': 20, 'epochs': 2, 'batch_size': 20}
 OFF = {'train_steps': 500, 'explore_steps': 64, 'batch_size': 16, 'update_every': 4, 'buffer_size': 9000}

@@ -48,6 +48,10 @@ MOST_CHOICES = 2**31 - 1
 LOG_STD_BOUNDS = (-20.0, 2.0)
 
 
+#: What is added to the variance of state-dependent exploration, lest its logarithm be infinite.
+SDE_EPSILON = 1e-6
+
+
 @dataclass(frozen=True)
 class Part:
     """One leaf of the action space.
@@ -156,14 +160,28 @@ class ActionAdaptor:
         """Independent samples for parameters ``[N, param_size]``."""
         return self._by_part(params, _sample, rng)
 
-    def _by_part(self, params: np.ndarray, draw: Any, rng: np.random.Generator | None) -> spaces.Flat:
+    def best(self, outputs: np.ndarray) -> spaces.Flat:
+        """As `mode`, of logits and means alone, without what says how far a Gaussian spreads.
+
+        Args:
+            outputs: ``[N, …]``, of each part as many numbers as its ``outputs``.
+        """
+        return self._by_part(outputs, _mode, None, [part.outputs for part in self.parts])
+
+    def _by_part(
+        self,
+        params: np.ndarray,
+        draw: Any,
+        rng: np.random.Generator | None,
+        sizes: Sequence[int] | None = None,
+    ) -> spaces.Flat:
         if len(self.parts) == 1:
             action = draw(self.parts[0], params, rng)
             return action if self.parts[0].path == '' else {self.parts[0].path: action}
         items, offset = {}, 0
-        for part in self.parts:
-            items[part.path] = draw(part, params[:, offset : offset + part.param_size], rng)
-            offset += part.param_size
+        for part, size in zip(self.parts, sizes or [part.param_size for part in self.parts], strict=True):
+            items[part.path] = draw(part, params[:, offset : offset + size], rng)
+            offset += size
         return items
 
     def random(self, n: int, rng: np.random.Generator) -> spaces.Flat:

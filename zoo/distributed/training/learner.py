@@ -13,11 +13,12 @@ from zoo.common import spaces
 from zoo.common.loops import Step, Training, buffer_for
 from zoo.common.relabel import Goals
 from zoo.common.rollout import RolloutBuffer
-from zoo.common.types import Trajectories, Transition
+from zoo.common.types import Evaluations, Trajectories, Transition
 from zoo.distributed import wire
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.training.actor import episodes_from_numbers
+from zoo.distributed.training.evaluations import Evaluators
 from zoo.distributed.training.plan import END, Plan
 from zoo.distributed.training.progress import Roles
 
@@ -177,6 +178,10 @@ class Actors:
         """See :class:`zoo.common.loops.Experience` and :class:`zoo.distributed.training.progress.Roles`."""
         return self._roles.measured()
 
+    def evaluations(self, training: Training, seeds: np.ndarray, std: float, episodes: int) -> Evaluations:
+        """Not of these actors: see :mod:`zoo.distributed.training.evaluations`."""
+        raise NotImplementedError
+
     def least(self, number: int) -> int:
         """See :class:`zoo.common.loops.Experience`."""
         return self._reduced(number, 'min')
@@ -270,9 +275,9 @@ class Together:
 
 
 @contextlib.contextmanager
-def learning(cluster: Cluster, plan: Plan, agent: Agent) -> Iterator[Actors]:
+def learning(cluster: Cluster, plan: Plan, agent: Agent) -> Iterator[Actors | Evaluators]:
     """The experience of a learner, whose agent begins with the weights of learner 0 and learns with all others."""
-    experience = Actors(cluster, plan, agent)
+    experience = (Evaluators if plan.experience == 'evaluations' else Actors)(cluster, plan, agent)
     together = Together(cluster) if plan.layout.learners > 1 else None
     if together is not None:
         agent.restore_state(cluster.role_broadcast(agent.state() if cluster.role_rank() == 0 else None))

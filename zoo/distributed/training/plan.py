@@ -24,6 +24,9 @@ END = -1
 #: Transitions in one message of an actor that feeds a replay buffer.
 MESSAGE = 32
 
+#: Chunks for each actor that a generation of evaluations is cut into.
+CHUNKS = 4
+
 #: Bytes of the messages of actors besides their rollout: for each step, in which an episode may end, and for the rest.
 EPISODES, HEADER = 32, 1 << 16
 
@@ -34,7 +37,8 @@ class Plan:
 
     Attributes:
         layout: how many ranks each role has.
-        horizon: steps of each copy in one message of an actor.
+        experience: what the loop is given, see :class:`zoo.common.agent.Loop`.
+        horizon: steps of each copy in one message of an actor; of ``'evaluations'``, how many there are in one.
         max_bytes: of such a message.
         ahead: messages that an actor may send before the first of them is answered.
         has_gradients: whether those messages are gradients, which an actor computes of its own steps.
@@ -49,6 +53,7 @@ class Plan:
     """
 
     layout: Layout
+    experience: str
     horizon: int
     max_bytes: int
     ahead: int
@@ -129,6 +134,33 @@ def check_roles(roles: Any) -> Layout:
     return layout
 
 
+def check_evaluators(layout: Layout, name: str) -> None:
+    """Refuse roles that have nothing to do where parameters are perturbed.
+
+    Raises:
+        ValueError: more than one learner, or servers.
+    """
+    if layout.learners > 1:
+        raise ValueError(
+            f'{layout}: the update of {name} is a weighted sum, which one learner does in no time: give learners=1 and '
+            'more actors.'
+        )
+    if layout.servers:
+        raise ValueError(
+            f'{layout}: each actor of {name} acts with parameters of its own, which a server has not: leave out servers.'
+        )
+
+
+def evaluation_chunk(agent: Agent, actors: int, num_envs: int, episodes: int) -> tuple[int, int]:
+    """How many evaluations an actor plays at a time, and the bytes of what they give.
+
+    At least as many as it has copies; otherwise few enough that none waits long for the slowest at the end.
+    """
+    size = max(num_envs, 2 * agent.perturbations[0] // (CHUNKS * actors), 1)
+    observed = sum(2 * 8 * moments.mean.size for moments in agent.statistics.values())
+    return size, size * (2 * 8 + observed + EPISODES * episodes)
+
+
 def plan_for(
     agent: Agent, env: Any, roles: Any, seed: int | None, start: int, train_steps: int, loop_params: dict[str, Any]
 ) -> Plan:
@@ -167,18 +199,23 @@ def plan_for(
             f'{layout}: a network of {type(agent).__name__} has moving statistics, of which each actor would have its '
             'own: leave out batch normalisation, or give roles=None, which trains in this process.'
         )
-    horizon = loop_params['horizon'] if plays else max(1, MESSAGE // num_envs)
-    size = rollout_bytes(
-        agent.observation_space, agent.action_adaptor, horizon, num_envs, behavior.state_size, behavior.param_size
-    )
+    if loop.experience == 'evaluations':
+        check_evaluators(layout, type(agent).__name__)
+        horizon, size = evaluation_chunk(agent, layout.actors, num_envs, loop_params['episodes_per_evaluation'])
+    else:
+        horizon = loop_params['horizon'] if plays else max(1, MESSAGE // num_envs)
+        size = EPISODES * horizon * num_envs + rollout_bytes(
+            agent.observation_space, agent.action_adaptor, horizon, num_envs, behavior.state_size, behavior.param_size
+        )
     if has_gradients:
         moved = [variable for optimizer in agent.optimizers.values() for variable in optimizer.variables]
         size += sum(4 * int(np.prod(variable.shape)) for variable in moved)
     ahead = {'lockstep': 0, 'stream': loop_params.get('ahead', 1), 'gradients': 0}[loop.pace] if plays else 1
     return Plan(
         layout=layout,
+        experience=agent.loop.experience,
         horizon=horizon,
-        max_bytes=size + EPISODES * horizon * num_envs + HEADER,
+        max_bytes=size + HEADER,
         ahead=ahead,
         num_envs=num_envs,
         explore_steps=loop_params.get('explore_steps', 0),

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import cloudpickle
 
+from zoo.common.loops import Experience
 from zoo.common.quiet import load_tensorflow
 from zoo.distributed import cluster, jobs
 from zoo.distributed.cluster import Cluster, Layout, Role
 from zoo.distributed.engines.base import ClusterError, PeerLost
-from zoo.distributed.training import actor, learner, server
+from zoo.distributed.training import actor, evaluations, learner, server
 from zoo.distributed.training.plan import Plan
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ RESTARTS = 3
 _has_trained = False
 
 
-def train(agent: Agent, env: Any, plan: Plan, lead: Callable[[learner.Actors], Result]) -> Result:
+def train(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience], Result]) -> Result:
     """Train with the roles of a plan.
 
     Args:
@@ -81,7 +82,7 @@ def train(agent: Agent, env: Any, plan: Plan, lead: Callable[[learner.Actors], R
     sys.exit(0)
 
 
-def _train_here(agent: Agent, env: Any, plan: Plan, lead: Callable[[learner.Actors], Result]) -> Result:
+def _train_here(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience], Result]) -> Result:
     if plan.rebuild is None:
         raise ValueError(
             'roles need to build the environment in other processes, but this one was not built by build_env from a '
@@ -146,7 +147,10 @@ def _play(joined: Cluster, plan: Plan, agent: Agent | None, env: Any, is_launche
     else:
         joined.allow_restarts(RESTARTS)  # not before: an environment that cannot be built is tried once
         with _exits_are_errors():
-            actor.run(joined, plan, behavior, env, agent if plan.has_gradients else None)
+            if plan.experience == 'evaluations':
+                evaluations.run(joined, plan, behavior, env)
+            else:
+                actor.run(joined, plan, behavior, env, agent if plan.has_gradients else None)
     if is_launched:
         with contextlib.suppress(PeerLost):
             joined.queue((Role.LEARNER, 0), (role, joined.role_rank())).get()

@@ -1,0 +1,61 @@
+"""ARS: augmented random search.
+
+Mania et al. 2018, *Simple Random Search Provides a Competitive Approach to Reinforcement Learning* (arXiv 1803.07055),
+algorithm 2: V1, and with ``normalize_obs`` V2, which normalises observations by running statistics; with
+``top_directions`` V1-t and V2-t. The policy is linear and begins at zero, where the network is not another one.
+
+Departures: the linear policy has a bias, which the paper's V2 has by the mean that it takes off. The step α/(b σ_R) Σ is
+that of an optimiser, plain gradient descent unless another one is given, whose learning rate is α. Where all returns are
+equal, σ_R is 0 and there is no step. The statistics are those of all observations until the last update, of directions
+that did not count too, as in the paper; ``alive_bonus_offset`` is what section 4 takes off the rewards of some tasks.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+
+from zoo.algorithms.evolution import Evolution, NoiseStd, NumDirections
+from zoo.common.params import at_least
+from zoo.common.types import Evaluations
+
+
+class ARS(Evolution):
+    """Augmented random search for every action space: a linear policy, and the directions that mattered most."""
+
+    default_network = {'hidden': []}
+    default_optimizer = {'name': 'SGD', 'learning_rate': 0.02}
+    gain = 0.0
+
+    def __init__(
+        self,
+        *args: Any,
+        num_directions: NumDirections = 8,
+        noise_std: NoiseStd = 0.05,
+        top_directions: Annotated[
+            int | None, at_least(1), 'of the perturbations those that returned most, which alone count; None: all do'
+        ] = None,
+        alive_bonus_offset: Annotated[
+            float, 'added to the reward of every step where directions are compared, such as -1 for a bonus of 1'
+        ] = 0.0,
+        **params: Any,
+    ) -> None:
+        if top_directions is not None and top_directions > num_directions:
+            raise ValueError(
+                f'top_directions is {top_directions}, but there are {num_directions} directions (num_directions): give '
+                'at most as many.'
+            )
+        self.top_directions = top_directions
+        self.alive_bonus_offset = alive_bonus_offset
+        super().__init__(*args, **params | {'num_directions': num_directions, 'noise_std': noise_std})
+
+    def weigh(self, evaluations: Evaluations) -> np.ndarray:
+        """(r⁺ − r⁻) / (b σ_R) of the b directions of the largest max(r⁺, r⁻), 0 of the others ``[P]``: step 7."""
+        returns = evaluations.returns + self.alive_bonus_offset * evaluations.lengths / evaluations.episodes
+        best = np.argsort(-returns.max(1), kind='stable')[: self.top_directions]
+        spread = returns[best].std()
+        weights = np.zeros(len(returns))
+        if spread > 0:
+            weights[best] = (returns[best, 0] - returns[best, 1]) / (len(best) * spread)
+        return weights

@@ -1,0 +1,141 @@
+"""What the evolution strategies have in common: a deterministic policy whose parameters are perturbed and judged.
+
+A subclass is its paper: it says how much each perturbation counts by what its episodes returned (`weigh`). The update is
+a gradient step against the weighted sum of the perturbations, which are made again from their seeds. How they are
+played is in :mod:`zoo.common.population`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from zoo.algorithms.base import Algorithm
+from zoo.common import loops, spaces
+from zoo.common.acting import Deterministic, Forward
+from zoo.common.adaptors.policy import best_action_head
+from zoo.common.compilation import PackedCall
+from zoo.common.params import ActionSpace, NetList, NormalizeObs, ObservationSpace, OptimizersList, above, at_least
+from zoo.common.population import direction
+from zoo.common.types import Evaluations
+
+# What the algorithms have other defaults of.
+NumDirections = Annotated[int, at_least(1), 'perturbations of the parameters in an update, each of them both ways']
+NoiseStd = Annotated[float, above(0), 'standard deviation of the perturbations']
+
+
+class Evolution(Algorithm):
+    """A deterministic policy for every action space, learned from the returns of whole episodes alone.
+
+    The network is in inference mode throughout, since no loss is computed of it.
+    """
+
+    loop = loops.evolution
+    acts_in = ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Dict', 'Tuple')
+    network_names = ('policy',)
+    optimizer_names = ('policy',)
+    metric_names = ('return_mean', 'return_max', 'gradient_norm')
+    #: Where ``net_list`` and ``optimizers_list`` are not given.
+    default_network: ClassVar[dict[str, Any]]
+    default_optimizer: ClassVar[dict[str, Any]]
+    #: Gain of the orthogonal initialiser of the network's head.
+    gain: ClassVar[float]
+    #: Part of the weights that is added to the gradient.
+    decay: float = 0.0
+
+    def __init__(
+        self,
+        observation_space: ObservationSpace,
+        action_space: ActionSpace,
+        net_list: NetList = None,
+        optimizers_list: OptimizersList = None,
+        num_directions: NumDirections = 32,
+        noise_std: NoiseStd = 0.05,
+        normalize_obs: NormalizeObs = False,
+    ) -> None:
+        super().__init__(observation_space, action_space, normalize_obs)
+        self.num_directions = num_directions
+        self.noise_std = noise_std
+
+        head = best_action_head(self.action_adaptor, type(self).gain)
+        self.build_networks(net_list, [head], type(self).default_network)
+        self.network = self.networks['policy']
+        self._check_mask(head.units)
+        self._check_network()
+        forward = Forward(self.network)
+        self.build_optimizers(optimizers_list, [forward.trained], type(self).default_optimizer)
+        self.behavior = Deterministic(forward, self.action_adaptor, self.mask_path)
+
+    def _check_mask(self, actions: int) -> None:
+        if self.mask_path is None:
+            return
+        entries = int(np.prod(spaces.shape_of(spaces.leaves(self.observation_space)[self.mask_path])))
+        if entries != actions:
+            raise ValueError(
+                f"the observation's {self.mask_path!r} has {entries} entries, but there are {actions} actions: give it "
+                'one entry for each.'
+            )
+
+    def _check_network(self) -> None:
+        """Refuse what a network learns by losses alone."""
+        if self.network.moving_variables:
+            raise ValueError(
+                f'net_list[0] (policy) has statistics that are learned from batches, but {type(self).__name__} trains '
+                'on none: leave out batch normalisation; normalize_obs=True normalises what is observed.'
+            )
+        self.network(spaces.tree_map(tf.convert_to_tensor, spaces.zeros(self.observation_space, (1,))), training=True)
+        if self.network.penalties():
+            raise ValueError(
+                f'net_list[0] (policy) adds terms to a loss, such as those of regularizers, but {type(self).__name__} '
+                'has no loss: leave them out.'
+            )
+
+    @property
+    def perturbations(self) -> tuple[int, float]:
+        """See :class:`Algorithm`."""
+        return self.num_directions, self.noise_std
+
+    def weigh(self, evaluations: Evaluations) -> np.ndarray:
+        """How much each perturbation adds to the step, ``[P]``: an estimate of the ascent along it."""
+        raise NotImplementedError
+
+    def ascent(self, evaluations: Evaluations) -> np.ndarray:
+        """The weighted sum of the perturbations, made again from their seeds: float32 ``[D]``."""
+        total = np.zeros(sum(int(np.prod(v.shape)) for v in self.trainable_variables), np.float32)
+        for seed, weight in zip(evaluations.seeds, self.weigh(evaluations).astype(np.float32), strict=True):
+            if weight:
+                total += weight * direction(int(seed), total.size)
+        return total
+
+    @functools.cached_property
+    def fused(self) -> PackedCall:
+        """The compiled step."""
+        return self.compiled(self._step)
+
+    def _step(self, gradient: tf.Tensor) -> tf.Tensor:
+        """One step of the optimiser by a gradient ``[D]``; the weights for acting."""
+        optimizer = self.optimizers['policy']
+        pieces = tf.split(gradient, [int(np.prod(v.shape)) for v in optimizer.variables])
+        optimizer.apply(
+            [tf.reshape(x, v.shape) + self.decay * v for x, v in zip(pieces, optimizer.variables, strict=True)]
+        )
+        return self.forward.pack()
+
+    def update(self, evaluations: Evaluations) -> dict[str, float]:
+        """One step by the returns of whole episodes, after which the running statistics take in what was observed."""
+        optimizer = self.optimizers['policy']
+        optimizer.set_progress(self.progress)
+        gradient = -self.ascent(evaluations)
+        self.forward.unpack(self.fused(gradient))
+        count = float(evaluations.lengths.sum())
+        for path, moments in self.statistics.items():
+            total, squares = evaluations.observed[path].sum((0, 1))
+            moments.merge(count, moments.mean + total / count, squares - np.square(total) / count)
+        return {
+            'return_mean': float(evaluations.returns.mean()),
+            'return_max': float(evaluations.returns.max()),
+            'gradient_norm': float(np.linalg.norm(gradient)),
+        }
