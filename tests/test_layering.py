@@ -31,6 +31,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     'distributed.training': ('common', 'distributed'),
     'algorithms': ('common', 'distributed'),
     'default_params': ('algorithms', 'common'),
+    'runs': ('algorithms', 'common'),
+    'running': ('algorithms', 'common', 'runs'),
     # These two use the public interface alone.
     'dashboard': ('', 'algorithms', 'common.env_wrappers', 'common.utils', 'distributed'),
     'cli': ('', 'algorithms', 'common.env_wrappers', 'common.utils', 'distributed', 'dashboard'),
@@ -280,6 +282,8 @@ LIGHT = [
     'zoo.distributed.training.plan',
     'zoo.distributed.training.server',
     'zoo.distributed.training.train',
+    'zoo.running',
+    'zoo.runs',
 ]
 
 
@@ -314,6 +318,7 @@ def test_import_zoo_brings_no_other_part_of_it():
 
 def test_names_of_the_package():
     assert set(dir(zoo)) == {
+        'Linear',
         'Rollout',
         '__version__',
         'algorithms',
@@ -322,8 +327,12 @@ def test_names_of_the_package():
         'check_env',
         'describe',
         'list_envs',
+        'list_runs',
         'load',
+        'open_run',
         'record',
+        'resume',
+        'train',
     }
     for name in dir(zoo):
         assert getattr(zoo, name) is not None

@@ -21,6 +21,11 @@ _HOME = {
     'record': 'zoo.common.recorded',
     'Rollout': 'zoo.common.rollouts',
     'describe': 'zoo.algorithms.describing',
+    'Linear': 'zoo.common.schedules',
+    'train': 'zoo.running',
+    'resume': 'zoo.running',
+    'open_run': 'zoo.runs',
+    'list_runs': 'zoo.runs',
     'algorithms': None,
 }
 

@@ -22,7 +22,7 @@ from gymnasium import Env
 from gymnasium.spaces import Box, Space
 from gymnasium.vector import VectorEnv
 
-from zoo.algorithms import building, checking, describing, learning, playing, saving, updating
+from zoo.algorithms import building, checking, describing, learning, playing, saving, summary, updating
 from zoo.common import checkpoint, loops, params, seeding, spaces
 from zoo.common.acting import Behavior, Forward
 from zoo.common.adaptors import copies
@@ -523,6 +523,14 @@ class Algorithm:
         With several copies of the environment, ``state[done] = 0`` begins anew those whose episode has ended.
         """
         return np.zeros((count, self.behavior.state_size), np.float32)
+
+    def summary(self) -> summary.Summary:
+        """What this agent is: spaces, how each part is encoded, networks with shapes and numbers of weights, the
+        action's distribution, optimizers, and the parameters that differ from their defaults.
+
+        To be printed; in a notebook it shows as tables.
+        """
+        return summary.summarize(self)
 
     # A training loop of the user's own
 

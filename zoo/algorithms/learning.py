@@ -14,9 +14,9 @@ from gymnasium.vector import VectorEnv
 from zoo.common import loops, params, seeding
 from zoo.common.adaptors import action, observation
 from zoo.common.agent import Agent
-from zoo.common.env_wrappers import env_name
+from zoo.common.env_wrappers import env_name, env_type_of, made_with
 from zoo.common.errors import unknown
-from zoo.common.logging import run_directory, write_json
+from zoo.common.logging import jsonable, run_directory, write_json
 from zoo.common.params import at_least
 from zoo.common.relabel import Goals
 from zoo.common.types import TestResult, TrainingResult
@@ -114,6 +114,14 @@ def check_environment(agent: Agent, env: Any, method: str, arguments: str) -> No
             )
 
 
+def _made_with(env: Env | VectorEnv) -> dict[str, Any] | None:
+    """What makes the environment again, where that is plain data."""
+    try:
+        return jsonable(made_with(env))
+    except TypeError:
+        return None
+
+
 def _draw(seed: int, stream: str) -> int:
     return int(seeding.generator(seed, stream).integers(2**31 - 1))
 
@@ -148,8 +156,8 @@ def _train(
         env_id = env_name(env)
         folder = run_directory(run_dir, type(agent).__name__, env_id)
         if folder is not None:
-            config = agent.config() | {'environment': env_id, 'seed': seed, 'learn_params': common | values}
-            write_json(folder / 'config.json', config)
+            config = agent.config() | {'environment': env_id, 'env_type': env_type_of(env), 'made_with': _made_with(env)}
+            write_json(folder / 'config.json', config | {'seed': seed, 'learn_params': common | values})
         training = loops.Training(
             agent,
             env,
