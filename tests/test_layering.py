@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     'distributed.training': ('common', 'distributed'),
     'algorithms': ('common', 'distributed'),
     'default_params': ('algorithms', 'common'),
+    'callbacks': ('common',),
     'runs': ('algorithms', 'common'),
     'running': ('algorithms', 'common', 'runs'),
     # These two use the public interface alone.
@@ -258,6 +259,7 @@ def run(code: str) -> str:
 LIGHT = [
     'zoo',
     'zoo.algorithms',
+    'zoo.callbacks',
     'zoo.common.acting',
     'zoo.common.adaptors.action',
     'zoo.common.adaptors.observation',
@@ -324,8 +326,10 @@ def test_names_of_the_package():
         'algorithms',
         'build_env',
         'call_default_params',
+        'callbacks',
         'check_env',
         'describe',
+        'film',
         'list_envs',
         'list_runs',
         'load',

@@ -15,7 +15,14 @@ from zoo import algorithms, running
 from zoo.common.env_wrappers import find_env_type
 
 #: Enough for an update, in a second or two.
-FEW: dict[str, Any] = {'train_steps': 64, 'horizon': 32, 'batch_size': 16, 'epochs': 1, 'net': '8', 'progress_bar': False}
+FEW: dict[str, Any] = {
+    'train_steps': 64,
+    'horizon': 32,
+    'batch_size': 16,
+    'epochs': 1,
+    'net': '8',
+    'progress_bar': False,
+}
 
 
 @pytest.fixture(autouse=True)

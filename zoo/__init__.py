@@ -26,7 +26,9 @@ _HOME = {
     'resume': 'zoo.running',
     'open_run': 'zoo.runs',
     'list_runs': 'zoo.runs',
+    'film': 'zoo.common.videos',
     'algorithms': None,
+    'callbacks': None,
 }
 
 __all__ = [*_HOME, '__version__']  # noqa: PLE0604

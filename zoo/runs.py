@@ -132,8 +132,8 @@ class Run:
         made_with = self.config.get('made_with')
         if made_with is None:
             raise ValueError(
-                f'{self.name} was trained in {self.environment}, which no name makes (a class, a function, an object or '
-                'with reward_shaping): build that environment in a program and hand it to the agent of zoo.load.'
+                f'{self.name} was trained in {self.environment}, which no name makes (a class, a function, an object, '
+                'or with reward_shaping): build that environment in a program and hand it to the agent of zoo.load.'
             )
         return build_env(**{**made_with, 'seed': seed, **changes})
 
@@ -160,7 +160,9 @@ def open_run(run: str | os.PathLike[str] | Run) -> Run:
     if given.is_dir():
         raise ValueError(f"'{given}' is no run: a run's folder has a {_CONFIG} and checkpoints in it.")
     if not known:
-        raise ValueError(f"there is no run {os.fspath(run)!r}, nor any other in '{runs_folder()}': zoo.train makes one.")
+        raise ValueError(
+            f"there is no run {os.fspath(run)!r}, nor any other in '{runs_folder()}': zoo.train makes one."
+        )
     raise ValueError(unknown('run', os.fspath(run), [other.name for other in known]))
 
 

@@ -33,7 +33,7 @@ def test_layers_with_shapes_and_numbers_worked_by_hand():
     assert row(summary, 'Network actor', 'head') == ('head', 'Dense', '2', '10')  # 4 · 2 + 2
     assert row(summary, 'Network critic', 'head') == ('head', 'Dense', '1', '5')
     assert summary.weights == 16 + 10 + 16 + 5
-    assert row(summary, 'Optimizers', 'all')[1:] == ('Adam', "clip_norm=0.5, learning_rate=0.0003", '47')
+    assert row(summary, 'Optimizers', 'all')[1:] == ('Adam', 'clip_norm=0.5, learning_rate=0.0003', '47')
     assert summary.title == 'PPO: 47 weights that are trained, 0 steps of experience'
 
 

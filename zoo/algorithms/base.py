@@ -459,8 +459,8 @@ class Algorithm:
                 environment alone. A later training with the same seed goes on with new numbers. None goes on with the
                 agent's own.
             plot_func: called with all returns so far whenever a row is logged.
-            callbacks: called with the :class:`zoo.common.loops.Training` whenever a row is logged; one that returns
-                False stops the training.
+            callbacks: called with the :class:`zoo.common.loops.Training` whenever a row is logged, or every so many
+                steps; one that returns False stops the training. Those of :mod:`zoo.callbacks`, or your own.
             run_dir: where to write; None makes a new directory in ``$ZOO_RUNS`` or ``runs``; False writes nothing.
             learn_params: see :meth:`learn_params`. ``train_steps`` counts the steps of this call; with ``resume`` those
                 of the interrupted one, which it ends if it is given.

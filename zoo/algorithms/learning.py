@@ -93,6 +93,9 @@ def _check_callbacks(callbacks: Any) -> tuple[Callable[[loops.Training], bool | 
     for callback in callbacks:
         if not callable(callback):
             raise ValueError(f'callbacks has {callback!r} in it: give functions of a Training.')
+        every = getattr(callback, 'every', None)
+        if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
+            raise ValueError(f'every of the callback {callback!r} is {every!r}: give a whole number of at least 1.')
     return callbacks
 
 
@@ -156,7 +159,11 @@ def _train(
         env_id = env_name(env)
         folder = run_directory(run_dir, type(agent).__name__, env_id)
         if folder is not None:
-            config = agent.config() | {'environment': env_id, 'env_type': env_type_of(env), 'made_with': _made_with(env)}
+            config = agent.config() | {
+                'environment': env_id,
+                'env_type': env_type_of(env),
+                'made_with': _made_with(env),
+            }
             write_json(folder / 'config.json', config | {'seed': seed, 'learn_params': common | values})
         training = loops.Training(
             agent,

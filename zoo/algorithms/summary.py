@@ -61,7 +61,9 @@ class Summary:
         parts = [f'<p><b>{html.escape(self.title)}</b></p>']
         for table in self.tables:
             head = ''.join(f'<th style="text-align:left">{html.escape(cell)}</th>' for cell in table.columns)
-            rows = [''.join(f'<td style="text-align:left">{html.escape(cell)}</td>' for cell in row) for row in table.rows]
+            rows = [
+                ''.join(f'<td style="text-align:left">{html.escape(cell)}</td>' for cell in row) for row in table.rows
+            ]
             body = ''.join(f'<tr>{row}</tr>' for row in rows)
             caption = f'<caption style="text-align:left"><b>{html.escape(table.title)}</b></caption>'
             parts.append(f'<table>{caption}<tr>{head}</tr>{body}</table>')
@@ -109,7 +111,11 @@ def _observation(agent: Any) -> Table:
     space = agent.observation_space
     found = features(space, agent.normalize_obs)
     rows = [
-        (item.path or 'observation', spaces.describe(spaces.leaves(space)[item.path]), *_encoded(item, agent.statistics))
+        (
+            item.path or 'observation',
+            spaces.describe(spaces.leaves(space)[item.path]),
+            *_encoded(item, agent.statistics),
+        )
         for item in found
     ]
     if agent.mask_path is not None:
@@ -175,12 +181,16 @@ def _network(agent: Any, name: str, network: Network) -> Table:
         rows += _layers(network.torso)
         if network.core is not None and network.custom is None:
             for cell in network.core.cells:
-                rows.append((cell.layer.name, type(cell.layer).__name__, str(cell.units), f'{_count(cell.variables):,}'))
+                rows.append(
+                    (cell.layer.name, type(cell.layer).__name__, str(cell.units), f'{_count(cell.variables):,}')
+                )
     if network.head is not None:
         rows += _layers(network.head)
     made = f' ({network.custom})' if network.custom is not None else ''
     wanted = network.wanted
-    title = f'Network {name}{made}: {"observation and action" if wanted.action_size else "observation"} to {wanted.meaning}'
+    title = (
+        f'Network {name}{made}: {"observation and action" if wanted.action_size else "observation"} to {wanted.meaning}'
+    )
     below = f'{_count(network.trainable_variables):,} weights that are trained'
     below += ', and a target of the same shape' if network.target is not None else ''
     return Table(title, ('layer', 'type', 'output', 'weights'), tuple(rows), below)
@@ -214,7 +224,9 @@ def _optimizers(agent: Any) -> Table:
         if isinstance(entry, dict):
             entry = {'clip_norm': optimizer.clip_norm} | entry
             kind = str(entry.get('name', 'Adam'))
-            settings = ', '.join(f'{key}={value!r}' for key, value in entry.items() if key != 'name' and value is not None)
+            settings = ', '.join(
+                f'{key}={value!r}' for key, value in entry.items() if key != 'name' and value is not None
+            )
         else:
             kind, settings = type(entry).__name__, 'an optimizer of Keras that was handed over'
         rows.append((name, kind, settings, f'{_count(optimizer.variables):,}'))
@@ -229,7 +241,9 @@ def _parameters(agent: Any) -> Table:
         if name not in _SHOWN_APART and getattr(agent, name) != param.default
     ]
     below = '' if rows else f'all as {type(agent).__name__} has them'
-    return Table('Parameters that differ from the defaults', ('name', 'value', 'default', 'meaning'), tuple(rows), below)
+    return Table(
+        'Parameters that differ from the defaults', ('name', 'value', 'default', 'meaning'), tuple(rows), below
+    )
 
 
 def _short(text: str) -> str:
