@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     'callbacks': ('common',),
     'runs': ('algorithms', 'common'),
     'running': ('algorithms', 'common', 'runs'),
+    '__main__': ('cli',),
     # These two use the public interface alone.
     'dashboard': ('', 'algorithms', 'common.env_wrappers', 'common.utils', 'distributed'),
     'cli': ('', 'algorithms', 'common.env_wrappers', 'common.utils', 'distributed', 'dashboard'),
@@ -260,6 +261,7 @@ LIGHT = [
     'zoo',
     'zoo.algorithms',
     'zoo.callbacks',
+    'zoo.cli',
     'zoo.common.acting',
     'zoo.common.adaptors.action',
     'zoo.common.adaptors.observation',
@@ -334,6 +336,7 @@ def test_names_of_the_package():
         'list_runs',
         'load',
         'open_run',
+        'plot_runs',
         'record',
         'resume',
         'train',

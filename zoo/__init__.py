@@ -26,6 +26,7 @@ _HOME = {
     'resume': 'zoo.running',
     'open_run': 'zoo.runs',
     'list_runs': 'zoo.runs',
+    'plot_runs': 'zoo.runs',
     'film': 'zoo.common.videos',
     'algorithms': None,
     'callbacks': None,

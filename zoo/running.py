@@ -185,7 +185,7 @@ def prepared(
     if learning_rate is not None and 'learning_rate' in known_params(cls):  # which is no optimizer's then
         params, learning_rate = {**params, 'learning_rate': learning_rate}, None
     learning_rate = _checked_rate(cls, learning_rate)
-    given = {'seed': seed, 'nenv': nenv, 'vectorized': vectorized}
+    given: dict[str, Any] = {'seed': seed, 'nenv': nenv, 'vectorized': vectorized}
     for name in (env_params or {}).keys() & given.keys():
         raise ValueError(f'{name} is an argument of its own: give {name}=…, not in env_params.')
     env = build_env(env_id, env_type, **given, **(env_params or {}))

@@ -9,13 +9,16 @@ import csv
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo.common.errors import unknown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _CONFIG = 'config.json'
 
@@ -85,6 +88,15 @@ class Run:
         """The last entry in a column of ``progress.csv``, such as ``'episode/return'``; None where there is none."""
         found = [value for value in self.progress.get(column, []) if not math.isnan(value)]
         return found[-1] if found else None
+
+    @property
+    def curve(self) -> tuple[list[float], list[float]]:
+        """Steps and returns of its episodes, or where only means were logged of those."""
+        if self.episodes:
+            return self.episodes['step'], self.episodes['r']
+        rows = zip(self.progress.get('step', []), self.progress.get('episode/return', []), strict=False)
+        known = [(step, mean) for step, mean in rows if not math.isnan(mean)]
+        return [step for step, _ in known], [mean for _, mean in known]
 
     @property
     def checkpoints(self) -> list[Path]:
@@ -173,6 +185,35 @@ def list_runs(folder: str | os.PathLike[str] | None = None) -> list[Run]:
         folder: None takes what ``ZOO_RUNS`` names, or else ``runs``.
     """
     return sorted(_runs_in(runs_folder(folder)), key=lambda run: (run.path / _CONFIG).stat().st_mtime)
+
+
+def plot_runs(runs: Sequence[Run | str | os.PathLike[str]], path: str | os.PathLike[str] | None = None) -> Figure:
+    """The learning curves of runs in one picture: those of one algorithm in one environment as a median in a band.
+
+    Args:
+        runs: as :func:`open_run` takes them.
+        path: the PNG to write; None only makes the figure.
+
+    Returns:
+        The figure, which a notebook shows.
+
+    Raises:
+        ValueError: no run was given, or one of them is not there.
+    """
+    from zoo.common import plots
+
+    found = [open_run(run) for run in runs]
+    if not found:
+        raise ValueError('no run was given: name one or more.')
+    environments = sorted({run.environment for run in found})
+    curves: dict[str, list[Any]] = {}
+    for run in found:
+        label = run.algorithm if len(environments) == 1 else f'{run.algorithm}, {run.environment}'
+        curves.setdefault(label, []).append(run.curve)
+    title = environments[0] if len(environments) == 1 else 'Learning curves'
+    if len(found) == 1:
+        title = f'{found[0].algorithm} {title}'
+    return plots.learning_curve(path, curves, title)
 
 
 def _runs_in(folder: Path) -> Iterator[Run]:
