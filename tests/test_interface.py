@@ -208,7 +208,8 @@ class TestRunDirectory:
         ).run_dir
         names = {path.name for path in run.iterdir()}
         events = {name for name in names if name.startswith('events.out.tfevents.')}
-        assert names - events == {'config.json', 'progress.csv', 'checkpoints', 'curve.png'} and len(events) == 1
+        assert names - events == {'config.json', 'progress.csv', 'monitor.csv', 'checkpoints', 'curve.png'}
+        assert len(events) == 1
         assert (run / 'curve.png').read_bytes().startswith(b'\x89PNG')
 
         config = json.loads((run / 'config.json').read_text())

@@ -31,6 +31,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     'distributed.training': ('common', 'distributed'),
     'algorithms': ('common', 'distributed'),
     'default_params': ('algorithms', 'common'),
+    'callbacks': ('common',),
+    'runs': ('algorithms', 'common'),
+    'running': ('algorithms', 'common', 'runs'),
+    '__main__': ('cli',),
     # These two use the public interface alone.
     'dashboard': ('', 'algorithms', 'common.env_wrappers', 'common.utils', 'distributed'),
     'cli': ('', 'algorithms', 'common.env_wrappers', 'common.utils', 'distributed', 'dashboard'),
@@ -256,6 +260,8 @@ def run(code: str) -> str:
 LIGHT = [
     'zoo',
     'zoo.algorithms',
+    'zoo.callbacks',
+    'zoo.cli',
     'zoo.common.acting',
     'zoo.common.adaptors.action',
     'zoo.common.adaptors.observation',
@@ -280,6 +286,8 @@ LIGHT = [
     'zoo.distributed.training.plan',
     'zoo.distributed.training.server',
     'zoo.distributed.training.train',
+    'zoo.running',
+    'zoo.runs',
 ]
 
 
@@ -314,16 +322,24 @@ def test_import_zoo_brings_no_other_part_of_it():
 
 def test_names_of_the_package():
     assert set(dir(zoo)) == {
+        'Linear',
         'Rollout',
         '__version__',
         'algorithms',
         'build_env',
         'call_default_params',
+        'callbacks',
         'check_env',
         'describe',
+        'film',
         'list_envs',
+        'list_runs',
         'load',
+        'open_run',
+        'plot_runs',
         'record',
+        'resume',
+        'train',
     }
     for name in dir(zoo):
         assert getattr(zoo, name) is not None

@@ -21,7 +21,15 @@ _HOME = {
     'record': 'zoo.common.recorded',
     'Rollout': 'zoo.common.rollouts',
     'describe': 'zoo.algorithms.describing',
+    'Linear': 'zoo.common.schedules',
+    'train': 'zoo.running',
+    'resume': 'zoo.running',
+    'open_run': 'zoo.runs',
+    'list_runs': 'zoo.runs',
+    'plot_runs': 'zoo.runs',
+    'film': 'zoo.common.videos',
     'algorithms': None,
+    'callbacks': None,
 }
 
 __all__ = [*_HOME, '__version__']  # noqa: PLE0604

@@ -22,7 +22,7 @@ from gymnasium import Env
 from gymnasium.spaces import Box, Space
 from gymnasium.vector import VectorEnv
 
-from zoo.algorithms import building, checking, describing, learning, playing, saving, updating
+from zoo.algorithms import building, checking, describing, learning, playing, saving, summary, updating
 from zoo.common import checkpoint, loops, params, recurrence, seeding, spaces
 from zoo.common.acting import Behavior, Forward
 from zoo.common.adaptors import copies
@@ -477,8 +477,8 @@ class Algorithm:
                 environment alone. A later training with the same seed goes on with new numbers. None goes on with the
                 agent's own.
             plot_func: called with all returns so far whenever a row is logged.
-            callbacks: called with the :class:`zoo.common.loops.Training` whenever a row is logged; one that returns
-                False stops the training.
+            callbacks: called with the :class:`zoo.common.loops.Training` whenever a row is logged, or every so many
+                steps; one that returns False stops the training. Those of :mod:`zoo.callbacks`, or your own.
             run_dir: where to write; None makes a new directory in ``$ZOO_RUNS`` or ``runs``; False writes nothing.
             learn_params: see :meth:`learn_params`. ``train_steps`` counts the steps of this call; with ``resume`` those
                 of the interrupted one, which it ends if it is given.
@@ -541,6 +541,14 @@ class Algorithm:
         With several copies of the environment, ``state[done] = 0`` begins anew those whose episode has ended.
         """
         return np.zeros((count, self.behavior.state_size), np.float32)
+
+    def summary(self) -> summary.Summary:
+        """What this agent is: spaces, how each part is encoded, networks with shapes and numbers of weights, the
+        action's distribution, optimizers, and the parameters that differ from their defaults.
+
+        To be printed; in a notebook it shows as tables.
+        """
+        return summary.summarize(self)
 
     # A training loop of the user's own
 

@@ -14,9 +14,9 @@ from gymnasium.vector import VectorEnv
 from zoo.common import loops, params, seeding
 from zoo.common.adaptors import action, observation
 from zoo.common.agent import Agent
-from zoo.common.env_wrappers import env_name
+from zoo.common.env_wrappers import env_name, env_type_of, made_with
 from zoo.common.errors import unknown
-from zoo.common.logging import run_directory, write_json
+from zoo.common.logging import jsonable, run_directory, write_json
 from zoo.common.params import at_least
 from zoo.common.relabel import Goals
 from zoo.common.types import TestResult, TrainingResult
@@ -93,6 +93,9 @@ def _check_callbacks(callbacks: Any) -> tuple[Callable[[loops.Training], bool | 
     for callback in callbacks:
         if not callable(callback):
             raise ValueError(f'callbacks has {callback!r} in it: give functions of a Training.')
+        every = getattr(callback, 'every', None)
+        if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
+            raise ValueError(f'every of the callback {callback!r} is {every!r}: give a whole number of at least 1.')
     return callbacks
 
 
@@ -112,6 +115,14 @@ def check_environment(agent: Agent, env: Any, method: str, arguments: str) -> No
             raise ValueError(
                 f"the environment's {kind} {reason}: make an agent for this environment with call_default_params."
             )
+
+
+def _made_with(env: Env | VectorEnv) -> dict[str, Any] | None:
+    """What makes the environment again, where that is plain data."""
+    try:
+        return jsonable(made_with(env))
+    except TypeError:
+        return None
 
 
 def _draw(seed: int, stream: str) -> int:
@@ -148,8 +159,12 @@ def _train(
         env_id = env_name(env)
         folder = run_directory(run_dir, type(agent).__name__, env_id)
         if folder is not None:
-            config = agent.config() | {'environment': env_id, 'seed': seed, 'learn_params': common | values}
-            write_json(folder / 'config.json', config)
+            config = agent.config() | {
+                'environment': env_id,
+                'env_type': env_type_of(env),
+                'made_with': _made_with(env),
+            }
+            write_json(folder / 'config.json', config | {'seed': seed, 'learn_params': common | values})
         training = loops.Training(
             agent,
             env,

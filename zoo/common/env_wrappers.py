@@ -37,7 +37,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from zoo.common.errors import unknown
+from zoo.common.errors import nearest, unknown
 
 # Gymnasium takes 0.15 s to import, so what needs it is imported when the first environment is built.
 if TYPE_CHECKING:
@@ -139,6 +139,9 @@ def build_env(
         marked._zoo_type = known_type or env_type
         if isinstance(env_id, (str, type, partial)) or inspect.isroutine(env_id):
             marked._zoo_name = _name(env_id).strip('<>')  # a lambda's is '<lambda>', which is no name for a file
+            if isinstance(env_id, str) and reward_shaping is None:
+                made_with = {'env_id': env_id, 'env_type': env_type, 'vectorized': vectorized, 'nenv': nenv, **kwargs}
+                marked._zoo_made_with = made_with
             again = partial(build_env, env_id, env_type, vectorized, reward_shaping=reward_shaping, nenv=nenv, **kwargs)
             marked._zoo_rebuild = partial(_rebuild, _registration(env_id), again)
     return env
@@ -171,6 +174,49 @@ def env_name(env: Env | VectorEnv) -> str:
     if given is None or (given == 'lambda' and not isinstance(single, VectorEnv)):
         return type(single).__name__
     return given
+
+
+def made_with(env: Env | VectorEnv) -> dict[str, Any] | None:
+    """The arguments with which :func:`build_env` made an environment from its name, without the seed.
+
+    None where a program is needed to make it: of a class, a function, an object, with ``reward_shaping``, or with
+    something around it that :func:`build_env` does not know of.
+    """
+    found = getattr(env, '__dict__', {}).get('_zoo_made_with')
+    return None if found is None else dict(found)
+
+
+def find_env_type(env_id: Any) -> str:
+    """The type of an environment, from its name.
+
+    Args:
+        env_id: as for :func:`build_env`.
+
+    Returns:
+        A type of :data:`TYPES`; ``'gymnasium'`` for what belongs to no other one, and for whatever is no name.
+
+    Raises:
+        ValueError: no type that is installed has the name, with the nearest one that there is.
+        ImportError: ``package`` of ``'package:Name-v0'`` cannot be imported.
+    """
+    if not isinstance(env_id, str):
+        return 'gymnasium'
+    from zoo.common.envs import registered
+
+    try:
+        return registered.type_of(registered.find_spec(env_id, 'gymnasium'))
+    except ValueError as error:
+        refused = str(error)
+    known = []
+    for env_type, module in TYPES.items():
+        if module != 'registered' and env_type != 'atari':  # whose names are registered
+            with contextlib.suppress(ImportError):
+                names = importlib.import_module(f'zoo.common.envs.{module}').ids()
+                if env_id in names:
+                    return env_type
+                known += names
+    close = nearest(env_id, [*registered.ids('gymnasium'), *known])
+    raise ValueError(unknown('environment', env_id, known) if close in known else refused)
 
 
 def _kept(env: Any, attribute: str) -> Any:

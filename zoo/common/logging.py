@@ -1,10 +1,12 @@
-"""Run directories and what is written to them while training: ``progress.csv``, TensorBoard events, a progress bar."""
+"""Run directories and what is written to them while training: ``progress.csv``, ``monitor.csv``, TensorBoard
+events, a progress bar."""
 
 from __future__ import annotations
 
 import csv
 import io
 import itertools
+import json
 import math
 import os
 import re
@@ -18,10 +20,11 @@ from typing import Any
 
 from zoo.common.checkpoint import jsonable, write_json, write_text
 
-__all__ = ['Logger', 'jsonable', 'run_directory', 'write_json']
+__all__ = ['Logger', 'Monitor', 'jsonable', 'run_directory', 'write_json']
 
 _BAR_SECONDS = 0.2
 _BAR_METRICS = 4
+_MONITOR_SECONDS = 1.0
 # What stands beside the bar when there is room for a few numbers only: returns first.
 _BAR_ORDER = ('episode/return', 'episode/', 'loss/')
 # And of a training with roles, behind those.
@@ -155,6 +158,66 @@ class Logger:
         self._bar.update(self._pending)
         self._pending = 0
         self._due = time.perf_counter() + _BAR_SECONDS
+
+
+class Monitor:
+    """``monitor.csv``, a row for each episode, as Stable-Baselines3's ``Monitor`` writes it and many tools read it.
+
+    A line ``#{"t_start": …, "env_id": …}`` with the time at which the run began, in seconds since 1970; a header; and
+    of each episode the return ``r``, the length ``l`` in steps, the seconds ``t`` from the beginning of the run to its
+    end, and one column more, ``step``, the steps in the agent's life at its end. In a run that is continued, ``t`` goes
+    on from the last row: the time in between does not count.
+
+    Args:
+        path: the file; rows are appended to one that is there.
+        env_name: for its first line.
+        resumed_at: the steps of a checkpoint from which the run goes on: rows of later episodes, which were played
+            after it and are played again now, are taken out; None takes out none.
+
+    Raises:
+        ValueError: the file is there and is none of ours.
+    """
+
+    columns = ('r', 'l', 't', 'step')
+
+    def __init__(self, path: str | os.PathLike[str], env_name: str, resumed_at: int | None = None) -> None:
+        self._path = Path(path)
+        now = time.time()
+        first = json.dumps({'t_start': now, 'env_id': env_name})
+        rows: list[str] = []
+        if self._path.exists() and self._path.stat().st_size:
+            first, rows = self._found(resumed_at)
+        before = float(rows[-1].split(',')[2]) if rows else 0.0
+        self._zero = time.perf_counter() - before
+        self._due = 0.0
+        write_text(self._path, '\n'.join([f'#{first}', ','.join(self.columns), *rows, '']))
+        self._file = open(self._path, 'a', encoding='utf-8')
+
+    def _found(self, resumed_at: int | None) -> tuple[str, list[str]]:
+        """The first line and the rows that stay of a file that is there."""
+        lines = self._path.read_text(encoding='utf-8').split('\n')
+        rows = lines[2:-1]  # what follows the last end of a line is a row of which a killed run has left a part
+        if not lines[0].startswith('#') or lines[1:2] != [','.join(self.columns)]:
+            raise ValueError(f"'{self._path}' was not written by zoo: move it away, or choose another run_dir.")
+        if resumed_at is not None:
+            rows = [row for row in rows if int(row.rpartition(',')[2]) <= resumed_at]
+        return lines[0].removeprefix('#'), rows
+
+    def write(self, episode_return: float, length: int, step: int) -> None:
+        """One episode. It reaches the disk within a second or so, where episodes go on ending."""
+        now = time.perf_counter()
+        self._file.write(f'{round(episode_return, 6)},{length},{round(now - self._zero, 6)},{step}\n')
+        if now >= self._due:
+            self.flush()
+
+    def flush(self) -> None:
+        """Have on the disk what was written."""
+        self._file.flush()
+        self._due = time.perf_counter() + _MONITOR_SECONDS
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 class _Table:

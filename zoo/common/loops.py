@@ -8,12 +8,13 @@ checkpoints, callbacks.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import time
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Protocol
 
@@ -26,7 +27,7 @@ from zoo.common.acting import Deterministic
 from zoo.common.agent import Agent, Loop
 from zoo.common.collect import Collector, training_in
 from zoo.common.env_wrappers import env_name
-from zoo.common.logging import Logger
+from zoo.common.logging import Logger, Monitor
 from zoo.common.params import BatchSize, at_least
 from zoo.common.population import SEEDS, Evaluator, both_ways, evaluations
 from zoo.common.recorded import fill, opened
@@ -207,7 +208,15 @@ class Training:
         returns, episode_steps: of every episode that ended in this call, its return and the step count at its end;
             arrays of the standard library.
         losses: the last metrics of ``update``.
+        metrics: those of the last row of the log, by name.
+        env: the environment that it is trained in, or with roles one like it; a callback tests in another one.
         run_dir: the run directory, or None.
+        error: what ended the training, where something did, for what a callback does at its end.
+
+    A callback is a function of this, called whenever a row is logged; one that returns False ends the training. One
+    that has an attribute ``every`` is called every so many steps instead, at the first update from there on, and at the
+    end. Its methods ``begin(training)`` and ``end(training)``, where it has them, are called before the first step and
+    after the last one, whatever happened in between.
 
     Args:
         agent, env, train_steps, render, plot_func, callbacks: as for ``learn``.
@@ -245,6 +254,7 @@ class Training:
         self.agent = agent
         self.goals = goals
         self.train_steps = train_steps
+        self.env = env
         self._stepped = env if experience is None else None
         if experience is None:
             assert env is not None  # where there is no other experience
@@ -256,11 +266,18 @@ class Training:
         self.returns = array('d')
         self.episode_steps = array('q')
         self.losses: dict[str, float] = {}
+        self.metrics: dict[str, float] = {}
+        self.error: BaseException | None = None
         self.replay: Replay | None = None
         self._start = start
         self._recent: deque[Episode] = deque(maxlen=WINDOW)
         self._plot_func = plot_func
         self._callbacks = tuple(callbacks)
+        # Those that are called every so many steps, with the step at which each is due, and was called last.
+        self._timed = [callback for callback in self._callbacks if getattr(callback, 'every', None) is not None]
+        self._due = [self._after(start, callback) for callback in self._timed]
+        self._called = [start for _ in self._timed]
+        self._next_due = min(self._due, default=math.inf)
         self._env_seed = env_seed
         self._log_every = log_every or max(1, train_steps // 200)
         # Episodes are cut there, and most are far shorter than this.
@@ -273,6 +290,10 @@ class Training:
         name = type(agent).__name__
         self._title = name if env is None else f'{name} {env_name(env)}'
         self._logger = Logger(run_dir, train_steps - start, progress_bar, self._title)
+        self._monitor: Monitor | None = None
+        if run_dir is not None:
+            named = '' if env is None else env_name(env)
+            self._monitor = Monitor(run_dir / 'monitor.csv', named, agent.steps if start else None)
         self._began = self._log_time = time.perf_counter()
         self._log_steps = start
 
@@ -288,7 +309,16 @@ class Training:
 
     def run(self, loop: Loop, **params: Any) -> TrainingResult:
         """Run ``loop`` to its end and close everything, whatever happens on the way."""
-        with training_in(self._stepped):
+        with training_in(self._stepped), contextlib.ExitStack() as ends:
+            try:
+                for callback in self._callbacks:
+                    if hasattr(callback, 'begin'):
+                        callback.begin(self)
+                    if hasattr(callback, 'end'):
+                        ends.callback(callback.end, self)
+            except BaseException:
+                self._close()
+                raise
             return self._run(loop, params)
 
     def _run(self, loop: Loop, params: dict[str, Any]) -> TrainingResult:
@@ -298,8 +328,10 @@ class Training:
             loop.run(self, **params)
             if self.steps > self._log_steps:
                 self._log()
+            self._call_timed(at_end=True)
             self._save(final=True)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
+            self.error = error
             self._rescue()
             saved = 'nothing is saved' if self._last_checkpoint is None else f'saved in {self._last_checkpoint}'
             self.warn('Interrupted at step %d of %d; %s.', self.steps, self.train_steps, saved)
@@ -307,6 +339,7 @@ class Training:
             where = f'at step {self.steps} of {self.train_steps}'
             raise KeyboardInterrupt(f'training was interrupted {where}; {saved}') from None
         except Exception as error:
+            self.error = error
             self._rescue()
             kept = self._last_checkpoint or 'none was written'
             if isinstance(error, FloatingPointError):
@@ -316,7 +349,7 @@ class Training:
             )
             raise
         finally:
-            self._logger.close()
+            self._close()
             self._draw()
         return TrainingResult(
             steps=self.steps - self._start,
@@ -337,6 +370,16 @@ class Training:
             self._recent.append(episode)
             self.returns.append(episode.episode_return)
             self.episode_steps.append(self.steps)
+            if self._monitor is not None:
+                self._monitor.write(episode.episode_return, episode.length, self.agent.steps)
+
+    def log(self, metrics: Mapping[str, float]) -> None:
+        """Write metrics of a callback's own, as a row of ``progress.csv`` at this step and into TensorBoard's events.
+
+        Args:
+            metrics: numbers by name, such as ``{'test/return': 195.0}``.
+        """
+        self._logger.log(self.agent.steps, metrics)
 
     def warn(self, message: str, *values: Any) -> None:
         """Log a warning, on a line of its own where there is a progress bar."""
@@ -361,6 +404,8 @@ class Training:
         if self.steps >= self._next_log:
             self._next_log = self.steps + self._log_every
             self._log()
+        if self.steps >= self._next_due:
+            self._call_timed()
         if self.steps >= self._next_checkpoint and not self.done:
             self._next_checkpoint = self.steps + self._checkpoint_every
             self._save()
@@ -394,14 +439,38 @@ class Training:
                 metrics['episode/success'] = float(np.mean(successes))
         metrics['episode/count'] = len(self.returns)
         metrics['speed/steps_per_second'] = rate
-        metrics |= self.experience.measured()
-        self._logger.log(self.agent.steps, metrics)
+        self.metrics = metrics | self.experience.measured()
+        self._logger.log(self.agent.steps, self.metrics)
+        if self._monitor is not None:
+            self._monitor.flush()
         if self._plot_func is not None:
             self._plot_func(self.returns)
         for callback in self._callbacks:
-            answer = callback(self)
-            if isinstance(answer, bool | np.bool_) and not answer:
-                self._stopped = True
+            if getattr(callback, 'every', None) is None:
+                self._call(callback)
+
+    def _call(self, callback: Callable[[Training], bool | None]) -> None:
+        answer = callback(self)
+        if isinstance(answer, bool | np.bool_) and not answer:
+            self._stopped = True
+
+    def _call_timed(self, at_end: bool = False) -> None:
+        """Call the callbacks that are due; at the end those that have not been called there yet."""
+        for i, callback in enumerate(self._timed):
+            if self.steps >= self._due[i] or (at_end and self.steps > self._called[i]):
+                self._called[i], self._due[i] = self.steps, self._after(self.steps, callback)
+                self._call(callback)
+        self._next_due = min(self._due, default=math.inf)
+
+    @staticmethod
+    def _after(steps: int, callback: Any) -> int:
+        """The next multiple of what a callback is called every: it is not late because it was late before."""
+        return int((steps // callback.every + 1) * callback.every)
+
+    def _close(self) -> None:
+        self._logger.close()
+        if self._monitor is not None:
+            self._monitor.close()
 
     def _save(self, final: bool = False) -> None:
         if self.run_dir is None:

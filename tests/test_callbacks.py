@@ -1,0 +1,338 @@
+"""Callbacks: when they are called, what they do, and that testing changes nothing of a training."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from PIL import Image, ImageSequence
+
+import zoo
+from zoo import algorithms
+from zoo.callbacks import Callback, Checkpoint, Evaluate, MLflow, Record, StopOnPlateau, WandB
+
+#: A training that only explores, so that nothing is compiled.
+FEW: dict[str, Any] = {'explore_steps': 10_000, 'progress_bar': False}
+
+
+@pytest.fixture(autouse=True)
+def in_a_directory_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv('ZOO_RUNS', raising=False)
+
+
+def cartpole(**params: Any) -> Any:
+    return zoo.build_env('CartPole-v1', 'classic_control', **params)
+
+
+def dqn(**params: Any) -> Any:
+    env = gymnasium.make('CartPole-v1')
+    return algorithms.DQN(env.observation_space, env.action_space, net_list=[{'hidden': [8], 'seed': 1}], **params)
+
+
+def learn(callbacks: Any, steps: int = 100, env: Any = None, agent: Any = None, **params: Any) -> Any:
+    env = cartpole() if env is None else env
+    return (agent or dqn()).learn(env, 'train', seed=1, callbacks=callbacks, train_steps=steps, **{**FEW, **params})
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with open(path, newline='', encoding='utf-8') as file:
+        return list(csv.DictReader(line for line in file if not line.startswith('#')))
+
+
+class Calls(Callback):
+    """Writes down when it is called."""
+
+    def __init__(self, every: int | None = None, until: int | None = None) -> None:
+        self.every, self.until = every, until
+        self.seen: list[Any] = []
+
+    def begin(self, training: Any) -> None:
+        self.seen.append(('begin', training.steps))
+
+    def __call__(self, training: Any) -> bool | None:
+        self.seen.append(training.steps)
+        return self.until is None or training.steps < self.until
+
+    def end(self, training: Any) -> None:
+        self.seen.append(('end', training.steps, type(training.error).__name__))
+
+
+class TestWhen:
+    def test_every_so_many_steps_and_at_the_end(self):
+        timed, logged = Calls(every=30), Calls()
+        learn([timed, logged], log_every=40)
+        assert timed.seen == [('begin', 0), 30, 60, 90, 100, ('end', 100, 'NoneType')]
+        assert logged.seen == [('begin', 0), 40, 80, 100, ('end', 100, 'NoneType')]
+
+    def test_copies_step_together_and_lateness_does_not_add_up(self):
+        timed = Calls(every=10)
+        learn([timed], 36, cartpole(nenv=4), log_every=1000)
+        assert timed.seen[1:-1] == [12, 20, 32, 36]
+
+    def test_a_timed_one_ends_the_training_too(self):
+        timed = Calls(every=30, until=60)
+        assert learn([timed]).steps == 60
+        assert timed.seen[1:-1] == [30, 60]
+
+    def test_the_end_is_told_what_ended_it(self):
+        def fail(training: Any) -> None:
+            raise KeyboardInterrupt
+
+        timed = Calls(every=30)
+        with pytest.raises(KeyboardInterrupt):
+            learn([timed, fail], log_every=50)
+        assert timed.seen == [('begin', 0), 30, ('end', 50, 'KeyboardInterrupt')]
+
+    def test_all_that_have_begun_end_where_another_cannot_begin(self):
+        class Bad(Calls):
+            def begin(self, training: Any) -> None:
+                raise ValueError('no.')
+
+        first = Calls()
+        with pytest.raises(ValueError, match='no'):
+            learn([first, Bad()])
+        assert first.seen == [('begin', 0), ('end', 0, 'NoneType')]
+
+    @pytest.mark.parametrize('every', [0, -1, 2.5, True, '5'])
+    def test_every_is_a_whole_number(self, every: Any):
+        with pytest.raises(ValueError, match='every of the callback .* is'):
+            learn([Calls(every=every)])
+        assert not Path('runs').exists()
+
+
+class TestEvaluate:
+    def test_what_it_writes_and_keeps(self):
+        evaluate = Evaluate(every=40, episodes=3)
+        result = learn([evaluate])
+        assert evaluate.steps == [40, 80, 100] and evaluate.best == max(evaluate.returns)
+        written = rows(result.run_dir / 'evaluations.csv')
+        assert [int(row['step']) for row in written] == [40] * 3 + [80] * 3 + [100] * 3
+        by_hand = [np.mean([float(row['r']) for row in written[i : i + 3]]) for i in (0, 3, 6)]
+        np.testing.assert_allclose(by_hand, evaluate.returns)
+        logged = [float(row['test/return']) for row in rows(result.run_dir / 'progress.csv') if row['test/return']]
+        np.testing.assert_allclose(logged, evaluate.returns, rtol=1e-5)
+        best = zoo.open_run(result.run_dir).load(best=True)
+        assert best.steps == evaluate.steps[int(np.argmax(evaluate.returns))]
+
+    def test_it_changes_nothing_of_the_training(self):
+        few = {'explore_steps': 40, 'batch_size': 8, 'run_dir': False}
+        found = []
+        for callbacks in ([], [Evaluate(every=20, episodes=2, keep_best=False)]):
+            agent = dqn()
+            result = learn(callbacks, 120, agent=agent, **few)
+            found.append((result.returns, [v.numpy() for v in agent.trainable_variables]))
+        assert found[0][0] == found[1][0]
+        for one, other in zip(found[0][1], found[1][1], strict=True):
+            np.testing.assert_array_equal(one, other)
+
+    def test_it_stops_on_a_score(self, caplog):
+        assert learn([Evaluate(every=40, episodes=2, stop_at=1.0)]).steps == 40
+        assert 'Stopped at step 40: the mean return of 2 episodes is' in caplog.text
+
+    def test_a_resumed_run_goes_on_with_what_was_best(self):
+        class Interrupt(Calls):
+            def __call__(self, training: Any) -> None:
+                raise KeyboardInterrupt
+
+        first = Evaluate(every=20, episodes=2)
+        with pytest.raises(KeyboardInterrupt):
+            learn([first, Interrupt(every=50)])
+        again = Evaluate(every=20, episodes=2)
+        zoo.resume('last', callbacks=[again], progress_bar=False)
+        assert again.steps == [20, 40, 60, 80, 100] and again.returns[:2] == first.returns
+        assert again.best == max(again.returns)
+
+    def test_an_environment_of_its_own(self):
+        env = cartpole(max_episode_steps=5)
+        evaluate = Evaluate(every=50, episodes=2, env=env)
+        learn([evaluate])
+        assert evaluate.returns == [5.0, 5.0]
+        with pytest.raises(ValueError, match='was given the environment of the training'):
+            learn([Evaluate(env=env)], env=env)
+
+    def test_what_is_refused(self):
+        with pytest.raises(ValueError, match='keeps the best agent in the run directory, but run_dir=False'):
+            learn([Evaluate()], run_dir=False)
+        with pytest.raises(ValueError, match=r'Evaluate needs an environment of its own.*give Evaluate\(env=…\)'):
+            learn([Evaluate()], env=gymnasium.make('CartPole-v1'))
+        for given in ({'every': 0}, {'episodes': 'ten'}):
+            with pytest.raises(ValueError, match='give a whole number of at least 1'):
+                Evaluate(**given)
+
+
+def test_checkpoints_of_ones_own():
+    saves = Checkpoint(every=30, keep=2)
+    result = learn([saves])
+    assert [path.name for path in sorted((result.run_dir / 'snapshots').iterdir())] == ['000000090', '000000100']
+    assert zoo.load(saves.paths[0]).loop_state == {'steps': 90, 'train_steps': 100}
+    assert zoo.load(saves.paths[1]).loop_state is None
+    learn([Checkpoint(every=50, folder='mine')], run_dir=False)
+    assert len(list(Path('mine').iterdir())) == 2
+    with pytest.raises(ValueError, match='give folder=…'):
+        learn([Checkpoint()], run_dir=False)
+
+
+class TestStopOnPlateau:
+    @staticmethod
+    def after(returns: list[float], callback: StopOnPlateau) -> int | None:
+        """After how many episodes of ten steps each it stops."""
+        training = types.SimpleNamespace(returns=[], steps=0, warn=lambda *words: None)
+        callback.begin(training)
+        for i, total in enumerate(returns, 1):
+            training.returns.append(total)
+            training.steps += 10
+            if callback(training) is False:
+                return i
+        return None
+
+    def test_by_hand(self):
+        # Means of two episodes: 1.5, 2.5, 2.5, 2.5: no rise since step 30, 20 steps later it ends.
+        assert self.after([1, 2, 3, 2, 3, 2], StopOnPlateau(20, window=2)) == 5
+        assert self.after([1, 2, 3, 4, 5, 6], StopOnPlateau(20, window=2)) is None
+        # Rises of 1 are none where more than 1.5 is asked for.
+        assert self.after([1, 2, 3, 4, 5, 6], StopOnPlateau(10, min_rise=1.5, window=2)) == 3
+        # Losses count like any other number; nothing is judged before there are enough episodes.
+        assert self.after([-9, -9, -9, -9], StopOnPlateau(20, window=2)) == 4
+        assert self.after([1, 1, 1], StopOnPlateau(1, window=5)) is None
+
+    def test_it_ends_a_training(self, caplog):
+        result = learn([StopOnPlateau(100, min_rise=1e9, window=1, every=10)], 2000)
+        assert 100 <= result.steps < 400
+        assert 'has not risen above' in caplog.text
+
+
+def milliseconds(film: Any) -> float:
+    """How long it lasts; pictures that are alike are one, shown longer."""
+    return sum(frame.info['duration'] for frame in ImageSequence.Iterator(film))
+
+
+def test_a_film_of_an_episode():
+    result = learn([Record(every=60, max_steps=20)])
+    first, second = sorted((result.run_dir / 'videos').iterdir())
+    assert (first.name, second.name) == ('000000060.gif', '000000100.gif')
+    with Image.open(first) as film:
+        assert film.size == (600, 400)
+        assert 0 < milliseconds(film) <= 21 * 20 and milliseconds(film) % 20 == 0  # 50 frames a second
+    with pytest.raises(ValueError, match=r"unknown kind of video '.gf': did you mean '.gif'"):
+        Record(kind='gf')
+
+
+def test_films(tmp_path):
+    agent, env = dqn(), cartpole(render_mode='rgb_array')
+    for kind in ('gif', 'webp', 'png'):
+        path = zoo.film(agent, env, tmp_path / 'films' / f'one.{kind}', max_steps=5, seed=1, fps=10)
+        with Image.open(path) as film:
+            assert film.n_frames > 1 and (kind != 'gif' or milliseconds(film) == 600)
+    with pytest.raises(ValueError, match='render_mode=None: build it with'):
+        zoo.film(agent, cartpole(), 'a.gif')
+    with pytest.raises(ValueError, match='2 copies cannot be filmed'):
+        zoo.film(agent, cartpole(nenv=2, render_mode='rgb_array'), 'a.gif')
+    with pytest.raises(ValueError, match='max_steps is 0'):
+        zoo.film(agent, env, 'a.gif', max_steps=0)
+
+
+class TestMonitor:
+    def test_its_form(self):
+        result = learn([], 200)
+        first, header, *lines = (result.run_dir / 'monitor.csv').read_text().splitlines()
+        assert json.loads(first.removeprefix('#')).keys() == {'t_start', 'env_id'}
+        assert json.loads(first[1:])['env_id'] == 'CartPole-v1' and header == 'r,l,t,step'
+        found = np.array([[float(x) for x in line.split(',')] for line in lines])
+        assert found[:, 0].tolist() == found[:, 1].tolist() == result.returns
+        assert found[:, 3].tolist() == result.episode_steps == np.cumsum(found[:, 1]).tolist()
+        assert (np.diff(found[:, 2]) >= 0).all()
+        assert zoo.open_run(result.run_dir).episodes['r'] == result.returns
+
+    def test_of_several_copies(self):
+        result = learn([], 400, cartpole(nenv=3))
+        assert [float(row['r']) for row in rows(result.run_dir / 'monitor.csv')] == result.returns
+
+    def test_it_goes_on_at_resume(self):
+        def interrupt(training: Any) -> None:
+            if training.steps >= 200:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            learn([interrupt], 400, log_every=50)
+        path = zoo.open_run('last').path / 'monitor.csv'
+        before = path.read_text().splitlines()
+        with open(path, 'a') as file:
+            file.write('9.0,9,9.0,250\n9.0')  # played after the checkpoint by a run that was killed
+        result = zoo.resume('last', progress_bar=False).result
+        after = path.read_text().splitlines()
+        assert after[: len(before)] == before and len(after) == len(before) + result.episodes
+        seconds = [float(line.split(',')[2]) for line in after[2:]]
+        assert seconds == sorted(seconds)
+
+    def test_a_second_call_in_the_same_directory_appends(self):
+        agent = dqn()
+        one = learn([], 100, agent=agent, run_dir='here')
+        two = learn([], 100, agent=agent, run_dir='here')
+        assert [float(row['r']) for row in rows(Path('here/monitor.csv'))] == one.returns + two.returns
+
+    def test_a_file_of_somebody_elses_is_kept(self):
+        Path('here').mkdir()
+        Path('here/monitor.csv').write_text('a,b\n1,2\n')
+        with pytest.raises(ValueError, match='was not written by zoo'):
+            learn([], run_dir='here')
+        assert Path('here/monitor.csv').read_text() == 'a,b\n1,2\n'
+
+
+def test_services_that_are_not_installed(monkeypatch):
+    for name, callback in (('wandb', WandB), ('mlflow', MLflow)):
+        monkeypatch.setitem(sys.modules, name, None)
+        with pytest.raises(ImportError, match=f'pip install {name}'):
+            callback()
+
+
+def test_wandb_is_sent_the_rows(monkeypatch):
+    sent: list[Any] = []
+
+    class Session:
+        def log(self, metrics: dict[str, float], step: int) -> None:
+            sent.append((step, metrics))
+
+        def finish(self, exit_code: int) -> None:
+            sent.append(exit_code)
+
+    def init(**options: Any) -> Session:
+        sent.append(options)
+        return Session()
+
+    monkeypatch.setitem(sys.modules, 'wandb', types.SimpleNamespace(init=init))
+    result = learn([WandB('cartpole', mode='offline')], log_every=50)
+    assert (sent[0]['project'], sent[0]['mode'], sent[0]['name']) == ('cartpole', 'offline', result.run_dir.name)
+    assert sent[0]['config']['gamma'] == 0.99 and sent[0]['config']['environment'] == 'CartPole-v1'
+    assert [step for step, _ in sent[1:-1]] == [50, 100] and 'episode/return' in sent[1][1] and sent[-1] == 0
+
+
+def test_mlflow_is_sent_the_rows(monkeypatch):
+    sent: list[Any] = []
+    names = ('set_tracking_uri', 'set_experiment', 'start_run', 'log_params', 'log_metrics', 'end_run')
+    called = {name: (lambda *a, name=name, **k: sent.append((name, a, k))) for name in names}
+    monkeypatch.setitem(sys.modules, 'mlflow', types.SimpleNamespace(**called))
+    learn([MLflow('cartpole')], log_every=50)
+    assert [name for name, *_ in sent] == [
+        'set_experiment',
+        'start_run',
+        'log_params',
+        'log_metrics',
+        'log_metrics',
+        'end_run',
+    ]
+    assert sent[3][2] == {'step': 50} and sent[-1][1] == ('FINISHED',)
+
+    def fail(training: Any) -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        learn([MLflow(), fail], log_every=50)
+    assert sent[-1][1] == ('FAILED',)

@@ -1,0 +1,282 @@
+"""The command ``zoo``, in process where that is possible."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+import zoo
+from zoo import algorithms, cli
+
+#: A training that only explores, so that nothing is compiled.
+DQN = ['train', 'DQN', 'CartPole-v1', '--steps', '200', '--net', '8', '--set', 'explore_steps=10_000', '--quiet']
+
+
+@pytest.fixture(autouse=True)
+def in_a_directory_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv('ZOO_RUNS', raising=False)
+    monkeypatch.setenv('SDL_VIDEODRIVER', 'dummy')
+
+
+@pytest.fixture(scope='module')
+def trained(tmp_path_factory) -> Path:
+    """A folder with a run in ``runs``; a test takes a copy of it."""
+    folder = tmp_path_factory.mktemp('trained')
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        assert cli.main([*DQN, '--evaluate', '100', '--env', 'max_episode_steps=50', '--seed', '3']) == 0
+    finally:
+        os.chdir(before)
+    return folder
+
+
+@pytest.fixture
+def a_run(trained: Path, tmp_path: Path) -> Path:
+    shutil.copytree(trained / 'runs', tmp_path / 'runs')
+    (run,) = (tmp_path / 'runs').iterdir()
+    return run
+
+
+def said(capsys: Any, *argv: str) -> tuple[int, str, str]:
+    """Exit code, output and errors of a command."""
+    code = cli.main(list(argv))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_train(a_run: Path):
+    run = zoo.open_run('last')
+    assert (run.algorithm, run.environment, run.seed, run.steps) == ('DQN', 'CartPole-v1', 3, 200)
+    assert run.config['net_list'][0]['hidden'] == [8] and run.config['learn_params']['explore_steps'] == 10_000
+    assert run.config['made_with']['max_episode_steps'] == 50 and run.best is not None
+
+
+def test_what_train_prints(capsys):
+    code, out, err = said(capsys, *DQN, '--run-dir', 'here')
+    assert code == 0
+    assert err.splitlines()[:2] == ['DQN on CartPole-v1, seed 0', 'Writing to here']
+    assert out.startswith('200 steps, ') and out.endswith('run: here\n')
+
+
+def test_play(a_run: Path, capsys):
+    code, out, _ = said(capsys, 'test', 'last', '--episodes', '2', '--best')
+    assert code == 0 and out.count('return ') == 2 and 'of 2 episodes after' in out
+    again = said(capsys, 'test', a_run.name, '--episodes', '2', '--best')[1]
+    assert again == out
+    code, out, _ = said(capsys, 'test', str(a_run), '--episodes', '1', '--env', 'max_episode_steps=3')
+    assert out.startswith('return 3, 3 steps')
+    assert said(capsys, 'record', 'last', '--max-steps', '5') == (0, 'runs/' + a_run.name + '/film.gif\n', '')
+    with Image.open(a_run / 'film.gif') as film:
+        assert film.n_frames > 1
+
+
+def test_show_and_list_and_plot(a_run: Path, capsys):
+    out = said(capsys, 'show', 'last')[1]
+    assert ['steps', '200', 'of', '200'] in [line.split() for line in out.splitlines()]
+    assert 'epsilon' in out and 'Linear(1.0, 0.05, 0.1)' in out and 'layers' in out
+    assert 'Network q: observation to the values of 2 actions' in said(capsys, 'show', 'last', '--networks')[1]
+    header, line = said(capsys, 'list', 'runs')[1].splitlines()
+    assert header.split() == ['run', 'algorithm', 'environment', 'steps', 'return', 'begun']
+    assert line.split()[:6] == [a_run.name, 'DQN', 'CartPole-v1', '200', 'of', '200']
+    assert said(capsys, 'plot', 'last', a_run.name, '--out', 'a/b.png') == (0, 'a/b.png\n', '')
+    with Image.open('a/b.png') as picture:
+        assert picture.size == (840, 504)
+
+
+def test_lists(capsys):
+    out = said(capsys, 'list', 'algorithms')[1]
+    assert [line.split()[0] for line in out.splitlines()[1:]] == list(algorithms.NAMES) and '``' not in out
+    out = said(capsys, 'list', 'environments', '--type', 'classic_control')[1]
+    assert 'CartPole-v1' in out.splitlines()
+    assert said(capsys, 'list', 'runs')[1:] == ('', 'There is no run here yet: zoo train makes one.\n')
+    assert 'gamma = 0.99' in said(capsys, 'describe', 'PPO')[1]
+
+
+def test_check(tmp_path: Path, capsys, monkeypatch):
+    assert said(capsys, 'check', 'CartPole-v1', '--steps', '50') == (0, 'no problem found\n', '')
+    bad = 'import gymnasium\nclass Bad(gymnasium.Env):\n    observation_space = None\n    action_space = None\n'
+    (tmp_path / 'bad_environments.py').write_text(bad)
+    monkeypatch.setattr(sys, 'path', list(sys.path))
+    code, out, _ = said(capsys, 'check', 'bad_environments:Bad')
+    assert code == 1 and 'observation_space' in out
+    assert said(capsys, 'check', 'no_such_module:Bad')[0] == 2
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(capsys, monkeypatch):
+    class Interrupted(cli._Where):
+        def __call__(self, training: Any) -> None:
+            if training.steps >= 100:
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cli, '_Where', Interrupted)
+        code, out, err = said(capsys, *DQN)
+    (run,) = Path('runs').iterdir()
+    assert (code, out) == (130, '') and err.endswith(f'Go on with: zoo train --resume {run}\n')
+    code, out, err = said(capsys, 'train', '--resume', str(run), '--quiet')
+    assert code == 0 and out.startswith('100 steps') and 'from step 100 of 200' in err
+    code, _, err = said(capsys, 'train', '--resume', str(run))
+    assert code == 2 and 'was not interrupted' in err
+
+
+@pytest.mark.parametrize(
+    ('words', 'code', 'message'),
+    [
+        ('trian', 2, "zoo: unknown command 'trian': did you mean 'train'?"),
+        ('train PP0 CartPole-v1', 2, "zoo train: unknown algorithm 'PP0': did you mean 'PPO'?"),
+        ('train PPO', 2, 'zoo train: the environment is missing'),
+        ('train PPO CartPol-v1', 2, "did you mean 'CartPole-v1'?"),
+        ('train PPO CartPole-v1 more', 2, "zoo train: 'more' is one word too many"),
+        ('train PPO CartPole-v1 --stepps 5', 2, 'zoo train: there is no option --stepps, did you mean --steps?'),
+        ('train PPO CartPole-v1 --steps many', 2, "zoo train: --steps: 'many' is not a whole number of at least 1"),
+        ('train PPO CartPole-v1 --steps 0', 2, "--steps: '0' is not a whole number of at least 1"),
+        ('train PPO CartPole-v1 --seed -1', 2, '--seed'),
+        ('train PPO CartPole-v1 --type atri', 2, "unknown type 'atri': did you mean 'atari'?"),
+        ('train PPO CartPole-v1 --type box2d', 2, "'CartPole-v1' is an environment of type classic_control"),
+        ('train PPO CartPole-v1 --set gama=1', 2, "unknown parameter of PPO 'gama': did you mean 'gamma'?"),
+        ('train PPO CartPole-v1 --set gamma', 2, '--set gamma: give a name and a value'),
+        ('train PPO CartPole-v1 --set gamma=2', 2, 'gamma is 2: give a number from 0 to 1'),
+        ('train PPO CartPole-v1 --set gamma=1 --set gamma=0', 2, '--set gamma is given twice'),
+        ('train PPO CartPole-v1 --set net_list=[1', 2, "'[1' is no Python value"),
+        ('train PPO CartPole-v1 --set seed=1', 2, '--set seed: it is an option of its own, --seed'),
+        ('train PPO CartPole-v1 --steps 5 --set train_steps=6', 2, '--steps and --set train_steps say the same'),
+        ('train PPO CartPole-v1 --net 64x', 2, "net is '64x'"),
+        ('train PPO CartPole-v1 --env lenght=3', 2, "does not take the argument 'lenght'"),
+        ('train PPO CartPole-v1 --stop-at 3', 2, '--stop-at goes with --evaluate'),
+        ('train DQN Pendulum-v1', 2, 'DQN cannot act in Box(1,) float32'),
+        ('train PPO --resume x', 2, '--resume goes on with a run as it was begun: leave out an algorithm'),
+        ('train --resume x', 2, "there is no run 'x'"),
+        ('test x', 2, "there is no run 'x'"),
+        ('plot x --out x.jpg', 2, "drawn as a .png, such as 'x.png'"),
+        ('record', 2, 'zoo record: the following arguments are required: RUN'),
+        ('list runs --type atari', 2, '--type is for environments'),
+        ('list run', 2, "unknown what 'run': did you mean 'runs'?"),
+        ('describe PP', 2, "did you mean 'PPO'?"),
+    ],
+)
+def test_bad_input_is_one_sentence(words: str, code: int, message: str, capsys):
+    found, out, err = said(capsys, *words.split())
+    last = err.splitlines()[-1]
+    assert (found, out) == (code, '') and message in last and 'Traceback' not in err
+    assert not Path('runs').exists()
+
+
+def test_errors_of_others_name_their_kind_and_can_be_traced(capsys, monkeypatch):
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise json.JSONDecodeError('strange', 'text', 0)
+
+    monkeypatch.setattr(zoo, 'describe', fail, raising=False)
+    code, _, err = said(capsys, 'describe', 'PPO')
+    assert code == 1 and err.startswith('zoo describe: JSONDecodeError: strange') and '(--traceback' in err
+    with pytest.raises(json.JSONDecodeError):
+        cli.main(['describe', 'PPO', '--traceback'])
+
+
+def test_a_window_needs_a_display(a_run: Path, capsys, monkeypatch):
+    for name in ('DISPLAY', 'WAYLAND_DISPLAY', 'SDL_VIDEODRIVER'):
+        monkeypatch.delenv(name, raising=False)
+    code, _, err = said(capsys, 'enjoy', 'last')
+    assert code == 2 and 'there is no display' in err
+
+
+@pytest.mark.parametrize(
+    ('text', 'value'),
+    [
+        ('0.98', 0.98),
+        ('1e-3', 1e-3),
+        ('10_000', 10_000),
+        ('None', None),
+        ('True', True),
+        ('penalty', 'penalty'),
+        ("'penalty'", 'penalty'),
+        ('[64, 64]', [64, 64]),
+        ("{'learners': 1}", {'learners': 1}),
+        ('Linear(0.2)', zoo.Linear(0.2)),
+        ('Linear(1, 0.05, until=0.1)', zoo.Linear(1, 0.05, 0.1)),
+        ('-3', -3),
+        ('a/b.npz', 'a/b.npz'),
+        ('', ''),
+    ],
+)
+def test_values(text: str, value: Any):
+    found = cli.parse_value(text)
+    assert found == value and type(found) is type(value)
+
+
+@pytest.mark.parametrize('text', ['[1', "{'a': }", 'Linear(1, 2, 3, 4)', 'Linear(__import__("os"))', '(1'])
+def test_what_is_no_value(text: str):
+    with pytest.raises(ValueError, match='is no Python value'):
+        cli.parse_value(text)
+
+
+@pytest.mark.parametrize('shell', cli.SHELLS)
+def test_completion(shell: str, capsys):
+    pytest.importorskip('argcomplete')
+    code, out, _ = said(capsys, 'completion', shell)
+    assert code == 0 and 'zoo' in out and '_ARGCOMPLETE' in out or 'argcomplete' in out
+
+
+def completions(line: str, folder: Path) -> list[str]:
+    """What Tab offers after a line, as a shell asks for it."""
+    variables = {'_ARGCOMPLETE': '1', 'COMP_LINE': line, 'COMP_POINT': str(len(line)), '_ARGCOMPLETE_IFS': '\n'}
+    variables |= {'_ARGCOMPLETE_STDOUT_FILENAME': str(folder / 'offered'), 'COMP_TYPE': '9'}
+    process(['train'], folder, **variables)
+    return (folder / 'offered').read_text().split('\n')
+
+
+def process(words: list[str], folder: Path, timeout: float = 120, **variables: str) -> subprocess.CompletedProcess:
+    """The command as a process of its own."""
+    env = os.environ | {'PYTHONPATH': str(Path(zoo.__file__).parents[1])} | variables
+    return subprocess.run(
+        [sys.executable, '-m', 'zoo', *words], cwd=folder, env=env, capture_output=True, text=True, timeout=timeout
+    )
+
+
+def test_tab_offers_what_there_is(a_run: Path, tmp_path: Path):
+    pytest.importorskip('argcomplete')
+    assert [word.strip() for word in completions('zoo train PP', tmp_path)] == ['PPO']
+    assert [word.strip() for word in completions('zoo test DQN_', tmp_path)] == [a_run.name]
+    assert 'CartPole-v1' in [word.strip() for word in completions('zoo train PPO Cart', tmp_path)]
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path):
+    code = (
+        'import sys\nfrom zoo.cli import main\n'
+        "assert main(['--help']) == main(['train', '--help']) == 0\n"
+        "heavy = {'tensorflow', 'keras', 'numpy', 'gymnasium', 'matplotlib', 'argcomplete'} & sys.modules.keys()\n"
+        'sys.exit(str(heavy) if heavy else 0)'
+    )
+    env = os.environ | {'PYTHONPATH': str(Path(zoo.__file__).parents[1])}
+    found = subprocess.run([sys.executable, '-c', code], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == (0, '') and '--set NAME=VALUE' in found.stdout
+
+
+def test_a_process_is_interrupted_without_noise(tmp_path: Path):
+    env = os.environ | {'PYTHONPATH': str(Path(zoo.__file__).parents[1])}
+    words = [*DQN[:4], '100000000', *DQN[5:], '--set', 'log_every=100']
+    with subprocess.Popen(
+        [sys.executable, '-m', 'zoo', *words], cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as job:
+        until = time.monotonic() + 120
+        while not list(tmp_path.glob('runs/*/progress.csv')) and time.monotonic() < until:
+            time.sleep(0.1)
+        time.sleep(0.5)
+        job.send_signal(signal.SIGINT)
+        _, err = job.communicate(timeout=120)
+    lines = err.decode().splitlines()
+    assert job.returncode == 130 and len(lines) == 4, lines
+    assert lines[2].startswith('Interrupted at step') and lines[3].startswith(
+        'Go on with: zoo train --resume runs/DQN_'
+    )
