@@ -323,6 +323,7 @@ def test_names_of_the_package():
         'describe',
         'list_envs',
         'load',
+        'plots',
         'record',
     }
     for name in dir(zoo):

@@ -21,19 +21,20 @@ _HOME = {
     'record': 'zoo.common.recorded',
     'Rollout': 'zoo.common.rollouts',
     'describe': 'zoo.algorithms.describing',
-    'algorithms': None,
 }
 
-__all__ = [*_HOME, '__version__']  # noqa: PLE0604
+_MODULES = {'algorithms': 'zoo.algorithms', 'plots': 'zoo.common.plots'}
+
+__all__ = [*_HOME, *_MODULES, '__version__']  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
     """Names are imported when they are asked for: ``import zoo`` costs nothing and loads no TensorFlow."""
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
     if name not in _HOME:
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
     home = _HOME[name]
-    if home is None:
-        return importlib.import_module(f'zoo.{name}')
     if home.startswith('zoo.algorithms.'):
         from zoo.common.quiet import load_tensorflow
 
