@@ -508,12 +508,30 @@ class Forward:
         if count not in self._step_graphs:
             count = count if len(self._step_graphs) < FIXED_GRAPHS else None
             if count not in self._step_graphs:
-                network = self._network if self._policy is None else self._policy
                 signature = [self._signature(count), tf.TensorSpec([count, self.state_size])]
-                step = tf.function(network.step, input_signature=signature)
+                step = tf.function(self.tensors, input_signature=signature)
                 self._step_graphs[count] = step.get_concrete_function()
         output, after = self._step_graphs[count](spaces.tree_map(self._tensor, obs), self._tensor(state))
         return output.numpy(), after.numpy()
+
+    def tensors(self, obs: spaces.Flat, state: Any = None, noise: Any = None) -> tuple[Any, Any]:
+        """What `__call__` or, with a state, `step` does, for tensors: to be traced into a graph.
+
+        Returns:
+            The output, and the state after the step or None.
+        """
+        network = self._network if self._policy is None else self._policy
+        if state is not None:
+            return network.step(obs, state)
+        if self._policy is not None:
+            return self._policy(obs), None
+        output = self._means(self._network(obs, noise=noise))
+        return (output if self._mask_path is None else masked(output, obs[self._mask_path])), None
+
+    @property
+    def network(self) -> Any:
+        """The :class:`zoo.common.adaptors.policy.Network` that this is the forward pass of."""
+        return self._network
 
     def _signature(self, count: int | None) -> Any:
         import tensorflow as tf
@@ -532,12 +550,7 @@ class Forward:
         import tensorflow as tf
 
         def forward(obs: Any, *noise: Any) -> Any:
-            if self._policy is not None:
-                return self._policy(obs)
-            output = self._means(self._network(obs, noise=noise[0] if noise else None))
-            if self._mask_path is not None:
-                output = masked(output, obs[self._mask_path])
-            return output
+            return self.tensors(obs, noise=noise[0] if noise else None)[0]
 
         # The concrete function: its call skips the wrapper's look at every argument.
         noise = [tf.TensorSpec([count, self.noise_size])] if self.noise_size else []
@@ -633,6 +646,13 @@ class Behavior:
         """Entries of the recurrent state, 0 where the policy has none."""
         return 0
 
+    def chosen(self, output: Any) -> spaces.Flat:
+        """Stored actions ``[N, …]`` without exploration for what the forward pass gives, all of them tensors.
+
+        So an exported agent acts; one whose behaviour lacks this cannot be exported.
+        """
+        raise NotImplementedError
+
     def random(self, obs: spaces.Flat, rng: np.random.Generator) -> spaces.Flat:
         """Uniformly random stored actions for flat observations ``[N, …]``, of the allowed ones if masked."""
         if self.mask_path is None:
@@ -672,6 +692,10 @@ class Stochastic(Behavior):
         """See :class:`Behavior`."""
         self.params = self.forward(obs)
         return self.adaptor.mode(self.params) if deterministic else self.adaptor.sample(self.params, rng)
+
+    def chosen(self, output: Any) -> spaces.Flat:
+        """See :class:`Behavior`."""
+        return self.adaptor.distribution.mode(output)
 
 
 class RecurrentStochastic(Stochastic):
@@ -767,6 +791,12 @@ class EpsilonGreedy(Behavior):
             action[random] = self.random(obs, rng)[random]
         return action
 
+    def chosen(self, output: Any) -> spaces.Flat:
+        """See :class:`Behavior`."""
+        import tensorflow as tf
+
+        return tf.argmax(output, -1)
+
 
 class SometimesRandom(Stochastic):
     """A sample of a stochastic policy; with probability ε a uniformly random action.
@@ -819,6 +849,10 @@ class GaussianNoise(Behavior):
         if deterministic:
             return action
         return np.clip(action + self.draw(action.shape, rng), -1.0, 1.0)
+
+    def chosen(self, output: Any) -> spaces.Flat:
+        """See :class:`Behavior`."""
+        return output
 
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
         """The noise of the next step, float32 ``[N, n]``."""
