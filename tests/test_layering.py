@@ -321,6 +321,7 @@ def test_names_of_the_package():
         'call_default_params',
         'check_env',
         'describe',
+        'export',
         'list_envs',
         'load',
         'plots',

@@ -21,6 +21,7 @@ _HOME = {
     'record': 'zoo.common.recorded',
     'Rollout': 'zoo.common.rollouts',
     'describe': 'zoo.algorithms.describing',
+    'export': 'zoo.algorithms.exporting',
 }
 
 _MODULES = {'algorithms': 'zoo.algorithms', 'plots': 'zoo.common.plots'}

@@ -23,7 +23,7 @@ import numpy as np
 import tensorflow as tf
 from gymnasium.spaces import Box, Dict, Space, Tuple
 
-import zoo
+from zoo.algorithms.base import Algorithm
 from zoo.common import checkpoint, spaces
 from zoo.common.errors import unknown
 from zoo.common.normalize import RunningMoments
@@ -50,7 +50,7 @@ class ExportError(ValueError):
     """An agent that cannot be exported so: one sentence that says why."""
 
 
-def export(agent: Any, path: str | os.PathLike[str], to: str = 'savedmodel') -> Path:
+def export(agent: Algorithm, path: str | os.PathLike[str], to: str = 'savedmodel') -> Path:
     """Write an agent as a model that runs without zoo, a folder, whole or not at all.
 
     The model takes observations as the environment gives them, one input for each leaf of the space, in its dtype and
@@ -74,15 +74,19 @@ def export(agent: Any, path: str | os.PathLike[str], to: str = 'savedmodel') -> 
 
     Raises:
         ExportError: ``path`` is something else; the agent cannot be converted; or the model gives other actions.
-        ValueError: an unknown ``to``.
+        ValueError: an unknown ``to``, or something else than an agent.
         ImportError: what converts it is not installed.
     """
     if to not in RUNTIMES:
         raise ValueError(unknown('value of to', to, RUNTIMES))
+    if not isinstance(agent, Algorithm):
+        raise ValueError(f"export takes an agent, such as zoo.load('{agent}') gives, not a {type(agent).__name__}.")
     runtime, given = RUNTIMES[to], Path(path).expanduser()
     path = given.resolve()
     if path.suffix in ('.onnx', '.tflite', '.pb', '.keras'):
-        raise ExportError(f"an export is a folder, with {runtime.file} in it, so '{given}' would mislead: leave out the ending.")
+        raise ExportError(
+            f"an export is a folder, with {runtime.file} in it, so '{given}' would mislead: leave out the ending."
+        )
     _check_replaceable(path, given)
     model = _Model(agent, runtime)
     new = path.with_name(f'.{path.name}.new-{uuid.uuid4().hex[:8]}')
@@ -90,9 +94,12 @@ def export(agent: Any, path: str | os.PathLike[str], to: str = 'savedmodel') -> 
         new.mkdir(parents=True)
         model.write(new)
         about = model.about(to)
-        loaded = runtime.load(new)
+        loaded = model.loaded(new)
         if loaded is None:
-            log.warning("nothing is installed that runs %s, so the export was not compared with the agent's predict.", runtime.title)
+            log.warning(
+                "nothing is installed that runs %s, so the export was not compared with the agent's predict.",
+                runtime.title,
+            )
         else:
             about['checked'] = {'by': loaded[1], **model.check(loaded[0])}
         files = sorted(x.relative_to(new).as_posix() for x in new.rglob('*') if x.is_file())
@@ -127,8 +134,8 @@ class _Model:
         self._acts_in_numpy = agent.forward.numpy is not None
         if network.mixed and not self._acts_in_numpy and runtime.file != '.':
             raise ExportError(
-                f"the agent's network computes in bfloat16, which {runtime.title} does not do as TensorFlow does: export "
-                "to 'savedmodel', or train a network of dtype='float32'."
+                f"the agent's network computes in bfloat16, which {runtime.title} does not do as TensorFlow does: "
+                "export to 'savedmodel', or train a network of dtype='float32'."
             )
         leaves = spaces.leaves(agent.observation_space)
         self.specs = [
@@ -167,9 +174,14 @@ class _Model:
         except (ImportError, OSError):
             raise
         except Exception as error:  # whatever a converter raises where it does not know an operation
-            raise ExportError(
-                f'the agent cannot be converted to {self.runtime.title}: {_first_line(error)}'
-            ) from error
+            raise ExportError(f'the agent cannot be converted to {self.runtime.title}: {_first_line(error)}') from error
+
+    def loaded(self, folder: Path) -> tuple[Run, str] | None:
+        """What runs the model that was written, see `zoo.common.runtimes.Runtime`."""
+        try:
+            return self.runtime.load(folder)
+        except Exception as error:  # whatever a runtime raises where it lacks an operation
+            raise ExportError(f'{self.runtime.title} cannot run the model: {_first_line(error)}') from error
 
     def about(self, to: str) -> dict[str, Any]:
         """What ``agent.json`` says."""
@@ -178,7 +190,7 @@ class _Model:
         return {
             'format': _FORMAT,
             'format_version': FORMAT_VERSION,
-            'zoo': zoo.__version__,
+            'libraries': checkpoint.library_versions(),
             'algorithm': type(agent).__name__,
             'steps': agent.steps,
             'to': to,
@@ -243,8 +255,8 @@ class _Model:
         if not (difference <= TOLERANCE).all():  # NaN is no number that would do
             worst = np.unravel_index(np.argmax(np.nan_to_num(difference, nan=np.inf)), difference.shape)
             raise ExportError(
-                f"the {title} model gives other actions than the agent's predict: {name!r} is {one[worst]:.7g} in place "
-                f'of {other[worst]:.7g}; nothing was written.'
+                f"the {title} model gives other actions than the agent's predict: {name!r} is {one[worst]:.7g} in "
+                f'place of {other[worst]:.7g}; nothing was written.'
             )
         return float(difference.max(initial=0.0))
 
@@ -271,7 +283,7 @@ def observations(
     found = {}
     for path, leaf in spaces.leaves(space).items():
         if isinstance(leaf, Box) and leaf.dtype.kind == 'f':
-            low, high = spaces.bounds(leaf)
+            low, high = (bound.astype(np.float64) for bound in spaces.bounds(leaf))
             bounded = high - low <= spaces.WIDEST_RANGE
             x = rng.standard_normal((count, *leaf.shape))
             uniform = rng.uniform(np.where(bounded, low, 0.0), np.where(bounded, high, 1.0), x.shape)
@@ -292,7 +304,7 @@ def _names(prefix: str, space: Space) -> dict[str, str]:
     """Names of tensors by the path of the leaf, in the order of paths; no two are alike in any case of letters."""
     found: dict[str, str] = {}
     for path in spaces.leaves(space):
-        name = f'{prefix}_{re.sub("[^A-Za-z0-9]+", "_", path)}'.rstrip('_') if path else prefix
+        name = '_'.join([prefix, *re.findall('[A-Za-z0-9]+', path)])
         taken = {other.lower() for other in found.values()}
         unique, number = name, 2
         while unique.lower() in taken:

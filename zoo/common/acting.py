@@ -509,7 +509,7 @@ class Forward:
             count = count if len(self._step_graphs) < FIXED_GRAPHS else None
             if count not in self._step_graphs:
                 signature = [self._signature(count), tf.TensorSpec([count, self.state_size])]
-                step = tf.function(self.tensors, input_signature=signature)
+                step = tf.function(lambda obs, state: self.tensors(obs, state), input_signature=signature)
                 self._step_graphs[count] = step.get_concrete_function()
         output, after = self._step_graphs[count](spaces.tree_map(self._tensor, obs), self._tensor(state))
         return output.numpy(), after.numpy()

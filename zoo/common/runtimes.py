@@ -85,11 +85,13 @@ def _load_litert(folder: Path) -> tuple[Run, str]:
 
 def _write_onnx(function: Any, specs: Sequence[tf.TensorSpec], folder: Path) -> None:
     try:
+        import onnx
         import tf2onnx
     except ImportError as error:
         raise ImportError(f"exporting to ONNX needs the extra: pip install 'zoo-rl[export]' ({error}).") from error
     with _quiet('tensorflow', 'tf2onnx'):
         model, _ = tf2onnx.convert.from_function(function, input_signature=list(specs), opset=OPSET)
+    onnx.checker.check_model(model)  # an operation that it does not know it hands on as it is
     (folder / ONNX.file).write_bytes(model.SerializeToString())
 
 

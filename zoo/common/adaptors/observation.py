@@ -300,8 +300,9 @@ class Preprocess:
         else:
             first = moments.mean.astype(np.float32)
             x = tf.cast(x, tf.float32) - first
-        rest, scale = (moments.mean - first).astype(np.float32), moments.scale.astype(np.float32)
-        return tf.minimum(tf.maximum((x - rest) * scale, -CLIP), CLIP)
+        # The product stands between the two pieces, lest an optimiser of graphs make one of them again.
+        rest, scale = ((moments.mean - first) * moments.scale).astype(np.float32), moments.scale.astype(np.float32)
+        return tf.minimum(tf.maximum(x * scale - rest, -CLIP), CLIP)
 
     @staticmethod
     def _image(tf: Any, item: Feature, x: Any) -> Any:
