@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import toys
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
 
 import zoo
 from zoo import algorithms
@@ -120,7 +120,8 @@ for folder in sorted(path for path in Path().iterdir() if path.is_dir()):
     recorded = np.load(f'{{folder}}.npz')
     for call in '012':
         def named(kind):
-            return {{key[6:].lstrip('/'): x for key, x in recorded.items() if key.startswith(f'{{call}}/{{kind}}')}}
+            start = f'{{call}}/{{kind}}/'
+            return {{key[len(start):]: x for key, x in recorded.items() if key.startswith(start)}}
         inputs, expected = named('in'), named('out')
         assert inputs.keys() == {{x['name'] for x in about['inputs']}}, folder
         for x in about['inputs']:
@@ -256,14 +257,15 @@ def changed(monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, np.ndar
     ],
 )
 def test_an_export_that_differs_is_refused_and_left_nowhere(name, change, said, agents, tmp_path, monkeypatch):
-    export(agents['tuples'], tmp_path / 'there', 'onnx')
-    before = (tmp_path / 'there/model.onnx').read_bytes()
+    there = tmp_path / 'there'  # an earlier export
+    there.mkdir()
+    (there / 'agent.json').write_text('{"format": "zoo export", "files": ["model.onnx"]}')
+    (there / 'model.onnx').write_text('of before')
     changed(monkeypatch, change)
-    for place in ('new', 'there'):
-        with pytest.raises(ExportError, match=said):
-            export(agents[name], tmp_path / place, 'onnx')
+    with pytest.raises(ExportError, match=said):
+        export(agents[name], there, 'onnx')
     assert [path.name for path in tmp_path.iterdir()] == ['there']
-    assert (tmp_path / 'there/model.onnx').read_bytes() == before
+    assert (there / 'model.onnx').read_text() == 'of before' and len(list(there.iterdir())) == 2
 
 
 def test_a_choice_between_equals_may_fall_either_way(tmp_path, monkeypatch):

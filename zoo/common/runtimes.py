@@ -9,6 +9,7 @@ import contextlib
 import importlib.metadata
 import logging
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,10 @@ def _load_litert(folder: Path) -> tuple[Run, str]:
         version = f'ai-edge-litert {importlib.metadata.version("ai-edge-litert")}'
     except ImportError:
         Interpreter, version = tf.lite.Interpreter, f'tensorflow {tf.__version__}'
-    runner = Interpreter(model_path=str(folder / LITERT.file)).get_signature_runner('serving_default')
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')  # TensorFlow's says that it is to go
+        interpreter = Interpreter(model_path=str(folder / LITERT.file))
+    runner = interpreter.get_signature_runner('serving_default')
     return (lambda inputs: runner(**inputs)), version
 
 
