@@ -184,6 +184,30 @@ def test_a_runtime_without_zoo_gives_the_actions_of_predict(to, agents, tmp_path
     assert done.stdout.split('\n')[:-1] == sorted(agents)
 
 
+@pytest.mark.parametrize('name', ['dictionary', 'masked', 'tuples'])
+def test_the_program_for_any_agent_of_the_page(name, agents, tmp_path):
+    page = (Path(__file__).parents[2] / 'docs/export.md').read_text(encoding='utf-8')
+    program = page[page.rindex('```python\n') + len('```python\n') : page.rindex("agent = Agent('exported/onnx')")]
+    namespace: dict[str, Any] = {}
+    exec(program, namespace)
+    agent = agents[name]
+    acting = namespace['Agent'](export(agent, tmp_path / 'exported', 'onnx'))
+    for _ in range(2):
+        acting.begin()
+        state = agent.initial_state() if agent.behavior.state_size else None
+        for _ in range(3):
+            obs = agent.observation_space.sample()
+            expected = agent.predict(obs, state=state)
+            if state is not None:
+                expected, state = expected
+            found = acting.act(obs)
+            assert agent.action_space.contains(found)
+            for path, x in spaces.tree_items(spaces.flatten(agent.action_space, expected)):
+                np.testing.assert_allclose(
+                    dict(spaces.tree_items(spaces.flatten(agent.action_space, found)))[path], x, atol=1e-5
+                )
+
+
 @pytest.mark.parametrize('name', toys.marked(algorithms.NAMES))
 def test_every_algorithm(name, tmp_path):
     kinds = [kind for kind in ACTIONS if type(ACTIONS[kind]).__name__ in getattr(algorithms, name).acts_in]
