@@ -156,7 +156,7 @@ class _Model:
             if self._acts_in_numpy:
                 stack.enter_context(agent.forward.network.in_float32())
             output, after = agent.forward.tensors(obs, state)
-        action = agent.action_adaptor.tensors_to_env(agent.behavior.chosen(output), known)
+        action = agent.action_adaptor.tensors_to_env(agent.behavior.chosen(output, obs), known)
         # An identity, lest an output that is an input as it came has no name of its own.
         found = {self.outputs[path]: tf.identity(x) for path, x in action.items()}
         return found if after is None else found | {'next_state': tf.identity(after)}
@@ -263,11 +263,12 @@ class _Model:
     def _bent(self, obs: Any, state: np.ndarray) -> list[dict[str, np.ndarray]]:
         """Actions by path for outputs of the network that differ from the true one by no more than is allowed."""
         agent, rng = self.agent, np.random.default_rng(1)
-        output = agent.forward.step(obs, state)[0] if self.state_size else agent.forward(obs)
-        found = []
+        tensors = spaces.tree_map(tf.convert_to_tensor, obs)
+        output, _ = agent.forward.tensors(tensors, tf.constant(state) if self.state_size else None)
+        output, found = output.numpy(), []
         for _ in range(_BENDS):
             step = TOLERANCE * rng.choice([-1.0, 0.0, 1.0], output.shape) * np.maximum(1.0, np.abs(output))
-            action = agent.behavior.chosen(tf.constant((output + step).astype(np.float32)))
+            action = agent.behavior.chosen(tf.constant((output + step).astype(np.float32)), tensors)
             items = agent.action_adaptor.tensors_to_env(action)
             found.append({path: x.numpy() for path, x in items.items()})
         return found

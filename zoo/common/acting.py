@@ -646,10 +646,10 @@ class Behavior:
         """Entries of the recurrent state, 0 where the policy has none."""
         return 0
 
-    def chosen(self, output: Any) -> spaces.Flat:
+    def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
         """Stored actions ``[N, …]`` without exploration for what the forward pass gives, all of them tensors.
 
-        So an exported agent acts; one whose behaviour lacks this cannot be exported.
+        ``obs`` is what it was given, for a behaviour that looks at it besides. So an exported agent acts; one whose behaviour lacks this cannot be exported.
         """
         raise NotImplementedError
 
@@ -693,7 +693,7 @@ class Stochastic(Behavior):
         self.params = self.forward(obs)
         return self.adaptor.mode(self.params) if deterministic else self.adaptor.sample(self.params, rng)
 
-    def chosen(self, output: Any) -> spaces.Flat:
+    def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
         """See :class:`Behavior`."""
         return self.adaptor.distribution.mode(output)
 
@@ -791,7 +791,7 @@ class EpsilonGreedy(Behavior):
             action[random] = self.random(obs, rng)[random]
         return action
 
-    def chosen(self, output: Any) -> spaces.Flat:
+    def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
         """See :class:`Behavior`."""
         import tensorflow as tf
 
@@ -850,7 +850,7 @@ class GaussianNoise(Behavior):
             return action
         return np.clip(action + self.draw(action.shape, rng), -1.0, 1.0)
 
-    def chosen(self, output: Any) -> spaces.Flat:
+    def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
         """See :class:`Behavior`."""
         return output
 
