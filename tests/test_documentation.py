@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DOCS = [f'docs/{name}.md' for name in ('architecture', 'distributed', 'recurrent', 'replay', 'rollouts')]
+DOCS = [f'docs/{name}.md' for name in ('architecture', 'distributed', 'export', 'recurrent', 'replay', 'rollouts')]
 PAGES = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', *DOCS]
 EXAMPLES = sorted(ROOT.glob('examples/*.py'))
 TEXTS = PAGES + [f'examples/{path.name}' for path in EXAMPLES]
@@ -104,6 +104,22 @@ def test_the_readme_runs_from_its_first_block_to_its_last(tmp_path):
 def test_a_page_runs(page, tmp_path):
     done = run('\n'.join([SHORTER, *blocks(f'docs/{page}.md')]), tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_an_exported_agent_acts_in_programs_without_zoo(tmp_path):
+    """The page's first program exports it, and each of the others is a whole program by itself."""
+    exporting, *programs = blocks('docs/export.md')
+    assert len(programs) == 4
+    batch = re.search(r'np.array\((\[\[.*\]\])', programs[0]).group(1)
+    asked = f'import numpy as np\nprint(agent.predict(np.array({batch}, np.float32)))'
+    done = run('\n'.join([SHORTER, exporting, asked]), tmp_path)
+    assert done.returncode == 0, done.stderr
+    expected = done.stdout.splitlines()[-1]
+    for program in programs:
+        alone = "import sys\nassert not {'zoo', 'gymnasium'} & sys.modules.keys()"
+        done = run('\n'.join([program, alone]), tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip() == (expected if batch in program else expected.strip('[]').split()[0])
 
 
 @pytest.mark.parametrize(

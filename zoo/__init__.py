@@ -28,20 +28,21 @@ _HOME = {
     'list_runs': 'zoo.runs',
     'plot_runs': 'zoo.runs',
     'film': 'zoo.common.videos',
-    'algorithms': None,
-    'callbacks': None,
+    'export': 'zoo.algorithms.exporting',
 }
 
-__all__ = [*_HOME, '__version__']  # noqa: PLE0604
+_MODULES = {'algorithms': 'zoo.algorithms', 'callbacks': 'zoo.callbacks', 'plots': 'zoo.common.plots'}
+
+__all__ = [*_HOME, *_MODULES, '__version__']  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
     """Names are imported when they are asked for: ``import zoo`` costs nothing and loads no TensorFlow."""
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
     if name not in _HOME:
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
     home = _HOME[name]
-    if home is None:
-        return importlib.import_module(f'zoo.{name}')
     if home.startswith('zoo.algorithms.'):
         from zoo.common.quiet import load_tensorflow
 

@@ -104,14 +104,61 @@ def test_many_episodes_make_a_small_picture(tmp_path: Path):
     assert (tmp_path / 'curve.png').stat().st_size < 150_000
 
 
-def test_curves_are_told_apart():
+def test_curves_are_told_apart_in_colour_and_without():
     figure = learning_curve(None, {str(index): [([1, 2], [0, index])] for index in range(15)})
-    styles = {
-        (line.get_color(), line.get_linestyle())
-        for line in figure.axes[0].get_lines()
-        if not line.get_label().startswith('_')
-    }
-    assert len(styles) == 15
+    lines = [line for line in figure.axes[0].get_lines() if not line.get_label().startswith('_')]
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 15
+    assert len({(line.get_marker(), line.get_linestyle()) for line in lines}) == 15
+    assert len({line.get_marker() for line in lines[:7]}) == 7
+
+
+def test_a_lone_curve_is_a_plain_line():
+    (line,) = [line for line in learning_curve(None, {'a': [([1, 2, 3], [1, 2, 3])]}).axes[0].get_lines()][1:]
+    assert (line.get_marker(), line.get_linestyle()) == ('None', '-')
+
+
+RUNS = np.array([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0], [6.0, 6.0, 6.0], [11.0, 11.0, np.nan]])
+
+
+@pytest.mark.parametrize(
+    ('band', 'expected'),
+    [('range', (1, 4, 11)), ('quartiles', (1.75, 4, 7.25))],
+)
+def test_bands_by_hand(band, expected):
+    found = plots.summary(RUNS, band)
+    np.testing.assert_allclose([each[0] for each in found], expected)
+    if band == 'range':
+        np.testing.assert_allclose([each[2] for each in found], (1, 2, 6))
+
+
+@pytest.mark.filterwarnings('error::RuntimeWarning')
+def test_the_confidence_band_is_that_of_every_resample():
+    # Of two runs a resample has the first one twice, both, or the second one twice: 1/4, 1/2, 1/4.
+    low, middle, high = plots.summary(np.array([[0.0, 5.0], [1.0, np.nan]]), 'confidence')
+    np.testing.assert_allclose([low[0], middle[0], high[0]], [0, 0.5, 1])
+    np.testing.assert_allclose([low[1], middle[1], high[1]], [5, 5, 5])
+    # Of many runs it is that of a normal mean.
+    runs = np.random.default_rng(1).normal(size=(400, 1))
+    low, middle, high = plots.summary(runs, 'confidence')
+    np.testing.assert_allclose(middle, runs.mean(0))
+    np.testing.assert_allclose((high - low) / 2, 1.96 * runs.std(0) / 20, rtol=0.1)
+
+
+def test_the_legend_says_what_the_band_is():
+    runs = [([1, 2], [0, 1]), ([1, 2], [0, 3])]
+    for band, words in plots.BANDS.items():
+        legend = learning_curve(None, {'a': runs}, band=band).axes[0].get_legend()
+        assert legend.get_title().get_text() == words
+
+
+@pytest.mark.parametrize(
+    ('last', 'unit', 'drawn'),
+    [(100, 'seconds', 100), (600, 'minutes', 10), (9000, 'hours', 2.5), (259200, 'days', 3)],
+)
+def test_returns_against_wall_clock(last, unit, drawn):
+    figure = learning_curve(None, {'a': [([0, last], [0, 1])]}, against='seconds')
+    assert figure.axes[0].get_xlabel() == f'Wall-clock time, {unit}'
+    assert labelled(figure)['a'][-1, 0] == drawn
 
 
 @pytest.mark.parametrize(
@@ -151,6 +198,12 @@ def test_steps_are_written_short(steps: float, text: str):
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match="a run of 'TD3' has 2 steps and 1 returns"):
         learning_curve(None, {'TD3': [([1, 2], [3])]})
+    with pytest.raises(ValueError, match="the steps of a run of 'TD3' fall at 1: sort them"):
+        learning_curve(None, {'TD3': [([2, 1], [3, 3])]})
+    with pytest.raises(ValueError, match="unknown value of band 'quartile': did you mean 'quartiles'"):
+        learning_curve(None, {'TD3': [([1], [3])]}, band='quartile')
+    with pytest.raises(ValueError, match="unknown value of against 'time'"):
+        learning_curve(None, {'TD3': [([1], [3])]}, against='time')
     with pytest.raises(ValueError, match='window is 0: it must be at least 1 episode'):
         learning_curve(None, {'TD3': [([1], [3])]}, window=0)
 

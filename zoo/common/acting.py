@@ -554,21 +554,33 @@ class Forward:
             count = count if len(self._step_graphs) < FIXED_GRAPHS else None
             if count not in self._step_graphs:
                 signature = [self._signature(count), tf.TensorSpec([count, self.state_size])]
-                step = tf.function(self._step, input_signature=signature)
+                step = tf.function(lambda obs, state: self.tensors(obs, state), input_signature=signature)
                 self._step_graphs[count] = step.get_concrete_function()
         output, after = self._step_graphs[count](spaces.tree_map(self._tensor, obs), self._tensor(state))
         return output.numpy(), after.numpy()
 
-    def _step(self, obs: Any, state: Any) -> tuple[Any, Any]:
-        if self._policy is not None:
-            return self._policy.step(obs, state)
-        output, after = self._network.step(obs, state)
-        return self._valued(output, obs), after
+    def tensors(self, obs: spaces.Flat, state: Any = None, noise: Any = None) -> tuple[Any, Any]:
+        """What `__call__` or, with a state, `step` does, for tensors: to be traced into a graph.
 
-    def _valued(self, output: Any, obs: Any) -> Any:
-        """Of an output that is not a policy's: the values of actions, with those of forbidden ones out of reach."""
+        Returns:
+            The output, and the state after the step or None.
+        """
+        if self._policy is not None:
+            if state is not None:
+                return self._policy.step(obs, state)
+            return (self._policy(obs) if noise is None else self._policy.perturbed(obs, noise)), None
+        after = None
+        if state is None:
+            output = self._network(obs, noise=noise)
+        else:
+            output, after = self._network.step(obs, state)
         output = self._means(output)
-        return output if self._mask_path is None else masked(output, obs[self._mask_path])
+        return (output if self._mask_path is None else masked(output, obs[self._mask_path])), after
+
+    @property
+    def network(self) -> Any:
+        """The :class:`zoo.common.adaptors.policy.Network` that this is the forward pass of."""
+        return self._network
 
     def _signature(self, count: int | None) -> Any:
         import tensorflow as tf
@@ -587,11 +599,7 @@ class Forward:
         import tensorflow as tf
 
         def forward(obs: Any, *noise: Any) -> Any:
-            if self._sde:
-                return self._policy.perturbed(obs, noise[0])
-            if self._policy is not None:
-                return self._policy(obs)
-            return self._valued(self._network(obs, noise=noise[0] if noise else None), obs)
+            return self.tensors(obs, noise=noise[0] if noise else None)[0]
 
         # The concrete function: its call skips the wrapper's look at every argument.
         noise = [tf.TensorSpec([count, self.noise_size])] if self.noise_size else []
@@ -692,6 +700,13 @@ class Behavior:
         """Entries of the recurrent state, 0 where the policy has none."""
         return 0
 
+    def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
+        """Stored actions ``[N, …]`` without exploration for what the forward pass gives, all of them tensors.
+
+        ``obs`` is what it was given, for a behaviour that looks at it besides. So an exported agent acts; one whose behaviour lacks this cannot be exported.
+        """
+        raise NotImplementedError
+
     def random(self, obs: spaces.Flat, rng: np.random.Generator) -> spaces.Flat:
         """Uniformly random stored actions for flat observations ``[N, …]``, of the allowed ones if masked."""
         if self.mask_path is None:
@@ -734,6 +749,10 @@ class Stochastic(Behavior):
         """See :class:`Behavior`."""
         self.params = self.forward(obs)
         return self.adaptor.mode(self.params) if deterministic else self.adaptor.sample(self.params, rng)
+
+    def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
+        """See :class:`Behavior`."""
+        return self.adaptor.distribution.mode(output)
 
 
 class Remembering(Behavior):
@@ -943,6 +962,12 @@ class EpsilonGreedy(Behavior):
             action[random] = self.random(obs, rng)[random]
         return action
 
+    def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
+        """See :class:`Behavior`."""
+        import tensorflow as tf
+
+        return tf.argmax(output, -1)
+
 
 class RecurrentEpsilonGreedy(Remembering, EpsilonGreedy):
     """The action of the highest value that a recurrent network gives; with probability ε a random one."""
@@ -1016,6 +1041,10 @@ class GaussianNoise(Behavior):
         if deterministic:
             return action
         return np.clip(action + self.draw(action.shape, rng), -1.0, 1.0)
+
+    def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
+        """See :class:`Behavior`."""
+        return output
 
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
         """The noise of the next step, float32 ``[N, n]``."""

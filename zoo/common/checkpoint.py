@@ -106,7 +106,7 @@ def write(
     body = {
         'format': _FORMAT,
         'format_version': FORMAT_VERSION,
-        'libraries': _library_versions(),
+        'libraries': library_versions(),
         'config': jsonable(config, 'config'),
     }
     arrays = {_array_name(name): _storable(name, array) for name, array in arrays.items()}
@@ -428,7 +428,8 @@ def _fsync(path: Path) -> None:
 
 
 @functools.cache
-def _library_versions() -> dict[str, str]:
+def library_versions() -> dict[str, str]:
+    """Versions by name of what wrote a file: Python, zoo and the libraries that matter for it."""
     versions = {'python': platform.python_version()}
     for library, distribution in _LIBRARIES.items():
         try:

@@ -7,6 +7,7 @@ import os
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,16 +15,35 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from zoo.common.errors import unknown
+
 # Okabe and Ito's palette, told apart with every common colour blindness; without its yellow, too pale for a line.
 _COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000')
-_DASHES = ('-', '--', ':')  # from the eighth curve on
+# Where a page is printed in black and white, these tell curves apart: no two of 28 curves share both.
+_DASHES = ('-', '--', ':', '-.')
+_MARKERS = 'os^DvPX'
+_MARKS = 8  # on each curve
 _INK, _GRID = '#333333', '#E6E6E6'
 # More would only make the file larger and the line ragged: the picture has 840 columns.
 _MAX_DOTS, _MAX_LINE = 2000, 400
 
 _TITLE_WIDTH = 38  # characters in a line
 
+# Resamples of the runs, for a confidence interval: its bounds then move by less than a line's width from one draw to
+# the next.
+_RESAMPLES = 2000
+
 Run = tuple[Sequence[float], Sequence[float]]
+
+#: What the horizontal axis may be.
+AXES = ('steps', 'seconds')
+
+#: What the line and the band of several runs may be, and what the legend says of them.
+BANDS = {
+    'range': 'median and range of the runs',
+    'quartiles': 'median and quartiles of the runs',
+    'confidence': 'mean of the runs and its 95% interval',
+}
 
 
 class _NotebookFigure(Figure):
@@ -41,29 +61,41 @@ def learning_curve(
     title: str = '',
     window: int | None = None,
     ylabel: str = 'Episode return',
+    band: str = 'range',
+    against: str = 'steps',
 ) -> Figure:
-    """Draws episode returns against environment steps.
+    """Draws episode returns against environment steps or wall-clock time.
 
     A label with one run gets its episodes as faint points under their running mean; a label with several runs (seeds)
-    gets the median of the running means, on a band from the lowest to the highest.
+    gets a line through the running means of all, on a band. Colours, dashes and marks all differ from curve to curve,
+    so that they are told apart in black and white too.
 
     Args:
         path: the PNG to write (840 × 504 pixels), its folder made if need be; None only makes the figure.
-        curves: by label, the runs; a run is ``(steps, returns)``, two sequences of one length: the step at which each
-            episode ended, rising, and its return. Returns that are not finite are left out. A run may be empty.
+        curves: by label, the runs; a run is ``(steps, returns)``, two sequences of one length: the step (or the time
+            in seconds since training began) at which each episode ended, rising, and its return. Returns that are not
+            finite are left out. A run may be empty.
         title: above the picture.
         window: episodes in the running mean (its first ones average what there is); None takes a twentieth of the
             longest run, between 1 and 100.
         ylabel: what the returns are.
+        band: of several runs: ``'range'``, the median and from the lowest to the highest; ``'quartiles'``, the median
+            and the middle half; ``'confidence'``, the mean and its 95% interval, the percentiles of a bootstrap over
+            the runs (Efron and Tibshirani 1993, chapter 13), which is too narrow for fewer than some five runs.
+        against: ``'steps'`` of the environment or ``'seconds'`` of wall-clock time.
 
     Returns:
         The figure, which a notebook shows.
 
     Raises:
-        ValueError: steps and returns of a run differ in length, or ``window`` is less than 1.
+        ValueError: steps and returns of a run differ in length or steps fall, ``window`` is less than 1, or
+            ``band`` or ``against`` is none of those.
     """
     if window is not None and window < 1:
         raise ValueError(f'window is {window}: it must be at least 1 episode.')
+    for name, value, known in (('band', band, BANDS), ('against', against, AXES)):
+        if value not in known:
+            raise ValueError(unknown(f'value of {name}', value, known))
     cleaned = {label: [_clean(label, run) for run in runs] for label, runs in curves.items()}
     cleaned = {label: [run for run in runs if run[0].size] for label, runs in cleaned.items()}
     longest = max((steps.size for runs in cleaned.values() for steps, _ in runs), default=0)
@@ -71,34 +103,61 @@ def learning_curve(
 
     figure = _NotebookFigure(figsize=(7, 4.2), dpi=120, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
     axes = figure.add_subplot()
-    _decorate(axes, title, ylabel)
+    xlabel = 'Environment steps'
+    if against == 'seconds':
+        unit, name = _time_unit(max((run[0][-1] for runs in cleaned.values() for run in runs), default=0.0))
+        xlabel = f'Wall-clock time, {name}'
+        cleaned = {label: [(times / unit, returns) for times, returns in runs] for label, runs in cleaned.items()}
+    _decorate(axes, title, xlabel, ylabel)
     for index, (label, runs) in enumerate(cleaned.items()):
-        style = {'color': _COLOURS[index % len(_COLOURS)], 'linestyle': _DASHES[index // len(_COLOURS) % len(_DASHES)]}
+        style = _style(index, len(cleaned))
         if len(runs) == 1:
             _draw_run(axes, label, *runs[0], window, style)
         elif runs:
-            _draw_runs(axes, label, runs, window, style)
+            _draw_runs(axes, label, runs, window, style, band)
     if longest:
-        notes = ['median and range of the runs'] if any(len(runs) > 1 for runs in cleaned.values()) else []
+        notes = [BANDS[band]] if any(len(runs) > 1 for runs in cleaned.values()) else []
         notes += [f'mean of {window} episodes'] if window > 1 else []
-        legend = axes.legend(labelcolor=_INK, fontsize=9, title=', '.join(notes), alignment='left')
+        # Long enough to show a pattern of dashes.
+        legend = axes.legend(labelcolor=_INK, fontsize=9, title=', '.join(notes), alignment='left', handlelength=3.2)
         legend.get_frame().set(facecolor='white', alpha=0.85, linewidth=0)  # episodes may lie behind it
         legend.get_title().set_fontsize(9)
         legend.get_title().set_color(_INK)
     else:
         axes.text(0.5, 0.5, 'no finished episode yet', transform=axes.transAxes, ha='center', va='center', color=_INK)
         axes.set(xticks=[], yticks=[])
+    save(figure, path)
+    return figure
+
+
+def save(figure: Figure, path: str | os.PathLike[str] | None) -> None:
+    """Write a figure as a PNG, its folder made if need be; None: nowhere."""
     if path is not None:
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, format='png')
-    return figure
+
+
+def _style(index: int, count: int) -> dict[str, Any]:
+    """Colour, dashes and marks of a curve; a lone one needs none of these."""
+    if count == 1:
+        return {'color': _COLOURS[0], 'linestyle': '-'}
+    return {
+        'color': _COLOURS[index % len(_COLOURS)],
+        'linestyle': _DASHES[index % len(_DASHES)],
+        'marker': _MARKERS[index % len(_MARKERS)],
+        'markersize': 5,
+        # Side by side where curves lie on each other.
+        'markevery': ((index % 4) / (4 * _MARKS), 1 / _MARKS),
+    }
 
 
 def _clean(label: str, run: Run) -> tuple[np.ndarray, np.ndarray]:
     steps, returns = (np.asarray(values, dtype=np.float64).reshape(-1) for values in run)
     if steps.size != returns.size:
         raise ValueError(f'a run of {label!r} has {steps.size} steps and {returns.size} returns: they come in pairs.')
+    if (np.diff(steps) < 0).any():
+        raise ValueError(f'the steps of a run of {label!r} fall at {steps[1:][np.diff(steps) < 0][0]:g}: sort them.')
     finite = np.isfinite(returns)
     return steps[finite], returns[finite]
 
@@ -121,11 +180,18 @@ def _draw_run(axes: Axes, label: str, steps: np.ndarray, returns: np.ndarray, wi
     dots, line = _evenly(steps.size, _MAX_DOTS), _evenly(steps.size, _MAX_LINE)
     faint = {'marker': 'o', 'markersize': 2.5, 'markeredgewidth': 0, 'alpha': 0.25, 'color': style['color']}
     axes.plot(steps[dots], returns[dots], linestyle='none', **faint)
-    marker = 'o' if steps[0] == steps[-1] else ''  # a line of one point is invisible
-    axes.plot(steps[line], mean[line], label=label, linewidth=2, marker=marker, solid_capstyle='round', **style)
+    _draw_line(axes, label, steps[line], mean[line], style)
 
 
-def _draw_runs(axes: Axes, label: str, runs: Sequence[tuple[np.ndarray, np.ndarray]], window: int, style: dict) -> None:
+def _draw_line(axes: Axes, label: str, x: np.ndarray, y: np.ndarray, style: dict) -> None:
+    if x[0] == x[-1]:  # a line of one point is invisible, and marks along it have no length to be spread over
+        style = {**style, 'marker': style.get('marker', 'o'), 'markevery': None}
+    axes.plot(x, y, label=label, linewidth=2, solid_capstyle='round', **style)
+
+
+def _draw_runs(
+    axes: Axes, label: str, runs: Sequence[tuple[np.ndarray, np.ndarray]], window: int, style: dict, band: str
+) -> None:
     grid = np.linspace(min(steps[0] for steps, _ in runs), max(steps[-1] for steps, _ in runs), _MAX_LINE)
     means = np.array(
         [np.interp(grid, steps, _running_mean(returns, window), left=np.nan, right=np.nan) for steps, returns in runs]
@@ -134,16 +200,32 @@ def _draw_runs(axes: Axes, label: str, runs: Sequence[tuple[np.ndarray, np.ndarr
     present = np.isfinite(means).sum(axis=0)
     enough = present >= min(len(runs) / 2, present.max())
     grid, means = grid[enough], means[:, enough]
-    low, high = np.nanmin(means, axis=0), np.nanmax(means, axis=0)
+    low, middle, high = summary(means, band)
     axes.fill_between(grid, low, high, alpha=0.2, linewidth=0, color=style['color'])
-    marker = 'o' if grid[0] == grid[-1] else ''
-    name = f'{label} ({len(runs)} runs)'
-    axes.plot(grid, np.nanmedian(means, axis=0), label=name, linewidth=2, marker=marker, **style)
+    _draw_line(axes, f'{label} ({len(runs)} runs)', grid, middle, style)
 
 
-def _decorate(axes: Axes, title: str, ylabel: str) -> None:
+def summary(runs: np.ndarray, band: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lower bound, line and upper bound ``[T]`` of runs ``[R, T]``, of which NaN are missing; see `learning_curve`."""
+    if band == 'confidence':
+        # Of the runs themselves, not of single points: each resample is a set of whole curves. Its seed is fixed, so
+        # that a picture of the same runs is the same picture.
+        drawn = np.random.default_rng(0).integers(len(runs), size=(_RESAMPLES, len(runs)))
+        weights = np.stack([(drawn == run).sum(1) for run in range(len(runs))], 1).astype(np.float64)
+        present = np.isfinite(runs)
+        sums, counts = weights @ np.where(present, runs, 0.0), weights @ present
+        with np.errstate(invalid='ignore', divide='ignore'):  # a resample of runs that are all missing there
+            means = sums / counts
+        low, high = np.nanpercentile(means, [2.5, 97.5], axis=0)
+        return low, np.nanmean(runs, axis=0), high
+    ends = {'range': [0, 100], 'quartiles': [25, 75]}[band]
+    low, high = np.nanpercentile(runs, ends, axis=0)
+    return low, np.nanmedian(runs, axis=0), high
+
+
+def _decorate(axes: Axes, title: str, xlabel: str, ylabel: str) -> None:
     axes.set_title(textwrap.fill(title, _TITLE_WIDTH), loc='left', fontsize=12, fontweight='bold', color=_INK, pad=10)
-    axes.set_xlabel('Environment steps', color=_INK)
+    axes.set_xlabel(xlabel, color=_INK)
     axes.set_ylabel(ylabel, color=_INK)
     axes.grid(color=_GRID, linewidth=0.8)
     axes.set_axisbelow(True)
@@ -162,3 +244,9 @@ def _steps_label(steps: float) -> str:
         if abs(steps) >= unit:
             return f'{steps / unit:.6g}{letter}'
     return f'{steps:.6g}'
+
+
+def _time_unit(seconds: float) -> tuple[float, str]:
+    """The unit in which times up to this one are written, in seconds, and its name."""
+    units = ((86400.0, 'days'), (3600.0, 'hours'), (60.0, 'minutes'))
+    return next(((unit, name) for unit, name in units if seconds >= 2 * unit), (1.0, 'seconds'))

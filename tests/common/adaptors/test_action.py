@@ -118,6 +118,32 @@ def test_a_single_action_has_the_type_of_a_sample():
             assert np.shape(single) == space.shape
 
 
+@pytest.mark.parametrize('name', ALL)
+def test_tensors_become_the_actions_that_arrays_become(name: str):
+    space = ALL[name]
+    adaptor = ActionAdaptor(space)
+    stored = adaptor.sample(wide_params(adaptor, 200), np.random.default_rng(1))
+    expected = dict(spaces.tree_items(spaces.flatten(space, adaptor.to_env(stored))))
+    found = {path: x.numpy() for path, x in adaptor.tensors_to_env(spaces.tree_map(tf.constant, stored)).items()}
+    assert found.keys() == expected.keys()
+    for path, x in expected.items():
+        assert found[path].dtype == x.dtype and found[path].shape == x.shape
+        np.testing.assert_allclose(found[path], x, rtol=1e-6, atol=1e-6 if x.dtype.kind == 'f' else 0)
+
+
+@pytest.mark.parametrize('name', [name for name in ALL if 'int64' not in name and 'int32' not in name])
+def test_actions_computed_in_float32_are_inside_the_space_too(name: str):
+    space = ALL[name]
+    adaptor = ActionAdaptor(space)
+    stored = adaptor.sample(2 * wide_params(adaptor, 200), np.random.default_rng(1))
+    expected = dict(spaces.tree_items(spaces.flatten(space, adaptor.to_env(stored))))
+    found = adaptor.tensors_to_env(spaces.tree_map(tf.constant, stored), float32=True)
+    for path, x in expected.items():
+        np.testing.assert_allclose(found[path].numpy(), x, rtol=1e-6, atol=1e-6)
+    batch = spaces.unflatten(space, spaces.from_items(space, {path: x.numpy() for path, x in found.items()}))
+    assert all(space.contains(action) for action in iterate(batch_space(space, 200), batch))
+
+
 def test_box_scaling_by_hand():
     adaptor = ActionAdaptor(box([-2, 0], [2, 10]))
     np.testing.assert_allclose(adaptor.to_env(np.array([[-1, -1], [0, 0.5], [1, 3]])), [[-2, 0], [0, 7.5], [2, 10]])

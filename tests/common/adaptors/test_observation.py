@@ -317,6 +317,28 @@ def test_normalising_takes_the_mean_off_before_digits_are_lost(dtype: type):
     np.testing.assert_allclose(preprocess(seen)[''], expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize('dtype', [np.float32, np.float64, np.int32, np.int64, np.uint8])
+def test_normalising_in_float32_alone(dtype: type):
+    space = Box(0, 255, (3,), dtype) if dtype == np.uint8 else Box(-(2**30), 2**30, (3,), dtype)
+    mean = np.array([3.4, 100.7, 200.0] if dtype == np.uint8 else [3.4, -123.4, 1e6 if dtype != np.float64 else 1e3])
+    obs = (mean + np.random.default_rng(0).normal(size=(50, 3)) * [1.0, 20.0, 4.0]).astype(dtype)
+    moments = RunningMoments(3)
+    moments.update(obs)
+    preprocess = Preprocess(space, {'': moments})
+
+    def traced() -> tf.Graph:
+        function = tf.function(lambda x: preprocess(x)[''], input_signature=[tf.TensorSpec([None, 3], dtype)])
+        return function.get_concrete_function()
+
+    with preprocess.in_float32():
+        found = traced()
+    tolerance = 1e-6 if dtype != np.float64 else 1e-4  # it loses digits where it is cast
+    np.testing.assert_allclose(found(tf.constant(obs)), preprocess.numpy(obs), atol=tolerance)
+    operations = [op for op in found.graph.get_operations() if op.type not in ('Placeholder', 'Reshape')]
+    assert not any(x.dtype == tf.float64 for op in operations for x in op.outputs)
+    assert any(x.dtype == tf.float64 for op in traced().graph.get_operations() for x in op.outputs)
+
+
 def test_a_vector_without_statistics_stays_as_it_is():
     """So were vectors of integers in agents that were saved before these were normalised."""
     space = Dict(bytes=pixels(2), vector=unbounded(1))

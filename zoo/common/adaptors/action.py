@@ -267,6 +267,38 @@ class ActionAdaptor:
             return (action.reshape(len(action), *leaf.shape) + leaf.start).astype(leaf.dtype)
         return action.reshape(len(action), *leaf.shape).astype(leaf.dtype)
 
+    def tensors_to_env(self, action: spaces.Flat, float32: bool = False) -> dict[str, Any]:
+        """`to_env` for tensors, traced into an exported agent; a test holds them together.
+
+        Args:
+            action: stored actions ``[N, …]``, tensors.
+            float32: compute in it even where the space has more digits, for runtimes that know no other reals.
+
+        Returns:
+            By path, ``[N, *shape]`` in the dtype of the space.
+        """
+        given = dict(spaces.tree_items(action))
+        return {path: self._leaf_tensor(path, leaf, given[path], float32) for path, leaf in self.leaves.items()}
+
+    def _leaf_tensor(self, path: str, leaf: spaces.Leaf, action: Any, float32: bool) -> Any:
+        import tensorflow as tf
+
+        if isinstance(leaf, Box):
+            low, high = (bound.ravel() for bound in self._limits[path])
+            dtype = np.float32 if float32 or leaf.dtype == np.float32 else np.float64
+            if dtype == np.float32:
+                low, high = _inward(low, high)
+            found, scale = tf.cast(action, dtype), self._scale[path]
+            if scale is not None:
+                found = scale[0].astype(dtype) + scale[1].astype(dtype) * found
+            found = tf.minimum(tf.maximum(found, low.astype(dtype)), high.astype(dtype))
+            found = tf.round(found) if leaf.dtype.kind in 'iub' else found  # halves to even, as NumPy's rint
+        else:
+            found = tf.cast(action, tf.int64)
+            start = np.ravel(getattr(leaf, 'start', 0)).astype(np.int64)
+            found = found + (start[0] if isinstance(leaf, Discrete) else start) if start.any() else found
+        return tf.reshape(tf.cast(found, leaf.dtype), [-1, *spaces.shape_of(leaf)])
+
     @property
     def bounded(self) -> bool:
         """Whether every ``Box`` in the space has finite bounds on both sides."""
@@ -321,7 +353,8 @@ def masked(values: Any, mask: Any, counts: Sequence[int] = ()) -> Any:
     import tensorflow as tf
 
     allowed = tf.reshape(tf.cast(mask, tf.bool), tf.shape(values))
-    choices = tf.split(allowed, list(counts), -1) if len(counts) > 1 else [allowed]
+    ends = np.cumsum(counts).tolist() or [None]
+    choices = [allowed[:, begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
     choices = [choice | ~tf.reduce_any(choice, -1, keepdims=True) for choice in choices]
     return tf.where(tf.concat(choices, -1), values, MASKED_LOGIT)
 
@@ -372,6 +405,13 @@ def _limits(leaf: Box) -> tuple[np.ndarray, np.ndarray]:
     # Rounded to float64, the largest int64 is one too large for its dtype. Python compares integers and floats exactly.
     beyond = np.asarray(high.astype(object) > leaf.high.astype(object), bool)
     return low, np.where(beyond, np.nextafter(high, -np.inf), high)
+
+
+def _inward(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds in float32, none of them outside those that are given."""
+    down, up = low.astype(np.float32), high.astype(np.float32)
+    down = np.where(down.astype(np.float64) < low, np.nextafter(down, np.float32(np.inf)), down)
+    return down, np.where(up.astype(np.float64) > high, np.nextafter(up, np.float32(-np.inf)), up)
 
 
 def _mode(part: Part, params: np.ndarray, rng: None) -> np.ndarray:

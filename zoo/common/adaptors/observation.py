@@ -24,7 +24,8 @@ A ``Dict`` or ``Tuple``, however nested, has one feature per leaf, matched by ke
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
@@ -225,6 +226,7 @@ class Preprocess:
         if not any(item.size for item in self.features):
             raise ValueError(f'the observation {spaces.describe(space)} has no entries: give it something to see.')
         self.statistics = statistics
+        self._float32 = False
         self._hot_values = {item.path: _hot_values(item) for item in self.features if item.kind == 'one_hot'}
         leaves = spaces.leaves(space)
         counted = [item.path for item in self.features if not isinstance(leaves[item.path], Box)]
@@ -271,10 +273,36 @@ class Preprocess:
             else:
                 x = tf.reshape(x, [-1, item.size])
                 if item.path in self.statistics:
-                    mean, scale = self.statistics[item.path].variables
-                    x = tf.clip_by_value((tf.cast(x, tf.float64) - mean) * scale, -CLIP, CLIP)
+                    x = self._normalized(tf, x, self.statistics[item.path])
                 out[item.path] = tf.cast(x, tf.float32)
         return out
+
+    @contextlib.contextmanager
+    def in_float32(self) -> Iterator[None]:
+        """What is traced meanwhile computes in float32 throughout, for runtimes that know no other reals.
+
+        Statistics are constants then. The mean is taken off in two pieces, so that only an observation of float64 loses
+        digits by it.
+        """
+        self._float32 = True
+        try:
+            yield
+        finally:
+            self._float32 = False
+
+    def _normalized(self, tf: Any, x: Any, moments: Any) -> Any:
+        if not self._float32:
+            mean, scale = moments.variables
+            return tf.clip_by_value((tf.cast(x, tf.float64) - mean) * scale, -CLIP, CLIP)
+        if x.dtype.is_integer:
+            first = np.rint(moments.mean)
+            x = tf.cast(tf.cast(x, tf.int64) - first.astype(np.int64), tf.float32)
+        else:
+            first = moments.mean.astype(np.float32)
+            x = tf.cast(x, tf.float32) - first
+        # The product stands between the two pieces, lest an optimiser of graphs make one of them again.
+        rest, scale = ((moments.mean - first) * moments.scale).astype(np.float32), moments.scale.astype(np.float32)
+        return tf.minimum(tf.maximum(x * scale - rest, -CLIP), CLIP)
 
     @staticmethod
     def _image(tf: Any, item: Feature, x: Any) -> Any:

@@ -309,6 +309,19 @@ class Network:
             return self.head.layers[-1](x, noise)  # a head of noisy layers has no other
         return self.head(tf.concat([x, action], -1) if self._joins_action else x)
 
+    @contextlib.contextmanager
+    def in_float32(self) -> Iterator[None]:
+        """What is traced meanwhile computes in float32 where Keras' dtype policies say bfloat16."""
+        layers = list(self.torso._flatten_layers()) if isinstance(self.torso, keras.Layer) else []
+        kept = [(layer, layer.dtype_policy) for layer in layers if layer.compute_dtype == 'bfloat16']
+        try:
+            for layer, _ in kept:
+                layer.dtype_policy = 'float32'
+            yield
+        finally:
+            for layer, policy in kept:
+                layer.dtype_policy = policy
+
     def penalties(self) -> list[tf.Tensor]:
         """What a Keras model adds to the loss that trains it: ``add_loss``, and the regularisers' terms.
 
