@@ -66,10 +66,10 @@ def raised(priorities: np.ndarray, exponent: float) -> np.ndarray:
         FloatingPointError: one is NaN or infinite.
     """
     found = (np.abs(priorities, dtype=np.float64) + SMALLEST) ** exponent
-    if not np.isfinite(found).all():
+    highest = found.max(initial=0.0)
+    if not np.isfinite(highest):
         raise FloatingPointError(
-            f'a priority became {found[~np.isfinite(found)][0]}: a smaller learning rate or normalised observations and '
-            'rewards may help.'
+            f'a priority became {highest}: a smaller learning rate or normalised observations and rewards may help.'
         )
     return found
 
