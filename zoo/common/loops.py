@@ -58,15 +58,15 @@ class Step(NamedTuple):
 
 
 class Stores(Protocol):
-    """What :class:`zoo.common.replay.Replay` is to the loop, also where other processes hold the transitions.
+    """What :class:`zoo.common.replay.Replay` is to the loop, also where other processes hold the transitions."""
 
-    Attributes:
-        added: transitions stored so far.
-        recorded: how many of them came by whole episodes.
-    """
+    @property
+    def added(self) -> int:
+        """Transitions stored so far."""
 
-    added: int
-    recorded: int
+    @property
+    def recorded(self) -> int:
+        """How many of them came by whole episodes."""
 
     def sample(
         self, lead: tuple[int, ...], rng: np.random.Generator, progress: float, hindsight: Hindsight | None = None
@@ -122,7 +122,7 @@ class Collection:
         self.collector.steps = start
         self.num_envs = self.collector.num_envs
         self.learners = 1
-        self.replay = None
+        self.replay: Stores | None = None
         self._buffer: RolloutBuffer | None = None
 
     def restart(self, seed: int | None) -> bool:

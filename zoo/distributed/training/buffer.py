@@ -45,16 +45,16 @@ _ASKS = 16
 def _queues(cluster: Cluster, plan: Plan, learner: int, number: int) -> tuple[Queue, Queue, Queue]:
     """From a learner to one of its buffers; from that what it has stored, and what it has drawn."""
     assert plan.stored is not None  # or there would be no buffer
-    ends = (Role.LEARNER, learner), (Role.BUFFER, number)
+    to, back = (Role.LEARNER, learner), (Role.BUFFER, number)
     drawn = plan.loop_params['batch_size'] * plan.updates
     senders = len(plan.actors_to(Role.BUFFER, number))
     # Each actor waits for answers of the learner, but for one that has died nobody does: this queue is never full.
     told = 1 + senders * (plan.ahead + 1) * (1 + RESTARTS)
     size = rollout_bytes(plan.stored.observation_space, plan.behavior.adaptor, drawn, 1) + 32 * drawn + HEADER
     return (
-        cluster.queue(*ends, _ASKS, 32 * drawn + HEADER),
-        cluster.queue(*reversed(ends), told, plan.max_bytes),
-        cluster.queue(*reversed(ends), DRAWN_AHEAD, size),
+        cluster.queue(to, back, _ASKS, 32 * drawn + HEADER),
+        cluster.queue(back, to, told, plan.max_bytes),
+        cluster.queue(back, to, DRAWN_AHEAD, size),
     )
 
 

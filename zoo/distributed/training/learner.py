@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zoo.common import spaces
-from zoo.common.loops import Step, Training
+from zoo.common.loops import Step, Stores, Training
 from zoo.common.relabel import Goals
 from zoo.common.rollout import RolloutBuffer
 from zoo.common.types import Trajectories
@@ -37,7 +37,8 @@ class Actors:
         self._cluster, self._plan, self._agent = cluster, plan, agent
         me = (Role.LEARNER, cluster.role_rank())
         actors = [(Role.ACTOR, i) for i in plan.actors_of(Role.LEARNER, me[1])]
-        self.replay = Shards(cluster, plan) if plan.layout.buffers else None
+        self._shards = Shards(cluster, plan) if plan.layout.buffers else None
+        self.replay: Stores | None = self._shards
         senders = [] if plan.layout.buffers else actors
         self._rollouts = [cluster.queue(actor, me, plan.ahead + 1, plan.max_bytes) for actor in senders]
         self._replies = [cluster.queue(me, actor) for actor in actors]
@@ -97,7 +98,7 @@ class Actors:
 
     def steps(self, training: Training, explore_steps: int, wait: bool = True) -> Iterator[Step]:
         """See :class:`zoo.common.loops.Experience`: those of one message, of whichever actor has sent one."""
-        if self.replay is not None:
+        if self._shards is not None:
             self._hear(training, wait)
             return
         if self._agent.updates != self._published:
@@ -115,9 +116,11 @@ class Actors:
 
     def _hear(self, training: Training, wait: bool) -> None:
         """Take what the buffers tell of messages that they have stored: of one, or of all that there are by now."""
-        assert self.replay is not None
-        told = self.replay.news(wait)
-        if told and self._agent.updates != self._published:
+        assert self._shards is not None
+        if self._published < 0:  # what the first steps are taken with
+            self._publish()
+        told = self._shards.news(wait)
+        if told and self._agent.updates != self._published:  # not more often than somebody is told of it
             self._publish()
         own = self._plan.actors_of(Role.LEARNER, self._cluster.role_rank())
         for news in told:
@@ -145,8 +148,8 @@ class Actors:
                 while True:
                     queue.get(max(0.0, end - time.monotonic()))
             queue.close()
-        if self.replay is not None:
-            self.replay.close(end)
+        if self._shards is not None:
+            self._shards.close(end)
 
     def _check(self, i: int, rollout: Trajectories) -> None:
         """Look once at what an actor sends: its program may have built another environment than this one."""
