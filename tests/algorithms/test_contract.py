@@ -30,6 +30,8 @@ EVERY = ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Box 2-D', 'Dict', '
 CLAIMS = {
     'A2C': EVERY,
     'AC': EVERY,
+    'ApexDDPG': ('Box', 'Box 2-D'),
+    'ApexDQN': ('Discrete',),
     'C51': ('Discrete',),
     'CrossQ': ('Box', 'Box 2-D'),
     'DDPG': ('Box', 'Box 2-D'),
@@ -63,7 +65,7 @@ OFF_POLICY = {
 def learn_params(name: str) -> dict[str, Any]:
     """A few updates for an algorithm."""
     cls = getattr(algorithms, name)
-    return toys.taken(cls, ON_POLICY) if cls.loop.experience == 'rollouts' else OFF_POLICY
+    return toys.taken(cls, ON_POLICY if cls.loop.experience == 'rollouts' else OFF_POLICY)
 
 
 def make(name: str, observation_space: Space, action_space: Space, **params: Any) -> Algorithm:

@@ -51,7 +51,7 @@ VARIANTS = {
     if any(base.__name__ in algorithms.NAMES for base in getattr(algorithms, name).__mro__[1:])
 }
 # They have PPO's networks and act as it does; what of them is their own is their update.
-VARIANTS |= {'A2C', 'AC', 'OffPAC', 'TRPO', 'VPG'}
+VARIANTS |= {'A2C', 'AC', 'IMPALA', 'OffPAC', 'TRPO', 'VPG'}
 
 
 def marked(names: Iterable[str]) -> list[Any]:
@@ -69,12 +69,10 @@ def observation_space(name: str, action_space: Space) -> Space:
 
 
 def taken(algorithm: Any, params: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of ``learn``, but for those of an update that this algorithm's has not."""
-    return {
-        name: x
-        for name, x in params.items()
-        if name not in ('epochs', 'batch_size') or name in algorithm.learn_params()
-    }
+    """Parameters of ``learn``, but for those of an update that this algorithm's has not; in this process."""
+    known = algorithm.learn_params()
+    taken = {name: x for name, x in params.items() if name not in ('epochs', 'batch_size', 'rollouts') or name in known}
+    return taken if known['roles'] is None else {'roles': None} | taken
 
 
 class AnySpaces(gymnasium.Env):

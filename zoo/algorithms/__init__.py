@@ -11,6 +11,8 @@ from zoo.common.quiet import load_tensorflow
 _MODULES = {
     'A2C': 'a2c',
     'AC': 'ac',
+    'ApexDDPG': 'apexddpg',
+    'ApexDQN': 'apexdqn',
     'C51': 'c51',
     'CrossQ': 'crossq',
     'DDPG': 'ddpg',

@@ -222,9 +222,10 @@ def test_the_four_lines(alg: str, tmp_path: Any):
     alg_params, learn_params = call_default_params(env, 'atari', alg, seed=0)
     agent = getattr(algorithms, alg)(**alg_params)
     in_rollouts = agent.loop.experience == 'rollouts'
-    small = {'horizon': 32, 'epochs': 1} if in_rollouts else {'explore_steps': 64, 'buffer_size': 1000}
+    small = {'horizon': 32, 'epochs': 1, 'rollouts': 2} if in_rollouts else {'explore_steps': 64, 'buffer_size': 1000}
     small = {name: x for name, x in small.items() if name in agent.learn_params()}
-    result = agent.learn(env, 'train', run_dir=tmp_path, **learn_params | small | {'train_steps': 128})
+    small |= {'train_steps': 128, 'roles': None}
+    result = agent.learn(env, 'train', run_dir=tmp_path, **learn_params | small)
     assert result.steps == 128
     assert np.isfinite(list(result.losses.values())).all()
     tested = agent.learn(build_env(BREAKOUT, 'atari', frame_size=42, max_episode_steps=40), 'test', test_episodes=2)

@@ -325,7 +325,8 @@ class Buffer:
             if begins:  # an actor that was started again, too
                 self.replay.cut(first, plan.num_envs)
             self.replay.add(transition, valid, first, priority)
-        self._tell({'actor': self.actors[i], 'count': int(rollout.valid.sum()), 'episodes': message['episodes']})
+        said = {name: x for name, x in message.items() if name not in ('rollout', 'priority')}
+        self._tell(said | {'actor': self.actors[i], 'count': int(rollout.valid.sum())})
 
     def _tell(self, news: dict[str, Any]) -> None:
         """Tell the learner what has come, and what is held now."""
