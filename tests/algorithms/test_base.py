@@ -56,7 +56,7 @@ def learn_params(name: str, **others: Any) -> dict[str, Any]:
     common = {'run_dir': False, 'progress_bar': False, 'batch_size': 8}
     if name not in OFF_POLICY:
         return toys.taken(CLASSES[name], common | {'train_steps': 48, 'horizon': 16, 'epochs': 2} | others)
-    return common | {'train_steps': 60, 'explore_steps': 20, 'buffer_size': 50} | others
+    return toys.taken(CLASSES[name], common | {'train_steps': 60, 'explore_steps': 20, 'buffer_size': 50} | others)
 
 
 def compiled(agent: Algorithm) -> PackedCall:

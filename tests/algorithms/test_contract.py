@@ -31,6 +31,8 @@ CLAIMS = {
     'A2C': EVERY,
     'A3C': EVERY,
     'AC': EVERY,
+    'ApexDDPG': ('Box', 'Box 2-D'),
+    'ApexDQN': ('Discrete',),
     'ARS': EVERY,
     'C51': ('Discrete',),
     'CrossQ': ('Box', 'Box 2-D'),

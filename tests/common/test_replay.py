@@ -919,3 +919,49 @@ def test_compression_that_is_not_installed_is_refused(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, 'lz4.block', None)
     with pytest.raises(ImportError, match=r"compressed by LZ4: pip install 'zoo-rl\[compress\]'"):
         Replay(PICTURE, ADAPTOR, 20, compress=True)
+
+
+@pytest.mark.parametrize('form', ['box', 'stack in dict'])
+@pytest.mark.parametrize('n', [1, 3])
+def test_priorities_find_their_transitions_after_the_ring_has_turned(n: int, form: str):
+    """Those that come late, as from another process: what has been written over keeps the priority of what is there."""
+    env = Counting(form) if n == 1 else copies(n, form)
+    filled = Filled(env, 12 * n, form)
+    filled.replay = Replay(SPACES[form], ADAPTOR, 12 * n, n, Sampling(0.9, 2, Priorities(1.0)))
+    replay, rng = filled.replay, np.random.default_rng(3)
+
+    def known() -> dict[tuple[int, int, int], float]:
+        rows = np.flatnonzero(replay._valid)
+        batch = replay.gather(rows, rng)
+        keys = [filled.key(batch.obs, k) for k in range(len(rows))]
+        assert len(set(keys)) == len(rows)
+        return dict(zip(keys, replay.priorities_of(rows), strict=True))
+
+    filled.play(30)
+    for turn, steps in enumerate([0, 1, 3, 5, 8, 14, 40]):
+        rows = replay.rows_at(np.sort(rng.random(20)), rng)
+        batch, places = replay.gather(rows, rng), replay.places(rows)
+        drawn = {filled.key(batch.obs, k): 2.0 + turn + k / 100 for k in range(20)}  # the last one stays
+        filled.play(steps)
+        before = known()
+        held = replay.prioritize_at(places, 2.0 + turn + np.arange(20) / 100, highest=3.0 + turn)
+        assert known() == pytest.approx(before | {key: x for key, x in drawn.items() if key in before})
+        assert held == sum(filled.key(batch.obs, k) in before for k in range(20))
+        assert (held == 20) if steps == 0 else (held < 20 or steps < 5)
+    assert held == 0, 'all of them were written over'
+    assert replay._highest == 9.0, 'which new ones are given'
+
+
+def test_a_transition_may_be_stored_with_its_priority():
+    filled = Filled(copies(2), 20)
+    filled.replay = Replay(SPACES['box'], ADAPTOR, 20, 2, Sampling(0.9, 1, Priorities(0.5)))
+    c = filled.collector
+    obs = c.obs
+    c.step(ADAPTOR.random(2, filled.rng))
+    step = Transition(obs, np.zeros(2, np.int64), c.reward, c.next_obs, c.terminated, c.truncated)
+    filled.replay.add(step, np.array([False, True]), priority=np.float32([np.nan, 4.0]))
+    assert filled.replay.mass == pytest.approx(2.0, abs=1e-5)
+    filled.replay.add(step)  # as high as any that came from updates
+    assert filled.replay.mass == pytest.approx(4.0, abs=1e-5)
+    with pytest.raises(FloatingPointError, match='a priority became nan'):
+        filled.replay.add(step, priority=np.float32([np.nan, 4.0]))

@@ -12,6 +12,8 @@ _MODULES = {
     'A2C': 'a2c',
     'A3C': 'a3c',
     'AC': 'ac',
+    'ApexDDPG': 'apexddpg',
+    'ApexDQN': 'apexdqn',
     'ARS': 'ars',
     'C51': 'c51',
     'CrossQ': 'crossq',

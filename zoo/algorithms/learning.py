@@ -205,7 +205,9 @@ def _train(
         from zoo.distributed.training.plan import plan_for
         from zoo.distributed.training.train import train
 
-        plan = plan_for(agent, env, settings.roles, roles_seed, start, settings.train_steps, values)
+        plan = plan_for(
+            agent, env, settings.roles, roles_seed, start, settings.train_steps, values, settings.checkpoint_buffer
+        )
         return train(agent, env, plan, run)
 
 

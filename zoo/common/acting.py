@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from zoo.common import spaces
 from zoo.common.adaptors.action import SDE_EPSILON, ActionAdaptor, masked
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.schedules import Linear, value_at
+
+if TYPE_CHECKING:
+    from zoo.common.replay import Sampling
+    from zoo.common.types import Trajectories
 
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     'linear': lambda x: x,
@@ -727,6 +731,22 @@ class Behavior:
     #: Whether something is, so that observations of one copy must not be mixed with those of others.
     along_episodes = False
 
+    #: Whether each of several actors explores in a way of its own, so that none other can act for it.
+    per_actor = False
+
+    def of_actor(self, number: int, actors: int) -> Behavior:
+        """The behaviour of one of several actors: the same for all where :attr:`per_actor` does not say otherwise."""
+        return self
+
+    def priorities(self, rollout: Trajectories, sampling: Sampling) -> np.ndarray | None:
+        """The priorities that steps just taken are stored with, |δ| ``[T, N]``; None: the highest that there is.
+
+        Args:
+            rollout: the steps, fields ``[T, N, …]``.
+            sampling: how they will be drawn.
+        """
+        return None
+
     def light(self) -> Behavior:
         """The same without TensorFlow, to be pickled; where that cannot be, without a forward pass."""
         twin = copy.copy(self)
@@ -952,7 +972,7 @@ class EpsilonGreedy(Behavior):
         """See :class:`Behavior`."""
         if deterministic:
             return self.forward(obs).argmax(-1)
-        random = rng.random(spaces.count(obs)) < value_at(self.epsilon, progress)
+        random = rng.random(spaces.count(obs)) < self.chance(spaces.count(obs), progress)
         if random.all():
             return self.random(obs, rng)
         size = self.forward.noise_size
@@ -961,6 +981,10 @@ class EpsilonGreedy(Behavior):
         if random.any():
             action[random] = self.random(obs, rng)[random]
         return action
+
+    def chance(self, copies: int, progress: float) -> float | np.ndarray:
+        """The probability of a random action: of all copies, or of each ``[copies]``."""
+        return value_at(self.epsilon, progress)
 
     def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
         """See :class:`Behavior`."""
@@ -984,7 +1008,7 @@ class RecurrentEpsilonGreedy(Remembering, EpsilonGreedy):
         values, after = self.forward.step(obs, state)  # type: ignore[union-attr]
         action = values.argmax(-1)
         if not deterministic:
-            random = rng.random(len(action)) < value_at(self.epsilon, progress)
+            random = rng.random(len(action)) < self.chance(len(action), progress)
             if random.any():
                 action[random] = self.random(obs, rng)[random]
         return action, after

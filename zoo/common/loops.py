@@ -30,11 +30,20 @@ from zoo.common.env_wrappers import env_name
 from zoo.common.logging import Logger, Monitor
 from zoo.common.params import BatchSize, at_least
 from zoo.common.population import SEEDS, Evaluator, both_ways, evaluations
-from zoo.common.recorded import fill, opened
+from zoo.common.recorded import TOO_SMALL, fill, opened
 from zoo.common.relabel import Goals, Hindsight, Strategy
 from zoo.common.replay import Replay
 from zoo.common.rollout import RolloutBuffer
-from zoo.common.types import Episode, Evaluations, TestResult, TrainingResult, Trajectories, Transition
+from zoo.common.types import (
+    Batch,
+    Episode,
+    Evaluations,
+    SequenceBatch,
+    TestResult,
+    TrainingResult,
+    Trajectories,
+    Transition,
+)
 
 log = logging.getLogger('zoo')
 
@@ -51,6 +60,7 @@ class Step(NamedTuple):
         first: the number of the first of these ``n`` copies.
         begins: their episodes do not go on from the step of theirs before.
         state: the recurrent state before the step, float32 ``[n, S]``; None where the policy has none.
+        priority: how far each is off, |δ| ``[n]``, where who took the step knows; else None.
     """
 
     transition: Transition
@@ -58,6 +68,27 @@ class Step(NamedTuple):
     first: int = 0
     begins: bool = False
     state: np.ndarray | None = None
+    priority: np.ndarray | None = None
+
+
+class Stores(Protocol):
+    """What :class:`zoo.common.replay.Replay` is to the loop, also where other processes hold the transitions."""
+
+    @property
+    def added(self) -> int:
+        """Transitions stored so far."""
+
+    @property
+    def recorded(self) -> int:
+        """How many of them came by whole episodes."""
+
+    def sample(
+        self, lead: tuple[int, ...], rng: np.random.Generator, progress: float, hindsight: Hindsight | None = None
+    ) -> Batch | SequenceBatch:
+        """Transitions, fields ``[*lead, …]``."""
+
+    def prioritize(self, priorities: np.ndarray | None) -> None:
+        """Set the priorities ``[*lead]`` of those that were drawn last; None changes nothing."""
 
 
 class Experience(Protocol):
@@ -66,10 +97,12 @@ class Experience(Protocol):
     Attributes:
         num_envs: copies of the environment that it comes from.
         learners: how many learners have as many each, this one among them.
+        replay: where other processes store the steps, what is drawn from them; None: the loop stores them.
     """
 
     num_envs: int
     learners: int
+    replay: Stores | None
 
     def restart(self, seed: int | None) -> bool:
         """Begin new episodes in every copy, if that can be; whether it was done."""
@@ -77,8 +110,11 @@ class Experience(Protocol):
     def rollout(self, training: Training, horizon: int) -> Trajectories:
         """``horizon`` steps of every copy with the current policy; tells ``training`` of them."""
 
-    def steps(self, training: Training, explore_steps: int) -> Iterator[Step]:
-        """The next step, or several; random ones in the agent's first ``explore_steps``; tells ``training`` of them."""
+    def steps(self, training: Training, explore_steps: int, wait: bool = True) -> Iterator[Step]:
+        """The next step, or several; random ones in the agent's first ``explore_steps``; tells ``training`` of them.
+
+        Those that others store it only tells of; and unless it is to ``wait``, there may be none.
+        """
 
     def stream(self, training: Training, horizon: int, rollouts: int) -> Trajectories:
         """The next rollouts of ``horizon`` steps of some copies, side by side, as they come, of a policy of a while
@@ -87,6 +123,7 @@ class Experience(Protocol):
     def improve(self, training: Training, horizon: int) -> dict[str, float] | None:
         """One update of the agent by ``horizon`` steps of some copies, wherever its gradient is computed; its metrics,
         None where there was nothing to learn. Tells ``training`` of the steps."""
+
     def evaluations(self, training: Training, seeds: np.ndarray, std: float, episodes: int) -> Evaluations:
         """Whole episodes with each of these perturbations of the policy's parameters, both ways; tells ``training``.
 
@@ -120,6 +157,7 @@ class Collection:
         self.collector.steps = start
         self.num_envs = self.collector.num_envs
         self.learners = 1
+        self.replay: Stores | None = None
         self._buffer: RolloutBuffer | None = None
         self._joined: RolloutBuffer | None = None
 
@@ -153,8 +191,8 @@ class Collection:
         """See :class:`Experience`: all of it here."""
         return self.agent.update(self.rollout(training, horizon))
 
-    def steps(self, training: Training, explore_steps: int) -> Iterator[Step]:
-        """See :class:`Experience`; there is one."""
+    def steps(self, training: Training, explore_steps: int, wait: bool = True) -> Iterator[Step]:
+        """See :class:`Experience`; there is one, which nobody has to wait for."""
         agent, collector = self.agent, self.collector
         obs, before, state = collector.obs, collector.steps, agent.behavior.state
         action = agent.random_action(obs) if agent.steps < explore_steps else agent.act(obs)
@@ -211,6 +249,7 @@ class Training:
         metrics: those of the last row of the log, by name.
         env: the environment that it is trained in, or with roles one like it; a callback tests in another one.
         run_dir: the run directory, or None.
+        replay: the replay buffer, where there is one in this process.
         error: what ended the training, where something did, for what a callback does at its end.
 
     A callback is a function of this, called whenever a row is logged; one that returns False ends the training. One
@@ -547,9 +586,16 @@ def _off_policy(
     explore_steps: Annotated[
         int, at_least(0), "steps of uniformly random actions before the first update, in the agent's life"
     ] = 1000,
-    update_every: Annotated[int, at_least(1), 'environment steps, summed over copies, between calls of update'] = 1,
+    update_every: Annotated[
+        int | None,
+        at_least(1),
+        'environment steps, summed over copies, between calls of update; None: a call whenever there is time for one, '
+        'which is after every step or message of an actor, and with the role buffer without waiting for any',
+    ] = 1,
     updates: Annotated[
-        int | None, at_least(1), 'gradient updates in one call; None takes update_every, one for each environment step'
+        int | None,
+        at_least(1),
+        'gradient updates in one call; None takes update_every, one for each environment step, or one if that is None',
     ] = None,
     compress: Annotated[bool, 'keep the images in the replay buffer compressed, which saves memory and takes time'] = (
         False
@@ -568,11 +614,59 @@ def _off_policy(
 ) -> None:
     """Step, store, and update on samples of the replay buffer."""
     agent, experience = training.agent, training.experience
-    updates = update_every if updates is None else updates
+    updates = updates_in_call(update_every, updates)
     hindsight = None
-    if her is not None:
+    if her is not None and experience.replay is None:  # else who holds the transitions tells them for other goals
         assert training.goals is not None  # learn has looked for them
         hindsight = Hindsight(training.goals, **her)
+    own = None
+    if experience.replay is None:
+        own = _replay_here(training, buffer_size, compress, hindsight, recorded)
+    replay: Stores = experience.replay or own  # type: ignore[assignment] # one of them is there
+    held = (replay.added - replay.recorded) * experience.learners
+    needed, began = _needed(training, held, explore_steps), agent.updates
+    ready = 0
+    while not training.done:
+        agent.progress = training.progress
+        before = training.steps
+        for step in experience.steps(training, explore_steps, wait=not ready or update_every is not None):
+            assert own is not None  # or there would be none
+            if step.begins:
+                own.cut(step.first, len(step.valid))
+            own.add(step.transition, step.valid, step.first, step.state, step.priority)
+        metrics = None
+        held = (replay.added - replay.recorded) * experience.learners
+        ready = experience.least(replay.added >= batch_size and held >= needed)
+        if ready:
+            # Counted from the steps alone, so that a resumed call updates at the same ones.
+            due = 1 if update_every is None else training.steps // update_every - before // update_every
+            for _ in range(due):
+                batches = replay.sample((updates, batch_size), agent.rng, training.progress, hindsight)
+                metrics = agent.update_on(batches)
+                replay.prioritize(agent.priorities)
+        training.updated(metrics)
+    if agent.updates == began:
+        training.warn(
+            'Nothing was learned: no update was due in the %d steps of this training, since the first one needs %d '
+            'transitions in the replay buffer (explore_steps=%d, batch_size=%d, update_every=%s).',
+            training.steps,
+            max(needed, batch_size),
+            explore_steps,
+            batch_size,
+            update_every,
+        )
+
+
+def updates_in_call(update_every: int | None, updates: int | None) -> int:
+    """How many gradient updates one call makes, by the parameters of the loop over steps."""
+    return updates or update_every or 1
+
+
+def _replay_here(
+    training: Training, buffer_size: int, compress: bool, hindsight: Hindsight | None, recorded: Any
+) -> Replay:
+    """The replay buffer of this process, with what is recorded."""
+    agent, experience = training.agent, training.experience
     replay = agent.replay_for(buffer_size, experience.num_envs, compress)
     training.replay = replay
     if hindsight is not None:
@@ -582,40 +676,8 @@ def _off_policy(
     elif recorded is not None:
         count = fill(agent, replay, recorded)
         if len(replay) < count:
-            training.warn(
-                'Of the %d transitions in recorded episodes the replay buffer holds %d: a larger buffer_size holds '
-                'more of them.',
-                count,
-                len(replay),
-            )
-    held = (replay.added - replay.recorded) * experience.learners
-    needed, began = _needed(training, held, explore_steps), agent.updates
-    while not training.done:
-        agent.progress = training.progress
-        before = training.steps
-        for step in experience.steps(training, explore_steps):
-            if step.begins:
-                replay.cut(step.first, len(step.valid))
-            replay.add(step.transition, step.valid, step.first, step.state)
-        metrics = None
-        held = (replay.added - replay.recorded) * experience.learners
-        if experience.least(replay.added >= batch_size and held >= needed):
-            # Counted from the steps alone, so that a resumed call updates at the same ones.
-            for _ in range(training.steps // update_every - before // update_every):
-                batches = replay.sample((updates, batch_size), agent.rng, training.progress, hindsight)
-                metrics = agent.update_on(batches)
-                replay.prioritize(agent.priorities)
-        training.updated(metrics)
-    if agent.updates == began:
-        training.warn(
-            'Nothing was learned: no update was due in the %d steps of this training, since the first one needs %d '
-            'transitions in the replay buffer (explore_steps=%d, batch_size=%d, update_every=%d).',
-            training.steps,
-            max(needed, batch_size),
-            explore_steps,
-            batch_size,
-            update_every,
-        )
+            training.warn(TOO_SMALL, count, len(replay))
+    return replay
 
 
 def _needed(training: Training, held: int, explore_steps: int) -> int:

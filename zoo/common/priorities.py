@@ -78,6 +78,11 @@ class SumTree:
             sums += tree.take(beside[i])
             tree[path[i + 1]] = sums
 
+    def total(self) -> float:
+        """The sum of all values."""
+        self._settle()
+        return float(self._sums[self._roots : 2 * self._roots].sum())
+
     def rebuild(self) -> None:
         """Sum up all values, which may have been written anywhere."""
         self._changed, self._waiting = [], 0

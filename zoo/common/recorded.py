@@ -60,6 +60,15 @@ class RecordedEpisode(NamedTuple):
     truncated: bool
 
 
+class Trained(Protocol):
+    """What has to be known of an agent whose replay buffer is filled; see :class:`zoo.common.agent.Agent`."""
+
+    observation_space: Space
+    action_space: Space
+    action_adaptor: ActionAdaptor
+    preprocess: observations.Preprocess
+
+
 class Recording(Protocol):
     """Recorded episodes, which are read one after the other.
 
@@ -172,7 +181,7 @@ def _acting(
     return act, adaptor, lambda copies: None
 
 
-def _check_spaces(agent: Agent, observation_space: Space, action_space: Space, whose: str) -> None:
+def _check_spaces(agent: Trained, observation_space: Space, action_space: Space, whose: str) -> None:
     for kind, found, adaptor in (
         ('observation_space', observation_space, observations),
         ('action_space', action_space, actions),
@@ -340,20 +349,30 @@ def read(source: str | os.PathLike[str]) -> Recording:
     return File(path) if path.suffix == '.npz' else MinariDataset(os.fspath(source))
 
 
-def fill(agent: Agent, replay: Replay, sources: Any) -> int:
+#: A warning: how many steps there were, and how many are held.
+TOO_SMALL = (
+    'Of the %d transitions in recorded episodes the replay buffer holds %d: a larger buffer_size holds more of them.'
+)
+
+
+def fill(agent: Trained, replay: Replay, sources: Any, part: int = 0, parts: int = 1) -> int:
     """Put recorded episodes into a replay buffer, each whole into the copy that has been given least; how many steps.
 
     Args:
         agent: whose spaces they have to be of.
         replay: of the agent.
         sources: what :func:`read` takes, or a list of such.
+        part: which of several replay buffers this is, where each takes every so many-th episode.
+        parts: how many there are.
 
     Raises:
         ValueError: something else, episodes of other spaces, or values outside them.
     """
     given, count = np.zeros(replay.num_envs, np.int64), 0
     for name, recording in opened(agent, sources):
-        for episode in recording:
+        for i, episode in enumerate(recording):
+            if i % parts != part:
+                continue
             _check_values(agent, name, episode)
             try:
                 action = agent.action_adaptor.from_env(episode.action)
@@ -366,7 +385,7 @@ def fill(agent: Agent, replay: Replay, sources: Any) -> int:
     return count
 
 
-def opened(agent: Agent, sources: Any) -> list[tuple[str, Recording]]:
+def opened(agent: Trained, sources: Any) -> list[tuple[str, Recording]]:
     """Recordings by name; see :func:`fill`, which raises the same of those that are not there or of other spaces."""
     one = isinstance(sources, str | os.PathLike)
     if not one and not (isinstance(sources, Sequence) and all(isinstance(x, str | os.PathLike) for x in sources)):
@@ -382,7 +401,7 @@ def opened(agent: Agent, sources: Any) -> list[tuple[str, Recording]]:
     return recordings
 
 
-def _check_values(agent: Agent, name: str, episode: RecordedEpisode) -> None:
+def _check_values(agent: Trained, name: str, episode: RecordedEpisode) -> None:
     try:
         agent.preprocess.check_values(episode.obs)
     except ValueError as error:

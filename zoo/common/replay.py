@@ -69,6 +69,38 @@ class Sequences(NamedTuple):
     state_size: int
 
 
+def raised(priorities: np.ndarray, exponent: float) -> np.ndarray:
+    """Priorities as they are kept, float64: with the exponent applied, and above 0.
+
+    Args:
+        priorities: how far transitions were off, |δ|.
+        exponent: α.
+
+    Raises:
+        FloatingPointError: one is NaN or infinite.
+    """
+    found = (np.abs(priorities, dtype=np.float64) + SMALLEST) ** exponent
+    highest = found.max(initial=0.0)
+    if not np.isfinite(highest):
+        raise FloatingPointError(
+            f'a priority became {highest}: a smaller learning rate or normalised observations and rewards may help.'
+        )
+    return found
+
+
+def importance(chances: np.ndarray, correction: float) -> np.ndarray:
+    """Importance weights, float32 ``[…, B]``: ``(1 / (N P(i)))^β``, divided by the highest one of the batch.
+
+    Whatever all chances have as a factor, ``N`` among it, cancels out.
+
+    Args:
+        chances: ``P(i)`` ``[…, B]``, up to a factor.
+        correction: β.
+    """
+    lowest = chances.min(-1, keepdims=True) if chances.ndim else chances
+    return ((lowest / chances) ** correction).astype(np.float32)
+
+
 class Sampling(NamedTuple):
     """How transitions are drawn.
 
@@ -237,6 +269,7 @@ class Replay:
         self._age_now = np.zeros(num_envs, counter)
         self._base = np.arange(num_envs) * self.rows
         self._cursor = np.zeros(num_envs, np.int64)
+        self._moves = np.zeros(num_envs, np.int64)  # of the cursors, rounds and all
         self._full = np.zeros(num_envs, bool)
         self._tree = None if self.sampling.priorities is None else SumTree(total)
         self._highest = 1.0
@@ -247,7 +280,7 @@ class Replay:
 
     def __len__(self) -> int:
         """Transitions that can be sampled."""
-        return int(self._valid.sum())
+        return int(np.count_nonzero(self._valid))
 
     def add(
         self,
@@ -255,6 +288,7 @@ class Replay:
         valid: np.ndarray | None = None,
         first: int = 0,
         state: np.ndarray | None = None,
+        priority: np.ndarray | None = None,
     ) -> None:
         """Store one transition of some copies, fields ``[n, …]``.
 
@@ -263,6 +297,10 @@ class Replay:
             valid: bool ``[n]``; those where it is False are left out.
             first: the number of the first copy.
             state: the recurrent state before the step, float32 ``[n, S]``, where sequences are drawn.
+            priority: how far each is off, |δ| ``[n]``, where that is known already; None: as high as any so far.
+
+        Raises:
+            FloatingPointError: such a priority is NaN or infinite.
         """
         given: slice | np.ndarray
         copies: slice | np.ndarray
@@ -286,7 +324,7 @@ class Replay:
         self._write_obs(after, transition.next_obs, given, self._age_now[copies])
         self._valid[at] = True
         if self._tree is not None:
-            self._tree.put(at, self._highest)
+            self._tree.put(at, self._highest if priority is None else self._raised(priority[given]))
         if self._episodes is not None:
             self._episodes.add(at, copies)
         self.added += len(at)
@@ -334,6 +372,7 @@ class Replay:
             self._tree.put(at, self._highest)
         self._full[copy] |= self._cursor[copy] + steps + 1 >= self.rows
         self._cursor[copy] = (self._cursor[copy] + steps + 1) % self.rows
+        self._moves[copy] += steps + 1
         self._age_now[copy] = 0
         if self._episodes is not None:
             one = np.array([copy])
@@ -373,6 +412,7 @@ class Replay:
 
     def _advance(self, copies: slice | np.ndarray) -> None:
         """Move on to the next row, which is about to be written over, and with it the end of a stack further on."""
+        self._moves[copies] += 1
         moved = self._cursor[copies] + 1
         wrapped = moved == self.rows
         if wrapped.any():
@@ -499,14 +539,10 @@ class Replay:
         return self._tree.find(strata.ravel() / size)
 
     def _weights(self, rows: np.ndarray, lead: tuple[int, ...], progress: float) -> np.ndarray:
-        """Importance weights, float32 ``[*lead]``: ``(1 / (N P(i)))^β``, divided by the highest one of the batch.
-
-        ``N`` and the sum of the priorities in ``P(i)`` cancel out.
-        """
+        """Importance weights, float32 ``[*lead]``; the sum of the priorities in ``P(i)`` cancels out."""
         assert self._tree is not None and self.sampling.priorities is not None
-        priorities = self._tree.values.take(rows).reshape(lead)
-        lowest = priorities.min(-1, keepdims=True) if lead else priorities
-        return ((lowest / priorities) ** value_at(self.sampling.priorities.correction, progress)).astype(np.float32)
+        chances = self._tree.values.take(rows).reshape(lead)
+        return importance(chances, value_at(self.sampling.priorities.correction, progress))
 
     def _indices(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Rows of valid transitions; the few others are drawn again."""
@@ -544,14 +580,76 @@ class Replay:
             return
         if self._tree is None or self.sampling.priorities is None or self._drawn is None:
             raise ValueError('priorities were given, but nothing has been drawn by priority from this replay buffer.')
-        found = (np.abs(priorities.ravel(), dtype=np.float64) + SMALLEST) ** self.sampling.priorities.exponent
-        highest = found.max()
-        if not np.isfinite(highest):
-            raise FloatingPointError(
-                f'a priority became {highest}: a smaller learning rate or normalised observations and rewards may help.'
-            )
-        self._highest = max(self._highest, float(highest))
-        self._tree.put(self._drawn, np.where(self._valid[self._drawn], found, 0.0))
+        self._prioritize(self._drawn, self._raised(priorities.ravel()), 0.0)
+
+    def _raised(self, priorities: np.ndarray) -> np.ndarray:
+        assert self.sampling.priorities is not None
+        return raised(priorities, self.sampling.priorities.exponent)
+
+    def _prioritize(self, rows: np.ndarray, found: np.ndarray, highest: float) -> None:
+        assert self._tree is not None
+        self._highest = max(self._highest, highest, float(found.max(initial=0.0)))
+        self._tree.put(rows, np.where(self._valid[rows], found, 0.0))
+
+    # What another process draws from this one
+
+    @property
+    def mass(self) -> float:
+        """What it weighs beside others that are drawn from as one with it: the sum of its priorities, or its length."""
+        return float(len(self)) if self._tree is None else self._tree.total()
+
+    def rows_at(self, fractions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The rows at which the running sum of the priorities is these fractions of `mass`, int64 ``[n]``.
+
+        Args:
+            fractions: float64 ``[n]``, from 0 to 1; drawn uniformly only their number counts.
+            rng: is drawn from where rows are drawn uniformly.
+
+        Raises:
+            ValueError: there is no transition.
+        """
+        if self._tree is None:
+            return self._indices(len(fractions), rng)
+        if not self._valid.any():
+            raise ValueError(EMPTY)
+        return self._tree.find(fractions)
+
+    def gather(self, rows: np.ndarray, rng: np.random.Generator, hindsight: Hindsight | None = None) -> Batch:
+        """The transitions in these rows, fields ``[n, …]``, of weight 1; for ``hindsight`` see `sample`."""
+        batch = self._gather(rows, rows.shape)
+        if hindsight is not None:
+            self._tell(batch, rows, hindsight, rng)
+        return batch
+
+    def priorities_of(self, rows: np.ndarray) -> np.ndarray:
+        """The priorities of the transitions in these rows as they are kept, float64 ``[n]``."""
+        assert self._tree is not None
+        return self._tree.values.take(rows)
+
+    def places(self, rows: np.ndarray) -> np.ndarray:
+        """What tells the transitions in these rows from those that will be there later, int64 ``[n, 2]``.
+
+        The copy, and how far its cursor had moved when it stood there.
+        """
+        copies = rows // self.rows
+        return np.stack([copies, self._moves[copies] - (self._cursor[copies] - rows) % self.rows], -1)
+
+    def prioritize_at(self, places: np.ndarray, found: np.ndarray, highest: float = 0.0) -> int:
+        """Set the priorities of transitions that are still held, of those that were written over ignore them.
+
+        Args:
+            places: of the transitions, int64 ``[n, 2]``; see :meth:`places`.
+            found: priorities as they are kept ``[n]``; see :func:`raised`.
+            highest: the highest that there has been in other processes whose transitions are drawn with these.
+
+        Returns:
+            how many were still held.
+        """
+        copies, moves = places.T
+        held = self._moves[copies] - moves <= self.rows - self._longest
+        rows = self._base[copies] + moves % self.rows
+        self._prioritize(rows[held], found[held], highest)
+        return int(held.sum())
 
     def forward(self, rows: np.ndarray, steps: np.ndarray | int) -> np.ndarray:
         """The rows so many after these, or before them where negative, in the rings of their copies."""
@@ -768,7 +866,7 @@ class Replay:
         for name, target in targets.items():
             saved = arrays[name]
             self._by_copy(target)[:, : saved.shape[1]] = saved
-        self._cursor[...] = arrays['cursor']
+        self._cursor[...] = self._moves[...] = arrays['cursor']
         self._full[...] = arrays['full']
         self._age_now[...] = arrays['age_now']
         self.added = int(arrays['added'])

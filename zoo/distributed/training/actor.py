@@ -1,4 +1,4 @@
-"""The actor: it steps copies of the environment and sends what came of it to its learner.
+"""The actor: it steps copies of the environment and sends what came of it to its learner, or to a buffer of that one.
 
 Where the policy is a chain of dense layers, or where servers have it, an actor never imports TensorFlow.
 """
@@ -6,6 +6,7 @@ Where the policy is a chain of dense layers, or where servers have it, an actor 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from zoo.common import seeding, spaces
 from zoo.common.acting import Behavior
 from zoo.common.collect import Collector
 from zoo.common.rollout import RolloutBuffer
-from zoo.common.types import Episode, Trajectories
+from zoo.common.types import Episode, Trajectories, Transition
+from zoo.distributed import wire
 from zoo.distributed.cluster import Cluster, Role
-from zoo.distributed.engines.base import PeerLost
+from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.training.plan import END, Plan, newest_weights
 from zoo.distributed.training.progress import Clock
 from zoo.distributed.training.server import Served
@@ -53,7 +55,7 @@ def close_env(env: Any) -> None:
 class Actor:
     """One actor; see :func:`run` for its arguments.
 
-    Every message to the learner holds ``plan.horizon`` steps of every copy, or their gradient, and is answered with the
+    Every message holds ``plan.horizon`` steps of every copy, or their gradient, and is answered by the learner with the
     version of the newest weights; the actor may have ``plan.ahead`` messages without an answer before it waits for one.
     Ahead by none, it acts with the weights that its last message has led to.
     """
@@ -62,11 +64,12 @@ class Actor:
         self, cluster: Cluster, plan: Plan, behavior: Behavior, env: Any, agent: AgentOfGradients | None = None
     ) -> None:
         self.agent = agent
-        self.cluster, self.plan, self.behavior = cluster, plan, behavior
+        self.cluster, self.plan = cluster, plan
         self.number = cluster.role_rank()
+        self.behavior = behavior.of_actor(self.number, plan.layout.actors)
         self.learner = plan.learner_of(self.number)
         me = (Role.ACTOR, self.number)
-        self.rollouts = cluster.queue(me, (Role.LEARNER, self.learner), plan.ahead + 1, plan.max_bytes)
+        self.rollouts = cluster.queue(me, plan.receiver_of(self.number), plan.ahead + 1, plan.max_bytes)
         self.replies = cluster.queue((Role.LEARNER, self.learner), me)
         self.served = Served(cluster, plan) if plan.layout.servers else None
         # One that was started again does not repeat what it did before.
@@ -103,6 +106,8 @@ class Actor:
                 'episodes': episodes_to_numbers(episodes),
                 'spent': self._spent(),
             }
+            if self.plan.stored is not None:
+                message['priority'] = self.behavior.priorities(rollout, self.plan.stored.sampling)
             begins, unanswered = False, unanswered + 1
             episodes.clear()
             try:
@@ -174,6 +179,43 @@ class Actor:
 
     def _explore(self, obs: spaces.Flat) -> spaces.Flat:
         return self.behavior.random(obs, self.rng)
+
+
+def check_sent(rollout: Trajectories, expected: Trajectories, actor: int, receiver: str) -> None:
+    """Look at what an actor sends: its program may have built another environment than that of who receives it.
+
+    Args:
+        rollout: what it sends.
+        expected: one like it.
+        actor: its number.
+        receiver: whom the message names.
+
+    Raises:
+        ClusterError: other parts, shapes or dtypes.
+    """
+    found, own = wire.flatten(rollout), wire.flatten(expected)
+    kinds = [
+        {name: (array.dtype, array.shape) for name, array in zip(flat.names, flat.arrays, strict=True)}
+        for flat in (found, own)
+    ]
+    if kinds[0] != kinds[1]:
+        raise ClusterError(
+            f'actor {actor} sends {wire.describe(found)}; {receiver} expects {wire.describe(own)}: build the same '
+            'environment, with as many copies, in every rank.'
+        )
+
+
+def steps_in(message: dict[str, Any]) -> Iterator[tuple[Transition, np.ndarray, np.ndarray | None, bool]]:
+    """The steps of an actor's message, in their order.
+
+    Yields:
+        the transition of all copies ``[N, …]``, which of them took place, their priorities if there are any, and
+        whether the episodes do not go on from those of the message before.
+    """
+    rollout, priority = message['rollout'], message.get('priority')
+    for t in range(len(rollout.reward)):
+        *fields, valid = [spaces.tree_map(lambda x, t=t: x[t], field) for field in rollout[:7]]
+        yield Transition(*fields), valid, None if priority is None else priority[t], message['begins'] and t == 0
 
 
 def episodes_to_numbers(episodes: list[Episode]) -> np.ndarray:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zoo.common import seeding
 from zoo.common.acting import Behavior, Deterministic
 from zoo.common.collect import Collector
 from zoo.common.population import Evaluator, both_ways, evaluations

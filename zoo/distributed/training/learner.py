@@ -9,24 +9,20 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from zoo.common import spaces
-from zoo.common.loops import Step, Training, buffer_for
+from zoo.common.loops import Step, Stores, Training, buffer_for
 from zoo.common.relabel import Goals
 from zoo.common.rollout import RolloutBuffer
-from zoo.common.types import Evaluations, Trajectories, Transition
-from zoo.distributed import wire
+from zoo.common.types import Evaluations, Trajectories
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import ClusterError, PeerLost
-from zoo.distributed.training.actor import episodes_from_numbers
+from zoo.distributed.training.actor import check_sent, episodes_from_numbers, episodes_to_numbers, steps_in
+from zoo.distributed.training.buffer import PATIENCE, Shards
 from zoo.distributed.training.evaluations import Evaluators
 from zoo.distributed.training.plan import END, Plan
 from zoo.distributed.training.progress import Roles
 
 if TYPE_CHECKING:
     from zoo.common.agent import Agent, AgentOfGradients
-
-#: Seconds that the end of the training waits for its actors.
-_PATIENCE = 5.0
 
 
 class Actors:
@@ -42,7 +38,10 @@ class Actors:
         self._cluster, self._plan, self._agent = cluster, plan, agent
         me = (Role.LEARNER, cluster.role_rank())
         actors = [(Role.ACTOR, i) for i in plan.actors_of(Role.LEARNER, me[1])]
-        self._rollouts = [cluster.queue(actor, me, plan.ahead + 1, plan.max_bytes) for actor in actors]
+        self._shards = Shards(cluster, plan) if plan.layout.buffers else None
+        self.replay: Stores | None = self._shards
+        senders = [] if plan.layout.buffers else actors
+        self._rollouts = [cluster.queue(actor, me, plan.ahead + 1, plan.max_bytes) for actor in senders]
         self._replies = [cluster.queue(me, actor) for actor in actors]
         # Learner 0 keeps account of the episodes of all.
         first = (Role.LEARNER, 0)
@@ -92,18 +91,19 @@ class Actors:
         self._tell(training, count, np.concatenate(episodes))
         return self._buffer.rollout
 
-    def steps(self, training: Training, explore_steps: int) -> Iterator[Step]:
+    def steps(self, training: Training, explore_steps: int, wait: bool = True) -> Iterator[Step]:
         """See :class:`zoo.common.loops.Experience`: those of one message, of whichever actor has sent one."""
+        if self._shards is not None:
+            self._hear(training, wait)
+            return
         if self._agent.updates != self._published:
             self._publish()
         i, message = self._next_message()
         self._reply(i)
-        rollout, begins = message['rollout'], message['begins']
-        self._check(i, rollout)
+        self._check(i, message['rollout'])
         count = self._heard(message)
-        for t in range(len(rollout.reward)):
-            *fields, valid = [spaces.tree_map(lambda x, t=t: x[t], field) for field in rollout[:7]]
-            yield Step(Transition(*fields), valid, i * self._plan.num_envs, begins and t == 0)
+        for transition, valid, priority, begins in steps_in(message):
+            yield Step(transition, valid, i * self._plan.num_envs, begins, priority=priority)
         self._tell(training, count, message['episodes'])
 
     def stream(self, training: Training, horizon: int, rollouts: int) -> Trajectories:
@@ -182,6 +182,20 @@ class Actors:
         """Not of these actors: see :mod:`zoo.distributed.training.evaluations`."""
         raise NotImplementedError
 
+    def _hear(self, training: Training, wait: bool) -> None:
+        """Take what the buffers tell of messages that they have stored: of one, or of all that there are by now."""
+        assert self._shards is not None
+        if self._published < 0:  # what the first steps are taken with
+            self._publish()
+        told = self._shards.news(wait)
+        if told and self._agent.updates != self._published:  # not more often than somebody is told of it
+            self._publish()
+        own = self._plan.actors_of(Role.LEARNER, self._cluster.role_rank())
+        for news in told:
+            self._reply(own.index(news['actor']))
+        episodes = [news['episodes'] for news in told] or [episodes_to_numbers([])]
+        self._tell(training, sum(news['count'] for news in told), np.concatenate(episodes))
+
     def least(self, number: int) -> int:
         """See :class:`zoo.common.loops.Experience`."""
         return self._reduced(number, 'min')
@@ -196,12 +210,14 @@ class Actors:
         for i in range(len(self._replies)):
             with contextlib.suppress(PeerLost, TimeoutError):
                 self._reply(i, END)
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + PATIENCE
         for queue in self._rollouts:
             with contextlib.suppress(PeerLost, TimeoutError):
                 while True:
                     queue.get(max(0.0, end - time.monotonic()))
             queue.close()
+        if self._shards is not None:
+            self._shards.close(end)
 
     def _check(self, i: int, rollout: Trajectories) -> None:
         """Look once at what an actor sends: its program may have built another environment than this one."""
@@ -210,16 +226,7 @@ class Actors:
         self._checked.add(i)
         agent, plan, me = self._agent, self._plan, self._cluster.role_rank()
         own = buffer_for(agent, plan.horizon, plan.num_envs).rollout
-        sent, expected = wire.flatten(rollout), wire.flatten(own)
-        kinds = [
-            {name: (array.dtype, array.shape) for name, array in zip(flat.names, flat.arrays, strict=True)}
-            for flat in (sent, expected)
-        ]
-        if kinds[0] != kinds[1]:
-            raise ClusterError(
-                f'actor {plan.actors_of(Role.LEARNER, me)[i]} sends {wire.describe(sent)}; learner {me} expects '
-                f'{wire.describe(expected)}: build the same environment, with as many copies, in every rank.'
-            )
+        check_sent(rollout, own, plan.actors_of(Role.LEARNER, me)[i], f'learner {me}')
 
     def _publish(self) -> None:
         """Save the weights for the actors and servers to request."""
@@ -235,7 +242,7 @@ class Actors:
 
     def _reply(self, i: int, version: int | None = None) -> None:
         state = {'steps': np.int64(self._agent.steps), 'progress': float(self._agent.progress)}
-        self._replies[i].put({'version': self._version if version is None else version, **state}, _PATIENCE)
+        self._replies[i].put({'version': self._version if version is None else version, **state}, PATIENCE)
 
     def _tell(self, training: Training, count: int, episodes: np.ndarray) -> None:
         """Tell of steps and episodes, learner 0 also of those of the others."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from gymnasium.spaces import Space
 
 from zoo.common.acting import Behavior
 from zoo.common.env_wrappers import rebuilder
 from zoo.common.errors import unknown
+from zoo.common.loops import updates_in_call
+from zoo.common.replay import Replay, Sampling
 from zoo.common.rollout import rollout_bytes
 from zoo.distributed.cluster import Cluster, Layout, Role
 from zoo.distributed.engines.base import PeerLost
@@ -26,9 +29,30 @@ MESSAGE = 32
 
 #: Chunks for each actor that a generation of evaluations is cut into.
 CHUNKS = 4
+#: Messages of steps that an actor may be ahead of a learner that waits for none. All replies to them fit a queue.
+FREE_AHEAD = 7
+
+#: How often a dead actor is started again, where the engine can (``local``).
+RESTARTS = 3
+
+#: Calls of update whose batches are drawn ahead, where ranks of their own have the replay buffer.
+DRAWN_AHEAD = 2
 
 #: Bytes of the messages of actors besides their rollout: for each step, in which an episode may end, and for the rest.
 EPISODES, HEADER = 32, 1 << 16
+
+
+class Stored(NamedTuple):
+    """What a rank needs to know of the agent to hold its replay buffer.
+
+    Attributes:
+        observation_space, action_space: of one copy of the environment.
+        sampling: how transitions are drawn.
+    """
+
+    observation_space: Space
+    action_space: Space
+    sampling: Sampling
 
 
 @dataclass(frozen=True)
@@ -48,6 +72,7 @@ class Plan:
         start, train_steps: the steps at the beginning and at the end of the training.
         loop_params: of the training loop.
         behavior: the behaviour policy, without a forward pass where that takes TensorFlow.
+        stored: what a replay buffer holds and how it is drawn from; None: the loop has none.
         rebuild: ``rebuild(seed=…)`` builds the environment; None: it cannot be built in another process.
         blueprint: of the whole agent, pickled, for the ranks of another process that need it.
     """
@@ -64,6 +89,7 @@ class Plan:
     train_steps: int
     loop_params: dict[str, Any] = field(repr=False)
     behavior: Behavior = field(repr=False)
+    stored: Stored | None = field(default=None, repr=False)
     rebuild: Callable[..., Any] | None = field(default=None, repr=False)
     blueprint: bytes | None = field(default=None, repr=False)
     has_gradients: bool = False
@@ -76,6 +102,30 @@ class Plan:
     def learner_of(self, actor: int) -> int:
         """The learner that an actor sends to."""
         return actor % self.layout.learners
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a learner of which ranks of their own have the replay buffer updates without waiting for steps."""
+        return self.layout.buffers > 0 and self.loop_params.get('update_every', 1) is None
+
+    @property
+    def updates(self) -> int:
+        """Updates in one call, of a loop over steps: see :func:`zoo.common.loops.updates_in_call`."""
+        return updates_in_call(self.loop_params['update_every'], self.loop_params['updates'])
+
+    def receiver_of(self, actor: int) -> tuple[Role, int]:
+        """Whom an actor sends its steps to: a buffer of its learner, or the learner."""
+        if self.layout.buffers:
+            return Role.BUFFER, actor % self.layout.buffers
+        return Role.LEARNER, self.learner_of(actor)
+
+    def actors_to(self, role: Role, number: int) -> list[int]:
+        """The actors that send their steps to this rank."""
+        return [actor for actor in range(self.layout.actors) if self.receiver_of(actor) == (role, number)]
+
+    def buffers_of(self, learner: int) -> list[int]:
+        """The buffers that hold the replay of a learner, each the same part of it."""
+        return list(range(learner, self.layout.buffers, self.layout.learners))
 
     def server_of(self, actor: int) -> int:
         """The server that an actor asks."""
@@ -92,7 +142,7 @@ class Plan:
             return False
         if role == Role.ACTOR:
             return self.layout.servers > 0 or self.behavior.forward is not None
-        return role == Role.SERVER and self.behavior.forward is not None
+        return role == Role.BUFFER or (role == Role.SERVER and self.behavior.forward is not None)
 
 
 def newest_weights(cluster: Cluster, learner: int) -> dict[str, Any] | None:
@@ -107,8 +157,12 @@ def newest_weights(cluster: Cluster, learner: int) -> dict[str, Any] | None:
     return None if saved['version'] == END else saved
 
 
-def check_roles(roles: Any) -> Layout:
+def check_roles(roles: Any, replays: bool = False) -> Layout:
     """The layout for ``learn_params['roles']``.
+
+    Args:
+        roles: what was given.
+        replays: whether the algorithm has a replay buffer.
 
     Raises:
         ValueError: not a dict of roles and numbers, or numbers that do not go together.
@@ -129,8 +183,13 @@ def check_roles(roles: Any) -> Layout:
         )
     if layout.servers > layout.actors:
         raise ValueError(f'{layout}: more servers than actors would have nothing to do; give fewer servers.')
-    if layout.buffers:
-        raise ValueError(f'{layout}: replay is with the learners of these algorithms; leave out buffers.')
+    if layout.buffers and not replays:
+        raise ValueError(f'{layout}: this algorithm learns from rollouts and replays none; leave out buffers.')
+    if layout.buffers and (layout.buffers % layout.learners or layout.actors % layout.buffers):
+        raise ValueError(
+            f'{layout}: give each learner the same number of buffers, and each buffer the same number of actors; '
+            f'dict(learners={layout.learners}, actors={layout.actors}, buffers={layout.learners}) would do.'
+        )
     return layout
 
 
@@ -162,7 +221,14 @@ def evaluation_chunk(agent: Agent, actors: int, num_envs: int, episodes: int) ->
 
 
 def plan_for(
-    agent: Agent, env: Any, roles: Any, seed: int | None, start: int, train_steps: int, loop_params: dict[str, Any]
+    agent: Agent,
+    env: Any,
+    roles: Any,
+    seed: int | None,
+    start: int,
+    train_steps: int,
+    loop_params: dict[str, Any],
+    checkpoint_buffer: bool = False,
 ) -> Plan:
     """The plan of a training.
 
@@ -174,20 +240,30 @@ def plan_for(
         start: steps that a resumed call has behind it.
         train_steps: where the training ends.
         loop_params: of the training loop.
+        checkpoint_buffer: whether checkpoints are to have the replay buffer.
 
     Raises:
-        ValueError: see :func:`check_roles`; or the behaviour keeps something along an episode, and servers have it; or
-            actors are to compute gradients without a policy of their own, or for several learners.
+        ValueError: see :func:`check_roles`; or the behaviour keeps something along an episode, or each actor has one of
+            its own, and servers have it; or actors are to compute gradients without a policy of their own, or for
+            several learners; or buffers are not what this agent can be trained with now.
     """
-    layout = check_roles(roles)
+    loop, behavior = agent.loop, agent.behavior
+    plays, replays = (loop.experience == kind for kind in ('rollouts', 'steps'))
+    layout = check_roles(roles, replays)
     if layout.servers and agent.behavior.along_episodes:
         raise ValueError(
             f'{layout}: what {type(agent).__name__} acts by is kept along each episode, but a server answers many '
             'environments as one: leave out servers.'
         )
+    if layout.servers and agent.behavior.per_actor:
+        raise ValueError(
+            f'{layout}: every actor of {type(agent).__name__} explores in a way of its own, but a server acts for all '
+            'alike: leave out servers.'
+        )
     num_envs = getattr(env, 'num_envs', 1)
-    loop, behavior = agent.loop, agent.behavior
-    plays = loop.experience == 'rollouts'
+    stored = Stored(agent.observation_space, agent.action_space, agent.sampling) if replays else None
+    if layout.buffers:
+        _check_buffers(agent, layout, loop_params, checkpoint_buffer)
     has_gradients = plays and loop.pace == 'gradients'
     if has_gradients and (layout.servers or layout.learners > 1):
         raise ValueError(
@@ -211,6 +287,8 @@ def plan_for(
         moved = [variable for optimizer in agent.optimizers.values() for variable in optimizer.variables]
         size += sum(4 * int(np.prod(variable.shape)) for variable in moved)
     ahead = {'lockstep': 0, 'stream': loop_params.get('ahead', 1), 'gradients': 0}[loop.pace] if plays else 1
+    if layout.buffers and loop_params['update_every'] is None:
+        ahead = FREE_AHEAD
     return Plan(
         layout=layout,
         experience=agent.loop.experience,
@@ -224,6 +302,28 @@ def plan_for(
         train_steps=train_steps,
         loop_params=loop_params,
         behavior=behavior.light(),
+        stored=stored,
         rebuild=rebuilder(env),
         has_gradients=has_gradients,
     )
+
+
+def _check_buffers(agent: Agent, layout: Layout, loop_params: dict[str, Any], checkpoint_buffer: bool) -> None:
+    """Refuse what buffers in ranks of their own cannot do, or an agent whose own would be left aside."""
+    if checkpoint_buffer:
+        raise ValueError(
+            f'{layout}: checkpoint_buffer=True saves the replay buffer of a learner, but here the buffers have it: '
+            'leave out checkpoint_buffer, or the buffers.'
+        )
+    held = agent.saved_buffer if agent.replay is None else len(agent.replay)
+    if held:
+        raise ValueError(
+            f'{layout}: the agent has a replay buffer with transitions already, which these buffers do not take over: '
+            'forget it first, by agent.replay = agent.saved_buffer = None, or leave out buffers.'
+        )
+    # A small one like theirs, so that what it refuses is refused before anything is started.
+    Replay(agent.observation_space, agent.action_adaptor, 1, 1, agent.sampling, loop_params['compress'])
+    if loop_params['recorded'] is not None:
+        from zoo.common.recorded import opened  # which no actor needs
+
+        opened(agent, loop_params['recorded'])

@@ -1,4 +1,4 @@
-"""Training over ranks: what ``agent.learn(env, roles=dict(learners=…, actors=…, servers=…))`` does.
+"""Training over ranks: what ``agent.learn(env, roles=dict(learners=…, actors=…, …))`` does.
 
 Under a launcher every rank runs the same program to this point and takes its role here. Without one, this process is
 learner 0 and starts the others itself, as processes of this machine. Either way ``learn`` returns in learner 0 alone.
@@ -21,8 +21,8 @@ from zoo.common.quiet import load_tensorflow
 from zoo.distributed import cluster, jobs
 from zoo.distributed.cluster import Cluster, Layout, Role
 from zoo.distributed.engines.base import ClusterError, PeerLost
-from zoo.distributed.training import actor, evaluations, learner, server
-from zoo.distributed.training.plan import Plan
+from zoo.distributed.training import actor, buffer, evaluations, learner, server
+from zoo.distributed.training.plan import RESTARTS, Plan
 
 if TYPE_CHECKING:
     from zoo.common.agent import Agent
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger('zoo')
 
 Result = TypeVar('Result')
-
-#: How often a dead actor is started again, where the engine can (``local``).
-RESTARTS = 3
 
 _has_trained = False
 
@@ -64,11 +61,13 @@ def train(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience], Resul
     place = cluster.launched_place()
     if place is not None and place[1] == plan.layout.size and plan.rebuild is not None:
         role, _ = plan.layout.place(place[0])
-        if role == Role.ACTOR and plan.is_light(role) and jobs.can_become():
+        if role in (Role.ACTOR, Role.BUFFER) and plan.is_light(role) and jobs.can_become():
             try:
                 call = jobs.pack(take_part, (plan, True))
             except Exception as error:
-                log.warning('This actor keeps TensorFlow: its environment cannot be sent to a new process (%s).', error)
+                log.warning(
+                    'This %s keeps TensorFlow: its environment cannot be sent to a new process (%s).', role, error
+                )
             else:
                 actor.close_env(env)
                 jobs.become(call)
@@ -105,13 +104,13 @@ def _train_here(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience],
 
 
 def take_part(plan: Plan, is_launched: bool = False) -> None:
-    """What a process does that was started for a plan, or that has become an actor of a launched program."""
+    """What a process does that was started for a plan, or that has become an actor or buffer of a launched program."""
     joined = cluster.connect(*_counts(plan.layout))
     agent = None if plan.is_light(joined.role()) else _build(plan.blueprint)
     assert plan.rebuild is not None  # or no process would have been given this plan
     with _exits_are_errors():
         env = plan.rebuild(seed=None) if joined.role() == Role.ACTOR else None
-        if joined.role() == Role.LEARNER and plan.needs_goals:
+        if joined.role() in (Role.LEARNER, Role.BUFFER) and plan.needs_goals:
             env = plan.rebuild(seed=None, nenv=1)
     _play(joined, plan, agent, env, is_launched)
 
@@ -144,6 +143,8 @@ def _play(joined: Cluster, plan: Plan, agent: Agent | None, env: Any, is_launche
         learner.follow(joined, plan, agent, env)
     elif role == Role.SERVER:
         server.run(joined, plan, behavior)
+    elif role == Role.BUFFER:
+        buffer.run(joined, plan, env)
     else:
         joined.allow_restarts(RESTARTS)  # not before: an environment that cannot be built is tried once
         with _exits_are_errors():

@@ -1,0 +1,340 @@
+"""Replay in ranks of its own: what is drawn from several is as from one, and what becomes of it when ranks die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections import defaultdict, deque
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+from test_train import Sums, agent_for, learn, no_processes_left, stepped
+from traced import traced
+
+from zoo import build_env, record
+from zoo.common.acting import Behavior
+from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.replay import Priorities, Sampling
+from zoo.common.rollout import RolloutBuffer
+from zoo.common.types import Trajectories
+from zoo.distributed import ClusterError, PeerLost, Role
+from zoo.distributed.cluster import Layout
+from zoo.distributed.training.actor import episodes_to_numbers
+from zoo.distributed.training.buffer import Buffer, Shards
+from zoo.distributed.training.plan import Plan, Stored, plan_for
+
+SPACE, ACTIONS = Box(-np.inf, np.inf, (1,), np.float32), Discrete(2)
+
+
+class Line:
+    """A queue within this process; who waits at it lets the buffers work."""
+
+    def __init__(self, work: Any) -> None:
+        self.messages: deque[Any] = deque()
+        self.work, self.closed = work, False
+
+    def put(self, x: Any) -> None:
+        self.messages.append(x)
+
+    def get(self, timeout: float | None = None) -> Any:
+        if not self.messages:
+            self.work()
+        if not self.messages:
+            raise PeerLost('nothing')
+        return self.messages.popleft()
+
+    def ready(self) -> bool:
+        return bool(self.messages)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Here:
+    """A learner's shards and its buffers, whose actors send steps that are numbered by what is seen in them."""
+
+    def __init__(self, buffers: int, capacity: int, exponent: float | None = 1.0, actors: int | None = None) -> None:
+        layout = Layout(learners=1, actors=actors or buffers, buffers=buffers)
+        priorities = None if exponent is None else Priorities(exponent, 0.5)
+        params = {'buffer_size': capacity, 'compress': False, 'her': None, 'recorded': None}
+        params |= {'batch_size': 4000, 'update_every': 1, 'updates': 1}
+        sampling = Sampling(0.9, 1, priorities)
+        self.adaptor = ActionAdaptor(ACTIONS)
+        behavior = Behavior(None, self.adaptor)
+        stored = Stored(SPACE, ACTIONS, sampling)
+        self.plan = Plan(layout, 4, 1 << 20, 1, 1, 0, 0, 0, 10**6, params, behavior, stored)
+        self.lines: dict[Any, Line] = defaultdict(lambda: Line(self.work))
+        self.buffers: list[Buffer] = []
+        self.buffers = [Buffer(self.cluster(Role.BUFFER, i), self.plan) for i in range(buffers)]
+        for buffer in self.buffers:
+            buffer._tell({})
+        self.shards = Shards(self.cluster(Role.LEARNER, 0), self.plan)
+        self.sent = 0.0
+
+    def cluster(self, role: Role, number: int) -> Any:
+        made: dict[Any, int] = defaultdict(int)
+
+        def queue(source: Any, target: Any, *bounds: int) -> Line:
+            made[source, target] += 1
+            return self.lines[source, target, made[source, target]]
+
+        return SimpleNamespace(role_rank=lambda: number, queue=queue)
+
+    def work(self) -> None:
+        for buffer in self.buffers:
+            while buffer.asks.ready():
+                buffer._answer()
+
+    def send(self, actor: int, priority: list[float] | None = None, begins: bool = False) -> list[float]:
+        """Four steps of an actor; what is seen in them."""
+        rollout: Trajectories = RolloutBuffer(SPACE, self.adaptor, 4, 1).rollout
+        rollout.obs[:, 0, 0] = self.sent + np.arange(4)
+        rollout.next_obs[:, 0, 0] = rollout.obs[:, 0, 0] + 1
+        rollout.valid[:] = True
+        self.sent += 4
+        message = {'version': 0, 'begins': begins, 'rollout': rollout, 'episodes': episodes_to_numbers([])}
+        if priority is not None:
+            message['priority'] = np.float32(priority)[:, None]
+        i = actor % len(self.buffers)
+        buffer = self.buffers[i]
+        at = buffer.actors.index(actor)
+        buffer.rollouts[at].put(message)
+        buffer._take(at)
+        assert self.shards.news(wait=False)[0]['count'] == 4
+        return rollout.obs[:, 0, 0].tolist()
+
+    def held(self) -> dict[float, float]:
+        """What is seen in the transitions that are held, and their priorities."""
+        found = {}
+        for buffer in self.buffers:
+            rows = np.flatnonzero(buffer.replay._valid)
+            seen = buffer.replay.gather(rows, buffer.rng).obs[:, 0]
+            found |= dict(zip(seen.tolist(), buffer.replay.priorities_of(rows).tolist(), strict=True))
+        return found
+
+
+def counts(seen: np.ndarray) -> dict[float, int]:
+    return {float(x): int(n) for x, n in zip(*np.unique(seen, return_counts=True), strict=True)}
+
+
+@pytest.mark.parametrize('buffers', [1, 2, 3])
+def test_chances_and_weights_are_those_of_one_buffer(buffers: int):
+    """In strata over all of them every transition comes as often as its priority says, to one or two."""
+    here = Here(buffers, 100)
+    chances: dict[float, float] = {}
+    for i, each in enumerate([[1, 2, 3, 4], [10, 20, 30, 40], [5, 6, 7, 8]]):
+        chances |= dict(zip(here.send(i % buffers, each), each, strict=True))
+    total, rng = sum(chances.values()), np.random.default_rng(0)
+    for _ in range(3):
+        batch = here.shards.sample((1, 4000), rng, 0.0)
+        found = counts(batch.obs)
+        assert found.keys() == chances.keys()
+        for seen, n in found.items():
+            assert abs(n - 4000 * chances[seen] / total) <= 2, seen
+        expected = (1.0 / np.array([chances[x] for x in batch.obs.ravel().tolist()])) ** 0.5  # the lowest is 1
+        np.testing.assert_allclose(batch.weight.ravel(), expected, rtol=1e-5)
+        assert np.array_equal(batch.next_obs, batch.obs + 1) and batch.obs.shape == (1, 4000, 1)
+
+
+def test_uniform_chances_are_those_of_one_buffer():
+    """Though one holds three times as much as the other."""
+    here = Here(2, 100, None, actors=4)
+    seen = [x for actor in (0, 2, 0, 1) for x in here.send(actor)]
+    batches = [here.shards.sample((2, 2000), np.random.default_rng(i), 0.0) for i in range(4)]
+    found = counts(np.concatenate([batch.obs for batch in batches]))
+    assert sorted(found) == sorted(seen)
+    assert max(abs(n - 1000) for n in found.values()) < 5 * 1000**0.5
+    assert (batches[0].weight == 1).all()
+
+
+def test_weights_are_of_the_chances_that_there_were():
+    """A buffer whose priorities have changed since the learner has heard of them is asked for too much or too little."""
+    here = Here(2, 100)
+    here.send(0, [1, 1, 1, 1])
+    here.send(1, [1, 1, 1, 1])
+    rng = np.random.default_rng(0)
+    tree = here.buffers[0].replay._tree
+    tree.put(np.flatnonzero(here.buffers[0].replay._valid), np.array([1.0, 3.0, 5.0, 7.0]))
+    batch = here.shards.sample((1, 4000), rng, 0.0)  # half of it from each, as if both weighed the same
+    found = counts(batch.obs)
+    chance = {0.0: 1 / 32, 1.0: 3 / 32, 2.0: 5 / 32, 3.0: 7 / 32, 4.0: 1 / 8, 5.0: 1 / 8, 6.0: 1 / 8, 7.0: 1 / 8}
+    assert all(abs(found[x] - 4000 * chance[x]) <= 2 for x in chance)
+    expected = [(chance[0.0] / chance[x]) ** 0.5 for x in batch.obs.ravel().tolist()]
+    np.testing.assert_allclose(batch.weight.ravel(), expected, rtol=1e-5)
+    for _ in range(3):  # and has told of it by now
+        batch = here.shards.sample((1, 4000), rng, 0.0)
+    found = counts(batch.obs)
+    assert all(abs(found[x] - 4000 * p / 20) <= 2 for x, p in zip(range(8), [1, 3, 5, 7, 1, 1, 1, 1], strict=True))
+
+
+def test_priorities_that_come_back_reach_their_transitions():
+    """Also when others have been written over some of them since."""
+    here = Here(2, 16)
+    for actor in (0, 1, 0, 1):
+        here.send(actor, [1, 1, 1, 1])
+    batch = here.shards.sample((1, 4000), np.random.default_rng(0), 0.0)
+    drawn = set(batch.obs.ravel().tolist())
+    assert drawn == set(map(float, range(16)))
+    new = here.send(0, [2, 2, 2, 2])
+    here.shards.prioritize(10.0 + batch.obs[..., 0])
+    here.work()
+    held = here.held()
+    lost = drawn - held.keys()
+    assert lost == {0.0, 1.0, 2.0, 3.0}
+    for seen, priority in held.items():
+        assert priority == pytest.approx(2.0 if seen in new else 10.0 + seen, abs=1e-4), seen
+    # What comes without a priority has the highest, in the one buffer and in the other.
+    new = here.send(0) + here.send(1)
+    assert all(here.held()[x] == pytest.approx(25.0, abs=1e-4) for x in new)
+    with pytest.raises(FloatingPointError, match='a priority became nan'):
+        here.shards.prioritize(np.full((1, 4000), np.nan))
+
+
+def test_nothing_goes_on_from_the_steps_of_an_actor_that_has_died():
+    here = Here(1, 100)
+    here.send(0)
+    here.sent = 50.0
+    here.send(0, begins=True)
+    batch = here.shards.sample((1, 4000), np.random.default_rng(0), 0.0)
+    assert np.array_equal(batch.next_obs, batch.obs + 1)
+
+
+def test_draws_are_ahead():
+    """The next two are drawn before they are asked for, and no more than two."""
+    here = Here(1, 100)
+    here.send(0)
+    here.shards.sample((1, 4000), np.random.default_rng(0), 0.0)
+    here.work()
+    assert len(here.buffers[0].drawn.messages) == 2
+
+
+# In processes of their own
+
+
+@pytest.mark.parametrize(
+    ('name', 'roles', 'changed', 'message'),
+    [
+        ('PPO', {'actors': 2, 'buffers': 1}, {}, r'learns from rollouts and replays none; leave out buffers\.$'),
+        ('DQN', {'actors': 3, 'buffers': 2}, {}, r'each buffer the same number of actors; .* would do\.$'),
+        ('DQN', {'learners': 2, 'actors': 6, 'buffers': 3}, {}, r'each learner the same number of buffers, and'),
+        ('DQN', {'actors': 2, 'buffers': 1}, {'checkpoint_buffer': True}, r'leave out checkpoint_buffer, or the buf'),
+        ('DQN', {'actors': 2, 'buffers': 1}, {'compress': True}, r'compress=True is for images'),
+        ('DQN', {'actors': 2, 'buffers': 1}, {'recorded': 'none.npz'}, "there are no recorded episodes at 'none.npz'"),
+        ('DQN', {'actors': 2, 'buffers': 1}, {'her': {'k': 4}}, 'her needs a goal environment'),
+        ('ApexDQN', {'actors': 2, 'servers': 1}, {}, r'every actor of ApexDQN explores in a way of its own'),
+        ('ApexDDPG', {'actors': 2, 'servers': 1}, {}, r'but a server acts for all alike: leave out servers\.$'),
+    ],
+)
+def test_what_is_refused(name: str, roles: dict[str, int], changed: dict[str, Any], message: str):
+    env = build_env('Pendulum-v1' if name == 'ApexDDPG' else 'CartPole-v1')
+    with pytest.raises(ValueError, match=message):
+        learn(agent_for(name, env), env, roles=roles, **changed)
+
+
+def test_a_buffer_that_the_agent_has_is_not_left_aside():
+    env = build_env('CartPole-v1')
+    agent = agent_for('DQN', env)
+    learn(agent, env, train_steps=100)
+    with pytest.raises(ValueError, match='has a replay buffer with transitions already, which these buffers do not ta'):
+        learn(agent, env, roles={'actors': 1, 'buffers': 1})
+    agent.replay = agent.saved_buffer = None
+    params = {'update_every': 1, 'updates': None, 'compress': False, 'recorded': None}
+    assert plan_for(agent, env, {'actors': 1, 'buffers': 1}, 0, 0, 9, params).is_light(Role.BUFFER)
+
+
+def seen_in(agent: Any) -> list[Any]:
+    """The batches that an agent is updated on from now on."""
+    seen: list[Any] = []
+    update_on = agent.update_on
+    agent.update_on = lambda batches: seen.append(batches) or update_on(batches)
+    return seen
+
+
+def test_four_actors_and_two_buffers(tmp_path: Path, capfd: pytest.CaptureFixture):
+    """One of the actors dies. As many updates as without buffers, and no transition crosses an episode's end."""
+    env = build_env(traced('CartPole-v1', tmp_path, die_at=130))
+    agent = agent_for('DQN', env, prioritized=True)
+    seen = seen_in(agent)
+    result = learn(agent, env, roles={'actors': 4, 'buffers': 2}, train_steps=6000, update_every=8, updates=2)
+    assert 6000 <= result.steps <= 6032
+    updated = (result.steps - 64) // 8 * 2
+    assert updated - 2 * 5 * 4 <= agent.updates <= updated, 'messages are of 32 steps'
+    assert capfd.readouterr().err.count('Started again (1 of 3).') == 1
+    assert len(stepped(tmp_path)) == 5 and agent.replay is None
+    obs, next_obs = (np.concatenate([getattr(batch, x).reshape(-1, 4) for batch in seen]) for x in ('obs', 'next_obs'))
+    assert np.abs(next_obs[:, 0] - obs[:, 0] - 0.02 * obs[:, 1]).max() < 1e-5
+    assert no_processes_left()
+
+
+def test_learners_that_do_not_wait(tmp_path: Path):
+    """Two, each with a buffer: they update on the same steps again where no new ones come."""
+    env = build_env(traced('CartPole-v1', tmp_path, delay=0.005))
+    agent = agent_for('DQN', env)
+    roles = {'learners': 2, 'actors': 2, 'buffers': 2}
+    result = learn(agent, env, roles=roles, train_steps=400, update_every=None)
+    assert result.steps >= 400 and agent.updates > result.steps
+    assert no_processes_left()
+
+
+def test_buffers_tell_transitions_for_other_goals():
+    """The rewards are those of an environment that the buffer has, but never steps."""
+    env = build_env(Sums, reward_shaping=lambda reward: 2 * reward)
+    agent = agent_for('DQN', env)
+    seen = seen_in(agent)
+    learn(agent, env, roles={'actors': 1, 'buffers': 1}, her={'strategy': 'future', 'k': 4})
+    reward = np.concatenate([batch.reward.ravel() for batch in seen])
+    assert set(np.unique(reward)) == {-2, 0} and (reward == 0).mean() > 0.2
+
+
+class Tenth(gymnasium.Env):
+    """Rewards of a tenth."""
+
+    observation_space = Box(0.0, 1.0, (1,), np.float32)
+    action_space = Discrete(2)
+    reward = 0.1
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        self.t += 1
+        return np.full(1, self.t / 10, np.float32), self.reward, self.t == 10, False, {}
+
+
+def test_each_buffer_has_its_part_of_what_is_recorded(tmp_path: Path):
+    recorded = tmp_path / 'tenths.npz'
+    single = build_env(Tenth)
+    single.unwrapped.reward = 0.25
+    record(lambda obs: 0, single, 4, recorded)
+    env = build_env(Tenth)
+    agent = agent_for('DQN', env, gamma=0.0)
+    seen = seen_in(agent)
+    learn(agent, env, roles={'actors': 2, 'buffers': 2}, recorded=recorded, buffer_size=1000)
+    reward = np.concatenate([batch.reward.ravel() for batch in seen])
+    assert set(np.unique(reward)) == {np.float32(0.1), np.float32(0.25)}
+    first = np.mean(seen[0].reward == np.float32(0.25))
+    assert 0 < first < 1, '40 recorded steps among the first 64 taken'
+
+
+def test_a_buffer_that_is_killed_ends_the_training():
+    env = build_env('CartPole-v1')
+    agent = agent_for('DQN', env)
+
+    def kill(training: Any) -> None:
+        listing = subprocess.run(['ps', '-o', 'pid=,args=', '--ppid', str(os.getpid())], capture_output=True, text=True)
+        ranks = [int(line.split()[0]) for line in listing.stdout.splitlines() if 'spawn_main' in line]
+        os.kill(max(ranks), signal.SIGKILL)  # the last that was started
+
+    begin = time.monotonic()
+    with pytest.raises(ClusterError, match=r'rank 2 \(buffer 0\) was killed by SIGKILL'):
+        learn(agent, env, roles={'actors': 1, 'buffers': 1}, train_steps=10**6, log_every=200, callbacks=[kill])
+    assert time.monotonic() - begin < 60 and no_processes_left()

@@ -1,0 +1,30 @@
+"""Ape-X DDPG's defaults: DDPG's, with more steps, of which there are fewer updates each.
+
+The learner updates as fast as it can, so how many updates there are for a step depends on the machine and on the number
+of actors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zoo.default_params import ddpg
+
+COMMON: dict[str, Any] = {key: value for key, value in ddpg.COMMON.items() if key != 'explore_noise'} | {
+    'train_steps': 5_000_000,
+    'updates': 8,
+}
+
+TYPES: dict[str, dict[str, Any]] = ddpg.TYPES
+
+TUNED: dict[str, dict[str, Any]] = {
+    # DDPG's discount; the smaller networks and batches are for more updates in the same time. Tuned on seed 100.
+    'Pendulum-v1': {
+        'train_steps': 300_000,
+        'batch_size': 128,
+        'explore_steps': 1000,
+        'buffer_size': 100_000,
+        'gamma': 0.98,
+        'network': {'hidden': [128, 128]},
+    },
+}
