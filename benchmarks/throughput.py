@@ -1,4 +1,4 @@
-"""Training steps per second of zoo, Stable-Baselines3, SBX and rejax on the same work, alternating in one run.
+"""Training steps per second of zoo, Stable-Baselines3 (and sb3-contrib), SBX and rejax, alternating in one run.
 
     python benchmarks/throughput.py                 # every task, about an hour
     python benchmarks/throughput.py --task sac      # one of them
@@ -33,6 +33,7 @@ import argparse
 import dataclasses
 import datetime
 import functools
+import importlib
 import json
 import os
 import platform
@@ -52,6 +53,7 @@ RESULTS = HERE / 'results' / 'throughput.json'
 PEERS = (
     'torch==2.13.0',
     'stable-baselines3==2.9.2',
+    'sb3-contrib==2.9.2',
     'sbx-rl==0.28.0',
     'jax==0.10.2',
     'rejax==0.1.3',
@@ -65,11 +67,19 @@ LIBRARIES = {
     'zoo': 'zoo',
     'zoo-bf16': 'zoo, bfloat16',
     'sb3': 'Stable-Baselines3',
+    'contrib': 'sb3-contrib',
     'sbx': 'SBX',
     'rejax': 'rejax',
 }
 #: What the report compares, by the names that a task's bars have.
-RATIOS = {'sb3': ('zoo', 'sb3'), 'sbx': ('zoo', 'sbx'), 'bf16': ('zoo-bf16', 'sb3')}
+RATIOS = {
+    'sb3': ('zoo', 'sb3'),
+    'contrib': ('zoo', 'contrib'),
+    'sbx': ('zoo', 'sbx'),
+    'bf16': ('zoo-bf16', 'sb3'),
+}
+#: Peers by the package that each is imported as.
+PACKAGES = {'sb3': 'stable_baselines3', 'contrib': 'sb3_contrib', 'sbx': 'sbx'}
 
 #: A function that trains so many more steps.
 Train = Callable[[int], Any]
@@ -83,7 +93,8 @@ class Task:
         alg, env, type: of zoo; the peers take the first two.
         nenv, vectorized: copies of the environment, and how zoo steps them.
         net_arch: hidden layers; on Atari those after the Nature CNN and its 512 features.
-        n_steps, n_epochs: of PPO.
+        n_steps, n_epochs: of the algorithms on rollouts; TRPO's epochs are those of its critic.
+        recurrent: units of an LSTM that policy and value share; 0: there is none.
         train_freq to target_update_interval: of the others; None leaves the last to the library.
         double_q: of zoo's DQN; the peers have none of it.
         fused: zoo takes so many steps, and then all of their updates in one call.
@@ -105,6 +116,7 @@ class Task:
     batch_size: int = 256
     n_steps: int = 128
     n_epochs: int = 4
+    recurrent: int = 0
     train_freq: int = 1
     gradient_steps: int = 1
     learning_starts: int = 1000
@@ -264,23 +276,99 @@ TASKS['collect-sync'] = dataclasses.replace(
     bars={},
 )
 
+TASKS |= {
+    'a2c': dataclasses.replace(
+        TASKS['ppo'],
+        title='A2C, 8 copies of `CartPole-v1`, 5 steps each, 64×64',
+        alg='A2C',
+        learning_rate=7e-4,
+        n_steps=5,
+        piece=8_000,
+        libraries=('zoo', 'sb3'),
+        bars={'sb3': 4},
+    ),
+    'ppo-lstm': dataclasses.replace(
+        TASKS['ppo'],
+        title='PPO with an LSTM of 64 besides a layer of 64, 8 copies of `CartPole-v1`, 128 steps each, 10 epochs, '
+        'minibatches of two copies',
+        net_arch=(64,),
+        batch_size=256,
+        n_steps=128,
+        recurrent=64,
+        piece=4096,
+        libraries=('zoo', 'contrib'),
+        bars={'contrib': 4},
+    ),
+    'trpo': dataclasses.replace(
+        TASKS['ppo'],
+        title='TRPO, 8 copies of `CartPole-v1`, 256 steps each, 15 steps of the conjugate gradient, 10 epochs and '
+        'minibatches of 128 of the critic, 64×64',
+        alg='TRPO',
+        learning_rate=1e-3,
+        batch_size=128,
+        piece=8192,
+        libraries=('zoo', 'contrib'),
+        bars={'contrib': 4},
+    ),
+    'qrdqn': dataclasses.replace(
+        TASKS['dqn'],
+        title='QR-DQN, `CartPole-v1`, 200 quantiles, 64×64, batch 64, one update a step',
+        alg='QRDQN',
+        libraries=('zoo', 'contrib'),
+        bars={'contrib': 1.5},
+    ),
+    'ddpg': dataclasses.replace(
+        TASKS['td3'],
+        title='DDPG, `Pendulum-v1`, 256×256, batch 256, one update a step',
+        alg='DDPG',
+        env='Pendulum-v1',
+        type='classic_control',
+        libraries=('zoo', 'sb3', 'sbx'),
+        bars={'sb3': 1.5, 'sbx': 1},
+    ),
+    'tqc': dataclasses.replace(
+        TASKS['sac'],
+        title='TQC, `Pendulum-v1`, two critics of 25 quantiles, 256×256, batch 256, one update a step',
+        alg='TQC',
+        libraries=('zoo', 'contrib', 'sbx'),
+        bars={'contrib': 1.5, 'sbx': 1},
+    ),
+    'crossq': dataclasses.replace(
+        TASKS['sac'],
+        title='CrossQ, `Pendulum-v1`, 256×256, batch 256, one update a step',
+        alg='CrossQ',
+        libraries=('zoo', 'contrib', 'sbx'),
+        bars={'contrib': 1.5, 'sbx': 1},
+    ),
+}
+
+ON_POLICY = ('A2C', 'PPO', 'TRPO')
 FROM_SPACES = ('observation_space', 'action_space', 'net_list', 'optimizers_list')
 
 
 def zoo_arguments(task: Task) -> tuple[dict[str, Any], dict[str, Any]]:
     """What zoo's constructor and its ``learn`` take for a task, besides networks and optimisers."""
+    made: dict[str, Any]
     learn: dict[str, Any] = {'batch_size': task.batch_size}
-    if task.alg == 'PPO':
-        return {}, learn | {'horizon': task.n_steps, 'epochs': task.n_epochs}
+    if task.alg in ON_POLICY:
+        parts = {
+            'A2C': ({}, {}),
+            'PPO': ({}, learn | {'epochs': task.n_epochs}),
+            'TRPO': ({'cg_iterations': 15}, learn | {'critic_epochs': task.n_epochs}),  # as many as the peer's default
+        }
+        made, learn = parts[task.alg]
+        return made, learn | {'horizon': task.n_steps}
     learn |= {
         'update_every': task.train_freq * task.fused,
         'updates': task.gradient_steps * task.fused,
         'explore_steps': task.learning_starts,
         'buffer_size': task.buffer_size,
     }
-    if task.alg != 'DQN':
+    if task.alg not in ('DQN', 'QRDQN'):
         return {}, learn
-    made: dict[str, Any] = {'epsilon': task.exploration_final_eps, 'double_q': task.double_q}
+    made = {'epsilon': task.exploration_final_eps}
+    if task.alg == 'DQN':
+        made['double_q'] = task.double_q
     if task.target_update_interval is not None:
         # The peers count steps of the environment and zoo counts updates, of which there are fewer: the target is moved
         # as many times in all, which is every 5 updates where it is every 10 steps with 128 updates to 256 steps.
@@ -302,22 +390,29 @@ def peer_arguments(library: str, task: Task, actions: tuple[int, ...]) -> dict[s
         'learning_rate': task.learning_rate,
         'verbose': 0,
     }
-    if library == 'sb3':
+    if library in ('sb3', 'contrib'):
         params['device'] = 'cpu'
-    if task.alg == 'PPO':
-        return params | {'n_steps': task.n_steps, 'n_epochs': task.n_epochs}
+    if task.recurrent:
+        shared = {'lstm_hidden_size': task.recurrent, 'shared_lstm': True, 'enable_critic_lstm': False}
+        params['policy_kwargs'] |= shared
+    if task.alg == 'A2C':
+        del params['batch_size']
+        return params | {'n_steps': task.n_steps}
+    if task.alg in ON_POLICY:
+        epochs = 'n_critic_updates' if task.alg == 'TRPO' else 'n_epochs'
+        return params | {'n_steps': task.n_steps, epochs: task.n_epochs}
     params |= {
         'train_freq': task.train_freq,
         'gradient_steps': task.gradient_steps,
         'learning_starts': task.learning_starts,
         'buffer_size': task.buffer_size,
     }
-    if task.alg == 'DQN':
+    if task.alg in ('DQN', 'QRDQN'):
         eps = task.exploration_final_eps
         params |= {'exploration_initial_eps': eps, 'exploration_final_eps': eps}
         if task.target_update_interval is not None:
             params['target_update_interval'] = task.target_update_interval
-    if task.alg == 'TD3':
+    if task.alg in ('TD3', 'DDPG'):
         import numpy as np
         from stable_baselines3.common.noise import NormalActionNoise
 
@@ -332,6 +427,7 @@ def zoo_agent(library: str, task: Task) -> tuple[Any, Any]:
 
     env = build_env(task.env, task.type, task.vectorized, nenv=task.nenv)
     dtype = {'dtype': 'mixed_bfloat16'} if library == 'zoo-bf16' else {}  # an older checkout does not know the name
+    dtype |= {'recurrent': 'lstm'} if task.recurrent else {}
     alg_params, _ = call_default_params(env, task.type, task.alg, seed=0, **dtype)
     cls = getattr(algorithms, task.alg)
     alg_params |= {name: default for name, default in cls.params().items() if name not in FROM_SPACES}
@@ -339,9 +435,11 @@ def zoo_agent(library: str, task: Task) -> tuple[Any, Any]:
     for spec in alg_params['net_list']:
         if isinstance(spec, dict):  # not the name of a network whose layers it shares
             spec['hidden'] = list(task.net_arch)
+            if task.recurrent:
+                spec['recurrent_units'] = task.recurrent
     for spec in alg_params['optimizers_list']:
         spec['learning_rate'] = task.learning_rate
-        if task.alg == 'DQN':
+        if task.alg in ('DQN', 'QRDQN'):
             spec['clip_norm'] = 10.0  # Stable-Baselines3's default, which zoo's for an environment may not have
     return cls(**alg_params), env
 
@@ -366,10 +464,7 @@ def zoo_trainer(library: str, task: Task) -> Train:
 
 def peer_trainer(library: str, task: Task) -> Train:
     """The same by Stable-Baselines3 or SBX, with the wrappers and the Nature CNN of the former on Atari."""
-    if library == 'sb3':
-        import stable_baselines3 as peer
-    else:
-        import sbx as peer
+    peer = importlib.import_module(PACKAGES[library])
     from stable_baselines3.common.env_util import make_atari_env, make_vec_env
     from stable_baselines3.common.vec_env import VecFrameStack
 
@@ -381,8 +476,9 @@ def peer_trainer(library: str, task: Task) -> Train:
         env = VecFrameStack(make_atari_env(task.env, task.nenv, seed=0), 4)
     else:
         env = make_vec_env(task.env, task.nenv)
-    policy = 'CnnPolicy' if task.type == 'atari' else 'MlpPolicy'
-    model = getattr(peer, task.alg)(policy, env, **peer_arguments(library, task, env.action_space.shape))
+    policy = 'CnnPolicy' if task.type == 'atari' else 'MlpLstmPolicy' if task.recurrent else 'MlpPolicy'
+    alg = 'RecurrentPPO' if task.recurrent else task.alg
+    model = getattr(peer, alg)(policy, env, **peer_arguments(library, task, env.action_space.shape))
     if task.learns:
         return lambda n: model.learn(n, reset_num_timesteps=False)
     env = model.get_env()
@@ -432,6 +528,7 @@ TRAINERS = {
     'zoo': zoo_trainer,
     'zoo-bf16': zoo_trainer,
     'sb3': peer_trainer,
+    'contrib': peer_trainer,
     'sbx': peer_trainer,
     'rejax': rejax_trainer,
 }
@@ -455,6 +552,7 @@ def versions(library: str) -> dict[str, str]:
     names = {
         'zoo': ('zoo-rl', 'tensorflow', 'keras', 'numpy', 'gymnasium'),
         'sb3': ('stable-baselines3', 'torch', 'numpy', 'gymnasium'),
+        'contrib': ('sb3-contrib', 'stable-baselines3', 'torch', 'numpy', 'gymnasium'),
         'sbx': ('sbx-rl', 'jax', 'flax', 'numpy', 'gymnasium'),
         'rejax': ('rejax', 'gymnax', 'jax', 'flax', 'numpy'),
     }[library.removesuffix('-bf16')]
