@@ -132,6 +132,16 @@ def test_rollouts_hold_the_parameters_that_were_acted_by(mode: AutoresetMode):
     assert result.losses['rho'] == pytest.approx(1.0, abs=1e-5), 'nothing lags in one process'
 
 
+def test_also_by_a_graph_of_tensorflow_over_images_and_for_actions_in_parts():
+    """The ratios of the first update, before which nothing has moved, are 1."""
+    space, actions = toys.OBSERVATIONS['image 2-D'], toys.ACTIONS['Dict']
+    agent = IMPALA(space, actions, net_list=[{'hidden': [4], 'features': 4}, 'actor'])
+    assert agent.behavior.light().forward is None
+    given = {'train_steps': 12, 'horizon': 6, 'rollouts': 2, 'roles': None, 'run_dir': False}
+    losses = agent.learn(toys.AnySpaces(space, actions), seed=0, **given).losses
+    assert losses['rho'] == pytest.approx(1.0, abs=1e-4) and losses['entropy'] > 0.0
+
+
 def test_others_do_not_keep_them():
     agent = make(A2C)
     assert agent.behavior.param_size == 0

@@ -17,12 +17,13 @@ the optimiser is Adam by default (RMSProp, the paper's, is one entry of ``optimi
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 import numpy as np
 import tensorflow as tf
 
 from zoo.algorithms.actor_critic import ActorCritic, EntropyCoef, Samples, flattened, mean_of
+from zoo.algorithms.base import Algorithm
 from zoo.common import loops
 from zoo.common.params import above, at_least
 from zoo.common.returns import vtrace
@@ -91,7 +92,7 @@ class IMPALA(ActorCritic):
         """
         steps, copies = rollout.reward.shape
         if self._kept is None or self._kept.rollout.reward.shape != (steps, size):
-            self._kept, self._count = loops.buffer_for(self, steps, size), 0
+            self._kept, self._count = loops.buffer_for(cast(Algorithm, self), steps, size), 0
         self._kept.put((self._count + np.arange(copies)) % size, rollout)
         self._count += copies
         drawn = self.rng.integers(min(self._count, size), size=count)

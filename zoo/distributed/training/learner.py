@@ -146,8 +146,7 @@ class Actors:
             metrics = None if message['gradient'] is None else agent.take_gradient(message['gradient'])
         except ValueError as error:
             raise ClusterError(f'actor {plan.actors_of(Role.LEARNER, 0)[i]}: {error}') from None
-        if not self._checked:  # new episodes are told of before the first message alone
-            self._checked.add(i)
+        self._checked.add(i)
         count = int(message['steps'])
         self._roles.heard(message['spent'], count)
         self._tell(training, count, message['episodes'])
