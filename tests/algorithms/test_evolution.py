@@ -29,7 +29,9 @@ def make(name: str, **params: Any) -> Any:
 def judged(returns: Any, lengths: Any = None, **fields: Any) -> Evaluations:
     returns = np.array(returns, np.float64)
     lengths = np.full(returns.shape, 10) if lengths is None else np.array(lengths)
-    return Evaluations(**{'seeds': 100 + np.arange(len(returns)), 'returns': returns, 'lengths': lengths, 'observed': {}} | fields)
+    return Evaluations(
+        **{'seeds': 100 + np.arange(len(returns)), 'returns': returns, 'lengths': lengths, 'observed': {}} | fields
+    )
 
 
 RETURNS = [[1.0, 5.0], [-2.0, 0.5], [3.0, 2.0], [9.0, 8.0]]
@@ -61,7 +63,9 @@ class TestES:
         metrics = agent.update(judged(RETURNS))
         # Of eight returns in their order: −2, 0.5, 1, 2, 3, 5, 8, 9.
         ranks = np.array([[2, 5], [0, 1], [4, 3], [7, 6]]) / 7 - 0.5
-        noise = np.stack([np.random.default_rng(100 + i).standard_normal(before.size, dtype=np.float32) for i in range(4)])
+        noise = np.stack(
+            [np.random.default_rng(100 + i).standard_normal(before.size, dtype=np.float32) for i in range(4)]
+        )
         ascent = ((ranks[:, 0] - ranks[:, 1]) @ noise.astype(np.float64)) / 8
         gradient = -ascent + 0.1 * before
         # Adam's first step is α · sign(gradient), up to ε.
@@ -83,9 +87,7 @@ class TestES:
             ascent = sum((ranks[i, 0] - ranks[i, 1]) * direction(shift + i, theta.size) for i in range(4)) / 8
             theta = theta - 0.5 * (0.2 * theta - ascent)
         np.testing.assert_allclose(parameters(agent), theta, atol=1e-5)
-        np.testing.assert_allclose(
-            np.concatenate([v.numpy().ravel() for v in agent.forward.trained]), theta, atol=1e-5
-        )
+        np.testing.assert_allclose(np.concatenate([v.numpy().ravel() for v in agent.forward.trained]), theta, atol=1e-5)
 
     def test_equal_returns_move_nothing_but_by_the_decay(self, plain_graphs):
         agent = make('ES', weight_decay=0.0)

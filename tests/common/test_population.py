@@ -203,9 +203,7 @@ class TestEvaluator:
             for shaping in (None, lambda reward: 10 * reward)
         )
         agent = agent_for(plain)
-        np.testing.assert_allclose(
-            evaluate(agent, shaped, [11])[0], 10 * evaluate(agent, plain, [11])[0], rtol=1e-5
-        )
+        np.testing.assert_allclose(evaluate(agent, shaped, [11])[0], 10 * evaluate(agent, plain, [11])[0], rtol=1e-5)
 
     def test_after_a_failure_the_parameters_are_back(self):
         space = Box(0, 255, (8, 8, 1), np.uint8)

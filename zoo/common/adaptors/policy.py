@@ -904,9 +904,7 @@ class StochasticPolicy:
             no head whose features could be known.
     """
 
-    def __init__(
-        self, network: Network, adaptor: ActionAdaptor, log_std_init: float = 0.0, sde: bool = False
-    ) -> None:
+    def __init__(self, network: Network, adaptor: ActionAdaptor, log_std_init: float = 0.0, sde: bool = False) -> None:
         self.network = network
         self.adaptor = adaptor
         self.sde = sde
