@@ -123,7 +123,7 @@ class ActorCritic(Algorithm):
         log_std_init: Annotated[
             float,
             between(-20, 2),
-            'initial log standard deviation for Box actions; with use_sde, log σ of each feature',
+            'initial log standard deviation for Box actions; with use_sde log σ',
         ] = 0.0,
         use_sde: UseSde = False,
         sde_sample_freq: SdeSampleFreq = None,
