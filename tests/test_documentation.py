@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DOCS = [f'docs/{name}.md' for name in ('architecture', 'distributed', 'export', 'recurrent', 'replay', 'rollouts')]
+DOCS = [f'docs/{path.name}' for path in sorted((ROOT / 'docs').glob('*.md'))]
 PAGES = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', *DOCS]
 EXAMPLES = sorted(ROOT.glob('examples/*.py'))
 TEXTS = PAGES + [f'examples/{path.name}' for path in EXAMPLES]

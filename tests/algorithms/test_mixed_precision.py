@@ -64,7 +64,7 @@ def make(name: str, dtype: str | None = MIXED, space: Any = VECTOR, hidden: int 
 
 
 def learn(agent: Algorithm, steps: int = 40, **params: Any) -> Any:
-    few = {'horizon': 16, 'epochs': 1} if agent.loop.experience == 'rollouts' else {}
+    few = {'horizon': 16, 'epochs': 1} if agent.loop.experience != 'steps' else {}
     few |= {} if few else {'explore_steps': 20, 'buffer_size': 50}
     env = build_env(toys.AnySpaces(agent.observation_space, agent.action_space), 'gymnasium', seed=0)
     given = {'run_dir': False, 'progress_bar': False, 'batch_size': 8, 'train_steps': steps, 'seed': 0}
@@ -175,6 +175,9 @@ class TestTheGlobalPolicy:
     @pytest.mark.parametrize('name', algorithms.NAMES)
     def test_is_written_into_the_entries(self, policy, name):
         policy(MIXED)
+        if name == 'ARS':  # whose default network has no layer before the head
+            assert make(name, net_list=None).net_list[0]['dtype'] == MIXED
+            return
         default = make(name, net_list=None)
         given = [{'hidden': [8]} for _ in default.network_names]
         agent = make(name, net_list=given)

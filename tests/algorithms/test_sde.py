@@ -263,6 +263,13 @@ class TestRefused:
         with pytest.raises(ValueError, match=r'is recurrent, whose exploration cannot be state-dependent here'):
             algorithms.PPO(VECTOR, BOX, net_list=nets, use_sde=True)
 
+    def test_defaults_with_a_recurrent_network_leave_it_out(self):
+        env = build_env('MountainCarContinuous-v0')
+        assert zoo.call_default_params(env, alg='A2C')[0]['use_sde'] is True
+        alg_params, _ = zoo.call_default_params(env, alg='A2C', recurrent='lstm')
+        assert alg_params['use_sde'] is False and alg_params['sde_sample_freq'] is None
+        assert algorithms.A2C(**alg_params).is_recurrent
+
     def test_complete_networks(self):
         whole = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
         with pytest.raises(ValueError, match=r'is a complete network, but use_sde=True makes noise of the features'):

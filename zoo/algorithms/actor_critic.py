@@ -121,7 +121,11 @@ class ActorCritic(Algorithm):
         entropy_coef: EntropyCoef = 0.0,
         value_coef: Annotated[float, at_least(0), 'weight of the value loss'] = 0.5,
         max_grad_norm: MaxGradNorm = 0.5,
-        log_std_init: Annotated[float, between(-20, 2), 'initial log standard deviation for Box actions'] = 0.0,
+        log_std_init: Annotated[
+            float,
+            between(-20, 2),
+            'initial log standard deviation for Box actions; with use_sde log σ',
+        ] = 0.0,
         use_sde: UseSde = False,
         sde_sample_freq: SdeSampleFreq = None,
         normalize_obs: NormalizeObs = False,

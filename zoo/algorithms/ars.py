@@ -4,10 +4,11 @@ Mania et al. 2018, *Simple Random Search Provides a Competitive Approach to Rein
 algorithm 2: V1, and with ``normalize_obs`` V2, which normalises observations by running statistics; with
 ``top_directions`` V1-t and V2-t. The policy is linear and begins at zero, where the network is not another one.
 
-Departures: the linear policy has a bias, which the paper's V2 has by the mean that it takes off. The step α/(b σ_R) Σ is
-that of an optimiser, plain gradient descent unless another one is given, whose learning rate is α. Where all returns are
-equal, σ_R is 0 and there is no step. The statistics are those of all observations until the last update, of directions
-that did not count too, as in the paper; ``alive_bonus_offset`` is what section 4 takes off the rewards of some tasks.
+Departures: the linear policy has a bias, which the paper's V2 has by the mean that it takes off. The step α/(b σ_R) Σ
+is that of an optimiser, plain gradient descent unless another one is given, whose learning rate is α. Where all returns
+are equal, σ_R is 0 and there is no step. The statistics are those of all observations until the last update, of
+directions that did not count too, as in the paper; ``alive_bonus_offset`` is what section 4 takes off the rewards of
+some tasks.
 """
 
 from __future__ import annotations

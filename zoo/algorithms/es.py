@@ -5,8 +5,8 @@ algorithm 2, with mirrored sampling, and returns replaced by their centred ranks
 (section 4). Perturbations are known by their seeds, so that seeds and returns alone go from process to process.
 
 Departures: the perturbations of a seed are drawn when they are needed, not looked up in a table of noise that every
-process keeps. Returns that are equal share the mean of their ranks, lest their order decide. As in the authors' code 1/σ
-is left out of the gradient, which Adam would take out again, so that ``weight_decay`` is to be compared with theirs. No
+process keeps. Returns that are equal share the mean of their ranks, lest their order decide. As in the authors' code
+1/σ is left out of the gradient, which Adam would take out again, so that ``weight_decay`` compares with theirs. No
 virtual batch normalisation; the authors' running statistics of observations are ``normalize_obs``, of all episodes in
 place of some. Actions are deterministic; the authors add noise to those of MuJoCo. An episode is never cut short for
 having taken longer than others.

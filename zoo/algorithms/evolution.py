@@ -1,7 +1,7 @@
 """What the evolution strategies have in common: a deterministic policy whose parameters are perturbed and judged.
 
-A subclass is its paper: it says how much each perturbation counts by what its episodes returned (`weigh`). The update is
-a gradient step against the weighted sum of the perturbations, which are made again from their seeds. How they are
+A subclass is its paper: it says how much each perturbation counts by what its episodes returned (`weigh`). The update
+is a gradient step against the weighted sum of the perturbations, which are made again from their seeds. How they are
 played is in :mod:`zoo.common.population`.
 """
 

@@ -12,6 +12,10 @@ end as soon as one action is better (Xu et al. 2021, *Target Entropy Annealing f
 2112.02852, who lower it in the course of training). What Zhou et al. 2022, *Revisiting Discrete Soft Actor-Critic*
 (arXiv 2209.10081), add for stability (the mean of both critics, clipped steps of theirs, a penalty on a policy whose
 entropy changes) is left out.
+
+``use_sde`` is the state-dependent exploration of Raffin et al. 2020 (arXiv 2005.05719), where only acting keeps a
+matrix of noise: updates draw each action from the Gaussian of the implied variance, the authors' code those of a batch
+from one matrix. Means are not clipped, since log-probabilities are computed before the tanh.
 """
 
 from __future__ import annotations

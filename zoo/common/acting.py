@@ -893,7 +893,7 @@ class StateDependent(Stochastic):
         return np.tanh(found) if self.adaptor.parts[0].kind == 'squashed_gaussian' else found
 
     def _drawn(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """The numbers for the next step ``[N, L n]``; of other observations than those of the copies, of a first one."""
+        """The numbers for the next step ``[N, L n]``; of other observations than the copies', of a first one."""
         if self.noise is None or len(self.noise) != count:
             return rng.standard_normal((count, self.noise_size), dtype=np.float32)
         due = self.left <= 0

@@ -709,7 +709,8 @@ def _evolution(
 ) -> None:
     """Play whole episodes with perturbed parameters, update on what they returned with the other parameters.
 
-    Every generation is played to its end, so that more steps may be taken than are asked for.
+    Every generation is played to its end, so that more steps may be taken than are asked for. In an environment whose
+    episodes never end it never ends either: give it a time limit (``max_episode_steps``).
     """
     agent = training.agent
     while not training.done:

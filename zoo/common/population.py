@@ -7,7 +7,7 @@ imports TensorFlow where the policy is a chain of dense layers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from zoo.common import spaces
 from zoo.common.acting import ACTIVATIONS, Deterministic, Forward, NumpyForward
 from zoo.common.collect import Collector
+from zoo.common.normalize import RunningMoments
 from zoo.common.types import Episode, Evaluations
 
 #: Seeds of perturbations are below this.
@@ -257,7 +258,7 @@ class Tally:
         found: by path float64 ``[count, 2, size]``, see :class:`zoo.common.types.Evaluations`.
     """
 
-    def __init__(self, statistics: dict, count: int, copies: int) -> None:
+    def __init__(self, statistics: Mapping[str, RunningMoments], count: int, copies: int) -> None:
         self._statistics = statistics
         self.found = {path: np.zeros((count, 2, moments.mean.size)) for path, moments in statistics.items()}
         self._running = {path: np.zeros((copies, 2, moments.mean.size)) for path, moments in statistics.items()}

@@ -106,6 +106,9 @@ def call_default_params(
         cls.check_recurrent(f'recurrent={recurrent!r}: what is asked for')
 
     merged = _merged(importlib.import_module(f'zoo.default_params.{alg.lower()}'), env_type, env_id, recurrent)
+    if recurrent is not None:  # whose exploration cannot be state-dependent
+        merged.pop('use_sde', None)
+        merged.pop('sde_sample_freq', None)
     network, optimizer = merged.pop('network'), merged.pop('optimizer')
     special = merged.pop('networks', {})
     if dtype is not None:

@@ -19,7 +19,7 @@ COMMON: dict[str, Any] = {
     'optimizer': {'name': 'RMSprop', 'learning_rate': 7e-4, 'rho': 0.99, 'epsilon': 1e-5},
 }
 
-#: Of most environments with Box actions, whose source explores with state-dependent noise; Gaussian noise here.
+#: Of most environments with Box actions, whose source explores with state-dependent noise (`use_sde`); Gaussian here.
 _CONTINUOUS: dict[str, Any] = {
     'horizon': 8,
     'gae_lambda': 0.9,
@@ -53,8 +53,11 @@ TUNED: dict[str, dict[str, Any]] = {
     'MountainCarContinuous-v0': {
         'train_steps': 100_000,
         'horizon': 100,
+        'use_sde': True,
+        'sde_sample_freq': 16,
         'normalize_obs': True,
         'normalize_reward': True,
+        'network': {'initializer': 'glorot_uniform'},
     },
     'BipedalWalker-v3': _CONTINUOUS | {'train_steps': 5_000_000, 'optimizer': {'learning_rate': Linear(9.6e-4)}},
     'Swimmer-v5': {'gamma': 0.9999},

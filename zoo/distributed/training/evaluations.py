@@ -71,18 +71,19 @@ class Evaluators:
         while len(found) < len(parts):
             for i in sorted(self._free) if waiting else ():
                 if waiting:
-                    self._chunks[i] = waiting.popleft()
+                    self._chunks[i] = given = waiting.popleft()
                     self._free.discard(i)
-                    part = parts[self._chunks[i]]
-                    task = {'start': self._starts[i], 'version': self._version, 'chunk': self._chunks[i], 'std': std}
+                    part = parts[given]
+                    task = {'start': self._starts[i], 'version': self._version, 'chunk': given, 'std': std}
                     self._tasks[i].put({**task, 'seeds': all_seeds[part], 'signs': signs[part]}, _PATIENCE)
             for i in wait_any(self._results):
                 message = self._results[i].get()
                 chunk = int(message['chunk'])
                 if chunk == HELLO:  # also of one that was started again, whose predecessor has left its chunk undone
                     self._starts[i] = int(message['start'])
-                    if self._chunks[i] is not None:
-                        waiting.appendleft(self._chunks[i])
+                    undone = self._chunks[i]
+                    if undone is not None:
+                        waiting.appendleft(undone)
                     self._check(i, message)
                 elif int(message['start']) != self._starts[i]:
                     continue

@@ -206,7 +206,8 @@ def check_evaluators(layout: Layout, name: str) -> None:
         )
     if layout.servers:
         raise ValueError(
-            f'{layout}: each actor of {name} acts with parameters of its own, which a server has not: leave out servers.'
+            f'{layout}: each actor of {name} acts with parameters of its own, which servers have not: leave out '
+            'servers.'
         )
 
 
