@@ -36,7 +36,7 @@ def trained(tmp_path_factory) -> Path:
     before = os.getcwd()
     os.chdir(folder)
     try:
-        assert cli.main([*DQN, '--evaluate', '100', '--env', 'max_episode_steps=50', '--seed', '3']) == 0
+        assert cli.main([*DQN, '--evaluate', '100', '--env-set', 'max_episode_steps=50', '--seed', '3']) == 0
     finally:
         os.chdir(before)
     return folder
@@ -75,7 +75,7 @@ def test_play(a_run: Path, capsys):
     assert code == 0 and out.count('return ') == 2 and 'of 2 episodes after' in out
     again = said(capsys, 'test', a_run.name, '--episodes', '2', '--best')[1]
     assert again == out
-    code, out, _ = said(capsys, 'test', str(a_run), '--episodes', '1', '--env', 'max_episode_steps=3')
+    code, out, _ = said(capsys, 'test', str(a_run), '--episodes', '1', '--env-set', 'max_episode_steps=3')
     assert out.startswith('return 3, 3 steps')
     assert said(capsys, 'record', 'last', '--max-steps', '5') == (0, 'runs/' + a_run.name + '/film.gif\n', '')
     with Image.open(a_run / 'film.gif') as film:
@@ -153,7 +153,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(capsys, monkeypatch):
         ('train PPO CartPole-v1 --set seed=1', 2, '--set seed: it is an option of its own, --seed'),
         ('train PPO CartPole-v1 --steps 5 --set train_steps=6', 2, '--steps and --set train_steps say the same'),
         ('train PPO CartPole-v1 --net 64x', 2, "net is '64x'"),
-        ('train PPO CartPole-v1 --env lenght=3', 2, "does not take the argument 'lenght'"),
+        ('train PPO CartPole-v1 --env-set lenght=3', 2, "does not take the argument 'lenght'"),
         ('train PPO CartPole-v1 --stop-at 3', 2, '--stop-at goes with --evaluate'),
         ('train DQN Pendulum-v1', 2, 'DQN cannot act in Box(1,) float32'),
         ('train PPO --resume x', 2, '--resume goes on with a run as it was begun: leave out an algorithm'),

@@ -28,6 +28,8 @@ _HOME = {
     'list_runs': 'zoo.runs',
     'plot_runs': 'zoo.runs',
     'film': 'zoo.common.videos',
+    'compare': 'zoo.comparison',
+    'tune': 'zoo.tuning',
     'algorithms': None,
     'callbacks': None,
 }
