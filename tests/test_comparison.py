@@ -189,7 +189,7 @@ class TestWorkers:
                     time.sleep(0.05)
                 raise KeyboardInterrupt
 
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt, match='the same again goes on from here'):
             workers.run(self.tasks(tmp_path, [slow, slow, slow]), 2, begun, lambda task, why: None)
         assert [(tmp_path / f'{i}.json').read_text() for i in (0, 1)] == ['saved', 'saved']
         assert not (tmp_path / '2.json').exists()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle
 
@@ -73,10 +73,10 @@ def run(
                 under_way[process.sentinel] = task, process
                 begun(task)
             for sentinel in wait(list(under_way)):
-                task, process = under_way.pop(sentinel)  # type: ignore[index]
+                task, process = under_way.pop(cast(int, sentinel))
                 process.join()
                 ended(task, None if process.exitcode == 0 else _reason(task, process.exitcode))
-    except BaseException:
+    except BaseException as error:
         for _, process in under_way.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGINT)
@@ -86,6 +86,8 @@ def run(
             if process.is_alive():
                 process.kill()
                 process.join()
+        if isinstance(error, KeyboardInterrupt):
+            raise KeyboardInterrupt('interrupted; the same again goes on from here') from None
         raise
 
 
@@ -97,7 +99,8 @@ def _reason(task: Task, code: int) -> str:
 
 def _do(call: bytes, log: str, parent: int) -> None:
     """What a process does: the call, with its output in the log."""
-    os.setsid()  # lest the terminal interrupt it too, when its parent does
+    if hasattr(os, 'setsid'):
+        os.setsid()  # lest the terminal interrupt it too, when its parent does
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in (1, 2):
         os.dup2(out, stream)
