@@ -112,6 +112,8 @@ def test_check(tmp_path: Path, capsys, monkeypatch):
     code, out, _ = said(capsys, 'check', 'bad_environments:Bad')
     assert code == 1 and 'observation_space' in out
     assert said(capsys, 'check', 'no_such_module:Bad')[0] == 2
+    code, _, err = said(capsys, 'check', 'CartPole-v1', '--type', 'atari')
+    assert code == 2 and "'CartPole-v1' is an environment of type classic_control" in err
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(capsys, monkeypatch):
@@ -129,6 +131,22 @@ def test_ctrl_c_saves_and_says_how_to_go_on(capsys, monkeypatch):
     assert code == 0 and out.startswith('100 steps') and 'from step 100 of 200' in err
     code, _, err = said(capsys, 'train', '--resume', str(run))
     assert code == 2 and 'was not interrupted' in err
+
+
+def test_export(a_run: Path, capsys, monkeypatch):
+    asked: list[Any] = []
+
+    def export(agent: Any, path: Path, to: str) -> Path:
+        asked.append((agent.steps, path, to))
+        return path
+
+    monkeypatch.setattr(zoo, 'export', export, raising=False)
+    monkeypatch.setattr(zoo, '__all__', [*zoo.__all__, 'export'])
+    path = Path('runs') / a_run.name / 'exported_onnx'
+    assert said(capsys, 'export', 'last', '--to', 'onnx') == (0, f'{path}\n', '')
+    assert asked == [(200, path, 'onnx')]
+    code, _, err = said(capsys, 'export', 'last', '--to', 'onx')
+    assert code == 2 and "unknown format 'onx': did you mean 'onnx'?" in err
 
 
 @pytest.mark.parametrize(

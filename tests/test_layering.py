@@ -39,8 +39,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     'tuning': ('algorithms', 'callbacks', 'common', 'runs', 'running', 'workers'),
     '__main__': ('cli',),
     # These two use the public interface alone.
-    'dashboard': ('', 'algorithms', 'common.env_wrappers', 'common.utils', 'distributed'),
-    'cli': ('', 'algorithms', 'common.env_wrappers', 'common.utils', 'distributed', 'dashboard'),
+    'dashboard': ('', 'algorithms', 'callbacks', 'common.env_wrappers', 'common.utils', 'distributed'),
+    'cli': ('', 'algorithms', 'callbacks', 'common.env_wrappers', 'common.utils', 'distributed', 'dashboard'),
 }
 
 

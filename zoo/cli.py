@@ -15,13 +15,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import zoo
 from zoo import algorithms
-
-if TYPE_CHECKING:
-    import zoo.callbacks
 
 #: Exit codes: what was asked for makes no sense; it failed on the way; it was interrupted.
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
@@ -616,13 +613,17 @@ def _check(args: Any) -> int:
     given: Any = args.environment
     _find_packages(given)
     package, _, name = given.partition(':')
-    if args.env_type not in (None, 'gymnasium') and args.env_type in ('dm_control', 'rlbench'):
-        given = zoo.build_env(given, args.env_type)
-    elif name and name.isidentifier():
+    if name and name.isidentifier():
         try:
             given = getattr(importlib.import_module(package), name, given)
         except ImportError as error:
             raise ValueError(f'{package!r} of {given!r} cannot be imported: {error}.') from error
+    if isinstance(given, str):
+        from zoo.common.env_wrappers import find_env_type
+
+        env_type = find_env_type(given) if args.env_type is None else args.env_type
+        if env_type not in ('gymnasium', find_env_type(given)) or env_type in ('dm_control', 'rlbench'):
+            given = zoo.build_env(given, env_type)  # which refuses a name of another type
     return FAILED if zoo.check_env(given, steps=args.steps) else 0
 
 
