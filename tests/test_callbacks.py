@@ -255,6 +255,14 @@ class TestMonitor:
         result = learn([], 400, cartpole(nenv=3))
         assert [float(row['r']) for row in rows(result.run_dir / 'monitor.csv')] == result.returns
 
+    def test_with_roles(self):
+        evaluate = Evaluate(every=200, episodes=1)
+        result = learn([evaluate], 400, roles={'actors': 2})
+        found = rows(result.run_dir / 'monitor.csv')
+        assert [float(row['r']) for row in found] == result.returns and len(found) > 4
+        assert [int(row['step']) for row in found] == result.episode_steps
+        assert len(evaluate.returns) >= 2
+
     def test_it_goes_on_at_resume(self):
         def interrupt(training: Any) -> None:
             if training.steps >= 200:

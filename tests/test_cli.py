@@ -36,7 +36,7 @@ def trained(tmp_path_factory) -> Path:
     before = os.getcwd()
     os.chdir(folder)
     try:
-        assert cli.main([*DQN, '--evaluate', '100', '--env', 'max_episode_steps=50', '--seed', '3']) == 0
+        assert cli.main([*DQN, '--evaluate', '100', '--env-set', 'max_episode_steps=50', '--seed', '3']) == 0
     finally:
         os.chdir(before)
     return folder
@@ -75,7 +75,7 @@ def test_play(a_run: Path, capsys):
     assert code == 0 and out.count('return ') == 2 and 'of 2 episodes after' in out
     again = said(capsys, 'test', a_run.name, '--episodes', '2', '--best')[1]
     assert again == out
-    code, out, _ = said(capsys, 'test', str(a_run), '--episodes', '1', '--env', 'max_episode_steps=3')
+    code, out, _ = said(capsys, 'test', str(a_run), '--episodes', '1', '--env-set', 'max_episode_steps=3')
     assert out.startswith('return 3, 3 steps')
     assert said(capsys, 'record', 'last', '--max-steps', '5') == (0, 'runs/' + a_run.name + '/film.gif\n', '')
     with Image.open(a_run / 'film.gif') as film:
@@ -112,6 +112,8 @@ def test_check(tmp_path: Path, capsys, monkeypatch):
     code, out, _ = said(capsys, 'check', 'bad_environments:Bad')
     assert code == 1 and 'observation_space' in out
     assert said(capsys, 'check', 'no_such_module:Bad')[0] == 2
+    code, _, err = said(capsys, 'check', 'CartPole-v1', '--type', 'atari')
+    assert code == 2 and "'CartPole-v1' is an environment of type classic_control" in err
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(capsys, monkeypatch):
@@ -129,6 +131,22 @@ def test_ctrl_c_saves_and_says_how_to_go_on(capsys, monkeypatch):
     assert code == 0 and out.startswith('100 steps') and 'from step 100 of 200' in err
     code, _, err = said(capsys, 'train', '--resume', str(run))
     assert code == 2 and 'was not interrupted' in err
+
+
+def test_export(a_run: Path, capsys, monkeypatch):
+    asked: list[Any] = []
+
+    def export(agent: Any, path: Path, to: str) -> Path:
+        asked.append((agent.steps, path, to))
+        return path
+
+    monkeypatch.setattr(zoo, 'export', export, raising=False)
+    monkeypatch.setattr(zoo, '__all__', [*zoo.__all__, 'export'])
+    path = Path('runs') / a_run.name / 'exported_onnx'
+    assert said(capsys, 'export', 'last', '--to', 'onnx') == (0, f'{path}\n', '')
+    assert asked == [(200, path, 'onnx')]
+    code, _, err = said(capsys, 'export', 'last', '--to', 'onx')
+    assert code == 2 and "unknown format 'onx': did you mean 'onnx'?" in err
 
 
 @pytest.mark.parametrize(
@@ -153,7 +171,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(capsys, monkeypatch):
         ('train PPO CartPole-v1 --set seed=1', 2, '--set seed: it is an option of its own, --seed'),
         ('train PPO CartPole-v1 --steps 5 --set train_steps=6', 2, '--steps and --set train_steps say the same'),
         ('train PPO CartPole-v1 --net 64x', 2, "net is '64x'"),
-        ('train PPO CartPole-v1 --env lenght=3', 2, "does not take the argument 'lenght'"),
+        ('train PPO CartPole-v1 --env-set lenght=3', 2, "does not take the argument 'lenght'"),
         ('train PPO CartPole-v1 --stop-at 3', 2, '--stop-at goes with --evaluate'),
         ('train DQN Pendulum-v1', 2, 'DQN cannot act in Box(1,) float32'),
         ('train PPO --resume x', 2, '--resume goes on with a run as it was begun: leave out an algorithm'),

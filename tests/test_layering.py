@@ -34,10 +34,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     'callbacks': ('common',),
     'runs': ('algorithms', 'common'),
     'running': ('algorithms', 'common', 'runs'),
+    'workers': ('common',),
+    'comparison': ('algorithms', 'common', 'runs', 'running', 'workers'),
+    'tuning': ('algorithms', 'callbacks', 'common', 'runs', 'running', 'workers'),
     '__main__': ('cli',),
     # These two use the public interface alone.
-    'dashboard': ('', 'algorithms', 'common.env_wrappers', 'common.utils', 'distributed'),
-    'cli': ('', 'algorithms', 'common.env_wrappers', 'common.utils', 'distributed', 'dashboard'),
+    'dashboard': ('', 'algorithms', 'callbacks', 'common.env_wrappers', 'common.utils', 'distributed'),
+    'cli': ('', 'algorithms', 'callbacks', 'common.env_wrappers', 'common.utils', 'distributed', 'dashboard'),
 }
 
 
@@ -262,6 +265,8 @@ LIGHT = [
     'zoo.algorithms',
     'zoo.callbacks',
     'zoo.cli',
+    'zoo.comparison',
+    'zoo.tuning',
     'zoo.common.acting',
     'zoo.common.adaptors.action',
     'zoo.common.adaptors.observation',
@@ -330,6 +335,7 @@ def test_names_of_the_package():
         'call_default_params',
         'callbacks',
         'check_env',
+        'compare',
         'describe',
         'export',
         'film',
@@ -342,6 +348,7 @@ def test_names_of_the_package():
         'record',
         'resume',
         'train',
+        'tune',
     }
     for name in dir(zoo):
         assert getattr(zoo, name) is not None

@@ -163,7 +163,7 @@ def test_what_net_stands_for():
 def test_no_parameter_has_two_places(name: str):
     cls = getattr(algorithms, name)
     assert not cls.declared().keys() & cls.declared_for_learn().keys()
-    assert not running.known_params(cls).keys() & (set(running._ARGUMENTS) - {'learning_rate'})
+    assert not running.known_params(cls).keys() & (set(running.ARGUMENTS) - {'learning_rate'})
 
 
 @pytest.mark.parametrize(

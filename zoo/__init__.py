@@ -29,6 +29,8 @@ _HOME = {
     'plot_runs': 'zoo.runs',
     'film': 'zoo.common.videos',
     'export': 'zoo.algorithms.exporting',
+    'compare': 'zoo.comparison',
+    'tune': 'zoo.tuning',
 }
 
 _MODULES = {'algorithms': 'zoo.algorithms', 'callbacks': 'zoo.callbacks', 'plots': 'zoo.common.plots'}

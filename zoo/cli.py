@@ -15,13 +15,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import zoo
 from zoo import algorithms
-
-if TYPE_CHECKING:
-    import zoo.callbacks
 
 #: Exit codes: what was asked for makes no sense; it failed on the way; it was interrupted.
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
@@ -33,7 +30,7 @@ class _Parser(argparse.ArgumentParser):
     """A parser that says what is wrong in one sentence, with the nearest thing that there is."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, allow_abbrev=False, **kwargs)
+        super().__init__(*args, **{**kwargs, 'allow_abbrev': False})
 
     def error(self, message: str) -> NoReturn:
         message = message.replace('argument ', '', 1) if message.startswith('argument ') else message
@@ -183,6 +180,37 @@ def build_parser() -> tuple[_Parser, dict[str, _Parser]]:
     _add_env(p)
     p.add_argument('--steps', type=_count, default=1000, help='steps to take at the most (default: 1000)')
 
+    p = command('compare', _compare, 'train algorithms with several seeds each, side by side, and write a report')
+    _add(p, 'algorithms', nargs='+', metavar='ALGORITHM', choices=algorithms.NAMES, help='two or more')
+    _add_searched_env(p)
+    p.add_argument('--seeds', type=_count, default=3, metavar='N', help='of each algorithm (default: 3)')
+    _add_training(p)
+    _add_jobs(p, 'compare_ENVIRONMENT', 20)
+
+    p = command('tune', _tune, 'search hyper-parameters with Optuna; made again, it goes on')
+    _add(p, 'algorithm', metavar='ALGORITHM', choices=algorithms.NAMES)
+    _add_searched_env(p)
+    p.add_argument('--trials', type=_count, default=20, metavar='N', help='in all (default: 20)')
+    p.add_argument(
+        '--search',
+        action='append',
+        default=[],
+        metavar='NAME[=VALUES]',
+        help='search this parameter, around its default or in a [list] or between (two, bounds); repeatable',
+    )
+    p.add_argument('--sampler', default='tpe', metavar='NAME', help='tpe or random (default: tpe)')
+    p.add_argument('--pruner', default='median', metavar='NAME', help='median, halving or none (default: median)')
+    p.add_argument('--seed', type=_seed, default=0, help='of the sampler and of every training (default: 0)')
+    _add_training(p)
+    _add_jobs(p, 'tune_ALGORITHM_ENVIRONMENT', 10)
+
+    if 'export' in dir(zoo):
+        p = command('export', _export, 'write a trained agent as a model that runs without zoo')
+        _add_run(p)
+        p.add_argument('--to', default='savedmodel', metavar='FORMAT', choices=('savedmodel', 'litert', 'onnx'))
+        p.add_argument('--out', metavar='FOLDER', help='(default: exported_FORMAT in the run)')
+        p.add_argument('--best', action='store_true', help='the best agent that --evaluate has kept, not the last one')
+
     p = command('completion', _completion, 'print what makes a shell complete the words of zoo')
     p.add_argument('shell', metavar='SHELL', choices=SHELLS, help=', '.join(SHELLS))
     return parser, commands
@@ -210,8 +238,30 @@ def _add_training(parser: _Parser) -> None:
         '--set', action='append', default=[], metavar='NAME=VALUE', help='any parameter, such as gamma=0.98; repeatable'
     )
     parser.add_argument(
-        '--env', action='append', default=[], metavar='NAME=VALUE', help='any argument of the environment; repeatable'
+        '--env-set',
+        action='append',
+        default=[],
+        metavar='NAME=VALUE',
+        help='an argument of build_env; repeatable',
     )
+
+
+def _add_searched_env(parser: _Parser) -> None:
+    action = parser.add_argument(
+        '--env', dest='environment', required=True, metavar='ENVIRONMENT', help='such as CartPole-v1; see zoo list'
+    )
+    action.completer = _env_names  # type: ignore[attr-defined] # argcomplete looks for it
+    parser.add_argument(
+        '--type', dest='env_type', metavar='TYPE', choices=_types(), help='of the environment (default: by its name)'
+    )
+
+
+def _add_jobs(parser: _Parser, folder: str, episodes: int) -> None:
+    parser.add_argument('--jobs', type=_count, metavar='N', help='trainings at a time (default: one for each core)')
+    parser.add_argument(
+        '--episodes', type=_count, default=episodes, metavar='N', help=f'of tests (default: {episodes})'
+    )
+    parser.add_argument('--out', metavar='FOLDER', help=f'(default: {folder} in runs)')
 
 
 def _add_run(parser: _Parser) -> None:
@@ -223,7 +273,11 @@ def _add_playing(parser: _Parser, episodes: int) -> None:
     parser.add_argument('--seed', type=_seed, default=0, help='of the environment, or none (default: 0)')
     parser.add_argument('--best', action='store_true', help='the best agent that --evaluate has kept, not the last one')
     parser.add_argument(
-        '--env', action='append', default=[], metavar='NAME=VALUE', help='an argument of the environment; repeatable'
+        '--env-set',
+        action='append',
+        default=[],
+        metavar='NAME=VALUE',
+        help='an argument of build_env; repeatable',
     )
 
 
@@ -379,7 +433,7 @@ def _training_params(args: Any) -> dict[str, Any]:
         if name in params:
             option = {'env_type': 'type'}.get(name, name.replace('_', '-'))
             raise ValueError(f'--set {name}: it is an option of its own, --{option}, or belongs to programs alone.')
-    env_params = parse_settings('--env', args.env)
+    env_params = parse_settings('--env-set', args.env_set)
     return params | ({'env_params': env_params} if env_params else {})
 
 
@@ -404,7 +458,7 @@ def _refuse_beside_resume(args: Any) -> None:
         '--type': args.env_type,
         '--net': args.net,
         '--set': args.set,
-        '--env': args.env,
+        '--env-set': args.env_set,
         '--run-dir': args.run_dir,
         '--render': args.render,
     }
@@ -418,10 +472,10 @@ def _refuse_beside_resume(args: Any) -> None:
 def _playing(args: Any, **changes: Any) -> tuple[Any, Any, Any]:
     """Run, agent and environment of a command that plays."""
     run = zoo.open_run(args.run_name)
-    env_params = parse_settings('--env', args.env)
+    env_params = parse_settings('--env-set', args.env_set)
     for name in ('seed', 'nenv', 'env_id', 'env_type', *changes):
         if name in env_params:
-            raise ValueError(f'--env {name}: that is not to be changed here.')
+            raise ValueError(f'--env-set {name}: that is not to be changed here.')
     _find_packages((run.config.get('made_with') or {}).get('env_id', ''))
     env = run.build_env(args.seed, nenv=1, **changes, **env_params)
     try:
@@ -491,16 +545,17 @@ def _list(args: Any) -> None:
             for name in names:
                 print(f'{env_type}\t{name}' if args.env_type is None else name)
     else:
-        rows = []
+        found: list[tuple[str, ...]] = []
         for run in zoo.list_runs():
             last = run.last('episode/return')
             begun = time.strftime('%Y-%m-%d %H:%M', time.localtime((run.path / 'config.json').stat().st_mtime))
             done = f'{run.steps:,} of {run.train_steps:,}'
-            rows.append((run.name, run.algorithm, run.environment, done, '' if last is None else f'{last:.6g}', begun))
-        if not rows:
+            shown = '' if last is None else f'{last:.6g}'
+            found.append((run.name, run.algorithm, run.environment, done, shown, begun))
+        if not found:
             _say('There is no run here yet: zoo train makes one.')
             return
-        _print_table(('run', 'algorithm', 'environment', 'steps', 'return', 'begun'), rows)
+        _print_table(('run', 'algorithm', 'environment', 'steps', 'return', 'begun'), found)
 
 
 def _describe(args: Any) -> None:
@@ -558,14 +613,75 @@ def _check(args: Any) -> int:
     given: Any = args.environment
     _find_packages(given)
     package, _, name = given.partition(':')
-    if args.env_type not in (None, 'gymnasium') and args.env_type in ('dm_control', 'rlbench'):
-        given = zoo.build_env(given, args.env_type)
-    elif name and name.isidentifier():
+    if name and name.isidentifier():
         try:
             given = getattr(importlib.import_module(package), name, given)
         except ImportError as error:
             raise ValueError(f'{package!r} of {given!r} cannot be imported: {error}.') from error
+    if isinstance(given, str):
+        from zoo.common.env_wrappers import find_env_type
+
+        env_type = find_env_type(given) if args.env_type is None else args.env_type
+        if env_type not in ('gymnasium', find_env_type(given)) or env_type in ('dm_control', 'rlbench'):
+            given = zoo.build_env(given, env_type)  # which refuses a name of another type
     return FAILED if zoo.check_env(given, steps=args.steps) else 0
+
+
+def _compare(args: Any) -> None:
+    _find_packages(args.environment)
+    params = _training_params(args)
+    print(
+        zoo.compare(
+            args.algorithms,
+            args.environment,
+            args.env_type,
+            seeds=args.seeds,
+            nenv=args.nenv,
+            jobs=args.jobs,
+            out=args.out,
+            test_episodes=args.episodes,
+            **params,
+        )
+    )
+
+
+def _tune(args: Any) -> None:
+    _find_packages(args.environment)
+    if args.seed is None:
+        raise ValueError('--seed none: a study that can go on needs a seed, such as --seed 0.')
+    params = _training_params(args)
+    search: dict[str, Any] = {}
+    for text in args.search:
+        if '=' in text:
+            search |= parse_settings('--search', [text])
+        else:
+            search[text.replace('-', '_')] = None
+    made = zoo.tune(
+        args.algorithm,
+        args.environment,
+        args.env_type,
+        trials=args.trials,
+        search=search or None,
+        sampler=args.sampler,
+        pruner=args.pruner,
+        test_episodes=args.episodes,
+        seed=args.seed,
+        nenv=args.nenv,
+        jobs=args.jobs,
+        out=args.out,
+        **params,
+    )
+    print(made)
+    if made.best is not None:
+        settings = ' '.join(f'--set {shlex.quote(f"{name}={value}")}' for name, value in made.params.items())
+        print(f'zoo train {args.algorithm} {args.environment} {settings}')
+
+
+def _export(args: Any) -> None:
+    run = zoo.open_run(args.run_name)
+    path = run.path / f'exported_{args.to}' if args.out is None else Path(args.out)
+    export: Any = zoo.export  # where it is there
+    print(export(run.load(best=args.best), path, to=args.to))
 
 
 def _completion(args: Any) -> None:

@@ -30,8 +30,8 @@ _HABITS = {
     'steps': 'train_steps',
 }
 
-#: Its own arguments, named when an unknown one is near them.
-_ARGUMENTS = (
+#: The arguments of :func:`train` beside the parameters; named when an unknown one is near them.
+ARGUMENTS = (
     'env_type',
     'seed',
     'nenv',
@@ -48,7 +48,8 @@ _ARGUMENTS = (
     'run_dir',
 )
 
-_RATE = Param('learning_rate', None, 'number', 'size of the steps', above(0), scheduled=True, optional=True)
+#: How :func:`train` declares the learning rate.
+RATE = Param('learning_rate', None, 'number', 'size of the steps', above(0), scheduled=True, optional=True)
 
 
 class Trained(NamedTuple):
@@ -240,7 +241,7 @@ def check_names(cls: Any, names: Iterable[str]) -> None:
             raise ValueError(f'unknown parameter {name!r}: it is called {habit!r} here.')
         if HABITS.get(name) in known or name in elsewhere:
             raise ValueError(refusal(f'parameter of {cls.__name__}', name, known, elsewhere))
-        raise ValueError(unknown(f'parameter of {cls.__name__}', name, [*known, *_ARGUMENTS]))
+        raise ValueError(unknown(f'parameter of {cls.__name__}', name, [*known, *ARGUMENTS]))
 
 
 def networks(net: Any, default: Sequence[Any]) -> list[Any]:
@@ -275,7 +276,7 @@ def _checked_rate(cls: Any, rate: Any) -> Any:
     """The learning rate, refused where there is nothing that takes it."""
     if rate is not None and not cls.optimizer_names:
         raise ValueError(f'learning_rate={rate!r}: {cls.__name__} has no optimizer.')
-    return _RATE.check(rate)
+    return RATE.check(rate)
 
 
 @contextlib.contextmanager

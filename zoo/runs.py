@@ -141,7 +141,12 @@ class Run:
         """
         from zoo.common.env_wrappers import build_env
 
-        made_with = self.config.get('made_with')
+        if 'made_with' not in self.config:
+            raise ValueError(
+                f'{self.name} is of an earlier version, which did not note how an environment is made: build '
+                f'{self.environment} by build_env and hand it to the agent of zoo.load.'
+            )
+        made_with = self.config['made_with']
         if made_with is None:
             raise ValueError(
                 f'{self.name} was trained in {self.environment}, which no name makes (a class, a function, an object, '

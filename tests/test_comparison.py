@@ -1,0 +1,202 @@
+"""``zoo.compare``: its statistics by hand, and that what is done is not done again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import zoo
+from zoo import cli, comparison, workers
+from zoo.comparison import bootstrap_interval, interquartile_mean
+
+
+@pytest.fixture(autouse=True)
+def in_a_directory_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv('ZOO_RUNS', raising=False)
+
+
+class TestStatistics:
+    @pytest.mark.parametrize(
+        ('scores', 'mean'),
+        [
+            ([7], 7),
+            ([1, 2], 1.5),
+            ([3, 1, 2], 2),  # a quarter of three is none
+            ([4, 1, 3, 2], 2.5),  # the middle two
+            ([1000, 0, 10, 20, 30, 100, 200, 0], 40),  # without 0, 0, 200, 1000: (10 + 20 + 30 + 100) / 4
+        ],
+    )
+    def test_interquartile_mean_by_hand(self, scores: list[float], mean: float):
+        assert interquartile_mean(scores) == mean
+
+    def test_along_an_axis(self):
+        scores = np.array([[0.0, 1.0], [5.0, 2.0], [6.0, 3.0], [900.0, 4.0]])
+        np.testing.assert_array_equal(interquartile_mean(scores, 0), [5.5, 2.5])
+
+    def test_bootstrap_of_two_by_hand(self):
+        # The mean of two draws of 0 and 1 is 0, 1/2 or 1, with probabilities 1/4, 1/2 and 1/4.
+        assert bootstrap_interval([0.0, 1.0]) == (0.0, 1.0)
+        assert bootstrap_interval([0.0, 1.0], level=0.4) == (0.5, 0.5)
+        assert bootstrap_interval([3.0, 3.0, 3.0]) == (3.0, 3.0)
+
+    def test_bootstrap_covers_the_mean_as_often_as_it_says(self):
+        rng = np.random.default_rng(0)
+        inside = 0
+        for _ in range(200):
+            low, high = bootstrap_interval(rng.normal(1.0, 2.0, 30), lambda x, axis: x.mean(axis), 0.9, 500)
+            inside += low <= 1.0 <= high
+        assert 165 <= inside <= 193  # of 200, some 176 for a percentile interval of 30
+
+    def test_of_whole_curves(self):
+        low, high = bootstrap_interval([[0.0, 5.0, 1.0], [1.0, 5.0, 1.0]])
+        np.testing.assert_array_equal([low, high], [[0.0, 5.0, 1.0], [1.0, 5.0, 1.0]])
+
+
+#: A comparison of two trainings that only explore, so that nothing is compiled.
+FEW: dict[str, Any] = {'train_steps': 300, 'net': '8', 'explore_steps': 10_000, 'test_episodes': 2, 'progress': False}
+
+
+def test_a_comparison_goes_on_and_writes_its_report(capsys):
+    algs = {'one': {'alg': 'DQN'}, 'other': {'alg': 'DQN', 'gamma': 0.5}}
+    first = zoo.compare(algs, 'CartPole-v1', seeds=1, out='here', jobs=2, **FEW)
+    assert {label: [score.seed for score in found] for label, found in first.scores.items()} == {
+        'one': [0],
+        'other': [0],
+    }
+    times = {path: path.stat().st_mtime_ns for path in Path('here').rglob('result.json')}
+    assert len(times) == 2
+    (Path('here/one/seed_1')).mkdir()  # as of a run that was killed before its first checkpoint
+    (Path('here/one/seed_1/config.json')).write_text('{"algorithm": "DQN"}')
+    (Path('here/one/seed_1/monitor.csv')).write_text('left behind')
+    more = zoo.compare({'one': algs['one']}, 'CartPole-v1', seeds=[1, 0], out='here', **FEW | {'progress': True})
+    assert [score.seed for score in more.scores['one']] == [1, 0]
+    assert more.scores['one'][1] == first.scores['one'][0]
+    assert {path: path.stat().st_mtime_ns for path in times} == times  # they were not done again
+    assert '1 of 2 runs are there already.' in capsys.readouterr().err
+
+    found = first.scores['one'][0]
+    assert found.score == np.mean(found.returns) and zoo.open_run(found.folder).seed == 0
+    (row,) = [row for row in first.table if row[0] == 'other']
+    assert row[1] == f'{first.scores["other"][0].score:.4g}' and row[6] == '1'
+    text, page = repr(more), Path('here/report.html').read_text()
+    assert 'one' in text and 'report: here/report.html' in text
+    assert page.count('data:image/png;base64,') == 2 and 'interquartile' in page and '<td>one</td>' in page
+    for name in ('curves.png', 'scores.png'):
+        with Image.open(Path('here') / name) as picture:
+            assert picture.width == 960
+    assert len(Path('here/scores.csv').read_text().splitlines()) == 3
+
+    with pytest.raises(ValueError, match=r'holds runs with other settings \(gamma 0.5 there and 0.9 now\)'):
+        zoo.compare({'other': {'alg': 'DQN', 'gamma': 0.9}}, 'CartPole-v1', out='here', **FEW)
+
+
+def test_a_run_that_fails_is_named_when_the_others_have_ended(monkeypatch):
+    # An environment that fails in the test after the training of one of the two.
+    with pytest.raises(RuntimeError, match=r'1 of 2 runs have failed: bad, seed 0 \(.*cannot.*output.txt'):
+        zoo.compare(
+            {'bad': {'alg': 'DQN', 'net_list': [{'hidden': [0]}]}, 'good': {'alg': 'DQN', 'net': '8'}},
+            'CartPole-v1',
+            seeds=1,
+            out='here',
+            **{name: value for name, value in FEW.items() if name != 'net'},
+        )
+    assert Path('here/good/seed_0/result.json').exists() and 'good' in Path('here/report.html').read_text()
+
+
+@pytest.mark.parametrize(
+    ('given', 'message'),
+    [
+        ({'algs': 'PPO'}, 'algs is .PPO.: give names'),
+        ({'algs': []}, 'algs is'),
+        ({'algs': ['PPO', 'A3D']}, "unknown algorithm 'A3D'"),
+        ({'algs': ['DQN', 'DQN']}, 'an algorithm is named twice'),
+        ({'algs': {'a b': {'alg': 'DQN'}, 'a-b': {'alg': 'DQN'}}}, 'would be one folder'),
+        ({'algs': {'a': {}}}, 'give parameters of zoo.train'),
+        ({'seeds': 0}, 'seeds is 0: give how many'),
+        ({'seeds': [1, 1]}, 'seeds is'),
+        ({'jobs': 0}, 'jobs is 0'),
+        ({'gama': 1}, "unknown parameter of DQN 'gama': did you mean 'gamma'"),
+        ({'gamma': 3}, 'gamma is 3: give a number from 0 to 1'),
+        ({'seed': 3}, 'seed is not for comparisons'),
+        ({'env_id': 'Pendulum-v1'}, 'DQN cannot act in Box'),
+        ({'env_id': 'CartPol-v1'}, "did you mean 'CartPole-v1'"),
+    ],
+)
+def test_what_is_refused_before_the_first_run(given: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        zoo.compare(**{'algs': ['DQN'], 'env_id': 'CartPole-v1', **FEW, **given})
+    assert not Path('runs').exists()
+
+
+def test_from_the_shell(capsys, monkeypatch):
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(zoo, 'compare', lambda *args, **params: asked.update(params, args=args), raising=False)
+    words = 'compare PPO A2C --env CartPole-v1 --seeds 2 --steps 1e3 --set gamma=0.9 --env-set max_episode_steps=9'
+    assert cli.main(words.split()) == 0
+    assert asked['args'] == (['PPO', 'A2C'], 'CartPole-v1', None)
+    assert (asked['seeds'], asked['train_steps'], asked['gamma']) == (2, 1000, 0.9)
+    assert asked['env_params'] == {'max_episode_steps': 9}
+    monkeypatch.undo()
+    assert cli.main(['compare', 'PPO', 'A2D', '--env', 'CartPole-v1']) == 2
+    assert "unknown algorithm 'A2D': did you mean 'A2C'?" in capsys.readouterr().err
+
+
+class TestWorkers:
+    @staticmethod
+    def tasks(tmp_path: Path, functions: list[Any]) -> list[workers.Task]:
+        return [
+            workers.Task(str(i), f, (tmp_path / f'{i}.json',), tmp_path / f'{i}.txt') for i, f in enumerate(functions)
+        ]
+
+    def test_all_are_done_also_where_one_fails(self, tmp_path: Path):
+        def good(path: Path) -> None:
+            print('said')
+            path.write_text(json.dumps(1))
+
+        def bad(path: Path) -> None:
+            raise ValueError('why it failed')
+
+        ended: dict[str, str | None] = {}
+        begun: list[str] = []
+        tasks = self.tasks(tmp_path, [good, bad, good])
+        workers.run(tasks, 2, lambda task: begun.append(task.name), lambda task, why: ended.update({task.name: why}))
+        assert begun == ['0', '1', '2'] and ended == {'0': None, '1': 'ValueError: why it failed', '2': None}
+        assert (tmp_path / '2.json').exists() and (tmp_path / '0.txt').read_text() == 'said\n'
+
+    def test_an_interrupt_is_handed_on(self, tmp_path: Path):
+        def slow(path: Path) -> None:
+            import time
+
+            try:
+                path.write_text('begun')
+                time.sleep(60)
+            except KeyboardInterrupt:
+                path.write_text('saved')
+                raise
+
+        def begun(task: workers.Task) -> None:
+            if task.name == '1':
+                import time
+
+                until = time.monotonic() + 60
+                while not all((tmp_path / f'{i}.json').exists() for i in (0, 1)) and time.monotonic() < until:
+                    time.sleep(0.05)
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt, match='the same again goes on from here'):
+            workers.run(self.tasks(tmp_path, [slow, slow, slow]), 2, begun, lambda task, why: None)
+        assert [(tmp_path / f'{i}.json').read_text() for i in (0, 1)] == ['saved', 'saved']
+        assert not (tmp_path / '2.json').exists()
+
+
+def test_the_running_mean_by_hand():
+    steps, means = comparison._running([1, 2, 3], [3.0, 5.0, 4.0])
+    assert means.tolist() == [3.0, 5.0, 4.0]  # of one episode
+    steps, means = comparison._running(range(40), [0.0, 2.0] * 20)
+    assert means[:4].tolist() == [0.0, 1.0, 1.0, 1.0]  # of a twentieth of them, two

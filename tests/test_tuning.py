@@ -1,0 +1,178 @@
+"""``zoo.tune``: what is searched, and that a study goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import zoo
+from zoo import algorithms, cli, tuning
+from zoo.common.params import Param, Range, above, at_least, between
+from zoo.common.schedules import Linear
+from zoo.running import known_params
+from zoo.tuning import Choice, choice_for
+
+pytest.importorskip('optuna')
+
+
+@pytest.fixture(autouse=True)
+def in_a_directory_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv('ZOO_RUNS', raising=False)
+
+
+def number(limits: Range, kind: str = 'number', **more: Any) -> Param:
+    return Param('x', None, kind, range=limits, **more)
+
+
+@pytest.mark.parametrize(
+    ('param', 'default', 'choice'),
+    [
+        (number(above(0)), 1e-3, Choice(1e-4, 1e-2, scale='log')),
+        (number(above(0), scheduled=True), Linear(1e-3), Choice(1e-4, 1e-2, scale='log', schedule=(0.0, 1.0))),
+        (number(between(0, 1)), 0.99, Choice(0.9, 0.999, scale='log1m')),
+        (number(between(0, 1)), 0.9, Choice(0.5, 0.99, scale='log1m')),
+        (number(between(0, 1)), 0.4, Choice(0.1, 1.0)),
+        (number(Range(0, 1, open_low=True)), 0.005, Choice(0.0005, 0.05, scale='log')),
+        (number(at_least(0)), 0.0, Choice(1e-8, 0.1, scale='log')),
+        (number(at_least(1), 'whole'), 64, Choice(16, 256, True, 'log')),
+        (number(at_least(2), 'whole'), 4, Choice(2, 16, True, 'log')),
+        (number(Range(), 'flag'), True, Choice(values=(False, True))),
+        (number(Range(), 'choice', choices=('a', 'b')), 'a', Choice(values=('a', 'b'))),
+        (number(above(0)), None, None),
+        (number(Range(), 'any'), None, None),
+    ],
+)
+def test_what_is_searched_by_hand(param: Param, default: Any, choice: Choice | None):
+    found = choice_for(param, default)
+    if choice is None:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.whole, found.scale, found.values, found.schedule) == (
+        choice.whole,
+        choice.scale,
+        choice.values,
+        choice.schedule,
+    )
+    assert (found.low, found.high) == pytest.approx((choice.low, choice.high))
+
+
+class Ends:
+    """A trial that takes an end of every range."""
+
+    def __init__(self, high: bool) -> None:
+        self.high = high
+
+    def suggest_float(self, name: str, low: float, high: float, log: bool = False) -> float:
+        assert low < high and (low > 0 or not log)
+        return high if self.high else low
+
+    def suggest_int(self, name: str, low: int, high: int, log: bool = False) -> int:
+        return int(self.suggest_float(name, low, high, log))
+
+    def suggest_categorical(self, name: str, values: list[Any]) -> Any:
+        return values[-1 if self.high else 0]
+
+
+@pytest.mark.parametrize('name', algorithms.NAMES)
+def test_the_ends_of_every_range_are_allowed(name: str):
+    env_id = 'Pendulum-v1' if 'Box' in getattr(algorithms, name).acts_in else 'CartPole-v1'
+    choices, environment, steps = tuning._space(name, env_id, 'classic_control', None, {}, None)
+    assert environment == env_id and steps >= 1000 and {'learning_rate', 'net', 'gamma'} <= choices.keys()
+    known = known_params(getattr(algorithms, name))
+    for parameter, choice in choices.items():
+        for high in (False, True):
+            value = choice.suggest(Ends(high), parameter)
+            if parameter in known:
+                known[parameter].check(value)
+
+
+#: Trials that only explore, so that nothing is compiled.
+FEW: dict[str, Any] = {
+    'train_steps': 200,
+    'test_episodes': 1,
+    'explore_steps': 10_000,
+    'search': ['gamma', 'learning_rate'],
+    'progress': False,
+    'net': '8',
+}
+
+
+def test_a_study_goes_on(capsys):
+    first = zoo.tune('DQN', 'CartPole-v1', trials=2, jobs=1, **FEW)
+    assert first.folder == Path('runs/tune_DQN_CartPole-v1') and len(first.trials) == 2
+    study = tuning._open(first.folder, 'random', 'none', 0)
+    study.ask()  # as of a trial that was killed
+    more = zoo.tune('DQN', 'CartPole-v1', trials=3, **FEW | {'progress': True})
+    assert more.trials[:2] == first.trials and len(more.trials) == 3
+    assert '2 of 3 trials are there already.' in capsys.readouterr().err
+    assert {trial.state for trial in more.trials} <= {'complete', 'pruned'}
+    assert len({trial.params['gamma'] for trial in more.trials}) == 3
+
+    best = more.best
+    assert best.score == max(trial.score for trial in more.trials if trial.state == 'complete')
+    found = json.loads((more.folder / 'best.json').read_text())
+    assert found['trial'] == best.number and found['params']['gamma'] == more.params['gamma']
+    assert len((more.folder / 'trials.csv').read_text().splitlines()) == 4
+    assert repr(more).startswith('DQN on CartPole-v1: 3 trials')
+    run = zoo.open_run(more.folder / f'trial_{best.number:04d}')
+    assert run.config['params']['gamma'] == more.params['gamma']
+    schedule = run.config['optimizers_list'][0]['learning_rate']
+    assert Linear(schedule['start'], schedule['end'], schedule['until']) == more.params['learning_rate']
+    assert zoo.tune('DQN', 'CartPole-v1', trials=3, **FEW).trials == more.trials  # nothing is left to do
+
+    with pytest.raises(ValueError, match='holds a study with other settings'):
+        zoo.tune('DQN', 'CartPole-v1', trials=3, **FEW | {'search': ['gamma']})
+
+
+@pytest.mark.parametrize(
+    ('given', 'message'),
+    [
+        ({'alg': 'DQM'}, "unknown algorithm 'DQM': did you mean 'DQN'"),
+        ({'trials': 0}, 'trials is 0'),
+        ({'sampler': 'tpee'}, "unknown sampler 'tpee': did you mean 'tpe'"),
+        ({'pruner': 'medium'}, "unknown pruner 'medium': did you mean 'median'"),
+        ({'search': ['gama']}, "unknown parameter of DQN to search 'gama': did you mean 'gamma'"),
+        ({'search': 'gamma'}, 'search is .gamma.: give names'),
+        ({'search': {'gamma': 3}}, 'search: gamma is 3: give a list of values, or a pair of bounds'),
+        ({'search': {'gamma': (0.9, 0.5)}}, 'the first of two bounds is the lower one'),
+        ({'search': {'gamma': [0.9, 2]}}, 'gamma is 2: give a number from 0 to 1'),
+        ({'search': ['log_every']}, 'log_every has no range around its default None'),
+        ({'search': ['gamma'], 'gamma': 0.9}, 'gamma is searched and fixed at 0.9'),
+        ({'gama': 1}, "unknown parameter of DQN 'gama': did you mean 'gamma'"),
+        ({'run_dir': 'x'}, 'run_dir is not for tuning'),
+        ({'env_id': 'Pendulum-v1'}, 'DQN cannot act in Box'),
+    ],
+)
+def test_what_is_refused_before_the_first_trial(given: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        zoo.tune(**{'alg': 'DQN', 'env_id': 'CartPole-v1', **FEW, **given})
+    assert not Path('runs').exists()
+
+
+def test_without_optuna(monkeypatch):
+    monkeypatch.setitem(__import__('sys').modules, 'optuna', None)
+    with pytest.raises(ImportError, match=r"pip install 'zoo-rl\[tune\]'"):
+        zoo.tune('DQN', 'CartPole-v1')
+
+
+def test_from_the_shell(capsys, monkeypatch):
+    asked: dict[str, Any] = {}
+
+    def tune(*args: Any, **params: Any) -> Any:
+        asked.update(params, args=args)
+        trial = tuning.Trial(0, 'complete', 1.0, {'gamma': 0.9, 'learning_rate': Linear(0.1)})
+        return tuning.Tuning(Path('x'), 'TD3', 'Pendulum-v1', (trial,))
+
+    monkeypatch.setattr(zoo, 'tune', tune, raising=False)
+    words = 'tune TD3 --env Pendulum-v1 --trials 4 --search gamma --search tau=(0.001,0.1) --set policy_delay=1'
+    assert cli.main(words.split()) == 0
+    assert asked['args'] == ('TD3', 'Pendulum-v1', None) and asked['search'] == {'gamma': None, 'tau': (0.001, 0.1)}
+    assert (asked['trials'], asked['policy_delay']) == (4, 1)
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith('zoo train TD3 Pendulum-v1 --set gamma=0.9 --set ')
+    assert cli.parse_value(last.rpartition('learning_rate=')[2].rstrip("'")) == Linear(0.1)

@@ -1,0 +1,497 @@
+"""Tuning hyper-parameters with Optuna (the extra ``tune``): ``zoo.tune('TD3', 'Pendulum-v1', trials=10)``.
+
+Each trial is a training in a process of its own, on any algorithm and environment. The study is a journal in the output
+folder, which many processes share and which a call that is made again goes on with.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zoo import algorithms, workers
+from zoo.callbacks import Evaluate
+from zoo.common.checkpoint import write_json, write_text
+from zoo.common.env_wrappers import build_env, env_name, find_env_type
+from zoo.common.errors import unknown
+from zoo.common.params import Param, Range, checked
+from zoo.common.schedules import Linear, schedule_from_json, schedule_to_json
+from zoo.common.utils import call_default_params
+from zoo.running import ARGUMENTS, RATE, check_names, known_params, train
+from zoo.runs import runs_folder
+
+#: What is searched where nothing else is said, as far as the algorithm has it: what most is decided by.
+SEARCHED = (
+    'learning_rate',
+    'net',
+    'gamma',
+    'gae_lambda',
+    'n_step',
+    'tau',
+    'batch_size',
+    'horizon',
+    'epochs',
+    'update_every',
+    'clip_range',
+    'entropy_coef',
+    'explore_noise',
+    'target_update_every',
+)
+
+#: Networks that are tried.
+NETS = ('64,64', '128,128', '256,256')
+
+SAMPLERS = ('tpe', 'random')
+PRUNERS = ('median', 'halving', 'none')
+
+#: Tests along a trial, by which it may be ended early.
+TESTS = 5
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The values that a parameter is searched among.
+
+    Attributes:
+        low, high: of a number.
+        whole: whole numbers.
+        scale: ``'linear'``, ``'log'``, or ``'log1m'``: what 1 lacks is spread evenly in its logarithm (a discount).
+        values: or each of these.
+        schedule: what a number is the start of: ``[end, until]`` of a ``Linear`` schedule; None: of none.
+    """
+
+    low: float = 0.0
+    high: float = 0.0
+    whole: bool = False
+    scale: str = 'linear'
+    values: tuple[Any, ...] = ()
+    schedule: tuple[float, float] | None = None
+
+    def suggest(self, trial: Any, name: str) -> Any:
+        """The value for a trial of Optuna."""
+        if self.values:
+            return trial.suggest_categorical(name, list(self.values))
+        if self.whole:
+            return trial.suggest_int(name, int(self.low), int(self.high), log=self.scale == 'log')
+        if self.scale == 'log1m':
+            return 1.0 - trial.suggest_float(f'1 - {name}', 1.0 - self.high, 1.0 - self.low, log=True)
+        number = trial.suggest_float(name, self.low, self.high, log=self.scale == 'log')
+        return number if self.schedule is None else Linear(number, *self.schedule)
+
+    def __str__(self) -> str:
+        if self.values:
+            return ', '.join(map(str, self.values))
+        return f'{self.low:g} to {self.high:g}' + ('' if self.scale == 'linear' else ', log scale')
+
+
+def choice_for(param: Param, default: Any) -> Choice | None:
+    """What a parameter is searched among, from its declared range around its default; None: that says nothing.
+
+    Numbers from a quarter (whole ones) or a tenth of the default to as many times of it, in their logarithm; a fraction
+    of 0.9 and more by what it lacks to 1, likewise; a weight whose default is 0 from 1e-8 to 0.1.
+
+    Args:
+        param: the declaration.
+        default: for the environment.
+    """
+    if param.kind == 'flag':
+        return Choice(values=(False, True))
+    if param.kind == 'choice':
+        return Choice(values=param.choices)
+    schedule = None
+    if isinstance(default, Linear):
+        default, schedule = default.start, (default.end, default.until)
+    if param.kind not in ('whole', 'number') or isinstance(default, bool) or not isinstance(default, int | float):
+        return None
+    limits = param.range
+    if param.kind == 'whole':
+        low, high = max(limits.low, default // 4, 1), min(limits.high, default * 4)
+        return Choice(low, high, True, 'log') if 1 <= low < high else None
+    if limits == Range(0, 1) and 0.9 <= default < 1:
+        lacks = 1.0 - default
+        return Choice(1.0 - min(10 * lacks, 0.5), 1.0 - lacks / 10, False, 'log1m')
+    if default == 0:
+        low, high = 1e-8, min(0.1, limits.high)
+    elif limits.high == 1 and default >= 0.1:
+        return Choice(max(limits.low, default / 4), 1.0, schedule=schedule)
+    else:
+        low, high = default / 10, min(default * 10, limits.high)
+    if default < 0 or low < limits.low or high <= low:
+        return None
+    return Choice(low, high, False, 'log', schedule=schedule)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial.
+
+    Attributes:
+        number: from 0 on.
+        state: ``'complete'``, ``'pruned'`` or ``'fail'``.
+        score: the last mean return of its tests; None where there was none.
+        params: as :func:`zoo.train` takes them.
+    """
+
+    number: int
+    state: str
+    score: float | None
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What :func:`tune` returns; the best trials, to be printed.
+
+    Attributes:
+        folder: with the study, ``trials.csv``, ``best.json``, and the run of each trial.
+        alg, environment: what was tuned.
+        trials: all of them.
+    """
+
+    folder: Path
+    alg: str
+    environment: str
+    trials: tuple[Trial, ...]
+
+    @property
+    def best(self) -> Trial | None:
+        """The complete trial with the highest score; None where there is none."""
+        complete = [trial for trial in self.trials if trial.state == 'complete' and trial.score is not None]
+        return max(complete, key=lambda trial: trial.score or 0.0, default=None)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The parameters of the best trial: ``zoo.train(alg, env_id, **tuning.params)``."""
+        return {} if self.best is None else dict(self.best.params)
+
+    def __repr__(self) -> str:
+        states = [trial.state for trial in self.trials]
+        told = ', '.join(f'{states.count(state)} {state}' for state in dict.fromkeys(states))
+        lines = [f'{self.alg} on {self.environment}: {len(self.trials)} trials ({told})']
+        known = [trial for trial in self.trials if trial.score is not None]
+        for trial in sorted(known, key=lambda trial: -(trial.score or 0.0))[:5]:
+            values = ', '.join(f'{name}={_short(value)}' for name, value in trial.params.items())
+            lines.append(f'  {trial.score:10.4g}  trial {trial.number}{_mark(trial.state)}: {values}')
+        return '\n'.join([*lines, f'folder: {self.folder}'])
+
+    def write(self) -> None:
+        """Write ``trials.csv`` and ``best.json``."""
+        names = list(dict.fromkeys(name for trial in self.trials for name in trial.params))
+        table = io.StringIO(newline='')
+        writer = csv.writer(table, lineterminator='\n')
+        writer.writerow(['trial', 'state', 'score', *names])
+        for trial in self.trials:
+            score = '' if trial.score is None else trial.score
+            writer.writerow([trial.number, trial.state, score, *(_short(trial.params.get(name, '')) for name in names)])
+        write_text(self.folder / 'trials.csv', table.getvalue())
+        if self.best is not None:
+            params = {name: schedule_to_json(value) for name, value in self.params.items()}
+            write_json(
+                self.folder / 'best.json', {'score': self.best.score, 'trial': self.best.number, 'params': params}
+            )
+
+
+def _mark(state: str) -> str:
+    return '' if state == 'complete' else f' ({state})'
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Linear):
+        return f'Linear({value.start:.4g}, {value.end:g}, {value.until:g})'
+    return f'{value:.4g}' if isinstance(value, float) else str(value)
+
+
+def tune(
+    alg: str,
+    env_id: Any,
+    env_type: str | None = None,
+    *,
+    trials: int = 20,
+    train_steps: int | None = None,
+    search: Sequence[str] | Mapping[str, Any] | None = None,
+    sampler: str = 'tpe',
+    pruner: str = 'median',
+    test_episodes: int = 10,
+    seed: int = 0,
+    jobs: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    **params: Any,
+) -> Tuning:
+    """Search hyper-parameters with which an algorithm does best in an environment.
+
+    A trial's score is the mean return of a test without exploration at its end; four tests before decide whether it is
+    ended early. The study in ``out`` goes on when the call is made again, up to ``trials`` in all: trials that were
+    interrupted do not count, those that failed (a loss that is not finite) do.
+
+    Args:
+        alg, env_id, env_type: see :func:`zoo.train`.
+        trials: how many in all.
+        train_steps: of each; None: as the algorithm's defaults for this environment have it.
+        search: names of parameters, searched around their defaults; or by name what is searched: a list of values, or
+            a pair ``(low, high)``; None: those of :data:`SEARCHED` that the algorithm has and ``params`` does not fix.
+        sampler: ``'tpe'`` (tree-structured Parzen estimators, Bergstra et al. 2011) or ``'random'``.
+        pruner: ``'median'`` ends a trial that is worse than the median of the others, ``'halving'`` halves them again
+            and again, ``'none'`` ends none.
+        test_episodes: of each test.
+        seed: of every training and of the sampler.
+        jobs: trials at a time; None: as many as there are cores.
+        out: the folder; None: ``tune_<algorithm>_<environment>`` where runs are.
+        progress: print a line when a trial begins and ends.
+        **params: of :func:`zoo.train`, the same in all trials.
+
+    Returns:
+        All trials, the best one first in what it prints.
+
+    Raises:
+        ValueError: something that :func:`zoo.train` refuses, or ``out`` holds a study with other settings.
+        ImportError: Optuna is not installed.
+        RuntimeError: every trial has failed.
+    """
+    _optuna()
+    for name, value, known in (('algorithm', alg, algorithms.NAMES), ('sampler', sampler, SAMPLERS)):
+        if value not in known:
+            raise ValueError(unknown(name, value, known))
+    if pruner not in PRUNERS:
+        raise ValueError(unknown('pruner', pruner, PRUNERS))
+    for name, count in (
+        ('trials', trials),
+        ('train_steps', train_steps),
+        ('test_episodes', test_episodes),
+        ('jobs', jobs),
+    ):
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+            raise ValueError(f'{name} is {count!r}: give a whole number of at least 1.')
+    env_type = find_env_type(env_id) if env_type is None else env_type
+    for name in ('run_dir', 'callbacks', 'plot_func', 'render', 'resume'):
+        if name in params:
+            raise ValueError(f'{name} is not for tuning, in which each trial has its own: leave it out.')
+    choices, environment, steps = _space(alg, env_id, env_type, search, params, train_steps)
+    named = re.sub(r'[^A-Za-z0-9._-]+', '-', environment)
+    folder = runs_folder() / f'tune_{alg}_{named}' if out is None else Path(out).expanduser()
+    fixed = {'train_steps': steps, 'seed': seed, **params}
+    told = {name: str(choice) for name, choice in choices.items()}
+    _keep_settings(folder, {'alg': alg, 'environment': environment, 'search': told, 'fixed': repr(fixed)})
+    study = _open(folder, sampler, pruner, seed)
+    _give_up_interrupted(study)
+    done = sum(1 for trial in study.get_trials(deepcopy=False) if _counts(trial))
+    if progress and done:
+        _say(f'{min(done, trials)} of {trials} trials are there already.')
+    args = (folder, alg, env_id, env_type, choices, fixed, test_episodes, sampler, pruner)
+    tasks = [
+        workers.Task(f'trial {i + 1} of {trials}', _work, (*args, seed + i), folder / 'output' / f'{i}.txt')
+        for i in range(done, trials)
+    ]
+
+    def ended(task: workers.Task, reason: str | None) -> None:
+        if progress:
+            best = read(folder, alg, environment).best
+            so_far = 'no score yet' if best is None else f'the best score is {best.score:.4g}'
+            _say(f'{task.name} has ended: {so_far if reason is None else reason}')
+
+    workers.run(tasks, jobs or workers.cores(), lambda task: _say(f'{task.name} begins') if progress else None, ended)
+    found = read(folder, alg, environment)
+    found.write()
+    if found.trials and all(trial.state == 'fail' for trial in found.trials):
+        raise RuntimeError(f"every trial has failed; '{folder / 'output'}' has their errors.")
+    return found
+
+
+def read(folder: Path, alg: str, environment: str) -> Tuning:
+    """The trials of a study that have ended."""
+    found = []
+    for trial in _open(folder, 'random', 'none', 0).get_trials(deepcopy=False):
+        if _counts(trial):
+            given = {name: schedule_from_json(x) for name, x in json.loads(trial.user_attrs['params']).items()}
+            last = trial.value
+            if last is None and trial.intermediate_values:
+                last = trial.intermediate_values[max(trial.intermediate_values)]
+            found.append(Trial(trial.number, trial.state.name.lower(), last, given))
+    return Tuning(folder, alg, environment, tuple(found))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise ImportError(f"tuning needs Optuna: pip install 'zoo-rl[tune]' ({error}).") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _open(folder: Path, sampler: str, pruner: str, seed: int) -> Any:
+    """The study of a folder, made if need be."""
+    optuna = _optuna()
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    samplers = {'tpe': lambda: optuna.samplers.TPESampler(seed=seed, n_startup_trials=5, constant_liar=True)}
+    samplers['random'] = lambda: optuna.samplers.RandomSampler(seed=seed)
+    pruners = {
+        'median': lambda: optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1),
+        'halving': lambda: optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=2),
+        'none': optuna.pruners.NopPruner,
+    }
+    return optuna.create_study(
+        storage=JournalStorage(JournalFileBackend(os.fspath(folder / 'study.log'))),
+        study_name='zoo',
+        direction='maximize',
+        load_if_exists=True,
+        sampler=samplers[sampler](),
+        pruner=pruners[pruner](),
+    )
+
+
+def _counts(trial: Any) -> bool:
+    """Whether a trial has ended by itself: interrupted ones have left neither a score nor an error."""
+    return trial.state.name in ('COMPLETE', 'PRUNED') or (trial.state.name == 'FAIL' and 'error' in trial.user_attrs)
+
+
+def _give_up_interrupted(study: Any) -> None:
+    from optuna.trial import TrialState
+
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        study.tell(trial.number, state=TrialState.FAIL)
+
+
+def _keep_settings(folder: Path, wanted: dict[str, Any]) -> None:
+    """Write the settings of a study, or refuse to go on with others."""
+    path = folder / 'settings.json'
+    if path.exists():
+        found = json.loads(path.read_text(encoding='utf-8'))
+        names = sorted(name for name in wanted if found.get(name) != wanted[name])
+        if names:
+            differ = '; '.join(f'{name}: {found.get(name)} there, {wanted[name]} now' for name in names)
+            raise ValueError(f"'{folder}' holds a study with other settings ({differ}): choose another folder, out=….")
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(path, wanted)
+
+
+def _space(
+    alg: str, env_id: Any, env_type: str, search: Any, params: Mapping[str, Any], train_steps: int | None
+) -> tuple[dict[str, Choice], str, int]:
+    """What is searched by name, the name of the environment, and the steps of a trial."""
+    cls = getattr(algorithms, alg)
+    own = {name: value for name, value in params.items() if name not in ARGUMENTS}
+    check_names(cls, own)
+    known = known_params(cls)
+    checked(own, known)
+    nenv = params.get('nenv', 1)
+    env = build_env(env_id, env_type, nenv=nenv, **(params.get('env_params') or {}))
+    try:
+        alg_params, learn_params = call_default_params(env, env_type, alg)
+        environment = env_name(env)
+    finally:
+        env.close()
+    defaults = alg_params | learn_params
+    if cls.optimizer_names and 'learning_rate' not in known:
+        known = known | {'learning_rate': RATE}
+        defaults['learning_rate'] = alg_params['optimizers_list'][0].get('learning_rate', 1e-3)
+    if isinstance(search, str) or not isinstance(search, Sequence | Mapping | None):
+        raise ValueError(f"search is {search!r}: give names, ['gamma', 'learning_rate'], or a dict of values by name.")
+    names = SEARCHED if search is None else tuple(search)
+    asked = search if isinstance(search, Mapping) else {}
+    choices: dict[str, Choice] = {}
+    for name in names:
+        if search is None and (name in params or (name != 'net' and name not in known)):
+            continue
+        if name in params:
+            raise ValueError(f'{name} is searched and fixed at {params[name]!r}: leave one of them out.')
+        if name != 'net' and name not in known:
+            raise ValueError(unknown(f'parameter of {alg} to search', name, [*known, 'net']))
+        choice = Choice(values=NETS) if name == 'net' else choice_for(known[name], defaults.get(name))
+        if asked.get(name) is not None:
+            choice = _asked(name, asked[name], known.get(name), choice)
+        if choice is not None:
+            choices[name] = choice
+        elif search is not None:
+            raise ValueError(
+                f'search: {name} has no range around its default {defaults.get(name)!r}: give values, such '
+                f'as search={{{name!r}: [1, 2, 3]}}.'
+            )
+    if not choices:
+        raise ValueError(f'nothing is left to search for {alg}: name parameters, search=[…].')
+    return choices, environment, train_steps or int(learn_params['train_steps'])
+
+
+def _asked(name: str, value: Any, param: Param | None, usual: Choice | None) -> Choice:
+    """What a user wants searched: a list of values, or a pair of bounds."""
+    if isinstance(value, list) and value:
+        if param is not None:
+            value = [param.check(x) for x in value]
+        return Choice(values=tuple(value))
+    if isinstance(value, tuple) and len(value) == 2 and param is not None and param.kind in ('whole', 'number'):
+        low, high = (param.check(x) for x in value)
+        if not low < high:
+            raise ValueError(f'search: {name} is {value!r}: the first of two bounds is the lower one.')
+        scale = usual.scale if usual is not None else 'linear'
+        if scale == 'log' and low <= 0 or scale == 'log1m' and high >= 1:
+            scale = 'linear'
+        return Choice(low, high, param.kind == 'whole', scale, schedule=None if usual is None else usual.schedule)
+    raise ValueError(f'search: {name} is {value!r}: give a list of values, or a pair of bounds such as (0.1, 0.5).')
+
+
+class _Report(Evaluate):
+    """Tests along a trial, and ends it where the pruner says so."""
+
+    def __init__(self, trial: Any, every: int, episodes: int) -> None:
+        super().__init__(every, episodes, keep_best=False)
+        self.trial = trial
+        self.pruned = False
+
+    def __call__(self, training: Any) -> bool | None:
+        super().__call__(training)
+        self.trial.report(self.returns[-1], training.steps)
+        self.pruned = not training.done and bool(self.trial.should_prune())
+        return not self.pruned
+
+
+def _work(
+    folder: Path,
+    alg: str,
+    env_id: Any,
+    env_type: str,
+    choices: Mapping[str, Choice],
+    fixed: Mapping[str, Any],
+    test_episodes: int,
+    sampler: str,
+    pruner: str,
+    seed: int,
+) -> None:
+    """One trial, in a process of its own."""
+    study = _open(folder, sampler, pruner, seed)
+    from optuna.exceptions import TrialPruned
+
+    def objective(trial: Any) -> float:
+        given = {name: choice.suggest(trial, name) for name, choice in choices.items()}
+        if 'batch_size' in given and 'horizon' in given:  # of an iteration
+            given['batch_size'] = min(given['batch_size'], given['horizon'] * fixed.get('nenv', 1))
+        plain = {name: schedule_to_json(value) for name, value in given.items()}
+        trial.set_user_attr('params', json.dumps(plain))
+        report = _Report(trial, max(1, math.ceil(fixed['train_steps'] / TESTS)), test_episodes)
+        place = folder / f'trial_{trial.number:04d}'
+        try:
+            settings = {'progress_bar': False, **fixed, **given}
+            train(alg, env_id, env_type, run_dir=place, callbacks=[report], **settings)
+        except Exception as error:
+            trial.set_user_attr('error', str(error))
+            raise
+        if report.pruned:
+            raise TrialPruned
+        return report.returns[-1]
+
+    study.optimize(objective, n_trials=1, catch=(FloatingPointError,))
