@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
-from zoo.common import plots
+from zoo.common.plots import curves as plots
 from zoo.common.plots import learning_curve
 
 
@@ -213,7 +213,7 @@ def test_a_notebook_shows_the_figure():
 
 
 def test_pyplot_is_never_touched(tmp_path: Path):
-    root = Path(plots.__file__).parents[2]
+    root = Path(plots.__file__).parents[3]
     code = (
         f'import sys; sys.path.insert(0, {str(root)!r}); from zoo.common.plots import learning_curve; '
         f'learning_curve({str(tmp_path / "curve.png")!r}, {{"a": [([1, 2], [3, 4])]}}); '
