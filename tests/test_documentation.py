@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DOCS = [f'docs/{name}.md' for name in ('architecture', 'distributed', 'export', 'recurrent', 'replay', 'rollouts')]
+DOCS = [
+    f'docs/{name}.md' for name in ('architecture', 'distributed', 'export', 'plots', 'recurrent', 'replay', 'rollouts')
+]
 PAGES = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', *DOCS]
 EXAMPLES = sorted(ROOT.glob('examples/*.py'))
 TEXTS = PAGES + [f'examples/{path.name}' for path in EXAMPLES]
@@ -100,7 +102,7 @@ def test_the_readme_runs_from_its_first_block_to_its_last(tmp_path):
     assert done.stdout.endswith('to the end\n')
 
 
-@pytest.mark.parametrize('page', ['recurrent', 'replay', 'rollouts'])
+@pytest.mark.parametrize('page', ['plots', 'recurrent', 'replay', 'rollouts'])
 def test_a_page_runs(page, tmp_path):
     done = run('\n'.join([SHORTER, *blocks(f'docs/{page}.md')]), tmp_path)
     assert done.returncode == 0, done.stderr
