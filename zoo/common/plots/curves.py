@@ -174,9 +174,7 @@ def _draw_runs(
     axes: Axes, label: str, runs: Sequence[tuple[np.ndarray, np.ndarray]], window: int, style: dict, band: str
 ) -> None:
     grid = np.linspace(min(steps[0] for steps, _ in runs), max(steps[-1] for steps, _ in runs), _MAX_LINE)
-    means = np.array(
-        [np.interp(grid, steps, _running_mean(returns, window), left=np.nan, right=np.nan) for steps, returns in runs]
-    )
+    means = np.array([_along(grid, steps, _running_mean(returns, window)) for steps, returns in runs])
     # Where only one run of many has begun or still goes on, the median would jump to it.
     present = np.isfinite(means).sum(axis=0)
     enough = present >= min(len(runs) / 2, present.max())
@@ -184,6 +182,17 @@ def _draw_runs(
     low, middle, high = summary(means, band)
     axes.fill_between(grid, low, high, alpha=0.2, linewidth=0, color=style['color'])
     _draw_line(axes, f'{label} ({len(runs)} runs)', grid, middle, style)
+
+
+def _along(grid: np.ndarray, steps: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The values of a run at the places of a grid, NaN where it has not begun or no longer goes on.
+
+    It goes on for the longest time between two of its episodes after its last one: were it to end with that, the best
+    run of some, whose episodes are the longest, would drop out before the others do and bend what is drawn of all.
+    """
+    found = np.interp(grid, steps, values, left=np.nan)
+    found[grid > steps[-1] + np.diff(steps).max(initial=0.0)] = np.nan
+    return found
 
 
 def summary(runs: np.ndarray, band: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

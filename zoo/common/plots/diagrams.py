@@ -351,12 +351,12 @@ def _draw(axes: Any, box: Box, top: float) -> None:
         )
     )
     bold = 'bold' if box.kind in ('input', 'output') else 'normal'
-    lines = textwrap.wrap(box.shape, _LINE + 3, max_lines=2, placeholder=' …')
+    lines = textwrap.wrap(box.shape, _LINE + 3, max_lines=3, placeholder=' …')
     size = 8 if len(box.title) <= _LINE else 8 * _LINE / len(box.title)
-    above = 0.1 if len(lines) < 2 else 0.14
+    above, below = {0: (0.0, 0.0), 1: (0.1, 0.09), 2: (0.14, 0.09)}.get(len(lines), (0.165, 0.07))
     axes.text(
         x,
-        y + (above if lines else 0),
+        y + above,
         box.title,
         ha='center',
         va='center',
@@ -367,7 +367,7 @@ def _draw(axes: Any, box: Box, top: float) -> None:
     )
     small = 8 if len(lines) < 2 and len(box.shape) <= _LINE - 3 else 6.5
     axes.text(
-        x, y - 0.09, '\n'.join(lines), ha='center', va='center', fontsize=small, color=INK, linespacing=1.05, zorder=3
+        x, y - below, '\n'.join(lines), ha='center', va='center', fontsize=small, color=INK, linespacing=1.05, zorder=3
     )
     if box.kind == 'recurrent':
         axes.add_patch(
