@@ -100,7 +100,7 @@ def test_the_readme_runs_from_its_first_block_to_its_last(tmp_path):
     assert done.stdout.endswith('to the end\n')
 
 
-@pytest.mark.parametrize('page', ['callbacks', 'recurrent', 'replay', 'rollouts'])
+@pytest.mark.parametrize('page', ['callbacks', 'plots', 'recurrent', 'replay', 'rollouts'])
 def test_a_page_runs(page, tmp_path):
     done = run('\n'.join([SHORTER, *blocks(f'docs/{page}.md')]), tmp_path)
     assert done.returncode == 0, done.stderr

@@ -410,11 +410,12 @@ def test_what_is_not_installed(agents, tmp_path, monkeypatch, caplog):
 
 @pytest.mark.usefixtures('plain_graphs')
 def test_an_agent_is_as_it_was_before(tmp_path):
-    agent = make('DQN', toys.OBSERVATIONS['Tuple'], Discrete(3), normalize_obs=True)
+    agent = make('DQN', toys.OBSERVATIONS['nested Dict'], Discrete(3), normalize_obs=True)
     state, rng = agent.state(), agent.rng.bit_generator.state
     space = agent.observation_space.np_random.bit_generator.state
     export(agent, tmp_path / 'a', 'litert')
     assert agent.rng.bit_generator.state == rng
+    assert agent.forward._graphs.keys() <= {1}  # the graph of another number of copies has its place still
     assert agent.observation_space.np_random.bit_generator.state == space
     for name, x in agent.state().items():
         np.testing.assert_array_equal(x, state[name])

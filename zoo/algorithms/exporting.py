@@ -217,30 +217,35 @@ class _Model:
         obs = observations(agent.observation_space, agent.statistics, ROWS, rng)
         state = rng.normal(0.0, 0.3, (ROWS, self.state_size)).astype(np.float32)
         state[::2] = 0.0  # as at the beginning of an episode
+        # One by one: for another number of them a graph would be compiled and kept, in the place of one of training's.
+        answers = [self._answer({path: x[i : i + 1] for path, x in obs.items()}, state[i : i + 1]) for i in range(ROWS)]
+        expected = {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
+        others = self._bent(spaces.from_items(agent.observation_space, obs), state)
         largest = 0.0
         for rows in (slice(None), slice(1)):  # a batch, and one by itself
-            part = {path: x[rows] for path, x in obs.items()}
-            flat = spaces.from_items(agent.observation_space, part)
-            inputs = {self.inputs[path]: x for path, x in part.items()}
+            inputs = {self.inputs[path]: x[rows] for path, x in obs.items()}
             if self.state_size:
                 inputs['state'] = state[rows]
             try:
                 found = run(inputs)
             except Exception as error:  # whatever a runtime raises where it lacks an operation
                 raise ExportError(f'{self.runtime.title} cannot run the model: {_first_line(error)}') from error
-            expected = agent.predict(
-                spaces.unflatten(agent.observation_space, flat), state=state[rows] if self.state_size else None
-            )
-            if self.state_size:
-                expected, after = expected
-                largest = max(largest, self._compare('next_state', found['next_state'], after, ()))
-            others = self._bent(flat, state[rows])
-            for path, x in spaces.tree_items(spaces.flatten(agent.action_space, expected)):
-                name = self.outputs[path]
-                largest = max(largest, self._compare(name, found[name], x, [other[path] for other in others]))
+            for name, x in expected.items():
+                largest = max(
+                    largest, self._compare(name, found[name], x[rows], [other[name][rows] for other in others])
+                )
         return {'observations': ROWS, 'largest_difference': largest}
 
-    def _compare(self, name: str, found: np.ndarray, expected: np.ndarray, others: Any) -> float:
+    def _answer(self, obs: dict[str, np.ndarray], state: np.ndarray) -> dict[str, np.ndarray]:
+        """What ``predict`` gives, by the names of the outputs."""
+        agent = self.agent
+        flat = spaces.from_items(agent.observation_space, obs)
+        given = spaces.unflatten(agent.observation_space, flat)
+        action, after = agent.predict(given, state=state) if self.state_size else (agent.predict(given), None)
+        found = {self.outputs[path]: x for path, x in spaces.tree_items(spaces.flatten(agent.action_space, action))}
+        return found if after is None else found | {'next_state': after}
+
+    def _compare(self, name: str, found: np.ndarray, expected: np.ndarray, others: list[np.ndarray]) -> float:
         """The largest difference, of each unit beyond 1."""
         title = self.runtime.title
         if found.shape != expected.shape or found.dtype != expected.dtype:
@@ -251,7 +256,7 @@ class _Model:
         one, other = found.astype(np.float64), expected.astype(np.float64)
         difference = np.abs(one - other) / np.maximum(1.0, np.abs(other))
         if expected.dtype.kind != 'f':  # a choice between equals may fall either way
-            difference = np.where([(found == x) for x in others], 0.0, difference).min(0) if others else difference
+            difference = np.where([found == x for x in others], 0.0, difference).min(0)
         if not (difference <= TOLERANCE).all():  # NaN is no number that would do
             worst = np.unravel_index(np.argmax(np.nan_to_num(difference, nan=np.inf)), difference.shape)
             raise ExportError(
@@ -261,7 +266,7 @@ class _Model:
         return float(difference.max(initial=0.0))
 
     def _bent(self, obs: Any, state: np.ndarray) -> list[dict[str, np.ndarray]]:
-        """Actions by path for outputs of the network that differ from the true one by no more than is allowed."""
+        """Actions by name, for outputs of the network that differ from the true one by no more than is allowed."""
         agent, rng = self.agent, np.random.default_rng(1)
         tensors = spaces.tree_map(tf.convert_to_tensor, obs)
         output, _ = agent.forward.tensors(tensors, tf.constant(state) if self.state_size else None)
@@ -270,7 +275,7 @@ class _Model:
             step = TOLERANCE * rng.choice([-1.0, 0.0, 1.0], output.shape) * np.maximum(1.0, np.abs(output))
             action = agent.behavior.chosen(tf.constant((output + step).astype(np.float32)), tensors)
             items = agent.action_adaptor.tensors_to_env(action)
-            found.append({path: x.numpy() for path, x in items.items()})
+            found.append({self.outputs[path]: x.numpy() for path, x in items.items()} | {'next_state': state})
         return found
 
 

@@ -707,7 +707,8 @@ class Behavior:
     def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
         """Stored actions ``[N, …]`` without exploration for what the forward pass gives, all of them tensors.
 
-        ``obs`` is what it was given, for a behaviour that looks at it besides. So an exported agent acts; one whose behaviour lacks this cannot be exported.
+        ``obs`` is what it was given, for a behaviour that looks at it besides. So an exported agent acts; one whose
+        behaviour lacks this cannot be exported.
         """
         raise NotImplementedError
 

@@ -1,12 +1,10 @@
-"""Pictures of a training run, drawn without a display and without pyplot's global state."""
+"""Learning curves."""
 
 from __future__ import annotations
 
-import io
 import os
 import textwrap
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from zoo.common.errors import unknown
+from zoo.common.plots.figures import GRID, INK, NotebookFigure, save
 
 # Okabe and Ito's palette, told apart with every common colour blindness; without its yellow, too pale for a line.
 _COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000')
@@ -23,7 +22,6 @@ _COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#
 _DASHES = ('-', '--', ':', '-.')
 _MARKERS = 'os^DvPX'
 _MARKS = 8  # on each curve
-_INK, _GRID = '#333333', '#E6E6E6'
 # More would only make the file larger and the line ragged: the picture has 840 columns.
 _MAX_DOTS, _MAX_LINE = 2000, 400
 
@@ -44,15 +42,6 @@ BANDS = {
     'quartiles': 'median and quartiles of the runs',
     'confidence': 'mean of the runs and its 95% interval',
 }
-
-
-class _NotebookFigure(Figure):
-    """A figure that a notebook shows; of a plain one it shows the type, unless pyplot was imported first."""
-
-    def _repr_png_(self) -> bytes:
-        picture = io.BytesIO()
-        self.savefig(picture, format='png')
-        return picture.getvalue()
 
 
 def learning_curve(
@@ -101,7 +90,7 @@ def learning_curve(
     longest = max((steps.size for runs in cleaned.values() for steps, _ in runs), default=0)
     window = window or int(np.clip(longest // 20, 1, 100))
 
-    figure = _NotebookFigure(figsize=(7, 4.2), dpi=120, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
+    figure = NotebookFigure(figsize=(7, 4.2), dpi=120, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
     axes = figure.add_subplot()
     xlabel = 'Environment steps'
     if against == 'seconds':
@@ -119,23 +108,15 @@ def learning_curve(
         notes = [BANDS[band]] if any(len(runs) > 1 for runs in cleaned.values()) else []
         notes += [f'mean of {window} episodes'] if window > 1 else []
         # Long enough to show a pattern of dashes.
-        legend = axes.legend(labelcolor=_INK, fontsize=9, title=', '.join(notes), alignment='left', handlelength=3.2)
+        legend = axes.legend(labelcolor=INK, fontsize=9, title=', '.join(notes), alignment='left', handlelength=3.2)
         legend.get_frame().set(facecolor='white', alpha=0.85, linewidth=0)  # episodes may lie behind it
         legend.get_title().set_fontsize(9)
-        legend.get_title().set_color(_INK)
+        legend.get_title().set_color(INK)
     else:
-        axes.text(0.5, 0.5, 'no finished episode yet', transform=axes.transAxes, ha='center', va='center', color=_INK)
+        axes.text(0.5, 0.5, 'no finished episode yet', transform=axes.transAxes, ha='center', va='center', color=INK)
         axes.set(xticks=[], yticks=[])
     save(figure, path)
     return figure
-
-
-def save(figure: Figure, path: str | os.PathLike[str] | None) -> None:
-    """Write a figure as a PNG, its folder made if need be; None: nowhere."""
-    if path is not None:
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, format='png')
 
 
 def _style(index: int, count: int) -> dict[str, Any]:
@@ -193,9 +174,7 @@ def _draw_runs(
     axes: Axes, label: str, runs: Sequence[tuple[np.ndarray, np.ndarray]], window: int, style: dict, band: str
 ) -> None:
     grid = np.linspace(min(steps[0] for steps, _ in runs), max(steps[-1] for steps, _ in runs), _MAX_LINE)
-    means = np.array(
-        [np.interp(grid, steps, _running_mean(returns, window), left=np.nan, right=np.nan) for steps, returns in runs]
-    )
+    means = np.array([_along(grid, steps, _running_mean(returns, window)) for steps, returns in runs])
     # Where only one run of many has begun or still goes on, the median would jump to it.
     present = np.isfinite(means).sum(axis=0)
     enough = present >= min(len(runs) / 2, present.max())
@@ -203,6 +182,17 @@ def _draw_runs(
     low, middle, high = summary(means, band)
     axes.fill_between(grid, low, high, alpha=0.2, linewidth=0, color=style['color'])
     _draw_line(axes, f'{label} ({len(runs)} runs)', grid, middle, style)
+
+
+def _along(grid: np.ndarray, steps: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The values of a run at the places of a grid, NaN where it has not begun or no longer goes on.
+
+    It goes on for the longest time between two of its episodes after its last one: were it to end with that, the best
+    run of some, whose episodes are the longest, would drop out before the others do and bend what is drawn of all.
+    """
+    found = np.interp(grid, steps, values, left=np.nan)
+    found[grid > steps[-1] + np.diff(steps).max(initial=0.0)] = np.nan
+    return found
 
 
 def summary(runs: np.ndarray, band: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -224,14 +214,14 @@ def summary(runs: np.ndarray, band: str) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def _decorate(axes: Axes, title: str, xlabel: str, ylabel: str) -> None:
-    axes.set_title(textwrap.fill(title, _TITLE_WIDTH), loc='left', fontsize=12, fontweight='bold', color=_INK, pad=10)
-    axes.set_xlabel(xlabel, color=_INK)
-    axes.set_ylabel(ylabel, color=_INK)
-    axes.grid(color=_GRID, linewidth=0.8)
+    axes.set_title(textwrap.fill(title, _TITLE_WIDTH), loc='left', fontsize=12, fontweight='bold', color=INK, pad=10)
+    axes.set_xlabel(xlabel, color=INK)
+    axes.set_ylabel(ylabel, color=INK)
+    axes.grid(color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[['top', 'right']].set_visible(False)
     axes.spines[['left', 'bottom']].set_color('#999999')
-    axes.tick_params(colors=_INK, color='#999999', labelsize=9)
+    axes.tick_params(colors=INK, color='#999999', labelsize=9)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _steps_label(value)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f'{value:,.10g}'.replace('-', '\N{MINUS SIGN}')))
