@@ -47,6 +47,7 @@ class ApexDDPG(DDPG):
         prioritized: Prioritized = True,
         **params: Any,
     ) -> None:
-        super().__init__(*args, explore_noise=explore_noise, n_step=n_step, prioritized=prioritized, **params)
+        given = {'explore_noise': explore_noise, 'n_step': n_step, 'prioritized': prioritized}
+        super().__init__(*args, **params | given)
         self.noise_exponent = noise_exponent
         self.behavior = NoiseLadder(self.forward, self.action_adaptor, explore_noise, noise_exponent)

@@ -52,15 +52,14 @@ class ApexDQN(DQN):
         ] = 7.0,
         **params: Any,
     ) -> None:
-        super().__init__(
-            *args,
-            double_q=double_q,
-            dueling=dueling,
-            prioritized=prioritized,
-            n_step=n_step,
-            target_update_every=target_update_every,
-            epsilon=epsilon,
-            **params,
-        )
+        given = {
+            'double_q': double_q,
+            'dueling': dueling,
+            'prioritized': prioritized,
+            'n_step': n_step,
+            'target_update_every': target_update_every,
+            'epsilon': epsilon,
+        }
+        super().__init__(*args, **params | given)
         self.epsilon_exponent = epsilon_exponent
         self.behavior = EpsilonLadder(self.forward, self.action_adaptor, self.mask_path, epsilon, epsilon_exponent)

@@ -15,7 +15,7 @@ COMMON: dict[str, Any] = {key: value for key, value in ddpg.COMMON.items() if ke
     'updates': 8,
 }
 
-TYPES: dict[str, dict[str, Any]] = ddpg.TYPES
+TYPES = ddpg.TYPES
 
 TUNED: dict[str, dict[str, Any]] = {
     # DDPG's discount; the smaller networks and batches are for more updates in the same time. Tuned on seed 100.

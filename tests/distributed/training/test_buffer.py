@@ -15,7 +15,8 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
-from test_train import Sums, agent_for, learn, no_processes_left, stepped
+from launchers import ENGINES
+from test_train import Sums, agent_for, launch, learn, no_processes_left, stepped
 from traced import traced
 
 from zoo import build_env, record
@@ -337,3 +338,12 @@ def test_a_buffer_that_is_killed_ends_the_training():
     with pytest.raises(ClusterError, match=r'rank 2 \(buffer 0\) was killed by SIGKILL'):
         learn(agent, env, roles={'actors': 1, 'buffers': 1}, train_steps=10**6, log_every=200, callbacks=[kill])
     assert time.monotonic() - begin < 60 and no_processes_left()
+
+
+@pytest.mark.parametrize('engine', ENGINES)
+def test_under_each_launcher(engine: str, tmp_path: Path):
+    result = launch(engine, 4, tmp_path, 'TD3', 'Pendulum-v1', {'actors': 2, 'buffers': 1})
+    assert result.returncode == 0, result.stdout
+    assert result.stdout.count('trained') == 1
+    assert stepped(tmp_path).count('False 1') == 2
+    assert ('rank 3 is a buffer' in result.stdout) == (engine != 'local')
