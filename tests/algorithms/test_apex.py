@@ -92,6 +92,14 @@ def test_in_one_process(name: str, env_id: str, tmp_path: Any):
     np.testing.assert_array_equal(loaded.act(obs), agent.act(obs))
 
 
+def test_actors_without_a_buffer_say_their_priorities_too():
+    env = build_env('CartPole-v1')
+    agent = make('ApexDQN', env)
+    agent.learn(env, seed=0, roles={'actors': 1}, **FEW | {'explore_steps': 1000})
+    kept = agent.replay.priorities_of(np.flatnonzero(agent.replay._valid))
+    assert len(kept) >= 200 and agent.updates == 0 and np.unique(kept).size > 190
+
+
 def test_other_noise_is_not_taken():
     with pytest.raises(ValueError, match="unknown parameter of ApexDDPG 'noise'"):
         make('ApexDDPG', build_env('Pendulum-v1'), noise='ornstein_uhlenbeck')
