@@ -68,7 +68,8 @@ def test_dqn_finds_the_values_of_the_chain(double_q):
 
 def test_dqn_finds_them_with_replay_in_a_rank_of_its_own():
     params = {'gamma': 0.9, 'epsilon': 0.5, 'target_update_every': 50, 'optimizers_list': RATE, 'prioritized': True}
-    learn_params = {'train_steps': 3000, 'explore_steps': 200, 'batch_size': 64, 'roles': {'actors': 2, 'buffers': 1}}
+    learn_params = {'train_steps': 3000, 'explore_steps': 200, 'batch_size': 64, 'update_every': 8}
+    learn_params['roles'] = {'actors': 2, 'buffers': 1}
     _, agent = learn('DQN', toys.Chain, 1, params, learn_params)
     right = [0.9**k for k in (4, 3, 2, 1, 0)]
     np.testing.assert_allclose(agent.network(np.arange(5))[:, 1], right, atol=0.05)
