@@ -66,6 +66,16 @@ def test_dqn_finds_the_values_of_the_chain(double_q):
     assert agent.predict(np.arange(5)).tolist() == [1] * 5
 
 
+def test_dqn_finds_them_with_replay_in_a_rank_of_its_own():
+    params = {'gamma': 0.9, 'epsilon': 0.5, 'target_update_every': 50, 'optimizers_list': RATE, 'prioritized': True}
+    learn_params = {'train_steps': 3000, 'explore_steps': 200, 'batch_size': 64, 'update_every': 8}
+    learn_params['roles'] = {'actors': 2, 'buffers': 1}
+    _, agent = learn('DQN', toys.Chain, 1, params, learn_params)
+    right = [0.9**k for k in (4, 3, 2, 1, 0)]
+    np.testing.assert_allclose(agent.network(np.arange(5))[:, 1], right, atol=0.05)
+    assert agent.predict(np.arange(5)).tolist() == [1] * 5
+
+
 def test_offpac_learns_from_actions_that_are_all_random():
     params = {'gamma': 0.9, 'explore': 1.0, 'tau': 0.05, 'optimizers_list': RATE * 3}
     _, agent = learn('OffPAC', toys.Chain, 1, params, {'train_steps': 3000, 'explore_steps': 200, 'batch_size': 64})
@@ -83,10 +93,12 @@ def test_policy_gradients_find_the_right_end_of_the_chain(name):
     assert agent.predict(np.arange(1, 5)).tolist() == [1] * 4
 
 
-@pytest.mark.parametrize('name', ['SAC', 'TD3'])
-def test_off_policy_agents_hit_what_they_aim_at(name):
+@pytest.mark.parametrize(
+    ('name', 'roles'), [('SAC', None), ('SAC', {'actors': 2, 'buffers': 1}), ('TD3', None)], ids=str
+)
+def test_off_policy_agents_hit_what_they_aim_at(name, roles):
     optimizers = [{'learning_rate': 3e-3}] * len(getattr(algorithms, name).optimizer_names)
-    learn_params = {'train_steps': 2500, 'explore_steps': 300, 'batch_size': 64, 'update_every': 4}
+    learn_params = {'train_steps': 2500, 'explore_steps': 300, 'batch_size': 64, 'update_every': 4, 'roles': roles}
     score, _ = learn(name, toys.Aim, 1, {'optimizers_list': optimizers}, learn_params)
     assert score >= -0.03  # the best without looking is -5/12, a random action gets about -4.4
 

@@ -640,6 +640,7 @@ class Elsewhere:
     """What actors would send to one of ``learners`` learners: two copies, three steps at a time, of long episodes."""
 
     num_envs = 2
+    replay = None
 
     def __init__(self, learners: int = 1) -> None:
         self.learners = learners
@@ -650,7 +651,7 @@ class Elsewhere:
         self.restarts += 1
         return False
 
-    def steps(self, training: Training, explore_steps: int) -> Iterator[Step]:
+    def steps(self, training: Training, explore_steps: int, wait: bool = True) -> Iterator[Step]:
         for _ in range(3):
             obs, after = (np.array([[0, 0, t], [1, 0, t]], SPACES['box'].dtype) for t in (self.t, self.t + 1))
             no = np.zeros(2, bool)

@@ -1,8 +1,8 @@
 """Ape-X DDPG: DDPG with many actors, replay in ranks of its own, and a learner that never waits for either.
 
-Horgan et al. 2018, *Distributed Prioritized Experience Replay* (arXiv 1803.00933), section 4.2: DDPG that is prioritised
-and of several steps, on the machinery of Ape-X DQN (:mod:`zoo.algorithms.apexdqn`). Alone it starts two actors, a buffer
-and the learner on this machine; with ``roles=None`` it trains in one process.
+Horgan et al. 2018, *Distributed Prioritized Experience Replay* (arXiv 1803.00933), section 4.2: DDPG that is
+prioritised and of several steps, on the machinery of Ape-X DQN (:mod:`zoo.algorithms.apexdqn`). Alone it starts two
+actors, a buffer and the learner on this machine; with ``roles=None`` it trains in one process.
 
 Departures:
 
@@ -47,6 +47,7 @@ class ApexDDPG(DDPG):
         prioritized: Prioritized = True,
         **params: Any,
     ) -> None:
-        super().__init__(*args, explore_noise=explore_noise, n_step=n_step, prioritized=prioritized, **params)
+        given = {'explore_noise': explore_noise, 'n_step': n_step, 'prioritized': prioritized}
+        super().__init__(*args, **params | given)
         self.noise_exponent = noise_exponent
         self.behavior = NoiseLadder(self.forward, self.action_adaptor, explore_noise, noise_exponent)

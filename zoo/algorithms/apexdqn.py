@@ -10,11 +10,11 @@ Departures:
 * DQN's: Adam in place of centred RMSProp, and a torso that both streams of the dueling head share.
 * ε belongs to a copy of the environment, of which an actor may step several: ``ε_i = ε^(1 + α i / (N − 1))`` with ``N``
   copies in all. Of one alone, where the formula is not defined, it is ``ε^(1 + α / 2)``.
-* The first priorities are of the network that the actor acts with, its values alone, which is algorithm 1: the learner
-  has a target network besides, and newer weights, so they are its own where the three are the same. The last two steps
-  of a message have been followed by fewer than three when it is sent, and their priorities are of as many as that. Where
-  this process or a learner holds the replay buffer it is the same with actors, but without any (``roles=None``) new
-  steps have the highest priority so far, as in Schaul et al. 2016.
+* The first priorities are of the network that the actor acts with, its values alone, as in algorithm 1: the learner has
+  a target network besides, and newer weights, so they are its own where the three are the same. The last steps of a
+  message have been followed by fewer than ``n_step`` when it is sent, and their priorities are of as many as that. It
+  is the same with actors and no buffer; but with ``roles=None`` new steps have the highest priority so far, as in
+  Schaul et al. 2016.
 * Old transitions are written over one by one, not removed now and then where there are too many.
 * β is annealed from 0.4 to 1 as with DQN, where the paper keeps 0.4.
 """
@@ -45,22 +45,21 @@ class ApexDQN(DQN):
         n_step: NStep = 3,
         target_update_every: TargetUpdateEvery = 2500,
         epsilon: Annotated[
-            float, between(0, 1), 'the highest probability of a random action, of the first actor'
+            float, between(0, 1), 'the highest probability of a random action, which the first actor has'
         ] = 0.4,
         epsilon_exponent: Annotated[
             float, at_least(0), 'α of ε^(1 + α i / (N − 1)): how far that of the last actor is below it'
         ] = 7.0,
         **params: Any,
     ) -> None:
-        super().__init__(
-            *args,
-            double_q=double_q,
-            dueling=dueling,
-            prioritized=prioritized,
-            n_step=n_step,
-            target_update_every=target_update_every,
-            epsilon=epsilon,
-            **params,
-        )
+        given = {
+            'double_q': double_q,
+            'dueling': dueling,
+            'prioritized': prioritized,
+            'n_step': n_step,
+            'target_update_every': target_update_every,
+            'epsilon': epsilon,
+        }
+        super().__init__(*args, **params | given)
         self.epsilon_exponent = epsilon_exponent
         self.behavior = EpsilonLadder(self.forward, self.action_adaptor, self.mask_path, epsilon, epsilon_exponent)

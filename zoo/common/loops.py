@@ -692,10 +692,12 @@ def _needed(training: Training, held: int, explore_steps: int) -> int:
     needed = held + explore_steps - steps if steps < explore_steps else explore_steps
     if needed > held:
         training.warn(
-            'The replay buffer holds %d transitions of the %d steps that this agent has behind it '
-            '(checkpoint_buffer=True saves it with the agent): the next %d steps are collected without an update.',
+            'The replay buffer holds %d transitions of the %d steps that this agent has behind it%s: the next %d steps '
+            'are collected without an update.',
             held,
             steps,
+            # Which other processes that hold it cannot.
+            '' if training.experience.replay is not None else ' (checkpoint_buffer=True saves it with the agent)',
             needed - held,
         )
     return needed

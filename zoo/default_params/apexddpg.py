@@ -15,12 +15,12 @@ COMMON: dict[str, Any] = {key: value for key, value in ddpg.COMMON.items() if ke
     'updates': 8,
 }
 
-TYPES: dict[str, dict[str, Any]] = ddpg.TYPES
+TYPES = ddpg.TYPES
 
 TUNED: dict[str, dict[str, Any]] = {
     # DDPG's discount; the smaller networks and batches are for more updates in the same time. Tuned on seed 100.
     'Pendulum-v1': {
-        'train_steps': 300_000,
+        'train_steps': 200_000,
         'batch_size': 128,
         'explore_steps': 1000,
         'buffer_size': 100_000,

@@ -191,7 +191,9 @@ class Actors:
             self._publish()
         own = self._plan.actors_of(Role.LEARNER, self._cluster.role_rank())
         for news in told:
-            self._reply(own.index(news['actor']))
+            i = own.index(news['actor'])
+            self._checked.add(i)  # by the buffer
+            self._reply(i)
         episodes = [news['episodes'] for news in told] or [episodes_to_numbers([])]
         self._tell(training, sum(news['count'] for news in told), np.concatenate(episodes))
 
