@@ -91,8 +91,8 @@ class Stores(Protocol):
         """Set the priorities ``[*lead]`` of those that were drawn last; None changes nothing."""
 
 
-class Experience(Protocol):
-    """Where a loop's experience comes from.
+class Experience:
+    """Where a loop's experience comes from. Of each kind a subclass gives what the loops that it serves ask for.
 
     Attributes:
         num_envs: copies of the environment that it comes from.
@@ -101,28 +101,33 @@ class Experience(Protocol):
     """
 
     num_envs: int
-    learners: int
-    replay: Stores | None
+    learners: int = 1
+    replay: Stores | None = None
 
     def restart(self, seed: int | None) -> bool:
         """Begin new episodes in every copy, if that can be; whether it was done."""
+        raise NotImplementedError
 
     def rollout(self, training: Training, horizon: int) -> Trajectories:
         """``horizon`` steps of every copy with the current policy; tells ``training`` of them."""
+        raise NotImplementedError
 
     def steps(self, training: Training, explore_steps: int, wait: bool = True) -> Iterator[Step]:
         """The next step, or several; random ones in the agent's first ``explore_steps``; tells ``training`` of them.
 
         Those that others store it only tells of; and unless it is to ``wait``, there may be none.
         """
+        raise NotImplementedError
 
     def stream(self, training: Training, horizon: int, rollouts: int) -> Trajectories:
         """The next rollouts of ``horizon`` steps of some copies, side by side, as they come, of a policy of a while
         ago; tells ``training`` of them."""
+        raise NotImplementedError
 
     def improve(self, training: Training, horizon: int) -> dict[str, float] | None:
         """One update of the agent by ``horizon`` steps of some copies, wherever its gradient is computed; its metrics,
         None where there was nothing to learn. Tells ``training`` of the steps."""
+        raise NotImplementedError
 
     def evaluations(self, training: Training, seeds: np.ndarray, std: float, episodes: int) -> Evaluations:
         """Whole episodes with each of these perturbations of the policy's parameters, both ways; tells ``training``.
@@ -133,15 +138,18 @@ class Experience(Protocol):
             std: what they are multiplied by.
             episodes: of each.
         """
+        raise NotImplementedError
 
     def least(self, number: int) -> int:
         """The smallest of the numbers that all learners give, of which there may be others beside this one."""
+        return number
 
     def measured(self) -> dict[str, float]:
         """What is to be logged of where the experience comes from since the last time, by name."""
+        return {}
 
 
-class Collection:
+class Collection(Experience):
     """Experience from the environment in this process; see :class:`Experience`.
 
     Args:
@@ -156,8 +164,6 @@ class Collection:
         self.collector = Collector(env, agent.action_adaptor, render, agent.behavior.episodes_begin)
         self.collector.steps = start
         self.num_envs = self.collector.num_envs
-        self.learners = 1
-        self.replay: Stores | None = None
         self._buffer: RolloutBuffer | None = None
         self._joined: RolloutBuffer | None = None
 
@@ -213,14 +219,6 @@ class Collection:
 
         play = Evaluator(collector, behavior, episodes)
         return evaluations(seeds, episodes, *play(*both_ways(seeds), std, stepped))
-
-    def least(self, number: int) -> int:
-        """See :class:`Experience`."""
-        return number
-
-    def measured(self) -> dict[str, float]:
-        """See :class:`Experience`: nothing."""
-        return {}
 
 
 def buffer_for(agent: Agent, horizon: int, num_envs: int) -> RolloutBuffer:

@@ -16,6 +16,7 @@ import numpy as np
 
 from zoo.common.acting import Behavior, Deterministic
 from zoo.common.collect import Collector
+from zoo.common.loops import Experience, Training
 from zoo.common.population import Evaluator, both_ways, evaluations
 from zoo.common.types import Episode, Evaluations
 from zoo.distributed.cluster import Cluster, Role, wait_any
@@ -25,7 +26,6 @@ from zoo.distributed.training.plan import END, Plan, newest_weights
 
 if TYPE_CHECKING:
     from zoo.common.agent import Agent
-    from zoo.common.loops import Training
 
 #: Seconds that the end of the training waits for its actors, and that an actor may take to make room for a message.
 _PATIENCE = 5.0
@@ -34,7 +34,7 @@ _PATIENCE = 5.0
 HELLO = -1
 
 
-class Evaluators:
+class Evaluators(Experience):
     """Experience from actors that evaluate; see :class:`zoo.common.loops.Experience`. There is one learner.
 
     Args:
@@ -53,7 +53,6 @@ class Evaluators:
         self._free: set[int] = set()
         self._version = END
         self.num_envs = len(actors) * plan.num_envs
-        self.learners = 1
 
     def restart(self, seed: int | None) -> bool:
         """Every chunk begins new episodes by itself."""
@@ -106,16 +105,6 @@ class Evaluators:
                 f'actor {i} has {int(message["num_envs"])} copies of the environment, learner 0 expects '
                 f'{self._plan.num_envs}: build the same environment, with as many copies, in every rank.'
             )
-
-    def rollout(self, training: Training, horizon: int) -> Any:
-        """Not of these actors: their loop asks for evaluations alone."""
-        raise NotImplementedError
-
-    steps = rollout
-
-    def least(self, number: int) -> int:
-        """See :class:`zoo.common.loops.Experience`."""
-        return number
 
     def close(self) -> None:
         """Tell the actors that the training has ended, and return when they have closed their queues, or take long."""

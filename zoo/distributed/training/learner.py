@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from zoo.common.loops import Step, Stores, Training, buffer_for
+from zoo.common.loops import Experience, Step, Stores, Training, buffer_for
 from zoo.common.relabel import Goals
 from zoo.common.rollout import RolloutBuffer
-from zoo.common.types import Evaluations, Trajectories
+from zoo.common.types import Trajectories
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.training.actor import check_sent, episodes_from_numbers, episodes_to_numbers, steps_in
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from zoo.common.agent import Agent, AgentOfGradients
 
 
-class Actors:
+class Actors(Experience):
     """Experience from actors; see :class:`zoo.common.loops.Experience`. Actor ``i`` sends to learner ``i mod L``.
 
     Args:
@@ -177,10 +177,6 @@ class Actors:
         """See :class:`zoo.common.loops.Experience` and :class:`zoo.distributed.training.progress.Roles`."""
         return self._roles.measured()
 
-    def evaluations(self, training: Training, seeds: np.ndarray, std: float, episodes: int) -> Evaluations:
-        """Not of these actors: see :mod:`zoo.distributed.training.evaluations`."""
-        raise NotImplementedError
-
     def _hear(self, training: Training, wait: bool) -> None:
         """Take what the buffers tell of messages that they have stored: of one, or of all that there are by now."""
         assert self._shards is not None
@@ -283,9 +279,10 @@ class Together:
 
 
 @contextlib.contextmanager
-def learning(cluster: Cluster, plan: Plan, agent: Agent) -> Iterator[Actors | Evaluators]:
+def learning(cluster: Cluster, plan: Plan, agent: Agent) -> Iterator[Experience]:
     """The experience of a learner, whose agent begins with the weights of learner 0 and learns with all others."""
-    experience = (Evaluators if plan.experience == 'evaluations' else Actors)(cluster, plan, agent)
+    kind = Evaluators if plan.experience == 'evaluations' else Actors
+    experience = kind(cluster, plan, agent)
     together = Together(cluster) if plan.layout.learners > 1 else None
     if together is not None:
         agent.restore_state(cluster.role_broadcast(agent.state() if cluster.role_rank() == 0 else None))
