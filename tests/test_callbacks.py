@@ -158,6 +158,20 @@ class TestEvaluate:
         with pytest.raises(ValueError, match='was given the environment of the training'):
             learn([Evaluate(env=env)], env=env)
 
+    def test_it_opens_no_second_window(self, monkeypatch):
+        modes: list[str | None] = []
+
+        def make(render_mode: str | None = None) -> gymnasium.Env:
+            modes.append(render_mode)
+            env = gymnasium.make('CartPole-v1')
+            env.unwrapped.render_mode = render_mode
+            return env
+
+        monkeypatch.setenv('DISPLAY', ':0')
+        env = zoo.build_env(make, render_mode='human')
+        learn([Evaluate(every=50, episodes=1)], 50, env)
+        assert modes == ['human', None]
+
     def test_what_is_refused(self):
         with pytest.raises(ValueError, match='keeps the best agent in the run directory, but run_dir=False'):
             learn([Evaluate()], run_dir=False)

@@ -96,6 +96,23 @@ def test_a_comparison_goes_on_and_writes_its_report(capsys):
         zoo.compare({'other': {'alg': 'DQN', 'gamma': 0.9}}, 'CartPole-v1', out='here', **FEW)
 
 
+@pytest.mark.parametrize('buffer', [True, False])
+def test_an_interrupted_run_is_resumed_where_that_is_exact(buffer: bool):
+    def interrupt(training: Any) -> None:
+        if training.steps >= 100:
+            raise KeyboardInterrupt
+
+    few = {'train_steps': 200, 'net': '8', 'explore_steps': 10_000, 'progress_bar': False, 'log_every': 50}
+    with pytest.raises(KeyboardInterrupt):
+        zoo.train('DQN', 'CartPole-v1', run_dir='here', callbacks=[interrupt], checkpoint_buffer=buffer, **few)
+    Path('here/output.txt').write_text('kept')
+    found = comparison._resumed(Path('here'))
+    if buffer:
+        assert (found.agent.steps, found.result.steps) == (200, 100)
+    else:
+        assert found is None and [path.name for path in Path('here').iterdir()] == ['output.txt']
+
+
 def test_a_run_that_fails_is_named_when_the_others_have_ended(monkeypatch):
     # An environment that fails in the test after the training of one of the two.
     with pytest.raises(RuntimeError, match=r'1 of 2 runs have failed: bad, seed 0 \(.*cannot.*output.txt'):

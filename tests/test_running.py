@@ -12,7 +12,7 @@ import pytest
 
 import zoo
 from zoo import algorithms, running
-from zoo.common.env_wrappers import find_env_type
+from zoo.common.env_wrappers import find_env_type, made_with
 
 #: Enough for an update, in a second or two.
 FEW: dict[str, Any] = {
@@ -75,6 +75,20 @@ def test_a_run_can_be_read_loaded_and_played_again():
     assert played.lengths == [7, 7, 7] and env.spec.max_episode_steps == 7
     with pytest.raises(ValueError, match=r'has no best agent: train with callbacks=\[zoo.callbacks.Evaluate'):
         run.load(best=True)
+
+
+def test_what_is_noted_of_an_environment():
+    env = zoo.build_env('CartPole-v1', 'classic_control', nenv=2, max_episode_steps=9, render_mode='rgb_array')
+    assert made_with(env) == {
+        'env_id': 'CartPole-v1',
+        'env_type': 'classic_control',
+        'vectorized': False,
+        'nenv': 2,
+        'max_episode_steps': 9,
+    }
+    assert made_with(zoo.build_env('CartPole-v1', reward_shaping=abs)) is None
+    assert made_with(gymnasium.wrappers.TimeAwareObservation(zoo.build_env('CartPole-v1'))) is None
+    assert made_with(zoo.build_env(lambda: gymnasium.make('CartPole-v1'))) is None
 
 
 def test_runs_that_are_not_there():

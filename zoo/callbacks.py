@@ -418,6 +418,8 @@ def _another(training: Training, who: str, seed: int | None, **changes: Any) -> 
             f'{who} needs an environment of its own, but build_env did not make that of the training from a name, a '
             f'class or a function, so that it could make another one: give {who}(env=…).'
         )
+    if getattr(training.env, 'render_mode', None) == 'human':  # one window is enough
+        changes = {'render_mode': None, **changes}
     return rebuild(seed=seed, nenv=1, **changes)
 
 

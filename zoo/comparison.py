@@ -500,7 +500,8 @@ def _draw_curves(made: Comparison) -> Figure:
     axes.set_title(textwrap.fill(made.title, 70), loc='left', fontweight='bold')
     axes.set(xlabel='Environment steps', ylabel='Episode return in training')
     if axes.lines:
-        axes.legend(title='interquartile mean, 95% interval', alignment='left', handlelength=4, framealpha=0.85)
+        title, columns = 'interquartile mean over the seeds, with its 95% interval', min(len(axes.lines), 4)
+        figure.legend(loc='outside lower center', ncols=columns, title=title, handlelength=4, frameon=False)
     return figure
 
 

@@ -141,6 +141,7 @@ def build_env(
             marked._zoo_name = _name(env_id).strip('<>')  # a lambda's is '<lambda>', which is no name for a file
             if isinstance(env_id, str) and reward_shaping is None:
                 made_with = {'env_id': env_id, 'env_type': env_type, 'vectorized': vectorized, 'nenv': nenv, **kwargs}
+                made_with.pop('render_mode', None)  # how somebody looked at it
                 marked._zoo_made_with = made_with
             again = partial(build_env, env_id, env_type, vectorized, reward_shaping=reward_shaping, nenv=nenv, **kwargs)
             marked._zoo_rebuild = partial(_rebuild, _registration(env_id), again)
@@ -177,7 +178,7 @@ def env_name(env: Env | VectorEnv) -> str:
 
 
 def made_with(env: Env | VectorEnv) -> dict[str, Any] | None:
-    """The arguments with which :func:`build_env` made an environment from its name, without the seed.
+    """The arguments with which :func:`build_env` made an environment from its name, without seed and render mode.
 
     None where a program is needed to make it: of a class, a function, an object, with ``reward_shaping``, or with
     something around it that :func:`build_env` does not know of.

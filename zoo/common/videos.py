@@ -86,6 +86,8 @@ def film(
             raise ValueError(f'{name} is {value!r}: give a whole number of at least 1.')
     frames: list[np.ndarray] = []
     for episode in range(episodes):
+        if len(frames) > max_steps:
+            break
         observation, _ = env.reset(seed=seed if episode == 0 else None)
         state = agent.initial_state()
         frames.append(_picture(env))
