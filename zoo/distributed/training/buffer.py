@@ -31,7 +31,7 @@ from zoo.common.types import Batch, Transition
 from zoo.distributed.cluster import Cluster, Queue, Role, wait_any
 from zoo.distributed.engines.base import PeerLost
 from zoo.distributed.training.actor import check_sent, steps_in
-from zoo.distributed.training.plan import DRAWN_AHEAD, HEADER, RESTARTS, Plan
+from zoo.distributed.training.plan import HEADER, RESTARTS, Plan
 
 log = logging.getLogger('zoo')
 
@@ -54,7 +54,7 @@ def _queues(cluster: Cluster, plan: Plan, learner: int, number: int) -> tuple[Qu
     return (
         cluster.queue(to, back, _ASKS, 32 * drawn + HEADER),
         cluster.queue(back, to, told, plan.max_bytes),
-        cluster.queue(back, to, DRAWN_AHEAD, size),
+        cluster.queue(back, to, plan.drawn_ahead, size),
     )
 
 
@@ -74,6 +74,7 @@ class Shards:
         queues = [_queues(cluster, plan, learner, number) for number in plan.buffers_of(learner)]
         self._asks, self._news, self._drawn = zip(*queues, strict=True)
         self._priorities = plan.stored.sampling.priorities
+        self._ahead = plan.drawn_ahead
         self._told = [queue.get() for queue in self._news]  # a first word, when they are there
         # Of the draws that are under way, and of the last one: for each buffer its number, which ones of the batch are
         # drawn from it, and its part of all; then the places that they were found in.
@@ -120,7 +121,7 @@ class Shards:
             hindsight: None, since the buffers have it.
         """
         assert hindsight is None
-        while len(self._asked) < DRAWN_AHEAD:
+        while len(self._asked) < self._ahead:
             self._ask(lead, rng)
         parts = self._asked.popleft()
         sent = [self._drawn[i].get() for i, _, _ in parts]

@@ -35,8 +35,9 @@ FREE_AHEAD = 7
 #: How often a dead actor is started again, where the engine can (``local``).
 RESTARTS = 3
 
-#: Calls of update whose batches are drawn ahead, where ranks of their own have the replay buffer.
-DRAWN_AHEAD = 2
+#: Calls of update whose batches are drawn ahead, where ranks of their own have the replay buffer; and how many batches
+#: at least for a learner that waits for nothing, which is what Horgan et al. 2018 have.
+DRAWN_AHEAD, FREE_DRAWN_AHEAD = 2, 16
 
 #: Bytes of the messages of actors besides their rollout: for each step, in which an episode may end, and for the rest.
 EPISODES, HEADER = 32, 1 << 16
@@ -112,6 +113,11 @@ class Plan:
     def updates(self) -> int:
         """Updates in one call, of a loop over steps: see :func:`zoo.common.loops.updates_in_call`."""
         return updates_in_call(self.loop_params['update_every'], self.loop_params['updates'])
+
+    @property
+    def drawn_ahead(self) -> int:
+        """Calls of update whose batches buffers draw ahead."""
+        return max(DRAWN_AHEAD, -(-FREE_DRAWN_AHEAD // self.updates)) if self.is_free else DRAWN_AHEAD
 
     def receiver_of(self, actor: int) -> tuple[Role, int]:
         """Whom an actor sends its steps to: a buffer of its learner, or the learner."""
