@@ -940,6 +940,20 @@ class Deterministic(Behavior):
             output = masked(output, obs[self.mask_path], self.adaptor.parts[0].counts)
         return self.adaptor.best(output)
 
+    def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
+        """See :class:`Behavior`."""
+        import tensorflow as tf
+
+        if self.mask_path is not None:
+            output = masked(output, obs[self.mask_path], self.adaptor.parts[0].counts)
+        pieces, offset = [], 0
+        for part in self.adaptor.parts:
+            piece = output[:, offset : offset + part.outputs]
+            offset += part.outputs
+            # How far a Gaussian spreads is nothing to its mode.
+            pieces += [piece, tf.zeros_like(piece)] if 'gaussian' in part.kind else [piece]
+        return self.adaptor.distribution.mode(tf.concat(pieces, -1))
+
     def light(self) -> Behavior:
         """See :class:`Behavior`; also without a forward pass where NumPy has other weights than those that move."""
         twin = super().light()
