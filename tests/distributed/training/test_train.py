@@ -492,10 +492,10 @@ def test_nobody_waits_for_a_slow_actor_whose_rollouts_are_old(tmp_path: Path):
     agent = agent_for('IMPALA', env)
     update, slow, params = agent.update, [], []
 
-    def look(rollout: Any) -> Any:
+    def look(rollout: Any, **rest: Any) -> Any:
         slow.append(rollout.obs[0, :, 0].copy())
         params.append(np.abs(rollout.params.reshape(-1, 2) - agent.forward(rollout.obs.reshape(-1, 1))).max())
-        return update(rollout)
+        return update(rollout, **rest)
 
     agent.update = look
     (tmp_path / 'slow').unlink(missing_ok=True)  # this process resets its own, and steps none
