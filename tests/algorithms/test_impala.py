@@ -119,11 +119,11 @@ def test_rollouts_hold_the_parameters_that_were_acted_by(mode: AutoresetMode):
     seen = []
     update = agent.update
 
-    def look(data: Trajectories) -> Any:
+    def look(data: Trajectories, **rest: Any) -> Any:
         assert data.params.shape == (9, 4, 3) and data.params.dtype == np.float32  # two rollouts of two copies
         np.testing.assert_allclose(data.params.reshape(-1, 3), agent.forward(data.obs.reshape(-1, 3)), atol=1e-6)
         seen.append(data.valid.copy())
-        return update(data)
+        return update(data, **rest)
 
     agent.update = look
     result = agent.learn(env, train_steps=60, horizon=9, rollouts=2, roles=None, run_dir=False, seed=0)

@@ -472,7 +472,7 @@ class Slow(gymnasium.Wrapper):
 
     def step(self, action: Any) -> Any:
         if self.slow:
-            time.sleep(0.03)
+            time.sleep(0.1)
         _, *rest = super().step(action)
         return np.full(1, self.slow, np.float32), *rest
 
@@ -493,14 +493,23 @@ def test_nobody_waits_for_a_slow_actor_whose_rollouts_are_old(tmp_path: Path):
     agent = agent_for('IMPALA', env)
     update, slow, params = agent.update, [], []
 
-    def look(rollout: Any) -> Any:
+    def look(rollout: Any, **rest: Any) -> Any:
         slow.append(rollout.obs[0, :, 0].copy())
         params.append(np.abs(rollout.params.reshape(-1, 2) - agent.forward(rollout.obs.reshape(-1, 1))).max())
-        return update(rollout)
+        return update(rollout, **rest)
 
     agent.update = look
     (tmp_path / 'slow').unlink(missing_ok=True)  # this process resets its own, and steps none
-    learn(agent, env, roles={'actors': 2}, train_steps=4000, rollouts=2, run_dir=tmp_path / 'run', log_every=500)
+    learn(
+        agent,
+        env,
+        roles={'actors': 2},
+        train_steps=4000,
+        horizon=10,
+        rollouts=2,
+        run_dir=tmp_path / 'run',
+        log_every=500,
+    )
     assert np.mean(slow) < 0.2, 'most rollouts are those of the fast one'
     assert max(params) > 1e-4, 'the weights have moved since an actor had them'
     rows = list(csv.DictReader((tmp_path / 'run' / 'progress.csv').open()))
@@ -640,7 +649,7 @@ def test_from_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
     def interrupt() -> None:
         while not list(tmp_path.glob('run/checkpoints/*')):
-            time.sleep(0.03)
+            time.sleep(0.1)
         os.kill(client.km.provisioner.pid, signal.SIGINT)
 
     with client.setup_kernel():
