@@ -103,3 +103,10 @@ def test_actors_without_a_buffer_say_their_priorities_too():
 def test_other_noise_is_not_taken():
     with pytest.raises(ValueError, match="unknown parameter of ApexDDPG 'noise'"):
         make('ApexDDPG', build_env('Pendulum-v1'), noise='ornstein_uhlenbeck')
+
+
+def test_networks_with_a_memory_are_refused():
+    env = build_env('CartPole-v1')
+    with pytest.raises(ValueError, match=r'is recurrent, which ApexDQN cannot learn with: use '):
+        ApexDQN(env.observation_space, env.action_space, net_list=[{'hidden': [8], 'recurrent': 'lstm'}])
+    assert 'burn_in' not in ApexDQN.params()

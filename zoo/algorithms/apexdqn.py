@@ -31,6 +31,9 @@ from zoo.common.params import NStep, Prioritized, at_least, between
 class ApexDQN(DQN):
     """Ape-X DQN for ``Discrete`` actions: DQN with actors of their own ε, and replay in ranks of its own."""
 
+    # Of sequences neither the buffers nor the actors' priorities know.
+    recurrent = False
+    unused = ('sequence_length', 'burn_in')
     learn_defaults: ClassVar[dict[str, Any]] = {
         'roles': {'learners': 1, 'actors': 2, 'buffers': 1},
         'update_every': None,

@@ -434,7 +434,7 @@ def actors_that_send(agent: algorithms.Algorithm, *sent: list[tuple[int, bool]])
 
     cluster = SimpleNamespace(role_rank=lambda: 0, queue=queue, save=lambda *_: None)
     numbers = list(range(len(sent)))
-    layout = SimpleNamespace(learners=1)
+    layout = SimpleNamespace(learners=1, buffers=0)
     plan = SimpleNamespace(layout=layout, actors_of=lambda *_: numbers, num_envs=1, horizon=4, ahead=0, max_bytes=1)
     plan.has_gradients = False
     return Actors(cluster, plan, agent)
