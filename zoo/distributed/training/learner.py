@@ -182,11 +182,13 @@ class Actors(Experience):
         assert self._shards is not None
         if self._published < 0:  # what the first steps are taken with
             self._publish()
-        told = self._shards.news(wait)
+        with self._roles.clock.waiting('actors'):
+            told = self._shards.news(wait)
         if told and self._agent.updates != self._published:  # not more often than somebody is told of it
             self._publish()
         own = self._plan.actors_of(Role.LEARNER, self._cluster.role_rank())
         for news in told:
+            self._roles.heard(news['spent'], int(news['count']))
             i = own.index(news['actor'])
             self._checked.add(i)  # by the buffer
             self._reply(i)
