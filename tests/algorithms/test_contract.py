@@ -70,7 +70,7 @@ OFF_POLICY = {
 def learn_params(name: str) -> dict[str, Any]:
     """A few updates for an algorithm."""
     cls = getattr(algorithms, name)
-    return toys.taken(cls, ON_POLICY) if cls.loop.experience != 'steps' else OFF_POLICY
+    return toys.taken(cls, OFF_POLICY if cls.loop.experience == 'steps' else ON_POLICY)
 
 
 def make(name: str, observation_space: Space, action_space: Space, **params: Any) -> Algorithm:
