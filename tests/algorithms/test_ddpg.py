@@ -18,6 +18,7 @@ from zoo.algorithms import DDPG, saving
 from zoo.common.acting import GaussianNoise, OrnsteinUhlenbeck
 from zoo.common.replay import Priorities, Sampling
 from zoo.common.schedules import Linear
+from zoo.distributed.cluster import Role
 from zoo.distributed.training import actor
 from zoo.distributed.training.plan import END
 
@@ -161,11 +162,19 @@ def test_noise_begins_anew_with_every_episode_of_a_copy_of_an_actor(nenv, monkey
     state = {'version': 0, 'steps': 0, 'progress': 0.0, 'weights': agent.forward.weights()}
     monkeypatch.setattr(actor, 'newest_weights', lambda cluster, learner: state)
     sent: list[dict[str, Any]] = []
-    queue = SimpleNamespace(put=sent.append, get=lambda: {'version': END}, close=lambda: None)
+    queue = SimpleNamespace(put=sent.append, get=lambda: {'version': END}, ready=lambda: True, close=lambda: None)
     cluster = SimpleNamespace(role_rank=lambda: 0, queue=lambda *arguments: queue, restarts=0)
-    layout = SimpleNamespace(servers=0)
     plan = SimpleNamespace(
-        learner_of=lambda i: 0, ahead=0, max_bytes=1, layout=layout, seed=0, horizon=12, explore_steps=0
+        layout=SimpleNamespace(servers=0, actors=1),
+        learner_of=lambda i: 0,
+        receiver_of=lambda i: (Role.LEARNER, 0),
+        stored=None,
+        has_gradients=False,
+        ahead=0,
+        max_bytes=1,
+        seed=0,
+        horizon=12,
+        explore_steps=0,
     )
     light = agent.behavior.light()
     drawn = noted(light, monkeypatch)

@@ -70,7 +70,21 @@ class Here:
         self.adaptor = ActionAdaptor(ACTIONS)
         behavior = Behavior(None, self.adaptor)
         stored = Stored(SPACE, ACTIONS, sampling)
-        self.plan = Plan(layout, 4, 1 << 20, 1, 1, 0, 0, 0, 10**6, params, behavior, stored)
+        self.plan = Plan(
+            layout=layout,
+            experience='steps',
+            horizon=4,
+            max_bytes=1 << 20,
+            ahead=1,
+            num_envs=1,
+            explore_steps=0,
+            seed=0,
+            start=0,
+            train_steps=10**6,
+            loop_params=params,
+            behavior=behavior,
+            stored=stored,
+        )
         self.lines: dict[Any, Line] = defaultdict(lambda: Line(self.work))
         self.buffers: list[Buffer] = []
         self.buffers = [Buffer(self.cluster(Role.BUFFER, i), self.plan) for i in range(buffers)]
