@@ -21,6 +21,7 @@ from zoo.common.params import NStep, Prioritized, PriorityAlpha
 class Rainbow(C51):
     """Rainbow for ``Discrete`` actions: C51 that is double, dueling, prioritised, noisy and of several steps."""
 
+    recurrent = False  # with noisy layers the state would be that of other weights at every step
     default_optimizer: ClassVar[dict[str, Any]] = {
         'name': 'Adam',
         'learning_rate': 6.25e-5,

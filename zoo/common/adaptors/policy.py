@@ -984,6 +984,8 @@ class StochasticPolicy:
 
     def __call__(self, obs: spaces.Flat, training: bool = False) -> tf.Tensor:
         """Parameters ``[B, param_size]`` for flat observations ``[B, …]``; see `Network` for ``training``."""
+        if not self.sde:
+            return self.complete(self.network(obs, training=training), obs)
         encoded = self.network.encode(obs, training=training)
         return self.complete(self.network.from_torso(encoded), obs, encoded)
 
