@@ -172,7 +172,7 @@ class TestSpecs:
 
 
 class TestTheGlobalPolicy:
-    @pytest.mark.parametrize('name', algorithms.NAMES)
+    @pytest.mark.parametrize('name', toys.marked(algorithms.NAMES))
     def test_is_written_into_the_entries(self, policy, name):
         policy(MIXED)
         if name == 'ARS':  # whose default network has no layer before the head
@@ -252,7 +252,7 @@ class TestTheGlobalPolicy:
 
 
 class TestCallDefaultParams:
-    @pytest.mark.parametrize('name', algorithms.NAMES)
+    @pytest.mark.parametrize('name', toys.marked(algorithms.NAMES))
     def test_every_spec_gets_it(self, name):
         env = build_env(
             'Pendulum-v1' if 'Box' in getattr(algorithms, name).acts_in else 'CartPole-v1', 'classic_control'
@@ -403,7 +403,7 @@ class TestLearning:
             assert {v.dtype for x in agent.optimizers.values() for v in x.state} == {tf.float32, tf.int64}
             assert {v.dtype for x in agent.targets for v in x.variables} == {tf.float32}
 
-    @pytest.mark.parametrize('name', algorithms.NAMES)
+    @pytest.mark.parametrize('name', toys.marked(algorithms.NAMES))
     def test_every_algorithm_moves_every_weight(self, name, plain_graphs):
         agent = make(name)
         before = [v.numpy() for v in agent.trainable_variables]
