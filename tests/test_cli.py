@@ -33,12 +33,10 @@ def in_a_directory_of_its_own(tmp_path, monkeypatch):
 def trained(tmp_path_factory) -> Path:
     """A folder with a run in ``runs``; a test takes a copy of it."""
     folder = tmp_path_factory.mktemp('trained')
-    before = os.getcwd()
-    os.chdir(folder)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.delenv('ZOO_RUNS', raising=False)
         assert cli.main([*DQN, '--evaluate', '100', '--env-set', 'max_episode_steps=50', '--seed', '3']) == 0
-    finally:
-        os.chdir(before)
     return folder
 
 
