@@ -126,6 +126,11 @@ for variant in ('C51', 'QRDQN', 'Rainbow'):
 HIDDEN = Row('PPO', 'CartPole-v1', 'classic_control', 8, 300_000, (0, 1, 2), 400.0, env={'hide_velocity': True})
 ROWS['ppo-cartpole-hidden-lstm'] = replace(HIDDEN, recurrent='lstm')
 ROWS['ppo-cartpole-hidden'] = replace(HIDDEN, aim=150.0, below=True)
+for alg, env_id, steps, aim in (('DQN', 'CartPole-v1', 30_000, 150.0), ('SAC', 'Pendulum-v1', 20_000, -250.0)):
+    off_policy = Row(alg, env_id, 'classic_control', 1, steps, (0, 1, 2), aim, env={'hide_velocity': True})
+    kind = f'{alg.lower()}-{env_id.partition("-")[0].lower()}-hidden'
+    ROWS[f'{kind}-lstm'] = replace(off_policy, recurrent='lstm')
+    ROWS[kind] = replace(off_policy, below=True)
 ROWS['dqn-lunarlander'] = Row('DQN', 'LunarLander-v3', 'box2d', 1, 100_000, (0, 1, 2), 150.0)
 # Evolution strategies, whose deterministic policies are perturbed.
 ROWS['ars-cartpole'] = Row('ARS', 'CartPole-v1', 'classic_control', 1, 50_000, (0, 1, 2), 500.0)

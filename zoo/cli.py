@@ -204,12 +204,11 @@ def build_parser() -> tuple[_Parser, dict[str, _Parser]]:
     _add_training(p)
     _add_jobs(p, 'tune_ALGORITHM_ENVIRONMENT', 10)
 
-    if 'export' in dir(zoo):
-        p = command('export', _export, 'write a trained agent as a model that runs without zoo')
-        _add_run(p)
-        p.add_argument('--to', default='savedmodel', metavar='FORMAT', choices=('savedmodel', 'litert', 'onnx'))
-        p.add_argument('--out', metavar='FOLDER', help='(default: exported_FORMAT in the run)')
-        p.add_argument('--best', action='store_true', help='the best agent that --evaluate has kept, not the last one')
+    p = command('export', _export, 'write a trained agent as a model that runs without zoo')
+    _add_run(p)
+    p.add_argument('--to', default='savedmodel', metavar='FORMAT', choices=('savedmodel', 'litert', 'onnx'))
+    p.add_argument('--out', metavar='FOLDER', help='(default: exported_FORMAT in the run)')
+    p.add_argument('--best', action='store_true', help='the best agent that --evaluate has kept, not the last one')
 
     p = command('completion', _completion, 'print what makes a shell complete the words of zoo')
     p.add_argument('shell', metavar='SHELL', choices=SHELLS, help=', '.join(SHELLS))

@@ -41,10 +41,7 @@ RESAMPLES = 2000
 
 _COLUMNS = ('algorithm', 'IQM', '95% interval', 'median', 'lowest', 'highest', 'seeds', 'steps/s', 'minutes')
 
-# Curves are told apart by any one of these, and so in black and white too.
-_COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000')
-_DASHES: tuple[Any, ...] = ('-', '--', ':', '-.', (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 3)))
-_MARKERS = 'os^Dv*X'
+#: Places along a curve.
 _GRID = 200
 
 
@@ -460,12 +457,11 @@ def _resumed(folder: Path) -> Any:
 
 def _running(steps: Sequence[float], returns: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     """Steps and the mean of the last episodes at each, a twentieth of them, 100 at the most."""
+    from zoo.common.plots.curves import running_mean
+
     x, y = np.asarray(steps, np.float64), np.asarray(returns, np.float64)
     window = int(np.clip(y.size // 20, 1, 100))
-    sums = np.concatenate([[0.0], np.cumsum(y)])
-    ends = np.arange(1, y.size + 1)
-    starts = np.maximum(ends - window, 0)
-    return x, (sums[ends] - sums[starts]) / (ends - starts)
+    return x, running_mean(y, window)
 
 
 def _figure(height: float) -> tuple[Figure, Any]:
@@ -480,23 +476,14 @@ def _figure(height: float) -> tuple[Figure, Any]:
 
 
 def _draw_curves(made: Comparison) -> Figure:
+    from zoo.common.plots.curves import style_of
+
     figure, axes = _figure(4.8)
     order = {label: i for i, label in enumerate(made.scores)}
     for label, (steps, low, middle, high) in made.curves().items():
-        i = order[label]
-        colour = _COLOURS[i % len(_COLOURS)]
-        axes.fill_between(steps, low, high, alpha=0.18, linewidth=0, color=colour)
-        axes.plot(
-            steps,
-            middle,
-            label=f'{label} ({len(made.scores[label])} seeds)',
-            color=colour,
-            linestyle=_DASHES[i % len(_DASHES)],
-            marker=_MARKERS[i % len(_MARKERS)],
-            markersize=6,
-            markevery=(i * 5 % 25, 25),
-            linewidth=2,
-        )
+        style = style_of(order[label], len(order))
+        axes.fill_between(steps, low, high, alpha=0.18, linewidth=0, color=style['color'])
+        axes.plot(steps, middle, label=f'{label} ({len(made.scores[label])} seeds)', linewidth=2, **style)
     axes.set_title(textwrap.fill(made.title, 70), loc='left', fontweight='bold')
     axes.set(xlabel='Environment steps', ylabel='Episode return in training')
     if axes.lines:

@@ -357,6 +357,7 @@ class Forward:
     Attributes:
         noise_size: normal numbers that one draw of noisy weights takes, or 0.
         state_size: entries of the recurrent state; 0 where there is none.
+        sde: whether exploration is state-dependent.
 
     Raises:
         ValueError: the mask has another number of entries than there are actions.
@@ -368,8 +369,8 @@ class Forward:
         self._network = network
         self._policy = policy
         self._means = Means() if means is None else means
-        self._sde = policy is not None and policy.sde
-        self.noise_size = int(np.prod(policy.log_std.shape)) if self._sde else network.noise_size
+        self.sde = policy is not None and policy.sde
+        self.noise_size = int(np.prod(policy.log_std.shape)) if self.sde else network.noise_size
         self.state_size = network.state_size
         self._mask_path = policy.mask_path if policy is not None else mask_path
         if self._mask_path is not None:
@@ -377,7 +378,7 @@ class Forward:
         streams = network.streams
         layers = network.dense_layers(head=not streams)
         known = layers is not None and all(name in ACTIVATIONS for *_, name in layers)
-        if known and self._sde and layers[-1][0] is not None:
+        if known and self.sde and layers[-1][0] is not None:
             known = False  # a normalisation that is folded into the head leaves no features as they are
         self._layers = layers if known and (layers or streams) else None
         self._graphs: dict[int | None, Any] = {}
@@ -408,7 +409,7 @@ class Forward:
                 sum(int(np.prod(v.shape)) for v in self._log_std),
                 [(tuple(x.kernel.shape), self.noise_size > 0) for x in streams],
                 means,
-                self._sde,
+                self.sde,
             )
             self.refresh()
 
@@ -462,11 +463,6 @@ class Forward:
         biases += [x.bias.value for x in streams]
         noisy = [v.value for x in streams if self.noise_size for v in (x.noise_kernel, x.noise_bias)]
         return [*kernels, *biases, *noisy, *self._log_std]
-
-    @property
-    def has_sde(self) -> bool:
-        """Whether exploration is state-dependent."""
-        return self._sde
 
     @property
     def preprocess(self) -> Preprocess:
@@ -915,7 +911,7 @@ def stochastic(
         forward, adaptor, mask_path: see :class:`Behavior`.
         sde_sample_freq: of :class:`StateDependent`.
     """
-    if forward.has_sde:
+    if forward.sde:
         return StateDependent(forward, adaptor, sde_sample_freq)
     return (RecurrentStochastic if forward.state_size else Stochastic)(forward, adaptor, mask_path)
 

@@ -99,7 +99,7 @@ def learning_curve(
         cleaned = {label: [(times / unit, returns) for times, returns in runs] for label, runs in cleaned.items()}
     _decorate(axes, title, xlabel, ylabel)
     for index, (label, runs) in enumerate(cleaned.items()):
-        style = _style(index, len(cleaned))
+        style = style_of(index, len(cleaned))
         if len(runs) == 1:
             _draw_run(axes, label, *runs[0], window, style)
         elif runs:
@@ -119,7 +119,7 @@ def learning_curve(
     return figure
 
 
-def _style(index: int, count: int) -> dict[str, Any]:
+def style_of(index: int, count: int) -> dict[str, Any]:
     """Colour, dashes and marks of a curve; a lone one needs none of these."""
     if count == 1:
         return {'color': _COLOURS[0], 'linestyle': '-'}
@@ -143,7 +143,7 @@ def _clean(label: str, run: Run) -> tuple[np.ndarray, np.ndarray]:
     return steps[finite], returns[finite]
 
 
-def _running_mean(values: np.ndarray, window: int) -> np.ndarray:
+def running_mean(values: np.ndarray, window: int) -> np.ndarray:
     """Mean of the last ``window`` values at each place, of as many as there are at the start."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     ends = np.arange(1, values.size + 1)
@@ -157,7 +157,7 @@ def _evenly(size: int, most: int) -> np.ndarray:
 
 
 def _draw_run(axes: Axes, label: str, steps: np.ndarray, returns: np.ndarray, window: int, style: dict) -> None:
-    mean = _running_mean(returns, window)
+    mean = running_mean(returns, window)
     dots, line = _evenly(steps.size, _MAX_DOTS), _evenly(steps.size, _MAX_LINE)
     faint = {'marker': 'o', 'markersize': 2.5, 'markeredgewidth': 0, 'alpha': 0.25, 'color': style['color']}
     axes.plot(steps[dots], returns[dots], linestyle='none', **faint)
@@ -174,7 +174,7 @@ def _draw_runs(
     axes: Axes, label: str, runs: Sequence[tuple[np.ndarray, np.ndarray]], window: int, style: dict, band: str
 ) -> None:
     grid = np.linspace(min(steps[0] for steps, _ in runs), max(steps[-1] for steps, _ in runs), _MAX_LINE)
-    means = np.array([_along(grid, steps, _running_mean(returns, window)) for steps, returns in runs])
+    means = np.array([_along(grid, steps, running_mean(returns, window)) for steps, returns in runs])
     # Where only one run of many has begun or still goes on, the median would jump to it.
     present = np.isfinite(means).sum(axis=0)
     enough = present >= min(len(runs) / 2, present.max())
