@@ -344,7 +344,7 @@ def test_a_buffer_that_is_killed_ends_the_training():
     agent = agent_for('DQN', env)
 
     def kill(training: Any) -> None:
-        listing = subprocess.run(['ps', '-o', 'pid=,args=', '--ppid', str(os.getpid())], capture_output=True, text=True)
+        listing = subprocess.run(['ps', '-ww', '-o', 'pid=,args=', '--ppid', str(os.getpid())], capture_output=True, text=True)
         ranks = [int(line.split()[0]) for line in listing.stdout.splitlines() if 'spawn_main' in line]
         os.kill(max(ranks), signal.SIGKILL)  # the last that was started
 

@@ -106,7 +106,7 @@ def stepped(folder: Path) -> list[str]:
 
 
 def no_processes_left() -> bool:
-    listing = subprocess.run(['ps', '-o', 'args=', '--ppid', str(os.getpid())], capture_output=True, text=True)
+    listing = subprocess.run(['ps', '-ww', '-o', 'args=', '--ppid', str(os.getpid())], capture_output=True, text=True)
     return 'spawn_main' not in listing.stdout and not list(Path('/dev/shm').glob(f'zoo-job-*/{os.getpid()}'))
 
 
