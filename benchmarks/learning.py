@@ -7,12 +7,14 @@
 Each run is the four lines with ``call_default_params`` and nothing changed but ``train_steps`` and what its row says;
 then 20 episodes or more with the deterministic policy in a fresh environment with another seed. Results are kept in
 ``results/learning.json``, one entry for each row and seed, and ``results/learning.md`` is written from it, so rows can
-be run one by one; each run's learning curve is in ``results/curves``.
+be run one by one; each run's learning curve is in ``results/curves``. A run that was cut short goes on from its last
+checkpoint when the same row and seed are asked for again; its folder in ``runs`` is there as long as it is unfinished.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import datetime
 import json
 import os
@@ -186,14 +188,25 @@ def run(name: str, seed: int) -> dict[str, Any]:
     alg_params, learn_params = call_default_params(
         env, row.env_type, row.alg, seed=seed, dtype=row.dtype, recurrent=row.recurrent
     )
-    agent = getattr(algorithms, row.alg)(**alg_params | row.alg_params)
-    end = time.perf_counter() + 60 * (row.minutes or 1e9)
+    folder = HERE / 'runs' / f'{name}-{seed}'
+    resume = any((folder / 'checkpoints').glob('*'))
+    if resume:
+        agent = zoo.load(folder)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+        agent = getattr(algorithms, row.alg)(**alg_params | row.alg_params)
+    before = seconds(folder, agent.steps)
+    end = time.perf_counter() + 60 * (row.minutes or 1e9) - before
+    learn_params |= {'train_steps': row.steps} | row.learn
+    if 'buffer_size' in learn_params and not learn_params.get('roles'):
+        learn_params['checkpoint_buffer'] = True
     trained = agent.learn(
         env,
         'train',
-        run_dir=HERE / 'runs' / f'{name}-{seed}',
+        run_dir=folder,
+        resume=resume,
         callbacks=[lambda training: time.perf_counter() < end],
-        **learn_params | {'train_steps': row.steps} | row.learn,
+        **learn_params,
     )
     test_env = build_env(row.env_id, row.env_type, seed=TEST_SEED, **row.env)
     tested = agent.learn(test_env, 'test', test_episodes=row.test_episodes, seed=TEST_SEED)
@@ -202,8 +215,8 @@ def run(name: str, seed: int) -> dict[str, Any]:
         'mean': statistics.mean(scores),
         'std': statistics.pstdev(scores),
         'min': min(scores),
-        'train_steps': trained.steps,
-        'minutes': trained.wall_time / 60,
+        'train_steps': agent.steps,
+        'minutes': (before + trained.wall_time) / 60,
         'date': datetime.date.today().isoformat(),
         'versions': {
             'zoo': zoo.__version__,
@@ -211,6 +224,13 @@ def run(name: str, seed: int) -> dict[str, Any]:
             **{package: metadata.version(package) for package in ('tensorflow', 'keras', 'gymnasium', 'numpy')},
         },
     }
+
+
+def seconds(folder: Path, steps: int) -> float:
+    """What the run in a folder took until its agent had taken so many steps."""
+    monitor = folder / 'monitor.csv'
+    rows = csv.DictReader(monitor.read_text(encoding='utf-8').splitlines()[1:]) if monitor.exists() else []
+    return max((float(row['t']) for row in rows if int(row['step']) <= steps), default=0.0)
 
 
 def report(results: dict[str, Any]) -> str:
@@ -268,7 +288,9 @@ def main() -> None:
                 f'{name} seed {seed}: {entry["mean"]:.4g} in {(time.perf_counter() - begin) / 60:.1f} min', flush=True
             )
             CURVES.mkdir(parents=True, exist_ok=True)
-            shutil.copy(HERE / 'runs' / f'{name}-{seed}' / 'curve.png', CURVES / f'{name}-{seed}.png')
+            folder = HERE / 'runs' / f'{name}-{seed}'
+            shutil.copy(folder / 'curve.png', CURVES / f'{name}-{seed}.png')
+            shutil.rmtree(folder)
             # Read again before writing: another process may have added its rows meanwhile.
             results = json.loads(RESULTS.read_text(encoding='utf-8')) if RESULTS.exists() else {}
             results.setdefault(name, {})[str(seed)] = entry
