@@ -326,11 +326,12 @@ class Training:
         self._stopped = False
         name = type(agent).__name__
         self._title = name if env is None else f'{name} {env_name(env)}'
-        self._logger = Logger(run_dir, train_steps - start, progress_bar, self._title)
+        resumed_at = agent.steps if start else None
+        self._logger = Logger(run_dir, train_steps - start, progress_bar, self._title, resumed_at)
         self._monitor: Monitor | None = None
         if run_dir is not None:
             named = '' if env is None else env_name(env)
-            self._monitor = Monitor(run_dir / 'monitor.csv', named, agent.steps if start else None)
+            self._monitor = Monitor(run_dir / 'monitor.csv', named, resumed_at)
         self._began = self._log_time = time.perf_counter()
         self._log_steps = start
 
