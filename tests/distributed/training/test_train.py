@@ -30,6 +30,7 @@ from zoo.distributed import ClusterError
 from zoo.distributed.training import train
 from zoo.distributed.training.actor import Ended, none_ended, one_after_another, tell
 from zoo.distributed.training.learner import Actors
+from zoo.distributed.training.plan import plan_for
 
 #: Parameters of ``learn`` with which a training takes a second.
 #: The others are subclasses of one of these, whose acting is theirs.
@@ -453,6 +454,28 @@ def test_the_learner_is_told_of_the_new_episodes_of_an_actor_that_was_replaced()
     for version in (0, 1, 2):
         actors.rollout(SimpleNamespace(stepped=lambda *_: None), 4)
         assert told == ([slice(0, 1)] if version == 2 else [])
+
+
+@pytest.mark.parametrize('wait', [True, False])
+def test_learners_publish_the_same_versions_whoever_is_told_of_steps(wait: bool):
+    """A server would wait for ever for that of learner 0."""
+    env = build_env('CartPole-v1')
+    agent = agent_for('DQN', env)
+    params = OFF | {'update_every': None, 'updates': None, 'compress': False, 'recorded': None}
+    plan = plan_for(agent, env, {'learners': 2, 'actors': 2, 'buffers': 2}, 0, 0, 1000, params)
+    queue = SimpleNamespace(get=lambda: {'episodes': none_ended(), 'added': 0}, put=lambda *_: None)
+    saved = []
+    news = {'spent': np.zeros(4), 'count': 32, 'idle': np.nan, 'actor': 0, 'episodes': none_ended()}
+    for number, told in ((0, [news] if wait else []), (1, [news | {'actor': 1}])):
+        cluster = SimpleNamespace(role_rank=lambda number=number: number, queue=lambda *_: queue)
+        cluster.role_all_reduce = lambda x, op: np.array([32 if op == 'sum' else 1])
+        cluster.save = lambda _, state, number=number: saved.append((number, state['version']))
+        actors = Actors(cluster, plan, agent)
+        actors._shards.news = lambda wait, told=told: told
+        for _ in range(2):
+            agent.updates += 1
+            assert not list(actors.steps(SimpleNamespace(stepped=lambda *_: None), 0, wait))
+    assert saved == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
 def actors_that_send(agent: algorithms.Algorithm, *sent: list[tuple[int, bool]]) -> Actors:

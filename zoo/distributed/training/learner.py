@@ -183,13 +183,17 @@ class Actors(Experience):
         return self._agent.updates if self._plan.stored is not None else max(0, self._version)
 
     def _hear(self, training: Training, wait: bool) -> None:
-        """Take what the buffers tell of messages that they have stored: of one, or of all that there are by now."""
+        """Take what the buffers tell of messages that they have stored: of one, or of all that there are by now.
+
+        Newer weights are published where any learner is told of something: not more often than an actor hears of it, and
+        by all learners at once, for a server waits until learner 0 has the version that an actor of another one asks for.
+        """
         assert self._shards is not None
         if self._published < 0:  # what the first steps are taken with
             self._publish()
         with self._roles.clock.waiting('actors'):
             told = self._shards.news(wait)
-        if told and self._agent.updates != self._published:  # not more often than somebody is told of it
+        if (wait or self._reduced(len(told), 'max')) and self._agent.updates != self._published:
             self._publish()
         own = self._plan.actors_of(Role.LEARNER, self._cluster.role_rank())
         for news in told:
