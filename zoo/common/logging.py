@@ -184,6 +184,9 @@ class Monitor:
         resumed_at: the steps of a checkpoint from which the run goes on: rows of later episodes, which were played
             after it and are played again now, are taken out; None takes out none.
 
+    Attributes:
+        earlier: the return, the length and the step of each episode that was in the file and stays.
+
     Raises:
         ValueError: the file is there and is none of ours.
     """
@@ -197,7 +200,9 @@ class Monitor:
         rows: list[str] = []
         if self._path.exists() and self._path.stat().st_size:
             first, rows = self._found(resumed_at)
-        before = float(rows[-1].split(',')[2]) if rows else 0.0
+        kept = [row.split(',') for row in rows]
+        self.earlier = [(float(r), int(length), int(step)) for r, length, _, step in kept]
+        before = float(kept[-1][2]) if kept else 0.0
         self._zero = time.perf_counter() - before
         self._due = 0.0
         write_text(self._path, '\n'.join([f'#{first}', ','.join(self.columns), *rows, '']))
