@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -216,6 +217,23 @@ class TestResume:
         agent = self.interrupted(tmp_path, 12)
         agent.learn(world(), run_dir=False, resume=True, **(OFF | {'train_steps': 20}))
         assert agent.steps == 20
+
+    def test_curves_and_means_go_on_with_the_episodes_before(self, tmp_path):
+        agent = self.interrupted(tmp_path, 15)
+        params = OFF | {'train_steps': 30, 'log_every': 1}
+        told: list[list[float]] = []
+        result = agent.learn(
+            world(), run_dir=tmp_path, resume=True, plot_func=lambda returns: told.append(list(returns)), **params
+        )
+        with open(tmp_path / 'monitor.csv') as file:
+            rows = list(csv.DictReader(file.readlines()[1:]))
+        assert told[-1] == pytest.approx([float(row['r']) for row in rows], abs=1e-6)
+        assert 0 < len(result.returns) < len(rows) and result.returns == told[-1][-result.episodes :]
+        assert all(15 < step <= 30 for step in result.episode_steps)
+        with open(tmp_path / 'progress.csv') as file:
+            last = list(csv.DictReader(file))[-1]
+        assert int(float(last['episode/count'])) == len(rows)
+        assert float(last['episode/length']) == pytest.approx(np.mean([int(row['l']) for row in rows]))
 
     def test_a_call_that_failed_before_it_began_does_not_use_it_up(self, tmp_path):
         agent = self.interrupted(tmp_path / 'run', 12)

@@ -187,6 +187,18 @@ def test_half_a_row_does_not_spoil_the_next(tmp_path: Path):
     assert (tmp_path / 'progress.csv').read_text() == 'step,a,b,c\n1,2,3,\n2,4,,\n3,5,6,\n4,,,7\n'
 
 
+def test_rows_after_the_checkpoint_that_a_run_goes_on_from_are_taken_out(tmp_path: Path):
+    (tmp_path / 'progress.csv').write_text('step,a\n10,1\n20,2\n30,3\n4')
+    with Logger(tmp_path, 1, resumed_at=20) as logger:
+        logger.log(25, {'b': 5})
+    assert (tmp_path / 'progress.csv').read_text() == 'step,a,b\n10,1,\n20,2,\n25,,5\n'
+    session = next(event for event in events(tmp_path) if event.HasField('session_log'))
+    assert session.step == 21 and session.session_log.status == session.session_log.START
+    (tmp_path / 'progress.csv').write_text('time,a\n')
+    with pytest.raises(ValueError, match='was not written by zoo'):
+        Logger(tmp_path, 1, resumed_at=20)
+
+
 def test_bad_metrics_are_named(tmp_path: Path):
     with Logger(tmp_path, 1) as logger:
         with pytest.raises(TypeError, match="metric 'loss/q' is a ndarray: it must be a single number"):

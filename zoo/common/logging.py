@@ -80,17 +80,27 @@ class Logger:
         progress: whether to show the bar at all. It is never shown when standard error is neither a terminal nor a
             notebook.
         description: text before the bar.
+        resumed_at: the step of a checkpoint from which the run goes on: rows of later steps, which are taken again now,
+            are taken out, and TensorBoard is told to leave its own out; None takes out none.
+
+    Raises:
+        ValueError: ``progress.csv`` is there and its first column is no step.
     """
 
     def __init__(
-        self, run_dir: str | os.PathLike[str] | None, total_steps: int, progress: bool = True, description: str = ''
+        self,
+        run_dir: str | os.PathLike[str] | None,
+        total_steps: int,
+        progress: bool = True,
+        description: str = '',
+        resumed_at: int | None = None,
     ) -> None:
         self._table: _Table | None = None
         self._events: _Events | None = None
         if run_dir is not None:
             folder = _make(Path(run_dir))
-            self._table = _Table(folder / 'progress.csv')
-            self._events = _Events(folder)
+            self._table = _Table(folder / 'progress.csv', resumed_at)
+            self._events = _Events(folder, resumed_at)
         self._bar: Any = _bar(total_steps, description) if progress else None
         self._beside: dict[str, float] = {}  # the last value of every metric: not every row has all
         self._pending = 0
@@ -174,6 +184,9 @@ class Monitor:
         resumed_at: the steps of a checkpoint from which the run goes on: rows of later episodes, which were played
             after it and are played again now, are taken out; None takes out none.
 
+    Attributes:
+        earlier: the return, the length and the step of each episode that was in the file and stays.
+
     Raises:
         ValueError: the file is there and is none of ours.
     """
@@ -187,7 +200,9 @@ class Monitor:
         rows: list[str] = []
         if self._path.exists() and self._path.stat().st_size:
             first, rows = self._found(resumed_at)
-        before = float(rows[-1].split(',')[2]) if rows else 0.0
+        kept = [row.split(',') for row in rows]
+        self.earlier = [(float(r), int(length), int(step)) for r, length, _, step in kept]
+        before = float(kept[-1][2]) if kept else 0.0
         self._zero = time.perf_counter() - before
         self._due = 0.0
         write_text(self._path, '\n'.join([f'#{first}', ','.join(self.columns), *rows, '']))
@@ -223,12 +238,14 @@ class Monitor:
 class _Table:
     """A CSV file that takes rows of any columns: a new column rewrites the file once, with the union of the columns."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, resumed_at: int | None = None) -> None:
         self._path = path
         self._columns: list[str] = []
         if path.exists():
             with open(path, newline='', encoding='utf-8') as file:
                 self._columns = next(csv.reader(file), [])
+        if resumed_at is not None and self._columns:
+            self._drop_after(resumed_at)
         self._end_last_row()
         self._file = open(path, 'a', newline='', encoding='utf-8')
 
@@ -247,18 +264,33 @@ class _Table:
             with open(self._path, 'a', encoding='utf-8') as file:
                 file.write('\n')
 
+    def _drop_after(self, step: int) -> None:
+        if self._columns[0] != 'step':
+            raise ValueError(f"'{self._path}' was not written by zoo: move it away, or choose another run_dir.")
+        rows = self._rows()
+        whole = rows if self._path.read_bytes().endswith(b'\n') else rows[:-1]  # of the last one even the step may be
+        kept = [row for row in whole if int(row[0]) <= step]
+        if len(kept) < len(rows):
+            self._write(self._columns, kept)
+
     def _widen(self, new: list[str]) -> None:
         columns = self._columns + new
+        self._write(columns, self._rows())
+        self._file.close()
+        self._file = open(self._path, 'a', newline='', encoding='utf-8')
+        self._columns = columns
+
+    def _rows(self) -> list[list[str]]:
         with open(self._path, newline='', encoding='utf-8') as file:
-            rows = list(csv.reader(file))[1:]
+            return list(csv.reader(file))[1:]
+
+    def _write(self, columns: list[str], rows: list[list[str]]) -> None:
+        """Write the file anew, with rows that may be of fewer columns."""
         text = io.StringIO(newline='')
         writer = csv.writer(text, lineterminator='\n')
         writer.writerow(columns)
         writer.writerows(row + [''] * (len(columns) - len(row)) for row in rows)
         write_text(self._path, text.getvalue())
-        self._file.close()
-        self._file = open(self._path, 'a', newline='', encoding='utf-8')
-        self._columns = columns
 
 
 class _Events:
@@ -268,8 +300,9 @@ class _Events:
     ``Event`` messages, and TensorFlow has both.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
         self._folder = folder
+        self._resumed_at = resumed_at
         self._writer: Any = None
 
     def append(self, step: int, values: Mapping[str, float]) -> None:
@@ -292,6 +325,9 @@ class _Events:
         unique = f'{int(time.time())}.{socket.gethostname()}.{os.getpid()}.{next(_event_files)}'
         self._writer = tf.io.TFRecordWriter(str(self._folder / f'events.out.tfevents.{unique}'))
         self._write(self._event(wall_time=time.time(), file_version='brain.Event:2'))
+        if self._resumed_at is not None:  # by which TensorBoard leaves out what other files have from that step on
+            start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
+            self._write(self._event(step=self._resumed_at + 1, wall_time=time.time(), session_log=start))
 
     def _write(self, event: Any) -> None:
         self._writer.write(event.SerializeToString())

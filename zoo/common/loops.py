@@ -326,11 +326,15 @@ class Training:
         self._stopped = False
         name = type(agent).__name__
         self._title = name if env is None else f'{name} {env_name(env)}'
-        self._logger = Logger(run_dir, train_steps - start, progress_bar, self._title)
+        resumed_at = agent.steps if start else None
+        self._logger = Logger(run_dir, train_steps - start, progress_bar, self._title, resumed_at)
         self._monitor: Monitor | None = None
         if run_dir is not None:
             named = '' if env is None else env_name(env)
-            self._monitor = Monitor(run_dir / 'monitor.csv', named, agent.steps if start else None)
+            self._monitor = Monitor(run_dir / 'monitor.csv', named, resumed_at)
+        if self._monitor is not None and start:
+            self._recall(self._monitor.earlier)
+        self._earlier = len(self.returns)
         self._began = self._log_time = time.perf_counter()
         self._log_steps = start
 
@@ -390,13 +394,20 @@ class Training:
             self._draw()
         return TrainingResult(
             steps=self.steps - self._start,
-            episodes=len(self.returns),
-            returns=self.returns.tolist(),
+            episodes=len(self.returns) - self._earlier,
+            returns=self.returns[self._earlier :].tolist(),
             losses=self.losses,
             wall_time=time.perf_counter() - self._began,
             run_dir=self.run_dir,
-            episode_steps=self.episode_steps.tolist(),
+            episode_steps=self.episode_steps[self._earlier :].tolist(),
         )
+
+    def _recall(self, rows: Iterable[tuple[float, int, int]]) -> None:
+        """The episodes before the checkpoint from which this training goes on: curve and means go on with them."""
+        for episode_return, length, step in rows:
+            self._recent.append(Episode(episode_return, length, None))
+            self.returns.append(episode_return)
+            self.episode_steps.append(step - self.agent.steps + self.steps)
 
     def stepped(self, count: int, episodes: Sequence[Episode]) -> None:
         """To be called after steps of the environment, with their number and the episodes that ended in them."""

@@ -27,9 +27,10 @@ from zoo.common.rollout import RolloutBuffer
 from zoo.common.types import Trajectories
 from zoo.distributed import ClusterError, PeerLost, Role
 from zoo.distributed.cluster import Layout
-from zoo.distributed.training.actor import episodes_to_numbers
+from zoo.distributed.training.actor import none_ended
 from zoo.distributed.training.buffer import Buffer, Shards
 from zoo.distributed.training.plan import Plan, Stored, plan_for
+from zoo.distributed.training.progress import Clock
 
 SPACE, ACTIONS = Box(-np.inf, np.inf, (1,), np.float32), Discrete(2)
 
@@ -90,7 +91,8 @@ class Here:
         self.buffers = [Buffer(self.cluster(Role.BUFFER, i), self.plan) for i in range(buffers)]
         for buffer in self.buffers:
             buffer._tell({})
-        self.shards = Shards(self.cluster(Role.LEARNER, 0), self.plan)
+        self.clock = Clock()
+        self.shards = Shards(self.cluster(Role.LEARNER, 0), self.plan, self.clock)
         self.sent = 0.0
 
     def cluster(self, role: Role, number: int) -> Any:
@@ -114,7 +116,7 @@ class Here:
         rollout.next_obs[:, 0, 0] = rollout.obs[:, 0, 0] + 1
         rollout.valid[:] = True
         self.sent += 4
-        message = {'version': 0, 'begins': begins, 'rollout': rollout, 'episodes': episodes_to_numbers([])}
+        message = {'version': 0, 'begins': begins, 'rollout': rollout, 'episodes': none_ended()}
         if priority is not None:
             message['priority'] = np.float32(priority)[:, None]
         i = actor % len(self.buffers)
@@ -222,10 +224,13 @@ def test_nothing_goes_on_from_the_steps_of_an_actor_that_has_died():
 
 
 def test_draws_are_ahead():
-    """The next two are drawn before they are asked for, and no more than two."""
+    """The next two are drawn before they are asked for, and no more than two; the first one is waited for."""
     here = Here(1, 100)
     here.send(0)
+    draw = here.buffers[0].draw
+    here.buffers[0].draw = lambda fractions: time.sleep(0.05) or draw(fractions)
     here.shards.sample((1, 4000), np.random.default_rng(0), 0.0)
+    assert here.clock.lap('buffers')[1] > 0.05
     here.work()
     assert len(here.buffers[0].drawn.messages) == 2
 
@@ -344,7 +349,9 @@ def test_a_buffer_that_is_killed_ends_the_training():
     agent = agent_for('DQN', env)
 
     def kill(training: Any) -> None:
-        listing = subprocess.run(['ps', '-ww', '-o', 'pid=,args=', '--ppid', str(os.getpid())], capture_output=True, text=True)
+        listing = subprocess.run(
+            ['ps', '-ww', '-o', 'pid=,args=', '--ppid', str(os.getpid())], capture_output=True, text=True
+        )
         ranks = [int(line.split()[0]) for line in listing.stdout.splitlines() if 'spawn_main' in line]
         os.kill(max(ranks), signal.SIGKILL)  # the last that was started
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -63,16 +64,21 @@ def test_ranks_are_equal_to_one_process(name: str, tmp_path: Path):
     assert {path.read_text() for path in tmp_path.glob('*.stepped')} == {'False 1'}
     assert_same_state(agent, alone)
     assert result.returns == expected.returns and result.steps == expected.steps >= 1000
+    assert result.episode_steps == expected.episode_steps
     assert result.losses == expected.losses
 
 
-def test_copies_are_reproducible_though_not_equal_to_another_number_of_actors():
+def test_copies_are_reproducible_though_not_equal_to_another_number_of_actors(tmp_path: Path):
     agents = []
-    for _ in range(2):
+    for run_dir in (tmp_path, False):
         env = build_env('CartPole-v1', nenv=2)
         agents.append(agent_for('ARS', env))
-        learn(agents[-1], env, roles={'actors': 2})
+        learn(agents[-1], env, roles={'actors': 2}, run_dir=run_dir, log_every=500)
     assert_same_state(*agents)
+    rows = list(csv.DictReader((tmp_path / 'progress.csv').open()))
+    for name in ('learner_waits', 'actors_wait'):
+        assert all(0.0 < float(row[f'roles/{name}']) <= 1.0 for row in rows)
+    assert all(float(row['roles/actor_steps_per_second']) > 0.0 for row in rows)
 
 
 def test_images():

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+from zoo.distributed.training import progress
 from zoo.distributed.training.progress import Clock, Roles
 
 
@@ -22,6 +23,17 @@ def test_a_clock_tells_what_was_waited_for():
     assert learner == 0.0 and again < whole
 
 
+def test_a_clock_remembers_its_last_whole_lap(monkeypatch: pytest.MonkeyPatch):
+    clock = Clock()
+    clock.rounded()
+    assert np.isnan(clock.idle)
+    monkeypatch.setattr(progress, 'LAP', 0.01)
+    with clock.waiting('others'):
+        time.sleep(0.02)
+    clock.rounded()
+    assert 0.5 < clock.idle <= 1.0 and clock.lap('others')[1] == 0.0
+
+
 def test_a_wait_that_fails_was_waited():
     clock = Clock()
     with pytest.raises(KeyError), clock.waiting('learner'):
@@ -31,22 +43,23 @@ def test_a_wait_that_fails_was_waited():
 
 
 def test_what_the_learner_logs():
-    roles = Roles()
-    for _ in range(3):
-        roles.updated()
-    roles.heard(np.array([2.0, 0.5, 0.0, np.nan]), 100)
+    roles = Roles(10)
+    roles.heard(np.array([2.0, 0.5, 0.0, np.nan]), 100, 0.5)
     roles.heard(np.array([6.0, 0.5, 1.0, 0.25]), 60)
     roles.chosen(2, 0)
     roles.chosen(0, 3)
-    found = roles.measured()
+    found = roles.measured(13)
     seconds = 3 / found['roles/learner_updates_per_second']
     assert 0.0 < seconds < 60.0 and found['roles/learner_waits'] == 0.0
     assert found['roles/actors_wait'] == 0.25  # (0.5 + 0.5 + 1) / 8
     assert found['roles/actor_steps_per_second'] == 20.0  # 160 / 8
-    assert found['roles/servers_wait'] == 0.25
+    assert found['roles/servers_wait'] == 0.25 and found['roles/buffers_wait'] == 0.5
     assert (found['roles/queue'], found['roles/staleness']) == (1.0, 1.5)
-    with roles.clock.waiting('actors'):
-        time.sleep(0.02)
-    found = roles.measured()  # since then there was nothing but waiting
+    begin = time.perf_counter()
+    for what in ('actors', 'buffers'):
+        with roles.clock.waiting(what):
+            time.sleep(0.02)
+    found = roles.measured(13)  # since then there was nothing but waiting
     assert set(found) == {'roles/learner_waits', 'roles/learner_updates_per_second'}
-    assert found['roles/learner_updates_per_second'] == 0.0 and 0.0 < found['roles/learner_waits'] <= 1.0
+    assert found['roles/learner_updates_per_second'] == 0.0
+    assert 0.04 / (time.perf_counter() - begin + 0.01) < found['roles/learner_waits'] <= 1.0

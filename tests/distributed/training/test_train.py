@@ -25,10 +25,12 @@ from traced import traced
 
 from zoo import algorithms, build_env, call_default_params, load
 from zoo.common.rollout import RolloutBuffer
+from zoo.common.types import Episode
 from zoo.distributed import ClusterError
 from zoo.distributed.training import train
-from zoo.distributed.training.actor import episodes_to_numbers
+from zoo.distributed.training.actor import Ended, none_ended, one_after_another, tell
 from zoo.distributed.training.learner import Actors
+from zoo.distributed.training.plan import plan_for
 
 #: Parameters of ``learn`` with which a training takes a second.
 #: The others are subclasses of one of these, whose acting is theirs.
@@ -263,6 +265,39 @@ def test_returns_are_those_of_all_learners():
     result = learn(agent_for('PPO', env), env, roles={'learners': 2, 'actors': 2}, train_steps=1200)
     # CartPole's returns are its lengths; only the episodes under way are not among them.
     assert result.steps - 2 * 150 < sum(result.returns) <= result.steps
+    # Each is told when it ended, not when its rollout came, and at each step of one learner's actor the other's has
+    # taken one too.
+    assert result.episode_steps == sorted(result.episode_steps) and {x % 2 for x in result.episode_steps} == {0}
+    assert len({x % 40 for x in result.episode_steps}) > 10
+
+
+def test_episodes_are_told_in_the_order_in_which_they_ended():
+    """Of messages side by side, one after another, and of nothing."""
+    collector = SimpleNamespace(steps=100)
+    ended = Ended(collector)
+    messages = []
+    for ends in ([(4, 1.0), (8, 2.0)], [(6, 3.0)], []):
+        begin = collector.steps
+        for at, total in ends:
+            collector.steps = begin + at
+            ended.add([Episode(total, at, True if total == 2.0 else None, 1)])
+        collector.steps = begin + 8
+        messages.append((8, ended.numbers()))
+    told, training = [], SimpleNamespace(steps=0)
+
+    def stepped(count: int, episodes: list[Episode]) -> None:
+        training.steps += count
+        told.extend((training.steps, episode) for episode in episodes)
+
+    training.stepped = stepped
+    tell(training, 24, np.concatenate([one_after_another([message]) for message in messages]))
+    first, second, third = Episode(1.0, 4, None, 1), Episode(2.0, 8, True, 1), Episode(3.0, 6, None, 1)
+    assert told == [(12, first), (18, third), (24, second)] and training.steps == 24
+    told.clear()
+    tell(training, 24, one_after_another(messages))
+    assert told == [(28, first), (32, second), (38, third)] and training.steps == 48
+    tell(training, 0, one_after_another([(0, none_ended())]))
+    assert training.steps == 48 and len(told) == 3
 
 
 def test_nothing_stays_open():
@@ -421,10 +456,32 @@ def test_the_learner_is_told_of_the_new_episodes_of_an_actor_that_was_replaced()
         assert told == ([slice(0, 1)] if version == 2 else [])
 
 
+@pytest.mark.parametrize('wait', [True, False])
+def test_learners_publish_the_same_versions_whoever_is_told_of_steps(wait: bool):
+    """A server would wait for ever for that of learner 0."""
+    env = build_env('CartPole-v1')
+    agent = agent_for('DQN', env)
+    params = OFF | {'update_every': None, 'updates': None, 'compress': False, 'recorded': None}
+    plan = plan_for(agent, env, {'learners': 2, 'actors': 2, 'buffers': 2}, 0, 0, 1000, params)
+    queue = SimpleNamespace(get=lambda: {'episodes': none_ended(), 'added': 0}, put=lambda *_: None)
+    saved = []
+    news = {'spent': np.zeros(4), 'count': 32, 'idle': np.nan, 'actor': 0, 'episodes': none_ended()}
+    for number, told in ((0, [news] if wait else []), (1, [news | {'actor': 1}])):
+        cluster = SimpleNamespace(role_rank=lambda number=number: number, queue=lambda *_: queue)
+        cluster.role_all_reduce = lambda x, op: np.array([32 if op == 'sum' else 1])
+        cluster.save = lambda _, state, number=number: saved.append((number, state['version']))
+        actors = Actors(cluster, plan, agent)
+        actors._shards.news = lambda wait, told=told: told
+        for _ in range(2):
+            agent.updates += 1
+            assert not list(actors.steps(SimpleNamespace(stepped=lambda *_: None), 0, wait))
+    assert saved == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
 def actors_that_send(agent: algorithms.Algorithm, *sent: list[tuple[int, bool]]) -> Actors:
     """The learner's side of actors of one copy each, by what they send: a message's version, and whether it begins."""
     rollout = RolloutBuffer(agent.observation_space, agent.action_adaptor, 4, 1).rollout
-    common = {'rollout': rollout, 'episodes': episodes_to_numbers([]), 'spent': np.zeros(4)}
+    common = {'rollout': rollout, 'episodes': none_ended(), 'spent': np.zeros(4)}
     messages = [iter([common | {'version': version, 'begins': begins} for version, begins in each]) for each in sent]
     coming = iter(messages)
 
@@ -436,7 +493,7 @@ def actors_that_send(agent: algorithms.Algorithm, *sent: list[tuple[int, bool]])
     numbers = list(range(len(sent)))
     layout = SimpleNamespace(learners=1, buffers=0)
     plan = SimpleNamespace(layout=layout, actors_of=lambda *_: numbers, num_envs=1, horizon=4, ahead=0, max_bytes=1)
-    plan.has_gradients = False
+    plan.has_gradients, plan.stored = False, None
     return Actors(cluster, plan, agent)
 
 

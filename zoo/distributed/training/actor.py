@@ -6,7 +6,7 @@ Where the policy is a chain of dense layers, or where servers have it, an actor 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from zoo.distributed.training.server import Served
 
 if TYPE_CHECKING:
     from zoo.common.agent import AgentOfGradients
+    from zoo.common.loops import Training
 
 log = logging.getLogger('zoo')
 
@@ -94,22 +95,21 @@ class Actor:
             self.behavior.state_size,
             self.behavior.param_size,
         )
-        episodes: list[Episode] = []
+        episodes = Ended(collector)
         begins, unanswered = True, 0
         while True:
             act = self._explore if self.steps < self.plan.explore_steps else self._act
-            rollout = buffer.fill(collector, act, lambda before: episodes.extend(collector.finished), self.behavior)
+            rollout = buffer.fill(collector, act, lambda before: episodes.add(collector.finished), self.behavior)
             message = {
                 'version': self.version,
                 'begins': begins,
                 **self._said(rollout),
-                'episodes': episodes_to_numbers(episodes),
+                'episodes': episodes.numbers(),
                 'spent': self._spent(),
             }
             if self.plan.stored is not None:
                 message['priority'] = self.behavior.priorities(rollout, self.plan.stored.sampling)
             begins, unanswered = False, unanswered + 1
-            episodes.clear()
             try:
                 with self.clock.waiting('learner'):
                     self.rollouts.put(message)
@@ -218,15 +218,66 @@ def steps_in(message: dict[str, Any]) -> Iterator[tuple[Transition, np.ndarray, 
         yield Transition(*fields), valid, None if priority is None else priority[t], message['begins'] and t == 0
 
 
-def episodes_to_numbers(episodes: list[Episode]) -> np.ndarray:
-    """Episodes as float64 ``[n, 4]``; whether one succeeded, where the environment does not say, as NaN."""
-    rows = [(e.episode_return, e.length, np.nan if e.success is None else e.success, e.copy) for e in episodes]
-    return np.array(rows, np.float64).reshape(-1, 4)
+class Ended:
+    """The episodes that have ended since the last message, and at which of its steps.
+
+    Args:
+        collector: that plays them.
+    """
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self._rows: list[tuple[float, ...]] = []
+        self._begin = collector.steps
+
+    def add(self, episodes: Iterable[Episode]) -> None:
+        """Episodes that ended in the step that was just taken."""
+        at = self._collector.steps - self._begin
+        self._rows += [
+            (e.episode_return, e.length, np.nan if e.success is None else e.success, e.copy, at) for e in episodes
+        ]
+
+    def numbers(self) -> np.ndarray:
+        """All of them for a message, float64 ``[n, 5]``, after which the next one begins.
+
+        Return, length, whether it succeeded (NaN where the environment does not say), copy, and the steps of the
+        message when it ended.
+        """
+        found = np.array(self._rows, np.float64).reshape(-1, 5)
+        self._rows, self._begin = [], self._collector.steps
+        return found
 
 
-def episodes_from_numbers(numbers: np.ndarray) -> list[Episode]:
-    """The inverse of :func:`episodes_to_numbers`."""
-    return [
-        Episode(total, int(length), None if np.isnan(success) else bool(success), int(copy))
-        for total, length, success, copy in numbers.tolist()
-    ]
+def none_ended() -> np.ndarray:
+    """What :meth:`Ended.numbers` gives where no episode has."""
+    return np.zeros((0, 5))
+
+
+def one_after_another(parts: Sequence[tuple[int, np.ndarray]]) -> np.ndarray:
+    """The episodes of messages of so many steps, each of which follows the one before, float64 ``[n, 5]``.
+
+    In the last column is the part of all those steps that had been taken when each ended, from 0 to 1.
+    """
+    counts, episodes = zip(*parts, strict=True)
+    before = np.repeat(np.cumsum(counts) - counts, [len(x) for x in episodes])
+    found = np.concatenate(episodes)
+    found[:, -1] = (before + found[:, -1]) / max(1, sum(counts))
+    return found
+
+
+def tell(training: Training, count: int, episodes: np.ndarray) -> None:
+    """Tell a training of steps, and of each episode that ended among them when it did, in their order.
+
+    Args:
+        training: that is told.
+        count: steps of the environment.
+        episodes: see :func:`one_after_another`.
+    """
+    told = 0
+    for total, length, success, copy, part in episodes[np.argsort(episodes[:, -1], kind='stable')].tolist():
+        at = round(part * count)
+        training.stepped(
+            at - told, [Episode(total, int(length), None if np.isnan(success) else bool(success), int(copy))]
+        )
+        told = at
+    training.stepped(count - told, [])

@@ -32,6 +32,7 @@ from zoo.distributed.cluster import Cluster, Queue, Role, wait_any
 from zoo.distributed.engines.base import PeerLost
 from zoo.distributed.training.actor import check_sent, steps_in
 from zoo.distributed.training.plan import HEADER, RESTARTS, Plan
+from zoo.distributed.training.progress import Clock
 
 log = logging.getLogger('zoo')
 
@@ -66,10 +67,12 @@ class Shards:
     Args:
         cluster: of the learner.
         plan: of the training.
+        clock: of the learner, which is told how long it waits for ``'buffers'``.
     """
 
-    def __init__(self, cluster: Cluster, plan: Plan) -> None:
+    def __init__(self, cluster: Cluster, plan: Plan, clock: Clock) -> None:
         assert plan.stored is not None  # or there would be no buffers
+        self._clock = clock
         learner = cluster.role_rank()
         queues = [_queues(cluster, plan, learner, number) for number in plan.buffers_of(learner)]
         self._asks, self._news, self._drawn = zip(*queues, strict=True)
@@ -124,7 +127,8 @@ class Shards:
         while len(self._asked) < self._ahead:
             self._ask(lead, rng)
         parts = self._asked.popleft()
-        sent = [self._drawn[i].get() for i, _, _ in parts]
+        with self._clock.waiting('buffers'):
+            sent = [self._drawn[i].get() for i, _, _ in parts]
         self._ask(lead, rng)
         for (i, _, _), message in zip(parts, sent, strict=True):
             self._told[i]['mass'] = message['mass']
@@ -243,6 +247,7 @@ class Buffer:
         if self.hindsight is not None:
             self.replay.keep_episodes()
         self._fill()
+        self._clock = Clock()
         self._checked: set[int] = set()
         self._learns = True
 
@@ -269,7 +274,9 @@ class Buffer:
             asking = [self.asks] if self._learns else []
             senders = list(self.rollouts)
             left = None if end is None else max(0.0, end - time.monotonic())
-            ready = wait_any([*asking, *(self.rollouts[i] for i in senders)], left)
+            with self._clock.waiting('others'):
+                ready = wait_any([*asking, *(self.rollouts[i] for i in senders)], left)
+            self._clock.rounded()
             if not ready:
                 break  # actors that take too long
             for j in ready:
@@ -334,6 +341,7 @@ class Buffer:
         if not self._learns:
             return
         held = {'added': self.replay.added, 'recorded': self.replay.recorded, 'mass': np.float64(self.replay.mass)}
+        held['idle'] = np.float64(self._clock.idle)
         try:
             self.news.put(news | held)
         except PeerLost:

@@ -18,11 +18,12 @@ from zoo.common.acting import Behavior, Deterministic
 from zoo.common.collect import Collector
 from zoo.common.loops import Experience, Training
 from zoo.common.population import Evaluator, both_ways, evaluations
-from zoo.common.types import Episode, Evaluations
+from zoo.common.types import Evaluations
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import ClusterError, PeerLost
-from zoo.distributed.training.actor import episodes_from_numbers, episodes_to_numbers
+from zoo.distributed.training.actor import Ended, one_after_another, tell
 from zoo.distributed.training.plan import END, Plan, newest_weights
+from zoo.distributed.training.progress import Clock, Roles
 
 if TYPE_CHECKING:
     from zoo.common.agent import Agent
@@ -52,6 +53,7 @@ class Evaluators(Experience):
         self._chunks: list[int | None] = [None] * len(actors)  # that each plays
         self._free: set[int] = set()
         self._version = END
+        self._roles = Roles()
         self.num_envs = len(actors) * plan.num_envs
 
     def restart(self, seed: int | None) -> bool:
@@ -75,7 +77,9 @@ class Evaluators(Experience):
                     part = parts[given]
                     task = {'start': self._starts[i], 'version': self._version, 'chunk': given, 'std': std}
                     self._tasks[i].put({**task, 'seeds': all_seeds[part], 'signs': signs[part]}, _PATIENCE)
-            for i in wait_any(self._results):
+            with self._roles.clock.waiting('actors'):
+                ready = wait_any(self._results)
+            for i in ready:
                 message = self._results[i].get()
                 chunk = int(message['chunk'])
                 if chunk == HELLO:  # also of one that was started again, whose predecessor has left its chunk undone
@@ -88,15 +92,21 @@ class Evaluators(Experience):
                     continue
                 else:
                     found[chunk] = message
+                    self._roles.heard(message['spent'], int(message['steps']))
                 self._chunks[i] = None
                 self._free.add(i)
         ordered = [found[i] for i in range(len(parts))]
         for message in ordered:
-            training.stepped(int(message['steps']), episodes_from_numbers(message['episodes']))
+            count = int(message['steps'])
+            tell(training, count, one_after_another([(count, message['episodes'])]))
         returns, lengths = (np.concatenate([message[name] for message in ordered]) for name in ('returns', 'lengths'))
         paths = self._agent.statistics
         observed = {path: np.concatenate([message['observed'][path] for message in ordered]) for path in paths}
         return evaluations(seeds, episodes, returns, lengths, observed)
+
+    def measured(self) -> dict[str, float]:
+        """See :class:`zoo.common.loops.Experience` and :class:`zoo.distributed.training.progress.Roles`."""
+        return self._roles.measured(max(0, self._version))
 
     def _check(self, i: int, message: dict[str, Any]) -> None:
         """Look at the environment that an actor has built: its program may have built another one than this one."""
@@ -135,11 +145,12 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
     collector = Collector(env, behavior.adaptor)
     play = Evaluator(collector, behavior, plan.loop_params['episodes_per_evaluation'])
     own, version = cluster.restarts, END
-    episodes: list[Episode] = []
+    episodes, clock = Ended(collector), Clock()
     try:
         results.put({'start': own, 'chunk': np.int64(HELLO), 'num_envs': collector.num_envs})
         while True:
-            task = tasks.get()
+            with clock.waiting('learner'):
+                task = tasks.get()
             if task['version'] == END:
                 break
             if task['start'] != own:  # it was for one that has died
@@ -150,10 +161,9 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
                     break
                 behavior.forward.load(saved['weights'])
                 version = task['version']
-            episodes.clear()
             before = collector.steps
             returns, lengths, observed = play(
-                task['seeds'], task['signs'], task['std'], lambda _: episodes.extend(play.finished)
+                task['seeds'], task['signs'], task['std'], lambda _: episodes.add(play.finished)
             )
             results.put(
                 {
@@ -163,7 +173,8 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
                     'lengths': lengths,
                     'observed': observed,
                     'steps': collector.steps - before,
-                    'episodes': episodes_to_numbers(episodes),
+                    'episodes': episodes.numbers(),
+                    'spent': np.array([*clock.lap('learner', 'server'), np.nan]),
                 }
             )
     except PeerLost:  # a learner that leaves has ended the training; one that fails has ended the job

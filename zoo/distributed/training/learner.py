@@ -15,7 +15,7 @@ from zoo.common.rollout import RolloutBuffer
 from zoo.common.types import Trajectories
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import ClusterError, PeerLost
-from zoo.distributed.training.actor import check_sent, episodes_from_numbers, episodes_to_numbers, steps_in
+from zoo.distributed.training.actor import check_sent, none_ended, one_after_another, steps_in, tell
 from zoo.distributed.training.buffer import PATIENCE, Shards
 from zoo.distributed.training.evaluations import Evaluators
 from zoo.distributed.training.plan import END, Plan
@@ -38,7 +38,10 @@ class Actors(Experience):
         self._cluster, self._plan, self._agent = cluster, plan, agent
         me = (Role.LEARNER, cluster.role_rank())
         actors = [(Role.ACTOR, i) for i in plan.actors_of(Role.LEARNER, me[1])]
-        self._shards = Shards(cluster, plan) if plan.layout.buffers else None
+        self._version = END
+        self._published = -1
+        self._roles = Roles(self._updates)
+        self._shards = Shards(cluster, plan, self._roles.clock) if plan.layout.buffers else None
         self.replay: Stores | None = self._shards
         senders = [] if plan.layout.buffers else actors
         self._rollouts = [cluster.queue(actor, me, plan.ahead + 1, plan.max_bytes) for actor in senders]
@@ -48,11 +51,8 @@ class Actors(Experience):
         others = [(Role.LEARNER, i) for i in range(1, plan.layout.learners)]
         self._accounts = [cluster.queue(other, first) for other in others if me in (first, other)]
         self._buffer: RolloutBuffer | None = None
-        self._version = END
-        self._published = -1
         self._next = 0
         self._checked: set[int] = set()
-        self._roles = Roles()
         self.num_envs = len(actors) * plan.num_envs
         self.learners = plan.layout.learners
 
@@ -86,8 +86,9 @@ class Actors(Experience):
                 self._agent.episodes_restarted(copies)
             self._check(i, message['rollout'])
             self._buffer.put(copies, message['rollout'])
-            count += self._heard(message)
-            episodes.append(message['episodes'])
+            own = self._heard(message)
+            count += own
+            episodes.append(one_after_another([(own, message['episodes'])]))  # side by side with those of the others
         self._tell(training, count, np.concatenate(episodes))
         return self._buffer.rollout
 
@@ -104,7 +105,7 @@ class Actors(Experience):
         count = self._heard(message)
         for transition, valid, priority, begins in steps_in(message):
             yield Step(transition, valid, i * self._plan.num_envs, begins, priority=priority)
-        self._tell(training, count, message['episodes'])
+        self._tell(training, count, one_after_another([(count, message['episodes'])]))
 
     def stream(self, training: Training, horizon: int, rollouts: int) -> Trajectories:
         """See :class:`zoo.common.loops.Experience`: of whichever actors have sent them; none is waited for.
@@ -115,15 +116,14 @@ class Actors(Experience):
         if self._buffer is None:
             self._buffer = buffer_for(self._agent, horizon, rollouts * self._plan.num_envs)
         self._publish()
-        count, episodes = 0, []
+        parts = []
         for k in range(rollouts):
             i, message = self._next_message()
             self._reply(i)
             self._check(i, message['rollout'])
             self._buffer.put(slice(k * self._plan.num_envs, (k + 1) * self._plan.num_envs), message['rollout'])
-            count += self._heard(message)
-            episodes.append(message['episodes'])
-        self._tell(training, count, np.concatenate(episodes))
+            parts.append((self._heard(message), message['episodes']))
+        self._tell(training, sum(count for count, _ in parts), one_after_another(parts))
         return self._buffer.rollout
 
     def improve(self, training: Training, horizon: int) -> dict[str, float] | None:
@@ -149,7 +149,7 @@ class Actors(Experience):
         self._checked.add(i)
         count = int(message['steps'])
         self._roles.heard(message['spent'], count)
-        self._tell(training, count, message['episodes'])
+        self._tell(training, count, one_after_another([(count, message['episodes'])]))
         self._publish()
         self._reply(i)
         return metrics
@@ -175,25 +175,34 @@ class Actors(Experience):
 
     def measured(self) -> dict[str, float]:
         """See :class:`zoo.common.loops.Experience` and :class:`zoo.distributed.training.progress.Roles`."""
-        return self._roles.measured()
+        return self._roles.measured(self._updates)
+
+    @property
+    def _updates(self) -> int:
+        """Of the agent so far; where it learns from rollouts, each of which its weights are published after."""
+        return self._agent.updates if self._plan.stored is not None else max(0, self._version)
 
     def _hear(self, training: Training, wait: bool) -> None:
-        """Take what the buffers tell of messages that they have stored: of one, or of all that there are by now."""
+        """Take what the buffers tell of messages that they have stored: of one, or of all that there are by now.
+
+        Newer weights are published where any learner is told of something: not more often than an actor hears of it, and
+        by all learners at once, for a server waits until learner 0 has the version that an actor of another one asks for.
+        """
         assert self._shards is not None
         if self._published < 0:  # what the first steps are taken with
             self._publish()
         with self._roles.clock.waiting('actors'):
             told = self._shards.news(wait)
-        if told and self._agent.updates != self._published:  # not more often than somebody is told of it
+        if (wait or self._reduced(len(told), 'max')) and self._agent.updates != self._published:
             self._publish()
         own = self._plan.actors_of(Role.LEARNER, self._cluster.role_rank())
         for news in told:
-            self._roles.heard(news['spent'], int(news['count']))
+            self._roles.heard(news['spent'], int(news['count']), float(news['idle']))
             i = own.index(news['actor'])
             self._checked.add(i)  # by the buffer
             self._reply(i)
-        episodes = [news['episodes'] for news in told] or [episodes_to_numbers([])]
-        self._tell(training, sum(news['count'] for news in told), np.concatenate(episodes))
+        parts = [(int(news['count']), news['episodes']) for news in told] or [(0, none_ended())]
+        self._tell(training, sum(count for count, _ in parts), one_after_another(parts))
 
     def least(self, number: int) -> int:
         """See :class:`zoo.common.loops.Experience`."""
@@ -231,7 +240,6 @@ class Actors(Experience):
         """Save the weights for the actors and servers to request."""
         agent = self._agent
         self._version, self._published = self._version + 1, agent.updates
-        self._roles.updated()
         state = {'version': self._version, 'steps': agent.steps, 'progress': agent.progress}
         if self._plan.has_gradients:
             weights = cast('AgentOfGradients', agent).weights()
@@ -249,7 +257,7 @@ class Actors(Experience):
             episodes = np.concatenate([episodes, *(queue.get()['episodes'] for queue in self._accounts)])
         elif self.learners > 1:
             self._accounts[0].put({'episodes': episodes})
-        training.stepped(self._reduced(count, 'sum'), episodes_from_numbers(episodes))
+        tell(training, self._reduced(count, 'sum'), episodes)
 
     def _reduced(self, number: int, op: str) -> int:
         if self.learners == 1:

@@ -40,7 +40,7 @@ RESTARTS = 3
 DRAWN_AHEAD, FREE_DRAWN_AHEAD = 2, 16
 
 #: Bytes of the messages of actors besides their rollout: for each step, in which an episode may end, and for the rest.
-EPISODES, HEADER = 32, 1 << 16
+EPISODES, HEADER = 40, 1 << 16
 
 
 class Stored(NamedTuple):

@@ -71,14 +71,12 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior) -> None:
     pairs = [
         cluster.queue_pair((Role.ACTOR, actor), (Role.SERVER, number)) for actor in plan.actors_of(Role.SERVER, number)
     ]
-    version, clock, idle = -1, Clock(), np.nan
+    version, clock = -1, Clock()
     while pairs:
         asked, left = [], []
         with clock.waiting('actors'):
             ready = wait_any([ask for ask, _ in pairs])
-        if clock.seconds > 1.0:
-            seconds, waited = clock.lap('actors')
-            idle = waited / seconds
+        clock.rounded()
         for i in ready:
             try:
                 asked.append((pairs[i], pairs[i][0].get()))
@@ -106,7 +104,7 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior) -> None:
             part = spaces.tree_map(lambda x, start=start, end=end: x[start:end], action)
             try:
                 own = None if params is None else params[start:end]
-                answer.put({'number': request['number'], 'action': part, 'params': own, 'idle': idle})
+                answer.put({'number': request['number'], 'action': part, 'params': own, 'idle': clock.idle})
             except PeerLost:
                 pass  # it has just left; the next round takes it off the list
             start = end
