@@ -68,6 +68,31 @@ def run_directory(run_dir: str | os.PathLike[str] | bool | None, algorithm: str,
     raise AssertionError('unreachable')
 
 
+def check_continued(folder: Path, steps: int) -> None:
+    """Refuse a run directory whose run is further on than the agent that is to be trained in it.
+
+    Two trainings that are not one after the other would be mixed in every file, and the newest checkpoint would be now
+    of one and now of the other.
+
+    Args:
+        folder: the run directory.
+        steps: in the agent's life so far.
+
+    Raises:
+        ValueError: one sentence that says what would do.
+    """
+    there = [int(path.name) for path in (folder / 'checkpoints').glob('[0-9]*') if path.name.isdigit()]
+    monitor = folder / 'monitor.csv'
+    if monitor.exists():
+        rows = monitor.read_text(encoding='utf-8', errors='replace').split('\n')[2:-1]
+        there += [int(step) for _, _, step in (row.rpartition(',') for row in rows[-1:]) if step.isdigit()]
+    if max(there, default=0) > steps:
+        raise ValueError(
+            f"'{folder}' holds a run of {max(there):,} steps, and this agent has seen {steps:,}: choose another "
+            'run_dir, or go on with that run, zoo.resume(…).'
+        )
+
+
 class Logger:
     """Writes the metrics of a run and shows its progress.
 
@@ -80,16 +105,23 @@ class Logger:
         progress: whether to show the bar at all. It is never shown when standard error is neither a terminal nor a
             notebook.
         description: text before the bar.
+        resumed_at: the steps of a checkpoint from which the run goes on: rows of later steps, which are taken again
+            now, are taken out of ``progress.csv``; None takes out none.
     """
 
     def __init__(
-        self, run_dir: str | os.PathLike[str] | None, total_steps: int, progress: bool = True, description: str = ''
+        self,
+        run_dir: str | os.PathLike[str] | None,
+        total_steps: int,
+        progress: bool = True,
+        description: str = '',
+        resumed_at: int | None = None,
     ) -> None:
         self._table: _Table | None = None
         self._events: _Events | None = None
         if run_dir is not None:
             folder = _make(Path(run_dir))
-            self._table = _Table(folder / 'progress.csv')
+            self._table = _Table(folder / 'progress.csv', resumed_at)
             self._events = _Events(folder)
         self._bar: Any = _bar(total_steps, description) if progress else None
         self._beside: dict[str, float] = {}  # the last value of every metric: not every row has all
@@ -220,16 +252,30 @@ class Monitor:
         self._file.close()
 
 
+def keep_rows(path: Path, until: int) -> None:
+    """Take out of a CSV file the rows of later steps than ``until``, by its column ``step``."""
+    with open(path, newline='', encoding='utf-8') as file:
+        header, *rows = list(csv.reader(file))
+    at = header.index('step')
+    kept = [row for row in rows if len(row) > at and row[at].isdigit() and int(row[at]) <= until]
+    if len(kept) < len(rows):
+        text = io.StringIO(newline='')
+        csv.writer(text, lineterminator='\n').writerows([header, *kept])
+        write_text(path, text.getvalue())
+
+
 class _Table:
     """A CSV file that takes rows of any columns: a new column rewrites the file once, with the union of the columns."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, resumed_at: int | None = None) -> None:
         self._path = path
         self._columns: list[str] = []
         if path.exists():
             with open(path, newline='', encoding='utf-8') as file:
                 self._columns = next(csv.reader(file), [])
         self._end_last_row()
+        if self._columns and resumed_at is not None:
+            keep_rows(path, resumed_at)
         self._file = open(path, 'a', newline='', encoding='utf-8')
 
     def append(self, row: Mapping[str, str]) -> None:
