@@ -496,14 +496,15 @@ def _figure(height: float) -> tuple[Figure, Any]:
 
 def _draw_curves(made: Comparison) -> Figure:
     from zoo.common.plots.curves import style_of
+    from zoo.common.plots.figures import verbatim
 
     figure, axes = _figure(4.8)
     order = {label: i for i, label in enumerate(made.scores)}
     for label, (steps, low, middle, high) in made.curves().items():
         style = style_of(order[label], len(order))
         axes.fill_between(steps, low, high, alpha=0.18, linewidth=0, color=style['color'])
-        axes.plot(steps, middle, label=f'{label} ({len(made.scores[label])} seeds)', linewidth=2, **style)
-    axes.set_title(textwrap.fill(made.title, 70), loc='left', fontweight='bold')
+        axes.plot(steps, middle, label=verbatim(f'{label} ({len(made.scores[label])} seeds)'), linewidth=2, **style)
+    axes.set_title(verbatim(textwrap.fill(made.title, 70)), loc='left', fontweight='bold')
     axes.set(xlabel='Environment steps', ylabel='Episode return in training')
     if axes.lines:
         title, columns = 'interquartile mean over the seeds, with its 95% interval', min(len(axes.lines), 4)
@@ -512,6 +513,8 @@ def _draw_curves(made: Comparison) -> Figure:
 
 
 def _draw_scores(made: Comparison) -> Figure:
+    from zoo.common.plots.figures import verbatim
+
     labels = [row[0] for row in made.table][::-1]
     figure, axes = _figure(1.4 + 0.55 * len(labels))
     for i, label in enumerate(labels):
@@ -520,7 +523,7 @@ def _draw_scores(made: Comparison) -> Figure:
         axes.plot([low, high], [i, i], color='#999999', linewidth=9, alpha=0.6, solid_capstyle='butt')
         axes.plot(values, np.full(values.size, i), 'o', markerfacecolor='none', markeredgecolor='#333333', markersize=6)
         axes.plot([interquartile_mean(values)], [i], '|', color='black', markersize=22, markeredgewidth=3)
-    axes.set_yticks(range(len(labels)), labels)
+    axes.set_yticks(range(len(labels)), [verbatim(label) for label in labels])
     axes.set_ylim(-0.6, len(labels) - 0.4)
     axes.set_title('Scores after training', loc='left', fontweight='bold')
     axes.set_xlabel('Mean return of a test: each seed (ring), interquartile mean (bar), 95% interval (grey)')
