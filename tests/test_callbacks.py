@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from PIL import Image, ImageSequence
 import zoo
 from zoo import algorithms
 from zoo.callbacks import Callback, Checkpoint, Evaluate, MLflow, Record, StopOnPlateau, WandB
+from zoo.common.processes import alone_in
+from zoo.common.videos import write
 
 #: A training that only explores, so that nothing is compiled.
 FEW: dict[str, Any] = {'explore_steps': 10_000, 'progress_bar': False}
@@ -150,6 +154,28 @@ class TestEvaluate:
         assert again.steps == [20, 40, 60, 80, 100] and again.returns[:2] == first.returns
         assert again.best == max(again.returns)
 
+    def test_what_came_after_the_checkpoint_is_not_there_twice(self):
+        class Killed(Calls):
+            def __call__(self, training: Any) -> None:
+                raise KeyboardInterrupt
+
+        # Interrupted at step 100, but resumed from 50, as of a run that was killed.
+        callbacks = [Evaluate(every=20, episodes=2), Checkpoint(every=20, keep=2)]
+        with pytest.raises(KeyboardInterrupt):
+            learn([*callbacks, Killed(every=100)], 200, run_dir='here', checkpoint_every=50, log_every=10)
+        run = zoo.open_run('here')
+        for path in run.checkpoints:
+            if int(path.name) > 50:
+                shutil.rmtree(path)
+        again = Evaluate(every=20, episodes=2)
+        zoo.resume('here', callbacks=[again, Checkpoint(every=20, keep=2)], progress_bar=False)
+        assert [int(row['step']) for row in rows(Path('here/evaluations.csv'))] == [
+            step for step in again.steps for _ in range(2)
+        ]
+        steps = zoo.open_run('here').progress['step']
+        assert steps == sorted(steps) and steps[-1] == 200 and len(steps) == 20 + len(again.steps)
+        assert [path.name for path in sorted(Path('here/snapshots').iterdir())] == ['000000180', '000000200']
+
     def test_an_environment_of_its_own(self):
         env = cartpole(max_episode_steps=5)
         evaluate = Evaluate(every=50, episodes=2, env=env)
@@ -251,6 +277,44 @@ def test_films(tmp_path):
         zoo.film(agent, cartpole(nenv=2, render_mode='rgb_array'), 'a.gif')
     with pytest.raises(ValueError, match='max_steps is 0'):
         zoo.film(agent, env, 'a.gif', max_steps=0)
+    with pytest.raises(ValueError, match='fps is 0: give a number above 0'):
+        zoo.film(agent, env, 'a.gif', fps=0)
+
+
+def test_a_film_takes_its_pictures_one_by_one(tmp_path):
+    alive, most = 0, 0
+
+    class Picture(np.ndarray):
+        def __del__(self) -> None:
+            nonlocal alive
+            alive -= 1
+
+    def pictures() -> Iterator[np.ndarray]:
+        nonlocal alive, most
+        for i in range(20):
+            alive += 1
+            most = max(most, alive)
+            yield np.full((8, 8, 3), 10 * i, np.uint8).view(Picture)
+
+    write(tmp_path / 'a.gif', pictures(), fps=10)
+    with Image.open(tmp_path / 'a.gif') as film:
+        assert film.n_frames == 20
+    assert most < 5
+
+    def broken() -> Iterator[np.ndarray]:
+        yield np.zeros((8, 8, 3), np.uint8)
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):  # nothing half is left, and what was there stays
+        write(tmp_path / 'a.gif', broken(), fps=10)
+    assert [path.name for path in tmp_path.iterdir()] == ['a.gif']
+
+
+def test_steps_of_all_episodes_together(tmp_path):
+    env = cartpole(render_mode='rgb_array', max_episode_steps=4)
+    path = zoo.film(dqn(), env, tmp_path / 'a.gif', episodes=3, max_steps=10, seed=1, fps=10)
+    with Image.open(path) as film:
+        assert milliseconds(film) == 1300  # ten steps, and what three episodes begin with
 
 
 class TestMonitor:
@@ -300,6 +364,15 @@ class TestMonitor:
         two = learn([], 100, agent=agent, run_dir='here')
         assert [float(row['r']) for row in rows(Path('here/monitor.csv'))] == one.returns + two.returns
 
+    def test_another_training_in_the_same_directory_is_refused(self):
+        learn([], 100, run_dir='here')
+        before = {path: path.read_bytes() for path in Path('here').rglob('*') if path.is_file()}
+        with pytest.raises(ValueError, match="'here' holds a run of 100 steps, and this agent has seen 0: choose"):
+            learn([], 50, run_dir='here')
+        with alone_in('here'), pytest.raises(ValueError, match="'here' is in use: something else is writing there"):
+            learn([], 50, run_dir='here')
+        assert {path: path.read_bytes() for path in Path('here').rglob('*') if path.is_file()} == before
+
     def test_a_file_of_somebody_elses_is_kept(self):
         Path('here').mkdir()
         Path('here/monitor.csv').write_text('a,b\n1,2\n')
@@ -330,10 +403,11 @@ def test_wandb_is_sent_the_rows(monkeypatch):
         return Session()
 
     monkeypatch.setitem(sys.modules, 'wandb', types.SimpleNamespace(init=init))
-    result = learn([WandB('cartpole', mode='offline')], log_every=50)
+    result = learn([WandB('cartpole', mode='offline'), Evaluate(every=100, episodes=1)], log_every=50)
     assert (sent[0]['project'], sent[0]['mode'], sent[0]['name']) == ('cartpole', 'offline', result.run_dir.name)
     assert sent[0]['config']['gamma'] == 0.99 and sent[0]['config']['environment'] == 'CartPole-v1'
-    assert [step for step, _ in sent[1:-1]] == [50, 100] and 'episode/return' in sent[1][1] and sent[-1] == 0
+    assert [step for step, _ in sent[1:-1]] == [50, 100, 100] and 'episode/return' in sent[1][1] and sent[-1] == 0
+    assert 'test/return' in sent[3][1]  # a row that another callback writes
 
 
 def test_mlflow_is_sent_the_rows(monkeypatch):

@@ -122,9 +122,10 @@ def test_ctrl_c_saves_and_says_how_to_go_on(capsys, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(cli, '_Where', Interrupted)
-        code, out, err = said(capsys, *DQN)
+        code, out, err = said(capsys, *DQN, '--evaluate', '1000', '--stop-at', '475')
     (run,) = Path('runs').iterdir()
-    assert (code, out) == (130, '') and err.endswith(f'Go on with: zoo train --resume {run}\n')
+    again = f'Go on with: zoo train --resume {run} --evaluate 1000 --stop-at 475.0'
+    assert (code, out) == (130, '') and err.splitlines()[-1].startswith(again)
     code, out, err = said(capsys, 'train', '--resume', str(run), '--quiet')
     assert code == 0 and out.startswith('100 steps') and 'from step 100 of 200' in err
     code, _, err = said(capsys, 'train', '--resume', str(run))
@@ -157,6 +158,9 @@ def test_export(a_run: Path, capsys, monkeypatch):
         ('train PPO CartPole-v1 more', 2, "zoo train: 'more' is one word too many"),
         ('train PPO CartPole-v1 --stepps 5', 2, 'zoo train: there is no option --stepps, did you mean --steps?'),
         ('train PPO CartPole-v1 --steps many', 2, "zoo train: --steps: 'many' is not a whole number of at least 1"),
+        ('train PPO CartPole-v1 --steps 2.5e0', 2, "--steps: '2.5e0' is not a whole number of at least 1"),
+        ('compare PPO --env CartPole-v1 --set test_episodes=3', 2, 'it is an option of its own, --episodes'),
+        ('tune PPO --env CartPole-v1 --set alg=3', 2, '--set alg: it is an option of its own'),
         ('train PPO CartPole-v1 --steps 0', 2, "--steps: '0' is not a whole number of at least 1"),
         ('train PPO CartPole-v1 --seed -1', 2, '--seed'),
         ('train PPO CartPole-v1 --type atri', 2, "unknown type 'atri': did you mean 'atari'?"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from PIL import Image
 
 import zoo
 from zoo import cli, comparison, workers
+from zoo.common.processes import alone_in
 from zoo.comparison import bootstrap_interval, interquartile_mean
 
 
@@ -94,6 +97,10 @@ def test_a_comparison_goes_on_and_writes_its_report(capsys):
 
     with pytest.raises(ValueError, match=r'holds runs with other settings \(gamma 0.5 there and 0.9 now\)'):
         zoo.compare({'other': {'alg': 'DQN', 'gamma': 0.9}}, 'CartPole-v1', out='here', **FEW)
+    with pytest.raises(ValueError, match="env_type 'classic_control' there and 'gymnasium' now"):
+        zoo.compare({'one': algs['one']}, 'CartPole-v1', 'gymnasium', out='here', **FEW)
+    with alone_in('here'), pytest.raises(ValueError, match="'here' is in use"):
+        zoo.compare({'one': algs['one']}, 'CartPole-v1', out='here', **FEW)
 
 
 @pytest.mark.parametrize('buffer', [True, False])
@@ -108,7 +115,9 @@ def test_an_interrupted_run_is_resumed_where_that_is_exact(buffer: bool):
     Path('here/output.txt').write_text('kept')
     found = comparison._resumed(Path('here'))
     if buffer:
-        assert (found.agent.steps, found.result.steps) == (200, 100)
+        assert found.steps == 200
+        assert comparison._resumed(Path('here')).steps == 200  # as if it were interrupted in its test
+        assert zoo.open_run('here').progress['step'] == [50, 100, 150, 200]
     else:
         assert found is None and [path.name for path in Path('here').iterdir()] == ['output.txt']
 
@@ -186,6 +195,25 @@ class TestWorkers:
         assert begun == ['0', '1', '2'] and ended == {'0': None, '1': 'ValueError: why it failed', '2': None}
         assert (tmp_path / '2.json').exists() and (tmp_path / '0.txt').read_text() == 'said\n'
 
+    def test_one_that_is_killed_says_so_and_interrupts_arrive(self, tmp_path: Path):
+        def killed(path: Path) -> None:
+            print('what it said before', flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        def interrupted(path: Path) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            path.write_text('not reached')
+
+        ended: dict[str, str | None] = {}
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as behind an & in a script
+        try:
+            tasks = self.tasks(tmp_path, [killed, interrupted])
+            workers.run(tasks, 2, lambda task: None, lambda task, why: ended.update({task.name: why}))
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert ended['0'] is not None and ended['0'].startswith('its process was killed by SIGKILL')
+        assert ended['1'] is not None and not (tmp_path / '1.json').exists()
+
     def test_an_interrupt_is_handed_on(self, tmp_path: Path):
         def slow(path: Path) -> None:
             import time
@@ -210,6 +238,18 @@ class TestWorkers:
             workers.run(self.tasks(tmp_path, [slow, slow, slow]), 2, begun, lambda task, why: None)
         assert [(tmp_path / f'{i}.json').read_text() for i in (0, 1)] == ['saved', 'saved']
         assert not (tmp_path / '2.json').exists()
+
+
+def test_a_label_without_a_curve_is_named(tmp_path: Path):
+    scores = []
+    for seed, steps in enumerate((10, 20)):  # of one episode each, that have no step in common
+        folder = tmp_path / f'seed_{seed}'
+        folder.mkdir()
+        (folder / 'config.json').write_text('{"algorithm": "PPO"}')
+        (folder / 'monitor.csv').write_text(f'#{{}}\nr,l,t,step\n1,{steps},0.1,{steps}\n')
+        scores.append(comparison.Score(seed, 1.0, (1.0,), 100.0, 1.0, folder))
+    page = comparison.Comparison(tmp_path, 'CartPole-v1', None, {'a<b': tuple(scores)})._body()
+    assert 'Without a curve, for want of common steps of its runs: a&lt;b.' in page
 
 
 def test_the_running_mean_by_hand():

@@ -150,6 +150,7 @@ def test_an_interrupted_training_goes_on():
         ({'learning_rate': -1}, '^learning_rate is -1: give a number above 0'),
         ({'net': '64,x'}, "^net is '64,x': give the units of the hidden layers"),
         ({'net': 64}, '^net is 64'),
+        ({'net': ''}, "^net is '': give the units"),  # as of a shell's variable that is not set
         ({'net': '64,0'}, 'a layer of 0 units cannot be made'),
         ({'net': {'hiden': [3]}}, "did you mean 'hidden'"),
         ({'net': '8', 'net_list': [{}, {}]}, 'net and net_list both say'),
@@ -167,7 +168,8 @@ def test_what_net_stands_for():
     default = [{'hidden': [1], 'activation': 'tanh'}, 'actor']
     assert running.networks('32, 16', default) == [{'hidden': [32, 16], 'activation': 'tanh'}, 'actor']
     assert running.networks((5,), default) == [{'hidden': [5], 'activation': 'tanh'}, 'actor']
-    assert running.networks('', default)[0]['hidden'] == []
+    assert running.networks('[]', default)[0]['hidden'] == []
+    assert running.networks('[8,4]', default)[0]['hidden'] == [8, 4]
     assert running.networks({'activation': 'relu'}, default) == [{'hidden': [1], 'activation': 'relu'}, 'actor']
     whole = [{'hidden': [2]}, {'hidden': [3]}]
     assert running.networks(whole, default) == whole

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import zoo
 from zoo import algorithms, cli, tuning
 from zoo.common.params import Param, Range, above, at_least, between
+from zoo.common.processes import alone_in
 from zoo.common.schedules import Linear
 from zoo.running import known_params
 from zoo.tuning import Choice, choice_for
@@ -128,6 +131,46 @@ def test_a_study_goes_on(capsys):
 
     with pytest.raises(ValueError, match='holds a study with other settings'):
         zoo.tune('DQN', 'CartPole-v1', trials=3, **FEW | {'search': ['gamma']})
+    with pytest.raises(ValueError, match=r'\(test_episodes: 1 there, 2 now\)'):
+        zoo.tune('DQN', 'CartPole-v1', trials=3, **FEW | {'test_episodes': 2})
+    with alone_in(more.folder), pytest.raises(ValueError, match='is in use'):
+        zoo.tune('DQN', 'CartPole-v1', trials=3, **FEW)
+    # The order in which parameters were given is none of their values, and a function is what it is called.
+    few = dict(reversed(FEW.items()))
+    assert zoo.tune('DQN', 'CartPole-v1', trials=3, **few).trials == more.trials
+
+
+def test_no_two_trials_have_one_seed_also_after_an_interrupt(monkeypatch):
+    asked: list[tuple[str, int]] = []
+    monkeypatch.setattr(
+        tuning.workers, 'run', lambda tasks, *_: asked.extend((task.name, task.args[-1]) for task in tasks)
+    )
+    Path('here').mkdir()
+    study = tuning._open(Path('here'), 'random', 'none', 0)
+    study.ask()  # interrupted
+    second = study.ask()
+    second.set_user_attr('params', '{}')
+    study.tell(second, 1.0)
+    # And where no process leaves a score, that is no success.
+    with pytest.raises(RuntimeError, match='2 of 3 trials have ended without a score or an error'):
+        zoo.tune('DQN', 'CartPole-v1', trials=3, out='here', seed=7, **FEW)
+    assert asked == [('trial 2 of 3', 9), ('trial 3 of 3', 10)]
+
+
+def test_pruners_compare_tests_by_their_number(monkeypatch):
+    reported: list[int] = []
+    monkeypatch.setattr(tuning.Evaluate, '__call__', lambda self, training: self.returns.append(1.0))
+
+    def steps_of(horizon: int) -> list[int]:
+        reported.clear()
+        trial = SimpleNamespace(report=lambda value, step: reported.append(step), should_prune=lambda: False)
+        report = tuning._Report(trial, 2000, 1)
+        for due in (2000, 4000, 6000, 8000, 10_000):
+            steps = -(-due // horizon) * horizon
+            report(SimpleNamespace(steps=steps, done=steps >= 10_000))
+        return list(reported)
+
+    assert steps_of(256) == steps_of(320) == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(
@@ -175,5 +218,11 @@ def test_from_the_shell(capsys, monkeypatch):
     assert asked['args'] == ('TD3', 'Pendulum-v1', None) and asked['search'] == {'gamma': None, 'tau': (0.001, 0.1)}
     assert (asked['trials'], asked['policy_delay']) == (4, 1)
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith('zoo train TD3 Pendulum-v1 --set gamma=0.9 --set ')
+    assert last.startswith('zoo train TD3 Pendulum-v1 --set policy_delay=1 --set gamma=0.9 --set ')
+    more = "--type classic_control --steps 500 --nenv 4 --seed 3 --env-set 'max_episode_steps=50'"
+    assert cli.main(shlex.split(f'tune TD3 --env Pendulum-v1 {more}')) == 0
+    last = capsys.readouterr().out.splitlines()[-1]  # the same settings as those of the trials
+    assert (
+        'Pendulum-v1 --type classic_control --steps 500 --nenv 4 --seed 3 --env-set max_episode_steps=50 --set' in last
+    )
     assert cli.parse_value(last.rpartition('learning_rate=')[2].rstrip("'")) == Linear(0.1)

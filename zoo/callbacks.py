@@ -20,6 +20,7 @@ from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from zoo.common.env_wrappers import env_name, rebuilder
+from zoo.common.logging import keep_rows
 from zoo.common.videos import check_path, film
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ class Callback:
     def __call__(self, training: Training) -> bool | None:
         """Called when it is due; False ends the training."""
         raise NotImplementedError
+
+    def logged(self, training: Training, metrics: Mapping[str, float]) -> None:
+        """Called with the metrics of a row that another callback writes by ``training.log``."""
 
     def end(self, training: Training) -> None:
         """Called after the training, also one that was interrupted or has failed (``training.error``)."""
@@ -156,9 +160,10 @@ class Evaluate(Callback):
     def _read(self, path: Path, until: int) -> None:
         if not path.exists():
             return
+        keep_rows(path, until)  # those of later tests are made again now
         with open(path, newline='', encoding='utf-8') as file:
             rows = [(int(row['step']), float(row['r'])) for row in csv.DictReader(file) if row['l']]
-        for step in sorted({step for step, _ in rows if step <= until}):
+        for step in sorted({step for step, _ in rows}):
             self.steps.append(step)
             self.returns.append(float(np.mean([total for other, total in rows if other == step])))
         self.best = max(self.returns, default=-math.inf)
@@ -195,24 +200,31 @@ class Checkpoint(Callback):
         if self.folder is None and training.run_dir is None:
             raise ValueError('Checkpoint saves in the run directory, but run_dir=False writes none: give folder=….')
         self.paths = []
+        if training.steps:  # resumed: what came before counts
+            self.paths = sorted(path for path in self._place(training).glob('[0-9]*') if path.name.isdigit())
+
+    def _place(self, training: Training) -> Path:
+        if self.folder is not None:
+            return self.folder
+        assert training.run_dir is not None  # begin has looked
+        return training.run_dir / 'snapshots'
 
     def __call__(self, training: Training) -> None:
         """See :class:`Callback`."""
-        folder = self.folder
-        if folder is None:
-            assert training.run_dir is not None  # begin has looked
-            folder = training.run_dir / 'snapshots'
+        folder = self._place(training)
         where = {'steps': training.steps, 'train_steps': training.train_steps}
         path = training.agent.save(
             folder / f'{training.agent.steps:09d}', self.buffer, None if training.done else where
         )
-        self.paths.append(path)
+        self.paths = [other for other in self.paths if other != path] + [path]
         while self.keep is not None and len(self.paths) > self.keep:
             shutil.rmtree(self.paths.pop(0))
 
 
 class StopOnPlateau(Callback):
     """End the training when the mean return of the last episodes has not risen for so many steps.
+
+    A training that is resumed is judged anew, from the episodes that it plays then.
 
     Args:
         patience: steps without a rise.
@@ -337,7 +349,11 @@ class WandB(Callback):
 
     def __call__(self, training: Training) -> None:
         """See :class:`Callback`."""
-        self._run.log(dict(training.metrics), step=training.agent.steps)
+        self.logged(training, training.metrics)
+
+    def logged(self, training: Training, metrics: Mapping[str, float]) -> None:
+        """See :class:`Callback`."""
+        self._run.log(dict(metrics), step=training.agent.steps)
 
     def end(self, training: Training) -> None:
         """See :class:`Callback`."""
@@ -375,7 +391,11 @@ class MLflow(Callback):
 
     def __call__(self, training: Training) -> None:
         """See :class:`Callback`."""
-        self._mlflow.log_metrics(dict(training.metrics), step=training.agent.steps)
+        self.logged(training, training.metrics)
+
+    def logged(self, training: Training, metrics: Mapping[str, float]) -> None:
+        """See :class:`Callback`."""
+        self._mlflow.log_metrics(dict(metrics), step=training.agent.steps)
 
     def end(self, training: Training) -> None:
         """See :class:`Callback`."""

@@ -289,6 +289,8 @@ def _types() -> tuple[str, ...]:
 def _count(text: str) -> int:
     try:
         number = int(text.replace('_', '')) if 'e' not in text.lower() else int(float(text))
+        if 'e' in text.lower() and number != float(text):
+            number = 0
     except (ValueError, OverflowError):
         number = 0
     if number < 1:
@@ -409,7 +411,11 @@ def _train(args: Any) -> int | None:
     except KeyboardInterrupt:
         if where.run_dir is None or not (where.run_dir / 'checkpoints').is_dir():
             raise
-        _say(f'Go on with: zoo train --resume {shlex.quote(str(where.run_dir))}')  # where it was is said already
+        options = [('--evaluate', args.evaluate), ('--stop-at', args.stop_at), ('--film', args.film)]
+        again = ''.join(f' {option} {value}' for option, value in options if value is not None)
+        quiet = ' --quiet' if args.quiet else ''
+        # Where it was is said already.
+        _say(f'Go on with: zoo train --resume {shlex.quote(str(where.run_dir))}{again}{quiet}')
         return INTERRUPTED
     rate = result.steps / max(result.wall_time, 1e-9)
     print(f'{result.steps:,} steps, {result.episodes:,} episodes, {_duration(result.wall_time)}, {rate:,.0f} steps/s')
@@ -428,12 +434,24 @@ def _training_params(args: Any) -> dict[str, Any]:
             if name in params:
                 raise ValueError(f'{option} and --set {name} say the same: give one of them.')
             params[name] = value
-    for name in ('seed', 'nenv', 'run_dir', 'render', 'callbacks', 'env_type', 'plot_func'):
+    own = ['seed', 'nenv', 'run_dir', 'render', 'callbacks', 'env_type', 'plot_func', 'alg', 'env_id', 'env_params']
+    if args.command != 'train':  # which has more of its own
+        own += ['algs', 'seeds', 'test_episodes', 'jobs', 'out', 'progress', 'trials', 'search', 'sampler', 'pruner']
+    for name in own:
         if name in params:
-            option = {'env_type': 'type'}.get(name, name.replace('_', '-'))
+            option = {'env_type': 'type', 'test_episodes': 'episodes', 'env_params': 'env-set'}.get(name, name)
+            option = option.replace('_', '-')
             raise ValueError(f'--set {name}: it is an option of its own, --{option}, or belongs to programs alone.')
     env_params = parse_settings('--env-set', args.env_set)
     return params | ({'env_params': env_params} if env_params else {})
+
+
+def _training_options(args: Any) -> list[str]:
+    """The options of :func:`_add_training`, the type of the environment and the seed, as they were given."""
+    given = [('--type', args.env_type), ('--steps', args.steps), ('--net', args.net)]
+    given += [('--nenv', args.nenv if args.nenv > 1 else None), ('--seed', args.seed if args.seed else None)]
+    given += [('--set', text) for text in args.set] + [('--env-set', text) for text in args.env_set]
+    return [f'{option} {shlex.quote(str(value))}' for option, value in given if value is not None]
 
 
 def _check_environment(args: Any) -> None:
@@ -672,8 +690,8 @@ def _tune(args: Any) -> None:
     )
     print(made)
     if made.best is not None:
-        settings = ' '.join(f'--set {shlex.quote(f"{name}={value}")}' for name, value in made.params.items())
-        print(f'zoo train {args.algorithm} {args.environment} {settings}')
+        found = [f'--set {shlex.quote(f"{name}={value}")}' for name, value in made.params.items()]
+        print(' '.join(['zoo train', args.algorithm, shlex.quote(args.environment), *_training_options(args), *found]))
 
 
 def _export(args: Any) -> None:

@@ -17,6 +17,7 @@ import re
 import shutil
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from zoo.common.checkpoint import jsonable, write_json, write_text
 from zoo.common.env_wrappers import build_env, env_name, find_env_type
 from zoo.common.errors import unknown
 from zoo.common.params import checked
+from zoo.common.processes import alone_in
 from zoo.common.schedules import schedule_to_json
 from zoo.running import ARGUMENTS, check_names, known_params, resume, train
 from zoo.runs import Run, open_run, runs_folder
@@ -199,6 +201,11 @@ class Comparison:
             for name, text in (('curves.png', 'Learning curves'), ('scores.png', 'Scores of the trained agents'))
             if (self.folder / name).exists()
         )
+        without = [label for label in self.scores if label not in self.curves()]
+        if without:
+            images += (
+                f'<p>Without a curve, for want of common steps of its runs: {html.escape(", ".join(without))}.</p>'
+            )
         told = {label: _told(_settings_in(self.folder / _folder_name(label))) for label in self.scores}
         settings = ''.join(f'<li><b>{html.escape(label)}</b>: {html.escape(text)}</li>' for label, text in told.items())
         steps = 'the steps of each algorithm’s defaults' if self.train_steps is None else f'{self.train_steps:,} steps'
@@ -269,41 +276,47 @@ def compare(
     environment = _check(settings, env_id, env_type)
     name = re.sub(r'[^A-Za-z0-9._-]+', '-', environment)
     folder = runs_folder() / f'compare_{name}' if out is None else Path(out).expanduser()
-    for label, own in settings.items():
-        _keep_settings(folder / _folder_name(label), own, environment, test_episodes)
-    tasks = []
-    for seed in wanted:  # of each algorithm one before the second of any
+    folder.mkdir(parents=True, exist_ok=True)
+    with alone_in(folder):
         for label, own in settings.items():
-            place = folder / _folder_name(label) / f'seed_{seed}'
-            if _result(place) is None:
-                args = (place, own, env_id, env_type, seed, test_episodes)
-                tasks.append(workers.Task(f'{label}, seed {seed}', _run_one, args, place / 'output.txt'))
-    failed: list[str] = []
-    done = len(chosen) * len(wanted) - len(tasks)
-    if progress and done:
-        _say(f'{done} of {done + len(tasks)} runs are there already.')
+            kept = {**own, 'environment': environment, 'env_type': env_type, 'test_episodes': test_episodes}
+            _keep_settings(folder / _folder_name(label), kept)
+        tasks = []
+        for seed in wanted:  # of each algorithm one before the second of any
+            for label, own in settings.items():
+                place = folder / _folder_name(label) / f'seed_{seed}'
+                if _result(place) is None:
+                    args = (place, own, env_id, env_type, seed, test_episodes)
+                    tasks.append(workers.Task(f'{label}, seed {seed}', _run_one, args, place / 'output.txt'))
+        failed: list[str] = []
+        total = len(settings) * len(wanted)
+        done = total - len(tasks)
+        if progress and done:
+            _say(f'{done} of {total} runs are there already.')
 
-    def ended(task: workers.Task, reason: str | None) -> None:
-        nonlocal done
-        done += 1
-        if reason is not None:
-            failed.append(f'{task.name} ({reason.rstrip(".")}; see {task.log})')
-        if progress:
-            found = _result(task.args[0])
-            told = f'failed: {reason}' if found is None else f'{found["score"]:.4g} after {found["seconds"]:.0f} s'
-            _say(f'[{done}/{len(chosen) * len(wanted)}] {task.name}: {told}')
+        def ended(task: workers.Task, reason: str | None) -> None:
+            nonlocal done
+            done += 1
+            if reason is not None:
+                failed.append(f'{task.name} ({reason.rstrip(".")}; see {task.log})')
+            if progress:
+                found = _result(task.args[0])
+                told = f'failed: {reason}' if found is None else f'{found["score"]:.4g} after {found["seconds"]:.0f} s'
+                _say(f'[{done}/{total}] {task.name}: {told}')
 
-    workers.run(tasks, jobs or workers.cores(), lambda task: _say(f'{task.name} begins') if progress else None, ended)
-    scores = {
-        label: tuple(filter(None, (_score(folder / _folder_name(label) / f'seed_{seed}', seed) for seed in wanted)))
-        for label in chosen
-    }
-    made = Comparison(folder, environment, train_steps, {label: found for label, found in scores.items() if found})
-    if made.scores:
-        made.write()
-    if failed:
-        raise RuntimeError(f'{len(failed)} of {len(chosen) * len(wanted)} runs have failed: {"; ".join(failed)}.')
-    return made
+        workers.run(
+            tasks, jobs or workers.cores(), lambda task: _say(f'{task.name} begins') if progress else None, ended
+        )
+        scores = {
+            label: tuple(filter(None, (_score(folder / _folder_name(label) / f'seed_{seed}', seed) for seed in wanted)))
+            for label in settings
+        }
+        made = Comparison(folder, environment, train_steps, {label: found for label, found in scores.items() if found})
+        if made.scores:
+            made.write()
+        if failed:
+            raise RuntimeError(f'{len(failed)} of {total} runs have failed: {"; ".join(failed)}.')
+        return made
 
 
 def _say(text: str) -> None:
@@ -368,9 +381,9 @@ def _check(settings: Mapping[str, Mapping[str, Any]], env_id: Any, env_type: str
         env.close()
 
 
-def _keep_settings(folder: Path, own: Mapping[str, Any], environment: str, test_episodes: int) -> None:
+def _keep_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     """Write the settings of a label, or refuse others than those that its runs were made with."""
-    wanted = json.loads(json.dumps(_plain({**own, 'environment': environment, 'test_episodes': test_episodes})))
+    wanted = json.loads(json.dumps(plain_settings(settings)))
     path = folder / 'settings.json'
     if path.exists():
         found = _settings_in(folder)
@@ -383,13 +396,13 @@ def _keep_settings(folder: Path, own: Mapping[str, Any], environment: str, test_
     write_json(path, wanted)
 
 
-def _plain(value: Any) -> Any:
+def plain_settings(value: Any) -> Any:
     """A setting as JSON has it; what is no plain data by what it is called."""
     value = schedule_to_json(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain_settings(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain_settings(item) for item in value]
     try:
         return jsonable(value)
     except TypeError:
@@ -423,32 +436,38 @@ def _run_one(folder: Path, own: dict[str, Any], env_id: Any, env_type: str, seed
     """One run with the test after it, in a process of its own."""
     params = {'progress_bar': False, **own}
     alg = params.pop('alg')
-    agent, result = _resumed(folder) or train(alg, env_id, env_type, seed=seed, run_dir=folder, **params)
+    began = time.perf_counter()
+    agent = _resumed(folder) or train(alg, env_id, env_type, seed=seed, run_dir=folder, **params).agent
+    trained = time.perf_counter() - began
     # Another seed than that of the training, the same for all algorithms.
     env = build_env(env_id, env_type, seed=10_000 + seed, **(params.get('env_params') or {}))
     tested = agent.learn(env, 'test', test_episodes=test_episodes)
     env.close()
+    # Of all parts of a run that was resumed, which the monitor alone knows, where an episode has ended.
+    seconds = max(open_run(folder).episodes.get('t', []), default=trained)
     write_json(
         folder / 'result.json',
         {
             'score': float(np.mean(tested.returns)),
             'returns': tested.returns,
-            'steps_per_second': result.steps / max(result.wall_time, 1e-9),
-            'seconds': result.wall_time,
+            'steps_per_second': agent.steps / seconds,
+            'seconds': seconds,
         },
     )
 
 
 def _resumed(folder: Path) -> Any:
-    """The training of a folder brought to its end, or None where it has to begin anew, in a folder without traces."""
+    """The agent of a folder, its training brought to its end; or None where it has to begin anew, in a folder without
+    traces."""
     if not (folder / 'config.json').exists():
         return None
     run: Run = open_run(folder)
     if run.checkpoints and run.config.get('made_with') is not None:
         agent = run.load()
-        exact = agent.loop.experience == 'rollouts' or agent.saved_buffer is not None
-        if agent.loop_state is not None and exact:
-            return resume(run, progress_bar=False)
+        if agent.loop_state is None:  # it was interrupted in its test
+            return agent
+        if agent.loop.experience == 'rollouts' or agent.saved_buffer is not None:
+            return resume(run, progress_bar=False).agent
     for path in folder.iterdir():
         if path.name != 'output.txt':
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -477,14 +496,15 @@ def _figure(height: float) -> tuple[Figure, Any]:
 
 def _draw_curves(made: Comparison) -> Figure:
     from zoo.common.plots.curves import style_of
+    from zoo.common.plots.figures import verbatim
 
     figure, axes = _figure(4.8)
     order = {label: i for i, label in enumerate(made.scores)}
     for label, (steps, low, middle, high) in made.curves().items():
         style = style_of(order[label], len(order))
         axes.fill_between(steps, low, high, alpha=0.18, linewidth=0, color=style['color'])
-        axes.plot(steps, middle, label=f'{label} ({len(made.scores[label])} seeds)', linewidth=2, **style)
-    axes.set_title(textwrap.fill(made.title, 70), loc='left', fontweight='bold')
+        axes.plot(steps, middle, label=verbatim(f'{label} ({len(made.scores[label])} seeds)'), linewidth=2, **style)
+    axes.set_title(verbatim(textwrap.fill(made.title, 70)), loc='left', fontweight='bold')
     axes.set(xlabel='Environment steps', ylabel='Episode return in training')
     if axes.lines:
         title, columns = 'interquartile mean over the seeds, with its 95% interval', min(len(axes.lines), 4)
@@ -493,6 +513,8 @@ def _draw_curves(made: Comparison) -> Figure:
 
 
 def _draw_scores(made: Comparison) -> Figure:
+    from zoo.common.plots.figures import verbatim
+
     labels = [row[0] for row in made.table][::-1]
     figure, axes = _figure(1.4 + 0.55 * len(labels))
     for i, label in enumerate(labels):
@@ -501,7 +523,7 @@ def _draw_scores(made: Comparison) -> Figure:
         axes.plot([low, high], [i, i], color='#999999', linewidth=9, alpha=0.6, solid_capstyle='butt')
         axes.plot(values, np.full(values.size, i), 'o', markerfacecolor='none', markeredgecolor='#333333', markersize=6)
         axes.plot([interquartile_mean(values)], [i], '|', color='black', markersize=22, markeredgewidth=3)
-    axes.set_yticks(range(len(labels)), labels)
+    axes.set_yticks(range(len(labels)), [verbatim(label) for label in labels])
     axes.set_ylim(-0.6, len(labels) - 0.4)
     axes.set_title('Scores after training', loc='left', fontweight='bold')
     axes.set_xlabel('Mean return of a test: each seed (ring), interquartile mean (bar), 95% interval (grey)')

@@ -256,9 +256,11 @@ def networks(net: Any, default: Sequence[Any]) -> list[Any]:
     """
     if isinstance(net, str):
         try:
-            net = [int(part) for part in net.split(',') if part.strip()]
+            net = [int(part) for part in net.strip('[]').split(',')] if net != '[]' else []
         except ValueError:
-            raise ValueError(f"net is {net!r}: give the units of the hidden layers, such as '256,256'.") from None
+            raise ValueError(
+                f"net is {net!r}: give the units of the hidden layers, such as '256,256', or '[]' for none."
+            ) from None
     if isinstance(net, Mapping):
         changes = dict(net)
     elif isinstance(net, list | tuple) and all(isinstance(units, int) and not isinstance(units, bool) for units in net):

@@ -24,8 +24,10 @@ from zoo.common.checkpoint import write_json, write_text
 from zoo.common.env_wrappers import build_env, env_name, find_env_type
 from zoo.common.errors import unknown
 from zoo.common.params import Param, Range, checked
+from zoo.common.processes import alone_in
 from zoo.common.schedules import Linear, schedule_from_json, schedule_to_json
 from zoo.common.utils import call_default_params
+from zoo.comparison import plain_settings
 from zoo.running import ARGUMENTS, RATE, check_names, known_params, train
 from zoo.runs import runs_folder
 
@@ -279,31 +281,43 @@ def tune(
     named = re.sub(r'[^A-Za-z0-9._-]+', '-', environment)
     folder = runs_folder() / f'tune_{alg}_{named}' if out is None else Path(out).expanduser()
     fixed = {'train_steps': steps, 'seed': seed, **params}
-    told = {name: str(choice) for name, choice in choices.items()}
-    _keep_settings(folder, {'alg': alg, 'environment': environment, 'search': told, 'fixed': repr(fixed)})
-    study = _open(folder, sampler, pruner, seed)
-    _give_up_interrupted(study)
-    done = sum(1 for trial in study.get_trials(deepcopy=False) if _counts(trial))
-    if progress and done:
-        _say(f'{min(done, trials)} of {trials} trials are there already.')
-    args = (folder, alg, env_id, env_type, choices, fixed, test_episodes, sampler, pruner)
-    tasks = [
-        workers.Task(f'trial {i + 1} of {trials}', _work, (*args, seed + i), folder / 'output' / f'{i}.txt')
-        for i in range(done, trials)
-    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    with alone_in(folder):
+        told = {name: str(choice) for name, choice in choices.items()}
+        settings = {'alg': alg, 'search': told, 'test_episodes': test_episodes, 'fixed': fixed}
+        _keep_settings(folder, settings | {'environment': environment, 'env_type': env_type})
+        study = _open(folder, sampler, pruner, seed)
+        _give_up_interrupted(study)
+        begun = study.get_trials(deepcopy=False)
+        done = sum(map(_counts, begun))
+        if progress and done:
+            _say(f'{min(done, trials)} of {trials} trials are there already.')
+        args = (folder, alg, env_id, env_type, choices, fixed, test_episodes, sampler, pruner)
+        tasks = [
+            workers.Task(f'trial {done + i + 1} of {trials}', _work, (*args, seed + number), _output(folder, number))
+            # By a seed that no trial has had, also none that was interrupted: it would be the same again.
+            for i, number in enumerate(range(len(begun), len(begun) + trials - done))
+        ]
 
-    def ended(task: workers.Task, reason: str | None) -> None:
-        if progress:
-            best = read(folder, alg, environment).best
-            so_far = 'no score yet' if best is None else f'the best score is {best.score:.4g}'
-            _say(f'{task.name} has ended: {so_far if reason is None else reason}')
+        def ended(task: workers.Task, reason: str | None) -> None:
+            if progress:
+                best = read(folder, alg, environment).best
+                so_far = 'no score yet' if best is None else f'the best score is {best.score:.4g}'
+                _say(f'{task.name} has ended: {so_far if reason is None else reason}')
 
-    workers.run(tasks, jobs or workers.cores(), lambda task: _say(f'{task.name} begins') if progress else None, ended)
-    found = read(folder, alg, environment)
-    found.write()
-    if found.trials and all(trial.state == 'fail' for trial in found.trials):
-        raise RuntimeError(f"every trial has failed; '{folder / 'output'}' has their errors.")
-    return found
+        workers.run(
+            tasks, jobs or workers.cores(), lambda task: _say(f'{task.name} begins') if progress else None, ended
+        )
+        found = read(folder, alg, environment)
+        found.write()
+        if all(trial.state == 'fail' for trial in found.trials):
+            raise RuntimeError(f"every trial has failed; '{folder / 'output'}' has their errors.")
+        if len(found.trials) < trials:  # killed, most likely
+            raise RuntimeError(
+                f"{trials - len(found.trials)} of {trials} trials have ended without a score or an error; '"
+                f"{folder / 'output'}' has what they said. The same again makes them anew."
+            )
+        return found
 
 
 def read(folder: Path, alg: str, environment: str) -> Tuning:
@@ -317,6 +331,10 @@ def read(folder: Path, alg: str, environment: str) -> Tuning:
                 last = trial.intermediate_values[max(trial.intermediate_values)]
             found.append(Trial(trial.number, trial.state.name.lower(), last, given))
     return Tuning(folder, alg, environment, tuple(found))
+
+
+def _output(folder: Path, number: int) -> Path:
+    return folder / 'output' / f'{number}.txt'
 
 
 def _say(text: str) -> None:
@@ -369,6 +387,7 @@ def _give_up_interrupted(study: Any) -> None:
 
 def _keep_settings(folder: Path, wanted: dict[str, Any]) -> None:
     """Write the settings of a study, or refuse to go on with others."""
+    wanted = json.loads(json.dumps(plain_settings(wanted)))
     path = folder / 'settings.json'
     if path.exists():
         found = json.loads(path.read_text(encoding='utf-8'))
@@ -377,7 +396,6 @@ def _keep_settings(folder: Path, wanted: dict[str, Any]) -> None:
             differ = '; '.join(f'{name}: {found.get(name)} there, {wanted[name]} now' for name in names)
             raise ValueError(f"'{folder}' holds a study with other settings ({differ}): choose another folder, out=….")
         return
-    folder.mkdir(parents=True, exist_ok=True)
     write_json(path, wanted)
 
 
@@ -455,7 +473,9 @@ class _Report(Evaluate):
 
     def __call__(self, training: Any) -> bool | None:
         super().__call__(training)
-        self.trial.report(self.returns[-1], training.steps)
+        # By the number of the test: at which step an update ends is not the same in all trials, and what a pruner
+        # compares are values of one and the same step.
+        self.trial.report(self.returns[-1], TESTS if training.done else training.steps // self.every)
         self.pruned = not training.done and bool(self.trial.should_prune())
         return not self.pruned
 

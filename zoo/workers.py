@@ -10,8 +10,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, cast
@@ -67,7 +68,7 @@ def run(
                 task = waiting.pop()
                 task.log.parent.mkdir(parents=True, exist_ok=True)
                 call = cloudpickle.dumps((task.function, task.args))
-                with without_main():
+                with without_main(), _uninterrupted():
                     process = context.Process(target=_do, args=(call, os.fspath(task.log), os.getpid()), name=task.name)
                     process.start()
                 under_way[process.sentinel] = task, process
@@ -91,8 +92,25 @@ def run(
         raise
 
 
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let an interrupt wait, in a process that is started here too: until that is in a session of its own, the terminal
+    interrupts it with its parent, in the middle of its imports."""
+    if not hasattr(signal, 'pthread_sigmask'):
+        yield
+        return
+    resource_tracker.ensure_running()  # which lets them through again, when it begins
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _reason(task: Task, code: int) -> str:
     """Why a process has failed, from the last line that it has written."""
+    if code < 0:  # what it has written last is not why
+        return f'its process was killed by {signal.Signals(-code).name}, as the system does where memory is short'
     lines = task.log.read_text(encoding='utf-8', errors='replace').strip().splitlines() if task.log.exists() else []
     return lines[-1] if lines else f'it ended with the status {code}'
 
@@ -101,11 +119,14 @@ def _do(call: bytes, log: str, parent: int) -> None:
     """What a process does: the call, with its output in the log."""
     if hasattr(os, 'setsid'):
         os.setsid()  # lest the terminal interrupt it too, when its parent does
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's shell has it ignored behind an &
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in (1, 2):
         os.dup2(out, stream)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     try:
+        if hasattr(signal, 'pthread_sigmask'):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         function, args = cloudpickle.loads(call)
         function(*args)
     except KeyboardInterrupt:

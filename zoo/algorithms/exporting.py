@@ -84,9 +84,7 @@ def export(agent: Algorithm, path: str | os.PathLike[str], to: str = 'savedmodel
     runtime, given = RUNTIMES[to], Path(path).expanduser()
     path = given.resolve()
     if path.suffix in ('.onnx', '.tflite', '.pb', '.keras'):
-        raise ExportError(
-            f"an export is a folder, with {runtime.file} in it, so '{given}' would mislead: leave out the ending."
-        )
+        raise ExportError(f"an export is a folder, so '{given}' would mislead: leave out the ending.")
     _check_replaceable(path, given)
     model = _Model(agent, runtime)
     new = path.with_name(f'.{path.name}.new-{uuid.uuid4().hex[:8]}')

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 from gymnasium import Env
@@ -16,8 +17,9 @@ from zoo.common.adaptors import action, observation
 from zoo.common.agent import Agent
 from zoo.common.env_wrappers import env_name, env_type_of, made_with
 from zoo.common.errors import unknown
-from zoo.common.logging import jsonable, run_directory, write_json
+from zoo.common.logging import check_continued, jsonable, run_directory, write_json
 from zoo.common.params import at_least
+from zoo.common.processes import alone_in
 from zoo.common.relabel import Goals
 from zoo.common.types import TestResult, TrainingResult
 
@@ -158,7 +160,13 @@ def _train(
     def run(experience: loops.Experience | None = None) -> TrainingResult:
         env_id = env_name(env)
         folder = run_directory(run_dir, type(agent).__name__, env_id)
+        with contextlib.nullcontext() if folder is None else alone_in(folder):
+            return run_in(folder, env_id, experience)
+
+    def run_in(folder: Path | None, env_id: str, experience: loops.Experience | None) -> TrainingResult:
         if folder is not None:
+            if not settings.resume:
+                check_continued(folder, agent.steps)
             config = agent.config() | {
                 'environment': env_id,
                 'env_type': env_type_of(env),

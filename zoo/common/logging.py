@@ -68,6 +68,31 @@ def run_directory(run_dir: str | os.PathLike[str] | bool | None, algorithm: str,
     raise AssertionError('unreachable')
 
 
+def check_continued(folder: Path, steps: int) -> None:
+    """Refuse a run directory whose run is further on than the agent that is to be trained in it.
+
+    Two trainings that are not one after the other would be mixed in every file, and the newest checkpoint would be now
+    of one and now of the other.
+
+    Args:
+        folder: the run directory.
+        steps: in the agent's life so far.
+
+    Raises:
+        ValueError: one sentence that says what would do.
+    """
+    there = [int(path.name) for path in (folder / 'checkpoints').glob('[0-9]*') if path.name.isdigit()]
+    monitor = folder / 'monitor.csv'
+    if monitor.exists():
+        rows = monitor.read_text(encoding='utf-8', errors='replace').split('\n')[2:-1]
+        there += [int(step) for _, _, step in (row.rpartition(',') for row in rows[-1:]) if step.isdigit()]
+    if max(there, default=0) > steps:
+        raise ValueError(
+            f"'{folder}' holds a run of {max(there):,} steps, and this agent has seen {steps:,}: choose another "
+            'run_dir, or go on with that run, zoo.resume(…).'
+        )
+
+
 class Logger:
     """Writes the metrics of a run and shows its progress.
 
@@ -235,6 +260,25 @@ class Monitor:
         self._file.close()
 
 
+def keep_rows(path: Path, until: int) -> None:
+    """Take out of a CSV file the rows of later steps than ``until``, by its column ``step``.
+
+    Raises:
+        ValueError: it has no such column.
+    """
+    with open(path, newline='', encoding='utf-8') as file:
+        header, *rows = list(csv.reader(file))
+    if 'step' not in header:
+        raise ValueError(f"'{path}' was not written by zoo: move it away, or choose another run_dir.")
+    at = header.index('step')
+    whole = rows if path.read_bytes().endswith(b'\n') else rows[:-1]  # of a killed run's last one even the step may be
+    kept = [row for row in whole if len(row) > at and row[at].isdigit() and int(row[at]) <= until]
+    if len(kept) < len(rows):
+        text = io.StringIO(newline='')
+        csv.writer(text, lineterminator='\n').writerows([header, *kept])
+        write_text(path, text.getvalue())
+
+
 class _Table:
     """A CSV file that takes rows of any columns: a new column rewrites the file once, with the union of the columns."""
 
@@ -244,8 +288,8 @@ class _Table:
         if path.exists():
             with open(path, newline='', encoding='utf-8') as file:
                 self._columns = next(csv.reader(file), [])
-        if resumed_at is not None and self._columns:
-            self._drop_after(resumed_at)
+        if self._columns and resumed_at is not None:
+            keep_rows(path, resumed_at)
         self._end_last_row()
         self._file = open(path, 'a', newline='', encoding='utf-8')
 
@@ -264,33 +308,18 @@ class _Table:
             with open(self._path, 'a', encoding='utf-8') as file:
                 file.write('\n')
 
-    def _drop_after(self, step: int) -> None:
-        if self._columns[0] != 'step':
-            raise ValueError(f"'{self._path}' was not written by zoo: move it away, or choose another run_dir.")
-        rows = self._rows()
-        whole = rows if self._path.read_bytes().endswith(b'\n') else rows[:-1]  # of the last one even the step may be
-        kept = [row for row in whole if int(row[0]) <= step]
-        if len(kept) < len(rows):
-            self._write(self._columns, kept)
-
     def _widen(self, new: list[str]) -> None:
         columns = self._columns + new
-        self._write(columns, self._rows())
-        self._file.close()
-        self._file = open(self._path, 'a', newline='', encoding='utf-8')
-        self._columns = columns
-
-    def _rows(self) -> list[list[str]]:
         with open(self._path, newline='', encoding='utf-8') as file:
-            return list(csv.reader(file))[1:]
-
-    def _write(self, columns: list[str], rows: list[list[str]]) -> None:
-        """Write the file anew, with rows that may be of fewer columns."""
+            rows = list(csv.reader(file))[1:]
         text = io.StringIO(newline='')
         writer = csv.writer(text, lineterminator='\n')
         writer.writerow(columns)
         writer.writerows(row + [''] * (len(columns) - len(row)) for row in rows)
         write_text(self._path, text.getvalue())
+        self._file.close()
+        self._file = open(self._path, 'a', newline='', encoding='utf-8')
+        self._columns = columns
 
 
 class _Events:

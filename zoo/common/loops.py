@@ -253,7 +253,7 @@ class Training:
     A callback is a function of this, called whenever a row is logged; one that returns False ends the training. One
     that has an attribute ``every`` is called every so many steps instead, at the first update from there on, and at the
     end. Its methods ``begin(training)`` and ``end(training)``, where it has them, are called before the first step and
-    after the last one, whatever happened in between.
+    after the last one, whatever happened in between; ``logged(training, metrics)`` for each row that a callback writes.
 
     Args:
         agent, env, train_steps, render, plot_func, callbacks: as for ``learn``.
@@ -428,6 +428,9 @@ class Training:
             metrics: numbers by name, such as ``{'test/return': 195.0}``.
         """
         self._logger.log(self.agent.steps, metrics)
+        for callback in self._callbacks:
+            if hasattr(callback, 'logged'):
+                callback.logged(self, metrics)
 
     def warn(self, message: str, *values: Any) -> None:
         """Log a warning, on a line of its own where there is a progress bar."""

@@ -75,6 +75,9 @@ def _load_without_notes() -> None:
         show_notes = True
         try:
             show_notes = _load()
+        except KeyboardInterrupt:  # which is no failure that they could explain
+            show_notes = False
+            raise
         finally:
             os.dup2(real, 2)
             held.seek(0)

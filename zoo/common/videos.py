@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Sequence
+import uuid
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,23 +86,33 @@ def film(
     for name, value in (('episodes', episodes), ('max_steps', max_steps)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f'{name} is {value!r}: give a whole number of at least 1.')
-    frames: list[np.ndarray] = []
+    if fps is not None and not fps > 0:
+        raise ValueError(f'fps is {fps!r}: give a number above 0.')
+    frames = _played(agent, env, episodes, max_steps, seed, deterministic)
+    return write(found, frames, fps or float(env.metadata.get('render_fps') or FPS))
+
+
+def _played(
+    agent: Any, env: Env, episodes: int, max_steps: int, seed: int | None, deterministic: bool
+) -> Iterator[np.ndarray]:
+    """What is seen of episodes, a picture at a time: many of them would not fit into memory."""
+    steps = 0
     for episode in range(episodes):
-        if len(frames) > max_steps:
-            break
+        if steps >= max_steps:
+            return
         observation, _ = env.reset(seed=seed if episode == 0 else None)
         state = agent.initial_state()
-        frames.append(_picture(env))
+        yield _picture(env)
         ended = False
-        while not ended and len(frames) <= max_steps:
+        while not ended and steps < max_steps:
             action, state = agent.predict(observation, deterministic, state)
             observation, _, terminated, truncated, info = env.step(action)
-            frames.append(_picture(env))
+            steps += 1
+            yield _picture(env)
             ended = bool(terminated or truncated)
             if ended and info.get(LIFE_LOST):  # the game goes on
                 observation, _ = env.reset()
                 ended = False
-    return write(found, frames, fps or float(env.metadata.get('render_fps') or FPS))
 
 
 def _picture(env: Env) -> np.ndarray:
@@ -110,26 +122,38 @@ def _picture(env: Env) -> np.ndarray:
     return frame
 
 
-def write(path: str | os.PathLike[str], frames: Sequence[np.ndarray], fps: float) -> Path:
-    """Write pictures as a video.
+def write(path: str | os.PathLike[str], frames: Iterable[np.ndarray], fps: float) -> Path:
+    """Write pictures as a video, whole or not at all.
 
     Args:
         path: see :func:`film`; its folder is made if need be.
-        frames: uint8 ``[height, width, 3]`` each.
+        frames: uint8 ``[height, width, 3]`` each, at least one; taken one by one.
         fps: frames a second. Of a GIF at most 50 are kept, of a faster one every second or third frame.
     """
     found = check_path(path)
     found.parent.mkdir(parents=True, exist_ok=True)
-    if found.suffix.lower() == '.mp4':
+    new = found.with_name(f'.{found.stem}.new-{uuid.uuid4().hex[:8]}{found.suffix}')
+    try:
+        _write(new, iter(frames), fps)
+        os.replace(new, found)
+    finally:
+        new.unlink(missing_ok=True)
+    return found
+
+
+def _write(path: Path, frames: Iterator[np.ndarray], fps: float) -> None:
+    if path.suffix.lower() == '.mp4':
         import imageio.v2 as imageio
 
-        imageio.mimwrite(found, list(frames), fps=fps, macro_block_size=2)
-        return found
+        with imageio.get_writer(path, fps=fps, macro_block_size=2) as writer:
+            for frame in frames:
+                writer.append_data(frame)
+        return
     from PIL import Image
 
     skip = max(1, int(np.ceil(fps / _MOST_FPS)))
-    pictures = [Image.fromarray(frame) for frame in frames[::skip]]
-    pictures[0].save(
-        found, save_all=True, append_images=pictures[1:], duration=round(1000 * skip / fps), loop=0, optimize=False
-    )
-    return found
+    pictures = (Image.fromarray(frame) for frame in itertools.islice(frames, 0, None, skip))
+    first = next(pictures)
+    # Of a GIF Pillow takes them one by one and keeps what changed; of the others it goes over them twice.
+    others = pictures if path.suffix.lower() == '.gif' else list(pictures)
+    first.save(path, save_all=True, append_images=others, duration=round(1000 * skip / fps), loop=0, optimize=False)

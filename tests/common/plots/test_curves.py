@@ -203,6 +203,14 @@ def test_steps_are_written_short(steps: float, text: str):
     assert plots._steps_label(steps) == text
 
 
+def test_labels_are_no_mathematics_and_none_is_hidden(tmp_path: Path):
+    labels = ['a$_$b', '_hidden', '$', 'plain']
+    runs = {label: [([1, 2, 3], [1.0, 2.0, 3.0])] for label in labels}
+    figure = learning_curve(tmp_path / 'a.png', runs, 'cost in $_$')  # which Matplotlib could not read
+    shown = [text.get_text().lstrip('\N{ZERO WIDTH SPACE}') for text in figure.axes[0].get_legend().get_texts()]
+    assert shown == [r'a\$_\$b', '_hidden', r'\$', 'plain']
+
+
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match="a run of 'TD3' has 2 steps and 1 returns"):
         learning_curve(None, {'TD3': [([1, 2], [3])]})

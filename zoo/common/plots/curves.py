@@ -14,7 +14,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from zoo.common.errors import unknown
-from zoo.common.plots.figures import GRID, INK, NotebookFigure, save
+from zoo.common.plots.figures import GRID, INK, NotebookFigure, save, verbatim
 
 # Okabe and Ito's palette, told apart with every common colour blindness; without its yellow, too pale for a line.
 _COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000')
@@ -167,7 +167,7 @@ def _draw_run(axes: Axes, label: str, steps: np.ndarray, returns: np.ndarray, wi
 def _draw_line(axes: Axes, label: str, x: np.ndarray, y: np.ndarray, style: dict) -> None:
     if x[0] == x[-1]:  # a line of one point is invisible, and marks along it have no length to be spread over
         style = {**style, 'marker': style.get('marker', 'o'), 'markevery': None}
-    axes.plot(x, y, label=label, linewidth=2, solid_capstyle='round', **style)
+    axes.plot(x, y, label=verbatim(label), linewidth=2, solid_capstyle='round', **style)
 
 
 def _draw_runs(
@@ -214,9 +214,10 @@ def summary(runs: np.ndarray, band: str) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def _decorate(axes: Axes, title: str, xlabel: str, ylabel: str) -> None:
-    axes.set_title(textwrap.fill(title, _TITLE_WIDTH), loc='left', fontsize=12, fontweight='bold', color=INK, pad=10)
+    heading = verbatim(textwrap.fill(title, _TITLE_WIDTH))
+    axes.set_title(heading, loc='left', fontsize=12, fontweight='bold', color=INK, pad=10)
     axes.set_xlabel(xlabel, color=INK)
-    axes.set_ylabel(ylabel, color=INK)
+    axes.set_ylabel(verbatim(ylabel), color=INK)
     axes.grid(color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[['top', 'right']].set_visible(False)

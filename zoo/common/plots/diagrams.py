@@ -13,7 +13,7 @@ from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from zoo.common import spaces
-from zoo.common.plots.figures import INK, NotebookFigure, save
+from zoo.common.plots.figures import INK, NotebookFigure, save, verbatim
 
 #: Of a box, and between the middles of neighbouring ones, in inches.
 _BOX = (1.22, 0.5)
@@ -81,7 +81,7 @@ def network_diagram(agent: Any, path: str | os.PathLike[str] | None = None, titl
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, size[0]), ylim=(0, size[1]))
     axes.axis('off')
-    axes.text(0.12, size[1] - 0.12, title, va='top', fontsize=12, fontweight='bold', color=INK)
+    axes.text(0.12, size[1] - 0.12, verbatim(title), va='top', fontsize=12, fontweight='bold', color=INK)
     for box in boxes:
         _draw(axes, box, size[1] - 0.45)
     save(figure, path)
@@ -357,7 +357,7 @@ def _draw(axes: Any, box: Box, top: float) -> None:
     axes.text(
         x,
         y + above,
-        box.title,
+        verbatim(box.title),
         ha='center',
         va='center',
         fontsize=size,

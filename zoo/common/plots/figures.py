@@ -12,6 +12,13 @@ from matplotlib.figure import Figure
 INK, GRID = '#333333', '#E6E6E6'
 
 
+def verbatim(text: str) -> str:
+    """A text as it is: Matplotlib takes what is between dollars for mathematics, and leaves out of a legend what begins
+    with an underscore."""
+    text = text.replace('$', r'\$')
+    return f'\N{ZERO WIDTH SPACE}{text}' if text.startswith('_') else text
+
+
 class NotebookFigure(Figure):
     """A figure that a notebook shows; of a plain one it shows the type, unless pyplot was imported first."""
 

@@ -11,7 +11,7 @@ from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from zoo.common.envs.answers import LIFE_LOST
-from zoo.common.plots.figures import INK, NotebookFigure, save
+from zoo.common.plots.figures import INK, NotebookFigure, save, verbatim
 
 #: Pictures in a row, and the width of the figure in inches.
 _COLUMNS, _WIDTH = 6, 8.75
@@ -108,7 +108,7 @@ def _draw(path: str | os.PathLike[str] | None, moments: list[Any], title: str) -
     each = (cell - 0.1) * height / width + _CAPTION
     total = above + rows * each + 0.1
     figure = NotebookFigure(figsize=(_WIDTH, total), dpi=120)
-    figure.text(0.15 / _WIDTH, 1 - 0.1 / total, title, va='top', fontsize=12, fontweight='bold', color=INK)
+    figure.text(0.15 / _WIDTH, 1 - 0.1 / total, verbatim(title), va='top', fontsize=12, fontweight='bold', color=INK)
     for i, (step, so_far, frame) in enumerate(moments):
         row, column = divmod(i, columns)
         left, bottom = 0.1 + column * cell + 0.05, total - above - (row + 1) * each
