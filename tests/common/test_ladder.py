@@ -34,7 +34,9 @@ values.noise_size = 0  # type: ignore[attr-defined]
 
 
 def ladder(**params: Any) -> PrioritizingEpsilonLadder:
-    return PrioritizingEpsilonLadder(values, ActionAdaptor(Discrete(2)), None, **{'epsilon': 0.5, 'exponent': 2.0} | params)
+    return PrioritizingEpsilonLadder(
+        values, ActionAdaptor(Discrete(2)), None, **{'epsilon': 0.5, 'exponent': 2.0} | params
+    )
 
 
 def test_each_copy_of_each_actor_has_its_own_epsilon():

@@ -96,7 +96,7 @@ class Plan:
     has_gradients: bool = False
 
     def storage(self, observation_space: Space, num_envs: int) -> RolloutBuffer:
-        """Storage of the steps in one message of an actor: with the recurrent state of each that goes to a replay buffer.
+        """Storage of what is in one message of an actor: with the recurrent state of each step, if it is to be stored.
 
         Args:
             observation_space: of one copy of the environment, as who makes it has built it.
