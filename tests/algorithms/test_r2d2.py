@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,9 +42,8 @@ def test_it_has_a_memory_unless_told_otherwise(caplog: pytest.LogCaptureFixture)
     assert 'R2D2 has a network without a memory, and so learns from single steps' in caplog.text
 
 
-@pytest.mark.parametrize('roles', [None, {'learners': 1, 'actors': 2}, ROLES])
-def test_what_was_seen_before_is_learned(roles: Any, tmp_path: Any):
-    """In one process, from actors and through a buffer. Half of the episodes would be right without a memory."""
+def test_what_was_seen_before_is_learned(tmp_path: Path):
+    """From two actors, through a buffer. Half of the episodes would be right without a memory."""
     env = build_env(partial(Cue, Discrete(2)), 'gymnasium', nenv=4)
     net = {'hidden': [16], 'recurrent': 'gru', 'recurrent_units': 16, 'seed': 0}
     agent = R2D2(
@@ -59,7 +58,7 @@ def test_what_was_seen_before_is_learned(roles: Any, tmp_path: Any):
         burn_in=3,
     )
     settings = {'explore_steps': 200, 'batch_size': 16, 'update_every': 4, 'updates': 1, 'buffer_size': 2000}
-    agent.learn(env, train_steps=2400, seed=0, run_dir=False, roles=roles, **settings)
+    agent.learn(env, train_steps=2400, seed=0, run_dir=False, roles=ROLES, **settings)
     test_env = build_env(partial(Cue, Discrete(2)), 'gymnasium')
     assert min(agent.learn(test_env, 'test', test_episodes=20, seed=1).returns) > 0.6
     loaded = zoo.load(agent.save(tmp_path / 'saved'))
@@ -73,5 +72,5 @@ def test_each_actor_has_another_epsilon():
     actor.episodes_begin(np.ones(1, bool))
     actor.base = 1.0  # all of them random
     rng = np.random.default_rng(0)
-    found = {int(actor(np.zeros((1, 4), np.float32), rng, 0.0)[0]) for _ in range(20)}
+    found = {int(actor(np.ones((1, 4), np.float32), rng, 0.0)[0]) for _ in range(20)}
     assert found == {0, 1} and actor.state.any()
