@@ -52,7 +52,7 @@ log = logging.getLogger('zoo')
 class R2D2(DQN):
     """R2D2 for ``Discrete`` actions: DQN with a memory, rescaled values, and actors of their own ε."""
 
-    unused = ('noisy', 'noisy_std', 'kappa')  # its state would be that of other weights; its loss is the square
+    unused = ('noisy', 'noisy_std', 'kappa')  # no state is of drawn weights; errors are squared
     learn_defaults: ClassVar[dict[str, Any]] = {
         'roles': {'learners': 1, 'actors': 2, 'buffers': 1},
         'update_every': None,
