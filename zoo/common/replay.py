@@ -73,7 +73,7 @@ class Sequences(NamedTuple):
         return self.burn_in + self.length + n_step
 
 
-def side_by_side(found: SequenceBatch, lead: tuple[int, int], rng: np.random.Generator) -> SequenceBatch:
+def side_by_side(found: SequenceBatch, lead: tuple[int, ...], rng: np.random.Generator) -> SequenceBatch:
     """Sequences one after another, as :meth:`Replay.gather` gives them, as the batches ``[K, …]`` of ``K`` updates.
 
     Args:

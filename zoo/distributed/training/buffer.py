@@ -149,7 +149,7 @@ class Shards:
         fields = [spaces.tree_map(join, *field) for field in zip(*(message['batch'] for message in sent), strict=True)]
         batch: Batch | SequenceBatch
         if isinstance(sent[0]['batch'], SequenceBatch):
-            batch = side_by_side(SequenceBatch(*fields), (lead[0], lead[1]), rng)
+            batch = side_by_side(SequenceBatch(*fields), lead, rng)
         else:
             batch = Batch(*(spaces.tree_map(in_batches, field) for field in fields))
         if self._priorities is not None:
