@@ -133,6 +133,7 @@ for alg, env_id, steps, aim in (('DQN', 'CartPole-v1', 30_000, 150.0), ('SAC', '
     kind = f'{alg.lower()}-{env_id.partition("-")[0].lower()}-hidden'
     ROWS[f'{kind}-lstm'] = replace(off_policy, recurrent='lstm')
     ROWS[kind] = replace(off_policy, below=True)
+ROWS['r2d2-cartpole-hidden'] = replace(ROWS['dqn-cartpole-hidden-lstm'], alg='R2D2', recurrent=None)
 ROWS['dqn-lunarlander'] = Row('DQN', 'LunarLander-v3', 'box2d', 1, 100_000, (0, 1, 2), 150.0)
 # Evolution strategies, whose deterministic policies are perturbed.
 ROWS['ars-cartpole'] = Row('ARS', 'CartPole-v1', 'classic_control', 1, 50_000, (0, 1, 2), 500.0)

@@ -44,6 +44,7 @@ CLAIMS = {
     'OffPAC': EVERY,
     'PPO': EVERY,
     'QRDQN': ('Discrete',),
+    'R2D2': ('Discrete',),
     'Rainbow': ('Discrete',),
     'SAC': ('Discrete', 'Box', 'Box 2-D'),
     'TD3': ('Box', 'Box 2-D'),
@@ -76,7 +77,8 @@ def learn_params(name: str) -> dict[str, Any]:
 def make(name: str, observation_space: Space, action_space: Space, **params: Any) -> Algorithm:
     """An agent with tiny networks."""
     cls = getattr(algorithms, name)
-    specs = [{'hidden': [8], 'features': 8, 'seed': i} for i in range(len(cls.network_names))]
+    spec = {'hidden': [8], 'features': 8} | ({'recurrent': 'gru'} if name == 'R2D2' else {})
+    specs = [spec | {'seed': i} for i in range(len(cls.network_names))]
     return cls(observation_space, action_space, net_list=specs, **toys.few_directions(cls) | params)
 
 

@@ -199,7 +199,7 @@ def test_values_are_clipped_around_the_old_ones():
     """Half the errors by hand: where the clipped value is farther from the return, it counts, and has no gradient."""
     agent = make(clip_range_value=Linear(0.4))
     value = tf.constant([1.0, 1.0, 1.0, -1.0])
-    data = rollout(agent)._replace(state=(), begins=(), params=())
+    data = rollout(agent)._replace(state=(), begins=(), params=(), states=())
     samples = agent.samples(tf.nest.map_structure(tf.constant, data))._replace(valid=None)
     samples = samples._replace(value=tf.constant([0.0, 0.9, 3.0, 0.0]), returns=tf.constant([2.0, 2.0, 2.0, 2.0]))
     with tf.GradientTape() as tape:

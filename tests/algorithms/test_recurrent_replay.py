@@ -6,10 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
+from cue import Cue
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from reference import assert_close, copies, finite_differences, stir
@@ -17,7 +17,7 @@ from test_recurrent import MEMORY, VECTOR, Counts, sigmoid
 
 import zoo
 from zoo import algorithms, build_env, call_default_params
-from zoo.algorithms import DQN, SAC
+from zoo.algorithms import DQN, R2D2, SAC
 from zoo.common import recurrence
 from zoo.common.loops import Collection
 from zoo.common.replay import Replay
@@ -117,17 +117,26 @@ class Reference:
         q, of_target = self.rows(self.weights, self.burnt), self.rows(of_target, self.burn_in(of_target))
         after, each = batch.after.ravel(), np.arange(batch.after.size)
         best = q[after].argmax(-1)
-        self.target = batch.reward.ravel() + batch.discount.ravel() * of_target[after][each, best]
+        self.target = self.backup(batch.reward.ravel(), batch.discount.ravel(), of_target[after][each, best])
+
+    def backup(self, reward: np.ndarray, discount: np.ndarray, following: np.ndarray) -> np.ndarray:
+        return reward + discount * following
+
+    def losses(self, error: np.ndarray) -> np.ndarray:
+        return np.where(error <= 1.0, 0.5 * error**2, error - 0.5)
 
     @staticmethod
-    def step(weights: list[np.ndarray], obs: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        w, b, kernel, recurrent, bias, head, head_bias = weights
+    def head(h: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
+        return h @ weights[0] + weights[1]
+
+    def step(self, weights: list[np.ndarray], obs: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        w, b, kernel, recurrent, bias, *of_head = weights
         units = len(recurrent)
         x = np.tanh(obs @ w + b)
         i, f, g, o = np.split(x @ kernel + state[:units] @ recurrent + bias, 4)
         c = sigmoid(f) * state[units:] + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
-        return h @ head + head_bias, np.concatenate([h, c])
+        return self.head(h, of_head), np.concatenate([h, c])
 
     def burn_in(self, weights: list[np.ndarray]) -> np.ndarray:
         found = []
@@ -152,13 +161,31 @@ class Reference:
         q = q[np.arange(len(q)), self.batch.action.ravel()[self.batch.at.ravel()]]
         error = np.abs(q - self.target).reshape(self.batch.at.shape)
         self.error = error
-        huber = np.where(error <= 1.0, 0.5 * error**2, error - 0.5)
-        return float((huber * self.batch.weight).mean())
+        return float((self.losses(error) * self.batch.weight).mean())
 
 
-def test_an_update_computed_again():
+class Rescaled(Reference):
+    """The same for R2D2: streams of value and advantages, h of the paper, half the square of errors."""
+
+    def backup(self, reward: np.ndarray, discount: np.ndarray, following: np.ndarray) -> np.ndarray:
+        eps = self.agent.rescaling
+        root = (np.sqrt(1 + 4 * eps * (np.abs(following) + 1 + eps)) - 1) / (2 * eps)
+        y = reward + discount * np.sign(following) * (root**2 - 1)
+        return np.sign(y) * (np.sqrt(np.abs(y) + 1) - 1) + eps * y
+
+    def losses(self, error: np.ndarray) -> np.ndarray:
+        return 0.5 * error**2
+
+    @staticmethod
+    def head(h: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:
+        advantage = h @ weights[2] + weights[3]
+        return h @ weights[0] + weights[1] + advantage - advantage.mean()
+
+
+@pytest.mark.parametrize(('cls', 'kind'), [(DQN, Reference), (R2D2, Rescaled)])
+def test_an_update_computed_again(cls: Any, kind: Any):
     """One gradient step and the priorities, with weights of the sequences; of rows drawn from two copies."""
-    agent = make(prioritized=True, optimizers_list=[{'name': 'SGD', 'learning_rate': 0.05}])
+    agent = make(cls, prioritized=True, optimizers_list=[{'name': 'SGD', 'learning_rate': 0.05}])
     for variable in agent.target.variables:
         variable.assign(0.7 * variable)
     replay = agent.replay_for(60, 2)
@@ -166,7 +193,7 @@ def test_an_update_computed_again():
     batches = replay.sample((1, 5), np.random.default_rng(4))
     batches = batches._replace(weight=np.random.default_rng(0).uniform(0.2, 1.0, (1, 5)).astype(np.float32))
     batch = type(batches)(*(x[0] for x in batches))
-    reference = Reference(agent, batch)
+    reference = kind(agent, batch)
     expected = [
         weight - 0.05 * gradient
         for weight, gradient in zip(
@@ -212,26 +239,6 @@ def test_a_critic_remembers_the_actions_taken_and_values_others():
     other_state = seen.__class__(**vars(seen) | {'state': state + 1.0})
     assert np.abs(agent.policy(seen).numpy() - agent.policy(other_state).numpy()).max() > 1e-3
     np.testing.assert_array_equal(critic(seen, other), critic(other_state, other))
-
-
-class Cue(gymnasium.Env):
-    """Shows −1 or 1 in the first of three steps; in the last one that is to be the action."""
-
-    observation_space = Box(-1, 1, (2,), np.float32)
-
-    def __init__(self, action_space: Any) -> None:
-        self.action_space = action_space
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
-        super().reset(seed=seed)
-        self.cue, self.t = self.np_random.choice([-1, 1]), 0
-        return np.array([self.cue, 0], np.float32), {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
-        self.t += 1
-        wanted = self.cue if isinstance(self.action_space, Box) else (self.cue + 1) // 2
-        reward = 1.0 - abs(float(np.squeeze(action)) - wanted) if self.t == 3 else 0.0
-        return np.array([0, self.t], np.float32), reward, self.t == 3, False, {}
 
 
 LEARNERS = {
@@ -294,8 +301,8 @@ def test_defaults_and_refusals(caplog: pytest.LogCaptureFixture):
     agent, train = make(), {'train_steps': 10, 'run_dir': False}
     with pytest.raises(ValueError, match=r'recorded cannot be used with a recurrent network here, since'):
         agent.learn(build_env(Counts, 'gymnasium'), recorded='nowhere.npz', **train)
-    with pytest.raises(ValueError, match=r'roles cannot be used with a recurrent network here, since'):
-        agent.learn(build_env(Counts, 'gymnasium'), roles={'actors': 1}, **train)
+    with pytest.raises(ValueError, match=r'what DQN acts by is kept along each episode, .*: leave out servers\.$'):
+        agent.learn(build_env(Counts, 'gymnasium'), roles={'actors': 1, 'servers': 1}, **train)
     make(net_list=None)
     assert 'sequence_length=4 changes nothing, since no network is recurrent.' in caplog.text
 

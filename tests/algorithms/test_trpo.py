@@ -76,7 +76,9 @@ def test_conjugate_gradient_solves():
 def test_fisher_vector_products(kind):
     agent = make(Discrete(ACTIONS) if kind == 'Discrete' else Box(-1.0, 1.0, (2,)), cg_damping=0.3, log_std_init=-0.4)
     data = rollout(agent)
-    samples = agent.samples(tf.nest.map_structure(tf.constant, data._replace(state=(), begins=(), params=())))
+    samples = agent.samples(
+        tf.nest.map_structure(tf.constant, data._replace(state=(), begins=(), params=(), states=()))
+    )
     obs = data.obs.reshape(20, 3)[data.valid.ravel()]
     log_std = None if kind == 'Discrete' else np.full(2, -0.4)
     matrix = fisher_matrix(NumpyNetwork(agent.policy.network), obs, log_std) + 0.3 * np.eye(agent_size(agent))

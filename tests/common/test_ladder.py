@@ -13,7 +13,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.ladder import EpsilonLadder, NoiseLadder, first_errors, rungs
+from zoo.common.ladder import NoiseLadder, PrioritizingEpsilonLadder, first_errors, rungs
 from zoo.common.replay import Priorities, Sampling
 from zoo.common.types import Trajectories
 
@@ -33,8 +33,10 @@ def values(obs: np.ndarray, noise: Any = None) -> np.ndarray:
 values.noise_size = 0  # type: ignore[attr-defined]
 
 
-def ladder(**params: Any) -> EpsilonLadder:
-    return EpsilonLadder(values, ActionAdaptor(Discrete(2)), None, **{'epsilon': 0.5, 'exponent': 2.0} | params)
+def ladder(**params: Any) -> PrioritizingEpsilonLadder:
+    return PrioritizingEpsilonLadder(
+        values, ActionAdaptor(Discrete(2)), None, **{'epsilon': 0.5, 'exponent': 2.0} | params
+    )
 
 
 def test_each_copy_of_each_actor_has_its_own_epsilon():

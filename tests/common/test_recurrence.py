@@ -13,10 +13,17 @@ import tensorflow as tf
 from gymnasium.spaces import Box, Dict, Discrete, Space
 
 from zoo.common import recurrence
-from zoo.common.acting import Forward, NumpyRecurrent
+from zoo.common.acting import Forward, Means, NumpyRecurrent
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess
-from zoo.common.adaptors.policy import Network, StochasticPolicy, build_network, stochastic_head, value_head
+from zoo.common.adaptors.policy import (
+    Network,
+    StochasticPolicy,
+    action_value_head,
+    build_network,
+    stochastic_head,
+    value_head,
+)
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 T, N = 6, 4
@@ -84,6 +91,24 @@ def test_sequences_steps_and_numpy_are_keras(kind: str):
             np.testing.assert_allclose(following, after[t], atol=1e-5)
         state = following
     np.testing.assert_allclose(forward(obs[0]), made(tf.constant(obs[0])), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ('dueling', 'means'), [(True, Means()), (False, Means(3)), (True, Means(3, np.float32([-1.0, 0.0, 2.0])))]
+)
+def test_numpy_acts_by_the_values_of_actions(dueling: bool, means: Means):
+    """Behind the streams of a dueling head, and by quantiles and atoms."""
+    head = action_value_head(2, dueling, means.count)
+    entry = {'hidden': [4], 'recurrent': 'gru', 'recurrent_units': 5}
+    made = build_network(entry, 'net_list[0] (q)', Preprocess(VECTOR, {}), head)
+    stir(made.variables)
+    forward, rng = Forward(made, means=means), np.random.default_rng(2)
+    assert isinstance(forward.numpy, NumpyRecurrent)
+    obs, state = (rng.normal(size=(N, size)).astype(np.float32) for size in (3, made.state_size))
+    expected = forward.tensors(tf.constant(obs), tf.constant(state))
+    assert expected[0].shape == (N, 2)
+    for one, other in zip(pickle.loads(pickle.dumps(forward.numpy)).step(obs, state), expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
 
 
 def test_a_stack_of_recurrent_layers_has_its_states_side_by_side():

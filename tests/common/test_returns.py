@@ -123,6 +123,23 @@ def test_categorical_projection_worked_by_hand():
     np.testing.assert_allclose(returns.categorical_projection(z_p, probs, z_q), expected, atol=1e-12)
 
 
+def test_rescaled_values_worked_by_hand():
+    # √(3 + 1) − 1 = 1, √9 − 1 = 2, √100 − 1 = 9, and a thousandth of x besides
+    x, expected = np.array([0.0, 3.0, -8.0, 99.0]), [0.0, 1.003, -2.008, 9.099]
+    np.testing.assert_allclose(returns.signed_hyperbolic(x, 1e-3), expected, rtol=1e-12)
+    np.testing.assert_allclose(returns.signed_parabolic(np.array(expected), 1e-3), x, rtol=1e-12)
+    np.testing.assert_allclose(returns.signed_parabolic(np.array([-2.0, 0.5]), 0.0), [-8.0, 1.25], rtol=1e-12)
+
+
+def test_rescaled_values_come_back_in_float32():
+    """Small ones too, which the inverse as the paper writes it would lose."""
+    x = np.concatenate([np.geomspace(1e-6, 1e6, 40), -np.geomspace(1e-6, 1e6, 40)]).astype(np.float32)
+    for epsilon in (0.0, 1e-3, 0.1):
+        back = returns.signed_parabolic(returns.signed_hyperbolic(x, epsilon), epsilon)
+        assert back.dtype == tf.float32
+        np.testing.assert_allclose(back, x, rtol=2e-6)
+
+
 # The papers' sums, term by term, for one copy.
 
 

@@ -25,6 +25,7 @@ _MODULES = {
     'OffPAC': 'offpac',
     'PPO': 'ppo',
     'QRDQN': 'qrdqn',
+    'R2D2': 'r2d2',
     'Rainbow': 'rainbow',
     'SAC': 'sac',
     'TD3': 'td3',

@@ -24,15 +24,14 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 from zoo.algorithms.dqn import DQN, DoubleQ, Dueling, TargetUpdateEvery
-from zoo.common.ladder import EpsilonLadder
+from zoo.common.ladder import PrioritizingEpsilonLadder
 from zoo.common.params import NStep, Prioritized, at_least, between
 
 
 class ApexDQN(DQN):
     """Ape-X DQN for ``Discrete`` actions: DQN with actors of their own ε, and replay in ranks of its own."""
 
-    # Of sequences neither the buffers nor the actors' priorities know.
-    recurrent = False
+    recurrent = False  # the actors' priorities are of single steps: R2D2 is its successor with a memory
     unused = ('sequence_length', 'burn_in')
     learn_defaults: ClassVar[dict[str, Any]] = {
         'roles': {'learners': 1, 'actors': 2, 'buffers': 1},
@@ -65,4 +64,6 @@ class ApexDQN(DQN):
         }
         super().__init__(*args, **params | given)
         self.epsilon_exponent = epsilon_exponent
-        self.behavior = EpsilonLadder(self.forward, self.action_adaptor, self.mask_path, epsilon, epsilon_exponent)
+        self.behavior = PrioritizingEpsilonLadder(
+            self.forward, self.action_adaptor, self.mask_path, epsilon, epsilon_exponent
+        )

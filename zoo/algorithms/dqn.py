@@ -84,7 +84,8 @@ class DQN(Algorithm):
     network_names = ('q',)
     optimizer_names = ('q',)
     metric_names = ('q', 'q_mean')
-    #: Where ``optimizers_list`` is not given.
+    #: Where ``net_list`` is not given, and where ``optimizers_list`` is not.
+    default_network: ClassVar[dict[str, Any]] = {'hidden': [64, 64], 'activation': 'relu'}
     default_optimizer: ClassVar[dict[str, Any]] = {'name': 'Adam', 'learning_rate': 1e-4, 'clip_norm': 10.0}
 
     def __init__(
@@ -130,7 +131,7 @@ class DQN(Algorithm):
 
         self.actions = self.action_adaptor.parts[0].counts[0]
         self.means = self.build_means()
-        self.build_networks(net_list, [self.head()], {'hidden': [64, 64], 'activation': 'relu'})
+        self.build_networks(net_list, [self.head()], type(self).default_network)
         self.network = self.networks['q']
         self.target = self.build_target('q')
         self.update_count = tf.Variable(0, dtype=tf.int64)

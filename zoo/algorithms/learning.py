@@ -204,7 +204,7 @@ def _train(
             'trains in this one.'
         )
     if agent.sampling.sequences is not None:
-        _check_sequences(values, settings)
+        _check_sequences(values)
     # Found before anything is written or started, since it may be refused.
     goals = None if values.get('her') is None else Goals(env)
     with contextlib.nullcontext() if goals is None else goals:
@@ -219,15 +219,14 @@ def _train(
         return train(agent, env, plan, run)
 
 
-def _check_sequences(values: dict[str, Any], settings: Settings) -> None:
+def _check_sequences(values: dict[str, Any]) -> None:
     """Refuse what does not go with the recurrent states that a replay buffer keeps."""
     reasons = {
         'her': 'tells single transitions for other goals, but a recurrent state has seen the goal of its own episode',
         'recorded': 'holds no recurrent states, which a replay buffer of a recurrent network needs',
-        'roles': 'send no recurrent states of single steps to a replay buffer yet',
     }
     for name, reason in reasons.items():
-        if (getattr(settings, name) if name == 'roles' else values.get(name)) is not None:
+        if values.get(name) is not None:
             raise ValueError(
                 f'{name} cannot be used with a recurrent network here, since {name} {reason}: {name}=None.'
             )

@@ -242,8 +242,9 @@ class NumpyRecurrent(NumpyForward):
     The equations are those of Keras; see :class:`zoo.common.recurrence.Cell`, which is the same for tensors.
 
     Args:
-        preprocess, adaptor, mask_path, log_std_size: see :class:`NumpyForward`.
+        preprocess, adaptor, mask_path, log_std_size, means: see :class:`NumpyForward`.
         chain: the layers in their order.
+        streams: of each layer of a dueling head the shape of its kernel; it is not noisy.
 
     Attributes:
         state_size: entries of the recurrent state of all layers, side by side.
@@ -256,8 +257,11 @@ class NumpyRecurrent(NumpyForward):
         adaptor: ActionAdaptor | None = None,
         mask_path: str | None = None,
         log_std_size: int = 0,
+        streams: Sequence[tuple[int, int]] = (),
+        means: Means | None = None,
     ) -> None:
-        super().__init__(preprocess, [], adaptor, mask_path, log_std_size)
+        heads = [(shape, False) for shape in streams]
+        super().__init__(preprocess, [], adaptor, mask_path, log_std_size, heads, means)
         self.chain = chain
         self.state_size = sum(layer.state_size for layer in chain)
         self._arrays: list[list[np.ndarray]] = []
@@ -265,14 +269,15 @@ class NumpyRecurrent(NumpyForward):
     def unpack(self, vector: np.ndarray) -> None:
         """Take the weights from one float32 vector, layer by layer and then the log standard deviation."""
         self.packed = vector
-        offset, self._arrays = 0, []
-        for layer in self.chain:
-            arrays = []
-            for shape in layer.shapes:
-                size = math.prod(shape)
-                arrays.append(vector[offset : offset + size].reshape(shape))
-                offset += size
-            self._arrays.append(arrays)
+        offset = 0
+
+        def take(*shape: int) -> np.ndarray:
+            nonlocal offset
+            offset += math.prod(shape)
+            return vector[offset - math.prod(shape) : offset].reshape(shape)
+
+        self._arrays = [[take(*shape) for shape in layer.shapes] for layer in self.chain]
+        self.weights = [(take(*shape), take(shape[1])) for shape, _ in self.streams]
         if self.log_std_size:
             self.log_std = vector[offset : offset + self.log_std_size]
 
@@ -295,6 +300,10 @@ class NumpyRecurrent(NumpyForward):
             offset += layer.state_size
             _STEPS[layer.kind](layer, arrays, x, state[:, own], after[:, own])
             x = after[:, own.start : own.start + layer.units]
+        if self.streams:
+            x = self._head(x, None)
+        if self.means is not None:
+            x = self.means(x)
         if self.mask_path is not None:
             counts = self.adaptor.parts[0].counts if self.adaptor is not None else ()
             return masked(x, obs[self.mask_path], counts), after
@@ -392,7 +401,8 @@ class Forward:
         if chain is not None:
             size = sum(v.shape[0] for v in self._log_std)
             adaptor = None if policy is None else policy.adaptor
-            self.numpy = NumpyRecurrent(network.preprocess, chain[0], adaptor, self._mask_path, size)
+            heads = [tuple(x.kernel.shape) for x in streams]
+            self.numpy = NumpyRecurrent(network.preprocess, chain[0], adaptor, self._mask_path, size, heads, means)
             self._handles = [variable.handle for variable in self._weights()]
             self.refresh()
         if self._layers is not None:
@@ -427,7 +437,7 @@ class Forward:
     def _recurrent_chain(self) -> tuple[list[Layer], list[Any]] | None:
         """The layers of a recurrent network, and their variables, where NumPy can act by it."""
         found = self._network.recurrent_chain()
-        if found is None or self._means.count > 1:
+        if found is None or self.noise_size:
             return None
         layers, variables = [], []
         for part in found:
@@ -440,6 +450,7 @@ class Forward:
                 shapes = tuple(tuple(v.shape) for v in own)
                 layers.append(Layer(part.kind, shapes, part.activation, part.gate, part.reset_after))
             variables += own
+        variables += [v.value for x in self._network.streams for v in (x.kernel, x.bias)]
         known = all(layer.activation in ACTIVATIONS and layer.gate in ACTIVATIONS for layer in layers)
         return (layers, variables) if known else None
 

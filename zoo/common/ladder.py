@@ -11,7 +11,7 @@ import copy
 import numpy as np
 
 from zoo.common import spaces
-from zoo.common.acting import EpsilonGreedy, Forward, GaussianNoise, NumpyForward
+from zoo.common.acting import EpsilonGreedy, Forward, GaussianNoise, NumpyForward, RecurrentEpsilonGreedy
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.replay import Sampling
 from zoo.common.types import Trajectories
@@ -62,6 +62,14 @@ class EpsilonLadder(Rungs, EpsilonGreedy):
     def chance(self, copies: int, progress: float) -> np.ndarray:
         """See :class:`zoo.common.acting.EpsilonGreedy`."""
         return self.values(self.base, self.exponent, copies)
+
+
+class RecurrentEpsilonLadder(EpsilonLadder, RecurrentEpsilonGreedy):
+    """The action of the highest value that a recurrent network gives; otherwise the same."""
+
+
+class PrioritizingEpsilonLadder(EpsilonLadder):
+    """The same by a network that is not recurrent, and it says how far off the values were that it acts by."""
 
     def priorities(self, rollout: Trajectories, sampling: Sampling) -> np.ndarray | None:
         """See :class:`zoo.common.acting.Behavior`: ``|Σ γ^i r + γ^n max Q(s′, ·) − Q(s, a)|`` by the network that acts.

@@ -68,6 +68,52 @@ class Sequences(NamedTuple):
     burn_in: int
     state_size: int
 
+    def rows(self, n_step: int) -> int:
+        """``R``, rows of one sequence: its steps, and those after them that ``n_step`` looks ahead to."""
+        return self.burn_in + self.length + n_step
+
+
+def side_by_side(found: SequenceBatch, lead: tuple[int, ...], rng: np.random.Generator) -> SequenceBatch:
+    """Sequences one after another, as :meth:`Replay.gather` gives them, as the batches ``[K, …]`` of ``K`` updates.
+
+    Args:
+        found: fields ``[K C, …]``.
+        lead: ``K`` and ``C``.
+        rng: draws, where there is no transition, another one of the same update to be in its place.
+    """
+    updates, count = lead
+    length = found.valid.shape[1]
+
+    def arranged(x: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(np.swapaxes(x.reshape(*lead, *x.shape[1:]), 1, 2))  # [K, R or L, C, …]
+
+    valid = arranged(found.valid)
+    # The number of each transition among those of its update, or of the one that takes its place.
+    pick = np.tile(np.arange(length * count), (updates, 1))
+    for own, numbers in zip(valid.reshape(updates, -1), pick, strict=True):
+        if not own.all():
+            numbers[~own] = rng.choice(numbers[own], int((~own).sum()))
+
+    def learned(x: np.ndarray) -> np.ndarray:
+        return np.take_along_axis(arranged(x).reshape(updates, -1), pick, 1).reshape(valid.shape)
+
+    # Rows are numbered time-major, all sequences of an update together.
+    column = np.tile(np.arange(count, dtype=np.int32), updates)[:, None]
+    return SequenceBatch(
+        obs=spaces.tree_map(arranged, found.obs),
+        action=spaces.tree_map(arranged, found.action),
+        state=found.state.reshape(*lead, -1),
+        begins=arranged(found.begins),
+        at=learned(found.at * count + column),
+        after=learned(found.after * count + column),
+        reward=learned(found.reward),
+        discount=learned(found.discount),
+        terminated=learned(found.terminated),
+        truncated=learned(found.truncated),
+        weight=found.weight.reshape(lead),
+        valid=valid,
+    )
+
 
 def raised(priorities: np.ndarray, exponent: float) -> np.ndarray:
     """Priorities as they are kept, float64: with the exponent applied, and above 0.
@@ -465,7 +511,7 @@ class Replay:
         if self.sampling.sequences is None:
             batch = self._gather(rows, lead)
         else:
-            batch = self._gather_sequences(rows, self.sampling.sequences, lead, rng)
+            batch = side_by_side(self._gather_sequences(rows, self.sampling.sequences), lead, rng)
         if self._tree is not None:
             self._drawn = rows
             batch = batch._replace(weight=self._weights(rows, lead, progress))
@@ -614,8 +660,15 @@ class Replay:
             raise ValueError(EMPTY)
         return self._tree.find(fractions)
 
-    def gather(self, rows: np.ndarray, rng: np.random.Generator, hindsight: Hindsight | None = None) -> Batch:
-        """The transitions in these rows, fields ``[n, …]``, of weight 1; for ``hindsight`` see `sample`."""
+    def gather(
+        self, rows: np.ndarray, rng: np.random.Generator, hindsight: Hindsight | None = None
+    ) -> Batch | SequenceBatch:
+        """The transitions in these rows, fields ``[n, …]``, of weight 1; for ``hindsight`` see `sample`.
+
+        Where sequences are drawn, those around them, one after another: what :func:`side_by_side` takes.
+        """
+        if self.sampling.sequences is not None:
+            return self._gather_sequences(rows, self.sampling.sequences)
         batch = self._gather(rows, rows.shape)
         if hindsight is not None:
             self._tell(batch, rows, hindsight, rng)
@@ -736,75 +789,58 @@ class Replay:
         discount = (powers[taken.sum(0)].reshape(lead) * ~transition.terminated).astype(np.float32)
         return Batch(*transition, discount, np.ones(lead, np.float32))
 
-    def _gather_sequences(
-        self, rows: np.ndarray, wanted: Sequences, lead: tuple[int, ...], rng: np.random.Generator
-    ) -> SequenceBatch:
+    def _gather_sequences(self, rows: np.ndarray, wanted: Sequences) -> SequenceBatch:
         """The steps around transitions, of which these are the first ones that are learned from.
 
         A sequence goes on from one episode to the next, as the ring does. Where it would reach back beyond the oldest
         step, it begins there with a state of zeros, as the first episode does, and where it would reach beyond the
-        newest observation, that is repeated, and what would be learned there is replaced by other transitions.
+        newest observation, that is repeated, and what would be learned there is not valid.
+
+        Returns:
+            Of each its own: obs, action, begins ``[n, R, …]``, ``at`` and ``after`` among its ``R`` rows and the other
+            fields of transitions ``[n, L]``, valid or not, state ``[n, S]`` and weight ``[n]``.
         """
-        updates, count, n = lead[0], lead[1], self.sampling.n_step
+        n, count = self.sampling.n_step, len(rows)
         learned = slice(wanted.burn_in, wanted.burn_in + wanted.length)
-        offsets = np.arange(-wanted.burn_in, wanted.length + n)
-        copy, within = np.divmod(rows, self.rows)
+        offsets = np.arange(wanted.rows(n)) - wanted.burn_in
+        copy, within = (x[:, None] for x in np.divmod(rows, self.rows))
         newest = self._cursor[copy]
         oldest = np.where(self._full[copy], (newest + self._longest) % self.rows, 0)
         # Counted from the oldest row, positions do not wrap around.
-        position = (within - oldest) % self.rows + offsets[:, None]
+        position = (within - oldest) % self.rows + offsets
         end = (newest - oldest) % self.rows
-        chain = copy * self.rows + (oldest + np.clip(position, 0, end)) % self.rows  # [R, K C]
+        chain = copy * self.rows + (oldest + np.clip(position, 0, end)) % self.rows  # [n, R]
         held = self._valid.take(chain) & (position >= 0) & (position <= end)
         begins = np.zeros(chain.shape, bool)
-        begins[1:] = ~held[:-1]
-        shape = (len(offsets), updates, count)
+        begins[:, 1:] = ~held[:, :-1]
 
-        # Each transition that is learned from, [L, K, C], and another one of its update where there is none.
-        at = np.broadcast_to(np.arange(len(offsets))[:, None] * count, (len(offsets), count))[learned]
-        at = np.broadcast_to((at + np.arange(count))[:, None], (wanted.length, updates, count))
-        steps, taken = self.steps(chain[learned].ravel())
+        at = np.broadcast_to(np.arange(learned.start, learned.stop), (count, wanted.length))
+        steps, taken = self.steps(chain[:, learned].ravel())
         taken_steps = taken.sum(0)
         powers = np.float64(self.sampling.gamma) ** np.arange(n + 1)
         terminated = self._terminated.take(steps[-1])
-        found = {
-            'at': at.ravel(),
-            'after': at.ravel() + taken_steps * count,
-            'reward': (powers[:n] @ (self._reward.take(steps) * taken)).astype(np.float32),
-            'discount': (powers[taken_steps] * ~terminated).astype(np.float32),
-            'terminated': terminated,
-            'truncated': self._truncated.take(steps[-1]),
-        }
-        valid = held[learned].reshape(wanted.length, updates, count)
-        pick = np.arange(valid.size).reshape(valid.shape)
-        for k in range(updates):
-            own = valid[:, k]
-            if not own.all():
-                pick[:, k][~own] = rng.choice(pick[:, k][own], int((~own).sum()))
-
-        def arranged(x: np.ndarray) -> np.ndarray:
-            return np.ascontiguousarray(np.swapaxes(x, 0, 1))
-
-        def take(storage: np.ndarray) -> np.ndarray:
-            found = storage.take(chain, axis=0)
-            return arranged(found.reshape(*shape, *storage.shape[1:]))
+        returns = powers[:n] @ (self._reward.take(steps) * taken)
 
         obs = {}
         for path, storage in spaces.tree_items(self._obs):
             if path in self._frames:
                 stack = self._stack(storage, self._frames[path], chain.ravel())
-                obs[path] = arranged(stack.reshape(*shape, *stack.shape[1:3], -1))
+                obs[path] = stack.reshape(*chain.shape, *stack.shape[1:3], -1)
             else:
-                obs[path] = take(storage)
-        found = {name: arranged(values[pick]) for name, values in found.items()}
+                obs[path] = storage.take(chain, axis=0)
         return SequenceBatch(
             obs=spaces.from_items(self.space, obs),
-            action=spaces.tree_map(take, self._action),
-            state=self._state.take(chain[0], axis=0).reshape(updates, count, -1),
-            begins=arranged(begins.reshape(shape)),
-            valid=arranged(valid),
-            weight=np.ones((updates, count), np.float32),
-            **found | {name: found[name].astype(np.int32) for name in ('at', 'after')},
+            action=spaces.tree_map(lambda x: x.take(chain, axis=0), self._action),
+            state=self._state.take(chain[:, 0], axis=0),
+            begins=begins,
+            at=at.astype(np.int32),
+            after=(at + taken_steps.reshape(at.shape)).astype(np.int32),
+            reward=returns.reshape(at.shape).astype(np.float32),
+            discount=(powers[taken_steps] * ~terminated).reshape(at.shape).astype(np.float32),
+            terminated=terminated.reshape(at.shape),
+            truncated=self._truncated.take(steps[-1]).reshape(at.shape),
+            weight=np.ones(count, np.float32),
+            valid=held[:, learned],
         )
 
     def _stack(self, storage: np.ndarray, frames: int, rows: np.ndarray) -> np.ndarray:

@@ -21,12 +21,13 @@ def rollout_bytes(
     num_envs: int,
     state_size: int = 0,
     param_size: int = 0,
+    every_state: bool = False,
 ) -> int:
     """Memory of a :class:`RolloutBuffer`."""
-    row = RolloutBuffer(observation_space, action_adaptor, 1, 1, state_size, param_size).rollout
+    row = RolloutBuffer(observation_space, action_adaptor, 1, 1, state_size, param_size, every_state).rollout
     fields = [field for field in row._replace(state=None) if field is not None]
     each = sum(x.nbytes for field in fields for _, x in spaces.tree_items(field))
-    return num_envs * (horizon * each + 4 * state_size)
+    return num_envs * (horizon * each + (0 if every_state else 4 * state_size))
 
 
 def of_copies(rollout: Trajectories, copies: np.ndarray) -> Trajectories:
@@ -56,6 +57,7 @@ class RolloutBuffer:
         num_envs: ``N``.
         state_size: ``S``, entries of the policy's recurrent state; 0 where it has none.
         param_size: ``P``, parameters of the policy's distribution; 0 where they are not asked for.
+        every_state: keep the recurrent state before every step, as a replay buffer does, not before the first alone.
     """
 
     def __init__(
@@ -66,8 +68,10 @@ class RolloutBuffer:
         num_envs: int,
         state_size: int = 0,
         param_size: int = 0,
+        every_state: bool = False,
     ) -> None:
         lead = (horizon, num_envs)
+        first_size, every_size = (0, state_size) if every_state else (state_size, 0)
         self.rollout = Trajectories(
             obs=spaces.zeros(observation_space, lead),
             action=action_adaptor.zeros(lead),
@@ -76,9 +80,10 @@ class RolloutBuffer:
             terminated=np.zeros(lead, bool),
             truncated=np.zeros(lead, bool),
             valid=np.zeros(lead, bool),
-            state=np.zeros((num_envs, state_size), np.float32) if state_size else None,
-            begins=np.zeros(lead, bool) if state_size else None,
+            state=np.zeros((num_envs, first_size), np.float32) if first_size else None,
+            begins=np.zeros(lead, bool) if first_size else None,
             params=np.zeros((*lead, param_size), np.float32) if param_size else None,
+            states=np.zeros((*lead, every_size), np.float32) if every_size else None,
         )
 
     def fill(
@@ -99,7 +104,7 @@ class RolloutBuffer:
         Returns:
             The storage itself, which the next call writes over.
         """
-        begins, params = self.rollout.begins, self.rollout.params
+        begins, params, states = self.rollout.begins, self.rollout.params, self.rollout.states
         if begins is not None:
             assert behavior is not None  # which has the state
             self.rollout.state[:] = behavior.state
@@ -107,6 +112,9 @@ class RolloutBuffer:
             obs, before = collector.obs, collector.steps
             if begins is not None:
                 begins[t] = collector.begins
+            if states is not None:
+                assert behavior is not None
+                states[t] = behavior.state
             action = act(obs)
             if params is not None:
                 assert behavior is not None

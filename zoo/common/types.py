@@ -111,6 +111,8 @@ class Trajectories(NamedTuple):
             the policy has none.
         params: float32 ``[T, N, P]``, the parameters of the distribution that the actions were drawn from, in the rows
             that are not valid too; None where the algorithm does not ask for them (``Behavior.param_size``).
+        states: float32 ``[T, N, S]``, the recurrent state before each step, in place of ``state`` and ``begins`` where
+            the steps go to a replay buffer; else None.
     """
 
     obs: Any
@@ -123,6 +125,7 @@ class Trajectories(NamedTuple):
     state: Any = None
     begins: Any = None
     params: Any = None
+    states: Any = None
 
 
 class Evaluations(NamedTuple):

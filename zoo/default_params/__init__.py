@@ -144,7 +144,12 @@ def call_default_params(
     learn_params = cls.learn_params()
     learn_params = {name: merged.pop(name, default) for name, default in learn_params.items()}
     del learn_params['resume']  # what to do once, not a value to tune
-    if not recurrent and 'her' in learn_params and learn_params['her'] is None and is_goal_environment(env):
+    if (
+        network.get('recurrent') is None
+        and 'her' in learn_params
+        and learn_params['her'] is None
+        and is_goal_environment(env)
+    ):
         learn_params['her'] = dataclasses.asdict(Strategy())
     if seed is not None:
         learn_params['seed'] = seed

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zoo.common.types import Episode, Trajectories, Transition
+from zoo.common.types import Batch, Episode, SequenceBatch, Trajectories, Transition
 
 #: The named tuples that may cross, by their name on the wire.
-NAMED = {record.__name__: record for record in (Transition, Trajectories, Episode)}
+NAMED = {record.__name__: record for record in (Transition, Batch, SequenceBatch, Trajectories, Episode)}
 
 _ALIGNMENT = 64
 _KINDS = 'biufcSUmM'  # what raw bytes can hold: not objects, not records

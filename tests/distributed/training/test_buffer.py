@@ -20,14 +20,13 @@ from test_train import Sums, agent_for, launch, learn, no_processes_left, steppe
 from traced import traced
 
 from zoo import build_env, record
-from zoo.common.acting import Behavior
+from zoo.common.acting import Behavior, RecurrentEpsilonGreedy
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.replay import Priorities, Sampling
-from zoo.common.rollout import RolloutBuffer
+from zoo.common.replay import Priorities, Replay, Sampling, Sequences
 from zoo.common.types import Trajectories
 from zoo.distributed import ClusterError, PeerLost, Role
 from zoo.distributed.cluster import Layout
-from zoo.distributed.training.actor import none_ended
+from zoo.distributed.training.actor import none_ended, steps_in
 from zoo.distributed.training.buffer import Buffer, Shards
 from zoo.distributed.training.plan import Plan, Stored, plan_for
 from zoo.distributed.training.progress import Clock
@@ -62,14 +61,25 @@ class Line:
 class Here:
     """A learner's shards and its buffers, whose actors send steps that are numbered by what is seen in them."""
 
-    def __init__(self, buffers: int, capacity: int, exponent: float | None = 1.0, actors: int | None = None) -> None:
+    def __init__(
+        self,
+        buffers: int,
+        capacity: int,
+        exponent: float | None = 1.0,
+        actors: int | None = None,
+        sequences: Sequences | None = None,
+        n_step: int = 1,
+    ) -> None:
         layout = Layout(learners=1, actors=actors or buffers, buffers=buffers)
         priorities = None if exponent is None else Priorities(exponent, 0.5)
         params = {'buffer_size': capacity, 'compress': False, 'her': None, 'recorded': None}
         params |= {'batch_size': 4000, 'update_every': 1, 'updates': 1}
-        sampling = Sampling(0.9, 1, priorities)
+        sampling = Sampling(0.9, n_step, priorities, sequences)
         self.adaptor = ActionAdaptor(ACTIONS)
         behavior = Behavior(None, self.adaptor)
+        if sequences is not None:
+            forward: Any = SimpleNamespace(state_size=sequences.state_size)
+            behavior = RecurrentEpsilonGreedy(forward, self.adaptor, None, 0.0).light()
         stored = Stored(SPACE, ACTIONS, sampling)
         self.plan = Plan(
             layout=layout,
@@ -94,6 +104,7 @@ class Here:
         self.clock = Clock()
         self.shards = Shards(self.cluster(Role.LEARNER, 0), self.plan, self.clock)
         self.sent = 0.0
+        self.messages: list[tuple[int, dict[str, Any]]] = []
 
     def cluster(self, role: Role, number: int) -> Any:
         made: dict[Any, int] = defaultdict(int)
@@ -111,12 +122,17 @@ class Here:
 
     def send(self, actor: int, priority: list[float] | None = None, begins: bool = False) -> list[float]:
         """Four steps of an actor; what is seen in them."""
-        rollout: Trajectories = RolloutBuffer(SPACE, self.adaptor, 4, 1).rollout
+        rollout: Trajectories = self.plan.storage(SPACE, 1).rollout
         rollout.obs[:, 0, 0] = self.sent + np.arange(4)
         rollout.next_obs[:, 0, 0] = rollout.obs[:, 0, 0] + 1
         rollout.valid[:] = True
         self.sent += 4
+        if rollout.states is not None:
+            rollout.reward[:, 0] = rollout.obs[:, 0, 0] % 7
+            rollout.terminated[3], rollout.truncated[1] = self.sent % 3 == 0, self.sent % 5 == 0
+            rollout.states[:] = rollout.obs + np.arange(rollout.states.shape[-1]) / 10
         message = {'version': 0, 'begins': begins, 'rollout': rollout, 'episodes': none_ended()}
+        self.messages.append((actor, message))
         if priority is not None:
             message['priority'] = np.float32(priority)[:, None]
         i = actor % len(self.buffers)
@@ -221,6 +237,43 @@ def test_nothing_goes_on_from_the_steps_of_an_actor_that_has_died():
     here.send(0, begins=True)
     batch = here.shards.sample((1, 4000), np.random.default_rng(0), 0.0)
     assert np.array_equal(batch.next_obs, batch.obs + 1)
+
+
+@pytest.mark.parametrize('buffers', [1, 2])
+def test_sequences_are_those_of_one_process(buffers: int):
+    """Around the ends of episodes, the seam of the ring, an actor that has died, and the newest step."""
+    sequences, count = Sequences(length=4, burn_in=3, state_size=2), 2000
+    here = Here(buffers, 40, actors=2, sequences=sequences, n_step=2)
+    one = Replay(SPACE, here.adaptor, 40, 2, here.plan.stored.sampling)
+    for i in range(13):
+        here.send(i % 2, [1 + i, 2, 3, 4], begins=i in (0, 1, 10))
+        for step in steps_in(here.messages[-1][1], i % 2):
+            if step.begins:
+                one.cut(i % 2, 1)
+            one.add(step.transition, step.valid, step.first, step.state, step.priority)
+    rows = np.flatnonzero(one._valid)
+    expected = one.gather(rows, np.random.default_rng(0))
+    first = dict(zip(expected.obs[:, sequences.burn_in, 0].tolist(), range(len(rows)), strict=True))
+    batch = here.shards.sample((2, count), np.random.default_rng(0), 0.0)
+    assert batch.obs.shape == (2, sequences.rows(2), count, 1)
+    seen = np.array([[first[float(x)] for x in own] for own in batch.obs[:, sequences.burn_in, :, 0]])
+
+    def wanted(name: str) -> np.ndarray:
+        return np.swapaxes(getattr(expected, name)[seen], 1, 2)
+
+    for name in ('obs', 'action', 'begins', 'valid'):
+        np.testing.assert_array_equal(getattr(batch, name), wanted(name), name)
+    np.testing.assert_array_equal(batch.state, expected.state[seen])
+    valid = batch.valid
+    assert not valid.all() and valid[:, 0].all()
+    for name in ('at', 'after'):
+        rows_of_all = wanted(name) * count + np.arange(count)
+        np.testing.assert_array_equal(getattr(batch, name)[valid], rows_of_all[valid], name)
+    for name in ('reward', 'discount', 'terminated', 'truncated'):
+        np.testing.assert_array_equal(getattr(batch, name)[valid], wanted(name)[valid], name)
+    found = np.bincount(seen.ravel(), minlength=len(rows)) / (2 * count)
+    priorities = one.priorities_of(rows)
+    np.testing.assert_allclose(found, priorities / priorities.sum(), atol=2 / count)
 
 
 def test_draws_are_ahead():

@@ -182,6 +182,22 @@ def test_actors_carry_the_state_of_a_recurrent_policy(tmp_path: Path):
         learn(agent, env, roles={'actors': 1, 'servers': 1})
 
 
+def test_a_replay_buffer_has_the_states_that_actors_had(tmp_path: Path):
+    """Of random steps, too, and of one that has died and begins anew; behind a dueling head, without TensorFlow."""
+    env = build_env(traced('CartPole-v1', tmp_path, die_at=40))
+    nets = [{'hidden': [8], 'recurrent': 'lstm'}]
+    agent = algorithms.DQN(env.observation_space, env.action_space, net_list=nets, dueling=True)
+    learn(agent, env, roles={'actors': 1}, train_steps=300, batch_size=9000)  # which is never there
+    assert stepped(tmp_path) == ['False 1'] * 2
+    replay = agent.replay
+    rows = np.flatnonzero(replay._valid)
+    before = replay.forward(rows, -1)
+    goes_on = replay._valid[before]
+    _, after = agent.forward.step(replay._obs[before], replay._state[before])
+    np.testing.assert_allclose(replay._state[rows], np.where(goes_on[:, None], after, 0.0), atol=1e-6)
+    assert goes_on.sum() > 200 and 3 < (~goes_on).sum() and replay._state[rows][goes_on].any(-1).all()
+
+
 def test_the_same_seed_gives_the_same_agent():
     states = []
     for _ in range(2):

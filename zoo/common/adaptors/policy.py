@@ -452,7 +452,7 @@ class Network:
         return found
 
     def recurrent_chain(self) -> list[recurrence.Cell | tuple[tf.Variable, tf.Variable | None, str]] | None:
-        """The layers of a recurrent network, where all is a plain chain; else None.
+        """The layers of a recurrent network but for `streams`, where all of these are a plain chain; else None.
 
         Each is a recurrent layer, or kernel, bias and activation of a dense one.
         """
@@ -470,9 +470,7 @@ class Network:
         cells = {id(cell.layer): cell for cell in self.core.cells}
         if self.custom is None:
             parts += [cell.layer for cell in self.core.cells]
-        if self.head is not None:
-            if self.streams:
-                return None
+        if self.head is not None and not self.streams:
             parts += self.head.layers
         found: list[recurrence.Cell | tuple[tf.Variable, tf.Variable | None, str]] = []
         for layer in parts:

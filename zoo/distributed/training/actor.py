@@ -14,7 +14,7 @@ import numpy as np
 from zoo.common import seeding, spaces
 from zoo.common.acting import Behavior
 from zoo.common.collect import Collector
-from zoo.common.rollout import RolloutBuffer
+from zoo.common.loops import Step
 from zoo.common.types import Episode, Trajectories, Transition
 from zoo.distributed import wire
 from zoo.distributed.cluster import Cluster, Role
@@ -87,14 +87,7 @@ class Actor:
             return
         collector = Collector(self.env, self.behavior.adaptor, begin=self.behavior.episodes_begin)
         collector.reset(int(self.rng.integers(2**31 - 1)))
-        buffer = RolloutBuffer(
-            collector.space,
-            self.behavior.adaptor,
-            self.plan.horizon,
-            collector.num_envs,
-            self.behavior.state_size,
-            self.behavior.param_size,
-        )
+        buffer = self.plan.storage(collector.space, collector.num_envs)
         episodes = Ended(collector)
         begins, unanswered = True, 0
         while True:
@@ -178,7 +171,7 @@ class Actor:
         return self.behavior(obs, self.rng, self.progress)
 
     def _explore(self, obs: spaces.Flat) -> spaces.Flat:
-        return self.behavior.random(obs, self.rng)
+        return self.behavior.explore(obs, self.rng, self.progress)
 
 
 def check_sent(rollout: Trajectories, expected: Trajectories, actor: int, receiver: str) -> None:
@@ -205,17 +198,18 @@ def check_sent(rollout: Trajectories, expected: Trajectories, actor: int, receiv
         )
 
 
-def steps_in(message: dict[str, Any]) -> Iterator[tuple[Transition, np.ndarray, np.ndarray | None, bool]]:
+def steps_in(message: dict[str, Any], first: int) -> Iterator[Step]:
     """The steps of an actor's message, in their order.
 
-    Yields:
-        the transition of all copies ``[N, …]``, which of them took place, their priorities if there are any, and
-        whether the episodes do not go on from those of the message before.
+    Args:
+        message: of an actor that was started again, too, whose episodes do not go on from those of the one before.
+        first: the number of its first copy, where it is stored.
     """
     rollout, priority = message['rollout'], message.get('priority')
     for t in range(len(rollout.reward)):
         *fields, valid = [spaces.tree_map(lambda x, t=t: x[t], field) for field in rollout[:7]]
-        yield Transition(*fields), valid, None if priority is None else priority[t], message['begins'] and t == 0
+        state, own = (None if x is None else x[t] for x in (rollout.states, priority))
+        yield Step(Transition(*fields), valid, first, message['begins'] and t == 0, state, own)
 
 
 class Ended:

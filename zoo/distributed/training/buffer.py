@@ -24,10 +24,10 @@ from zoo.common import seeding, spaces
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.recorded import TOO_SMALL, fill
 from zoo.common.relabel import Goals, Hindsight
-from zoo.common.replay import EMPTY, Replay, importance, raised
-from zoo.common.rollout import RolloutBuffer, rollout_bytes
+from zoo.common.replay import EMPTY, Replay, importance, raised, side_by_side
+from zoo.common.rollout import rollout_bytes
 from zoo.common.schedules import value_at
-from zoo.common.types import Batch, Transition
+from zoo.common.types import Batch, SequenceBatch
 from zoo.distributed.cluster import Cluster, Queue, Role, wait_any
 from zoo.distributed.engines.base import PeerLost
 from zoo.distributed.training.actor import check_sent, steps_in
@@ -51,7 +51,12 @@ def _queues(cluster: Cluster, plan: Plan, learner: int, number: int) -> tuple[Qu
     senders = len(plan.actors_to(Role.BUFFER, number))
     # Each actor waits for answers of the learner, but for one that has died nobody does: this queue is never full.
     told = 1 + senders * (plan.ahead + 1) * (1 + RESTARTS)
-    size = rollout_bytes(plan.stored.observation_space, plan.behavior.adaptor, drawn, 1) + 32 * drawn + HEADER
+    sampling = plan.stored.sampling
+    rows, state_size = 1, 0
+    if sampling.sequences is not None:
+        rows, state_size = sampling.sequences.rows(sampling.n_step), sampling.sequences.state_size
+    size = rollout_bytes(plan.stored.observation_space, plan.behavior.adaptor, drawn * rows, 1)
+    size += drawn * (64 * rows + 4 * state_size) + HEADER
     return (
         cluster.queue(to, back, _ASKS, 32 * drawn + HEADER),
         cluster.queue(back, to, told, plan.max_bytes),
@@ -114,7 +119,7 @@ class Shards:
 
     def sample(
         self, lead: tuple[int, ...], rng: np.random.Generator, progress: float, hindsight: Hindsight | None = None
-    ) -> Batch:
+    ) -> Batch | SequenceBatch:
         """Transitions drawn with replacement, fields ``[*lead, …]``; see :meth:`zoo.common.replay.Replay.sample`.
 
         Args:
@@ -140,19 +145,26 @@ class Shards:
                 whole = np.empty((size, *whole.shape[1:]), whole.dtype)
                 for (_, which, _), part in zip(parts, arrays, strict=True):
                     whole[which] = part
-            return whole.reshape(lead + whole.shape[1:])
+            return whole
 
-        fields = zip(*(message['transition'] for message in sent), strict=True)
-        transition = Transition(*(spaces.tree_map(join, *field) for field in fields))
-        weight = np.ones(lead, np.float32)
+        def in_batches(x: np.ndarray) -> np.ndarray:
+            return x.reshape(lead + x.shape[1:])
+
+        fields = [spaces.tree_map(join, *field) for field in zip(*(message['batch'] for message in sent), strict=True)]
+        batch: Batch | SequenceBatch
+        if isinstance(sent[0]['batch'], SequenceBatch):
+            batch = side_by_side(SequenceBatch(*fields), lead, rng)
+        else:
+            batch = Batch(*(spaces.tree_map(in_batches, field) for field in fields))
         if self._priorities is not None:
             chances = [
                 share * (message['priority'] / message['mass'])
                 for (_, _, share), message in zip(parts, sent, strict=True)
             ]
-            weight = importance(join(*chances), value_at(self._priorities.correction, progress))
+            correction = value_at(self._priorities.correction, progress)
+            batch = batch._replace(weight=importance(in_batches(join(*chances)), correction))
             self._last = [(i, which, message['places']) for (i, which, _), message in zip(parts, sent, strict=True)]
-        return Batch(*transition, join(*(message['discount'] for message in sent)), weight)
+        return batch
 
     def _ask(self, lead: tuple[int, ...], rng: np.random.Generator) -> None:
         """Ask the buffers for a draw: by priority in strata over all of them, as one would be drawn from."""
@@ -304,11 +316,7 @@ class Buffer:
         """Transitions at these fractions of what this buffer weighs, and what the learner needs to know of them."""
         rows = self.replay.rows_at(fractions, self.rng)
         batch = self.replay.gather(rows, self.rng, self.hindsight)
-        drawn: dict[str, Any] = {
-            'transition': Transition(*batch[: len(Transition._fields)]),
-            'discount': batch.discount,
-            'mass': self.replay.mass,
-        }
+        drawn: dict[str, Any] = {'batch': batch, 'mass': self.replay.mass}
         if self.stored.sampling.priorities is not None:
             drawn |= {'priority': self.replay.priorities_of(rows), 'places': self.replay.places(rows)}
         return drawn
@@ -323,16 +331,13 @@ class Buffer:
         plan, rollout = self.plan, message['rollout']
         if i not in self._checked:
             self._checked.add(i)
-            size = plan.behavior.state_size
-            made = RolloutBuffer(
-                self.stored.observation_space, plan.behavior.adaptor, plan.horizon, plan.num_envs, size
-            )
+            made = plan.storage(self.stored.observation_space, plan.num_envs)
             check_sent(rollout, made.rollout, self.actors[i], f'buffer {self.number}')
         first = i * plan.num_envs
-        for transition, valid, priority, begins in steps_in(message):
-            if begins:  # an actor that was started again, too
+        for step in steps_in(message, first):
+            if step.begins:
                 self.replay.cut(first, plan.num_envs)
-            self.replay.add(transition, valid, first, priority=priority)
+            self.replay.add(step.transition, step.valid, first, step.state, step.priority)
         said = {name: x for name, x in message.items() if name not in ('rollout', 'priority')}
         self._tell(said | {'actor': self.actors[i], 'count': int(rollout.valid.sum())})
 

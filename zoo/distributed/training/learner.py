@@ -103,8 +103,7 @@ class Actors(Experience):
         self._reply(i)
         self._check(i, message['rollout'])
         count = self._heard(message)
-        for transition, valid, priority, begins in steps_in(message):
-            yield Step(transition, valid, i * self._plan.num_envs, begins, priority=priority)
+        yield from steps_in(message, i * self._plan.num_envs)
         self._tell(training, count, one_after_another([(count, message['episodes'])]))
 
     def stream(self, training: Training, horizon: int, rollouts: int) -> Trajectories:
@@ -234,7 +233,7 @@ class Actors(Experience):
             return
         self._checked.add(i)
         agent, plan, me = self._agent, self._plan, self._cluster.role_rank()
-        own = buffer_for(agent, plan.horizon, plan.num_envs).rollout
+        own = plan.storage(agent.observation_space, plan.num_envs).rollout
         check_sent(rollout, own, plan.actors_of(Role.LEARNER, me)[i], f'learner {me}')
 
     def _publish(self) -> None:

@@ -14,7 +14,7 @@ from zoo.common.env_wrappers import rebuilder
 from zoo.common.errors import unknown
 from zoo.common.loops import updates_in_call
 from zoo.common.replay import Replay, Sampling
-from zoo.common.rollout import rollout_bytes
+from zoo.common.rollout import RolloutBuffer, rollout_bytes
 from zoo.distributed.cluster import Cluster, Layout, Role
 from zoo.distributed.engines.base import PeerLost
 
@@ -94,6 +94,19 @@ class Plan:
     rebuild: Callable[..., Any] | None = field(default=None, repr=False)
     blueprint: bytes | None = field(default=None, repr=False)
     has_gradients: bool = False
+
+    def storage(self, observation_space: Space, num_envs: int) -> RolloutBuffer:
+        """Storage of what is in one message of an actor: with the recurrent state of each step, if it is to be stored.
+
+        Args:
+            observation_space: of one copy of the environment, as who makes it has built it.
+            num_envs: copies.
+        """
+        behavior = self.behavior
+        sizes = behavior.state_size, behavior.param_size
+        return RolloutBuffer(
+            observation_space, behavior.adaptor, self.horizon, num_envs, *sizes, self.stored is not None
+        )
 
     @property
     def needs_goals(self) -> bool:
@@ -287,8 +300,9 @@ def plan_for(
         horizon, size = evaluation_chunk(agent, layout.actors, num_envs, loop_params['episodes_per_evaluation'])
     else:
         horizon = loop_params['horizon'] if plays else max(1, MESSAGE // num_envs)
+        sizes = behavior.state_size, behavior.param_size
         size = EPISODES * horizon * num_envs + rollout_bytes(
-            agent.observation_space, agent.action_adaptor, horizon, num_envs, behavior.state_size, behavior.param_size
+            agent.observation_space, agent.action_adaptor, horizon, num_envs, *sizes, every_state=replays
         )
     if has_gradients:
         moved = [variable for optimizer in agent.optimizers.values() for variable in optimizer.variables]

@@ -1,0 +1,124 @@
+"""R2D2: Ape-X DQN with a memory, which learns from sequences of the replay buffer.
+
+Kapturowski et al. 2019, *Recurrent Experience Replay in Distributed Reinforcement Learning* (ICLR): a double, dueling
+Q-network with an LSTM, targets of five steps, actors that explore each by another ε, and prioritised replay of
+sequences (section 2.3). A sequence begins with the recurrent state that the actor had, which a burn-in of 40 steps
+brings up to date before 80 are learned from (section 3), and its priority is ``η max |δ| + (1 − η) mean |δ|``, η = 0.9.
+Rewards are not clipped; the network gives h(Q) for the h of Pohlen et al. 2018 (arXiv 1805.11593), and its target is
+``h(Σ γ^i r + γ^n h⁻¹(Q'))``. Alone it starts two actors, a buffer and the learner on this machine; with ``roles=None``
+it trains in one process.
+
+Departures:
+
+* A sequence begins at any step, and every step has the priority of the sequence that would begin there; the paper cuts
+  what was played into sequences of 80 that overlap by 40. So more of them overlap, and each by another number of steps.
+* Sequences go on from one episode to the next, where the state is zero and no target reaches across; the paper's end
+  with their episode.
+* A new step has the highest priority that there has been, as in Schaul et al. 2016: an actor that sends it does not
+  know yet how the sequence goes on. In the paper actors compute it.
+* The network sees the observation alone, where the paper's LSTM is also given the last action and reward: put them into
+  the observation where they matter.
+* A torso that both streams of the dueling head share, as DQN's.
+* ε belongs to a copy of the environment, as with Ape-X DQN, whose ladder this is.
+* The gradient's norm is clipped at 40, as by Ape-X DQN, of which the paper says nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated, Any, ClassVar
+
+import tensorflow as tf
+
+from zoo.algorithms.dqn import DQN, DoubleQ, Dueling, TargetUpdateEvery
+from zoo.common.ladder import EpsilonLadder, RecurrentEpsilonLadder
+from zoo.common.params import (
+    BurnIn,
+    Gamma,
+    NStep,
+    Prioritized,
+    PriorityAlpha,
+    PriorityBeta,
+    SequenceLength,
+    at_least,
+    between,
+)
+from zoo.common.returns import signed_hyperbolic, signed_parabolic
+from zoo.common.types import Batch
+
+log = logging.getLogger('zoo')
+
+
+class R2D2(DQN):
+    """R2D2 for ``Discrete`` actions: DQN with a memory, rescaled values, and actors of their own ε."""
+
+    unused = ('noisy', 'noisy_std', 'kappa')  # no state is of drawn weights; errors are squared
+    learn_defaults: ClassVar[dict[str, Any]] = {
+        'roles': {'learners': 1, 'actors': 2, 'buffers': 1},
+        'update_every': None,
+        'batch_size': 64,
+    }
+    default_network: ClassVar[dict[str, Any]] = {'hidden': [64], 'activation': 'relu', 'recurrent': 'lstm'}
+    default_optimizer: ClassVar[dict[str, Any]] = {
+        'name': 'Adam',
+        'learning_rate': 1e-4,
+        'epsilon': 1e-3,
+        'clip_norm': 40.0,
+    }
+
+    def __init__(
+        self,
+        *args: Any,
+        gamma: Gamma = 0.997,
+        double_q: DoubleQ = True,
+        dueling: Dueling = True,
+        prioritized: Prioritized = True,
+        priority_alpha: PriorityAlpha = 0.9,
+        priority_beta: PriorityBeta = 0.6,
+        n_step: NStep = 5,
+        target_update_every: TargetUpdateEvery = 2500,
+        sequence_length: SequenceLength = 80,
+        burn_in: BurnIn = 40,
+        rescaling: Annotated[
+            float, at_least(0), 'ε of h(x) = sign(x) (√(|x| + 1) − 1) + ε x, of which Q is given'
+        ] = 1e-3,
+        epsilon: Annotated[
+            float, between(0, 1), 'the highest probability of a random action, which the first actor has'
+        ] = 0.4,
+        epsilon_exponent: Annotated[
+            float, at_least(0), 'α of ε^(1 + α i / (N − 1)): how far that of the last actor is below it'
+        ] = 7.0,
+        **params: Any,
+    ) -> None:
+        given = {
+            'gamma': gamma,
+            'double_q': double_q,
+            'dueling': dueling,
+            'prioritized': prioritized,
+            'priority_alpha': priority_alpha,
+            'priority_beta': priority_beta,
+            'n_step': n_step,
+            'target_update_every': target_update_every,
+            'sequence_length': sequence_length,
+            'burn_in': burn_in,
+            'epsilon': epsilon,
+        }
+        super().__init__(*args, **params | given)
+        self.rescaling = rescaling
+        self.epsilon_exponent = epsilon_exponent
+        if not self.network.state_size:
+            log.warning(
+                "R2D2 has a network without a memory, and so learns from single steps: give recurrent='lstm' or 'gru' "
+                'in net_list[0] (q).'
+            )
+        ladder = RecurrentEpsilonLadder if self.network.state_size else EpsilonLadder
+        self.behavior = ladder(self.forward, self.action_adaptor, self.mask_path, epsilon, epsilon_exponent)
+
+    def backup(self, batch: Batch, following: tf.Tensor) -> tf.Tensor:
+        """h(r + γⁿ h⁻¹(z)) ``[B, 1]`` for what the target gives of the next action ``[B, 1]`` (section 2.3)."""
+        return signed_hyperbolic(super().backup(batch, signed_parabolic(following, self.rescaling)), self.rescaling)
+
+    def losses(self, found: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Of each transition ½ (Q(s, a) − y)² and its priority |Q(s, a) − y|, both ``[B]``, for ``[B, 1]``."""
+        error = (found - target)[:, 0]
+        return 0.5 * tf.square(error), tf.abs(error)

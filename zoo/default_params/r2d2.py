@@ -1,0 +1,53 @@
+"""R2D2's defaults: on Atari the paper's (Kapturowski et al. 2019, ICLR, appendix), shorter sequences elsewhere.
+
+Elsewhere there are so many updates for a step, and not as many as there is time for: with the few actors of one machine
+what is learned would depend on which is faster. ``batch_size`` counts sequences.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zoo.common.schedules import Linear
+
+COMMON: dict[str, Any] = {
+    'train_steps': 200_000,
+    'batch_size': 16,
+    'buffer_size': 100_000,
+    'explore_steps': 1000,
+    'update_every': 8,
+    'updates': 1,
+    'sequence_length': 20,
+    'burn_in': 10,
+    'target_update_every': 500,
+    'network': {'hidden': [64], 'activation': 'relu', 'recurrent': 'lstm', 'recurrent_units': 64},
+    'optimizer': {'name': 'Adam', 'learning_rate': 5e-4, 'epsilon': 1e-3, 'clip_norm': 40.0},
+}
+
+TYPES: dict[str, dict[str, Any]] = {
+    # The buffer is a fortieth of the paper's, and so are the first steps.
+    'atari': {
+        'train_steps': 50_000_000,
+        'batch_size': 64,
+        'buffer_size': 100_000,
+        'explore_steps': 50_000,
+        'sequence_length': 80,
+        'burn_in': 40,
+        'target_update_every': 2500,
+        'network': {'recurrent_units': 512},
+        'optimizer': {'learning_rate': 1e-4},
+    },
+}
+
+TUNED: dict[str, dict[str, Any]] = {
+    # As DQN's, at half the rate; tuned on seed 100 without velocities, which a memory is there for.
+    'CartPole-v1': {
+        'train_steps': 50_000,
+        'gamma': 0.99,
+        'update_every': 16,
+        'updates': 8,
+        'target_update_every': 1,
+        'tau': 0.02,
+        'optimizer': {'learning_rate': Linear(2e-3, 0.0), 'epsilon': 1e-7, 'clip_norm': None},
+    },
+}
