@@ -526,7 +526,7 @@ class Algorithm:
             action, after = self.behavior.step(flat, before, self.rng, self.progress, deterministic)
             state = None if state is None else after
         else:
-            action = self.act(flat, deterministic)
+            action, _ = self.behavior.step(flat, self.initial_state(), self.rng, self.progress, deterministic)
         found = self.action_adaptor.to_env(action) if is_batch else self.action_adaptor.to_single_env(action)
         return found if state is None else (found, state)
 
@@ -637,7 +637,8 @@ class Algorithm:
             gradients: of ``trainable_variables``, in that order; a missing one counts as zero.
 
         Raises:
-            ValueError: another number of gradients, or none at all.
+            ValueError: another number of gradients, or none at all; one of a variable that no optimiser moves, as of
+                the policy of TRPO.
         """
         given = list(gradients)
         if len(given) != len(self.trainable_variables):
@@ -649,10 +650,15 @@ class Algorithm:
             raise ValueError(
                 'no gradient reaches any variable: compute the loss from agent.evaluate inside the tf.GradientTape.'
             )
-        for optimizer in self.optimizers.values():
-            count = len(optimizer.variables)
-            optimizer.apply(given[:count])
-            given = given[count:]
+        by_variable = {id(variable): gradient for variable, gradient in zip(self.trainable_variables, given, strict=True)}
+        chosen = [[by_variable.pop(id(v)) for v in optimizer.variables] for optimizer in self.optimizers.values()]
+        if any(gradient is not None for gradient in by_variable.values()):
+            raise ValueError(
+                f'{type(self).__name__} has weights that its update moves without an optimizer, so that their gradients '
+                'cannot be applied: take another algorithm, or a loss of the critic alone.'
+            )
+        for optimizer, gradients in zip(self.optimizers.values(), chosen, strict=True):
+            optimizer.apply(gradients)
 
     def save(
         self, path: str | os.PathLike[str], buffer: bool = False, loop_state: dict[str, int] | None = None

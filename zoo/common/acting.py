@@ -660,6 +660,9 @@ class Behavior:
     param_size: int = 0
     #: float32 ``[N, param_size]``, those of the last actions of a stochastic policy.
     params: np.ndarray | None = None
+    #: What is kept along an episode of each copy by noise that is not drawn anew in every step, ``[N, …]``; None where
+    #: no episode has begun.
+    noise: np.ndarray | None = None
 
     def __init__(
         self, forward: Forward | NumpyForward | None, adaptor: ActionAdaptor, mask_path: str | None = None
@@ -691,9 +694,12 @@ class Behavior:
     ) -> tuple[spaces.Flat, np.ndarray]:
         """Stored actions ``[N, …]`` and the recurrent state after the step ``[N, S]``, from one that is given.
 
-        A policy that has none hands ``state`` back as it is. Nothing that is kept of the copies is touched.
+        A policy that has none hands ``state`` back as it is. Nothing that is kept of the copies is touched, nor is the
+        noise of theirs that of these observations.
         """
-        return self(obs, rng, progress, deterministic), state
+        alone = copy.copy(self)
+        alone.noise = None
+        return alone(obs, rng, progress, deterministic), state
 
     @property
     def state_size(self) -> int:
@@ -865,7 +871,6 @@ class StateDependent(Stochastic):
         super().__init__(forward, adaptor)
         self.every = every
         self.noise_size = forward.noise_size
-        self.noise: np.ndarray | None = None
         self.left = np.zeros(0, np.int64)
 
     def episodes_begin(self, copies: np.ndarray) -> None:
@@ -1109,7 +1114,6 @@ class OrnsteinUhlenbeck(GaussianNoise):
         super().__init__(forward, adaptor, scale)
         self.theta = theta
         self.dt = dt
-        self.noise: np.ndarray | None = None
 
     def episodes_begin(self, copies: np.ndarray) -> None:
         """See :class:`Behavior`."""
