@@ -650,11 +650,11 @@ class Algorithm:
             raise ValueError(
                 'no gradient reaches any variable: compute the loss from agent.evaluate inside the tf.GradientTape.'
             )
-        by_variable = {id(variable): gradient for variable, gradient in zip(self.trainable_variables, given, strict=True)}
+        by_variable = {id(v): gradient for v, gradient in zip(self.trainable_variables, given, strict=True)}
         chosen = [[by_variable.pop(id(v)) for v in optimizer.variables] for optimizer in self.optimizers.values()]
         if any(gradient is not None for gradient in by_variable.values()):
             raise ValueError(
-                f'{type(self).__name__} has weights that its update moves without an optimizer, so that their gradients '
+                f'{type(self).__name__} has weights that its update moves without an optimizer, and their gradients '
                 'cannot be applied: take another algorithm, or a loss of the critic alone.'
             )
         for optimizer, gradients in zip(self.optimizers.values(), chosen, strict=True):
