@@ -335,6 +335,16 @@ def test_of_trpo_the_critics_gradients_alone_can_be_applied():
     assert not any(moved[: len(policy)]) and any(moved[len(policy) :])
 
 
+def test_a_recurrent_policy_off_policy_is_evaluated_with_its_memory():
+    space = Box(-1.0, 1.0, (2,), np.float32)
+    env = AnySpaces(observation_space('vector', space), space)
+    agent = SAC(env.observation_space, space, net_list=[{'hidden': [4], 'recurrent': 'gru'}, TINY, TINY])
+    rollout = agent.rollout(env, steps=12, seed=0)
+    assert rollout.finished
+    for part in (rollout, rollout[3:]):
+        assert np.allclose(agent.evaluate(part).log_prob, part.log_prob, atol=1e-4)
+
+
 def test_a_recurrent_policy_is_evaluated_in_order():
     env = build_env('CartPole-v1', 'classic_control', nenv=3)
     nets = [{'hidden': [4], 'recurrent': 'gru', 'seed': 0}, 'actor']

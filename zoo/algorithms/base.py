@@ -605,17 +605,25 @@ class Algorithm:
 
     def policy_and_value(self, obs: spaces.Flat, training: bool = False) -> tuple[tf.Tensor, tf.Tensor | None]:
         """Parameters of the policy's distribution ``[B, …]``, and values of states ``[B]`` where there is a critic."""
+        return self._stochastic_policy()(obs, training), None
+
+    def _stochastic_policy(self) -> StochasticPolicy:
         policy = getattr(self, 'policy', None)
         if not isinstance(policy, StochasticPolicy):
             raise ValueError(
                 f'{type(self).__name__} has no stochastic policy whose probabilities could be evaluated: use an '
                 'algorithm that has one, such as PPO or SAC.'
             )
-        return policy(obs, training), None
+        return policy
 
     def policy_and_value_along(self, steps: Trajectories, training: bool = False) -> tuple[tf.Tensor, tf.Tensor | None]:
         """The same ``[T N, …]`` of steps in their order, with fields ``[T, N, …]``."""
-        return self.policy_and_value(spaces.tree_map(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), steps.obs), training)
+        rows = spaces.tree_map(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), steps.obs)
+        if not self.behavior.state_size:
+            return self.policy_and_value(rows, training)
+        policy = self._stochastic_policy()
+        encoded, _ = policy.network.encode_sequence(steps.obs, steps.state, steps.begins, training)
+        return policy.complete(policy.network.from_torso(encoded), rows), None
 
     @property
     def values_states(self) -> bool:

@@ -1036,6 +1036,9 @@ class SometimesRandom(Stochastic):
     Args:
         forward, adaptor, mask_path: see :class:`Behavior`.
         epsilon: ε, a number or a schedule.
+
+    Attributes:
+        params: None where ε is above 0.
     """
 
     def __init__(
@@ -1051,7 +1054,10 @@ class SometimesRandom(Stochastic):
         action = super().__call__(obs, rng, progress, deterministic)
         if deterministic:
             return action
-        random = rng.random(spaces.count(obs)) < value_at(self.epsilon, progress)
+        epsilon = value_at(self.epsilon, progress)
+        if epsilon > 0:
+            self.params = None  # actions are drawn from them no more than from others
+        random = rng.random(spaces.count(obs)) < epsilon
         if random.any():
             drawn = dict(spaces.tree_items(self.random(obs, rng)))
             for path, own in spaces.tree_items(action):
