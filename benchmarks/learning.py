@@ -2,7 +2,7 @@
 
     python benchmarks/learning.py                     # every row, about an hour and a half on two cores
     python benchmarks/learning.py ppo-cartpole        # one row, or several
-    python benchmarks/learning.py --seeds 0 1 2 3 4 dqn-cartpole
+    python benchmarks/learning.py dqn-cartpole --seeds 0 1 2 3 4
 
 Each run is the four lines with ``call_default_params`` and nothing changed but ``train_steps`` and what its row says;
 then 20 episodes or more with the deterministic policy in a fresh environment with another seed. Results are kept in
@@ -149,7 +149,7 @@ ROWS |= {
     'ac-cartpole': replace(CARTPOLE, alg='AC', steps=300_000, aim=450.0),
     # Half of the actions are random, whatever the policy; the test is of the policy alone.
     'offpac-cartpole': Row(
-        'OffPAC', 'CartPole-v1', 'classic_control', 1, 100_000, (0, 1, 2), 400.0, alg_params={'explore': 0.5}
+        'OffPAC', 'CartPole-v1', 'classic_control', 1, 50_000, (0, 1, 2), 400.0, alg_params={'explore': 0.5}
     ),
     # With processes of their own, as the algorithm's defaults say: DPPO two learners and two actors.
     'dppo-cartpole': replace(CARTPOLE, alg='DPPO', nenv=1, aim=475.0),

@@ -101,6 +101,12 @@ class TestExploring:
         np.testing.assert_allclose(np.bincount(taken[3000:]) / 3000, [0.0, 0.5, 0.5], atol=0.03)
         assert (agent.act(obs, deterministic=True)[:3000] == 0).all()
 
+    @pytest.mark.parametrize('explore', [0.0, 0.5])
+    def test_rollouts_have_the_probabilities_of_a_policy_that_acted_alone(self, explore):
+        agent = make(toys.ACTIONS['Box'], explore=explore)
+        rollout = agent.rollout(toys.AnySpaces(VECTOR, toys.ACTIONS['Box']), steps=4)
+        assert (rollout.log_prob is None) is (explore > 0)
+
     def test_a_part_of_the_actions(self):
         agent = make(toys.ACTIONS['Dict'], explore=0.5)
         agent.policy.network.variables[-1].assign([0.0, 0.0, 0.0, 0.0, 50.0, 0.0, 0.0])  # of the grip the first

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from toys import ACTIONS, AnySpaces, observation_space
 
 from zoo import Rollout, build_env
-from zoo.algorithms import DQN, PPO, SAC, VPG
+from zoo.algorithms import DQN, PPO, SAC, TRPO, VPG
 from zoo.common import spaces
 
 TINY = {'hidden': [5], 'features': 4}
@@ -314,6 +314,35 @@ def test_sac_has_probabilities_and_each_optimizer_its_own_gradients():
     policy = {id(v) for v in agent.policy.trainable_variables}
     moved = {id(v) for v, old in zip(agent.trainable_variables, before, strict=True) if (v.numpy() != old).any()}
     assert moved and moved <= policy
+
+
+def test_of_trpo_the_critics_gradients_alone_can_be_applied():
+    """No optimizer moves the policy, whose weights are listed first and have the shapes of the critic's."""
+    space = Box(-1.0, 1.0, (1,), np.float32)
+    env = AnySpaces(Counting.observation_space, space)
+    agent = TRPO(env.observation_space, space, net_list=[TINY] * 2)
+    rollout = agent.rollout(env, steps=10)
+    policy, critic = agent.policy.trainable_variables, agent.critic.trainable_variables
+    before = [v.numpy() for v in policy + critic]
+    with tf.GradientTape(persistent=True) as tape:
+        found = agent.evaluate(rollout)
+        log_prob, value = tf.reduce_mean(found.log_prob), tf.reduce_mean(tf.square(found.value))
+    with pytest.raises(ValueError, match='^TRPO has weights that its update moves without an optimizer'):
+        agent.apply_gradients(tape.gradient(log_prob, agent.trainable_variables))
+    assert all((v.numpy() == old).all() for v, old in zip(policy + critic, before, strict=True))
+    agent.apply_gradients(tape.gradient(value, agent.trainable_variables))
+    moved = [bool((v.numpy() != old).any()) for v, old in zip(policy + critic, before, strict=True)]
+    assert not any(moved[: len(policy)]) and any(moved[len(policy) :])
+
+
+def test_a_recurrent_policy_off_policy_is_evaluated_with_its_memory():
+    space = Box(-1.0, 1.0, (2,), np.float32)
+    env = AnySpaces(observation_space('vector', space), space)
+    agent = SAC(env.observation_space, space, net_list=[{'hidden': [4], 'recurrent': 'gru'}, TINY, TINY])
+    rollout = agent.rollout(env, steps=12, seed=0)
+    assert rollout.finished
+    for part in (rollout, rollout[3:]):
+        assert np.allclose(agent.evaluate(part).log_prob, part.log_prob, atol=1e-4)
 
 
 def test_a_recurrent_policy_is_evaluated_in_order():

@@ -303,6 +303,8 @@ def test_defaults_and_refusals(caplog: pytest.LogCaptureFixture):
         agent.learn(build_env(Counts, 'gymnasium'), recorded='nowhere.npz', **train)
     with pytest.raises(ValueError, match=r'what DQN acts by is kept along each episode, .*: leave out servers\.$'):
         agent.learn(build_env(Counts, 'gymnasium'), roles={'actors': 1, 'servers': 1}, **train)
+    with pytest.raises(ValueError, match=r'^net_list\[2\] \(critic_2\) is recurrent and the actor is not'):
+        SAC(VECTOR, Discrete(2), net_list=[{'hidden': [4]}, {'hidden': [4]}, MEMORY])
     make(net_list=None)
     assert 'sequence_length=4 changes nothing, since no network is recurrent.' in caplog.text
 

@@ -179,6 +179,13 @@ class TestTheNoise:
         assert agent.predict(OBS, deterministic=False).shape == (5, 2)
         np.testing.assert_array_equal(agent.act(obs), before)
 
+    def test_what_is_predicted_has_a_noise_of_its_own_and_takes_no_step_of_the_copies(self):
+        agent, obs = self.behavior(every=3)
+        before = agent.act(obs)
+        drawn = [agent.predict(obs, deterministic=False) for _ in range(4)]  # as many as there are copies
+        assert (drawn[0] != drawn[1]).any() and (drawn[0] != before).any()
+        np.testing.assert_array_equal(agent.act(obs), before)
+
     def test_in_training_every_episode_has_its_own(self):
         """An observation that never changes: what was done differs between episodes alone, and after every 3 steps."""
 

@@ -233,11 +233,20 @@ class TestNetworksOfTheUser:
             ([keras.layers.GRU(4), keras.layers.LSTM(4)], r'make it with return_sequences=True\.$'),
             ([keras.layers.Masking(), keras.layers.LSTM(4)], r'hides steps'),
             ([keras.layers.LSTM(4, dtype='mixed_bfloat16')], r'computes in bfloat16: make it of float32'),
+            ([keras.layers.LSTM(4, activity_regularizer='l2')], r'has an activity regularizer, which is not seen here'),
         ],
     )
     def test_refused(self, layers: list, words: str):
         with pytest.raises(ValueError, match=rf'^net_list\[0\] \(actor\) has the layer .*{words}'):
             network(keras.Sequential(layers))
+
+    @pytest.mark.parametrize('where', ['before', 'after'])
+    def test_a_layer_that_looks_at_several_steps_is_refused(self, where: str):
+        """Step by step it sees one alone, and computes another function."""
+        over_time = keras.layers.Conv1D(4, 3, padding='causal')
+        memory = keras.layers.LSTM(4, return_sequences=True)
+        with pytest.raises(ValueError, match=r'^net_list\[0\] \(actor\) gives something else of a whole sequence than'):
+            network(keras.Sequential([over_time, memory] if where == 'before' else [memory, over_time]))
 
     def test_a_time_axis_within_the_observation_is_no_memory(self):
         model = keras.Sequential([keras.layers.Reshape((3, 1)), keras.layers.LSTM(4)])

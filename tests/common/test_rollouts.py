@@ -105,6 +105,13 @@ def test_what_does_not_go_on_is_cut_where_it_is_joined():
     assert len(twice.finished) == 4
 
 
+def test_what_goes_on_after_a_join_that_does_not_is_not_cut():
+    rollout = played()
+    apart = Rollout.concatenate([rollout[3:], rollout[:1], rollout[1:4], rollout[4:]])
+    assert np.array_equal(np.argwhere(apart.cut), [[1, 0], [1, 1]])
+    assert np.allclose(apart.returns(0.5, values)[2:], rollout.returns(0.5, values))
+
+
 def test_episodes():
     rollout = played()
     first, second = rollout.episodes()

@@ -20,7 +20,7 @@ from zoo.common.schedules import Linear
 from zoo.default_params import call_default_params as home
 
 #: Keys of a table that are not parameters.
-SPECIAL = {'network', 'networks', 'optimizer', 'recurrent', 'rollout_size'}
+SPECIAL = {'network', 'networks', 'optimizer', 'optimizers', 'recurrent', 'rollout_size'}
 
 TABLES = {name: importlib.import_module(f'zoo.default_params.{name.lower()}') for name in algorithms.NAMES}
 
@@ -112,6 +112,9 @@ def test_every_tuned_entry_is_taken_and_applied(name, env_id):
         elif key == 'networks':
             for network, spec in zip(getattr(algorithms, name).network_names, alg_params['net_list'], strict=True):
                 assert all(spec[k] == v for k, v in value.get(network.rstrip('_12'), {}).items())
+        elif key == 'optimizers':
+            for optimizer, spec in zip(getattr(algorithms, name).optimizer_names, alg_params['optimizers_list'], strict=True):
+                assert all(spec[k] == v for k, v in value.get(optimizer, {}).items())
         elif key == 'optimizer':
             assert all(spec[k] == v for spec in alg_params['optimizers_list'] for k, v in value.items())
         elif key == 'rollout_size':
@@ -146,6 +149,7 @@ def test_tables_are_plain_data(name):
     own = set(getattr(algorithms, name).params()) | set(getattr(algorithms, name).learn_params())
     for level in (TABLES[name].COMMON, *TABLES[name].TYPES.values(), *TABLES[name].TUNED.values()):
         assert level.keys() <= own | SPECIAL
+        assert level.get('optimizers', {}).keys() <= set(getattr(algorithms, name).optimizer_names)
         assert level.get('networks', {}).keys() <= {x.rstrip('_12') for x in getattr(algorithms, name).network_names}
         for spec in (level.get('network', {}), *level.get('networks', {}).values()):
             assert spec.keys() <= SPEC_DEFAULTS.keys()

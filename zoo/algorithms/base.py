@@ -526,7 +526,7 @@ class Algorithm:
             action, after = self.behavior.step(flat, before, self.rng, self.progress, deterministic)
             state = None if state is None else after
         else:
-            action = self.act(flat, deterministic)
+            action, _ = self.behavior.step(flat, self.initial_state(), self.rng, self.progress, deterministic)
         found = self.action_adaptor.to_env(action) if is_batch else self.action_adaptor.to_single_env(action)
         return found if state is None else (found, state)
 
@@ -605,17 +605,25 @@ class Algorithm:
 
     def policy_and_value(self, obs: spaces.Flat, training: bool = False) -> tuple[tf.Tensor, tf.Tensor | None]:
         """Parameters of the policy's distribution ``[B, …]``, and values of states ``[B]`` where there is a critic."""
+        return self._stochastic_policy()(obs, training), None
+
+    def _stochastic_policy(self) -> StochasticPolicy:
         policy = getattr(self, 'policy', None)
         if not isinstance(policy, StochasticPolicy):
             raise ValueError(
                 f'{type(self).__name__} has no stochastic policy whose probabilities could be evaluated: use an '
                 'algorithm that has one, such as PPO or SAC.'
             )
-        return policy(obs, training), None
+        return policy
 
     def policy_and_value_along(self, steps: Trajectories, training: bool = False) -> tuple[tf.Tensor, tf.Tensor | None]:
         """The same ``[T N, …]`` of steps in their order, with fields ``[T, N, …]``."""
-        return self.policy_and_value(spaces.tree_map(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), steps.obs), training)
+        rows = spaces.tree_map(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), steps.obs)
+        if not self.behavior.state_size:
+            return self.policy_and_value(rows, training)
+        policy = self._stochastic_policy()
+        encoded, _ = policy.network.encode_sequence(steps.obs, steps.state, steps.begins, training)
+        return policy.complete(policy.network.from_torso(encoded), rows), None
 
     @property
     def values_states(self) -> bool:
@@ -637,7 +645,8 @@ class Algorithm:
             gradients: of ``trainable_variables``, in that order; a missing one counts as zero.
 
         Raises:
-            ValueError: another number of gradients, or none at all.
+            ValueError: another number of gradients, or none at all; one of a variable that no optimiser moves, as of
+                the policy of TRPO.
         """
         given = list(gradients)
         if len(given) != len(self.trainable_variables):
@@ -649,10 +658,15 @@ class Algorithm:
             raise ValueError(
                 'no gradient reaches any variable: compute the loss from agent.evaluate inside the tf.GradientTape.'
             )
-        for optimizer in self.optimizers.values():
-            count = len(optimizer.variables)
-            optimizer.apply(given[:count])
-            given = given[count:]
+        by_variable = {id(v): gradient for v, gradient in zip(self.trainable_variables, given, strict=True)}
+        chosen = [[by_variable.pop(id(v)) for v in optimizer.variables] for optimizer in self.optimizers.values()]
+        if any(gradient is not None for gradient in by_variable.values()):
+            raise ValueError(
+                f'{type(self).__name__} has weights that its update moves without an optimizer, and their gradients '
+                'cannot be applied: take another algorithm, or a loss of the critic alone.'
+            )
+        for optimizer, gradients in zip(self.optimizers.values(), chosen, strict=True):
+            optimizer.apply(gradients)
 
     def save(
         self, path: str | os.PathLike[str], buffer: bool = False, loop_state: dict[str, int] | None = None

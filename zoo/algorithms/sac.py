@@ -128,6 +128,13 @@ class SAC(Algorithm):
             self.state_variables['log_std'] = self.policy.log_std
         warn_of_sequences(self, self.networks['actor'])
         self.critics = [self.networks[name] for name in critics]
+        if not self.policy.network.state_size:
+            for i, critic in enumerate(self.critics, 1):
+                if critic.state_size:
+                    raise ValueError(
+                        f'net_list[{i}] ({critic.name}) is recurrent and the actor is not, but it is the state of the '
+                        'actor for which steps are drawn in sequences: make the actor recurrent too, or neither.'
+                    )
         self.targets = self.build_targets()
         self.log_alpha = tf.Variable(0.0 if alpha == 'auto' else float(np.log(alpha)), dtype=tf.float32)
         self.state_variables['log_alpha'] = self.log_alpha

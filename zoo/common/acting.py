@@ -671,6 +671,9 @@ class Behavior:
     param_size: int = 0
     #: float32 ``[N, param_size]``, those of the last actions of a stochastic policy.
     params: np.ndarray | None = None
+    #: What is kept along an episode of each copy by noise that is not drawn anew in every step, ``[N, …]``; None where
+    #: no episode has begun.
+    noise: np.ndarray | None = None
 
     def __init__(
         self, forward: Forward | NumpyForward | None, adaptor: ActionAdaptor, mask_path: str | None = None
@@ -702,9 +705,12 @@ class Behavior:
     ) -> tuple[spaces.Flat, np.ndarray]:
         """Stored actions ``[N, …]`` and the recurrent state after the step ``[N, S]``, from one that is given.
 
-        A policy that has none hands ``state`` back as it is. Nothing that is kept of the copies is touched.
+        A policy that has none hands ``state`` back as it is. Nothing that is kept of the copies is touched, nor is the
+        noise of theirs that of these observations.
         """
-        return self(obs, rng, progress, deterministic), state
+        alone = copy.copy(self)
+        alone.noise = None
+        return alone(obs, rng, progress, deterministic), state
 
     @property
     def state_size(self) -> int:
@@ -876,7 +882,6 @@ class StateDependent(Stochastic):
         super().__init__(forward, adaptor)
         self.every = every
         self.noise_size = forward.noise_size
-        self.noise: np.ndarray | None = None
         self.left = np.zeros(0, np.int64)
 
     def episodes_begin(self, copies: np.ndarray) -> None:
@@ -1042,6 +1047,9 @@ class SometimesRandom(Stochastic):
     Args:
         forward, adaptor, mask_path: see :class:`Behavior`.
         epsilon: ε, a number or a schedule.
+
+    Attributes:
+        params: None where ε is above 0.
     """
 
     def __init__(
@@ -1057,7 +1065,10 @@ class SometimesRandom(Stochastic):
         action = super().__call__(obs, rng, progress, deterministic)
         if deterministic:
             return action
-        random = rng.random(spaces.count(obs)) < value_at(self.epsilon, progress)
+        epsilon = value_at(self.epsilon, progress)
+        if epsilon > 0:
+            self.params = None  # actions are drawn from them no more than from others
+        random = rng.random(spaces.count(obs)) < epsilon
         if random.any():
             drawn = dict(spaces.tree_items(self.random(obs, rng)))
             for path, own in spaces.tree_items(action):
@@ -1120,7 +1131,6 @@ class OrnsteinUhlenbeck(GaussianNoise):
         super().__init__(forward, adaptor, scale)
         self.theta = theta
         self.dt = dt
-        self.noise: np.ndarray | None = None
 
     def episodes_begin(self, copies: np.ndarray) -> None:
         """See :class:`Behavior`."""

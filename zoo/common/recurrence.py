@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from zoo.common import networks, spaces
@@ -105,6 +106,8 @@ def check_layers(chain: Sequence[keras.layers.Layer], label: str) -> None:
             continue
         elif type(layer) not in KINDS:
             wrong = 'cannot be stepped through: use keras.layers.LSTM, GRU or SimpleRNN'
+        elif layer.activity_regularizer is not None:
+            wrong = 'has an activity regularizer, which is not seen here: put a layer ActivityRegularization after it'
         elif layer.dropout or layer.recurrent_dropout:
             wrong = 'drops out between steps, which is not done here: put a keras.layers.Dropout beside it'
         elif layer.go_backwards or layer.stateful or layer.return_state:
@@ -276,6 +279,29 @@ def core_of(chain: Sequence[Any]) -> tuple[Callable[[tf.Tensor, bool], tf.Tensor
         for layer, timed in zip(rest, has_time[first:], strict=True)
     ]
     return before, Core(stages)
+
+
+def steps_agree(
+    entry: Any, before: Callable[[tf.Tensor, bool], tf.Tensor], core: Core, x: tf.Tensor, within: float
+) -> bool:
+    """Whether a user's chain gives the same of whole sequences as step by step, which a layer that looks at several
+    steps at once does not.
+
+    Args:
+        entry: the chain.
+        before, core: what `core_of` made of it.
+        x: what it takes, sequences of some steps ``[T, N, …]``.
+        within: how far the outputs may differ.
+    """
+    steps, copies = x.shape[:2]
+    whole = entry(tf.transpose(x, [1, 0, *range(2, len(x.shape))]), training=False)
+    entry._clear_losses()
+    begins = tf.zeros([steps, copies], tf.bool)
+    rows = before(tf.reshape(x, [steps * copies, *x.shape[2:]]), False)
+    found, _ = core.sequence(rows, tf.zeros([copies, core.state_size]), begins)
+    last = whole[:, -1] if len(whole.shape) == 3 else whole
+    last, found = tf.cast(last, tf.float32), found[-copies:]
+    return last.shape == found.shape and np.allclose(last, found, atol=within, rtol=within)
 
 
 def _rows(layer: Any, has_time: bool) -> Callable[[tf.Tensor, bool], tf.Tensor]:

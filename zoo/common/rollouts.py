@@ -265,11 +265,11 @@ class Rollout:
         }
         if not first.ordered:
             return cls(fields, first.player)
-        span, row, ends = first.__dict__['_span'], 0, []
+        span, before, row, ends = first.__dict__['_span'], first.__dict__['_span'], 0, []
         for i, rollout in enumerate(rollouts):
             own = rollout.__dict__['_span']
             if i and len(rollout):
-                joins = span is not None and own is not None and own == span._replace(begin=span.end, end=own.end)
+                joins = own is not None and before is not None and own == before._replace(begin=before.end, end=own.end)
                 if row and not joins:
                     if rollout.state is not None and not (rollout.begins[0] | ~rollout.valid[0]).all():
                         raise ValueError(
@@ -280,7 +280,8 @@ class Rollout:
                 if not row:
                     span = own
                 else:
-                    span = span._replace(end=own.end) if joins else None
+                    span = span._replace(end=own.end) if joins and span is not None else None
+                before = own
             ends += [(t + row, column, x) for t, column, x in rollout.__dict__['_ends']]
             row += len(rollout)
         return cls(fields, first.player, span, ends)

@@ -6,6 +6,7 @@ A table has three levels, of which the later override the earlier: ``COMMON``, `
 * ``network``: keys of the network spec, see :mod:`zoo.common.networks`;
 * ``networks``: what is otherwise for some, by their names without numbers: ``{'critic': {'hidden': [2048, 2048]}}``;
 * ``optimizer``: keys of the optimiser spec, see :class:`zoo.common.optim.Optimizer`;
+* ``optimizers``: what is otherwise for some, by their names: ``{'actor': {'learning_rate': 1e-4}}``;
 * ``recurrent``: what is otherwise where recurrent networks are asked for, a table of the same keys;
 * ``rollout_size``: for on-policy algorithms, the steps of one iteration summed over copies: ``horizon`` is that divided
   by the number of copies, so that the defaults mean the same whatever ``nenv`` is.
@@ -110,7 +111,7 @@ def call_default_params(
         merged.pop('use_sde', None)
         merged.pop('sde_sample_freq', None)
     network, optimizer = merged.pop('network'), merged.pop('optimizer')
-    special = merged.pop('networks', {})
+    special, special_optimizers = merged.pop('networks', {}), merged.pop('optimizers', {})
     if dtype is not None:
         network['dtype'] = dtype
     if network.get('normalize') is not None:
@@ -136,7 +137,7 @@ def call_default_params(
             | {'layers': layers, 'seed': _weights_seed(seed, i)}
             for i, name in enumerate(cls.network_names)
         ],
-        'optimizers_list': [dict(optimizer) for _ in cls.optimizer_names],
+        'optimizers_list': [optimizer | special_optimizers.get(name, {}) for name in cls.optimizer_names],
     }
     for name, default in cls.params().items():
         if name not in alg_params:
@@ -163,7 +164,8 @@ def _weights_seed(seed: int | None, i: int) -> int | None:
 
 
 def _merged(table: Any, env_type: str, env_id: str, recurrent: str | None) -> dict[str, Any]:
-    """The three levels in one dict; ``network``, each of ``networks``, and ``optimizer`` are merged key by key.
+    """The three levels in one dict; ``network``, ``optimizer``, and each of ``networks`` and of ``optimizers`` are merged
+    key by key.
 
     Where networks are to be recurrent, what each level has for that comes after all of them.
     """
@@ -175,7 +177,7 @@ def _merged(table: Any, env_type: str, env_id: str, recurrent: str | None) -> di
         for key, value in level.items():
             if key in ('network', 'optimizer'):
                 value = {**merged[key], **value}
-            elif key == 'networks':
+            elif key in ('networks', 'optimizers'):
                 before = merged.get(key, {})
                 value = before | {name: before.get(name, {}) | entry for name, entry in value.items()}
             merged[key] = value

@@ -1,8 +1,15 @@
-"""OffPAC's defaults: the paper's are those of linear features; these were tried here."""
+"""OffPAC's defaults: the paper's are those of linear features; these were tried on ``CartPole-v1``, seeds from 100 on.
+
+The actor is slower than the critic, as proofs that actor-critics converge ask for, the paper's among them. Where they are
+as fast as each other the policy seeks out what the critic overrates before that is mended: with rates of 1e-3, half of
+the actions random, states of ``CartPole-v1`` were taken for worth 94 that were worth 62, and the returns fell again.
+"""
 
 from __future__ import annotations
 
 from typing import Any
+
+from zoo.common.schedules import Linear
 
 COMMON: dict[str, Any] = {
     'train_steps': 1_000_000,
@@ -10,12 +17,16 @@ COMMON: dict[str, Any] = {
     'update_every': 2,
     'updates': 1,
     'tau': 0.02,
-    'entropy_coef': 0.05,
+    'entropy_coef': 0.1,
     'explore_steps': 1000,
     'network': {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'},
     'optimizer': {'name': 'Adam', 'learning_rate': 1e-3},
+    'optimizers': {'actor': {'learning_rate': 1e-4}},
 }
 
 TYPES: dict[str, dict[str, Any]] = {'atari': {'train_steps': 10_000_000, 'buffer_size': 100_000}}
 
-TUNED: dict[str, dict[str, Any]] = {'CartPole-v1': {'train_steps': 100_000}}
+# A rate that falls to zero, so that what is learned stays.
+TUNED: dict[str, dict[str, Any]] = {
+    'CartPole-v1': {'train_steps': 50_000, 'optimizers': {'actor': {'learning_rate': Linear(2e-4)}}}
+}

@@ -56,6 +56,11 @@ log = logging.getLogger('zoo')
 #: Batch size of the trial calls. Not 2, lest a tensor be unpacked into an observation and an action.
 PROBES = 3
 
+#: Steps of the sequences with which a recurrent chain is tried, and how far its outputs may differ from those of single
+#: steps, in float32 and in bfloat16.
+PROBE_STEPS = 4
+PROBE_ERROR = 1e-3, 0.05
+
 #: Observations, and sizes of the weights, with which an output is looked at that has to be in [−1, 1].
 BOUND_ROWS = 32
 BOUND_SCALES = (1.0, 10.0, 100.0, 1e4)
@@ -598,7 +603,7 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
     if chain is not None:
         recurrence.check_layers(chain, label)
         before, core = recurrence.core_of(chain)
-    ways = _ways_to_call(entry, preprocess, action_size)
+    ways, steps_agree = _ways_to_call(entry, preprocess, action_size), True
     if core is not None:  # the observation alone: a critic of an action too is not recurrent
         nested = preprocess.nested
         ways = [(lambda found, action, training: before(nested(found), training), action_size > 0)]
@@ -610,6 +615,11 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
                 output = _probe(preprocess, action_size, call_torso)
                 if core is not None:
                     output, _ = core.step(output, tf.zeros([PROBES, core.state_size]))
+            if core is not None:
+                sequences = nested(_random_features(preprocess, PROBE_STEPS * PROBES))
+                sequences = tf.reshape(sequences, [PROBE_STEPS, PROBES, *sequences.shape[1:]])
+                error = PROBE_ERROR[_is_mixed(entry, output)]
+                steps_agree = recurrence.steps_agree(entry, before, core, sequences, error)
         except Exception as error:  # whatever a user's network raises says that this way does not fit
             reason = ' '.join(re.sub(r'\x1b\[\d*m', '', str(error)).split())[:200]  # Keras writes in bold
             failures.append(
@@ -632,6 +642,11 @@ def _adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head
         mixed = _is_mixed(entry, output)
         if dtype == tf.bfloat16:
             call_torso = _in_float32(call_torso)
+        if not steps_agree:
+            raise ValueError(
+                f'{label} gives something else of a whole sequence than step by step, as a policy acts: leave out '
+                'layers that look at several steps at once, such as convolutions or means over time.'
+            )
         width = int(shape[-1])
         if joins_action and width == head.units:
             failures.insert(
@@ -767,6 +782,19 @@ def _probe(
         return call_torso(found, tf.zeros([PROBES, action_size]) if action_size else None, training)
 
 
+def _random_features(preprocess: Preprocess, count: int, scale: float = 1.0) -> dict[str, tf.Tensor]:
+    """So many preprocessed observations: normal numbers, and indices that are 0."""
+    rng = np.random.default_rng(0)
+    return {
+        item.path: (
+            tf.zeros([count], tf.int32)
+            if item.kind == 'index'
+            else tf.constant(scale * rng.standard_normal([count, *item.shape]), tf.float32)
+        )
+        for item in preprocess.features
+    }
+
+
 def _check_layers(entry: Any, label: str) -> None:
     """Refuse layers of a user's network that would go wrong without a word."""
     if isinstance(entry, keras.Layer):
@@ -837,14 +865,7 @@ def _stays_bounded(network: Network, action_size: int) -> bool:
     It is looked at with inputs that are large and weights that are random, small and large; the weights come back.
     """
     rng = np.random.default_rng(0)
-    features = {
-        item.path: (
-            tf.zeros([BOUND_ROWS], tf.int32)
-            if item.kind == 'index'
-            else tf.constant(30.0 * rng.standard_normal([BOUND_ROWS, *item.shape]), tf.float32)
-        )
-        for item in network.preprocess.features
-    }
+    features = _random_features(network.preprocess, BOUND_ROWS, 30.0)
     action = tf.constant(rng.uniform(-1.0, 1.0, [BOUND_ROWS, action_size]), tf.float32) if action_size else None
     weights = network.trainable_variables
     kept = [variable.numpy() for variable in weights]
