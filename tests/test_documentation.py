@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -9,12 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 DOCS = [f'docs/{path.name}' for path in sorted((ROOT / 'docs').glob('*.md'))]
-PAGES = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', *DOCS]
-EXAMPLES = sorted(ROOT.glob('examples/*.py'))
-TEXTS = PAGES + [f'examples/{path.name}' for path in EXAMPLES]
+PAGES = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'examples/distributed/README.md', *DOCS]
+EXAMPLES = sorted(ROOT.glob('examples/**/*.py'))
+TEXTS = PAGES + [str(path.relative_to(ROOT)) for path in EXAMPLES]
 SOURCES = [path.read_text(encoding='utf-8') for part in ('zoo', 'tests') for path in (ROOT / part).rglob('*.py')]
 
 #: What makes those examples short that train in a loop of their own.
@@ -123,7 +125,7 @@ def test_an_exported_agent_acts_in_programs_without_zoo(tmp_path):
 
 
 @pytest.mark.parametrize(
-    'example', sorted(path.name for path in ROOT.glob('examples/*.py') if path.name != 'four_lines.py')
+    'example', [str(path.relative_to(ROOT / 'examples')) for path in EXAMPLES if path.name != 'four_lines.py']
 )
 def test_an_example_runs(example, tmp_path):
     """All but the one that continuous integration runs in full."""
@@ -131,3 +133,61 @@ def test_an_example_runs(example, tmp_path):
     done = run(f'{future}from __future__ import annotations\n{SHORTER}{rest}', tmp_path, *ARGUMENTS.get(example, []))
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def ranks_of(arguments: list[str]) -> int:
+    """How many ranks the roles are that are asked for on the command line of examples/distributed/train.py."""
+    source = text_of('examples/distributed/train.py')
+    defaults = re.search(r"for role, count in (\{'learners'.*?\}).items", source).group(1)
+    roles = ast.literal_eval(defaults)
+    given = {name.removeprefix('--'): value for name, value in zip(arguments, arguments[1:], strict=False)}
+    return sum(int(given.get(role, count)) for role, count in roles.items())
+
+
+def test_the_commands_of_launchers_start_as_many_ranks_as_there_are_roles():
+    commands = re.findall(r'(?:-np?) (\d+) .*?train.py([^`|#\n]*)', text_of('examples/distributed/README.md'))
+    assert len(commands) >= 7
+    for ranks, arguments in commands:
+        assert ranks_of(arguments.split()) == int(ranks), arguments
+
+
+def test_the_job_of_slurm(tmp_path):
+    """Its tasks are its roles; and, run with stand-ins, it saves and is queued again when its time is almost over."""
+    source = text_of('examples/distributed/train.slurm')
+    directives = dict(re.findall(r'^#SBATCH --([\w-]+)=(\S+)', source, re.MULTILINE))
+    (command,) = re.findall(r'train\.py \\\n(.*) &', source)
+    assert ranks_of(command.split()) == int(directives['ntasks'])
+    assert int(directives['ntasks']) % int(directives['nodes']) == 0
+    assert directives['signal'].startswith('B:USR1@')
+    folder = tmp_path / '.venv' / 'bin'
+    folder.mkdir(parents=True)
+    (folder / 'activate').write_text(f'PATH={folder}:$PATH')
+    ends = 'trap "echo saved; exit 1" USR1; sleep 0.5; kill -USR1 $PPID; while :; do sleep 0.1; done'
+    for name, program in {'mpirun': f'echo mpirun "$@"; {ends}', 'scontrol': 'echo scontrol "$@"'}.items():
+        (folder / name).write_text(f'#!/bin/bash\n{program}\n')
+        (folder / name).chmod(0o755)
+    job = ROOT / 'examples' / 'distributed' / 'train.slurm'
+    variables = os.environ | {'SLURM_NTASKS': directives['ntasks'], 'SLURM_JOB_ID': '17'}
+    done = subprocess.run(['bash', str(job)], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    begun, *rest = done.stdout.splitlines()
+    assert begun.startswith('mpirun -n 32 python examples/distributed/train.py --alg')
+    assert rest == ['saved', 'scontrol requeue 17']
+
+
+def test_the_job_of_kubernetes():
+    """By the fields of the MPI Operator's v2beta1: its ranks are its roles, and each has a slot of a worker."""
+    job = yaml.safe_load(text_of('examples/distributed/mpijob.yaml'))
+    assert (job['apiVersion'], job['kind']) == ('kubeflow.org/v2beta1', 'MPIJob')
+    spec = job['spec']
+    assert spec.keys() <= {'slotsPerWorker', 'runPolicy', 'mpiReplicaSpecs', 'sshAuthMountPath', 'mpiImplementation'}
+    launcher, workers = (spec['mpiReplicaSpecs'][name] for name in ('Launcher', 'Worker'))
+    (container,) = launcher['template']['spec']['containers']
+    arguments = container['args']
+    assert container['command'] == ['mpirun'] and all(isinstance(argument, str) for argument in arguments)
+    ranks = int(arguments[arguments.index('-n') + 1])
+    assert ranks_of(arguments) == ranks == workers['replicas'] * spec['slotsPerWorker']
+    (worker,) = workers['template']['spec']['containers']
+    assert worker['resources']['limits']['cpu'] == str(spec['slotsPerWorker'])
+    claims = {volume['name'] for volume in workers['template']['spec']['volumes']}
+    assert {mount['name'] for mount in worker['volumeMounts']} == claims

@@ -252,19 +252,27 @@ class TestResume:
 
 
 class TestReplayBuffer:
-    @pytest.mark.parametrize('change', [{'buffer_size': 60}, {'nenv': 2}])
-    def test_another_one_is_refused_rather_than_emptied(self, change: dict[str, int]):
+    def test_another_size_is_refused_rather_than_emptied(self):
         agent = dqn()
         agent.learn(world(), run_dir=False, **OFF)
         held = len(agent.replay)
-        env = world(nenv=change.get('nenv', 1))
         with pytest.raises(
-            ValueError, match=rf'^the replay buffer holds {held} transitions, with buffer_size=100 and 1 '
+            ValueError, match=rf'^the replay buffer holds {held} transitions, with buffer_size=100, but'
         ):
-            agent.learn(env, run_dir=False, **(OFF | {k: v for k, v in change.items() if k != 'nenv'}))
+            agent.learn(world(), run_dir=False, **OFF | {'buffer_size': 60})
         assert len(agent.replay) == held
         agent.replay = None
-        agent.learn(env, run_dir=False, **(OFF | {k: v for k, v in change.items() if k != 'nenv'}))
+        agent.learn(world(), run_dir=False, **OFF | {'buffer_size': 60})
+
+    def test_other_copies_go_on_with_it(self, tmp_path):
+        agent = dqn()
+        agent.learn(world(), run_dir=False, **OFF)
+        held = len(agent.replay)
+        loaded = zoo.load(agent.save(tmp_path / 'saved', buffer=True))
+        for trained in (agent, loaded):
+            taken = trained.replay_for(100, 2)
+            assert (taken.num_envs, len(taken)) == (2, held)
+            trained.learn(world(nenv=2), run_dir=False, **OFF)
 
     def test_a_saved_one_is_not_spoilt_by_a_wrong_size(self, tmp_path):
         agent = dqn()

@@ -303,13 +303,46 @@ def test_state_leaves_the_empty_part_out():
     assert sum(x.nbytes for x in filled.replay.state().values()) < 2000
 
 
-@pytest.mark.parametrize(('capacity', 'n'), [(60, 2), (50, 3), (30, 1)])
-def test_restore_refuses_another_capacity_or_number_of_copies(capacity: int, n: int):
+@pytest.mark.parametrize(('capacity', 'n'), [(60, 2), (30, 1), (25, 3)])
+def test_restore_refuses_another_capacity(capacity: int, n: int):
     saved = Filled(copies(2), 50).play(5).replay.state()
-    with pytest.raises(
-        ValueError, match=r'the saved replay buffer has 2 copies of 25 .* same buffer_size and number of copies\.$'
-    ):
+    with pytest.raises(ValueError, match=r'the saved replay buffer has 2 copies of 25 .* with the same buffer_size\.$'):
         Replay(SPACES['box'], ADAPTOR, capacity, n).restore(saved)
+
+
+@pytest.mark.parametrize('n', [1, 2, 5])
+@pytest.mark.parametrize(('form', 'steps'), [('dict', 20), ('stack', 20), ('box', 150), ('stack', 150)])
+def test_another_number_of_copies_takes_over_what_was_saved(form: str, steps: int, n: int):
+    """Each transition exactly, all of them where there is room, and the newest where the ring is full."""
+    filled = Filled(copies(3, form), 150, form).play(steps)
+    held = filled.sampled()
+    assert len(held) == len(filled.replay)
+    saved = filled.replay.state()
+    filled.replay = Replay(SPACES[form], ADAPTOR, 150, n)
+    filled.replay.restore(Filled(copies(n, form), 150, form).play(90).replay.state())  # which must not matter
+    filled.replay.restore(saved)
+    taken = filled.sampled()
+    assert taken <= held and len(taken) == len(filled.replay)
+    assert len(taken) == len(held) if steps == 20 else len(taken) >= 0.8 * len(held)
+    newest = {order[-1] for order in filled.order}
+    assert newest <= taken
+    assert filled.replay.added == 3 * steps
+
+
+def test_another_number_of_copies_takes_over_priorities():
+    replay = prioritized(30)
+    for start in (0.0, 10.0, 20.0):
+        one_episode([1.0, 1.0], 'terminated', replay, start)
+    give(replay, {0.0: 1.0, 1.0: 2.0, 10.0: 3.0, 11.0: 4.0, 20.0: 5.0, 21.0: 6.0})
+    other = prioritized(30, 2)
+    other.restore(replay.state())
+
+    def priorities(x: Replay) -> dict[float, float]:
+        return dict(zip(x._obs[x._valid].tolist(), x._tree.values[x._valid].tolist(), strict=True))
+
+    assert priorities(other) == priorities(replay) and len(set(priorities(other).values())) == 6
+    assert (other._tree.values[~other._valid] == 0.0).all() and other._highest == replay._highest
+    assert (other._cursor > 0).all(), 'dealt to both'
 
 
 @pytest.mark.parametrize('n', [1, 3])

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launchers import ENGINES, run_on, start_on
+from launchers import ENGINES, LIMIT, run_on, start_on
 
 from zoo.distributed.engines import mpi
 from zoo.distributed.engines.base import ClusterError
@@ -350,3 +350,37 @@ def test_missing_mpi4py_says_how(monkeypatch):
     monkeypatch.setitem(sys.modules, 'mpi4py', None)
     with pytest.raises(ClusterError, match=r'zoo-rl\[mpi\]'):
         mpi.start()
+
+
+INTERRUPTED = """
+import time
+import numpy as np
+from zoo.distributed import Role, connect
+
+cluster = connect(learners=1, actors=1)
+queue = cluster.queue((Role.ACTOR, 0), (Role.LEARNER, 0))
+if cluster.role() == Role.ACTOR:
+    queue.put(np.zeros(1))
+    time.sleep(100)
+queue.get()
+print('ready', flush=True)
+try:
+    queue.get()
+except KeyboardInterrupt:
+    time.sleep(2.0)
+    print('saved', flush=True)
+    raise KeyboardInterrupt('training was interrupted at step 7')
+"""
+
+
+def test_rank_0_has_time_to_save_at_a_signal_that_mpirun_hands_on(tmp_path: Path):
+    """It has not at the one by which mpirun ends its ranks: SIGKILL is a quarter of a second behind that."""
+    script = tmp_path / 'program.py'
+    script.write_text(INTERRUPTED)
+    process = start_on('mpi', 2, script, tmp_path)
+    said = iter(process.stdout.readline, '')
+    assert 'ready\n' in said
+    process.send_signal(signal.SIGUSR1)
+    rest = ''.join(said)
+    assert process.wait(LIMIT) != 0
+    assert 'saved\n' in rest and 'rank 0 (learner 0) was interrupted: training was interrupted at step 7.' in rest, rest

@@ -387,11 +387,17 @@ class Algorithm:
         """The replay buffer, with what earlier training or a checkpoint left in it.
 
         Raises:
-            ValueError: that was of another capacity or another number of copies; or there are no images to compress.
+            ValueError: that was of another capacity; or there are no images to compress.
             ImportError: what compresses them is not installed.
         """
-        if self.replay is not None and bool(self.replay.compressed) != compress:  # as a checkpoint of it would be
-            self.saved_buffer, self.replay = self.replay.state(), None
+        held = self.replay
+        if held is not None and held.capacity != capacity:
+            raise ValueError(
+                f'the replay buffer holds {len(held):,} transitions, with buffer_size={held.capacity}, but now this is '
+                f'{capacity}: train on with the same, or forget the buffer first with agent.replay = None.'
+            )
+        if held is not None and (bool(held.compressed), held.num_envs) != (compress, num_envs):
+            self.saved_buffer, self.replay = held.state(), None  # and is restored as from a checkpoint
         if self.replay is None:
             made = Replay(
                 self.observation_space, self.action_adaptor, capacity, num_envs, self.sampling, compress=compress
@@ -400,12 +406,6 @@ class Algorithm:
                 made.restore(self.saved_buffer)
             self.replay, self.saved_buffer = made, None
         kept = self.replay
-        if (kept.num_envs, kept.capacity) != (num_envs, capacity):
-            raise ValueError(
-                f'the replay buffer holds {len(kept):,} transitions, with buffer_size={kept.capacity} and '
-                f'{kept.num_envs} copies of the environment, but now these are {capacity} and {num_envs}: train on '
-                'with the same, or forget the buffer first with agent.replay = None.'
-            )
         if kept.added:
             kept.cut()
         return kept

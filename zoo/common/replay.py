@@ -277,8 +277,7 @@ class Replay:
             )
         self._frames = {path: leaf.frames for path, leaf in leaves.items() if isinstance(leaf, spaces.FrameStack)}
         self._longest = max(self._frames.values(), default=1)
-        # The rows from the cursor on whose stacks reach back to it hold no transition.
-        self.rows = max(2, -(-capacity // num_envs)) + self._longest
+        self.rows = self._rows_each(num_envs)
         total = self.rows * num_envs
         shapes = {
             path: leaf.frame_shape if isinstance(leaf, spaces.FrameStack) else spaces.shape_of(leaf)
@@ -303,6 +302,7 @@ class Replay:
             for path, leaf in leaves.items()
         }
         self._obs = spaces.from_items(observation_space, obs)
+        self._adaptor = action_adaptor
         self._action = action_adaptor.zeros((total,))
         self._state = np.zeros((total, state_size), np.float32)
         self._reward = np.zeros(total, np.float32)
@@ -882,16 +882,21 @@ class Replay:
         priority, every transition is given the highest, as new ones are; the other way round the priorities are left
         out.
 
+        Transitions of another number of copies are dealt to the copies that there are now, each episode to one of
+        them; where not all of them find a place, the oldest have none.
+
         Raises:
-            ValueError: another capacity or another number of copies.
+            ValueError: another capacity.
         """
         rows, copies = int(arrays['rows']), len(arrays['cursor'])
-        if (rows, copies) != (self.rows, self.num_envs):
+        if rows != self._rows_each(copies):
             raise ValueError(
                 f'the saved replay buffer has {copies} copies of {rows - self._longest} transitions each, but this one '
-                f'has {self.num_envs} of {self.rows - self._longest}: train on with the same buffer_size and number of '
-                'copies.'
+                f'has {self.num_envs} of {self.rows - self._longest}: train on with the same buffer_size.'
             )
+        if copies != self.num_envs:
+            self._deal(arrays, copies)
+            return
         for path, storage in spaces.tree_items(self._obs):
             self._restore_obs(path, storage, arrays)
         targets = {f'action/{path}': x for path, x in spaces.tree_items(self._action)}
@@ -918,6 +923,54 @@ class Replay:
             else:
                 self._tree.values[self._valid] = self._highest = 1.0
             self._tree.rebuild()
+        self._drawn = None
+
+    def _rows_each(self, copies: int) -> int:
+        """Rows of each of so many copies: those from the cursor on whose stacks reach back to it hold no transition."""
+        return max(2, -(-self.capacity // copies)) + self._longest
+
+    def _deal(self, arrays: Mapping[str, np.ndarray], copies: int) -> None:
+        """Take over what a buffer of another number of copies held, the oldest first, each in turn where least is."""
+        other = Replay(self.space, self._adaptor, self.capacity, copies, self.sampling, bool(self.compressed))
+        other.restore(arrays)
+        pieces = []
+        for base, cursor in zip(other._base, other._cursor, strict=True):
+            rows = base + (cursor + 1 + np.arange(other.rows)) % other.rows  # the oldest first
+            edges = np.flatnonzero(np.diff(other._valid[rows], prepend=False, append=False))
+            for first, end in edges.reshape(-1, 2):  # of an episode
+                most = max(1, (self.rows - 2 * self._longest) // 2)
+                pieces += [(end - other.rows, rows[at : min(at + most, end)]) for at in range(first, end, most)]
+        self._valid[:] = False
+        self._cursor[:] = self._moves[:] = self._age_now[:] = 0
+        self._full[:] = False
+        if self._tree is not None:
+            self._tree.values[:] = 0.0
+            self._tree.rebuild()
+        for _, rows in sorted(pieces, key=lambda piece: piece[0]):
+            before = int(other._age[rows[0]])  # rows that the first stack reaches back to, which hold no transition
+            steps = np.concatenate([other.forward(rows[0], np.arange(-before, 0)), rows])
+            if len(steps) + 1 + self._longest > self.rows:
+                continue
+            seen = np.concatenate([steps, other._after(rows[-1:])])
+            obs = {path: other._seen(path, storage, seen) for path, storage in spaces.tree_items(other._obs)}
+            copy = int(np.argmin(self._moves))
+            at = self._base[copy] + (self._cursor[copy] + np.arange(len(steps))) % self.rows
+            self.add_episode(
+                copy,
+                spaces.from_items(self.space, obs),
+                spaces.tree_map(lambda x, steps=steps: x[steps], other._action),
+                other._reward[steps],
+                bool(other._terminated[rows[-1]]),
+                bool(other._truncated[rows[-1]]),
+            )
+            self._valid[at[:before]] = False
+            self._state[at] = other._state[steps]
+            if self._tree is not None:
+                assert other._tree is not None  # by the same sampling
+                self._tree.put(at, np.where(self._valid[at], other._tree.values[steps], 0.0))
+        self.added, self.recorded, self._highest = other.added, other.recorded, other._highest
+        if self._episodes is not None:
+            self._episodes.find(self._by_copy(self._valid), self._cursor)
         self._drawn = None
 
     def _restore_obs(self, path: str, storage: Any, arrays: Mapping[str, np.ndarray]) -> None:

@@ -444,8 +444,8 @@ def test_a_run_directory_a_checkpoint_and_going_on(tmp_path: Path):
     saved = sorted((run_dir / 'checkpoints').iterdir())
     interrupted = load(saved[0])
     assert interrupted.steps == 200
-    result = learn(interrupted, env, roles={'actors': 2}, resume=True, run_dir=run_dir)
-    assert (result.steps, interrupted.steps) == (400, 600)
+    result = learn(interrupted, env, roles={'actors': 4}, resume=True, run_dir=run_dir)
+    assert (result.steps, interrupted.steps) == (400, 600), 'with another number of actors'
 
 
 def test_the_learner_is_told_of_new_episodes_at_the_beginning_alone():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import threading
 import time
@@ -31,6 +32,19 @@ def watch_ends(engine: Engine) -> None:
     threading.Thread(target=_end_with, args=(parent, engine), name='zoo-launcher', daemon=True).start()
 
 
+def heed_signal(engine: Engine) -> None:
+    """Let SIGUSR1, which ``mpirun`` hands on to all ranks, interrupt rank 0 as Ctrl-C does where there is no launcher.
+
+    So rank 0 has all the time that it needs to save, while the others go on. It has not at SIGTERM, by which ``mpirun``
+    ends its ranks when it is interrupted itself or when one has failed: SIGKILL is a quarter of a second behind.
+    A handler that the program has set before stays.
+    """
+    number = getattr(signal, 'SIGUSR1', None)  # which Windows has not
+    in_main = threading.current_thread() is threading.main_thread()  # elsewhere no handler can be set
+    if number is not None and in_main and signal.getsignal(number) == signal.SIG_DFL:
+        signal.signal(number, signal.default_int_handler if engine.rank == 0 else signal.SIG_IGN)
+
+
 def exit_message(code: object) -> str | None:
     """What is said of a rank that has ended by ``sys.exit(code)``, after its number and role; None: it did not fail."""
     if isinstance(code, int):
@@ -48,6 +62,8 @@ def _fail(engine: Engine, error: BaseException) -> None:
         # The one that was lost may be about to say why, and to end this rank too. Several that wait for it speak in
         # turn: one message ends the job, and mpirun can crash when several ranks abort at once.
         time.sleep(1.0 + 0.2 * min(engine.rank, 10))
+    if isinstance(error, KeyboardInterrupt):
+        engine.abort(f'{_called(engine)} was interrupted{f": {error}" if str(error) else ""}.')
     text = ''.join(traceback.format_exception(error))
     engine.abort(f'{_called(engine)} failed:\n{text}')
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, NoReturn, cast
 import numpy as np
 
 from zoo.distributed.engines.base import ClusterError
-from zoo.distributed.engines.endings import watch_ends
+from zoo.distributed.engines.endings import heed_signal, watch_ends
 from zoo.distributed.engines.memory import Memory
 from zoo.distributed.engines.messages import LARGEST_TAG, Arrival, MessageEngine, Result, process_identity
 
@@ -106,6 +106,7 @@ def start() -> MpiEngine:
         raise ClusterError(f'the engine mpi was asked for outside mpirun: {HOW_TO_GET}.')
     engine = MpiEngine()
     watch_ends(engine)
+    heed_signal(engine)
     return engine
 
 
