@@ -113,7 +113,9 @@ def test_every_tuned_entry_is_taken_and_applied(name, env_id):
             for network, spec in zip(getattr(algorithms, name).network_names, alg_params['net_list'], strict=True):
                 assert all(spec[k] == v for k, v in value.get(network.rstrip('_12'), {}).items())
         elif key == 'optimizers':
-            for optimizer, spec in zip(getattr(algorithms, name).optimizer_names, alg_params['optimizers_list'], strict=True):
+            for optimizer, spec in zip(
+                getattr(algorithms, name).optimizer_names, alg_params['optimizers_list'], strict=True
+            ):
                 assert all(spec[k] == v for k, v in value.get(optimizer, {}).items())
         elif key == 'optimizer':
             assert all(spec[k] == v for spec in alg_params['optimizers_list'] for k, v in value.items())

@@ -145,6 +145,7 @@ def _write(path: Path, frames: Iterator[np.ndarray], fps: float) -> None:
     if path.suffix.lower() == '.mp4':
         import imageio.v2 as imageio
 
+        writer: Any
         with imageio.get_writer(path, fps=fps, macro_block_size=2) as writer:
             for frame in frames:
                 writer.append_data(frame)

@@ -1,8 +1,8 @@
 """OffPAC's defaults: the paper's are those of linear features; these were tried on ``CartPole-v1``, seeds from 100 on.
 
-The actor is slower than the critic, as proofs that actor-critics converge ask for, the paper's among them. Where they are
-as fast as each other the policy seeks out what the critic overrates before that is mended: with rates of 1e-3, half of
-the actions random, states of ``CartPole-v1`` were taken for worth 94 that were worth 62, and the returns fell again.
+The actor is slower than the critic, as proofs that actor-critics converge ask for, the paper's among them. Where they
+are as fast as each other the policy seeks out what the critic overrates before that is mended: with rates of 1e-3, half
+of the actions random, states of ``CartPole-v1`` were taken for worth 94 that were worth 62, and the returns fell again.
 """
 
 from __future__ import annotations
