@@ -164,7 +164,7 @@ def _weights_seed(seed: int | None, i: int) -> int | None:
 
 
 def _merged(table: Any, env_type: str, env_id: str, recurrent: str | None) -> dict[str, Any]:
-    """The three levels in one dict; ``network``, ``optimizer``, each of ``networks`` and of ``optimizers`` merged by key.
+    """The three levels in one dict; ``network``, ``optimizer``, each of ``networks`` and ``optimizers`` merged by key.
 
     Where networks are to be recurrent, what each level has for that comes after all of them.
     """
