@@ -185,8 +185,9 @@ class Actors(Experience):
     def _hear(self, training: Training, wait: bool) -> None:
         """Take what the buffers tell of messages that they have stored: of one, or of all that there are by now.
 
-        Newer weights are published where any learner is told of something: not more often than an actor hears of it, and
-        by all learners at once, for a server waits until learner 0 has the version that an actor of another one asks for.
+        Newer weights are published where any learner is told of something: not more often than an actor hears of it,
+        and by all learners at once, for a server waits until learner 0 has the version that the actor of another one
+        asks for.
         """
         assert self._shards is not None
         if self._published < 0:  # what the first steps are taken with
