@@ -19,6 +19,7 @@ import numpy as np
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
+from zoo.common.checkpoint import write_text
 from zoo.common.env_wrappers import env_name, rebuilder
 from zoo.common.videos import check_path, film
 
@@ -100,7 +101,7 @@ class Evaluate(Callback):
             )
         self.steps, self.returns, self.best = [], [], -math.inf
         if training.run_dir is not None and training.steps:  # resumed: what came before counts
-            self._read(training.run_dir / 'evaluations.csv', training.agent.steps)
+            self._take_up(training.run_dir / 'evaluations.csv', training.agent.steps)
         if self.env is None:
             self._own = _another(training, 'Evaluate', self.seed)
         elif self.env is training.env:
@@ -153,12 +154,17 @@ class Evaluate(Callback):
             for total, length, success in zip(result.returns, result.lengths, result.successes, strict=True):
                 writer.writerow([step, round(total, 6), length, '' if success is None else int(success)])
 
-    def _read(self, path: Path, until: int) -> None:
+    def _take_up(self, path: Path, until: int) -> None:
+        """Take what is there up to a step, and take the rest, which will be tested again, out of the file."""
         if not path.exists():
             return
-        with open(path, newline='', encoding='utf-8') as file:
-            rows = [(int(row['step']), float(row['r'])) for row in csv.DictReader(file) if row['l']]
-        for step in sorted({step for step, _ in rows if step <= until}):
+        header, *lines = path.read_text(encoding='utf-8').split('\n')[
+            :-1
+        ]  # of what is behind the last end a part lacks
+        kept = [line for line in lines if int(line.partition(',')[0]) <= until]
+        write_text(path, '\n'.join([header, *kept, '']))
+        rows = [(int(row['step']), float(row['r'])) for row in csv.DictReader([header, *kept])]
+        for step in sorted({step for step, _ in rows}):
             self.steps.append(step)
             self.returns.append(float(np.mean([total for other, total in rows if other == step])))
         self.best = max(self.returns, default=-math.inf)
