@@ -150,8 +150,12 @@ class TestEvaluate:
         with pytest.raises(KeyboardInterrupt):
             learn([first, Interrupt(every=50)])
         again = Evaluate(every=20, episodes=2)
+        file = zoo.open_run('last').path / 'evaluations.csv'
+        with open(file, 'a') as written:  # by one that was killed later on
+            written.write('60,9,9,\n60,9,9,\n8')
         zoo.resume('last', callbacks=[again], progress_bar=False)
         assert again.steps == [20, 40, 60, 80, 100] and again.returns[:2] == first.returns
+        assert [int(row['step']) for row in rows(file)] == [step for step in again.steps for _ in range(2)]
         assert again.best == max(again.returns)
 
     def test_what_came_after_the_checkpoint_is_not_there_twice(self):

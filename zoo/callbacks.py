@@ -104,7 +104,7 @@ class Evaluate(Callback):
             )
         self.steps, self.returns, self.best = [], [], -math.inf
         if training.run_dir is not None and training.steps:  # resumed: what came before counts
-            self._read(training.run_dir / 'evaluations.csv', training.agent.steps)
+            self._take_up(training.run_dir / 'evaluations.csv', training.agent.steps)
         if self.env is None:
             self._own = _another(training, 'Evaluate', self.seed)
         elif self.env is training.env:
@@ -157,10 +157,11 @@ class Evaluate(Callback):
             for total, length, success in zip(result.returns, result.lengths, result.successes, strict=True):
                 writer.writerow([step, round(total, 6), length, '' if success is None else int(success)])
 
-    def _read(self, path: Path, until: int) -> None:
+    def _take_up(self, path: Path, until: int) -> None:
+        """Take what is there up to a step, and take the rest, which will be tested again, out of the file."""
         if not path.exists():
             return
-        keep_rows(path, until)  # those of later tests are made again now
+        keep_rows(path, until)
         with open(path, newline='', encoding='utf-8') as file:
             rows = [(int(row['step']), float(row['r'])) for row in csv.DictReader(file) if row['l']]
         for step in sorted({step for step, _ in rows}):

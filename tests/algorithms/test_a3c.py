@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
@@ -13,6 +15,7 @@ from rollouts import rollout
 from zoo import build_env
 from zoo.algorithms import A2C, A3C
 from zoo.common.schedules import Linear
+from zoo.distributed.training.actor import Actor
 from zoo.distributed.training.plan import plan_for
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
@@ -63,6 +66,20 @@ def test_what_is_random_is_each_ranks_own():
     sent = make().weights()
     assert 'noise_seed' not in sent and not [name for name in sent if 'random' in name or 'optimizer' in name]
     assert {'network/actor/0', 'network/critic/3', 'log_std'} <= set(sent)
+
+
+def test_actors_drop_other_units_each():
+    """Though all of them, and what is started in the place of one, are built alike."""
+    env = build_env('CartPole-v1')
+    torso = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dropout(0.5)])
+    agent = A3C(env.observation_space, env.action_space, net_list=[torso, {'hidden': [4]}])
+    plan = plan_for(agent, env, {'actors': 2}, 1, 0, 100, {'horizon': 5})
+    states = []
+    for number, restarts in ((0, 0), (1, 0), (0, 1), (0, 0)):
+        cluster = SimpleNamespace(role_rank=lambda number=number: number, restarts=restarts, queue=lambda *_: None)
+        Actor(cluster, plan, agent.behavior, env, agent)
+        states.append(tuple(agent.state()['network/actor/random/0'].tolist()))
+    assert len(set(states)) == 3 and states[0] == states[3], 'by the seed, the number and how often it was started'
 
 
 def test_in_one_process_it_is_a2c():

@@ -447,9 +447,12 @@ class Algorithm:
         return int(self.rng.integers(2**31 - 1))
 
     def reseed(self, seed: int | None, stream: str) -> None:
-        """Draw batches and noise from a stream of its own, unlike an agent with the same state."""
+        """Draw batches, noise and what layers drop from a stream of its own, unlike an agent with the same state."""
         self.rng = seeding.generator(seed, stream)
         self.noise_seed.assign(self._draw_noise_seed())
+        for network in self.networks.values():
+            for state in network.random_variables:  # a seed and a counter
+                state.assign(np.array([self.rng.integers(2**31 - 1), 0], state.dtype.as_numpy_dtype))
 
     def _draw_noise_seed(self) -> np.ndarray:
         return self.rng.integers(2**31 - 1, size=2, dtype=np.int32)

@@ -199,7 +199,7 @@ class Agent(Protocol):
         """Learn as one with other processes that have the same weights, from now on; None: alone again."""
 
     def reseed(self, seed: int | None, stream: str) -> None:
-        """Draw batches and noise from a stream of its own, unlike an agent with the same state."""
+        """Draw batches, noise and what layers drop from a stream of its own, unlike an agent with the same state."""
 
 
 class AgentOfGradients(Agent, Protocol):

@@ -198,17 +198,6 @@ def test_a_replay_buffer_has_the_states_that_actors_had(tmp_path: Path):
     assert goes_on.sum() > 200 and 3 < (~goes_on).sum() and replay._state[rows][goes_on].any(-1).all()
 
 
-def test_the_same_seed_gives_the_same_agent():
-    states = []
-    for _ in range(2):
-        env = build_env('CartPole-v1')
-        agent = agent_for('PPO', env)
-        learn(agent, env, roles={'actors': 2})
-        states.append(agent.state())
-    for name, array in states[0].items():
-        np.testing.assert_array_equal(array, states[1][name], err_msg=name)
-
-
 def test_learners_and_servers(tmp_path: Path):
     env = build_env(traced('Pendulum-v1', tmp_path))
     agent = agent_for('SAC', env)
@@ -220,7 +209,7 @@ def test_learners_and_servers(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ('roles', 'built'),
-    [({'actors': 1}, {}), ({'actors': 1}, {'nenv': 2, 'vectorized': 'async'}), ({'learners': 2, 'actors': 2}, {})],
+    [({'actors': 1}, {'nenv': 2, 'vectorized': 'async'}), ({'learners': 2, 'actors': 2}, {})],
 )
 def test_learners_tell_transitions_for_other_goals(roles: dict[str, int], built: dict[str, Any]):
     """The rewards are those of an environment that learners have, but never step."""
@@ -325,7 +314,7 @@ def test_nothing_stays_open():
     assert counts[1] == counts[2]
 
 
-@pytest.mark.parametrize('closing', ['raises', 'crashes', 'hangs'])
+@pytest.mark.parametrize('closing', ['raises', 'hangs'])
 def test_an_environment_that_cannot_be_closed(closing: str, tmp_path: Path, capfd: pytest.CaptureFixture):
     """It is closed when its actor has done its part."""
     env = build_env(traced('CartPole-v1', tmp_path, closing=closing))
@@ -362,23 +351,17 @@ class Doubled(keras.layers.Layer):
         return 2.0 * x
 
 
-def test_a_network_of_classes_that_are_known_here_alone():
-    """Those of a script or a notebook: they are sent with the network."""
-    env = build_env('CartPole-v1')
-    torso = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), Doubled()])
-    Doubled.__module__ = '__main__'
-    result = learn(agent_for('DQN', env, net_list=[torso]), env, roles={'actors': 1}, train_steps=128)
-    assert result.steps == 128
-    assert no_processes_left()
-
-
 def test_a_network_of_the_users_own():
+    """Of classes that are known here alone, those of a script or a notebook, too: they are sent with it."""
     env = build_env('CartPole-v1')
-    torso = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, 'relu'), keras.layers.LayerNormalization()])
+    torso = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), Doubled(), keras.layers.LayerNormalization()])
+    Doubled.__module__ = '__main__'
     agent = agent_for('DQN', env, net_list=[torso])
     result = learn(agent, env, roles={'actors': 1}, train_steps=128)
     assert result.steps == 128
 
+
+def test_a_network_that_cannot_be_sent():
     class Opaque:
         def __init__(self) -> None:
             self.dense = keras.layers.Dense(8)
@@ -392,6 +375,7 @@ def test_a_network_of_the_users_own():
         def trainable_variables(self) -> list[Any]:
             return [variable.value for variable in self.dense.trainable_variables]
 
+    env = build_env('CartPole-v1')
     agent = agent_for('PPO', env, net_list=[Opaque(), {'hidden': [8]}])
     with pytest.raises(ValueError, match="the network 'actor' cannot be sent to another process"):
         learn(agent, env, roles={'actors': 1})
@@ -782,7 +766,7 @@ def test_the_same_program_under_each_launcher(engine: str, tmp_path: Path):
     assert traces.count('False 1') == 2, 'two light actors'
     assert len(traces) == 3, 'and learner 0, which tests'
     assert ('rank 0 is a learner, ranks 1 to 2 are actors' in result.stdout) == (engine != 'local')
-    # What is trained does not depend on how it was started.
+    # What is trained depends on the seed alone, not on how it was started.
     folder = tmp_path / 'here'
     folder.mkdir()
     env = build_env(traced('CartPole-v1', folder))
@@ -813,17 +797,16 @@ learn(agent_for({name!r}, env), env, roles={roles})
 """
 
 
-@pytest.mark.parametrize('engine', ENGINES)
-def test_ranks_with_different_environments(engine: str, tmp_path: Path):
+def test_ranks_with_different_environments(tmp_path: Path):
     """NumPy would write the one copy over both."""
-    result = launch(engine, 3, tmp_path, 'DQN', 'CartPole-v1', {'actors': 2}, DIFFERENT)
+    result = launch('local', 3, tmp_path, 'DQN', 'CartPole-v1', {'actors': 2}, DIFFERENT)
     assert result.returncode != 0
     words = r'actor 1 sends obs float32\[32, 1, 4\], .*; learner 0 expects obs float32\[16, 2, 4\], .*: build the same'
     assert re.search(words, result.stdout), result.stdout
 
 
 @pytest.mark.parametrize('way', ['raises', 'exits'])
-@pytest.mark.parametrize('engine', ENGINES)
+@pytest.mark.parametrize('engine', ENGINES[1:])  # on `local` it is as above
 def test_an_environment_that_fails_under_each_launcher(engine: str, way: str, tmp_path: Path):
     fails = {'fail_at': 50} | ({'exit_with': 0} if way == 'exits' else {})
     program = FAILS.replace('{fails}', repr(fails).replace('{', '{{').replace('}', '}}'))
@@ -833,7 +816,7 @@ def test_an_environment_that_fails_under_each_launcher(engine: str, way: str, tm
     assert 'rank 1 (actor 0) failed' in result.stdout and words in result.stdout, result.stdout
 
 
-@pytest.mark.parametrize('engine', ENGINES)
+@pytest.mark.parametrize('engine', ENGINES[1:])
 def test_learners_and_servers_under_each_launcher(engine: str, tmp_path: Path):
     result = launch(engine, 5, tmp_path, 'TD3', 'Pendulum-v1', {'learners': 2, 'actors': 2, 'servers': 1})
     assert result.returncode == 0, result.stdout
@@ -841,7 +824,7 @@ def test_learners_and_servers_under_each_launcher(engine: str, tmp_path: Path):
     assert stepped(tmp_path).count('False 1') == 2
 
 
-@pytest.mark.parametrize('engine', ENGINES)
+@pytest.mark.parametrize('engine', ENGINES[1:])
 def test_ranks_that_do_not_add_up(engine: str, tmp_path: Path):
     begin = time.monotonic()
     result = launch(engine, 2, tmp_path, 'PPO', 'CartPole-v1', {'actors': 3})

@@ -75,6 +75,8 @@ class Actor:
         self.served = Served(cluster, plan) if plan.layout.servers else None
         # One that was started again does not repeat what it did before.
         self.rng = seeding.generator(plan.seed, f'actor {self.number}, start {cluster.restarts}')
+        if agent is not None:
+            agent.reseed(plan.seed, f'networks of actor {self.number}, start {cluster.restarts}')
         self.env = env
         self.version = END
         self.steps = 0
