@@ -18,6 +18,7 @@ import json
 import os
 import platform
 import shutil
+import shutil
 import statistics
 import time
 from dataclasses import dataclass, field, replace
@@ -188,10 +189,12 @@ def run(name: str, seed: int) -> dict[str, Any]:
     )
     agent = getattr(algorithms, row.alg)(**alg_params | row.alg_params)
     end = time.perf_counter() + 60 * (row.minutes or 1e9)
+    folder = HERE / 'runs' / f'{name}-{seed}'
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier time: two trainings in one folder are refused
     trained = agent.learn(
         env,
         'train',
-        run_dir=HERE / 'runs' / f'{name}-{seed}',
+        run_dir=folder,
         callbacks=[lambda training: time.perf_counter() < end],
         **learn_params | {'train_steps': row.steps} | row.learn,
     )
