@@ -18,7 +18,6 @@ import json
 import os
 import platform
 import shutil
-import shutil
 import statistics
 import time
 from dataclasses import dataclass, field, replace
