@@ -26,13 +26,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zoo import algorithms, workers
-from zoo.common.checkpoint import jsonable, write_json, write_text
+from zoo.common.checkpoint import write_json, write_text
 from zoo.common.env_wrappers import build_env, env_name, find_env_type
 from zoo.common.errors import unknown
 from zoo.common.params import checked
 from zoo.common.processes import alone_in
-from zoo.common.schedules import schedule_to_json
-from zoo.running import ARGUMENTS, check_names, known_params, resume, train
+from zoo.running import ARGUMENTS, check_names, known_params, plain_settings, resume, train
 from zoo.runs import Run, open_run, runs_folder
 
 if TYPE_CHECKING:
@@ -394,19 +393,6 @@ def _keep_settings(folder: Path, settings: Mapping[str, Any]) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     write_json(path, wanted)
-
-
-def plain_settings(value: Any) -> Any:
-    """A setting as JSON has it; what is no plain data by what it is called."""
-    value = schedule_to_json(value)
-    if isinstance(value, Mapping):
-        return {str(key): plain_settings(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain_settings(item) for item in value]
-    try:
-        return jsonable(value)
-    except TypeError:
-        return getattr(value, '__name__', type(value).__name__)
 
 
 def _settings_in(folder: Path) -> dict[str, Any]:

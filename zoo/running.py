@@ -11,9 +11,11 @@ from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from zoo import algorithms
+from zoo.common.checkpoint import jsonable
 from zoo.common.env_wrappers import build_env, find_env_type
 from zoo.common.errors import unknown
 from zoo.common.params import HABITS, Param, above, refusal
+from zoo.common.schedules import schedule_to_json
 from zoo.common.types import TrainingResult
 from zoo.common.utils import call_default_params
 from zoo.runs import Run, open_run
@@ -272,6 +274,19 @@ def networks(net: Any, default: Sequence[Any]) -> list[Any]:
             f"net is {net!r}: give '256,256', [256, 256], dict(hidden=[256, 256], activation='relu') or a net_list."
         )
     return [{**entry, **changes} if isinstance(entry, dict) else entry for entry in default]
+
+
+def plain_settings(value: Any) -> Any:
+    """A setting as JSON has it; what is no plain data by what it is called."""
+    value = schedule_to_json(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain_settings(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_settings(item) for item in value]
+    try:
+        return jsonable(value)
+    except TypeError:
+        return getattr(value, '__name__', type(value).__name__)
 
 
 def _checked_rate(cls: Any, rate: Any) -> Any:

@@ -27,8 +27,7 @@ from zoo.common.params import Param, Range, checked
 from zoo.common.processes import alone_in
 from zoo.common.schedules import Linear, schedule_from_json, schedule_to_json
 from zoo.common.utils import call_default_params
-from zoo.comparison import plain_settings
-from zoo.running import ARGUMENTS, RATE, check_names, known_params, train
+from zoo.running import ARGUMENTS, RATE, check_names, known_params, plain_settings, train
 from zoo.runs import runs_folder
 
 #: What is searched where nothing else is said, as far as the algorithm has it: what most is decided by.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import uuid
@@ -145,8 +146,8 @@ def _write(path: Path, frames: Iterator[np.ndarray], fps: float) -> None:
     if path.suffix.lower() == '.mp4':
         import imageio.v2 as imageio
 
-        writer: Any
-        with imageio.get_writer(path, fps=fps, macro_block_size=2) as writer:
+        writer: Any = imageio.get_writer(path, fps=fps, macro_block_size=2)
+        with contextlib.closing(writer):
             for frame in frames:
                 writer.append_data(frame)
         return
