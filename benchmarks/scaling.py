@@ -1,0 +1,381 @@
+"""What 10, 100 and 1,000 actors ask of one learner: a model of measured costs, and the model beside real runs.
+
+    python benchmarks/scaling.py               # writes results/scaling.md; some three minutes
+    python benchmarks/scaling.py --step 1      # of an environment of 1 ms a step, not of 10
+
+Measured are the few things that a learner spends its time on: to receive a message, to hand out weights, to update, and
+to store and draw where there is a replay buffer. The rest is arithmetic, which docs/scaling.md states. The environment
+is a sleep, so that actors take a step's time of a machine of their own and none of this one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+RESULTS = Path(__file__).resolve().parent / 'results' / 'scaling.md'
+ACTORS = (10, 100, 1000)
+SIZES = (1_000, 30_000, 1_000_000)  # bytes of a message
+MESSAGES = 200
+CHUNK = 32  # steps in a message to a replay buffer, see zoo/distributed/training/plan.py
+EPISODE = 200
+
+
+class Sleeping(gymnasium.Env):
+    """17 numbers to see, random ones, and 6 to do, of a continuous or a discrete kind; a step is a sleep.
+
+    Args:
+        seconds: of a step.
+        discrete: whether there are 6 actions and not 6 numbers.
+    """
+
+    def __init__(self, seconds: float = 0.0, discrete: bool = False) -> None:
+        self.seconds, self.t = seconds, 0
+        self.observation_space = Box(-1.0, 1.0, (17,), np.float32)
+        self.action_space = Discrete(6) if discrete else Box(-1.0, 1.0, (6,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.t = 0
+        return self.np_random.uniform(-1, 1, 17).astype(np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if self.seconds:
+            time.sleep(self.seconds)
+        self.t += 1
+        seen = self.np_random.uniform(-1, 1, 17).astype(np.float32)
+        return seen, float(seen[0]), False, self.t == EPISODE, {}
+
+
+@dataclass
+class Line:
+    """Seconds of something by its size: ``fixed + size * each``."""
+
+    fixed: float
+    each: float
+
+    def __call__(self, size: float) -> float:
+        return self.fixed + size * self.each
+
+    @classmethod
+    def through(cls, sizes: Any, seconds: Any) -> Line:
+        """The fixed part is that of the smallest, the rest from the largest: a fit would give the large all weight."""
+        each = max(0.0, (seconds[-1] - seconds[0]) / (sizes[-1] - sizes[0]))
+        return cls(max(0.0, seconds[0] - sizes[0] * each), each)
+
+
+def exchange(path: str) -> None:
+    """A rank of two: rank 0 receives, answers and hands out weights, and writes the seconds of processor of each."""
+    from zoo.distributed import Role, connect
+
+    with connect(learners=1, actors=1) as cluster:
+        actor, learner = (Role.ACTOR, 0), (Role.LEARNER, 0)
+        messages, replies = cluster.queue(actor, learner, 4), cluster.queue(learner, actor)
+        found: dict[str, list[float]] = {'receive': [], 'reply': [], 'save': []}
+        for number, size in enumerate(SIZES):
+            content = {'x': np.zeros(size // 4, np.float32)}
+            cluster.barrier()
+            if cluster.role() == Role.ACTOR:
+                for _ in range(MESSAGES):
+                    messages.put(content)
+                    replies.get()
+                    cluster.request(Role.LEARNER, 0, f'weights {number}')
+                continue
+            seconds = np.zeros(3)
+            for _ in range(MESSAGES):
+                begin = time.thread_time()
+                messages.get()
+                received = time.thread_time()
+                cluster.save(f'weights {number}', content)
+                saved = time.thread_time()
+                replies.put({'version': np.int64(0)})
+                seconds += received - begin, time.thread_time() - saved, saved - received
+            for name, each in zip(found, seconds / MESSAGES, strict=True):
+                found[name].append(each)
+        cluster.barrier()
+        if cluster.role() == Role.LEARNER:
+            Path(path).write_text(json.dumps(found))
+
+
+def exchange_costs() -> dict[str, Line]:
+    """What a message costs the one who receives it, a reply and a set of weights the one who sends them."""
+    from zoo.distributed import launch
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / 'found'
+        launch(exchange, 2, (str(path),), timeout=120)
+        found = json.loads(path.read_text())
+    return {name: Line.through(SIZES, seconds) for name, seconds in found.items()}
+
+
+def agent_for(alg: str, env: Any) -> tuple[Any, dict[str, Any]]:
+    """An algorithm with its defaults, 64 × 64, and the parameters of its ``learn``."""
+    from zoo import algorithms, call_default_params
+
+    alg_params, learn_params = call_default_params(env, 'gymnasium', alg, seed=0)
+    if alg != 'ARS':  # whose policy is linear
+        alg_params['net_list'] = [
+            entry if isinstance(entry, str) else entry | {'hidden': [64, 64]} for entry in alg_params['net_list']
+        ]
+    return getattr(algorithms, alg)(**alg_params), learn_params | {'run_dir': False, 'progress_bar': False}
+
+
+def timed(call: Any, seconds: list[float]) -> Any:
+    """``call``, each of whose durations is noted."""
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        begin = time.perf_counter()
+        result = call(*args, **kwargs)
+        seconds.append(time.perf_counter() - begin)
+        return result
+
+    return wrapped
+
+
+def middle(seconds: list[float]) -> float:
+    """The median, without the first ones, in which functions are compiled."""
+    return statistics.median(seconds[2:])
+
+
+def trained(alg: str, steps: int, **changes: Any) -> dict[str, Any]:
+    """What an algorithm costs where it learns: its parameters, and the seconds of update, acting, drawing, storing."""
+    from zoo.common.replay import Replay
+
+    agent, params = agent_for(alg, Sleeping(discrete=alg == 'ApexDQN'))
+    seconds: dict[str, list[float]] = {name: [] for name in ('update', 'act', 'draw', 'store', 'gradient')}
+    name = 'update_on' if alg == 'ApexDQN' else 'update'
+    update = getattr(agent, name)
+    if alg == 'A3C':  # in actors and in the learner, one after the other
+
+        def update(rollout: Any) -> Any:
+            found = timed(agent.gradient, seconds['gradient'])(rollout)
+            return agent.take_gradient(found)
+
+    setattr(agent, name, timed(update, seconds['update']))
+    agent.act = timed(agent.act, seconds['act'])
+    draw, store = Replay.sample, Replay.add
+    Replay.sample, Replay.add = timed(draw, seconds['draw']), timed(store, seconds['store'])  # type: ignore[method-assign]
+    try:
+        agent.learn(Sleeping(discrete=alg == 'ApexDQN'), **params | {'roles': None, 'train_steps': steps} | changes)
+    finally:
+        Replay.sample, Replay.add = draw, store  # type: ignore[method-assign]
+    found = {name: middle(each) for name, each in seconds.items() if len(each) > 3}
+    if alg == 'A3C':
+        found['update'] -= found['gradient']
+        found['weights'] = sum(x.nbytes for x in agent.weights().values())
+        found['gradient_bytes'] = sum(4 * int(np.prod(v.shape)) for o in agent.optimizers.values() for v in o.variables)
+    else:
+        found['weights'] = sum(x.nbytes for x in agent.forward.weights().values())
+    return found | {'params': params | changes, 'agent': agent}
+
+
+@dataclass
+class Asked:
+    """What an algorithm's actors send, and what its learner spends on it. Times are seconds, sizes bytes.
+
+    Attributes:
+        steps: of the environment in a message.
+        size: of a message.
+        own: of an actor for a message, besides its steps: a gradient.
+        learner: of the learner for a message, all in all.
+        update_messages: messages in one update of the learner; 0: it updates whether or not they come.
+        weights: size of the weights, which each actor asks for once for each update that it hears of.
+        waits: whether actors wait while the learner learns.
+        most: actors that can have work at a time; None: any number.
+        updates: a second, where they do not depend on the actors.
+    """
+
+    steps: int
+    size: float
+    own: float
+    learner: float
+    update_messages: float
+    weights: float
+    waits: bool = False
+    most: int | None = None
+    updates: float = 0.0
+
+
+def per_second(asked: Asked, actors: int, step: float) -> float:
+    """Messages a second of so many actors, by what they can send and by what the learner can take."""
+    working = min(actors, asked.most or actors)
+    sends = asked.steps * step + asked.own
+    if asked.waits:  # every actor sends one, the learner takes all of them, and all begin anew
+        return working / (sends + working * asked.learner)
+    return min(working / sends, 1.0 / asked.learner)
+
+
+def asked_of(cost: dict[str, Line], measured: dict[str, dict[str, Any]], actors: int) -> dict[str, Asked]:
+    """What each algorithm asks for, of so many actors."""
+    from zoo.common.rollout import rollout_bytes
+
+    def rollout(found: dict[str, Any], steps: int) -> float:
+        agent = found['agent']
+        space, adaptor = agent.observation_space, agent.action_adaptor
+        return rollout_bytes(space, adaptor, steps, 1, 0, agent.behavior.param_size)
+
+    receive, reply, save = cost['receive'], cost['reply'](8), cost['save']
+    result = {}
+    found = measured['PPO']
+    horizon, weights = found['params']['horizon'], found['weights']
+    learner = receive(rollout(found, horizon)) + reply + found['update'] + save(weights) / actors
+    result['PPO, DPPO'] = Asked(horizon, rollout(found, horizon), 0.0, learner, actors, weights, waits=True)
+    found = measured['IMPALA']
+    horizon, rollouts, weights = found['params']['horizon'], found['params']['rollouts'], found['weights']
+    learner = receive(rollout(found, horizon)) + reply + (found['update'] + save(weights)) / rollouts
+    result['IMPALA'] = Asked(horizon, rollout(found, horizon), 0.0, learner, rollouts, weights)
+    found = measured['A3C']
+    horizon, size, weights = found['params']['horizon'], found['gradient_bytes'], found['weights']
+    learner = receive(size) + reply + found['update'] + save(weights)
+    result['A3C'] = Asked(horizon, size, found['gradient'], learner, 1, weights)
+    found = measured['ApexDQN']
+    size, batch = rollout(found, CHUNK), found['params']['batch_size'] * found['params']['updates']
+    drawn = rollout(found, batch)
+    updates = found['params']['updates'] / (found['update'] + receive(drawn) + reply)
+    learner = receive(64) + reply  # what a buffer tells of a message; the rest of its time is for updates
+    for buffers in (1, 8):
+        # A buffer stores what comes, and draws its part of what the learner asks for.
+        busy = updates / found['params']['updates'] * (found['draw'] + cost['reply'](drawn)) / buffers
+        taken = (receive(size) + CHUNK * found['store']) / (max(1e-9, 1.0 - busy) * buffers)
+        title = f'Ape-X, {buffers} buffer{"s" if buffers > 1 else ""}'
+        result[title] = Asked(CHUNK, size, 0.0, max(learner, taken), 0, found['weights'], updates=updates)
+    for alg in ('ES', 'ARS'):
+        found = measured[alg]
+        pairs = found['agent'].perturbations[0]
+        learner = receive(64) + reply + (found['update'] + save(found['weights'])) / (2 * pairs)
+        result[alg] = Asked(EPISODE, 16, 0.0, learner, 2 * pairs, found['weights'], most=2 * pairs)
+    return result
+
+
+def real(alg: str, actors: int, step: float, params: dict[str, Any], seconds: float) -> float:
+    """Steps a second of a real training with so many actors."""
+    from zoo import build_env
+
+    env = build_env(lambda: Sleeping(step))
+    agent, own = agent_for(alg, env)
+    times: list[tuple[float, int]] = []
+    size = params['horizon'] * params.get('rollouts', actors)
+    total = size * max(6, round(seconds * actors / step / size))
+    agent.learn(
+        env,
+        **own | params | {'roles': {'learners': 1, 'actors': actors}, 'train_steps': total, 'log_every': size},
+        callbacks=[lambda training: times.append((time.perf_counter(), training.steps))],
+    )
+    (begin, before), (end, after) = times[len(times) // 3], times[-1]
+    return (after - before) / (end - begin)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
+    parser.add_argument('--step', type=float, default=10.0, metavar='MS', help='of the environment, milliseconds')
+    parser.add_argument('--seconds', type=float, default=10.0, help='of each real training')
+    options = parser.parse_args()
+    load = os.getloadavg()[0]
+    step = options.step / 1e3
+    cost = exchange_costs()
+    few = {'horizon': 128, 'epochs': 10, 'batch_size': 64}
+    measured = {
+        'PPO': trained('PPO', 128 * 20, **few),
+        'IMPALA': trained('IMPALA', 20 * 8 * 20, horizon=20, rollouts=8),
+        'A3C': trained('A3C', 20 * 40, horizon=20),
+        'ApexDQN': trained('ApexDQN', 1500, batch_size=512, updates=8, update_every=8, explore_steps=600),
+        'ES': trained('ES', 5 * 2 * 32 * EPISODE),
+        'ARS': trained('ARS', 5 * 2 * 32 * EPISODE),
+    }
+    acting = measured['PPO']['act']
+
+    def asked(actors: int) -> dict[str, Asked]:
+        return asked_of(cost, measured, actors)
+
+    lines = [
+        '# What many actors ask of one learner',
+        '',
+        f'`python benchmarks/scaling.py --step {options.step:g}`, {datetime.date.today():%Y-%m-%d}, {os.cpu_count()} '
+        f'cores, load average at the start {load:.1f}. Python {platform.python_version()}, '
+        + ', '.join(f'{name} {metadata.version(name)}' for name in ('tensorflow', 'numpy', 'gymnasium'))
+        + f', {platform.system()}. [docs/scaling.md](../../docs/scaling.md) says what is assumed.',
+        '',
+        f'An environment of {options.step:g} ms a step with 17 observations and 6 actions, networks of 64 × 64 (ARS: '
+        'linear), the engine `local`.',
+        '',
+        '## Measured',
+        '',
+        '| what | µs | and for each MB |',
+        '|---|---|---|',
+    ]
+    titles = {'receive': 'to receive a message', 'reply': 'to send one', 'save': 'to publish weights'}
+    lines += [f'| {titles[name]} | {line.fixed * 1e6:.0f} | {line.each * 1e12:.0f} |' for name, line in cost.items()]
+    work = {
+        'PPO': '128 steps, 10 epochs, minibatches of 64',
+        'IMPALA': '8 rollouts of 20 steps',
+        'A3C': 'a gradient of 20 steps, taken',
+        'ApexDQN': '8 batches of 512',
+        'ES': 'a generation',
+        'ARS': 'a generation',
+    }
+    lines += [f'| update of {alg}: {what} | {measured[alg]["update"] * 1e6:.0f} | |' for alg, what in work.items()]
+    lines += [
+        f'| gradient of A3C, in an actor | {measured["A3C"]["gradient"] * 1e6:.0f} | |',
+        f'| to store a step, by priority | {measured["ApexDQN"]["store"] * 1e6:.0f} | |',
+        f'| to draw 8 batches of 512, by priority | {measured["ApexDQN"]["draw"] * 1e6:.0f} | |',
+        f'| to act once | {acting * 1e6:.0f} | |',
+        '',
+        '## By the model',
+        '',
+        'Of all actors, each second; *at work* is the part of its time that an actor steps its environment; *enough* '
+        'are the actors beyond which learner or buffers give no more, for PPO those that wait for half of their time.',
+        '',
+        '| algorithm | actors | steps | at work | messages | MB in | MB of weights out | updates | enough |',
+        '|---|---|---|---|---|---|---|---|---|',
+    ]
+    for alg in asked(1):
+        for actors in ACTORS:
+            one = asked(actors)[alg]
+            rate = per_second(one, actors, step + acting)
+            updates = one.updates or rate / one.update_messages
+            # An actor asks for weights once for each of its messages, at most once for each update.
+            out = min(rate, updates * actors) if not one.most else updates * min(actors, one.most)
+            ideal = actors * (step + acting) ** -1
+            enough = (one.steps * (step + acting) + one.own) / one.learner
+            lines.append(
+                f'| {alg} | {actors:,} | {rate * one.steps:,.0f} | {rate * one.steps / ideal:.0%} | {rate:,.0f} | '
+                f'{rate * one.size / 1e6:.2f} | {out * one.weights / 1e6:.1f} | {updates:,.1f} | '
+                f'{min(enough, one.most or enough):,.0f} |'
+            )
+    lines += [
+        '',
+        '## Beside real runs',
+        '',
+        f'Trainings of {options.seconds:g} s, all on this machine.',
+        '',
+        '| algorithm | actors | steps a second, predicted | measured | measured / predicted |',
+        '|---|---|---|---|---|',
+    ]
+    for alg, name, params in (('PPO', 'PPO, DPPO', few), ('IMPALA', 'IMPALA', {'horizon': 20, 'rollouts': 8})):
+        for actors in (2, 4):
+            one = asked(actors)[name]
+            predicted = per_second(one, actors, step + acting) * one.steps
+            found = real(alg, actors, step, params, options.seconds)
+            lines.append(f'| {alg} | {actors} | {predicted:,.0f} | {found:,.0f} | {found / predicted:.2f} |')
+    text = '\n'.join([*lines, ''])
+    RESULTS.write_text(text)
+    print(text)
+
+
+if __name__ == '__main__':
+    main()
