@@ -19,6 +19,7 @@ import gymnasium
 import zoo
 from zoo import algorithms
 from zoo.common.env_wrappers import TYPES, VECTORIZED
+from zoo.dashboard.runs import PROGRAM, plain
 from zoo.dashboard.values import keywords, nearest, read, read_keywords, written
 
 #: Of a network's spec: what the page chooses elsewhere, or by the seed.
@@ -129,10 +130,8 @@ class Experiment:
         env_id: str = 'CartPole-v1',
         alg: str = 'PPO',
     ) -> None:
-        for made in environments:
-            if not callable(made):
-                raise ValueError(f'environments has {made!r} in it: give classes or functions that make environments.')
-        self._given = {made.__name__: made for made in environments}
+        self._given: dict[str, Callable[..., Any]] = {}
+        self.keep(environments)
         self.env_type, self.env_id, self.alg = env_type, env_id, alg
         self.arguments = {name: default for name, (default, _, _) in ARGUMENTS.items()}
         self.env_params: dict[str, Any] = {}
@@ -143,6 +142,52 @@ class Experiment:
         self._alg_params: dict[str, Any] = {}
         self._learn_params: dict[str, Any] = {}
         self.choose()
+
+    @classmethod
+    def of(cls, run: Any) -> Experiment:
+        """What was trained in a run.
+
+        Raises:
+            ValueError: its folder does not say: no name makes its environment, or a network is of the user's own.
+        """
+        config = plain(run.config)
+        made_with = config.get('made_with')
+        if made_with is None:
+            run.build_env()  # which says why not
+            raise ValueError(f'{run.name} does not say how its environment is made.')
+        env = dict(made_with)
+        env_id, env_type = env.pop('env_id'), env.pop('env_type')
+        found = cls(env_type=env_type, env_id=env_id, alg=run.algorithm)
+        entries = config['net_list']
+        for i, entry in enumerate(entries):
+            if isinstance(entry, dict) and 'custom' in entry:
+                raise ValueError(
+                    f'net_list[{i}] of {run.name} is a {entry["custom"]} of your own, which its folder does not hold.'
+                )
+        specs = [entry for entry in entries if isinstance(entry, dict)] or [{}]
+        arguments = {name: env.pop(name) for name in ('nenv', 'vectorized') if name in env}
+        arguments |= {name: specs[0][name] for name in ('layers', 'dtype', 'recurrent') if specs[0].get(name)}
+        found.choose(seed=run.seed, env_params=env, **arguments)
+        wanted = {**config['params'], **config['learn_params']}
+        for given in ('net_list', 'optimizers_list'):
+            for i, entry in enumerate(config[given]):
+                hidden = ('seed', 'layers', 'dtype')
+                own = entry if isinstance(entry, str) else {key: x for key, x in entry.items() if key not in hidden}
+                wanted[f'{given}[{i}]'] = own
+        # Of several that depend on each other only all are valid.
+        edits = {}
+        for field in found.fields():
+            value = wanted.get(field.name, field.default)
+            if isinstance(value, dict) and isinstance(field.default, dict) and field.group in ('networks', 'optimizers'):
+                value = {key: x for key, x in value.items() if written(field.default.get(key)) != written(x)}
+                if value:
+                    edits[field.name] = value
+            elif written(value) != written(field.default):
+                edits[field.name] = value
+        edits.pop('progress_bar', None)
+        found.edits[found.alg] = edits
+        found.assemble()
+        return found
 
     # Choosing
 
@@ -256,15 +301,15 @@ class Experiment:
                 name = f'{given}[{i}]'
                 value = self._entry(default, edits.get(name))
                 found.append(
-                    Field(name, group, declared[given], names[i], default, value, self._shown(value), name in edits)
+                    Field(name, group, declared[given], names[i], default, value, self.shown(value), name in edits)
                 )
         for group, params in (('agent', self._alg_params), ('learn', self._learn_params)):
             for name, default in params.items():
                 if name in declared and name not in ('observation_space', 'action_space', 'net_list', 'optimizers_list'):
                     value = edits.get(name, default)
-                    found.append(
-                        Field(name, group, declared[name], name, default, value, written(value), name in edits)
-                    )
+                    bare = isinstance(value, str) and value.isidentifier()
+                    text = value if bare else written(value)
+                    found.append(Field(name, group, declared[name], name, default, value, text, name in edits))
         return found
 
     def field(self, name: str) -> Field:
@@ -339,8 +384,16 @@ class Experiment:
     def _edits(self) -> dict[str, Any]:
         return self.edits.get(self.alg, {})
 
+    def torsos(self, name: str) -> tuple[str, ...]:
+        """Of a network: those before it on whose torso it may stand."""
+        cls = getattr(algorithms, self.alg)
+        if not name.startswith('net_list[') or not cls.shared_torso:
+            return ()
+        return tuple(cls.network_names[: int(name[len('net_list[') : -1])])
+
     @staticmethod
-    def _shown(value: Any) -> str:
+    def shown(value: Any) -> str:
+        """An entry of ``net_list`` or ``optimizers_list`` as it is typed."""
         if isinstance(value, Source):
             return value.text
         if isinstance(value, str):
@@ -470,6 +523,14 @@ class Experiment:
                 lines.append(f'{place} = {written(field.value)}')
         return lines
 
+    def keep(self, environments: Iterable[Callable[..., Any]]) -> None:
+        """Offer environments of the user's own, as the constructor does."""
+        environments = tuple(environments)
+        for made in environments:
+            if not callable(made):
+                raise ValueError(f'environments has {made!r} in it: give classes or functions that make environments.')
+        self._given |= {made.__name__: made for made in environments}
+
     def snapshot(self) -> Experiment:
         """This, as it is now."""
         found = copy.copy(self)
@@ -483,6 +544,16 @@ class Experiment:
     def has_sources(self) -> bool:
         """Whether a network is given by code."""
         return any(isinstance(edit, Source) for edit in self._edits.values())
+
+
+def program_of(run: Any) -> str:
+    """The program that does a run again: the one that the dashboard left in its folder, or one from its configuration.
+
+    Raises:
+        ValueError: its folder does not say, see :meth:`Experiment.of`.
+    """
+    kept = run.path / PROGRAM
+    return str(kept.read_text(encoding='utf-8')) if kept.is_file() else Experiment.of(run).program()
 
 
 def _png(frame: Any) -> bytes:
