@@ -69,7 +69,9 @@ class Worker:
         theirs: Connection | None = None
         if task.talks:
             self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=_do, args=(call, os.fspath(task.log), os.getpid(), theirs), name=task.name)
+        self._process = context.Process(
+            target=_do, args=(call, os.fspath(task.log), os.getpid(), theirs), name=task.name
+        )
         with without_main():
             self._process.start()
         if theirs is not None:

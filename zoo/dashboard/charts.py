@@ -41,7 +41,7 @@ def chart(
     curves: Sequence[Curve],
     title: str = '',
     x_label: str = 'steps',
-    size: tuple[int, int] = (640, 300),
+    size: tuple[int, int] = (600, 270),
     until: float | None = None,
     empty: str = 'nothing yet',
 ) -> str:
@@ -82,17 +82,18 @@ def chart(
         return top + (y_high - np.asarray(y)) / (y_high - y_low) * inner[1]
 
     for tick in _ticks(y_low, y_high, 5 if height > 220 else 3):
-        y = float(at_y(tick))
-        parts.append(f'<line class="zoo-grid-line" x1="{left}" x2="{width - right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="zoo-tick zoo-tick-y" x="{left - 6}" y="{y + 3.5:.1f}">{number(tick)}</text>')
-    for tick in _ticks(x_low, x_high, 7 if width > 500 else 4):
-        x = float(at_x(tick))
+        place = float(at_y(tick))
         parts.append(
-            f'<text class="zoo-tick zoo-tick-x" x="{x:.1f}" y="{height - bottom + 15}">{number(tick)}</text>'
+            f'<line class="zoo-grid-line" x1="{left}" x2="{width - right}" y1="{place:.1f}" y2="{place:.1f}"/>'
         )
+        parts.append(f'<text class="zoo-tick zoo-tick-y" x="{left - 6}" y="{place + 3.5:.1f}">{number(tick)}</text>')
+    for tick in _ticks(x_low, x_high, 7 if width > 500 else 4):
+        place = float(at_x(tick))
+        below = height - bottom + 15
+        parts.append(f'<text class="zoo-tick zoo-tick-x" x="{place:.1f}" y="{below}">{number(tick)}</text>')
     if x_label:
         parts.append(f'<text class="zoo-tick zoo-x-label" x="{width - right}" y="{height - 4}">{x_label}</text>')
-    for i, (curve, x, y) in enumerate(cleaned):
+    for i, (curve, _, _) in enumerate(cleaned):
         colour = f'zoo-c{i % COLOURS}'
         if curve.dots is not None and len(cleaned) <= 3:
             dots_x, dots_y = _thinned(*_clean(curve.x, curve.dots), _DOTS)

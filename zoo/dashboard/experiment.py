@@ -9,6 +9,7 @@ import ast
 import copy
 import inspect
 import io
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -27,14 +28,23 @@ _HIDDEN = ('layers', 'seed', 'dtype', 'recurrent')
 #: Width of the picture of an environment, in pixels.
 _WIDTH = 480
 
-#: The arguments of ``build_env`` and ``call_default_params`` that are chosen, with what may be chosen and the meaning.
-ARGUMENTS: dict[str, tuple[Any, tuple[Any, ...] | None, str]] = {
+#: The arguments of ``build_env`` and ``call_default_params`` that are chosen: the default, what may be chosen by what
+#: the page calls it (None: whatever is typed), and the meaning.
+ARGUMENTS: dict[str, tuple[Any, dict[str, Any] | None, str]] = {
     'seed': (0, None, 'of the environment, the weights and the training; None: unpredictable'),
     'nenv': (1, None, 'copies of the environment that step together'),
-    'vectorized': (False, (False, *VECTORIZED, True), 'how the copies run; True: the fastest way there is'),
-    'layers': ('keras', ('keras', 'tensorlayer'), 'what networks are assembled from'),
-    'dtype': (None, (None, 'float32', 'mixed_bfloat16'), 'in which they compute; None: Keras’ policy'),
-    'recurrent': (None, (None, 'lstm', 'gru'), 'a layer with a memory in every network'),
+    'vectorized': (
+        False,
+        {'by default': False, **{name: name for name in VECTORIZED}, 'fastest': True},
+        'how the copies run: one after the other, in processes, in EnvPool, or the fastest way there is',
+    ),
+    'layers': ('keras', {'Keras': 'keras', 'TensorLayer': 'tensorlayer'}, 'what networks are assembled from'),
+    'dtype': (
+        None,
+        {'by default': None, 'float32': 'float32', 'mixed bfloat16': 'mixed_bfloat16'},
+        'in which networks compute; by default what Keras’ policy says',
+    ),
+    'recurrent': (None, {'none': None, 'LSTM': 'lstm', 'GRU': 'gru'}, 'a layer with a memory in every network'),
 }
 _OF_ENV = ('seed', 'nenv', 'vectorized')
 
@@ -178,7 +188,11 @@ class Experiment:
         edits = {}
         for field in found.fields():
             value = wanted.get(field.name, field.default)
-            if isinstance(value, dict) and isinstance(field.default, dict) and field.group in ('networks', 'optimizers'):
+            if (
+                isinstance(value, dict)
+                and isinstance(field.default, dict)
+                and field.group in ('networks', 'optimizers')
+            ):
                 value = {key: x for key, x in value.items() if written(field.default.get(key)) != written(x)}
                 if value:
                     edits[field.name] = value
@@ -305,7 +319,12 @@ class Experiment:
                 )
         for group, params in (('agent', self._alg_params), ('learn', self._learn_params)):
             for name, default in params.items():
-                if name in declared and name not in ('observation_space', 'action_space', 'net_list', 'optimizers_list'):
+                if name in declared and name not in (
+                    'observation_space',
+                    'action_space',
+                    'net_list',
+                    'optimizers_list',
+                ):
                     value = edits.get(name, default)
                     bare = isinstance(value, str) and value.isidentifier()
                     text = value if bare else written(value)
@@ -422,7 +441,8 @@ class Experiment:
         for given in ('net_list', 'optimizers_list'):
             if any(name.startswith(f'{given}[') for name in edits):
                 found[given] = [
-                    self._entry(default, edits.get(f'{given}[{i}]')) for i, default in enumerate(self._alg_params[given])
+                    self._entry(default, edits.get(f'{given}[{i}]'))
+                    for i, default in enumerate(self._alg_params[given])
                 ]
         if evaluate and 'net_list' in found:
             found['net_list'] = [
@@ -446,6 +466,8 @@ class Experiment:
     def preview(self) -> Preview:
         """The spaces and a picture of the environment."""
         spaces = f'{self._observation_space}', f'{self._action_space}'
+        if sys.platform.startswith('linux') and not (os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY')):
+            os.environ.setdefault('SDL_VIDEODRIVER', 'dummy')  # lest pygame complain in the notebook
         try:
             env = self._build(nenv=1, render_mode='rgb_array')
             try:
@@ -455,7 +477,8 @@ class Experiment:
                 env.close()
             return Preview(*spaces, _png(frame))
         except Exception as error:  # whatever a simulator says
-            return Preview(*spaces, None, f'There is no picture of it: {str(error).splitlines()[0] if str(error) else type(error).__name__}')
+            why = str(error).splitlines()[0] if str(error) else type(error).__name__
+            return Preview(*spaces, None, f'There is no picture of it: {why}')
 
     def diagram(self) -> bytes:
         """The networks as a picture, PNG."""
@@ -483,7 +506,7 @@ class Experiment:
         of_env |= self.env_params
         of_params = {'seed': self.arguments['seed']}
         of_params |= {name: self.arguments[name] for name in ('layers', 'dtype', 'recurrent') if self._chosen(name)}
-        edits = self._edit_lines()
+        given, edits = keywords(of_params), self._edit_lines()
         names = ['algorithms', 'build_env', 'call_default_params']
         if any('Linear(' in line for line in edits):
             names.insert(0, 'Linear')
@@ -492,7 +515,7 @@ class Experiment:
             lines += [f'# {self.env_id} is an environment of your own: define or import it here.']
         lines += [
             f'env = build_env({env}, {self.env_type!r}, {keywords(of_env)})',
-            f'alg_params, learn_params = call_default_params(env, {self.env_type!r}, {self.alg!r}, {keywords(of_params)})',
+            f'alg_params, learn_params = call_default_params(env, {self.env_type!r}, {self.alg!r}, {given})',
             *edits,
             f'agent = algorithms.{self.alg}(**alg_params)',
             "agent.learn(env, 'train', **learn_params)",
@@ -538,7 +561,7 @@ class Experiment:
         return found
 
     def is_own(self) -> bool:
-        """Whether environment or networks are of the user's own, so that a run's folder cannot say how they are made."""
+        """Whether environment or networks are of the user's own, so that no run's folder says how they are made."""
         return not isinstance(self.environment(), str) or self.has_sources()
 
     def has_sources(self) -> bool:
@@ -566,5 +589,3 @@ def _png(frame: Any) -> bytes:
     file = io.BytesIO()
     picture.save(file, format='png')
     return file.getvalue()
-
-

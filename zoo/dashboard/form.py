@@ -9,7 +9,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from zoo.dashboard.experiment import Experiment, Field, Source
-from zoo.dashboard.parts import box, button, text
+from zoo.dashboard.parts import box, button, choice, label_of, text
 
 #: The parts of the form: what the page calls each group of parameters.
 GROUPS = {'networks': 'Networks', 'agent': 'Algorithm', 'learn': 'Learning', 'edited': 'Edited'}
@@ -52,6 +52,7 @@ class Row:
         self.reset = button('', lambda: reset(field.name), 'back to the default', 'zoo-reset', 'undo')
         self.pick: Any = None
         self.code: Any = None
+        self.options: dict[Any, Any] = {}
         self.input = self._field(field)
         parts = [self.input]
         if field.group == 'networks':
@@ -72,14 +73,14 @@ class Row:
         if field.group in ('agent', 'learn') and param.kind == 'flag':
             found = widgets.Checkbox(indent=False)
         elif field.group in ('agent', 'learn') and param.kind == 'choice':
-            options = [*param.choices, *([None] if param.optional else [])]
-            found = widgets.Dropdown(options=[(str(option), option) for option in options], value=field.value)
+            self.options = {str(option): option for option in (*param.choices, *([None] if param.optional else []))}
+            found = choice(self.options, field.value)
         elif field.group in ('agent', 'learn') and (param.choices or param.optional):
             options = [*(str(option) for option in param.choices), *(['None'] if param.optional else [])]
             found = widgets.Combobox(options=options, continuous_update=False)
         else:
             found = widgets.Text(continuous_update=False)
-        found.observe(lambda change: self._given(change.new), 'value')
+        found.observe(lambda change: self._given(self.options.get(change.new, change.new)), 'value')
         return found
 
     def _given(self, value: Any) -> None:
@@ -113,7 +114,7 @@ class Row:
             elif isinstance(self.input, widgets.Text):
                 self.input.value = field.text
             else:
-                self.input.value = field.value
+                self.input.value = label_of(self.options, field.value) if self.options else field.value
         finally:
             self._quiet = False
         self.label.value = _label(field)
@@ -132,7 +133,8 @@ def _label(field: Field) -> str:
     kind = field.param.type_name if field.group in ('agent', 'learn') else ''
     was = f' <em>default {html.escape(default)}</em>' if field.changed else ''
     kind = f'<small>{html.escape(kind)}</small>' if kind else ''
-    return f'<b>{html.escape(field.label)}</b>{was}<p>{html.escape(meaning)}</p>{kind}'
+    label = f'optimizer: {field.label}' if field.group == 'optimizers' else field.label
+    return f'<b>{html.escape(label)}</b>{was}<p>{html.escape(meaning)}</p>{kind}'
 
 
 def _default(field: Field) -> str:
@@ -181,7 +183,9 @@ class Form:
         """Show the parameters as they are now."""
         fields = self._experiment().fields()
         edited = sum(field.changed for field in fields)
-        labels = [(f'{told} · {edited}' if name == 'edited' and edited else told, name) for name, told in GROUPS.items()]
+        labels = [
+            (f'{told} · {edited}' if name == 'edited' and edited else told, name) for name, told in GROUPS.items()
+        ]
         if tuple(self.group.options) != tuple(labels):  # which forgets what is chosen
             chosen, self._quiet = self.group.value, True
             self.group.options, self.group.value = labels, chosen
@@ -191,7 +195,11 @@ class Form:
         for field in fields:
             own = 'networks' if field.group == 'optimizers' else field.group
             looked = f'{field.name} {field.label} {field.param.meaning}'.lower()
-            if all(word in looked for word in wanted) if wanted else own == group or group == 'edited' and field.changed:
+            if (
+                all(word in looked for word in wanted)
+                if wanted
+                else own == group or group == 'edited' and field.changed
+            ):
                 row = self.row(field.name)
                 row.show(field)
                 shown.append(row.box)

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -123,19 +124,16 @@ class Dashboard(widgets.Box):
             if options is None:
                 self.arguments[name] = widgets.Text(continuous_update=False)
             else:
-                self.arguments[name] = widgets.Dropdown(options=[(str(x), x) for x in options], value=default)
+                self.arguments[name] = parts.choice(options, default)
         self.alg = widgets.Dropdown(options=self.experiment.fitting)
         self.summary = parts.text(kind='zoo-faint')
         self.env_type.observe(lambda change: self._chose(env_type=change.new), 'value')
         self.env_id.observe(lambda change: self._chose(env_id=change.new), 'value')
-        self.other_env.observe(lambda change: change.new.strip() and self._chose(env_id=change.new.strip()), 'value')
+        self.other_env.observe(lambda change: self._chose(env_id=change.new.strip() or None), 'value')
         self.alg.observe(lambda change: self._chose(alg=change.new), 'value')
         self.env_params.observe(lambda change: self._typed('env_params', change.new), 'value')
         for name, widget in self.arguments.items():
-            if ARGUMENTS[name][1] is None:
-                widget.observe(lambda change, name=name: self._typed(name, change.new), 'value')
-            else:
-                widget.observe(lambda change, name=name: self._chose(**{name: change.new}), 'value')
+            widget.observe(partial(self._argument, name), 'value')
 
         def field(name: str, label: str) -> Any:
             return parts.labelled(label, self.arguments[name], ARGUMENTS[name][2])
@@ -145,7 +143,9 @@ class Dashboard(widgets.Box):
             parts.labelled('type', self.env_type),
             parts.labelled('environment', self.env_id),
             self._other_box,
-            parts.box(field('seed', 'seed'), field('nenv', 'copies'), field('vectorized', 'they run'), kind='zoo-three'),
+            parts.box(
+                field('seed', 'seed'), field('nenv', 'copies'), field('vectorized', 'they run'), kind='zoo-three'
+            ),
             parts.labelled('other arguments', self.env_params, 'of build_env and the environment’s constructor'),
             kind='zoo-choices',
         )
@@ -160,11 +160,18 @@ class Dashboard(widgets.Box):
 
     def _names(self) -> list[str]:
         names = self.experiment.environments(self.experiment.env_type)
-        return names if self.experiment.env_id in names else [self.experiment.env_id, *names]
+        return names if self.experiment.env_id in names else [self.experiment.env_id, *names]  # an older version
 
     def _chose(self, **choice: Any) -> None:
         if not self._quiet:
             self._do_choose(lambda: self.experiment.choose(**choice))
+
+    def _argument(self, name: str, change: Any) -> None:
+        options = ARGUMENTS[name][1]
+        if options is None:
+            self._typed(name, change.new)
+        else:
+            self._chose(**{name: options[change.new]})
 
     def _typed(self, name: str, typed: str) -> None:
         if not self._quiet:
@@ -195,7 +202,8 @@ class Dashboard(widgets.Box):
             self.env_params.value = keywords(experiment.env_params)
             for name, widget in self.arguments.items():
                 value = experiment.arguments[name]
-                widget.value = written(value) if ARGUMENTS[name][1] is None else value
+                options = ARGUMENTS[name][1]
+                widget.value = written(value) if options is None else parts.label_of(options, value)
         finally:
             self._quiet = False
         self.summary.value = f'<p>{html.escape(experiment.describe().summary)}</p>'
@@ -241,7 +249,10 @@ class Dashboard(widgets.Box):
         self.start_button = parts.button('Train', self.start, 'in a process of its own', 'zoo-primary', 'play')
         self.pause_button = parts.button('Pause', self.pause, 'at the next update', icon='pause')
         self.stop_button = parts.button(
-            'Stop', self.stop, 'as Ctrl-C: it saves, and can be resumed; once more: without waiting for an update', icon='stop'
+            'Stop',
+            self.stop,
+            'as Ctrl-C: it saves, and can be resumed; once more: without waiting for an update',
+            icon='stop',
         )
         self.film_button = parts.button('Film', self.film, 'an episode of the newest checkpoint', icon='film')
         self._control_box = parts.box(
@@ -317,7 +328,9 @@ class Dashboard(widgets.Box):
                 self.table.show()
                 self._table_due = time.monotonic() + max(_TABLE, 25 * (time.monotonic() - began))
             if ended and training.state in ('ended', 'stopped') and training.run_dir is not None:
-                self._film(zoo.open_run(training.run_dir))
+                run = zoo.open_run(training.run_dir)
+                if run.checkpoints and not self.watch.filming:
+                    self._film(run)
 
     def pause(self) -> None:
         """Hold the training up, or let it go on."""
@@ -354,7 +367,7 @@ class Dashboard(widgets.Box):
             raise ValueError('a film is in the making: wait for it.')
         if not run.checkpoints:
             raise ValueError(
-                f'{run.name} has no checkpoint yet: the first is written after checkpoint_every steps, and when it stops.'
+                f'{run.name} has no checkpoint yet: one is written every checkpoint_every steps, and when it stops.'
             )
         self.watch.begin_film(Film(run, *self._made_of(run)))
         if self._follower is None or not self._follower.is_alive():
@@ -390,8 +403,12 @@ class Dashboard(widgets.Box):
         self.save_path = widgets.Text(placeholder='folder to save the agent in')
         return [
             parts.button('resume', self._on_opened(self._resume), 'go on with a run that was interrupted', icon='play'),
-            parts.button('film', self._on_opened(self._film_opened), 'an episode of its newest checkpoint', icon='film'),
-            parts.button('take over', self._on_opened(self._take), 'its settings into the fields above', icon='arrow-up'),
+            parts.button(
+                'film', self._on_opened(self._film_opened), 'an episode of its newest checkpoint', icon='film'
+            ),
+            parts.button(
+                'take over', self._on_opened(self._take), 'its settings into the fields above', icon='arrow-up'
+            ),
             parts.button('load', self._on_opened(self._load), 'its agent, as the attribute agent of this dashboard'),
             self.save_path,
             parts.button('save', self._on_opened(self._save), 'its agent into that folder', icon='save'),
@@ -465,6 +482,6 @@ class Dashboard(widgets.Box):
 def _spaces(observation: str, action: str, fitting: Iterable[str]) -> str:
     fit = ' '.join(f'<span>{name}</span>' for name in fitting)
     return (
-        f'<dl><dt>observation</dt><dd>{html.escape(observation)}</dd><dt>action</dt><dd>{html.escape(action)}</dd>'
-        f'<dt>algorithms that act in it</dt><dd class="zoo-chips">{fit}</dd></dl>'
+        f'<h5>observation</h5><code>{html.escape(observation)}</code><h5>action</h5><code>{html.escape(action)}</code>'
+        f'<h5>algorithms that act in it</h5><div class="zoo-chips">{fit}</div>'
     )

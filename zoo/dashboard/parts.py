@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ipywidgets as widgets
@@ -54,9 +54,14 @@ def picture(data: bytes, alt: str, kind: str = 'png') -> str:
     return f'<img alt="{html.escape(alt)}" src="data:image/{kind};base64,{encoded}">'
 
 
-def choice(options: Sequence[Any], value: Any) -> Any:
-    """A list to choose from."""
-    return widgets.Dropdown(options=options, value=value)
+def choice(options: Mapping[str, Any], value: Any) -> Any:
+    """A list to choose from by labels. Its values are the labels: for a list, None would be no choice at all."""
+    return widgets.Dropdown(options=list(options), value=label_of(options, value))
+
+
+def label_of(options: Mapping[str, Any], value: Any) -> str:
+    """The label of a value."""
+    return next(label for label, option in options.items() if type(option) is type(value) and option == value)
 
 
 def sentence(error: BaseException) -> str:

@@ -88,7 +88,9 @@ class Table:
         self.filter = widgets.Text(placeholder='filter: ppo cartpole gamma=0.98', continuous_update=True)
         self.filter.add_class('zoo-filter')
         self.filter.observe(lambda _: self._to_page(0), 'value')
-        self.headers = {name: parts.button(title, self._sorter(name), kind='zoo-header') for name, title in COLUMNS.items()}
+        self.headers = {
+            name: parts.button(title, self._sorter(name), kind='zoo-header') for name, title in COLUMNS.items()
+        }
         head = parts.box(
             parts.text(),
             parts.box(*self.headers.values(), parts.text('<span>differs in</span>', 'zoo-header'), kind='zoo-cells'),
@@ -122,7 +124,9 @@ class Table:
         for name, header in self.headers.items():
             arrow = (' ↓' if self.descending else ' ↑') if name == self.sort else ''
             header.description = COLUMNS[name] + arrow
-        self.empty.value = '' if shown else '<p>No run is here yet.</p>' if not self.filter.value else '<p>No run fits.</p>'
+        self.empty.value = (
+            '' if shown else '<p>No run is here yet.</p>' if not self.filter.value else '<p>No run fits.</p>'
+        )
         first = self.page * PAGE + 1
         self.place.value = f'{first}–{first + len(shown) - 1} of {len(self._rows)}' if shown else ''
         self.earlier.disabled, self.later.disabled = self.page == 0, (self.page + 1) * PAGE >= len(self._rows)
@@ -132,8 +136,9 @@ class Table:
         chosen = [row for row in self.runs.rows() if row.name in self.chosen]
         chosen.sort(key=lambda row: self.chosen.index(row.name))
         if not chosen:
-            hint = 'tick runs to see their curves in one chart'
-            self.chart.value = chart([], 'Runs side by side', empty=hint)
+            self.chart.value = (
+                '<p class="zoo-faint">Tick runs to see their curves in one chart.</p>' if self._rows else ''
+            )
         else:
             labels = [_label(row, chosen) for row in chosen]
             curves = [curve(row.run, label) for row, label in zip(chosen, labels, strict=True)]

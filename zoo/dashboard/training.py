@@ -114,7 +114,8 @@ def Narrow(env: Any) -> Any:  # noqa: N802
         def render(self) -> Any:
             import numpy as np
 
-            picture = Image.fromarray(self.env.render())
+            frame: Any = self.env.render()
+            picture = Image.fromarray(frame)
             if picture.width > _FILM_WIDTH:
                 picture = picture.resize((_FILM_WIDTH, round(picture.height * _FILM_WIDTH / picture.width)))
             return np.asarray(picture)
@@ -307,9 +308,7 @@ class Film:
         error: why there is none, a sentence.
     """
 
-    def __init__(
-        self, run: Any, env: Mapping[str, Any] | None = None, net_list: list[Any] | None = None
-    ) -> None:
+    def __init__(self, run: Any, env: Mapping[str, Any] | None = None, net_list: list[Any] | None = None) -> None:
         if not run.checkpoints:
             raise ValueError(f'{run.name} has no checkpoint yet: there is no agent to film.')
         self.steps = int(run.checkpoints[-1].name)

@@ -57,11 +57,11 @@ def read_keywords(text: str, name: str) -> dict[str, Any]:
 
 def _value(node: ast.expr) -> Any:
     if isinstance(node, ast.Call):
-        function = _CALLS.get(node.func.id) if isinstance(node.func, ast.Name) else None
-        if function is None or any(keyword.arg is None for keyword in node.keywords):
+        function: Any = _CALLS.get(node.func.id) if isinstance(node.func, ast.Name) else None
+        named = {keyword.arg: _value(keyword.value) for keyword in node.keywords if keyword.arg is not None}
+        if function is None or len(named) < len(node.keywords):
             raise ValueError('no value')
-        named = {keyword.arg: _value(keyword.value) for keyword in node.keywords}
-        return function(*map(_value, node.args), **named)  # type: ignore[operator]
+        return function(*map(_value, node.args), **named)
     if isinstance(node, ast.List | ast.Tuple):
         items = [_value(item) for item in node.elts]
         return items if isinstance(node, ast.List) else tuple(items)

@@ -27,7 +27,14 @@ STATES = {
 #: Reading and drawing take at most such a part of the time.
 _SHARE = 0.04
 #: Of what the process writes on its screen: lines of TensorFlow's that say nothing of the training.
-_NOISE = ('WARNING: All log messages before absl', 'cudart_stub', 'cuda_', 'computation_placer', 'XLA service', 'StreamExecutor')
+_NOISE = (
+    'WARNING: All log messages before absl',
+    'cudart_stub',
+    'cuda_',
+    'computation_placer',
+    'XLA service',
+    'StreamExecutor',
+)
 
 
 class Watch:
@@ -42,8 +49,8 @@ class Watch:
         self.box = parts.box(
             self.status,
             self.said,
-            parts.box(self.returns, self.film, kind='zoo-watch-top'),
-            self.metrics,
+            self.returns,
+            parts.box(self.metrics, self.film, kind='zoo-watch-below'),
             kind='zoo-watch',
         )
         self._filming: Film | None = None
@@ -141,7 +148,7 @@ def metrics(run: Any, until: float | None = None) -> str:
             [Curve(name, columns['step'], columns[name])],
             titles.get(name, name.replace('loss/', '').replace('/', ' ').replace('_', ' ')),
             '',
-            (300, 150),
+            (240, 130),
             until,
         )
         for name in names
