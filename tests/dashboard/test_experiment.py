@@ -19,7 +19,19 @@ from zoo.dashboard.values import nearest, read, read_keywords, written
 
 @pytest.mark.parametrize(
     'value',
-    [1, -2.5, None, True, 'auto', [64, 64], (1,), zoo.Linear(1e-3, 0.0), zoo.Linear(1, 0.5, 0.2), {'k': 4, 'a': [1]}, {1: 2}],
+    [
+        1,
+        -2.5,
+        None,
+        True,
+        'auto',
+        [64, 64],
+        (1,),
+        zoo.Linear(1e-3, 0.0),
+        zoo.Linear(1, 0.5, 0.2),
+        {'k': 4, 'a': [1]},
+        {1: 2},
+    ],
 )
 def test_what_is_written_is_read_again(value):
     assert read(written(value), 'x') == value
@@ -99,7 +111,13 @@ def test_what_is_not_installed_is_said(experiment):
 def test_every_parameter_is_a_field_with_its_meaning(experiment):
     fields = {field.name: field for field in experiment.fields()}
     alg_params, learn_params = zoo.call_default_params(zoo.build_env('CartPole-v1'), 'classic_control', 'PPO', seed=0)
-    expected = {*alg_params, *learn_params} - {'observation_space', 'action_space', 'seed', 'net_list', 'optimizers_list'}
+    expected = {*alg_params, *learn_params} - {
+        'observation_space',
+        'action_space',
+        'seed',
+        'net_list',
+        'optimizers_list',
+    }
     assert expected | {'net_list[0]', 'net_list[1]', 'optimizers_list[0]'} == set(fields)
     assert all(field.param.meaning for field in fields.values())
     assert not any(field.changed for field in fields.values())

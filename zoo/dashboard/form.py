@@ -122,6 +122,14 @@ class Row:
         self.reset.layout.visibility = 'visible' if field.changed else 'hidden'
 
 
+def _is_shown(field: Field, group: str, wanted: list[str]) -> bool:
+    """Whether a parameter is in a group, or has all the words that are wanted, in whatever group."""
+    if wanted:
+        return all(word in f'{field.name} {field.label} {field.param.meaning}'.lower() for word in wanted)
+    own = 'networks' if field.group == 'optimizers' else field.group
+    return own == group or (group == 'edited' and field.changed)
+
+
 def _label(field: Field) -> str:
     default = _default(field)
     if field.group == 'networks':
@@ -181,7 +189,8 @@ class Form:
 
     def show(self) -> None:
         """Show the parameters as they are now."""
-        fields = self._experiment().fields()
+        experiment = self._experiment()
+        fields = experiment.fields()
         edited = sum(field.changed for field in fields)
         labels = [
             (f'{told} · {edited}' if name == 'edited' and edited else told, name) for name, told in GROUPS.items()
@@ -193,16 +202,10 @@ class Form:
         wanted, group = self.filter.value.lower().split(), self.group.value
         shown = []
         for field in fields:
-            own = 'networks' if field.group == 'optimizers' else field.group
-            looked = f'{field.name} {field.label} {field.param.meaning}'.lower()
-            if (
-                all(word in looked for word in wanted)
-                if wanted
-                else own == group or group == 'edited' and field.changed
-            ):
-                row = self.row(field.name)
-                row.show(field)
-                shown.append(row.box)
+            if _is_shown(field, group, wanted):
+                shown.append(self.row(field.name).box)
+            if (experiment.alg, field.name) in self._rows:
+                self.row(field.name).show(field)
         if not shown:
             empty = 'no parameter is called so' if wanted else 'every parameter is at its default'
             shown = [text(f'<p class="zoo-empty">{empty}</p>')]
