@@ -42,7 +42,6 @@ def chart(
     title: str = '',
     x_label: str = 'steps',
     size: tuple[int, int] = (600, 270),
-    until: float | None = None,
     empty: str = 'nothing yet',
 ) -> str:
     """A chart of curves.
@@ -52,7 +51,6 @@ def chart(
         title: above it, with the last value of a single curve.
         x_label: below it; empty: none.
         size: in pixels; it is scaled to its place.
-        until: where the axis ends at least.
         empty: what stands in it before there is anything.
     """
     width, height = size
@@ -69,7 +67,6 @@ def chart(
     xs, ys = [x for _, x, _ in cleaned], [y for _, _, y in cleaned]
     dotted = [_clean(curve.x, curve.dots) for curve, _, _ in cleaned if curve.dots is not None]
     x_low, x_high = min(x[0] for x in xs), max(x[-1] for x in xs)
-    x_high = max(x_high, until or x_high)
     x_low = 0.0 if x_low < x_high / 4 else x_low
     y_low, y_high = _span([*ys, *(y for _, y in dotted)])
     x_span = (x_high - x_low) or 1.0

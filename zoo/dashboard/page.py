@@ -313,8 +313,7 @@ class Dashboard(widgets.Box):
             was, known = training.state, training.run_dir
             training.poll()
             if training.run_dir is not None and known is None and self._origin is not None:
-                path = zoo.open_run(training.run_dir).path if (training.run_dir / 'config.json').exists() else None
-                self._origins[path or training.run_dir] = self._origin
+                self._origins[training.run_dir] = self._origin
                 program = training.run_dir / PROGRAM
                 if not program.exists():
                     program.write_text(self._origin.program(), encoding='utf-8')

@@ -13,7 +13,7 @@ import ipywidgets as widgets
 from zoo.dashboard import parts
 from zoo.dashboard.charts import chart, legend, number
 from zoo.dashboard.runs import COLUMNS, Row, Runs, configuration, curve
-from zoo.dashboard.values import keywords
+from zoo.dashboard.values import keywords, written
 
 #: Rows on a page of the table, and runs in one chart.
 PAGE, MOST = 10, 8
@@ -59,7 +59,7 @@ def _cells(row: Row) -> str:
 
 def keywords_of(row: Row) -> str:
     """What a run differs in, as HTML."""
-    return html.escape(keywords({name: value for name, value in row.differs.items()}))
+    return html.escape(keywords(row.differs))
 
 
 class Table:
@@ -195,7 +195,11 @@ def _label(row: Row, among: list[Row]) -> str:
     label = row.run.algorithm
     if len({other.run.environment for other in among}) > 1:
         label += f' {row.run.environment}'
-    differs = keywords({name: value for name, value in row.differs.items()})
-    label += f' {differs}' if differs and len(differs) < 50 else ''
+    alike = [
+        one for one in among if (one.run.algorithm, one.run.environment) == (row.run.algorithm, row.run.environment)
+    ]
+    differ = {name: x for name, x in row.differs.items() if len({written(one.settings.get(name)) for one in alike}) > 1}
+    differs = keywords(differ)
+    label += f' {differs}' if differs and len(differs) < 60 else ''
     same = [other for other in among if (other.run.algorithm, other.differs) == (row.run.algorithm, row.differs)]
     return f'{label} ({row.name.rpartition("_")[2]})' if len(same) > 1 else label

@@ -24,6 +24,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import gymnasium
+import numpy as np
+
 import zoo
 from zoo.callbacks import Callback
 from zoo.workers import Task, Worker
@@ -35,6 +38,20 @@ if TYPE_CHECKING:
 _LOOK, _MOST_STEPS = 0.1, 50
 #: Of a film: steps, and width of the picture in pixels.
 FILM_STEPS, _FILM_WIDTH = 400, 360
+
+
+class Narrow(gymnasium.Wrapper):
+    """An environment whose pictures are narrow enough for a page."""
+
+    def render(self) -> Any:
+        """A picture, uint8 ``[height, width, 3]``."""
+        from PIL import Image
+
+        frame: Any = self.env.render()
+        picture = Image.fromarray(frame)
+        if picture.width > _FILM_WIDTH:
+            picture = picture.resize((_FILM_WIDTH, round(picture.height * _FILM_WIDTH / picture.width)))
+        return np.asarray(picture)
 
 
 class Control(Callback):
@@ -78,6 +95,7 @@ class Control(Callback):
         if message == 'go':
             self._connection.send(('training', training.steps))
         elif message == 'stop':
+            self._connection.send(('training', training.steps))
             raise KeyboardInterrupt
 
 
@@ -103,24 +121,6 @@ def _film(run: str, env: Mapping[str, Any] | None, net_list: list[Any] | None, p
     made = found.build_env(seed=0, **looks) if env is None else zoo.build_env(**{**env, 'seed': 0, **looks})
     zoo.film(agent, Narrow(made), path, max_steps=FILM_STEPS, seed=0)
     made.close()
-
-
-def Narrow(env: Any) -> Any:  # noqa: N802
-    """An environment whose pictures are narrow enough for a page."""
-    import gymnasium
-    from PIL import Image
-
-    class Narrowed(gymnasium.Wrapper):
-        def render(self) -> Any:
-            import numpy as np
-
-            frame: Any = self.env.render()
-            picture = Image.fromarray(frame)
-            if picture.width > _FILM_WIDTH:
-                picture = picture.resize((_FILM_WIDTH, round(picture.height * _FILM_WIDTH / picture.width)))
-            return np.asarray(picture)
-
-    return Narrowed(env)
 
 
 def _began(function: Any, args: tuple[Any, ...], name: str, talks: bool) -> Worker:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import os
 import time
 from typing import Any
 
@@ -24,6 +25,8 @@ STATES = {
     'ended': 'ended',
     'failed': 'failed',
 }
+#: The title of the learning curve.
+_RETURNS = 'Return of the episodes'
 #: Reading and drawing take at most such a part of the time.
 _SHARE = 0.04
 #: Of what the process writes on its screen: lines of TensorFlow's that say nothing of the training.
@@ -56,19 +59,20 @@ class Watch:
         self._filming: Film | None = None
         self._due = 0.0
         self._drawn = -1.0
+        self._rate = math.nan
         self.clear()
 
     def clear(self) -> None:
         """Nothing is trained yet."""
         self.status.value = _status('idle', 'nothing is trained yet', 0.0, 'Choose, edit, and press Train.')
-        self.returns.value = chart([], 'Return of the episodes', empty='the learning curve will be here')
+        self.returns.value = chart([], _RETURNS, empty='the learning curve will be here')
         self.metrics.value = self.said.value = ''
         self.film.value = _framed('', 'Film an episode of the newest checkpoint.')
-        self._due, self._drawn = 0.0, -1.0
+        self._due, self._drawn, self._rate = 0.0, -1.0, math.nan
 
     def show(self, training: Training) -> None:
         """Bring all up to date; the curves only as often as they are cheap to draw."""
-        rate, done = math.nan, training.steps / max(training.train_steps, 1)
+        done = training.steps / max(training.train_steps, 1)
         now = time.monotonic()
         if training.run_dir is not None and (now >= self._due or not training.alive):
             self._draw(training)
@@ -88,10 +92,8 @@ class Watch:
         if training.error:
             self.said.value = f'<p class="zoo-error">{html.escape(training.error)}</p>'
         else:
-            said = said[-3:] if training.state != 'failed' else []
+            said = [line.replace(f'{training.run_dir and training.run_dir.parent}{os.sep}', '') for line in said[-3:]]
             self.said.value = ''.join(f'<p>{html.escape(line)}</p>' for line in said)
-
-    _rate = math.nan
 
     def _draw(self, training: Training) -> None:
         assert training.run_dir is not None
@@ -103,11 +105,8 @@ class Watch:
         if max(stamps) == self._drawn:
             return
         self._drawn = max(stamps)
-        end = run.steps - training.steps + training.train_steps if run.steps else None
-        self.returns.value = chart(
-            [curve(run, run.name)], 'Return of the episodes', until=end, empty='no episode has ended yet'
-        )
-        self.metrics.value = metrics(run, end)
+        self.returns.value = chart([curve(run, run.name)], _RETURNS, empty='no episode has ended yet')
+        self.metrics.value = metrics(run)
         rates = [rate for rate in run.progress.get('speed/steps_per_second', []) if math.isfinite(rate)][-5:]
         self._rate = sorted(rates)[len(rates) // 2] if rates else math.nan
 
@@ -136,7 +135,7 @@ class Watch:
             self.film.value = _framed(parts.picture(film.path.read_bytes(), 'an episode', 'webp'), seen)
 
 
-def metrics(run: Any, until: float | None = None) -> str:
+def metrics(run: Any) -> str:
     """Small charts of the losses, the speed and what else is logged of a run."""
     columns = run.progress
     names = [name for name in columns if name.startswith('loss/')]
@@ -149,7 +148,6 @@ def metrics(run: Any, until: float | None = None) -> str:
             titles.get(name, name.replace('loss/', '').replace('/', ' ').replace('_', ' ')),
             '',
             (240, 130),
-            until,
         )
         for name in names
     ]
