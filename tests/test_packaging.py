@@ -63,7 +63,7 @@ def files(*folders: str) -> set[str]:
 
 def test_the_source_distribution_has_what_its_tests_need(built):
     sources, _, _ = built
-    wanted = files('zoo', 'tests', 'examples', 'docs', '.ci') | {
+    wanted = files('zoo', 'tests', 'examples', 'notebooks', 'docs', '.ci') | {
         str(path.relative_to(ROOT)) for path in ROOT.glob('*.md')
     }
     wanted |= {'LICENSE', 'MANIFEST.in', 'pyproject.toml', 'setup.py', 'zoo/py.typed', 'benchmarks/learning.py'}

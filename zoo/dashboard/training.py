@@ -10,7 +10,7 @@ which looks into the pipe some ten times a second:
 Both are at an update, since a process that is stopped by a signal in mid-step cannot say where it is, and actors in
 other processes would go on. An update can be long in coming; :meth:`Training.interrupt` does not wait for it.
 
-When the notebook ends, the training is interrupted and saves, too.
+When the notebook's kernel ends, the training is interrupted and saves, too.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Training:
         self.result: tuple[int, float] | None = None
         self.error = ''
         self._asked = False
-        self._output = worker.task.log
+        self._output = ''
         atexit.register(self._end)  # before the one by which multiprocessing waits for it
 
     @classmethod
@@ -199,7 +199,8 @@ class Training:
     @property
     def output(self) -> str:
         """What it has written on its screen: warnings."""
-        return self._output.read_text(encoding='utf-8', errors='replace') if self._output.exists() else ''
+        log = self._worker.task.log
+        return log.read_text(encoding='utf-8', errors='replace') if log.exists() else self._output
 
     def pause(self) -> None:
         """Hold it up at its next update."""
@@ -289,12 +290,11 @@ class Training:
             self.state = 'failed'
             self.error = in_words(self._worker.reason)
         atexit.unregister(self._end)
+        self._output = self.output
         if self.run_dir is not None and self.run_dir.is_dir():
-            kept = self.run_dir / 'output.txt'
-            with open(kept, 'a', encoding='utf-8') as file:
-                file.write(self.output)
-            shutil.rmtree(self._output.parent, ignore_errors=True)
-            self._output = kept
+            with open(self.run_dir / 'output.txt', 'a', encoding='utf-8') as file:
+                file.write(self._output)
+        shutil.rmtree(self._worker.task.log.parent, ignore_errors=True)
 
     def _end(self) -> None:
         self._worker.interrupt()
@@ -324,6 +324,7 @@ class Film:
         self._worker.join()
         if self._worker.reason is not None:
             self.error = in_words(self._worker.reason)
+        shutil.rmtree(self._worker.task.log.parent, ignore_errors=True)
         return True
 
 
