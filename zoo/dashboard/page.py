@@ -34,8 +34,8 @@ class Dashboard(widgets.Box):
     >>> from zoo.dashboard import Dashboard
     >>> Dashboard()
 
-    Trainings run in a process of their own, so that other cells answer meanwhile. The end of the notebook's kernel stops
-    one as Ctrl-C does: it is saved and can be resumed.
+    Trainings run in a process of their own, so that other cells answer meanwhile. The end of the notebook's kernel
+    stops one as Ctrl-C does: it is saved and can be resumed.
 
     Args:
         environments: classes and functions that make environments, to choose under the type ``'gymnasium'`` besides
