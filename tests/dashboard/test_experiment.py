@@ -215,7 +215,7 @@ def test_a_training_that_fails_is_told_in_words(tmp_path):
     experiment = Experiment([Corridor], 'gymnasium', 'Corridor')
     experiment.choose(env_params={'fails_at': 600})
     training = Training.start(experiment.order(), tmp_path)
-    training.wait(120)
+    training.wait(300)
     assert training.state == 'failed' and training.error == 'the wheel came off' and not training.alive
 
 

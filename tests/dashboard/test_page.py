@@ -21,10 +21,10 @@ def page(tmp_path_factory):
     yield made
     made.stop()
     if made.training is not None:
-        made.training.wait(60)
+        made.training.wait(300)
 
 
-def until(page, condition, seconds=120.0):
+def until(page, condition, seconds=300.0):
     """Wait, as somebody who looks at the page does, without calling it."""
     end = time.monotonic() + seconds
     while not condition():
@@ -173,6 +173,6 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path):
     path = Path(__file__).parents[2] / 'notebooks' / 'dashboard.ipynb'
     notebook = nbformat.read(path, as_version=4)
     assert not any(cell.get('outputs') for cell in notebook.cells)
-    nbclient.NotebookClient(notebook, timeout=120, resources={'metadata': {'path': str(tmp_path)}}).execute()
+    nbclient.NotebookClient(notebook, timeout=300, resources={'metadata': {'path': str(tmp_path)}}).execute()
     shown = [output.get('data', {}) for cell in notebook.cells for output in cell.get('outputs', [])]
     assert any('application/vnd.jupyter.widget-view+json' in data for data in shown)
