@@ -86,6 +86,13 @@ class TestWhen:
         assert learn([timed]).steps == 60
         assert timed.seen[1:-1] == [30, 60]
 
+    def test_what_a_callback_has_waited_is_no_part_of_the_time(self):
+        result = learn([lambda training: training.waited(1000.0)], log_every=50, run_dir='run')
+        assert -2000 < result.wall_time < -1900  # of two rows
+        late = [float(row['t']) for row in rows(Path('run/monitor.csv')) if int(row['step']) > 50]
+        assert late and all(seconds < -900 for seconds in late)
+        assert all(float(row['speed/steps_per_second']) > 0 for row in rows(Path('run/progress.csv')))
+
     def test_the_end_is_told_what_ended_it(self):
         def fail(training: Any) -> None:
             raise KeyboardInterrupt

@@ -38,8 +38,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     'comparison': ('algorithms', 'common', 'runs', 'running', 'workers'),
     'tuning': ('algorithms', 'callbacks', 'common', 'runs', 'running', 'workers'),
     '__main__': ('cli',),
-    # These two use the public interface alone.
-    'dashboard': ('', 'algorithms', 'callbacks', 'common.env_wrappers', 'common.utils', 'distributed'),
+    # These two use the public interface alone; the dashboard trains in a process of its own.
+    'dashboard': ('', 'algorithms', 'callbacks', 'common.env_wrappers', 'common.utils', 'distributed', 'workers'),
     'cli': ('', 'algorithms', 'callbacks', 'common.env_wrappers', 'common.utils', 'distributed', 'dashboard'),
 }
 
@@ -291,6 +291,8 @@ LIGHT = [
     'zoo.distributed.training.plan',
     'zoo.distributed.training.server',
     'zoo.distributed.training.train',
+    'zoo.dashboard',
+    'zoo.dashboard.training',
     'zoo.running',
     'zoo.runs',
 ]

@@ -129,6 +129,7 @@ def resume(
     callbacks: Iterable[Callable[..., Any]] = (),
     plot_func: Callable[[Sequence[float]], Any] | None = None,
     env: Env | VectorEnv | None = None,
+    net_list: Sequence[Any] | None = None,
     **changes: Any,
 ) -> Trained:
     """Go on with a training that was interrupted, from its newest checkpoint and in its own run directory.
@@ -138,6 +139,7 @@ def resume(
         train_steps: where it is to end, counted from its beginning; None: where it would have ended.
         callbacks, plot_func: see ``learn``.
         env: the environment; None builds it as it was, which needs a name.
+        net_list: networks of the same shapes, where the run has networks that were defined in Python; see ``zoo.load``.
         **changes: parameters of ``learn`` that do not change what is learned: ``progress_bar``, ``log_every``, ….
 
     Returns:
@@ -147,7 +149,7 @@ def resume(
         ValueError: there is no such run, it has ended, or its environment has no name and ``env`` is not given.
     """
     found = open_run(run)
-    agent = found.load()
+    agent = found.load(net_list=net_list)
     if agent.loop_state is None:
         raise ValueError(
             f'{found.name} was not interrupted: it has ended after {agent.steps:,} steps. Train its agent further by '

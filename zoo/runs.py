@@ -109,11 +109,12 @@ class Run:
         path = self.path / 'best'
         return path if path.is_dir() else None
 
-    def load(self, best: bool = False) -> Any:
+    def load(self, best: bool = False, net_list: Sequence[Any] | None = None) -> Any:
         """Its agent, of the newest checkpoint.
 
         Args:
             best: the best one that :class:`zoo.callbacks.Evaluate` has kept instead.
+            net_list: networks that a checkpoint does not hold, see ``zoo.load``.
 
         Raises:
             ValueError: there is no checkpoint, or it cannot be loaded.
@@ -127,7 +128,7 @@ class Run:
         load_tensorflow()
         from zoo.algorithms.base import load
 
-        return load(self.best if best and self.best is not None else self.path)
+        return load(self.best if best and self.best is not None else self.path, net_list)
 
     def build_env(self, seed: int | None = 0, **changes: Any) -> Any:
         """An environment like the one that it was trained in.

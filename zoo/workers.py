@@ -1,4 +1,4 @@
-"""Tasks in processes of this machine, some at a time: what comparisons and tuning have their trainings done by."""
+"""Tasks in processes of this machine: what comparisons, tuning and the dashboard have their trainings done by."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +23,9 @@ from zoo.common.processes import without_main
 
 #: Seconds that an interrupted task has to save, and between looks whether the process that began it is still there.
 _SAVING, _LOOK = 60.0, 1.0
+
+#: The status with which an interrupted process ends, as shells have it.
+_INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
@@ -34,12 +37,80 @@ class Task:
         function: also one of a script or a notebook; what it returns is lost.
         args: its arguments.
         log: the file for what it would write on the screen.
+        talks: whether its first argument is to be a connection to who began it.
     """
 
     name: str
     function: Callable[..., Any]
     args: tuple[Any, ...]
     log: Path
+    talks: bool = False
+
+
+class Worker:
+    """A process that does a task from now on. When the process that began it ends, it is interrupted.
+
+    Attributes:
+        task: what it does.
+        connection: to it, where the task talks; else None.
+
+    Args:
+        task: what is to be done.
+
+    Raises:
+        Exception: whatever pickling says of a function or an argument that cannot be sent to a process.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        call = cloudpickle.dumps((task.function, task.args))
+        task.log.parent.mkdir(parents=True, exist_ok=True)
+        context = multiprocessing.get_context('spawn')
+        self.connection: Connection | None = None
+        theirs: Connection | None = None
+        if task.talks:
+            self.connection, theirs = context.Pipe()
+        self._process = context.Process(
+            target=_do, args=(call, os.fspath(task.log), os.getpid(), theirs), name=task.name
+        )
+        with without_main(), _uninterrupted():
+            self._process.start()
+        if theirs is not None:
+            theirs.close()
+
+    @property
+    def sentinel(self) -> int:
+        """What ``multiprocessing.connection.wait`` takes."""
+        return self._process.sentinel
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._process.is_alive()
+
+    def interrupt(self) -> None:
+        """Have it end as by Ctrl-C: a training saves first."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(cast(int, self._process.pid), signal.SIGINT)
+
+    def join(self, seconds: float | None = None) -> None:
+        """Wait until it has ended, for so many seconds at the most."""
+        self._process.join(seconds)
+
+    def kill(self) -> None:
+        """End it without further ado."""
+        self._process.kill()
+        self._process.join()
+
+    @property
+    def reason(self) -> str | None:
+        """Of one that has ended: the last line of its error, or None where all went well."""
+        return None if self._process.exitcode == 0 else _reason(self.task, cast(int, self._process.exitcode))
+
+    @property
+    def interrupted(self) -> bool:
+        """Of one that has ended: whether it was by an interrupt."""
+        return self._process.exitcode == _INTERRUPTED
 
 
 def cores() -> int:
@@ -60,33 +131,25 @@ def run(
         begun: told of each task that begins.
         ended: told of each that has ended, with the last line of its error, or None where all went well.
     """
-    waiting, under_way = list(reversed(tasks)), dict[int, tuple[Task, Any]]()
-    context = multiprocessing.get_context('spawn')
+    waiting, under_way = list(reversed(tasks)), dict[int, Worker]()
     try:
         while waiting or under_way:
             while waiting and len(under_way) < jobs:
-                task = waiting.pop()
-                task.log.parent.mkdir(parents=True, exist_ok=True)
-                call = cloudpickle.dumps((task.function, task.args))
-                with without_main(), _uninterrupted():
-                    process = context.Process(target=_do, args=(call, os.fspath(task.log), os.getpid()), name=task.name)
-                    process.start()
-                under_way[process.sentinel] = task, process
-                begun(task)
+                worker = Worker(waiting.pop())
+                under_way[worker.sentinel] = worker
+                begun(worker.task)
             for sentinel in wait(list(under_way)):
-                task, process = under_way.pop(cast(int, sentinel))
-                process.join()
-                ended(task, None if process.exitcode == 0 else _reason(task, process.exitcode))
+                worker = under_way.pop(cast(int, sentinel))
+                worker.join()
+                ended(worker.task, worker.reason)
     except BaseException as error:
-        for _, process in under_way.values():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGINT)
+        for worker in under_way.values():
+            worker.interrupt()
         until = time.monotonic() + _SAVING
-        for _, process in under_way.values():
-            process.join(max(0.0, until - time.monotonic()))
-            if process.is_alive():
-                process.kill()
-                process.join()
+        for worker in under_way.values():
+            worker.join(max(0.0, until - time.monotonic()))
+            if worker.alive:
+                worker.kill()
         if isinstance(error, KeyboardInterrupt):
             raise KeyboardInterrupt('interrupted; the same again goes on from here') from None
         raise
@@ -115,7 +178,7 @@ def _reason(task: Task, code: int) -> str:
     return lines[-1] if lines else f'it ended with the status {code}'
 
 
-def _do(call: bytes, log: str, parent: int) -> None:
+def _do(call: bytes, log: str, parent: int, connection: Connection | None) -> None:
     """What a process does: the call, with its output in the log."""
     if hasattr(os, 'setsid'):
         os.setsid()  # lest the terminal interrupt it too, when its parent does
@@ -128,9 +191,9 @@ def _do(call: bytes, log: str, parent: int) -> None:
         if hasattr(signal, 'pthread_sigmask'):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         function, args = cloudpickle.loads(call)
-        function(*args)
+        function(*([] if connection is None else [connection]), *args)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(_INTERRUPTED)
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()

@@ -255,6 +255,10 @@ class Monitor:
         self._file.flush()
         self._due = time.perf_counter() + _MONITOR_SECONDS
 
+    def waited(self, seconds: float) -> None:
+        """Leave so many seconds, in which the run stood still, out of the times of what follows."""
+        self._zero += seconds
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()

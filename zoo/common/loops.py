@@ -432,6 +432,13 @@ class Training:
             if hasattr(callback, 'logged'):
                 callback.logged(self, metrics)
 
+    def waited(self, seconds: float) -> None:
+        """To be called by a callback that has held the training up: so many seconds are no part of its time."""
+        self._began += seconds
+        self._log_time += seconds
+        if self._monitor is not None:
+            self._monitor.waited(seconds)
+
     def warn(self, message: str, *values: Any) -> None:
         """Log a warning, on a line of its own where there is a progress bar."""
         self._logger.clear()

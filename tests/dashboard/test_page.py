@@ -1,0 +1,178 @@
+"""The page, driven by its widgets without a browser: edit, train, pause, stop, resume, compare."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import zoo
+from zoo.dashboard import Dashboard
+
+STEPS = 200_000  # more than are taken: it is stopped
+
+
+@pytest.fixture(scope='module')
+def page(tmp_path_factory):
+    made = Dashboard(runs=tmp_path_factory.mktemp('runs'))
+    yield made
+    made.stop()
+    if made.training is not None:
+        made.training.wait(300)
+
+
+def until(page, condition, seconds=300.0):
+    """Wait, as somebody who looks at the page does, without calling it."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, (page.training and page.training.state, page.said, page.watch.said.value)
+        time.sleep(0.1)
+
+
+def edit(page, name, text):
+    page.form.row(name).input.value = text
+    return page.form.row(name).input.value
+
+
+def test_what_is_refused_is_said_and_the_nearest_value_stays(page):
+    assert edit(page, 'gamma', '1.5') == '1' and page.said == 'gamma is 1.5: give a number from 0 to 1. It is 1 now.'
+    assert edit(page, 'gamma', 'often') == '1' and page.said.startswith("gamma is 'often': give a number from 0 to 1")
+    assert edit(page, 'net_list[0]', 'hidden=[0]') != 'hidden=[0]' and 'positive whole numbers' in page.said
+    page.env_type.value = 'rlbench'
+    assert page.env_type.value == 'classic_control' and 'PyPI' in page.said
+    page.arguments['nenv'].value = '0'
+    assert page.arguments['nenv'].value == '1' and 'nenv is the number of copies' in page.said
+    assert edit(page, 'gamma', '0.9') == '0.9' and page.said == ''
+
+
+def test_choosing_shows_what_was_chosen(page):
+    page.env_id.value = 'Pendulum-v1'
+    page.alg.value = 'SAC'
+    assert 'TD3' in page.alg.options and 'data:image/png' in page.frame.value and 'data:image/png' in page.diagram.value
+    assert 'Box(-2.0, 2.0, (1,), float32)' in page.spaces.value
+    page.env_id.value = 'CartPole-v1'
+    page.alg.value = 'PPO'
+    assert page.experiment.field('gamma').value == 0.9  # the edits of an algorithm stay with it
+
+
+def test_edited_parameters_are_marked_and_reset(page):
+    page.form.group.value = 'edited'
+    assert 'default 0.98' in page.form.row('gamma').label.value
+    assert page.form.list.children == (page.form.row('gamma').box,)
+    page.form.row('gamma').reset.click()
+    assert page.form.row('gamma').input.value == '0.98' and not page.experiment.params()
+    page.form.filter.value = 'advantage'
+    assert page.form.row('gae_lambda').box in page.form.list.children
+    page.form.filter.value = ''
+
+
+@pytest.fixture(scope='module')
+def stopped(page):
+    """A run that was edited, trained, paused, let go on and stopped."""
+    for name, text in (('gamma', '0.95'), ('train_steps', str(STEPS)), ('horizon', '64'), ('log_every', '256')):
+        edit(page, name, text)
+    page.form.row('net_list[0]').pick.value = '256, 256 · relu'
+    page.start_button.click()
+    assert page.said == '' and page.start_button.disabled
+    until(page, lambda: page.training.state == 'training' and page.training.steps > 0)
+    page.pause_button.click()
+    until(page, lambda: page.training.state == 'paused')
+    paused = page.training.steps
+    time.sleep(1.2)  # more than one look
+    assert page.training.steps == paused and page.pause_button.description == 'Go on'
+    page.pause_button.click()
+    until(page, lambda: page.training.steps > paused + 600 and 'polyline' in page.watch.returns.value)
+    page.stop_button.click()
+    until(page, lambda: page.training.state == 'stopped')
+    return page.training.run_dir
+
+
+def test_a_training_pauses_goes_on_and_stops_with_a_checkpoint(page, stopped):
+    run = zoo.open_run(stopped)
+    assert run.checkpoints and 0 < run.steps < STEPS
+    assert not page.start_button.disabled and page.pause_button.disabled and page.stop_button.disabled
+    assert 'loss' not in page.watch.said.value and 'Interrupted at step' in page.watch.said.value
+    assert run.config['params']['gamma'] == 0.95 and run.config['net_list'][0]['hidden'] == [256, 256]
+    until(page, lambda: not page.watch.filming)
+    assert 'data:image/webp' in page.watch.film.value  # an episode of the agent that was saved
+
+
+def test_the_program_does_the_same(page, stopped, tmp_path, monkeypatch):
+    monkeypatch.setenv('ZOO_RUNS', str(tmp_path))
+    program = (stopped / 'program.py').read_text()
+    assert program == page.experiment.program() and "learn_params['horizon'] = 64" in program
+    exec(
+        program.replace("'train', **learn_params", "'train', callbacks=[lambda t: t.steps < 1000], **learn_params"), {}
+    )
+    same, run = zoo.list_runs(tmp_path)[0], zoo.open_run(stopped)
+    assert same.config == run.config
+    rows = [row for row, step in enumerate(same.progress['step']) if step < min(run.steps, 1000)]
+    for column, values in same.progress.items():
+        if column != 'speed/steps_per_second':
+            own = run.progress[column]
+            assert [own[row] for row in rows] == [values[row] for row in rows], column
+
+
+def test_a_stopped_run_is_resumed_to_its_end(page, stopped):
+    before = int(zoo.open_run(stopped).checkpoints[-1].name)
+    page.table.filter.value = 'gamma=0.95'
+    page.table.lines[0].open.click()
+    resume = page.table.detail_box.children[0].children[0]
+    resume.click()
+    assert page.said == ''
+    until(page, lambda: page.training.state == 'training' and page.training.steps > before)
+    page.start_button.click()
+    assert 'a training is under way' in page.said
+    page.stop_button.click()
+    until(page, lambda: page.training.state == 'stopped')
+    assert page.training.run_dir == stopped and int(zoo.open_run(stopped).checkpoints[-1].name) > before
+
+
+def test_runs_are_listed_overlaid_taken_over_saved_and_loaded(page, stopped, tmp_path):
+    until(page, lambda: not page.watch.filming)
+    given = {'gamma': 0.5, 'train_steps': 512, 'explore_steps': 1000}  # which updates nothing, so nothing is compiled
+    zoo.train('DQN', 'CartPole-v1', run_dir=stopped.parent / 'other', **given)
+    page.table.filter.value = ''
+    page.table.headers['begun'].click()
+    shown = [line.row.name for line in page.table.lines if line.box.layout.display != 'none']
+    assert set(shown) == {stopped.name, 'other'}
+    for line in page.table.lines[:2]:
+        line.tick.value = True
+    assert page.table.chart.value.count('<polyline') == 2
+    page.table.lines[shown.index('other')].open.click()
+    assert 'alg_params[&#x27;gamma&#x27;] = 0.5' in page.table.details.value
+    buttons = {child.description: child for child in page.table.detail_box.children[0].children}
+    buttons['save'].click()
+    assert 'no folder is given' in page.said
+    page.save_path.value = str(tmp_path / 'agent')
+    buttons['save'].click()
+    assert 'is saved' in page.said and zoo.load(tmp_path / 'agent').gamma == 0.5
+    buttons['load'].click()
+    assert page.agent.gamma == 0.5 and 'step 512' in page.said
+    buttons['take over'].click()
+    assert page.alg.value == 'DQN' and page.form.row('gamma').input.value == '0.5'
+    assert page.experiment.params() == given
+
+
+def test_without_widgets_it_says_what_to_install():
+    code = (
+        "import sys; sys.modules['ipywidgets'] = None\n"
+        'try:\n    from zoo.dashboard import Dashboard\nexcept ImportError as error:\n    print(error)'
+    )
+    told = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True).stdout
+    assert told.startswith("the dashboard needs Jupyter's widgets: pip install 'zoo-rl[notebook]'")
+
+
+def test_the_notebook_runs_from_top_to_bottom(tmp_path):
+    import nbclient
+    import nbformat
+
+    path = Path(__file__).parents[2] / 'notebooks' / 'dashboard.ipynb'
+    notebook = nbformat.read(path, as_version=4)
+    assert not any(cell.get('outputs') for cell in notebook.cells)
+    nbclient.NotebookClient(notebook, timeout=300, resources={'metadata': {'path': str(tmp_path)}}).execute()
+    shown = [output.get('data', {}) for cell in notebook.cells for output in cell.get('outputs', [])]
+    assert any('application/vnd.jupyter.widget-view+json' in data for data in shown)

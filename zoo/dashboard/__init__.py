@@ -1,0 +1,31 @@
+"""The dashboard: choose, edit, train, watch and compare agents in a notebook.
+
+>>> from zoo.dashboard import Dashboard
+>>> Dashboard()
+
+It needs ipywidgets, which ``zoo-rl[notebook]`` brings with JupyterLab.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zoo.dashboard.page import Dashboard
+
+__all__ = ['Dashboard']
+
+
+def __getattr__(name: str) -> Any:
+    """The page is imported when it is asked for: a process that trains for it needs no widgets."""
+    if name != 'Dashboard':
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    try:
+        import ipywidgets  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"the dashboard needs Jupyter's widgets: pip install 'zoo-rl[notebook]' ({error})."
+        ) from error
+    from zoo.dashboard.page import Dashboard
+
+    return Dashboard

@@ -1,0 +1,205 @@
+"""The part of the page that shows all runs: a table, the curves of any of them in one chart, one in full."""
+
+from __future__ import annotations
+
+import html
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import ipywidgets as widgets
+
+from zoo.dashboard import parts
+from zoo.dashboard.charts import chart, legend, number
+from zoo.dashboard.runs import COLUMNS, Row, Runs, configuration, curve
+from zoo.dashboard.values import keywords, written
+
+#: Rows on a page of the table, and runs in one chart.
+PAGE, MOST = 10, 8
+
+
+class _Line:
+    """One line of the table, which is given one run after the other."""
+
+    def __init__(self, ticked: Callable[[], Any], opened: Callable[[Row], Any]) -> None:
+        self.row: Row | None = None
+        self.quiet = False
+        self.tick = widgets.Checkbox(indent=False, tooltip='in the chart')
+        self.tick.observe(lambda _: None if self.quiet else ticked(), 'value')
+        self.cells = parts.text(kind='zoo-cells')
+        self.open = parts.button('open', lambda: self.row and opened(self.row), 'its configuration and its agent')
+        self.box = parts.box(self.tick, self.cells, self.open, kind='zoo-line-of-table')
+
+    def show(self, row: Row, chosen: bool, opened: bool) -> None:
+        self.row, self.quiet = row, True
+        self.tick.value = chosen
+        self.quiet = False
+        self.cells.value = _cells(row)
+        (self.box.add_class if opened else self.box.remove_class)('zoo-opened')
+
+
+def _cells(row: Row) -> str:
+    seed = '' if row.run.seed is None else str(row.run.seed)
+    done = min(1.0, row.steps / row.train_steps) if row.train_steps else 0.0
+    steps = f'{number(row.steps)}<small> / {number(row.train_steps)}</small><i style="width:{100 * done:.0f}%"></i>'
+    differs = keywords_of(row) or '<span class="zoo-faint">as the others</span>'
+    cells = [
+        time.strftime('%d %b %H:%M', time.localtime(row.begun)),
+        f'<b>{html.escape(row.run.algorithm)}</b>',
+        html.escape(row.run.environment),
+        f'<span class="zoo-steps">{steps}</span>',
+        '–' if math.isnan(row.score) else f'{row.score:,.4g}'.replace('-', '−'),
+        '–' if math.isnan(row.rate) else f'{row.rate:,.0f}',
+        seed,
+        differs,
+    ]
+    return ''.join(f'<span title="{html.escape(row.name)}">{cell}</span>' for cell in cells)
+
+
+def keywords_of(row: Row) -> str:
+    """What a run differs in, as HTML."""
+    return html.escape(keywords(row.differs))
+
+
+class Table:
+    """The table, the chart below it, and the run that is opened.
+
+    Args:
+        runs: what it shows.
+        told: runs a function, and tells on the page what it refuses.
+        actions: buttons for the run that is opened, made by the page.
+        program: of a run.
+    """
+
+    def __init__(
+        self,
+        runs: Runs,
+        told: Callable[[Callable[[], Any]], Any],
+        actions: list[Any],
+        program: Callable[[Any], str],
+    ) -> None:
+        self.runs = runs
+        self._told, self._program = told, program
+        self.chosen: list[str] = []
+        self.opened: Row | None = None
+        self.sort, self.descending, self.page = 'begun', True, 0
+        self._rows: list[Row] = []
+        self.filter = widgets.Text(placeholder='filter: ppo cartpole gamma=0.98', continuous_update=True)
+        self.filter.add_class('zoo-filter')
+        self.filter.observe(lambda _: self._to_page(0), 'value')
+        self.headers = {
+            name: parts.button(title, self._sorter(name), kind='zoo-header') for name, title in COLUMNS.items()
+        }
+        head = parts.box(
+            parts.text(),
+            parts.box(*self.headers.values(), parts.text('<span>differs in</span>', 'zoo-header'), kind='zoo-cells'),
+            parts.text(),
+            kind='zoo-line-of-table zoo-head',
+        )
+        self.lines = [_Line(self._ticked, self.open) for _ in range(PAGE)]
+        self.empty = parts.text(kind='zoo-empty')
+        self.earlier = parts.button('‹', lambda: self._to_page(self.page - 1), 'the rows before')
+        self.later = parts.button('›', lambda: self._to_page(self.page + 1), 'the rows after')
+        self.place = parts.text(kind='zoo-faint')
+        self.chart = parts.text(kind='zoo-overlay')
+        self.details = parts.text(kind='zoo-details')
+        self.detail_box = parts.box(parts.box(*actions, kind='zoo-bar'), self.details, kind='zoo-opened-run')
+        bar = parts.box(self.filter, self.place, self.earlier, self.later, kind='zoo-bar zoo-table-bar')
+        self.list = parts.box(head, *(line.box for line in self.lines), self.empty, kind='zoo-table')
+        self.box = parts.box(bar, self.list, parts.box(self.chart, self.detail_box, kind='zoo-below'))
+        self.box.add_class('zoo-runs')
+        self.show()
+
+    def show(self) -> None:
+        """Read the runs and show them."""
+        self._rows = self.runs.rows(self.filter.value, self.sort, self.descending)
+        self.page = max(0, min(self.page, (len(self._rows) - 1) // PAGE))
+        shown = self._rows[self.page * PAGE : (self.page + 1) * PAGE]
+        for i, line in enumerate(self.lines):
+            line.box.layout.display = '' if i < len(shown) else 'none'
+            if i < len(shown):
+                row = shown[i]
+                line.show(row, row.name in self.chosen, self.opened is not None and self.opened.name == row.name)
+        for name, header in self.headers.items():
+            arrow = (' ↓' if self.descending else ' ↑') if name == self.sort else ''
+            header.description = COLUMNS[name] + arrow
+        self.empty.value = (
+            '' if shown else '<p>No run is here yet.</p>' if not self.filter.value else '<p>No run fits.</p>'
+        )
+        first = self.page * PAGE + 1
+        self.place.value = f'{first}–{first + len(shown) - 1} of {len(self._rows)}' if shown else ''
+        self.earlier.disabled, self.later.disabled = self.page == 0, (self.page + 1) * PAGE >= len(self._rows)
+        self._draw()
+
+    def _draw(self) -> None:
+        chosen = [row for row in self.runs.rows() if row.name in self.chosen]
+        chosen.sort(key=lambda row: self.chosen.index(row.name))
+        if not chosen:
+            self.chart.value = (
+                '<p class="zoo-faint">Tick runs to see their curves in one chart.</p>' if self._rows else ''
+            )
+        else:
+            labels = [_label(row, chosen) for row in chosen]
+            curves = [curve(row.run, label) for row, label in zip(chosen, labels, strict=True)]
+            curves = [type(one)(one.label, one.x, one.y) for one in curves]
+            self.chart.value = chart(curves, 'Runs side by side', empty='no episode has ended yet') + legend(labels)
+        self.detail_box.layout.display = '' if self.opened is not None else 'none'
+
+    def _sorter(self, name: str) -> Callable[[], None]:
+        def sort() -> None:
+            self.descending = not self.descending if self.sort == name else name not in ('algorithm', 'environment')
+            self.sort = name
+            self._to_page(0)
+
+        return sort
+
+    def _to_page(self, page: int) -> None:
+        self.page = page
+        self._told(self.show)
+
+    def _ticked(self) -> None:
+        for line in self.lines:
+            if line.row is None or line.box.layout.display == 'none':
+                continue
+            name = line.row.name
+            if line.tick.value and name not in self.chosen:
+                self.chosen.append(name)
+            elif not line.tick.value and name in self.chosen:
+                self.chosen.remove(name)
+        dropped, self.chosen = self.chosen[:-MOST], self.chosen[-MOST:]
+        self._told(self.show)
+        if dropped:
+            self._told(lambda: _refuse(f'{MOST} runs are as many as can be told apart: {dropped[0]} was left out.'))
+
+    def open(self, row: Row) -> None:
+        """Show a run in full."""
+        self.opened = row
+        try:
+            program = self._program(row.run)
+        except Exception as error:  # said in its place
+            program = f'# {parts.sentence(error)}'
+        self.details.value = (
+            f'<h4>{html.escape(row.name)}</h4><div class="zoo-two"><div><h5>Program</h5><pre>{html.escape(program)}'
+            f'</pre></div><div><h5>Configuration</h5><pre>{html.escape(configuration(row))}</pre></div></div>'
+        )
+        self.show()
+
+
+def _refuse(words: str) -> None:
+    raise ValueError(words)
+
+
+def _label(row: Row, among: list[Row]) -> str:
+    """What tells a run from others: algorithm, environment where there are several, what it differs in, its seed."""
+    label = row.run.algorithm
+    if len({other.run.environment for other in among}) > 1:
+        label += f' {row.run.environment}'
+    alike = [
+        one for one in among if (one.run.algorithm, one.run.environment) == (row.run.algorithm, row.run.environment)
+    ]
+    differ = {name: x for name, x in row.differs.items() if len({written(one.settings.get(name)) for one in alike}) > 1}
+    differs = keywords(differ)
+    label += f' {differs}' if differs and len(differs) < 60 else ''
+    same = [other for other in among if (other.run.algorithm, other.differs) == (row.run.algorithm, row.differs)]
+    return f'{label} ({row.name.rpartition("_")[2]})' if len(same) > 1 else label

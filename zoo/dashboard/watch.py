@@ -1,0 +1,172 @@
+"""The part of the page that shows a training: how far it is, its curves, and how its agent plays."""
+
+from __future__ import annotations
+
+import html
+import math
+import os
+import time
+from typing import Any
+
+import zoo
+from zoo.dashboard import parts
+from zoo.dashboard.charts import Curve, chart
+from zoo.dashboard.runs import curve
+from zoo.dashboard.training import FILM_STEPS, Film, Training
+
+#: What the page calls the states of a training.
+STATES = {
+    'starting': 'starting a process',
+    'training': 'training',
+    'pausing': 'pausing at the next update',
+    'paused': 'paused',
+    'stopping': 'stopping and saving',
+    'stopped': 'stopped and saved; it can be resumed',
+    'ended': 'ended',
+    'failed': 'failed',
+}
+#: The title of the learning curve.
+_RETURNS = 'Return of the episodes'
+#: Reading and drawing take at most such a part of the time.
+_SHARE = 0.04
+#: Of what the process writes on its screen: lines of TensorFlow's that say nothing of the training.
+_NOISE = (
+    'WARNING: All log messages before absl',
+    'cudart_stub',
+    'cuda_',
+    'computation_placer',
+    'XLA service',
+    'StreamExecutor',
+)
+
+
+class Watch:
+    """Shows one training, and an episode of its agent."""
+
+    def __init__(self) -> None:
+        self.status = parts.text(kind='zoo-status')
+        self.returns = parts.text(kind='zoo-returns')
+        self.metrics = parts.text(kind='zoo-metrics')
+        self.said = parts.text(kind='zoo-said')
+        self.film = parts.text(kind='zoo-film')
+        self.box = parts.box(
+            self.status,
+            self.said,
+            self.returns,
+            parts.box(self.metrics, self.film, kind='zoo-watch-below'),
+            kind='zoo-watch',
+        )
+        self._filming: Film | None = None
+        self._due = 0.0
+        self._drawn = -1.0
+        self._rate = math.nan
+        self.clear()
+
+    def clear(self) -> None:
+        """Nothing is trained yet."""
+        self.status.value = _status('idle', 'nothing is trained yet', 0.0, 'Choose, edit, and press Train.')
+        self.returns.value = chart([], _RETURNS, empty='the learning curve will be here')
+        self.metrics.value = self.said.value = ''
+        self.film.value = _framed('', 'Film an episode of the newest checkpoint.')
+        self._due, self._drawn, self._rate = 0.0, -1.0, math.nan
+
+    def show(self, training: Training) -> None:
+        """Bring all up to date; the curves only as often as they are cheap to draw."""
+        done = training.steps / max(training.train_steps, 1)
+        now = time.monotonic()
+        if training.run_dir is not None and (now >= self._due or not training.alive):
+            self._draw(training)
+            self._due = time.monotonic() + max(1.0, (time.monotonic() - now) / _SHARE)
+        rate = self._rate
+        told = f'<b>{training.steps:,}</b> of {training.train_steps:,} steps' if training.train_steps else ''
+        if training.result is not None:
+            steps, seconds = training.result
+            told += f' · {steps / max(seconds, 1e-9):,.0f} steps/s · {_clock(seconds)}'
+        elif training.alive and math.isfinite(rate) and rate > 0:
+            told += f' · {rate:,.0f} steps/s'
+            if training.state == 'training':
+                told += f' · {_clock((training.train_steps - training.steps) / rate)} left'
+        name = f' · {html.escape(training.run_dir.name)}' if training.run_dir is not None else ''
+        self.status.value = _status(training.state, STATES[training.state], done, told + name)
+        said = [line for line in training.output.splitlines() if line.strip() and not any(x in line for x in _NOISE)]
+        if training.error:
+            self.said.value = f'<p class="zoo-error">{html.escape(training.error)}</p>'
+        else:
+            said = [line.replace(f'{training.run_dir and training.run_dir.parent}{os.sep}', '') for line in said[-3:]]
+            self.said.value = ''.join(f'<p>{html.escape(line)}</p>' for line in said)
+
+    def _draw(self, training: Training) -> None:
+        assert training.run_dir is not None
+        try:
+            run = zoo.open_run(training.run_dir)
+            stamps = [(run.path / name).stat().st_mtime for name in ('progress.csv', 'monitor.csv')]
+        except (ValueError, OSError):  # it has only begun
+            return
+        if max(stamps) == self._drawn:
+            return
+        self._drawn = max(stamps)
+        self.returns.value = chart([curve(run, run.name)], _RETURNS, empty='no episode has ended yet')
+        self.metrics.value = metrics(run)
+        rates = [rate for rate in run.progress.get('speed/steps_per_second', []) if math.isfinite(rate)][-5:]
+        self._rate = sorted(rates)[len(rates) // 2] if rates else math.nan
+
+    # An episode
+
+    def begin_film(self, film: Film) -> None:
+        """Show a film when it is done."""
+        self._filming = film
+        self.film.value = _framed('', f'filming the agent of step {film.steps:,} …')
+
+    @property
+    def filming(self) -> bool:
+        """Whether a film is in the making."""
+        return self._filming is not None
+
+    def poll_film(self) -> None:
+        """Show the film that is in the making, if it is done."""
+        film = self._filming
+        if film is None or not film.done:
+            return
+        self._filming = None
+        if film.error:
+            self.film.value = _framed('', film.error)
+        else:
+            seen = f'the agent of step {film.steps:,}, without exploring, for {FILM_STEPS} steps at most'
+            self.film.value = _framed(parts.picture(film.path.read_bytes(), 'an episode', 'webp'), seen)
+
+
+def metrics(run: Any) -> str:
+    """Small charts of the losses, the speed and what else is logged of a run."""
+    columns = run.progress
+    names = [name for name in columns if name.startswith('loss/')]
+    names += [name for name in columns if name.startswith(('test/', 'episode/success'))]
+    names += [name for name in ('episode/length', 'speed/steps_per_second') if name in columns]
+    titles = {'speed/steps_per_second': 'steps per second', 'episode/length': 'length of the episodes'}
+    charts = [
+        chart(
+            [Curve(name, columns['step'], columns[name])],
+            titles.get(name, name.replace('loss/', '').replace('/', ' ').replace('_', ' ')),
+            '',
+            (240, 130),
+        )
+        for name in names
+    ]
+    return f'<div class="zoo-multiples">{"".join(f"<div>{one}</div>" for one in charts)}</div>'
+
+
+def _status(state: str, words: str, done: float, told: str) -> str:
+    width = f'{100 * min(max(done, 0.0), 1.0):.2f}%'
+    return (
+        f'<div class="zoo-state zoo-is-{state}"><i></i><strong>{html.escape(words)}</strong><span>{told}</span></div>'
+        f'<div class="zoo-progress zoo-is-{state}"><div style="width:{width}"></div></div>'
+    )
+
+
+def _framed(image: str, told: str) -> str:
+    return f'<figure>{image or "<div class=zoo-nothing></div>"}<figcaption>{html.escape(told)}</figcaption></figure>'
+
+
+def _clock(seconds: float) -> str:
+    minutes, left = divmod(int(max(seconds, 0)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f'{hours}:{minutes:02d}:{left:02d}' if hours else f'{minutes}:{left:02d} min'
