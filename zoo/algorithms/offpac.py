@@ -15,9 +15,8 @@ Departures:
   features; there are no eligibility traces, for a replay buffer is drawn from in no order.
 * Adam, minibatches, and an entropy bonus as an option.
 
-What it does not do yet: it finds the better policy of small tasks from random actions alone (the tests have one), but
-on ``CartPole-v1`` its return rises to 100 to 300 and falls again, while the values become too high. Of the algorithms
-that learn from a replay buffer SAC and DQN are the ones to choose there.
+The actor's learning rate has to be well below the critic's, as it is in its default parameters: a policy that moves as
+fast seeks out what the critic overrates, and the values become too high (on ``CartPole-v1`` 94 where 62 was right).
 """
 
 from __future__ import annotations
