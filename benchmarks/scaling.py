@@ -32,7 +32,7 @@ ACTORS = (10, 100, 1000)
 SIZES = (1_000, 30_000, 1_000_000)  # bytes of a message
 MESSAGES = 200
 CHUNK = 32  # steps in a message to a replay buffer, see zoo/distributed/training/plan.py
-EPISODE = 200
+EPISODE, SHORT = 200, 20  # steps of an episode; where only the update after many of them is measured
 
 
 class Sleeping(gymnasium.Env):
@@ -41,10 +41,11 @@ class Sleeping(gymnasium.Env):
     Args:
         seconds: of a step.
         discrete: whether there are 6 actions and not 6 numbers.
+        length: of an episode, steps.
     """
 
-    def __init__(self, seconds: float = 0.0, discrete: bool = False) -> None:
-        self.seconds, self.t = seconds, 0
+    def __init__(self, seconds: float = 0.0, discrete: bool = False, length: int = EPISODE) -> None:
+        self.seconds, self.length, self.t = seconds, length, 0
         self.observation_space = Box(-1.0, 1.0, (17,), np.float32)
         self.action_space = Discrete(6) if discrete else Box(-1.0, 1.0, (6,), np.float32)
 
@@ -58,7 +59,7 @@ class Sleeping(gymnasium.Env):
             time.sleep(self.seconds)
         self.t += 1
         seen = self.np_random.uniform(-1, 1, 17).astype(np.float32)
-        return seen, float(seen[0]), False, self.t == EPISODE, {}
+        return seen, float(seen[0]), False, self.t == self.length, {}
 
 
 @dataclass
@@ -155,7 +156,8 @@ def trained(alg: str, steps: int, **changes: Any) -> dict[str, Any]:
     """What an algorithm costs where it learns: its parameters, and the seconds of update, acting, drawing, storing."""
     from zoo.common.replay import Replay
 
-    agent, params = agent_for(alg, Sleeping(discrete=alg == 'ApexDQN'))
+    env = Sleeping(discrete=alg == 'ApexDQN', length=SHORT if alg in ('ES', 'ARS') else EPISODE)
+    agent, params = agent_for(alg, env)
     seconds: dict[str, list[float]] = {name: [] for name in ('update', 'act', 'draw', 'store', 'gradient')}
     name = 'update_on' if alg == 'ApexDQN' else 'update'
     update = getattr(agent, name)
@@ -170,7 +172,7 @@ def trained(alg: str, steps: int, **changes: Any) -> dict[str, Any]:
     draw, store = Replay.sample, Replay.add
     Replay.sample, Replay.add = timed(draw, seconds['draw']), timed(store, seconds['store'])  # type: ignore[method-assign]
     try:
-        agent.learn(Sleeping(discrete=alg == 'ApexDQN'), **params | {'roles': None, 'train_steps': steps} | changes)
+        agent.learn(env, **params | {'roles': None, 'train_steps': steps} | changes)
     finally:
         Replay.sample, Replay.add = draw, store  # type: ignore[method-assign]
     found = {name: middle(each) for name, each in seconds.items() if len(each) > 3}
@@ -287,6 +289,7 @@ def main() -> None:
     options = parser.parse_args()
     load = os.getloadavg()[0]
     step = options.step / 1e3
+    print('measuring', flush=True)
     cost = exchange_costs()
     few = {'horizon': 128, 'epochs': 10, 'batch_size': 64}
     measured = {
@@ -294,8 +297,8 @@ def main() -> None:
         'IMPALA': trained('IMPALA', 20 * 8 * 20, horizon=20, rollouts=8),
         'A3C': trained('A3C', 20 * 40, horizon=20),
         'ApexDQN': trained('ApexDQN', 1500, batch_size=512, updates=8, update_every=8, explore_steps=600),
-        'ES': trained('ES', 5 * 2 * 32 * EPISODE),
-        'ARS': trained('ARS', 5 * 2 * 32 * EPISODE),
+        'ES': trained('ES', 5 * 2 * 32 * SHORT),
+        'ARS': trained('ARS', 5 * 2 * 32 * SHORT),
     }
     acting = measured['PPO']['act']
 
@@ -354,7 +357,7 @@ def main() -> None:
             enough = (one.steps * (step + acting) + one.own) / one.learner
             lines.append(
                 f'| {alg} | {actors:,} | {rate * one.steps:,.0f} | {rate * one.steps / ideal:.0%} | {rate:,.0f} | '
-                f'{rate * one.size / 1e6:.2f} | {out * one.weights / 1e6:.1f} | {updates:,.1f} | '
+                f'{rate * one.size / 1e6:.2f} | {out * one.weights / 1e6:.1f} | {updates:,.3g} | '
                 f'{min(enough, one.most or enough):,.0f} |'
             )
     lines += [
@@ -371,6 +374,7 @@ def main() -> None:
             one = asked(actors)[name]
             predicted = per_second(one, actors, step + acting) * one.steps
             found = real(alg, actors, step, params, options.seconds)
+            print(f'{alg}, {actors} actors: {found:.0f} steps/s, predicted {predicted:.0f}', flush=True)
             lines.append(f'| {alg} | {actors} | {predicted:,.0f} | {found:,.0f} | {found / predicted:.2f} |')
     text = '\n'.join([*lines, ''])
     RESULTS.write_text(text)
