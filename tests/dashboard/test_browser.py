@@ -181,5 +181,5 @@ def test_choose_edit_train_pause_stop_and_compare(lab, browser):
     until(lambda: page.run('return document.querySelectorAll(".zoo-steps").length') == 2, 'two runs in the table')
     for i in range(2):
         page.run('document.querySelectorAll(arguments[0])[arguments[1]].click()', ticks, i)
-    until(lambda: page.count('.zoo-overlay polyline') == 2, 'two curves side by side')
+        until(lambda i=i: page.count('.zoo-overlay polyline') == i + 1, 'curves side by side')
     assert 'Traceback' not in page.run('return document.body.innerText')

@@ -230,7 +230,7 @@ def test_runs_are_sorted_filtered_and_told_apart(tmp_path):
     assert [row.differs for row in rows] == [{'gamma': 0.9}, {'gamma': 0.99}]
     assert [row.name for row in runs.rows('corridor gamma=0.99')] == ['run_1'] and runs.rows('ppo') == []
     assert rows[0].score == 5.0 and rows[0].steps == 256
-    assert settings(rows[0].run.config)['net_list[0].activation'] == 'tanh'
+    assert settings(rows[0].run.config)['net_list[0].activation'] == 'relu'
     with pytest.raises(ValueError, match="no column 'height'"):
         runs.rows(sort='height')
     with pytest.raises(ValueError, match='which no name makes'):

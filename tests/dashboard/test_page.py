@@ -134,7 +134,7 @@ def test_a_stopped_run_is_resumed_to_its_end(page, stopped):
 
 def test_runs_are_listed_overlaid_taken_over_saved_and_loaded(page, stopped, tmp_path):
     until(page, lambda: not page.watch.filming)
-    given = {'gamma': 0.5, 'train_steps': 512, 'explore_steps': 1000}  # which updates nothing, so nothing is compiled
+    given = {'gamma': 0.5, 'train_steps': 512, 'explore_steps': 2000}  # which updates nothing, so nothing is compiled
     zoo.train('DQN', 'CartPole-v1', run_dir=stopped.parent / 'other', **given)
     page.table.filter.value = ''
     page.table.headers['begun'].click()

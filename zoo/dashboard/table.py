@@ -6,6 +6,7 @@ import html
 import math
 import time
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 import ipywidgets as widgets
@@ -22,19 +23,19 @@ PAGE, MOST = 10, 8
 class _Line:
     """One line of the table, which is given one run after the other."""
 
-    def __init__(self, ticked: Callable[[], Any], opened: Callable[[Row], Any]) -> None:
+    def __init__(self, ticked: Callable[[_Line, bool], Any], opened: Callable[[Row], Any]) -> None:
         self.row: Row | None = None
-        self.quiet = False
+        self._shows: int | None = None  # the thread that sets the tick: another one may be handling a click meanwhile
         self.tick = widgets.Checkbox(indent=False, tooltip='in the chart')
-        self.tick.observe(lambda _: None if self.quiet else ticked(), 'value')
+        self.tick.observe(lambda change: self._shows == get_ident() or ticked(self, change.new), 'value')
         self.cells = parts.text(kind='zoo-cells')
         self.open = parts.button('open', lambda: self.row and opened(self.row), 'its configuration and its agent')
         self.box = parts.box(self.tick, self.cells, self.open, kind='zoo-line-of-table')
 
     def show(self, row: Row, chosen: bool, opened: bool) -> None:
-        self.row, self.quiet = row, True
+        self.row, self._shows = row, get_ident()
         self.tick.value = chosen
-        self.quiet = False
+        self._shows = None
         self.cells.value = _cells(row)
         (self.box.add_class if opened else self.box.remove_class)('zoo-opened')
 
@@ -158,19 +159,17 @@ class Table:
         self.page = page
         self._told(self.show)
 
-    def _ticked(self) -> None:
-        for line in self.lines:
-            if line.row is None or line.box.layout.display == 'none':
-                continue
-            name = line.row.name
-            if line.tick.value and name not in self.chosen:
-                self.chosen.append(name)
-            elif not line.tick.value and name in self.chosen:
-                self.chosen.remove(name)
-        dropped, self.chosen = self.chosen[:-MOST], self.chosen[-MOST:]
-        self._told(self.show)
-        if dropped:
-            self._told(lambda: _refuse(f'{MOST} runs are as many as can be told apart: {dropped[0]} was left out.'))
+    def _ticked(self, line: _Line, wanted: bool) -> None:
+        def tick() -> None:
+            assert line.row is not None  # it is on the page
+            others = [name for name in self.chosen if name != line.row.name]
+            self.chosen = [*others, line.row.name] if wanted else others
+            dropped, self.chosen = self.chosen[:-MOST], self.chosen[-MOST:]
+            self.show()
+            if dropped:
+                raise ValueError(f'{MOST} runs are as many as can be told apart: {dropped[0]} was left out.')
+
+        self._told(tick)
 
     def open(self, row: Row) -> None:
         """Show a run in full."""
@@ -184,10 +183,6 @@ class Table:
             f'</pre></div><div><h5>Configuration</h5><pre>{html.escape(configuration(row))}</pre></div></div>'
         )
         self.show()
-
-
-def _refuse(words: str) -> None:
-    raise ValueError(words)
 
 
 def _label(row: Row, among: list[Row]) -> str:
