@@ -167,14 +167,16 @@ def test_choose_edit_train_pause_stop_and_compare(lab, browser):
     page.type('train_steps', '2_000_000')
     until(lambda: 'train_steps' in page.text('.zoo-edited'), 'the edited mark')
 
+    state = '.zoo-state strong'
     for _ in range(2):
         page.click('Train')
+        until(lambda: page.text(state) in ('starting a process', 'training'), 'the start')  # the last curve is gone
         first = until(page.line, 'a learning curve')
-        until(lambda first=first: page.line() != first, 'a curve that moves')
+        until(lambda first=first: page.line() not in ('', first), 'a curve that moves')
         page.click('Pause')
-        until(lambda: page.text('.zoo-state strong') == 'paused', 'the pause')
+        until(lambda: page.text(state) == 'paused', 'the pause')
         page.click('Stop')
-        until(lambda: page.text('.zoo-state strong').startswith('stopped'), 'the stop')
+        until(lambda: page.text(state).startswith('stopped'), 'the stop')
         until(lambda: page.run('return document.querySelector(".zoo-primary").disabled') is False, 'the button')
 
     ticks = '.zoo-line-of-table input[type=checkbox]'
