@@ -534,16 +534,12 @@ class TestEnvironment:
         agent.learn(cartpole(), run_dir=False, **FEW)
         assert agent.steps == 300
 
-    def test_a_filled_replay_buffer_is_of_a_number_of_copies(self):
+    def test_a_filled_replay_buffer_is_taken_over_by_another_number_of_copies(self):
         agent = dqn()
         agent.learn(cartpole(nenv=3), run_dir=False, **FEW)
-        kept, held = agent.replay, len(agent.replay)
-        with pytest.raises(
-            ValueError,
-            match=rf'holds {held} transitions, .* 3 copies .* now these are .* 1: .* with agent\.replay = None\.$',
-        ):
-            agent.learn(cartpole(), run_dir=False, **FEW)
-        assert agent.replay is kept and len(kept) == held and agent.steps == 150
+        held = len(agent.replay)
+        agent.learn(cartpole(), run_dir=False, **FEW)
+        assert len(agent.replay) - held == agent.steps - 150 > 0
 
     @pytest.mark.parametrize('broken', ['obs', 'reward'])
     def test_nan_while_training_names_what_and_when_and_keeps_the_agent_as_it_was_before(self, broken, tmp_path):

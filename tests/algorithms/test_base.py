@@ -222,7 +222,7 @@ class TestRandomAction:
 
 
 class TestCompiledUpdates:
-    @pytest.mark.parametrize('count', [2, 7])
+    @pytest.mark.parametrize('count', [pytest.param(2, marks=pytest.mark.matrix), 7])
     @pytest.mark.parametrize(
         ('name', 'params', 'xla'),
         [
@@ -336,10 +336,10 @@ print(json.dumps(found))
 @pytest.mark.parametrize(
     'names',
     [
-        [name for name in algorithms.NAMES if name not in toys.VARIANTS],
-        pytest.param(sorted(toys.VARIANTS), marks=pytest.mark.matrix),
+        [*toys.KINDS, 'ARS', 'TRPO'],
+        pytest.param(sorted({*algorithms.NAMES} - {*toys.KINDS, 'ARS', 'TRPO'}), marks=pytest.mark.matrix),
     ],
-    ids=['roots', 'variants'],
+    ids=['kinds', 'others'],
 )
 def test_same_seed_same_weights_in_two_processes(names):
     processes = [

@@ -20,7 +20,7 @@ from zoo.common.replay import Priorities, Sampling
 from zoo.common.schedules import Linear
 from zoo.distributed.cluster import Role
 from zoo.distributed.training import actor
-from zoo.distributed.training.plan import END
+from zoo.distributed.training.plan import END, Plan
 
 pytestmark = pytest.mark.usefixtures('plain_graphs')
 
@@ -176,7 +176,8 @@ def test_noise_begins_anew_with_every_episode_of_a_copy_of_an_actor(nenv, monkey
         horizon=12,
         explore_steps=0,
     )
-    light = agent.behavior.light()
+    plan.behavior = light = agent.behavior.light()
+    plan.storage = partial(Plan.storage, plan)
     drawn = noted(light, monkeypatch)
     actor.Actor(cluster, plan, light, zoo.build_env(partial(AnySpaces, *SPACES), nenv=nenv)).run()
     assert sent[0]['rollout'].reward.shape == (12, nenv)

@@ -343,7 +343,9 @@ def test_what_cannot_be_meant_is_said(agents, tmp_path):
         export(agent, tmp_path / 'a', 'onxx')
     with pytest.raises(ValueError, match=r"export takes an agent, such as zoo.load\('runs/a'\) gives, not a str"):
         export('runs/a', tmp_path / 'a')
-    with pytest.raises(ExportError, match="an export is a folder, with model.onnx in it, .*agent.onnx' would mislead"):
+    with pytest.raises(
+        ExportError, match="an export is a folder, so .*agent.onnx' would mislead: leave out the ending"
+    ):
         export(agent, tmp_path / 'agent.onnx', 'onnx')
     assert list(tmp_path.iterdir()) == []
     assert zoo.export is export

@@ -370,7 +370,9 @@ class TestNewest:
 
     def test_of_the_run_that_came_last(self, tmp_path):
         dqn().learn(world(), run_dir=tmp_path, **(OFF | {'train_steps': 60}))
-        dqn().learn(world(), run_dir=tmp_path, **OFF)
+        last = dqn()
+        last.learn(world(), run_dir=False, **OFF)
+        last.save(tmp_path / 'checkpoints' / '000000030')
         assert sorted(path.name for path in (tmp_path / 'checkpoints').iterdir()) == ['000000030', '000000060']
         assert zoo.load(tmp_path).steps == 30
 

@@ -83,7 +83,7 @@ def batch_norms(agent: Algorithm) -> dict[str, keras.layers.BatchNormalization]:
 
 class TestTrainingMode:
     @pytest.mark.parametrize('xla', [True, False], ids=['xla', 'plain'])
-    @pytest.mark.parametrize('name', toys.marked(toys.WITH_LOSSES))
+    @pytest.mark.parametrize('name', toys.kinds(toys.WITH_LOSSES))
     def test_statistics_are_learned_constraints_hold_and_dropout_drops(self, request, name, xla, tmp_path):
         if not xla:
             request.getfixturevalue('plain_graphs')
@@ -102,7 +102,7 @@ class TestTrainingMode:
         check_acting_and_saving(agent, tmp_path)
 
     @pytest.mark.usefixtures('plain_graphs')
-    @pytest.mark.parametrize('name', toys.marked(toys.WITH_LOSSES))
+    @pytest.mark.parametrize('name', toys.kinds(toys.WITH_LOSSES))
     def test_specs_with_batch_renormalization(self, name, tmp_path):
         often = {'target_update_every': 1} if 'target_update_every' in getattr(algorithms, name).params() else {}
         agent = make(name, lambda i: {'hidden': [8], 'seed': i, 'normalize': 'batch_renorm'}, **often)
@@ -142,7 +142,7 @@ class TestTrainingMode:
         assert np.abs(norms['critic_1'].moving_mean.numpy()).max() == 0, 'not from actions of the policy'
 
     @pytest.mark.usefixtures('plain_graphs')
-    @pytest.mark.parametrize('name', toys.marked(toys.WITH_LOSSES))
+    @pytest.mark.parametrize('name', toys.kinds(toys.WITH_LOSSES))
     def test_the_same_seeds_give_the_same_weights(self, name):
         def weights() -> list[np.ndarray]:
             keras.utils.set_random_seed(1)
@@ -213,7 +213,7 @@ class TestPenalties:
             expected = sum(amount for network, amount in zip(trained, amounts, strict=True) if trained[network] == loss)
             assert paid[loss] - plain[loss] == pytest.approx(expected, abs=1e-3), loss
 
-    @pytest.mark.parametrize('name', toys.marked(toys.WITH_LOSSES))
+    @pytest.mark.parametrize('name', toys.kinds(toys.WITH_LOSSES))
     def test_regularised_weights_are_pulled_to_zero(self, plain_graphs, name):
         def torso(i: int) -> keras.Model:
             regularizer = keras.regularizers.L2(1e4)
@@ -436,7 +436,7 @@ class TestWeightsSetFromOutside:
 
 
 class TestTwins:
-    @pytest.mark.parametrize('name', toys.marked(toys.WITH_LOSSES))
+    @pytest.mark.parametrize('name', toys.kinds(toys.WITH_LOSSES))
     def test_a_deep_copy_is_a_twin(self, plain_graphs, name):
         agent = make(name, modal)
         learn(agent)

@@ -64,6 +64,15 @@ def marked(names: Iterable[str]) -> list[Any]:
     return [pytest.param(name, marks=[pytest.mark.matrix] if name in VARIANTS else []) for name in names]
 
 
+#: One of each kind of update: what the shared code does for all is shown by these.
+KINDS = ('CrossQ', 'DQN', 'PPO', 'SAC', 'TD3')
+
+
+def kinds(names: Iterable[str]) -> list[Any]:
+    """Algorithms, marked where one of another name has the same shared code under it."""
+    return [pytest.param(name, marks=[] if name in KINDS else [pytest.mark.matrix]) for name in names]
+
+
 def observation_space(name: str, action_space: Space) -> Space:
     """A kind of observation; a masked one gets one entry for each action or switch (three where masks do not apply)."""
     space = OBSERVATIONS[name]

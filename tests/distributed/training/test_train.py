@@ -30,7 +30,7 @@ from zoo.distributed import ClusterError
 from zoo.distributed.training import train
 from zoo.distributed.training.actor import Ended, none_ended, one_after_another, tell
 from zoo.distributed.training.learner import Actors
-from zoo.distributed.training.plan import plan_for
+from zoo.distributed.training.plan import Plan, plan_for
 
 #: Parameters of ``learn`` with which a training takes a second.
 #: The others are subclasses of one of these, whose acting is theirs.
@@ -493,7 +493,8 @@ def actors_that_send(agent: algorithms.Algorithm, *sent: list[tuple[int, bool]])
     numbers = list(range(len(sent)))
     layout = SimpleNamespace(learners=1, buffers=0)
     plan = SimpleNamespace(layout=layout, actors_of=lambda *_: numbers, num_envs=1, horizon=4, ahead=0, max_bytes=1)
-    plan.has_gradients, plan.stored = False, None
+    plan.has_gradients, plan.stored, plan.behavior = False, None, agent.behavior
+    plan.storage = partial(Plan.storage, plan)
     return Actors(cluster, plan, agent)
 
 
