@@ -20,7 +20,7 @@ Departures:
   the observation where they matter.
 * A torso that both streams of the dueling head share, as DQN's.
 * ε belongs to a copy of the environment, as with Ape-X DQN, whose ladder this is.
-* The gradient's norm is clipped at 40, as by Ape-X DQN, of which the paper says nothing.
+* The gradient's norm is clipped at 40, as by Ape-X DQN.
 """
 
 from __future__ import annotations
