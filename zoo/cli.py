@@ -231,7 +231,9 @@ def _add_env(parser: _Parser, **kwargs: Any) -> None:
 def _add_training(parser: _Parser) -> None:
     """What says how an agent is trained."""
     parser.add_argument('--steps', type=_count, metavar='N', help="environment steps (default: the algorithm's)")
-    parser.add_argument('--nenv', type=_count, default=1, metavar='N', help='copies of the environment (default: 1)')
+    parser.add_argument(
+        '--nenv', type=_count, metavar='N', help='copies of the environment (default: what the settings are meant for)'
+    )
     parser.add_argument('--net', metavar='UNITS', help='of the hidden layers, such as 256,256')
     parser.add_argument(
         '--set', action='append', default=[], metavar='NAME=VALUE', help='any parameter, such as gamma=0.98; repeatable'
@@ -391,8 +393,13 @@ def _train(args: Any) -> int | None:
             changes = {'train_steps': args.steps} if args.steps is not None else {}
             _, result = zoo.resume(run, callbacks=hooks, progress_bar=not args.quiet, **changes)
         else:
+            from zoo.common.env_wrappers import find_env_type
+            from zoo.common.utils import default_nenv
+
             params = _training_params(args)
-            copies = f', {args.nenv} copies' if args.nenv > 1 else ''
+            env_type = find_env_type(args.environment) if args.env_type is None else args.env_type
+            nenv = default_nenv(args.algorithm, env_type, args.environment) if args.nenv is None else args.nenv
+            copies = f', {nenv} copies' if nenv > 1 else ''
             _say(f'{args.algorithm} on {args.environment}{copies}, seed {args.seed}')
             params['progress_bar'] = params.get('progress_bar', True) and not args.quiet
             if args.render:
@@ -400,9 +407,9 @@ def _train(args: Any) -> int | None:
             _, result = zoo.train(
                 args.algorithm,
                 args.environment,
-                args.env_type,
+                env_type,
                 seed=args.seed,
-                nenv=args.nenv,
+                nenv=nenv,
                 run_dir=args.run_dir,
                 render=args.render,
                 callbacks=hooks,
@@ -449,7 +456,7 @@ def _training_params(args: Any) -> dict[str, Any]:
 def _training_options(args: Any) -> list[str]:
     """The options of :func:`_add_training`, the type of the environment and the seed, as they were given."""
     given = [('--type', args.env_type), ('--steps', args.steps), ('--net', args.net)]
-    given += [('--nenv', args.nenv if args.nenv > 1 else None), ('--seed', args.seed if args.seed else None)]
+    given += [('--nenv', args.nenv), ('--seed', args.seed if args.seed else None)]
     given += [('--set', text) for text in args.set] + [('--env-set', text) for text in args.env_set]
     return [f'{option} {shlex.quote(str(value))}' for option, value in given if value is not None]
 
@@ -481,7 +488,7 @@ def _refuse_beside_resume(args: Any) -> None:
     }
     names = [name for name, value in given.items() if value]
     names += ['--seed'] if args.seed != 0 else []
-    names += ['--nenv'] if args.nenv != 1 else []
+    names += ['--nenv'] if args.nenv is not None else []
     if names:
         raise ValueError(f'--resume goes on with a run as it was begun: leave out {", ".join(names)}.')
 

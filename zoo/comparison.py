@@ -31,7 +31,7 @@ from zoo.common.env_wrappers import build_env, env_name, find_env_type
 from zoo.common.errors import unknown
 from zoo.common.params import checked
 from zoo.common.processes import alone_in
-from zoo.running import ARGUMENTS, check_names, known_params, plain_settings, resume, train
+from zoo.running import ARGUMENTS, check_names, copies_for, known_params, plain_settings, resume, train
 from zoo.runs import Run, open_run, runs_folder
 
 if TYPE_CHECKING:
@@ -273,6 +273,9 @@ def compare(
     given = {'train_steps': train_steps} if train_steps is not None else {}
     settings = {label: {**params, **given, **own} for label, own in chosen.items()}
     environment = _check(settings, env_id, env_type)
+    for own in settings.values():
+        if own.get('nenv') is None:
+            own['nenv'] = copies_for(own['alg'], env_type, env_id)
     name = re.sub(r'[^A-Za-z0-9._-]+', '-', environment)
     folder = runs_folder() / f'compare_{name}' if out is None else Path(out).expanduser()
     folder.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ from zoo.common.errors import unknown
 from zoo.common.params import HABITS, Param, above, refusal
 from zoo.common.schedules import schedule_to_json
 from zoo.common.types import TrainingResult
-from zoo.common.utils import call_default_params
+from zoo.common.utils import call_default_params, default_nenv
 from zoo.runs import Run, open_run
 
 #: What others call an argument of :func:`train`.
@@ -72,7 +72,7 @@ def train(
     env_type: str | None = None,
     *,
     seed: int | None = 0,
-    nenv: int = 1,
+    nenv: int | None = None,
     vectorized: bool | str = False,
     env_params: Mapping[str, Any] | None = None,
     net: Any = None,
@@ -95,7 +95,8 @@ def train(
         env_id: as for ``build_env``: a name, a class, a function, or an environment, which is left open then.
         env_type: type of the environment; None finds it from the name.
         seed: of the environment, the initial weights and the training; None for an unpredictable one.
-        nenv: copies of the environment.
+        nenv: copies of the environment; None: as many as the default settings are meant for, which is one for most
+            algorithms and 8 for A2C in CartPole, and one of an environment that is given as such.
         vectorized: how they run, see ``build_env``.
         env_params: further arguments of ``build_env``, such as ``dict(max_episode_steps=200)``.
         net: units of the hidden layers of every network, ``'256,256'`` or ``[256, 256]``; keys of the spec of every
@@ -171,7 +172,7 @@ def prepared(
     env_id: Any,
     env_type: str | None,
     seed: int | None,
-    nenv: int,
+    nenv: int | None,
     vectorized: bool | str,
     env_params: Mapping[str, Any] | None,
     net: Any,
@@ -190,6 +191,8 @@ def prepared(
     if learning_rate is not None and 'learning_rate' in known_params(cls):  # which is no optimizer's then
         params, learning_rate = {**params, 'learning_rate': learning_rate}, None
     learning_rate = _checked_rate(cls, learning_rate)
+    if nenv is None:
+        nenv = copies_for(alg, env_type, env_id)
     given: dict[str, Any] = {'seed': seed, 'nenv': nenv, 'vectorized': vectorized}
     for name in (env_params or {}).keys() & given.keys():
         raise ValueError(f'{name} is an argument of its own: give {name}=…, not in env_params.')
@@ -213,6 +216,13 @@ def prepared(
         if owned:
             env.close()
         raise
+
+
+def copies_for(alg: str, env_type: str, env_id: Any) -> int:
+    """How many copies there are of an environment when nobody says it; see :func:`train`."""
+    if isinstance(env_id, Env | VectorEnv):
+        return 1
+    return default_nenv(alg, env_type, env_id if isinstance(env_id, str) else '')
 
 
 def known_params(cls: Any) -> dict[str, Param]:

@@ -27,7 +27,7 @@ from zoo.common.params import Param, Range, checked
 from zoo.common.processes import alone_in
 from zoo.common.schedules import Linear, schedule_from_json, schedule_to_json
 from zoo.common.utils import call_default_params
-from zoo.running import ARGUMENTS, RATE, check_names, known_params, plain_settings, train
+from zoo.running import ARGUMENTS, RATE, check_names, copies_for, known_params, plain_settings, train
 from zoo.runs import runs_folder
 
 #: What is searched where nothing else is said, as far as the algorithm has it: what most is decided by.
@@ -276,6 +276,8 @@ def tune(
     for name in ('run_dir', 'callbacks', 'plot_func', 'render', 'resume'):
         if name in params:
             raise ValueError(f'{name} is not for tuning, in which each trial has its own: leave it out.')
+    if params.get('nenv') is None:
+        params['nenv'] = copies_for(alg, env_type, env_id)
     choices, environment, steps = _space(alg, env_id, env_type, search, params, train_steps)
     named = re.sub(r'[^A-Za-z0-9._-]+', '-', environment)
     folder = runs_folder() / f'tune_{alg}_{named}' if out is None else Path(out).expanduser()
@@ -407,8 +409,7 @@ def _space(
     check_names(cls, own)
     known = known_params(cls)
     checked(own, known)
-    nenv = params.get('nenv', 1)
-    env = build_env(env_id, env_type, nenv=nenv, **(params.get('env_params') or {}))
+    env = build_env(env_id, env_type, nenv=params['nenv'], **(params.get('env_params') or {}))
     try:
         alg_params, learn_params = call_default_params(env, env_type, alg)
         environment = env_name(env)
@@ -498,7 +499,7 @@ def _work(
     def objective(trial: Any) -> float:
         given = {name: choice.suggest(trial, name) for name, choice in choices.items()}
         if 'batch_size' in given and 'horizon' in given:  # of an iteration
-            given['batch_size'] = min(given['batch_size'], given['horizon'] * fixed.get('nenv', 1))
+            given['batch_size'] = min(given['batch_size'], given['horizon'] * fixed['nenv'])
         plain = {name: schedule_to_json(value) for name, value in given.items()}
         trial.set_user_attr('params', json.dumps(plain))
         report = _Report(trial, max(1, math.ceil(fixed['train_steps'] / TESTS)), test_episodes)

@@ -102,6 +102,19 @@ def test_a_refused_choice_changes_nothing(experiment):
     assert experiment.env_params == {}
 
 
+def test_copies_are_those_that_the_defaults_are_meant_for_until_they_are_chosen(experiment):
+    experiment = experiment.snapshot()
+    experiment.choose(alg='A2C')
+    assert experiment.order()['nenv'] == 8 and 'nenv=8' in experiment.program()
+    experiment.choose(env_id='Acrobot-v1')
+    assert experiment.order()['nenv'] == 16
+    experiment.choose(alg='PPO')
+    assert experiment.order()['nenv'] == 1 and 'nenv' not in experiment.program()
+    experiment.choose(nenv=2)
+    experiment.choose(alg='A2C')
+    assert experiment.order()['nenv'] == 2
+
+
 def test_what_is_not_installed_is_said(experiment):
     with pytest.raises(ImportError, match='PyPI'):
         experiment.choose(env_type='rlbench')

@@ -18,9 +18,10 @@ from zoo.common.networks import SPEC_DEFAULTS
 from zoo.common.optim import Optimizer
 from zoo.common.schedules import Linear
 from zoo.default_params import call_default_params as home
+from zoo.default_params import default_nenv
 
 #: Keys of a table that are not parameters.
-SPECIAL = {'network', 'networks', 'optimizer', 'optimizers', 'recurrent', 'rollout_size'}
+SPECIAL = {'network', 'networks', 'optimizer', 'optimizers', 'recurrent', 'nenv', 'rollout_size'}
 
 TABLES = {name: importlib.import_module(f'zoo.default_params.{name.lower()}') for name in algorithms.NAMES}
 
@@ -119,6 +120,8 @@ def test_every_tuned_entry_is_taken_and_applied(name, env_id):
                 assert all(spec[k] == v for k, v in value.get(optimizer, {}).items())
         elif key == 'optimizer':
             assert all(spec[k] == v for spec in alg_params['optimizers_list'] for k, v in value.items())
+        elif key == 'nenv':
+            assert default_nenv(name, env_type, env_id) == value
         elif key == 'rollout_size':
             assert learn_params['horizon'] == value
         elif key == 'recurrent':
@@ -132,6 +135,20 @@ def test_every_tuned_entry_is_taken_and_applied(name, env_id):
     inherited = {**table.COMMON, **table.TYPES.get(env_type, {})}
     for key in inherited.keys() - table.TUNED[env_id].keys() - SPECIAL:
         assert (alg_params | learn_params)[key] == inherited[key]
+
+
+def test_other_numbers_of_copies_than_the_defaults_are_meant_for_are_said(caplog):
+    assert default_nenv('A2C', 'gymnasium', 'Mine-v0') == 8 and default_nenv('PPO', 'mujoco', 'Hopper-v5') == 1
+    for nenv, words in ((1, 'here is one.'), (2, 'here are 2.'), (8, None)):
+        caplog.clear()
+        env = build_env('CartPole-v1', 'classic_control', nenv=nenv)
+        call_default_params(env, alg='A2C')
+        call_default_params(env, alg='PPO')  # whose iteration is of as many steps, whatever the number
+        said = [record.getMessage() for record in caplog.records]
+        assert len(said) == (words is not None)
+        if words is not None:
+            assert said[0].startswith("A2C's default settings for CartPole-v1 are meant for 8 copies")
+            assert said[0].endswith(words)
 
 
 @pytest.mark.parametrize(('name', 'env_type', 'kind'), TYPED)

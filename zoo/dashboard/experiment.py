@@ -20,6 +20,7 @@ import gymnasium
 import zoo
 from zoo import algorithms
 from zoo.common.env_wrappers import TYPES, VECTORIZED
+from zoo.common.utils import default_nenv
 from zoo.dashboard.runs import PROGRAM, plain
 from zoo.dashboard.values import keywords, nearest, read, read_keywords, written
 
@@ -32,7 +33,7 @@ _WIDTH = 480
 #: the page calls it (None: whatever is typed), and the meaning.
 ARGUMENTS: dict[str, tuple[Any, dict[str, Any] | None, str]] = {
     'seed': (0, None, 'of the environment, the weights and the training; None: unpredictable'),
-    'nenv': (1, None, 'copies of the environment that step together'),
+    'nenv': (1, None, 'copies of the environment that step together; until chosen, as many as defaults are meant for'),
     'vectorized': (
         False,
         {'by default': False, **{name: name for name in VECTORIZED}, 'fastest': True},
@@ -129,6 +130,7 @@ class Experiment:
         env_type, env_id, alg: what is chosen.
         arguments: of ``build_env`` and ``call_default_params``, see :data:`ARGUMENTS`.
         env_params: further arguments of ``build_env``.
+        nenv_chosen: whether somebody chose ``nenv``; until then it is what the algorithm's defaults are meant for.
         fitting: the algorithms that can act in the environment.
         edits: by algorithm and by name of a parameter what was edited.
     """
@@ -145,6 +147,7 @@ class Experiment:
         self.env_type, self.env_id, self.alg = env_type, env_id, alg
         self.arguments = {name: default for name, (default, _, _) in ARGUMENTS.items()}
         self.env_params: dict[str, Any] = {}
+        self.nenv_chosen = False
         self.fitting: tuple[str, ...] = ()
         self.edits: dict[str, dict[str, Any]] = {}
         self._observation_space: Any = None
@@ -175,7 +178,7 @@ class Experiment:
                     f'net_list[{i}] of {run.name} is a {entry["custom"]} of your own, which its folder does not hold.'
                 )
         specs = [entry for entry in entries if isinstance(entry, dict)] or [{}]
-        arguments = {name: env.pop(name) for name in ('nenv', 'vectorized') if name in env}
+        arguments = {name: env.pop(name, ARGUMENTS[name][0]) for name in ('nenv', 'vectorized')}
         arguments |= {name: specs[0][name] for name in ('layers', 'dtype', 'recurrent') if specs[0].get(name)}
         found.choose(seed=run.seed, env_params=env, **arguments)
         wanted = {**config['params'], **config['learn_params']}
@@ -260,9 +263,10 @@ class Experiment:
         for name in arguments:
             if name not in ARGUMENTS:
                 raise ValueError(f'{name!r} is not to be chosen here: choose one of {", ".join(ARGUMENTS)}.')
+        self.nenv_chosen |= 'nenv' in arguments
         self.arguments = self.arguments | arguments
         wanted = alg or self.alg
-        env = self._build()
+        env = self._build(nenv=self._copies(wanted))
         try:
             self._observation_space = getattr(env, 'single_observation_space', env.observation_space)
             self._action_space = getattr(env, 'single_action_space', env.action_space)
@@ -272,12 +276,21 @@ class Experiment:
                 raise ValueError(refused)
             if refused is not None:
                 wanted = next((name for name in ('PPO', 'SAC', 'DQN') if name in self.fitting), self.fitting[0])
+                env.close()
+                env = self._build(nenv=self._copies(wanted))
             self.alg = wanted
+            self.arguments['nenv'] = self._copies(wanted)
             given = {name: value for name, value in self.arguments.items() if name not in ('nenv', 'vectorized')}
             self._alg_params, self._learn_params = zoo.call_default_params(env, self.env_type, wanted, **given)
         finally:
             env.close()
         return None if refused is None else f'{refused} {wanted} was chosen.'
+
+    def _copies(self, alg: str) -> int:
+        """How many copies of the environment there are with an algorithm."""
+        if self.nenv_chosen:
+            return int(self.arguments['nenv'])
+        return int(default_nenv(alg, self.env_type, self.env_id))
 
     def _refusal(self, alg: str) -> str | None:
         try:

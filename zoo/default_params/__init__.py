@@ -8,6 +8,7 @@ A table has three levels, of which the later override the earlier: ``COMMON``, `
 * ``optimizer``: keys of the optimiser spec, see :class:`zoo.common.optim.Optimizer`;
 * ``optimizers``: what is otherwise for some, by their names: ``{'actor': {'learning_rate': 1e-4}}``;
 * ``recurrent``: what is otherwise where recurrent networks are asked for, a table of the same keys;
+* ``nenv``: how many copies of the environment they are meant for, where their ``horizon`` is of one copy; 1 without it;
 * ``rollout_size``: for on-policy algorithms, the steps of one iteration summed over copies: ``horizon`` is that divided
   by the number of copies, so that the defaults mean the same whatever ``nenv`` is.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import importlib
+import logging
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,8 @@ from zoo.common.adaptors.observation import features
 from zoo.common.env_wrappers import TYPES, env_type_of
 from zoo.common.errors import unknown
 from zoo.common.relabel import Strategy, is_goal_environment
+
+log = logging.getLogger('zoo')
 
 #: After convolutions one dense layer is enough (Mnih et al. 2015); where others join the images, one layer
 #: mixes them.
@@ -106,7 +110,8 @@ def call_default_params(
         check_recurrent(recurrent, 'call_default_params')
         cls.check_recurrent(f'recurrent={recurrent!r}: what is asked for')
 
-    merged = _merged(importlib.import_module(f'zoo.default_params.{alg.lower()}'), env_type, env_id, recurrent)
+    table = _table(alg)
+    merged = _merged(table, env_type, env_id, recurrent)
     if recurrent is not None:  # whose exploration cannot be state-dependent
         merged.pop('use_sde', None)
         merged.pop('sde_sample_freq', None)
@@ -124,6 +129,16 @@ def call_default_params(
         network, special = network | (_IMAGE if len(found) == 1 else _IMAGE_AND_MORE), {}
         if 'buffer_size' in merged:
             merged['buffer_size'] = min(merged['buffer_size'], _IMAGE_BUFFER)
+    copies = merged.pop('nenv', num_envs)
+    if copies != num_envs:
+        log.warning(
+            "%s's default settings%s are meant for %d copies of the environment, build_env(…, nenv=%d); here %s.",
+            alg,
+            f' for {env_id}' if env_id in table.TUNED else '',
+            copies,
+            copies,
+            'is one' if num_envs == 1 else f'are {num_envs}',
+        )
     if 'rollout_size' in merged:
         merged['horizon'] = max(1, merged.pop('rollout_size') // num_envs)
 
@@ -156,6 +171,22 @@ def call_default_params(
         learn_params['seed'] = seed
     assert not merged, f'the defaults of {alg} name {sorted(merged)}, which it does not take'
     return alg_params, learn_params
+
+
+def default_nenv(alg: str, env_type: str, env_id: str) -> int:
+    """How many copies of an environment the default hyper-parameters of an algorithm are meant for.
+
+    Args:
+        alg: name of the algorithm.
+        env_type: of the environment.
+        env_id: its name; one that is not in the table means what its type does.
+    """
+    copies: int = _merged(_table(alg), env_type, env_id, None).get('nenv', 1)
+    return copies
+
+
+def _table(alg: str) -> Any:
+    return importlib.import_module(f'zoo.default_params.{alg.lower()}')
 
 
 def _weights_seed(seed: int | None, i: int) -> int | None:

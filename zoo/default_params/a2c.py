@@ -2,8 +2,7 @@
 
 ``COMMON`` are the values of Mnih et al. 2016 (rollouts of 5 steps, RMSProp with a decay of 0.99) with the learning rate
 of OpenAI Baselines. ``TUNED`` are the tuned hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit
-22e3ff2, MIT licence); departures are noted. Its numbers of copies belong to ``build_env``: 8 for CartPole, LunarLander
-and Pendulum, 4 for the other continuous ones, 16 otherwise.
+22e3ff2, MIT licence), with its numbers of copies; departures are noted.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from zoo.common.schedules import Linear
 
 COMMON: dict[str, Any] = {
     'train_steps': 1_000_000,
+    'nenv': 8,
     'horizon': 5,
     'network': {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'},
     'optimizer': {'name': 'RMSprop', 'learning_rate': 7e-4, 'rho': 0.99, 'epsilon': 1e-5},
@@ -21,6 +21,7 @@ COMMON: dict[str, Any] = {
 
 #: Of most environments with Box actions, whose source explores with state-dependent noise (`use_sde`); Gaussian here.
 _CONTINUOUS: dict[str, Any] = {
+    'nenv': 4,
     'horizon': 8,
     'gae_lambda': 0.9,
     'value_coef': 0.4,
@@ -32,7 +33,7 @@ _CONTINUOUS: dict[str, Any] = {
 
 TYPES: dict[str, dict[str, Any]] = {
     'mujoco': {'normalize_obs': True, 'normalize_reward': True},
-    'atari': {'train_steps': 10_000_000, 'entropy_coef': 0.01, 'value_coef': 0.25},
+    'atari': {'train_steps': 10_000_000, 'nenv': 16, 'entropy_coef': 0.01, 'value_coef': 0.25},
 }
 
 for _name in ('dm_control', 'robotics', 'rlbench'):
@@ -46,12 +47,13 @@ TUNED: dict[str, dict[str, Any]] = {
         'entropy_coef': 1e-5,
         'optimizer': {'learning_rate': Linear(8.3e-4)},
     },
-    'MountainCar-v0': {'normalize_obs': True, 'normalize_reward': True},
-    'Acrobot-v1': {'train_steps': 500_000, 'normalize_obs': True, 'normalize_reward': True},
-    'Pendulum-v1': _CONTINUOUS | {'gamma': 0.9},
+    'MountainCar-v0': {'nenv': 16, 'normalize_obs': True, 'normalize_reward': True},
+    'Acrobot-v1': {'train_steps': 500_000, 'nenv': 16, 'normalize_obs': True, 'normalize_reward': True},
+    'Pendulum-v1': _CONTINUOUS | {'nenv': 8, 'gamma': 0.9},
     'LunarLanderContinuous-v3': _CONTINUOUS | {'train_steps': 5_000_000},
     'MountainCarContinuous-v0': {
         'train_steps': 100_000,
+        'nenv': 4,
         'horizon': 100,
         'use_sde': True,
         'sde_sample_freq': 16,

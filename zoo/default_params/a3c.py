@@ -12,11 +12,11 @@ from zoo.default_params import a2c
 
 
 def without(level: dict[str, Any]) -> dict[str, Any]:
-    """A level of A2C's table without the scale of rewards, which is not A3C's."""
-    return {key: value for key, value in level.items() if key != 'normalize_reward'}
+    """A level of A2C's table without the scale of rewards, which A3C has not, and without copies."""
+    return {key: value for key, value in level.items() if key not in ('normalize_reward', 'nenv')}
 
 
-COMMON: dict[str, Any] = a2c.COMMON
+COMMON: dict[str, Any] = without(a2c.COMMON)
 TYPES: dict[str, dict[str, Any]] = {name: without(level) for name, level in a2c.TYPES.items()}
 TUNED: dict[str, dict[str, Any]] = {name: without(level) for name, level in a2c.TUNED.items()} | {
     'CartPole-v1': {'train_steps': 300_000, 'horizon': 20, 'optimizer': {'learning_rate': Linear(1e-3)}},

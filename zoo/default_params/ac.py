@@ -8,6 +8,7 @@ from zoo.common.schedules import Linear
 
 COMMON: dict[str, Any] = {
     'train_steps': 1_000_000,
+    'nenv': 8,
     'horizon': 1,
     'network': {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'},
     'optimizer': {'name': 'Adam', 'learning_rate': 1e-3},
