@@ -314,6 +314,8 @@ TASKS |= {
         TASKS['dqn'],
         title='QR-DQN, `CartPole-v1`, 200 quantiles, 64×64, batch 64, one update a step',
         alg='QRDQN',
+        warm=1200,
+        piece=400,  # an update compares 200 quantiles with 200, in each of 64 transitions
         libraries=('zoo', 'contrib'),
         bars={'contrib': 1.5},
     ),

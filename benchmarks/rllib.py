@@ -1,0 +1,210 @@
+"""Steps per second of trainings with two actors and one learner, of zoo and of RLlib, which take turns.
+
+    python benchmarks/rllib.py                # writes results/rllib.md; about six minutes, after RLlib is installed
+    python benchmarks/rllib.py --rounds 5
+
+RLlib lives in a virtual environment of its own, made beside this file at the first run (Ray, PyTorch for CPUs: about
+1.5 GB), since it needs another Gymnasium. Each training runs in processes of its own: one that learns and two that act,
+for RLlib ``num_env_runners=2, num_learners=0``, as its default has it. Steps are counted from the first row of the log
+after some seconds, when everything has started and is compiled, to that at the end. Networks, copies, rollouts,
+minibatches and epochs are the same; everything else is each library's default. The ratio is the median of those of one
+round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+import venv
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PEER_VENV = HERE / '.rllib'
+PEER = ('torch==2.13.0', 'ray[rllib]==2.60.0')
+ACTORS = 2
+HIDDEN = [64, 64]
+#: Seconds until everything has started, and seconds of what is counted.
+WARM, MEASURED = 12.0, 20.0
+#: Of the algorithms, by what they are called here: steps of a rollout of one actor, and of all that an update is of.
+WORK: dict[str, dict[str, int]] = {
+    'PPO': {'horizon': 1024, 'batch_size': 128, 'epochs': 10},
+    'IMPALA': {'horizon': 50, 'rollouts': 10},
+}
+TITLES = {
+    'PPO': 'PPO, 1,024 steps of each of two actors, 10 epochs, minibatch 128',
+    'IMPALA': 'IMPALA, rollouts of 50 steps, ten of them in an update',
+}
+
+
+class Clock:
+    """Counts the steps after the warm-up; called with the steps so far, False once there are seconds enough."""
+
+    def __init__(self) -> None:
+        self.start = time.perf_counter()
+        self.first: tuple[float, int] | None = None
+        self.rate = 0.0
+
+    def __call__(self, steps: int) -> bool:
+        now = time.perf_counter()
+        if self.first is None:
+            if now - self.start > WARM and steps:
+                self.first = (now, steps)
+            return True
+        begin, before = self.first
+        self.rate = (steps - before) / (now - begin)
+        return now - begin < MEASURED
+
+
+def train_zoo(alg: str) -> float:
+    """Steps per second of zoo."""
+    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+    import zoo
+
+    clock = Clock()
+    zoo.train(
+        alg,
+        'CartPole-v1',
+        net=HIDDEN,
+        roles={'learners': 1, 'actors': ACTORS},
+        train_steps=1_000_000_000,
+        log_every=2048,
+        callbacks=[lambda training: clock(training.steps)],
+        run_dir=False,
+        progress_bar=False,
+        **WORK[alg],
+    )
+    return clock.rate
+
+
+def train_rllib(alg: str) -> float:
+    """Steps per second of RLlib."""
+    import ray
+    from ray.rllib.algorithms.impala import IMPALAConfig
+    from ray.rllib.algorithms.ppo import PPOConfig
+    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+
+    ray.init(num_cpus=ACTORS + 1, include_dashboard=False, log_to_driver=False, _node_ip_address='127.0.0.1')
+    work = WORK[alg]
+    if alg == 'PPO':
+        training = {
+            'train_batch_size_per_learner': ACTORS * work['horizon'],
+            'minibatch_size': work['batch_size'],
+            'num_epochs': work['epochs'],
+        }
+        config = PPOConfig()
+    else:
+        training = {'train_batch_size_per_learner': work['rollouts'] * work['horizon']}
+        config = IMPALAConfig()
+    algo = (
+        config.environment('CartPole-v1')
+        .env_runners(num_env_runners=ACTORS, num_envs_per_env_runner=1, rollout_fragment_length=work['horizon'])
+        .learners(num_learners=0)
+        .rl_module(model_config=DefaultModelConfig(fcnet_hiddens=HIDDEN, fcnet_activation='tanh'))
+        .training(**training)
+        .reporting(min_time_s_per_iteration=1)
+        .build_algo()
+    )
+    clock = Clock()
+    while clock(int(algo.train()['env_runners'].get('num_env_steps_sampled_lifetime', 0))):
+        continue
+    algo.stop()
+    ray.shutdown()
+    return clock.rate
+
+
+TRAIN = {'zoo': train_zoo, 'rllib': train_rllib}
+
+
+def peer_python() -> str:
+    """The Python of RLlib's virtual environment, which is made where it is missing or has another version."""
+    python = PEER_VENV / ('Scripts' if os.name == 'nt' else 'bin') / 'python'
+    installed, wanted = PEER_VENV / 'peers.txt', '\n'.join(PEER)
+    if not installed.exists() or installed.read_text(encoding='utf-8') != wanted:
+        print(f'making {PEER_VENV.name} for RLlib …', flush=True)
+        if not python.exists():
+            venv.create(PEER_VENV, with_pip=True)
+        for group in (PEER[:1], PEER):  # PyTorch first and alone, lest a resolver choose a build with CUDA
+            subprocess.run([str(python), '-m', 'pip', 'install', '-q', *group], check=True)
+        installed.write_text(wanted, encoding='utf-8')
+    return str(python)
+
+
+def measure(python: str, library: str, alg: str) -> dict[str, Any]:
+    """One training in a process of its own: its steps per second, and the versions."""
+    made = subprocess.run(
+        [python, str(Path(__file__)), '--worker', library, '--alg', alg],
+        capture_output=True,
+        text=True,
+        env=os.environ | {'PYTHONPATH': str(HERE.parent)} if library == 'zoo' else None,
+    )
+    found = [line for line in made.stdout.splitlines() if line.startswith('{')]
+    if not found:
+        raise RuntimeError(f'the training of {library} failed:\n{made.stderr[-2000:]}')
+    answer: dict[str, Any] = json.loads(found[-1])
+    return answer
+
+
+def versions(library: str) -> dict[str, str]:
+    """Versions of what a training runs on."""
+    names = {'zoo': ('tensorflow', 'keras', 'numpy', 'gymnasium'), 'rllib': ('ray', 'torch', 'numpy', 'gymnasium')}
+    return {'python': platform.python_version(), **{name: metadata.version(name) for name in names[library]}}
+
+
+def report(rates: dict[str, dict[str, list[float]]], known: dict[str, dict[str, str]]) -> str:
+    """The result page."""
+    lines = [
+        '# Trainings with actors: zoo and RLlib',
+        '',
+        f'`python benchmarks/rllib.py`, {os.cpu_count()} cores, no GPU. CartPole-v1, networks of 64×64, two actors '
+        'with one copy each and one learner, each in its own process. Steps per second, medians over the rounds in '
+        'which the two took turns; the ratio is the median of those of one round, with the smallest and the largest.',
+        '',
+        '| work | rounds | zoo | RLlib | zoo / RLlib |',
+        '|---|---|---|---|---|',
+    ]
+    for alg, found in rates.items():
+        own = [a / b for a, b in zip(found['zoo'], found['rllib'], strict=True)]
+        medians = ' | '.join(f'{statistics.median(found[library]):,.0f}' for library in TRAIN)
+        lines.append(
+            f'| {TITLES[alg]} | {len(own)} | {medians} | **{statistics.median(own):.2f}** '
+            f'({min(own):.2f} to {max(own):.2f}; aim 3) |'
+        )
+    lines += ['', *(f'* {x}: ' + ', '.join(f'{k} {v}' for k, v in found.items()) for x, found in known.items())]
+    return '\n'.join([*lines, '', f'Run on {datetime.date.today().isoformat()}.', ''])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--rounds', type=int, default=3, help='trainings of each library')
+    parser.add_argument('--alg', choices=list(WORK), help='one of them')
+    parser.add_argument('--worker', choices=list(TRAIN), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        rate = TRAIN[args.worker](args.alg)
+        print('\n' + json.dumps({'rate': rate, 'versions': versions(args.worker)}), flush=True)
+        return
+    python = {'zoo': sys.executable, 'rllib': peer_python()}
+    rates: dict[str, dict[str, list[float]]] = {}
+    known: dict[str, dict[str, str]] = {}
+    for alg in [args.alg] if args.alg else WORK:
+        rates[alg] = {library: [] for library in TRAIN}
+        for _ in range(args.rounds):
+            for library in TRAIN:
+                found = measure(python[library], library, alg)
+                rates[alg][library].append(found['rate'])
+                known[library] = found['versions']
+                print(f'{alg} {library:5} {found["rate"]:8.0f} steps/s', flush=True)
+    (HERE / 'results' / 'rllib.md').write_text(report(rates, known), encoding='utf-8')
+
+
+if __name__ == '__main__':
+    main()
