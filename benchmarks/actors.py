@@ -1,6 +1,6 @@
 """What training with roles costs and stands: actors on a slow environment, one actor's size, half an hour, deaths.
 
-    python benchmarks/actors.py scaling               # 1 to 16 actors, an environment of 5 ms a step; two minutes
+    python benchmarks/actors.py scaling               # 1 to 16 actors, an environment of 5 ms a step; three minutes
     python benchmarks/actors.py scaling --alg IMPALA  # the same with rollouts that are taken as they come
     python benchmarks/actors.py actor                 # memory and start of the actor of an MLP policy
     python benchmarks/actors.py endurance             # 30 minutes with 4 actors: memory and open handles
@@ -76,8 +76,11 @@ SCALED: dict[str, dict[str, int]] = {
 }
 
 
-def scaling(actors: list[int], alg: str, rounds: int = 12, size: int = 128) -> list[dict[str, float]]:
-    """Steps per second for several numbers of actors, once the first two of some rounds of 128 steps have passed."""
+def scaling(actors: list[int], alg: str, rounds: int = 32, size: int = 128) -> list[dict[str, float]]:
+    """Steps per second for several numbers of actors, in rounds of 128 steps of each.
+
+    The first ten, some seven seconds, are not counted: in them the update is compiled.
+    """
     from zoo import build_env
 
     rows = []
@@ -94,7 +97,7 @@ def scaling(actors: list[int], alg: str, rounds: int = 12, size: int = 128) -> l
             callbacks=[lambda training, times=times: times.append((time.perf_counter(), training.steps))],
         )
         agent.learn(env, **params)
-        (begin, before), (end, after) = times[1], times[-1]
+        (begin, before), (end, after) = times[9], times[-1]
         rate = (after - before) / (end - begin)
         rows.append(
             {'actors': count, 'steps_per_second': rate, 'ratio': rate / rows[0]['steps_per_second'] if rows else 1.0}

@@ -1,4 +1,4 @@
-"""TQC: the truncated target, the quantile loss and one update, against NumPy and finite differences."""
+"""TQC: the truncated target and one update, against NumPy and finite differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from toys import altered
 
 from zoo import describe
 from zoo.algorithms import TQC
-from zoo.algorithms.tqc import quantile_huber_loss
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 ACTION = Box(np.float32([-2.0, 0.0]), np.float32([2.0, 10.0]))
@@ -55,36 +54,6 @@ def quantile_loss_by_hand(quantiles: np.ndarray, target: np.ndarray) -> float:
                 huber = 0.5 * u**2 if abs(u) <= 1 else abs(u) - 0.5
                 terms.append(abs(tau - (u < 0)) * huber)
     return float(np.mean(terms))
-
-
-def test_quantile_loss_worked_out():
-    """Two quantiles, at 1/4 and 3/4, and atoms within 1 of them, beyond, above and below."""
-    loss = quantile_huber_loss(tf.constant([[0.0, 1.0]]), tf.constant([[0.5, -2.0, 3.0]]))
-    # θ = 0, τ = 1/4: u = 0.5, −2, 3: ¼ · 0.125, ¾ · 1.5, ¼ · 2.5. θ = 1, τ = 3/4: u = −0.5, −3, 2: ¼ · 0.125,
-    # ¼ · 2.5, ¾ · 1.5.
-    assert float(loss) == pytest.approx(2 * (0.25 * 0.125 + 0.75 * 1.5 + 0.25 * 2.5) / 6)
-
-
-@pytest.mark.parametrize('scale', [0.3, 3.0])
-def test_quantile_loss_and_its_gradient_by_finite_differences(scale):
-    rng = np.random.default_rng(0)
-    quantiles, target = scale * rng.standard_normal((3, 5)), scale * rng.standard_normal((3, 4))
-    variable = tf.Variable(quantiles.astype(np.float32))
-    with tf.GradientTape() as tape:
-        loss = quantile_huber_loss(variable, tf.constant(target, tf.float32))
-    assert float(loss) == pytest.approx(quantile_loss_by_hand(quantiles, target), rel=1e-5)
-    (expected,) = finite_differences(lambda: quantile_loss_by_hand(quantiles, target), [quantiles])
-    np.testing.assert_allclose(tape.gradient(loss, variable), expected, rtol=1e-3, atol=1e-5)
-    assert np.abs(expected).max() > 0.005
-
-
-def test_the_loss_finds_the_quantiles_of_its_atoms():
-    found, atoms = tf.Variable(tf.zeros([1, 4])), tf.constant(np.linspace(0, 400, 4001)[None], tf.float32)
-    for rate in [*[2000.0] * 300, *[200.0] * 100]:
-        with tf.GradientTape() as tape:
-            loss = quantile_huber_loss(found, atoms)
-        found.assign_sub(rate * tape.gradient(loss, found))
-    np.testing.assert_allclose(found, [[50, 150, 250, 350]], atol=1.0)
 
 
 @pytest.mark.parametrize('params', [{}, {'drop': 0}, {'drop': 4}, {'quantiles': 1, 'drop': 0}, {'gamma': 0.5}])

@@ -13,9 +13,10 @@ from typing import Annotated, Any, ClassVar
 
 import tensorflow as tf
 
-from zoo.algorithms.dqn import DQN, DoubleQ, huber
+from zoo.algorithms.dqn import DQN, DoubleQ
 from zoo.common.acting import Means
 from zoo.common.params import at_least
+from zoo.common.quantiles import quantile_huber
 
 
 class QRDQN(DQN):
@@ -43,8 +44,4 @@ class QRDQN(DQN):
 
         ρ is the quantile Huber loss, equation 10: |τᵢ − 1{u < 0}| Lκ(u), with the midpoints τᵢ = (2i + 1) / 2n.
         """
-        middle = (tf.range(self.quantiles, dtype=tf.float32) + 0.5) / self.quantiles
-        error = target[:, tf.newaxis, :] - found[:, :, tf.newaxis]
-        size = tf.abs(error)
-        weight = tf.abs(middle[:, tf.newaxis] - tf.cast(error < 0.0, tf.float32))
-        return tf.reduce_sum(tf.reduce_mean(weight * huber(size, self.kappa), 2), 1), tf.reduce_mean(size, [1, 2])
+        return quantile_huber(found, target, self.kappa)

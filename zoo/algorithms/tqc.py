@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import numpy as np
 import tensorflow as tf
 
 from zoo.algorithms.sac import SAC
 from zoo.common import spaces
 from zoo.common.adaptors.policy import Head, Network, penalized
 from zoo.common.params import at_least
+from zoo.common.quantiles import quantile_huber
 from zoo.common.types import Batch
 
 
@@ -69,31 +69,7 @@ class TQC(SAC):
         return batch.reward[:, None] + batch.discount[:, None] * soft
 
     def critic_loss(self, batch: Batch, target: tf.Tensor) -> tf.Tensor:
-        """J_Z: the quantile Huber loss, summed over the critics."""
-        found = [quantile_huber_loss(critic(batch.obs, batch.action, training=True), target) for critic in self.critics]
-        return penalized(tf.add_n(found), *self.critics)
-
-
-@tf.custom_gradient
-def quantile_huber_loss(quantiles: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, Any]:
-    """mean over transitions, i and m of |τₘ − 1{yᵢ < θₘ}| Huber(yᵢ − θₘ), τₘ in the middle of the m-th part of [0, 1].
-
-    Its gradient is found along with it: the pairs are many, and are gone through once in place of some ten times.
-
-    Args:
-        quantiles: θ ``[B, M]``, in ascending order once they are learned.
-        target: y ``[B, K]``, no gradient flows to it.
-    """
-    loss, gradient = _loss_and_gradient(quantiles, target)
-    return loss, lambda upstream: (upstream * gradient, None)
-
-
-@tf.function(jit_compile=True, autograph=False)
-def _loss_and_gradient(quantiles: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    count = quantiles.shape[-1]
-    fractions = ((np.arange(count, dtype=np.float32) + 0.5) / count)[:, None]
-    error = target[:, None, :] - quantiles[:, :, None]
-    slope = tf.clip_by_value(error, -1.0, 1.0)  # of the Huber loss, which is slope · (error − ½ slope)
-    weighted = tf.where(error < 0.0, 1.0 - fractions, fractions) * slope
-    pairs = tf.cast(tf.size(error), tf.float32)
-    return tf.reduce_sum(weighted * (error - 0.5 * slope)) / pairs, -tf.reduce_sum(weighted, -1) / pairs
+        """J_Z: the quantile Huber loss, its mean over transitions and quantiles, summed over the critics."""
+        found = [critic(batch.obs, batch.action, training=True) for critic in self.critics]
+        losses = [tf.reduce_mean(quantile_huber(quantiles, target)[0]) / self.quantiles for quantiles in found]
+        return penalized(tf.add_n(losses), *self.critics)
