@@ -28,21 +28,24 @@ def quantile_huber(quantiles: tf.Tensor, target: tf.Tensor, kappa: float = 1.0) 
     target = tf.stop_gradient(tf.convert_to_tensor(target))
 
     @tf.custom_gradient
-    def losses(quantiles: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], Any]:
-        loss, size, gradient = _once(quantiles, target, tf.constant(kappa, tf.float32))
-        return (loss, size), lambda upstream, _: upstream[:, None] * gradient
+    def losses(quantiles: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        loss, gradient = _loss_and_gradient(quantiles, target, tf.constant(kappa, tf.float32))
+        return loss, lambda upstream: upstream[:, None] * gradient
 
-    found: tuple[tf.Tensor, tf.Tensor] = losses(quantiles)
-    return found
+    return losses(quantiles), _distance(tf.stop_gradient(quantiles), target)
 
 
 @tf.function(jit_compile=True, autograph=False)
-def _once(quantiles: tf.Tensor, target: tf.Tensor, kappa: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Loss ``[B]``, mean distance ``[B]``, and the loss's gradient ``[B, M]``, in one pass over the pairs."""
+def _loss_and_gradient(quantiles: tf.Tensor, target: tf.Tensor, kappa: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     count = quantiles.shape[-1]
     fractions = ((np.arange(count, dtype=np.float32) + 0.5) / count)[:, None]
     error = target[:, None, :] - quantiles[:, :, None]
     slope = tf.clip_by_value(error, -kappa, kappa)  # of the Huber loss, which is slope · (error − ½ slope)
     weighted = tf.where(error < 0.0, 1.0 - fractions, fractions) * slope
     loss = tf.reduce_sum(tf.reduce_mean(weighted * (error - 0.5 * slope), 2), 1)
-    return loss, tf.reduce_mean(tf.abs(error), [1, 2]), -tf.reduce_mean(weighted, 2)
+    return loss, -tf.reduce_mean(weighted, 2)
+
+
+@tf.function(jit_compile=True, autograph=False)
+def _distance(quantiles: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_mean(tf.abs(target[:, None, :] - quantiles[:, :, None]), [1, 2])
