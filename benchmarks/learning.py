@@ -159,6 +159,7 @@ ROWS |= {
     'a3c-cartpole': replace(CARTPOLE, alg='A3C', nenv=1, steps=300_000, aim=475.0),
     'ppo-pendulum': Row('PPO', 'Pendulum-v1', 'classic_control', 4, 100_000, (0, 1, 2), -250.0),
     'trpo-lunarlander': Row('TRPO', 'LunarLander-v3', 'box2d', 2, 200_000, (0, 1, 2), 130.0),
+    'trpo-lunarlander-continuous': Row('TRPO', 'LunarLanderContinuous-v3', 'box2d', 2, 200_000, (0, 1, 2), 130.0),
     # The aims are published scores less one of their deviations; the copies and steps are those of their source.
     'a2c-acrobot': Row('A2C', 'Acrobot-v1', 'classic_control', 16, 500_000, (0, 1, 2), -100.6),
     'ppo-acrobot': Row('PPO', 'Acrobot-v1', 'classic_control', 16, 1_000_000, (0, 1, 2), -91.7),

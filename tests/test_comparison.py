@@ -99,6 +99,8 @@ def test_a_comparison_goes_on_and_writes_its_report(capsys):
         zoo.compare({'other': {'alg': 'DQN', 'gamma': 0.9}}, 'CartPole-v1', out='here', **FEW)
     with pytest.raises(ValueError, match="env_type 'classic_control' there and 'gymnasium' now"):
         zoo.compare({'one': algs['one']}, 'CartPole-v1', 'gymnasium', out='here', **FEW)
+    with pytest.raises(ValueError, match="^'here' holds a comparison in CartPole-v1: choose another folder"):
+        zoo.compare(['PPO'], 'Acrobot-v1', out='here', progress=False)
     with alone_in('here'), pytest.raises(ValueError, match="'here' is in use"):
         zoo.compare({'one': algs['one']}, 'CartPole-v1', out='here', **FEW)
 

@@ -63,6 +63,15 @@ def test_one_call_is_the_four_lines():
         np.testing.assert_array_equal(own.numpy(), other.numpy())
 
 
+def test_curves_are_named_by_what_their_runs_differ_in():
+    few = dict(net=[8], train_steps=300, explore_steps=1000, progress_bar=False)  # nothing is updated or compiled
+    for name, given in {'a': {}, 'b': {'seed': 1, 'log_every': 100}, 'c': {'gamma': 0.5}}.items():
+        zoo.train('DQN', 'CartPole-v1', run_dir=name, **given, **few)
+    alike, apart = zoo.plot_runs(['a', 'b']), zoo.plot_runs(['a', 'b', 'c'])
+    labels = [[text.get_text() for text in figure.axes[0].get_legend().get_texts()] for figure in (alike, apart)]
+    assert labels == [['DQN (2 runs)'], ['DQN, gamma=0.98 (2 runs)', 'DQN, gamma=0.5']]
+
+
 def test_copies_are_those_that_the_defaults_are_meant_for(caplog):
     few = dict(net=[8], train_steps=40, run_dir=False, progress_bar=False)
     for given, steps in (({}, 40), ({'nenv': 3}, 45)):  # iterations of five steps of each copy

@@ -280,6 +280,7 @@ def compare(
     folder = runs_folder() / f'compare_{name}' if out is None else Path(out).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
     with alone_in(folder):
+        _check_environment(folder, environment)
         for label, own in settings.items():
             kept = {**own, 'environment': environment, 'env_type': env_type, 'test_episodes': test_episodes}
             _keep_settings(folder / _folder_name(label), kept)
@@ -381,6 +382,14 @@ def _check(settings: Mapping[str, Mapping[str, Any]], env_id: Any, env_type: str
         return env_name(env)
     finally:
         env.close()
+
+
+def _check_environment(folder: Path, environment: str) -> None:
+    """Refuse a folder whose runs, of other labels than those that are asked for, are of another environment."""
+    for path in sorted(folder.glob('*/settings.json')):
+        found = _settings_in(path.parent).get('environment')
+        if found != environment:
+            raise ValueError(f"'{folder}' holds a comparison in {found}: choose another folder, out=….")
 
 
 def _keep_settings(folder: Path, settings: Mapping[str, Any]) -> None:

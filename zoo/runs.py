@@ -66,6 +66,28 @@ class Run:
         return int(self.config.get('learn_params', {}).get('train_steps', 0))
 
     @cached_property
+    def settings(self) -> dict[str, Any]:
+        """Every parameter by its name, those of networks and optimizers one by one, such as ``'net_list[0].hidden'``.
+
+        The seed is not among them, nor the dtype of networks where it is float32.
+        """
+        from zoo.common.schedules import schedule_from_json
+
+        found = {**self.config.get('params', {}), **self.config.get('learn_params', {})}
+        for name in ('progress_bar', 'resume'):  # how somebody looked at it
+            found.pop(name, None)
+        for given in ('net_list', 'optimizers_list'):
+            for i, entry in enumerate(self.config.get(given) or []):
+                if not isinstance(entry, dict) or 'custom' in entry:
+                    found[f'{given}[{i}]'] = entry['custom'] if isinstance(entry, dict) else entry
+                    continue
+                own = {key: value for key, value in entry.items() if key != 'seed' and (key, value) != _USUAL_DTYPE}
+                found |= {f'{given}[{i}].{key}': value for key, value in own.items()}
+        env = self.config.get('made_with') or {}
+        found |= {name: value for name, value in env.items() if name not in ('env_id', 'env_type')}
+        return {name: schedule_from_json(value) for name, value in found.items()}
+
+    @cached_property
     def progress(self) -> dict[str, list[float]]:
         """The columns of ``progress.csv`` by name; NaN where a row has no entry. Empty where nothing was logged yet."""
         return _columns(self.path / 'progress.csv')
@@ -194,10 +216,11 @@ def list_runs(folder: str | os.PathLike[str] | None = None) -> list[Run]:
 
 
 def plot_runs(runs: Sequence[Run | str | os.PathLike[str]], path: str | os.PathLike[str] | None = None) -> Figure:
-    """The learning curves of runs in one picture: those of one algorithm in one environment as a median in a band.
+    """The learning curves of runs in one picture: those that differ by their seeds alone as a median in a band.
 
     Args:
-        runs: as :func:`open_run` takes them.
+        runs: as :func:`open_run` takes them. Those of one algorithm in one environment with different settings are
+            named by the settings that differ.
         path: the PNG to write; None only makes the figure.
 
     Returns:
@@ -213,13 +236,32 @@ def plot_runs(runs: Sequence[Run | str | os.PathLike[str]], path: str | os.PathL
         raise ValueError('no run was given: name one or more.')
     environments = sorted({run.environment for run in found})
     curves: dict[str, list[Any]] = {}
-    for run in found:
+    for run, differing in zip(found, _differing(found), strict=True):
         label = run.algorithm if len(environments) == 1 else f'{run.algorithm}, {run.environment}'
-        curves.setdefault(label, []).append(run.curve)
+        curves.setdefault(', '.join([label, *differing]), []).append(run.curve)
     title = environments[0] if len(environments) == 1 else 'Learning curves'
     if len(found) == 1:
         title = f'{found[0].algorithm} {title}'
     return plots.learning_curve(path, curves, title)
+
+
+#: What every spec of a network has unless it is asked for another.
+_USUAL_DTYPE = ('dtype', 'float32')
+
+#: Settings that do not decide what is learned.
+_ASIDE = ('test_episodes', 'log_every', 'checkpoint_every', 'checkpoint_buffer', 'seed')
+
+
+def _differing(runs: Sequence[Run]) -> list[list[str]]:
+    """Of each run the settings in which runs of its algorithm in its environment differ, ``'gamma=0.9'`` and so on."""
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((run.algorithm, run.environment), []).append(run)
+    differ = {}
+    for kind, group in groups.items():
+        names = dict.fromkeys(name for run in group for name in run.settings if name not in _ASIDE)
+        differ[kind] = [name for name in names if len({str(run.settings.get(name)) for run in group}) > 1]
+    return [[f'{name}={run.settings.get(name)}' for name in differ[run.algorithm, run.environment]] for run in runs]
 
 
 def _runs_in(folder: Path) -> Iterator[Run]:

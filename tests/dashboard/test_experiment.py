@@ -12,7 +12,7 @@ import zoo
 from zoo.common.params import Param, above, at_least, between
 from zoo.dashboard.charts import Curve, chart
 from zoo.dashboard.experiment import Experiment, Source
-from zoo.dashboard.runs import Runs, settings
+from zoo.dashboard.runs import Runs
 from zoo.dashboard.training import Training
 from zoo.dashboard.values import nearest, read, read_keywords, written
 
@@ -243,7 +243,7 @@ def test_runs_are_sorted_filtered_and_told_apart(tmp_path):
     assert [row.differs for row in rows] == [{'gamma': 0.9}, {'gamma': 0.99}]
     assert [row.name for row in runs.rows('corridor gamma=0.99')] == ['run_1'] and runs.rows('ppo') == []
     assert rows[0].score == 5.0 and rows[0].steps == 256
-    assert settings(rows[0].run.config)['net_list[0].activation'] == 'relu'
+    assert rows[0].settings['net_list[0].activation'] == 'relu'
     with pytest.raises(ValueError, match="no column 'height'"):
         runs.rows(sort='height')
     with pytest.raises(ValueError, match='which no name makes'):

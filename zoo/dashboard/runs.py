@@ -116,26 +116,9 @@ def _made(run: Any, begun: float) -> Row:
         run.train_steps,
         float(np.mean(returns[-_WINDOW:])) if returns else math.nan,
         float(np.median(rates)) if rates else math.nan,
-        settings(run.config),
+        run.settings,
         {},
     )
-
-
-def settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Every parameter in the configuration of a run by name; those of networks and optimizers one by one."""
-    config = plain(config)
-    found = {**config.get('params', {}), **config.get('learn_params', {})}
-    for name in ('progress_bar', 'resume'):  # how somebody looked at it
-        found.pop(name, None)
-    for given in ('net_list', 'optimizers_list'):
-        for i, entry in enumerate(config.get(given) or []):
-            if not isinstance(entry, dict) or 'custom' in entry:
-                found[f'{given}[{i}]'] = entry['custom'] if isinstance(entry, dict) else entry
-                continue
-            found |= {f'{given}[{i}].{key}': value for key, value in entry.items() if key != 'seed'}
-    env = config.get('made_with') or {}
-    found |= {name: value for name, value in env.items() if name not in ('env_id', 'env_type')}
-    return found
 
 
 def _told_apart(rows: Sequence[Row]) -> list[Row]:

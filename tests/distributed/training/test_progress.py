@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from zoo.distributed.training import progress
+from zoo.distributed.training.learner import Together
 from zoo.distributed.training.progress import Clock, Roles
 
 
@@ -56,10 +57,21 @@ def test_what_the_learner_logs():
     assert found['roles/servers_wait'] == 0.25 and found['roles/buffers_wait'] == 0.5
     assert (found['roles/queue'], found['roles/staleness']) == (1.0, 1.5)
     begin = time.perf_counter()
-    for what in ('actors', 'buffers'):
+    for what in ('actors', 'buffers', 'learners'):
         with roles.clock.waiting(what):
             time.sleep(0.02)
     found = roles.measured(13)  # since then there was nothing but waiting
     assert set(found) == {'roles/learner_waits', 'roles/learner_updates_per_second'}
     assert found['roles/learner_updates_per_second'] == 0.0
-    assert 0.04 / (time.perf_counter() - begin + 0.01) < found['roles/learner_waits'] <= 1.0
+    assert 0.06 / (time.perf_counter() - begin + 0.01) < found['roles/learner_waits'] <= 1.0
+
+
+def test_exchanges_of_learners_are_waited_for():
+    class Cluster:
+        def role_all_reduce(self, x, op):
+            time.sleep(0.02)
+            return 2 * x
+
+    clock = Clock()
+    np.testing.assert_array_equal(Together(Cluster(), clock)(np.ones(2), 'sum'), [2.0, 2.0])
+    assert clock.lap('learners')[1] >= 0.02

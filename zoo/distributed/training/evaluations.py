@@ -53,7 +53,7 @@ class Evaluators(Experience):
         self._chunks: list[int | None] = [None] * len(actors)  # that each plays
         self._free: set[int] = set()
         self._version = END
-        self._roles = Roles()
+        self.roles = Roles()
         self.num_envs = len(actors) * plan.num_envs
 
     def restart(self, seed: int | None) -> bool:
@@ -77,7 +77,7 @@ class Evaluators(Experience):
                     part = parts[given]
                     task = {'start': self._starts[i], 'version': self._version, 'chunk': given, 'std': std}
                     self._tasks[i].put({**task, 'seeds': all_seeds[part], 'signs': signs[part]}, _PATIENCE)
-            with self._roles.clock.waiting('actors'):
+            with self.roles.clock.waiting('actors'):
                 ready = wait_any(self._results)
             for i in ready:
                 message = self._results[i].get()
@@ -92,7 +92,7 @@ class Evaluators(Experience):
                     continue
                 else:
                     found[chunk] = message
-                    self._roles.heard(message['spent'], int(message['steps']))
+                    self.roles.heard(message['spent'], int(message['steps']))
                 self._chunks[i] = None
                 self._free.add(i)
         ordered = [found[i] for i in range(len(parts))]
@@ -106,7 +106,7 @@ class Evaluators(Experience):
 
     def measured(self) -> dict[str, float]:
         """See :class:`zoo.common.loops.Experience` and :class:`zoo.distributed.training.progress.Roles`."""
-        return self._roles.measured(max(0, self._version))
+        return self.roles.measured(max(0, self._version))
 
     def _check(self, i: int, message: dict[str, Any]) -> None:
         """Look at the environment that an actor has built: its program may have built another one than this one."""

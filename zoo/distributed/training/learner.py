@@ -19,7 +19,7 @@ from zoo.distributed.training.actor import check_sent, none_ended, one_after_ano
 from zoo.distributed.training.buffer import PATIENCE, Shards
 from zoo.distributed.training.evaluations import Evaluators
 from zoo.distributed.training.plan import END, Plan
-from zoo.distributed.training.progress import Roles
+from zoo.distributed.training.progress import Clock, Roles
 
 if TYPE_CHECKING:
     from zoo.common.agent import Agent, AgentOfGradients
@@ -40,8 +40,8 @@ class Actors(Experience):
         actors = [(Role.ACTOR, i) for i in plan.actors_of(Role.LEARNER, me[1])]
         self._version = END
         self._published = -1
-        self._roles = Roles(self._updates)
-        self._shards = Shards(cluster, plan, self._roles.clock) if plan.layout.buffers else None
+        self.roles = Roles(self._updates)
+        self._shards = Shards(cluster, plan, self.roles.clock) if plan.layout.buffers else None
         self.replay: Stores | None = self._shards
         senders = [] if plan.layout.buffers else actors
         self._rollouts = [cluster.queue(actor, me, plan.ahead + 1, plan.max_bytes) for actor in senders]
@@ -75,7 +75,7 @@ class Actors(Experience):
                 self._reply(i)
         count, episodes = 0, []
         for i, queue in enumerate(self._rollouts):
-            with self._roles.clock.waiting('actors'):
+            with self.roles.clock.waiting('actors'):
                 message = queue.get()
                 begins = message['begins']
                 while message['version'] != self._version:  # of an actor that has died since
@@ -147,7 +147,7 @@ class Actors(Experience):
             raise ClusterError(f'actor {plan.actors_of(Role.LEARNER, 0)[i]}: {error}') from None
         self._checked.add(i)
         count = int(message['steps'])
-        self._roles.heard(message['spent'], count)
+        self.roles.heard(message['spent'], count)
         self._tell(training, count, one_after_another([(count, message['episodes'])]))
         self._publish()
         self._reply(i)
@@ -158,23 +158,23 @@ class Actors(Experience):
         ready = wait_any(self._rollouts, 0.0)
         depth = len(ready)
         if not ready:
-            with self._roles.clock.waiting('actors'):
+            with self.roles.clock.waiting('actors'):
                 ready = wait_any(self._rollouts)
         i = min(ready, key=lambda i: (i - self._next) % len(self._rollouts))
         self._next = i + 1
         message = self._rollouts[i].get()
-        self._roles.chosen(depth, self._version - int(message['version']))
+        self.roles.chosen(depth, self._version - int(message['version']))
         return i, message
 
     def _heard(self, message: dict[str, Any]) -> int:
         """The steps of a message with a rollout."""
         count = int(message['rollout'].valid.sum())
-        self._roles.heard(message['spent'], count)
+        self.roles.heard(message['spent'], count)
         return count
 
     def measured(self) -> dict[str, float]:
         """See :class:`zoo.common.loops.Experience` and :class:`zoo.distributed.training.progress.Roles`."""
-        return self._roles.measured(self._updates)
+        return self.roles.measured(self._updates)
 
     @property
     def _updates(self) -> int:
@@ -191,13 +191,13 @@ class Actors(Experience):
         assert self._shards is not None
         if self._published < 0:  # what the first steps are taken with
             self._publish()
-        with self._roles.clock.waiting('actors'):
+        with self.roles.clock.waiting('actors'):
             told = self._shards.news(wait)
         if (wait or self._reduced(len(told), 'max')) and self._agent.updates != self._published:
             self._publish()
         own = self._plan.actors_of(Role.LEARNER, self._cluster.role_rank())
         for news in told:
-            self._roles.heard(news['spent'], int(news['count']), float(news['idle']))
+            self.roles.heard(news['spent'], int(news['count']), float(news['idle']))
             i = own.index(news['actor'])
             self._checked.add(i)  # by the buffer
             self._reply(i)
@@ -262,7 +262,8 @@ class Actors(Experience):
     def _reduced(self, number: int, op: str) -> int:
         if self.learners == 1:
             return number
-        return int(self._cluster.role_all_reduce(np.array([number], np.int64), op)[0])
+        with self.roles.clock.waiting('learners'):
+            return int(self._cluster.role_all_reduce(np.array([number], np.int64), op)[0])
 
 
 class Together:
@@ -270,19 +271,22 @@ class Together:
 
     Args:
         cluster: of this learner.
+        clock: of this learner, which is told how long the exchanges take.
 
     Attributes:
         error: why an exchange has failed. Compiled code, which calls this, only tells that something has.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster
+        self._clock = clock
         self.error: ClusterError | None = None
 
     def __call__(self, x: np.ndarray, op: str) -> np.ndarray:
         """The reduction of ``x`` over all learners."""
         try:
-            return self._cluster.role_all_reduce(x, op)
+            with self._clock.waiting('learners'):
+                return self._cluster.role_all_reduce(x, op)
         except ClusterError as error:
             self.error = error
             raise
@@ -293,7 +297,7 @@ def learning(cluster: Cluster, plan: Plan, agent: Agent) -> Iterator[Experience]
     """The experience of a learner, whose agent begins with the weights of learner 0 and learns with all others."""
     kind = Evaluators if plan.experience == 'evaluations' else Actors
     experience = kind(cluster, plan, agent)
-    together = Together(cluster) if plan.layout.learners > 1 else None
+    together = Together(cluster, experience.roles.clock) if plan.layout.learners > 1 else None
     if together is not None:
         agent.restore_state(cluster.role_broadcast(agent.state() if cluster.role_rank() == 0 else None))
         agent.learn_together(together)

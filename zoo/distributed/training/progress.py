@@ -60,7 +60,7 @@ class Roles:
         updates: that the learner has behind it.
 
     Attributes:
-        clock: of the learner; it waits for ``'actors'`` and for ``'buffers'``.
+        clock: of the learner; it waits for ``'actors'``, for ``'buffers'`` and for the other ``'learners'``.
     """
 
     def __init__(self, updates: int = 0) -> None:
@@ -107,7 +107,7 @@ class Roles:
         Args:
             updates: that the learner has behind it by now.
         """
-        seconds, *waited = self.clock.lap('actors', 'buffers')
+        seconds, *waited = self.clock.lap('actors', 'buffers', 'learners')
         found = {
             'roles/learner_waits': sum(waited) / max(seconds, 1e-9),
             'roles/learner_updates_per_second': (updates - self._updates) / max(seconds, 1e-9),
