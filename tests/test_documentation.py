@@ -22,19 +22,26 @@ SOURCES = [path.read_text(encoding='utf-8') for part in ('zoo', 'tests') for pat
 #: What makes those examples short that train in a loop of their own.
 ARGUMENTS = {'your_own_ppo.py': ['512'], 'your_own_reinforce.py': ['512'], 'self_play.py': ['3000']}
 
-#: Makes programs short, and leaves the interrupted run that one of them resumes.
+#: Makes programs short; and no XLA, which takes seconds to compile each agent's update.
 SHORTER = """
-from zoo import build_env, call_default_params
-from zoo.algorithms import PPO
+from zoo.algorithms import PPO, base
+from zoo.common import optim
+base.prefers_xla = optim.prefers_xla = lambda variables: False
 Algorithm = PPO.__mro__[-2]
 learn = Algorithm.learn
 def short(self, env, mode='train', **params):
     if mode == 'train':
         params['train_steps'] = min(params['train_steps'], 300)
-        if 'horizon' in params:
-            params['horizon'] = 50
+        params |= {name: least for name, least in (('horizon', 50), ('epochs', 1)) if name in params}
+    else:
+        params['test_episodes'] = min(params.get('test_episodes', 10), 2)
     return learn(self, env, mode, **params)
 Algorithm.learn = short
+"""
+
+#: Leaves the interrupted run that the README resumes.
+INTERRUPTED = """
+from zoo import build_env, call_default_params
 env = build_env('CartPole-v1', 'classic_control')
 alg_params, learn_params = call_default_params(env, 'classic_control', 'PPO')
 def interrupt(training):
@@ -97,7 +104,7 @@ def test_the_readme_runs_from_its_first_block_to_its_last(tmp_path):
     """One program, as a reader would type it, without what draws: the tests of that know where it is possible."""
     program = [block for block in blocks('README.md') if 'pixels' not in block]
     assert len(program) >= 9
-    done = run('\n'.join([SHORTER, *program, "print('to the end')"]), tmp_path)
+    done = run('\n'.join([SHORTER, INTERRUPTED, *program, "print('to the end')"]), tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith('to the end\n')
 
