@@ -86,7 +86,7 @@ class TestTrainingMode:
         ('name', 'xla'),
         [
             pytest.param(name, xla, marks=[] if name in kept else [pytest.mark.matrix])
-            for xla, kept in ((True, ('DQN', 'PPO')), (False, ('CrossQ', 'SAC', 'TD3')))
+            for xla, kept in ((True, ('DQN', 'PPO')), (False, ('SAC', 'TD3')))
             for name in toys.WITH_LOSSES
         ],
     )
@@ -108,7 +108,7 @@ class TestTrainingMode:
         check_acting_and_saving(agent, tmp_path)
 
     @pytest.mark.usefixtures('plain_graphs')
-    @pytest.mark.parametrize('name', toys.kinds(toys.WITH_LOSSES))
+    @pytest.mark.parametrize('name', toys.kinds(toys.WITH_LOSSES, ('DQN', 'PPO')))
     def test_specs_with_batch_renormalization(self, name, tmp_path):
         often = {'target_update_every': 1} if 'target_update_every' in getattr(algorithms, name).params() else {}
         agent = make(name, lambda i: {'hidden': [8], 'seed': i, 'normalize': 'batch_renorm'}, **often)
@@ -223,7 +223,7 @@ class TestPenalties:
             expected = sum(amount for network, amount in zip(trained, amounts, strict=True) if trained[network] == loss)
             assert paid[loss] - plain[loss] == pytest.approx(expected, abs=1e-3), loss
 
-    @pytest.mark.parametrize('name', toys.kinds(toys.WITH_LOSSES))
+    @pytest.mark.parametrize('name', toys.kinds(toys.WITH_LOSSES, ('PPO', 'TD3')))
     def test_regularised_weights_are_pulled_to_zero(self, plain_graphs, name):
         def torso(i: int) -> keras.Model:
             regularizer = keras.regularizers.L2(1e4)
