@@ -67,6 +67,9 @@ def cartpole(nenv: int = 1, seed: int = 0) -> Any:
 #: Algorithms that stand for those made of them.
 ROOTS = ('ES', 'PPO', 'DQN', 'DDPG', 'TD3', 'SAC')
 
+#: What XLA compiles of their updates is what it compiles of PPO's, DQN's and DDPG's.
+PLAIN = ('A2C', 'A3C', 'AC', 'ApexDDPG', 'ApexDQN', 'DPPO', 'IMPALA', 'OffPAC', 'VPG')
+
 
 class TestListing1:
     def test_runs_as_printed(self, tmp_path):
@@ -98,8 +101,8 @@ class TestListing1:
         + [pytest.param(name, 2, marks=[] if name in ROOTS else [pytest.mark.matrix]) for name in algorithms.NAMES],
     )
     def test_the_four_lines_for_every_algorithm(self, request, name, nenv):
-        if nenv > 1:  # once is enough of XLA
-            request.getfixturevalue('plain_graphs')
+        if nenv > 1 or name in PLAIN:  # once is enough of XLA
+            request.getfixturevalue('plain_updates')
         cls = getattr(algorithms, name)
         env_id = 'CartPole-v1' if 'Discrete' in cls.acts_in else 'Pendulum-v1'
         env = build_env(env_id, 'classic_control', nenv=nenv)
@@ -115,6 +118,7 @@ class TestListing1:
         assert result.losses.keys() == set(agent.metric_names)
 
 
+@pytest.mark.usefixtures('plain_graphs')
 class TestLearn:
     def test_training_result(self, tmp_path):
         agent = dqn()
@@ -209,6 +213,7 @@ class TestLearn:
             dqn().learn(cartpole(), 'test', render=True)
 
 
+@pytest.mark.usefixtures('plain_graphs')
 class TestRunDirectory:
     def test_contents(self, tmp_path):
         agent = dqn(epsilon=Linear(1.0, 0.1))
@@ -277,6 +282,7 @@ SPACES = [
 ]
 
 
+@pytest.mark.usefixtures('plain_graphs')
 class TestPredict:
     @pytest.mark.parametrize('space', SPACES, ids=str)
     def test_one_observation_gives_an_action_of_the_space(self, space):
@@ -363,6 +369,7 @@ class TestPredict:
                 agent.predict(obs)
 
 
+@pytest.mark.usefixtures('plain_graphs')
 class TestUnknownNames:
     """Each is refused before anything starts, with the nearest name that is known."""
 
@@ -423,6 +430,7 @@ class TestUnknownNames:
         assert len(str(caught.value)) < 150
 
 
+@pytest.mark.usefixtures('plain_graphs')
 class TestLearnParams:
     @pytest.mark.parametrize('mode', ['train', 'test'])
     @pytest.mark.parametrize(
@@ -493,6 +501,7 @@ class TestLearnParams:
         assert {'horizon', 'epochs', 'batch_size'} <= on_policy.keys() and 'buffer_size' not in on_policy
 
 
+@pytest.mark.usefixtures('plain_graphs')
 class TestEnvironment:
     @pytest.mark.parametrize('mode', ['train', 'test'])
     @pytest.mark.parametrize(
@@ -575,6 +584,7 @@ class TestEnvironment:
             )
 
 
+@pytest.mark.usefixtures('plain_graphs')
 class TestSaveAndLoad:
     @pytest.fixture(scope='class')
     def run(self, tmp_path_factory) -> tuple[Any, Path]:

@@ -79,8 +79,16 @@ def build(env_id: str, env_type: str, **kwargs: Any) -> Any:
 
 
 TUNED = [(name, env_id) for name, table in TABLES.items() for env_id in table.TUNED]
+#: Where a table says nothing of a type of environment, another type stands for it.
 TYPED = [
-    (name, env_type, kind)
+    pytest.param(
+        name,
+        env_type,
+        kind,
+        marks=[]
+        if name in ('DQN', 'PPO', 'SAC') or env_type in ('classic_control', *TABLES[name].TYPES)
+        else pytest.mark.matrix,
+    )
     for name in algorithms.NAMES
     for env_type, kinds in OF_TYPE.items()
     for kind in kinds
