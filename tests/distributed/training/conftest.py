@@ -1,4 +1,4 @@
-"""No XLA in the learner of this process, whose updates it takes seconds to compile."""
+"""Updates in this process are compiled as they are where there are several learners."""
 
 from __future__ import annotations
 
@@ -6,6 +6,5 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def plain_updates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Optimizers are left as other learners, in processes of their own, have them."""
-    monkeypatch.setattr('zoo.algorithms.base.prefers_xla', lambda variables: False)
+def without_xla(plain_updates: None) -> None:
+    """See there."""
