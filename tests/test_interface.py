@@ -118,7 +118,7 @@ class TestListing1:
         assert result.losses.keys() == set(agent.metric_names)
 
 
-@pytest.mark.usefixtures('plain_graphs')
+@pytest.mark.usefixtures('plain_updates')
 class TestLearn:
     def test_training_result(self, tmp_path):
         agent = dqn()
@@ -213,7 +213,7 @@ class TestLearn:
             dqn().learn(cartpole(), 'test', render=True)
 
 
-@pytest.mark.usefixtures('plain_graphs')
+@pytest.mark.usefixtures('plain_updates')
 class TestRunDirectory:
     def test_contents(self, tmp_path):
         agent = dqn(epsilon=Linear(1.0, 0.1))
@@ -282,7 +282,7 @@ SPACES = [
 ]
 
 
-@pytest.mark.usefixtures('plain_graphs')
+@pytest.mark.usefixtures('plain_updates')
 class TestPredict:
     @pytest.mark.parametrize('space', SPACES, ids=str)
     def test_one_observation_gives_an_action_of_the_space(self, space):
@@ -369,7 +369,7 @@ class TestPredict:
                 agent.predict(obs)
 
 
-@pytest.mark.usefixtures('plain_graphs')
+@pytest.mark.usefixtures('plain_updates')
 class TestUnknownNames:
     """Each is refused before anything starts, with the nearest name that is known."""
 
@@ -430,7 +430,7 @@ class TestUnknownNames:
         assert len(str(caught.value)) < 150
 
 
-@pytest.mark.usefixtures('plain_graphs')
+@pytest.mark.usefixtures('plain_updates')
 class TestLearnParams:
     @pytest.mark.parametrize('mode', ['train', 'test'])
     @pytest.mark.parametrize(
@@ -501,7 +501,7 @@ class TestLearnParams:
         assert {'horizon', 'epochs', 'batch_size'} <= on_policy.keys() and 'buffer_size' not in on_policy
 
 
-@pytest.mark.usefixtures('plain_graphs')
+@pytest.mark.usefixtures('plain_updates')
 class TestEnvironment:
     @pytest.mark.parametrize('mode', ['train', 'test'])
     @pytest.mark.parametrize(
@@ -584,7 +584,7 @@ class TestEnvironment:
             )
 
 
-@pytest.mark.usefixtures('plain_graphs')
+@pytest.mark.usefixtures('plain_updates')
 class TestSaveAndLoad:
     @pytest.fixture(scope='class')
     def run(self, tmp_path_factory) -> tuple[Any, Path]:
