@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import multiprocessing
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -20,21 +22,28 @@ TEXTS = PAGES + [str(path.relative_to(ROOT)) for path in EXAMPLES]
 SOURCES = [path.read_text(encoding='utf-8') for part in ('zoo', 'tests') for path in (ROOT / part).rglob('*.py')]
 
 #: What makes those examples short that train in a loop of their own.
-ARGUMENTS = {'your_own_ppo.py': ['512'], 'your_own_reinforce.py': ['512'], 'self_play.py': ['3000']}
+ARGUMENTS = {'your_own_ppo.py': ['256'], 'your_own_reinforce.py': ['256'], 'self_play.py': ['1000']}
 
-#: Makes programs short, and leaves the interrupted run that one of them resumes.
+#: Makes programs short; and no XLA, which takes seconds to compile each agent's update.
 SHORTER = """
-from zoo import build_env, call_default_params
-from zoo.algorithms import PPO
+from zoo.algorithms import PPO, base
+from zoo.common import optim
+base.prefers_xla = optim.prefers_xla = lambda variables: False
 Algorithm = PPO.__mro__[-2]
 learn = Algorithm.learn
 def short(self, env, mode='train', **params):
     if mode == 'train':
         params['train_steps'] = min(params['train_steps'], 300)
-        if 'horizon' in params:
-            params['horizon'] = 50
+        params |= {name: least for name, least in (('horizon', 50), ('epochs', 1)) if name in params}
+    else:
+        params['test_episodes'] = min(params.get('test_episodes', 10), 2)
     return learn(self, env, mode, **params)
 Algorithm.learn = short
+"""
+
+#: Leaves the interrupted run that the README resumes.
+INTERRUPTED = """
+from zoo import build_env, call_default_params
 env = build_env('CartPole-v1', 'classic_control')
 alg_params, learn_params = call_default_params(env, 'classic_control', 'PPO')
 def interrupt(training):
@@ -79,13 +88,40 @@ def test_constants_that_are_named_exist(page):
     assert {name for name in constants if not any(name in source for source in SOURCES)} == set()
 
 
+#: Forks processes that have TensorFlow already, which takes seconds to import, and has not been used.
+FORKS = multiprocessing.get_context('forkserver')
+FORKS.set_forkserver_preload(['zoo.algorithms.base', 'matplotlib.pyplot'])
+
+
+def become(folder: Path, arguments: list[str]) -> None:
+    """Be the program in a folder, in a process of its own."""
+    for name, descriptor in (('stdout', 1), ('stderr', 2)):
+        os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
+    os.chdir(folder)
+    os.environ.pop('ZOO_RUNS', None)
+    os.environ['PYTHONPATH'] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get('PYTHONPATH')])])
+    sys.path.insert(0, str(folder))
+    sys.argv = ['program.py', *arguments]
+    runpy.run_path('program.py', run_name='__main__')
+
+
 def run(program: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess:
     """Run a program, shortened, in a folder."""
     (folder / 'program.py').write_text(program, encoding='utf-8')
-    environment = {key: value for key, value in os.environ.items() if key != 'ZOO_RUNS'}
-    environment['PYTHONPATH'] = os.pathsep.join([str(ROOT), *environment.get('PYTHONPATH', '').split(os.pathsep)])
-    command = [sys.executable, 'program.py', *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+    process = FORKS.Process(target=become, args=(folder, list(arguments)))
+    process.start()
+    process.join(600)
+    if process.is_alive():
+        process.kill()
+        pytest.fail(f'{program} had not ended after 600 s')
+    output, errors = ((folder / name).read_text(encoding='utf-8') for name in ('stdout', 'stderr'))
+    return subprocess.CompletedProcess('program.py', process.exitcode, output, errors)
+
+
+def run_alone(program: str, folder: Path) -> subprocess.CompletedProcess:
+    """Run a program, as it is, in an interpreter that has imported nothing."""
+    command = [sys.executable, '-c', program]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
 
 
 def blocks(page: str) -> list[str]:
@@ -97,7 +133,7 @@ def test_the_readme_runs_from_its_first_block_to_its_last(tmp_path):
     """One program, as a reader would type it, without what draws: the tests of that know where it is possible."""
     program = [block for block in blocks('README.md') if 'pixels' not in block]
     assert len(program) >= 9
-    done = run('\n'.join([SHORTER, *program, "print('to the end')"]), tmp_path)
+    done = run('\n'.join([SHORTER, INTERRUPTED, *program, "print('to the end')"]), tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith('to the end\n')
 
@@ -119,7 +155,7 @@ def test_an_exported_agent_acts_in_programs_without_zoo(tmp_path):
     expected = done.stdout.splitlines()[-1]
     for program in programs:
         alone = "import sys\nassert not {'zoo', 'gymnasium'} & sys.modules.keys()"
-        done = run('\n'.join([program, alone]), tmp_path)
+        done = run_alone('\n'.join([program, alone]), tmp_path)
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip() == (expected if batch in program else expected.strip('[]').split()[0])
 

@@ -88,7 +88,7 @@ def make() -> DDPG:
 
 
 @pytest.mark.usefixtures('plain_graphs')
-@pytest.mark.parametrize('nenv', [1, 2])
+@pytest.mark.parametrize('nenv', [1, pytest.param(2, marks=pytest.mark.matrix)])
 def test_trains_saves_loads_and_resumes(nenv: int, tmp_path):
     def build() -> toys.AnySpaces:
         return toys.AnySpaces(*SPACES)

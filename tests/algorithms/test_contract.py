@@ -153,19 +153,23 @@ def check_loading(agent: Algorithm, env: gymnasium.Env, path: Path) -> None:
         assert_same(twin.predict(obs, deterministic=False), agent.predict(obs, deterministic=False))
 
 
-#: Beside every action over a vector, and every observation with an algorithm's first action, these are always run; the
-#: others pass through the same code, and are run with ``-m matrix``.
-ALWAYS = {('masked Dict', 'MultiDiscrete'), ('nested Dict', 'Dict'), ('image', 'Tuple')}
+#: Beside every action over a vector, these are always run; the others pass through the same code, and are run with
+#: ``-m matrix``.
+ALWAYS = {('masked Dict', 'MultiDiscrete'), ('nested Dict', 'Dict')}
 
-#: Of the algorithms that another one stands for these are always run.
-ALWAYS_OF_VARIANTS = ('vector', 'masked Dict', 'nested Dict')
+#: These are always run with every observation and their first action: one that learns from rollouts, one from replay.
+OBSERVERS = ('DQN', 'PPO')
+
+#: With its first action any other algorithm is always run over one of these, the first that it can be over.
+ALWAYS_OF_OTHERS = ('masked Dict', 'nested Dict')
 
 
 def pairing(name: str, observation: str, action: str) -> Any:
     """One pairing for the test below, marked where others represent it."""
-    stands_for_others = action == CLAIMS[name][0] or observation == 'vector' or (observation, action) in ALWAYS
-    if name in toys.VARIANTS:
-        stands_for_others = action == CLAIMS[name][0] and observation in ALWAYS_OF_VARIANTS
+    first = action == CLAIMS[name][0]
+    stands_for_others = first and observation == ALWAYS_OF_OTHERS[action not in MASKABLE]
+    if name not in toys.VARIANTS:
+        stands_for_others |= observation == 'vector' or (observation, action) in ALWAYS or first and name in OBSERVERS
     return pytest.param(name, observation, action, marks=[] if stands_for_others else pytest.mark.matrix)
 
 
@@ -188,7 +192,7 @@ def test_pairing(name, observation, action, tmp_path):
     check_loading(agent, toys.AnySpaces(observation_space, action_space), tmp_path)
 
 
-@pytest.mark.parametrize('name', toys.marked(CLAIMS))
+@pytest.mark.parametrize('name', toys.kinds(CLAIMS, ('PPO',)))
 def test_with_xla(name, tmp_path):
     observation_space, action_space = toys.OBSERVATIONS['Tuple'], toys.ACTIONS[CLAIMS[name][-1]]
     agent = make(name, observation_space, action_space)
@@ -198,7 +202,7 @@ def test_with_xla(name, tmp_path):
 
 
 @pytest.mark.usefixtures('plain_graphs')
-@pytest.mark.parametrize('name', toys.marked(CLAIMS))
+@pytest.mark.parametrize('name', toys.kinds(CLAIMS, ('DQN', 'ES', 'PPO')))
 def test_copies(name):
     action_space = toys.ACTIONS[CLAIMS[name][-1]]
     observation_space = toys.observation_space('nested Dict', action_space)
@@ -210,7 +214,7 @@ def test_copies(name):
 
 
 @pytest.mark.usefixtures('plain_graphs')
-@pytest.mark.parametrize('name', toys.marked(algorithms.NAMES))
+@pytest.mark.parametrize('name', toys.kinds(algorithms.NAMES, OBSERVERS))
 @pytest.mark.parametrize(
     'observation_space',
     [
@@ -242,8 +246,16 @@ FURTHER_ACTIONS = {
 
 
 @pytest.mark.usefixtures('plain_graphs')
-@pytest.mark.parametrize('action', FURTHER_ACTIONS)
-@pytest.mark.parametrize('name', toys.marked(name for name, claimed in CLAIMS.items() if 'Box' in claimed))
+@pytest.mark.parametrize(
+    ('name', 'action'),
+    [
+        pytest.param(name, action, marks=[] if name in ('PPO', 'SAC') or refused else pytest.mark.matrix)
+        for name, claimed in CLAIMS.items()
+        if 'Box' in claimed
+        for action in FURTHER_ACTIONS
+        for refused in [getattr(algorithms, name).squash and 'bounded' in action]
+    ],
+)
 def test_further_boxes(name, action, tmp_path):
     observation_space, action_space = toys.OBSERVATIONS['vector'], FURTHER_ACTIONS[action]
     if getattr(algorithms, name).squash and 'bounded' in action:

@@ -97,7 +97,17 @@ def test_an_environment_without_goals_is_refused_before_anything_is_written(tmp_
 # Training
 
 
-@pytest.mark.parametrize(('name', 'nenv'), [*((name, 1) for name in OFF_POLICY), ('DQN', 2), ('TD3', 2)])
+@pytest.mark.parametrize(
+    ('name', 'nenv'),
+    [
+        *(
+            pytest.param(name, 1, marks=[] if name in (*toys.KINDS, 'R2D2') else pytest.mark.matrix)
+            for name in OFF_POLICY
+        ),
+        ('DQN', 2),
+        pytest.param('TD3', 2, marks=pytest.mark.matrix),
+    ],
+)
 @pytest.mark.usefixtures('plain_graphs')
 def test_every_algorithm_off_policy_trains_with_it(name: str, nenv: int, monkeypatch: pytest.MonkeyPatch):
     agent = agent_for(name, make_env(name))
@@ -162,7 +172,9 @@ def solved(her: dict[str, Any] | None, seed: int = 0) -> float:
     return statistics.mean(bool(success) for success in tested.successes)
 
 
-@pytest.mark.parametrize('strategy', ['future', 'final', 'episode'])
+@pytest.mark.parametrize(
+    'strategy', ['future', *(pytest.param(strategy, marks=pytest.mark.matrix) for strategy in ('final', 'episode'))]
+)
 def test_bits_are_flipped_with_it(strategy: str):
     """Andrychowicz et al. 2017, figure 1."""
     assert solved({'strategy': strategy, 'k': 4}) > 0.9

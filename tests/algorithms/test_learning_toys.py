@@ -38,10 +38,10 @@ RATE = [{'learning_rate': 3e-3}]
 @pytest.mark.parametrize(
     ('space', 'by_chance', 'reached'),
     [
-        (Discrete(4, start=-2), 1 / 4, 0.99),
-        (MultiDiscrete([2, 3]), 5 / 12, 0.99),
-        (MultiBinary(3), 1 / 2, 0.99),
-        (Box(np.float32([-1.0, 0.0]), np.float32([1.0, 10.0])), 1 / 3, 0.95),
+        pytest.param(Discrete(4, start=-2), 1 / 4, 0.99, marks=pytest.mark.matrix),
+        pytest.param(MultiDiscrete([2, 3]), 5 / 12, 0.99, marks=pytest.mark.matrix),
+        pytest.param(MultiBinary(3), 1 / 2, 0.99, marks=pytest.mark.matrix),
+        pytest.param(Box(np.float32([-1.0, 0.0]), np.float32([1.0, 10.0])), 1 / 3, 0.95, marks=pytest.mark.matrix),
         (Dict(press=Discrete(3), turn=Box(-1.0, 1.0, (1,))), 1 / 3, 0.95),
         (Tuple((MultiBinary(2), Discrete(2))), 1 / 2, 0.99),
     ],
@@ -55,7 +55,7 @@ def test_ppo_copies_what_it_sees(space, by_chance, reached):
     assert score >= reached
 
 
-@pytest.mark.parametrize('double_q', [False, True], ids=['single', 'double'])
+@pytest.mark.parametrize('double_q', [pytest.param(False, marks=pytest.mark.matrix), True], ids=['single', 'double'])
 def test_dqn_finds_the_values_of_the_chain(double_q):
     params = {'gamma': 0.9, 'epsilon': 0.5, 'double_q': double_q, 'target_update_every': 50, 'optimizers_list': RATE}
     _, agent = learn('DQN', toys.Chain, 1, params, {'train_steps': 3000, 'explore_steps': 200, 'batch_size': 64})
@@ -94,7 +94,9 @@ def test_policy_gradients_find_the_right_end_of_the_chain(name):
 
 
 @pytest.mark.parametrize(
-    ('name', 'roles'), [('SAC', None), ('SAC', {'actors': 2, 'buffers': 1}), ('TD3', None)], ids=str
+    ('name', 'roles'),
+    [('SAC', None), pytest.param('SAC', {'actors': 2, 'buffers': 1}, marks=pytest.mark.matrix), ('TD3', None)],
+    ids=str,
 )
 def test_off_policy_agents_hit_what_they_aim_at(name, roles):
     optimizers = [{'learning_rate': 3e-3}] * len(getattr(algorithms, name).optimizer_names)

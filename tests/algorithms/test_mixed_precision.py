@@ -412,7 +412,7 @@ class TestLearning:
         for variable, value in zip(agent.trainable_variables, before, strict=True):
             assert variable.dtype == tf.float32 and (variable.numpy() != value).any()
 
-    @pytest.mark.parametrize('name', ['PPO', 'SAC'])
+    @pytest.mark.parametrize('name', ['PPO', pytest.param('SAC', marks=pytest.mark.matrix)])
     def test_after_save_and_load_as_if_uninterrupted(self, name, tmp_path, plain_graphs):
         def trained(path: Path | None) -> Algorithm:
             agent = make(name, normalize_obs=True)

@@ -248,7 +248,7 @@ LEARNERS = {
 }
 
 
-@pytest.mark.parametrize('name', LEARNERS)
+@pytest.mark.parametrize('name', ['DQN', pytest.param('QRDQN', marks=pytest.mark.matrix), 'SAC'])
 def test_what_was_seen_before_is_learned(name: str):
     """Half of the episodes would be right without a memory, for 0.5 or 0 in the mean."""
     space, params = LEARNERS[name]

@@ -218,7 +218,7 @@ class TestTraining:
         np.testing.assert_array_equal(loaded.predict(OBS), agent.predict(OBS))
         np.testing.assert_array_equal(loaded.policy.log_std, agent.policy.log_std)
 
-    @pytest.mark.parametrize('name', ['PPO', 'SAC'])
+    @pytest.mark.parametrize('name', [pytest.param('PPO', marks=pytest.mark.matrix), 'SAC'])
     def test_after_save_and_load_as_if_uninterrupted(self, name, tmp_path: Path):
         def trained(path: Path | None) -> Any:
             agent = make(name, sde_sample_freq=4)

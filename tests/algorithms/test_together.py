@@ -19,6 +19,8 @@ from zoo.common import loops
 from zoo.common.normalize import RunningMoments
 from zoo.common.types import Batch, Trajectories, Transition
 
+pytestmark = pytest.mark.usefixtures('plain_updates')
+
 OBS = Box(-np.inf, np.inf, (3,), np.float32)
 ACTIONS = Box(-2.0, 2.0, (2,), np.float32)
 

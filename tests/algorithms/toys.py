@@ -68,9 +68,9 @@ def marked(names: Iterable[str]) -> list[Any]:
 KINDS = ('CrossQ', 'DQN', 'PPO', 'SAC', 'TD3')
 
 
-def kinds(names: Iterable[str]) -> list[Any]:
-    """Algorithms, marked where one of another name has the same shared code under it."""
-    return [pytest.param(name, marks=[] if name in KINDS else [pytest.mark.matrix]) for name in names]
+def kinds(names: Iterable[str], kept: Iterable[str] = KINDS) -> list[Any]:
+    """Algorithms, marked where one of those that are kept has the same shared code under it."""
+    return [pytest.param(name, marks=[] if name in kept else [pytest.mark.matrix]) for name in names]
 
 
 def observation_space(name: str, action_space: Space) -> Space:

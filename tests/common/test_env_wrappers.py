@@ -944,7 +944,7 @@ def test_no_window_without_a_display(env_id: str, nenv: int, no_display: None):
     assert text.endswith("build it with render_mode='rgb_array' for pictures.")
 
 
-@pytest.mark.parametrize('driver', ['dummy', 'offscreen'])
+@pytest.mark.parametrize('driver', [pytest.param('dummy', marks=pytest.mark.matrix), 'offscreen'])
 def test_windows_of_sdl_that_the_user_sends_elsewhere(driver: str, no_display: None, monkeypatch: pytest.MonkeyPatch):
     """In a process of its own: SDL may load Mesa, whose LLVM and TensorFlow's end the process that mixes them."""
     monkeypatch.setenv('SDL_VIDEODRIVER', driver)

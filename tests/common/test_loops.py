@@ -541,32 +541,33 @@ def small(name: str, env: Any, **kwargs: Any) -> Any:
 
 
 PPO_PARAMS = {'horizon': 50, 'epochs': 2, 'batch_size': 25}
-OFF_PARAMS = {'batch_size': 16, 'explore_steps': 300, 'checkpoint_buffer': True}
+OFF_PARAMS = {'batch_size': 16, 'explore_steps': 120, 'checkpoint_buffer': True}
 SCALED = {'normalize_obs': True, 'normalize_reward': True}
 RESUMED = {
     'PPO-1': ('Pendulum-v1', 1, 'PPO', SCALED, PPO_PARAMS),
     'PPO-3': ('CartPole-v1', 3, 'PPO', SCALED, PPO_PARAMS),
     # The buffer is turned over several times, and the updates fall on other steps than the checkpoints.
-    'DQN-3': ('CartPole-v1', 3, 'DQN', {}, OFF_PARAMS | {'buffer_size': 250, 'update_every': 7, 'updates': 5}),
-    'SAC-1': ('Pendulum-v1', 1, 'SAC', {'normalize_obs': True}, OFF_PARAMS | {'buffer_size': 1500, 'update_every': 4}),
+    'DQN-3': ('CartPole-v1', 3, 'DQN', {}, OFF_PARAMS | {'buffer_size': 100, 'update_every': 7, 'updates': 5}),
+    'SAC-1': ('Pendulum-v1', 1, 'SAC', {'normalize_obs': True}, OFF_PARAMS | {'buffer_size': 600, 'update_every': 4}),
     # An odd number of updates lies before the checkpoint: the actor's turn is the other one.
     'TD3-1': ('Pendulum-v1', 1, 'TD3', {}, OFF_PARAMS | {'buffer_size': 5000, 'update_every': 6, 'updates': 1}),
 }
 
 
+@pytest.mark.usefixtures('plain_graphs')
 @pytest.mark.parametrize(
     'case', [pytest.param(case, marks=[pytest.mark.matrix] if case in ('PPO-1', 'TD3-1') else []) for case in RESUMED]
 )
 def test_resumed_run_equals_the_uninterrupted_one(case: str, tmp_path: Path):
-    """2,000 steps, against a run that is loaded from one of its checkpoints: equal bit for bit."""
+    """1,000 steps, against a run that is loaded from one of its checkpoints: equal bit for bit."""
     env_id, copies, name, alg_params, params = RESUMED[case]
 
     def env() -> Any:
         return build_env(env_id, 'classic_control', nenv=copies)
 
-    params = params | {'checkpoint_every': 600, 'progress_bar': False}
+    params = params | {'checkpoint_every': 300, 'progress_bar': False}
     agent = small(name, env(), **alg_params)
-    whole = agent.learn(env(), train_steps=2000, run_dir=tmp_path / 'whole', seed=3, **params)
+    whole = agent.learn(env(), train_steps=1000, run_dir=tmp_path / 'whole', seed=3, **params)
     paths = sorted((tmp_path / 'whole' / 'checkpoints').iterdir())
     assert len(paths) == 4
     loaded = zoo.load(paths[1])
@@ -583,6 +584,7 @@ def test_resumed_run_equals_the_uninterrupted_one(case: str, tmp_path: Path):
     assert rest.returns == after
 
 
+@pytest.mark.usefixtures('plain_graphs')
 def test_invalid_rows_are_never_trained_on(tmp_path: Path):
     """Whatever stands in the steps that only reset a copy, PPO's weights become the same."""
     env = counting(3, AutoresetMode.NEXT_STEP)

@@ -391,8 +391,14 @@ BOTH: dict[str, tuple[Space, int]] = {
 }
 
 
-@pytest.mark.parametrize('initializer', ['glorot_uniform', 'orthogonal'])
-@pytest.mark.parametrize('case', BOTH)
+@pytest.mark.parametrize(
+    ('case', 'initializer'),
+    [
+        pytest.param(case, initializer, marks=[] if initializer[0] == 'g' or case == 'dict' else pytest.mark.matrix)
+        for case in BOTH
+        for initializer in ('glorot_uniform', 'orthogonal')
+    ],
+)
 def test_tensorlayer_networks_are_those_of_keras(case: str, initializer: str):
     pytest.importorskip('tensorlayer')
     space, action_size = BOTH[case]

@@ -67,16 +67,18 @@ class Filled:
         """Check ``n`` sampled transitions against what was played; which ones they were."""
         batch = self.replay.sample((n,), np.random.default_rng(2))
         keys = [self.key(batch.obs, k) for k in range(n)]
-        for k, (seed, episode, t) in enumerate(keys):
-            action, reward, terminated, truncated = self.truth[seed, episode, t]
-            assert batch.action[k] == action
-            assert batch.reward[k] == reward
-            assert (batch.terminated[k], batch.truncated[k]) == (terminated, truncated)
-            for flat, place in ((batch.obs, (seed, episode, t)), (batch.next_obs, (seed, episode, t + 1))):
-                wanted = expected(self.form, *place)
-                for path, x in spaces.tree_items(flat):
-                    np.testing.assert_array_equal(x[k], wanted[path] if path else wanted, err_msg=f'{path} {place}')
-        return set(keys)
+        distinct = sorted(set(keys))
+        place = {key: i for i, key in enumerate(distinct)}
+        which = [place[key] for key in keys]
+        fields = (batch.action, batch.reward, batch.terminated, batch.truncated)
+        for found, wanted in zip(fields, zip(*(self.truth[key] for key in distinct), strict=True), strict=True):
+            np.testing.assert_array_equal(found, np.array(wanted)[which])
+        for flat, later in ((batch.obs, 0), (batch.next_obs, 1)):
+            wanted = [expected(self.form, seed, episode, t + later) for seed, episode, t in distinct]
+            for path, x in spaces.tree_items(flat):
+                each = np.stack([of[path] if path else of for of in wanted])
+                np.testing.assert_array_equal(x, each[which], err_msg=path)
+        return set(distinct)
 
     def key(self, flat: Any, k: int) -> tuple[int, int, int]:
         if self.form == 'discrete':

@@ -79,8 +79,16 @@ def build(env_id: str, env_type: str, **kwargs: Any) -> Any:
 
 
 TUNED = [(name, env_id) for name, table in TABLES.items() for env_id in table.TUNED]
+#: Where a table says nothing of a type of environment, another type stands for it.
 TYPED = [
-    (name, env_type, kind)
+    pytest.param(
+        name,
+        env_type,
+        kind,
+        marks=[]
+        if name in ('DQN', 'PPO', 'SAC') or env_type in ('classic_control', *TABLES[name].TYPES)
+        else pytest.mark.matrix,
+    )
     for name in algorithms.NAMES
     for env_type, kinds in OF_TYPE.items()
     for kind in kinds
@@ -320,7 +328,7 @@ class TestSeeds:
     @pytest.mark.parametrize(
         ('name', 'layers'),
         [
-            (x, layers)
+            pytest.param(x, layers, marks=[] if layers == 'keras' or x in ('PPO', 'TD3') else pytest.mark.matrix)
             for x in ROOTS
             for layers in ('keras', 'tensorlayer')
             if (layers == 'keras' or x in OF_TENSORLAYER) and x != 'ARS'  # whose linear policy begins at zero
@@ -348,7 +356,15 @@ def test_what_tensorlayer_lacks_is_refused(name):
         call_default_params(build_env(ENV_IDS[name], 'classic_control'), alg=name, layers='tensorlayer')
 
 
-@pytest.mark.parametrize('name', [x for x in OF_TENSORLAYER if x in ROOTS])
+@pytest.mark.usefixtures('plain_graphs')
+@pytest.mark.parametrize(
+    'name',
+    [
+        pytest.param(x, marks=[] if x in ('DQN', 'PPO', 'SAC') else pytest.mark.matrix)
+        for x in OF_TENSORLAYER
+        if x in ROOTS
+    ],
+)
 def test_networks_of_tensorlayer(name, tmp_path):
     tensorlayer = pytest.importorskip('tensorlayer')
     env = build_env(ENV_IDS[name], 'classic_control')

@@ -194,6 +194,16 @@ STATE = [
 ]
 
 
+def represented(cases: list[Any]) -> list[Any]:
+    """Torsos of an image or a tuple are marked: complete networks of them are read by the same code."""
+    return [
+        pytest.param(
+            *case.values, id=case.id, marks=[] if case.id.startswith(('vector', 'dict')) else pytest.mark.matrix
+        )
+        for case in cases
+    ]
+
+
 def check_trains(net: Network, space: Space, action: tf.Tensor | None = None) -> None:
     """In a graph: the right shape, a gradient for every variable, and an output that depends on every input."""
     obs = observations(space)
@@ -221,7 +231,7 @@ def check_trains(net: Network, space: Space, action: tf.Tensor | None = None) ->
         np.testing.assert_array_equal(step(dict(reversed(obs.items())), action)[0], out)
 
 
-@pytest.mark.parametrize(('space', 'make'), STATE)
+@pytest.mark.parametrize(('space', 'make'), represented(STATE))
 def test_a_torso_gets_a_head_and_one_line_says_so(
     space: Space, make: Callable[[Space, int], Any], caplog: pytest.LogCaptureFixture
 ):
@@ -363,7 +373,7 @@ CRITIC = [
 ACTIONS = tf.constant([[0.1, -0.2], [0.3, 0.4], [-0.5, 0.6], [0.7, -0.8]])
 
 
-@pytest.mark.parametrize('width', [1, 5], ids=['complete', 'torso'])
+@pytest.mark.parametrize('width', [1, pytest.param(5, marks=pytest.mark.matrix)], ids=['complete', 'torso'])
 @pytest.mark.parametrize(('space', 'make'), CRITIC)
 def test_a_critic_takes_observation_and_action(space: Space, make: Callable[[Space, int], Any], width: int):
     net = build(space, make(space, width), value_head(), ACTION)
@@ -394,7 +404,7 @@ GROWS = ('vector-keras sequential without input', 'vector-keras subclass')
 STATE_TORSOS = [p for p in STATE if p.id not in GROWS]
 
 
-@pytest.mark.parametrize(('space', 'make'), STATE_TORSOS)
+@pytest.mark.parametrize(('space', 'make'), represented(STATE_TORSOS))
 def test_the_action_joins_in_the_head_after_a_torso_of_the_state(
     space: Space, make: Callable[[Space, int], Any], caplog: pytest.LogCaptureFixture
 ):

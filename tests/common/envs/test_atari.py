@@ -113,7 +113,7 @@ def test_collected_are_whole_games_and_their_unclipped_scores(actions: list[int]
     assert len(found) >= 2
 
 
-@pytest.mark.parametrize('vectorized', ['sync', 'async', 'envpool', True])
+@pytest.mark.parametrize('vectorized', ['sync', 'async', 'envpool', pytest.param(True, marks=pytest.mark.matrix)])
 def test_copies(vectorized: str | bool):
     if vectorized == 'envpool':
         pytest.importorskip('envpool')
@@ -216,7 +216,14 @@ def test_shaped_rewards_leave_the_scores_of_whole_games(vectorized: str | bool, 
     assert all(episode.episode_return >= 0 and episode.length > 100 for episode in found)
 
 
-@pytest.mark.parametrize('alg', ['A2C', 'ARS', 'C51', 'DQN', 'IMPALA', 'PPO', 'Rainbow', 'SAC'])
+@pytest.mark.parametrize(
+    'alg',
+    [
+        'DQN',
+        'PPO',
+        *(pytest.param(x, marks=pytest.mark.matrix) for x in ('A2C', 'ARS', 'C51', 'IMPALA', 'Rainbow', 'SAC')),
+    ],
+)
 def test_the_four_lines(alg: str, tmp_path: Any):
     whole = getattr(algorithms, alg).loop.experience == 'evaluations'  # whole games, here short ones
     env = build_env(BREAKOUT, 'atari', nenv=2, frame_size=42, **{'max_episode_steps': 32} if whole else {})

@@ -850,6 +850,7 @@ def test_the_end_of_a_copy(toy):
     assert 'sync' not in str(caught.value)
 
 
+@pytest.mark.usefixtures('plain_graphs')
 @pytest.mark.parametrize('state_type', ['state', 'front_rgb'])
 def test_ppo_trains(toy, tmp_path, state_type):
     size = {'image_size': (36, 36)} if state_type == 'front_rgb' else {}
