@@ -69,7 +69,7 @@ def test_curves_are_named_by_what_their_runs_differ_in():
         zoo.train('DQN', 'CartPole-v1', run_dir=name, **given, **few)
     alike, apart = zoo.plot_runs(['a', 'b']), zoo.plot_runs(['a', 'b', 'c'])
     labels = [[text.get_text() for text in figure.axes[0].get_legend().get_texts()] for figure in (alike, apart)]
-    assert labels == [['DQN (2 runs)'], ['DQN, gamma=0.98 (2 runs)', 'DQN, gamma=0.5']]
+    assert labels == [['DQN (2 runs)'], ['DQN, gamma=0.99 (2 runs)', 'DQN, gamma=0.5']]
 
 
 def test_copies_are_those_that_the_defaults_are_meant_for(caplog):

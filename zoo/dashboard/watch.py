@@ -127,12 +127,12 @@ class Watch:
         film = self._filming
         if film is None or not film.done:
             return
-        self._filming = None
         if film.error:
             self.film.value = _framed('', film.error)
         else:
             seen = f'the agent of step {film.steps:,}, without exploring, for {FILM_STEPS} steps at most'
             self.film.value = _framed(parts.picture(film.path.read_bytes(), 'an episode', 'webp'), seen)
+        self._filming = None
 
 
 def metrics(run: Any) -> str:
