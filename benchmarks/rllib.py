@@ -22,10 +22,11 @@ import statistics
 import subprocess
 import sys
 import time
-import venv
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from throughput import peers_python
 
 HERE = Path(__file__).resolve().parent
 PEER_VENV = HERE / '.rllib'
@@ -124,20 +125,6 @@ def train_rllib(alg: str) -> float:
 TRAIN = {'zoo': train_zoo, 'rllib': train_rllib}
 
 
-def peer_python() -> str:
-    """The Python of RLlib's virtual environment, which is made where it is missing or has another version."""
-    python = PEER_VENV / ('Scripts' if os.name == 'nt' else 'bin') / 'python'
-    installed, wanted = PEER_VENV / 'peers.txt', '\n'.join(PEER)
-    if not installed.exists() or installed.read_text(encoding='utf-8') != wanted:
-        print(f'making {PEER_VENV.name} for RLlib …', flush=True)
-        if not python.exists():
-            venv.create(PEER_VENV, with_pip=True)
-        for group in (PEER[:1], PEER):  # PyTorch first and alone, lest a resolver choose a build with CUDA
-            subprocess.run([str(python), '-m', 'pip', 'install', '-q', *group], check=True)
-        installed.write_text(wanted, encoding='utf-8')
-    return str(python)
-
-
 def measure(python: str, library: str, alg: str) -> dict[str, Any]:
     """One training in a process of its own: its steps per second, and the versions."""
     made = subprocess.run(
@@ -192,7 +179,7 @@ def main() -> None:
         rate = TRAIN[args.worker](args.alg)
         print('\n' + json.dumps({'rate': rate, 'versions': versions(args.worker)}), flush=True)
         return
-    python = {'zoo': sys.executable, 'rllib': peer_python()}
+    python = {'zoo': sys.executable, 'rllib': peers_python(PEER_VENV, PEER)}
     rates: dict[str, dict[str, list[float]]] = {}
     known: dict[str, dict[str, str]] = {}
     for alg in [args.alg] if args.alg else WORK:

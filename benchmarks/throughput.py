@@ -567,18 +567,21 @@ def versions(library: str) -> dict[str, str]:
     return found
 
 
-def peers_python(given: str | None) -> str:
-    """The Python of the peers' virtual environment, which is made where it is missing or has other peers."""
-    if given:
-        return given
-    python = PEERS_VENV / ('Scripts' if os.name == 'nt' else 'bin') / 'python'
-    installed, wanted = PEERS_VENV / 'peers.txt', '\n'.join(PEERS)
+def peers_python(folder: Path, packages: Sequence[str]) -> str:
+    """The Python of the peers' virtual environment, which is made where it is missing or has other packages.
+
+    Args:
+        folder: where it is.
+        packages: what is installed into it, PyTorch first.
+    """
+    python = folder / ('Scripts' if os.name == 'nt' else 'bin') / 'python'
+    installed, wanted = folder / 'peers.txt', '\n'.join(packages)
     if not installed.exists() or installed.read_text(encoding='utf-8') != wanted:
-        print(f'making {PEERS_VENV.name} for the peers …', flush=True)
+        print(f'making {folder.name} for the peers …', flush=True)
         if not python.exists():
-            venv.create(PEERS_VENV, with_pip=True)
+            venv.create(folder, with_pip=True)
         # PyTorch first and alone: a resolver that sees it with the others may choose a build with CUDA.
-        for group in (PEERS[:1], PEERS):
+        for group in (packages[:1], packages):
             subprocess.run([str(python), '-m', 'pip', 'install', '-q', *group], check=True)
         installed.write_text(wanted, encoding='utf-8')
     return str(python)
@@ -772,7 +775,7 @@ def main() -> None:
         page = compare_checkouts(names, args.rounds, args.before.resolve(), libraries)
         RESULTS.with_name('change.md').write_text(page, encoding='utf-8')
         return
-    peers = peers_python(args.peers_python)
+    peers = args.peers_python or peers_python(PEERS_VENV, PEERS)
     names = list(TASKS) if args.task == 'all' else [args.task]
     for name in names:
         found = compare(name, args.rounds, peers, libraries)
