@@ -1,38 +1,39 @@
 """The learner's share of time in updates while actors push their steps into a buffer: Ape-X's point.
 
-    python benchmarks/apex.py                          # two actors, one buffer, one learner; about a minute
-    python benchmarks/apex.py --actors 4 --buffers 2 --seconds 60 --batch-size 512
+    python benchmarks/apex.py             # two actors, one buffer, one learner; writes results/apex.md; two minutes
+    python benchmarks/apex.py --actors 4 --buffers 2 --seconds 60
 
 What counts is the time inside the compiled update, of all that passes between the first and the last one; the rest is
-what the learner spends on asking, waiting, weighing and telling. Steps per second are those of all actors. The last
-line is a row for a table.
+what the learner spends on asking, waiting, weighing and telling, and the more of the whole the smaller an update is.
+Steps per second are those of all actors.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import os
+import platform
 import time
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
+RESULTS = Path(__file__).resolve().parent / 'results' / 'apex.md'
+#: Units of the hidden layers and the size of a batch: the paper's batch, and what the defaults of CartPole have.
+SIZES: list[tuple[list[int] | None, int | None]] = [([256, 256], 512), (None, None)]
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--actors', type=int, default=2)
-    parser.add_argument('--buffers', type=int, default=1)
-    parser.add_argument('--seconds', type=float, default=30.0, help='of updates')
-    parser.add_argument('--batch-size', type=int, default=512, help="the paper's by default")
-    parser.add_argument('--hidden', type=int, nargs='+', default=[256, 256])
-    parser.add_argument('--updates', type=int, default=8, help='in one call')
-    args = parser.parse_args()
 
+def measure(hidden: list[int] | None, batch_size: int | None, args: argparse.Namespace) -> str:
+    """A row of the table; None stands for what the defaults have."""
     from zoo import algorithms, build_env, call_default_params
 
     env = build_env('CartPole-v1', 'classic_control')
     alg_params, learn_params = call_default_params(env, 'classic_control', 'ApexDQN', seed=0)
-    alg_params['net_list'][0]['hidden'] = args.hidden
+    hidden = alg_params['net_list'][0]['hidden'] = hidden or alg_params['net_list'][0]['hidden']
+    batch_size = batch_size or learn_params['batch_size']
     agent = algorithms.ApexDQN(**alg_params)
     update_on, took, steps = agent.update_on, [], []
     ends: list[float] = []
@@ -50,18 +51,43 @@ def main() -> None:
         'roles': {'learners': 1, 'actors': args.actors, 'buffers': args.buffers},
         'train_steps': 10**9,
         'log_every': 1000,
-        'batch_size': args.batch_size,
+        'batch_size': batch_size,
         'updates': args.updates,
         'progress_bar': False,
     }
     agent.learn(env, run_dir=False, callbacks=[lambda _: not ends or time.perf_counter() < ends[0]], **learn_params)
+    env.close()
     passed = took[-1][1] - took[0][1]
     within = sum(end - begin for begin, end in took[1:])
-    print(
-        f'| {args.actors} actors, {args.buffers} buffers, batch {args.batch_size}, {args.hidden} | '
-        f'{100 * within / passed:.1f} % in updates | {args.updates * (len(took) - 1) / passed:,.0f} updates/s | '
-        f'{(steps[-1] - steps[0]) / passed:,.0f} steps/s |'
+    return (
+        f'| {args.actors} | {args.buffers} | {"×".join(map(str, hidden))} | {batch_size} | '
+        f'**{100 * within / passed:.1f} %** | {args.updates * (len(took) - 1) / passed:,.0f} | '
+        f'{(steps[-1] - steps[0]) / passed:,.0f} |'
     )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--actors', type=int, default=2)
+    parser.add_argument('--buffers', type=int, default=1)
+    parser.add_argument('--seconds', type=float, default=30.0, help='of updates, for each row')
+    parser.add_argument('--updates', type=int, default=8, help='in one call')
+    args = parser.parse_args()
+    versions = ', '.join(f'{name} {metadata.version(name)}' for name in ('tensorflow', 'numpy', 'gymnasium'))
+    lines = [
+        '# The learner of Ape-X',
+        '',
+        f'`python benchmarks/apex.py`, {datetime.date.today().isoformat()}. Python {platform.python_version()}, '
+        f'{versions}, {platform.system()}, {os.cpu_count()} cores. `CartPole-v1`, {args.updates} updates in a call, '
+        f'{args.seconds:.0f} seconds a row.',
+        '',
+        '| actors | buffers | network | batch | time in updates (aim 90 %) | updates a second | steps a second |',
+        '|---|---|---|---|---|---|---|',
+    ]
+    for hidden, batch_size in SIZES:
+        lines.append(measure(hidden, batch_size, args))
+        print(lines[-1], flush=True)
+    RESULTS.write_text('\n'.join([*lines, '']), encoding='utf-8')
 
 
 if __name__ == '__main__':
