@@ -112,3 +112,12 @@ def test_memory(form: str, states: int, params: int):
     assert len(fields) == (9 if states else 7) + (params > 0)
     held = sum(x.nbytes for field in fields for _, x in spaces.tree_items(field))
     assert rollout_bytes(SPACES[form], ADAPTOR, 7, 3, states, params) == held
+
+
+def test_much_memory_is_announced(caplog):
+    images = Box(0, 255, (84, 84, 4), np.uint8)
+    with caplog.at_level('WARNING', logger='zoo'):
+        RolloutBuffer(images, ADAPTOR, 20, 80)
+        assert not caplog.records
+        RolloutBuffer(images, ADAPTOR, 20, 500)
+    assert 'Rollouts of 20 steps of 500 copies take up to 0.56 GB of memory.' in caplog.text

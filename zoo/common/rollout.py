@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import numpy as np
@@ -11,7 +12,10 @@ from zoo.common import spaces
 from zoo.common.acting import Behavior
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.collect import Collector
+from zoo.common.replay import ANNOUNCE_BYTES
 from zoo.common.types import Trajectories
+
+log = logging.getLogger('zoo')
 
 
 def rollout_bytes(
@@ -85,6 +89,11 @@ class RolloutBuffer:
             params=np.zeros((*lead, param_size), np.float32) if param_size else None,
             states=np.zeros((*lead, every_size), np.float32) if every_size else None,
         )
+        nbytes = sum(x.nbytes for field in self.rollout if field is not None for _, x in spaces.tree_items(field))
+        if nbytes > ANNOUNCE_BYTES:
+            log.warning(
+                'Rollouts of %d steps of %d copies take up to %.2f GB of memory.', horizon, num_envs, nbytes / 1e9
+            )
 
     def fill(
         self,
