@@ -69,6 +69,13 @@ class Calls(Callback):
         self.seen.append(('end', training.steps, type(training.error).__name__))
 
 
+class Interrupting(Calls):
+    """As Ctrl-C."""
+
+    def __call__(self, training: Any) -> None:
+        raise KeyboardInterrupt
+
+
 class TestWhen:
     def test_every_so_many_steps_and_at_the_end(self):
         timed, logged = Calls(every=30), Calls()
@@ -149,13 +156,9 @@ class TestEvaluate:
         assert 'Stopped at step 40: the mean return of 2 episodes is' in caplog.text
 
     def test_a_resumed_run_goes_on_with_what_was_best(self):
-        class Interrupt(Calls):
-            def __call__(self, training: Any) -> None:
-                raise KeyboardInterrupt
-
         first = Evaluate(every=20, episodes=2)
         with pytest.raises(KeyboardInterrupt):
-            learn([first, Interrupt(every=50)])
+            learn([first, Interrupting(every=50)])
         again = Evaluate(every=20, episodes=2)
         file = zoo.open_run('last').path / 'evaluations.csv'
         with open(file, 'a') as written:  # by one that was killed later on
@@ -163,17 +166,43 @@ class TestEvaluate:
         zoo.resume('last', callbacks=[again], progress_bar=False)
         assert again.steps == [20, 40, 60, 80, 100] and again.returns[:2] == first.returns
         assert [int(row['step']) for row in rows(file)] == [step for step in again.steps for _ in range(2)]
-        assert again.best == max(again.returns)
+        assert again.best == max(9.0, *again.returns)  # which is kept, if its row is not
+
+    def test_a_resumed_run_is_tested_as_one_that_was_not_interrupted(self):
+        kept = {'checkpoint_every': 50, 'checkpoint_buffer': True}
+
+        whole, again = Evaluate(every=20, episodes=2), Evaluate(every=20, episodes=2)
+        learn([whole], 160, run_dir='whole', **kept)
+        with pytest.raises(KeyboardInterrupt):
+            learn([Evaluate(every=20, episodes=2), Interrupting(every=100)], 160, run_dir='cut', **kept)
+        for path in zoo.open_run('cut').checkpoints:
+            if int(path.name) > 50:  # as of a run that was killed
+                shutil.rmtree(path)
+        zoo.resume('cut', callbacks=[again], progress_bar=False)
+        assert (again.steps, again.returns, again.best) == (whole.steps, whole.returns, whole.best)
+        assert rows(Path('cut/evaluations.csv')) == rows(Path('whole/evaluations.csv'))
+        assert zoo.open_run('cut').load(best=True).steps == whole.steps[int(np.argmax(whole.returns))]
+        assert len(set(whole.returns)) > 2  # other episodes in each test
+
+    def test_what_it_cannot_use_is_refused_before_the_first_step(self):
+        for given in ({'stop_at': '475'}, {'stop_at': True}, {'env': 'CartPole-v1'}, {'seed': -1}, {'episodes': 0}):
+            with pytest.raises(ValueError, match=next(iter(given))):
+                Evaluate(**given)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="min_rise is '1': give a number"):
+            StopOnPlateau(100, min_rise='1')  # type: ignore[arg-type]
+        other = zoo.build_env('Pendulum-v1')
+        for callback in (Evaluate(env=other), Record(env=other)):
+            with pytest.raises(ValueError, match="environment is another than the agent's: its observation_space"):
+                learn([callback])
+        with pytest.raises(ValueError, match=r'the class Evaluate in it: give an object of it, Evaluate\(…\)'):
+            learn([Evaluate])
+        other.close()
 
     def test_what_came_after_the_checkpoint_is_not_there_twice(self):
-        class Killed(Calls):
-            def __call__(self, training: Any) -> None:
-                raise KeyboardInterrupt
-
         # Interrupted at step 100, but resumed from 50, as of a run that was killed.
         callbacks = [Evaluate(every=20, episodes=2), Checkpoint(every=20, keep=2)]
         with pytest.raises(KeyboardInterrupt):
-            learn([*callbacks, Killed(every=100)], 200, run_dir='here', checkpoint_every=50, log_every=10)
+            learn([*callbacks, Interrupting(every=100)], 200, run_dir='here', checkpoint_every=50, log_every=10)
         run = zoo.open_run('here')
         for path in run.checkpoints:
             if int(path.name) > 50:
@@ -216,7 +245,7 @@ class TestEvaluate:
             learn([Evaluate()], env=gymnasium.make('CartPole-v1'))
         for given in ({'every': 0}, {'episodes': 'ten'}):
             with pytest.raises(ValueError, match='give a whole number of at least 1'):
-                Evaluate(**given)
+                Evaluate(**given)  # type: ignore[arg-type]
 
 
 def test_checkpoints_of_ones_own():

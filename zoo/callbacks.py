@@ -11,6 +11,7 @@ import csv
 import math
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ import numpy as np
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
+from zoo.algorithms.learning import mismatch
+from zoo.common import seeding
 from zoo.common.env_wrappers import env_name, rebuilder
 from zoo.common.logging import keep_rows
 from zoo.common.videos import check_path, film
@@ -66,13 +69,19 @@ class Evaluate(Callback):
         every: steps between tests.
         episodes: whole episodes of a test.
         env: the environment; None builds one like that of the training, of one copy.
-        seed: of the environment that is built.
+        seed: of the tests. Each has other episodes, its own in every training, so that one that is resumed is tested as
+            one that was not interrupted; None: unpredictable ones.
         keep_best: save the agent with the highest mean return as ``best`` in the run directory.
         stop_at: end the training when the mean return reaches this; None: never.
 
     Attributes:
         steps, returns: of each test the steps of the agent and the mean return.
-        best: the highest mean return so far; −∞ before the first test.
+        best: the highest mean return so far, with those of tests that a resumed training makes again; −∞ before the
+            first test.
+
+    Raises:
+        ValueError: an argument that is not what is said here; at the training's beginning, an environment of other
+            spaces.
     """
 
     def __init__(
@@ -80,16 +89,17 @@ class Evaluate(Callback):
         every: int = 10_000,
         episodes: int = 10,
         env: Env | VectorEnv | None = None,
-        seed: int = 0,
+        seed: int | None = 0,
         keep_best: bool = True,
         stop_at: float | None = None,
     ) -> None:
         self.every = _whole('every', every)
         self.episodes = _whole('episodes', episodes)
-        self.env = env
+        self.env = _environment_of('Evaluate', env)
+        seeding.generator(seed, 'test')  # which refuses what is no seed
         self.seed = seed
         self.keep_best = keep_best
-        self.stop_at = stop_at
+        self.stop_at = None if stop_at is None else _number('stop_at', stop_at)
         self.steps: list[int] = []
         self.returns: list[float] = []
         self.best = -math.inf
@@ -111,11 +121,17 @@ class Evaluate(Callback):
             raise ValueError(
                 'Evaluate was given the environment of the training, which is not to be stepped by others.'
             )
+        else:
+            _check_spaces('Evaluate', training, self.env)
 
     def __call__(self, training: Training) -> bool | None:
         """See :class:`Callback`."""
         agent: Any = training.agent
-        result = agent.learn(self._own if self.env is None else self.env, 'test', test_episodes=self.episodes)
+        env = self._own if self.env is None else self.env
+        seed = None
+        if self.seed is not None:
+            seed = int(seeding.generator(self.seed, f'test/{len(self.steps)}').integers(2**31))
+        result = agent.learn(env, 'test', test_episodes=self.episodes, seed=seed)
         mean = float(np.mean(result.returns))
         metrics = {'test/return': mean, 'test/length': float(np.mean(result.lengths))}
         successes = [success for success in result.successes if success is not None]
@@ -124,12 +140,12 @@ class Evaluate(Callback):
         training.log(metrics)
         self.steps.append(agent.steps)
         self.returns.append(mean)
-        if training.run_dir is not None:
-            self._write(training.run_dir / 'evaluations.csv', agent.steps, result)
         if mean > self.best:
             self.best = mean
             if self.keep_best and training.run_dir is not None:
                 agent.save(training.run_dir / 'best')
+        if training.run_dir is not None:  # the best of what is here is kept, even in a killed run
+            self._write(training.run_dir / 'evaluations.csv', agent.steps, result)
         if self.stop_at is not None and mean >= self.stop_at:
             training.warn(
                 'Stopped at step %d: the mean return of %d episodes is %g, which stop_at=%g asked for.',
@@ -158,16 +174,21 @@ class Evaluate(Callback):
                 writer.writerow([step, round(total, 6), length, '' if success is None else int(success)])
 
     def _take_up(self, path: Path, until: int) -> None:
-        """Take what is there up to a step, and take the rest, which will be tested again, out of the file."""
+        """Take what is there up to a step, and take the rest, which will be tested again, out of the file.
+
+        The agent of a later step that was the best one stays that, with its score, until there is a better one.
+        """
         if not path.exists():
             return
-        keep_rows(path, until)
+        keep_rows(path, sys.maxsize)  # the last one may not be whole
         with open(path, newline='', encoding='utf-8') as file:
-            rows = [(int(row['step']), float(row['r'])) for row in csv.DictReader(file) if row['l']]
-        for step in sorted({step for step, _ in rows}):
-            self.steps.append(step)
-            self.returns.append(float(np.mean([total for other, total in rows if other == step])))
-        self.best = max(self.returns, default=-math.inf)
+            rows = [(int(row['step']), float(row['r'])) for row in csv.DictReader(file)]
+        means = {step: float(np.mean([r for other, r in rows if other == step])) for step, _ in rows}
+        self.steps = [step for step in means if step <= until]
+        self.returns = [means[step] for step in self.steps]
+        if not self.keep_best or (path.parent / 'best').exists():
+            self.best = max(means.values(), default=-math.inf)
+        keep_rows(path, until)
 
 
 class Checkpoint(Callback):
@@ -236,7 +257,7 @@ class StopOnPlateau(Callback):
 
     def __init__(self, patience: int, min_rise: float = 0.0, window: int = 100, every: int | None = None) -> None:
         self.patience = _whole('patience', patience)
-        self.min_rise = min_rise
+        self.min_rise = _number('min_rise', min_rise)
         self.window = _whole('window', window)
         self.every = None if every is None else _whole('every', every)
         self.best, self.best_step = -math.inf, 0
@@ -289,7 +310,7 @@ class Record(Callback):
         self.every = _whole('every', every)
         self.folder = None if folder is None else Path(folder).expanduser()
         self.kind = kind
-        self.env = env
+        self.env = _environment_of('Record', env)
         self.seed = seed
         self.max_steps = _whole('max_steps', max_steps)
         check_path(f'video.{kind}')
@@ -303,6 +324,8 @@ class Record(Callback):
             self._own = _another(training, 'Record', self.seed, render_mode='rgb_array')
         elif self.env is training.env:
             raise ValueError('Record was given the environment of the training, which only that steps.')
+        else:
+            _check_spaces('Record', training, self.env)
 
     def __call__(self, training: Training) -> None:
         """See :class:`Callback`."""
@@ -442,6 +465,26 @@ def _another(training: Training, who: str, seed: int | None, **changes: Any) -> 
     if getattr(training.env, 'render_mode', None) == 'human':  # one window is enough
         changes = {'render_mode': None, **changes}
     return rebuild(seed=seed, nenv=1, **changes)
+
+
+def _environment_of(who: str, env: Any) -> Any:
+    if env is not None and not isinstance(env, Env | VectorEnv):
+        raise ValueError(
+            f'env of {who} is {env!r}: give an environment from build_env, or None for one as in training.'
+        )
+    return env
+
+
+def _check_spaces(who: str, training: Training, env: Any) -> None:
+    wrong = mismatch(training.agent, env)
+    if wrong is not None:
+        raise ValueError(f"{who}'s environment is another than the agent's: its {wrong}.")
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or math.isnan(value):
+        raise ValueError(f'{name} is {value!r}: give a number.')
+    return float(value)
 
 
 def _whole(name: str, value: Any) -> int:

@@ -597,7 +597,7 @@ def _show(args: Any) -> None:
         ('seed', str(run.seed)),
         ('steps', f'{run.steps:,} of {run.train_steps:,}'),
         ('episodes', f'{len(run.episodes.get("r", [])):,} in {_duration(seconds[-1] if seconds else 0.0)}'),
-        ('steps per second', '' if rate is None else f'{rate:,.0f}'),
+        ('steps per second', '' if rate is None else f'{rate:,.0f} in the last row of the log'),
         ('return', '' if last is None else f'{last:.6g}, the mean of the last 100 episodes'),
         ('checkpoints', ', '.join(path.name for path in run.checkpoints) or 'none'),
         ('best', '' if run.best is None else str(run.best)),

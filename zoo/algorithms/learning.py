@@ -95,6 +95,10 @@ def _check_callbacks(callbacks: Any) -> tuple[Callable[[loops.Training], bool | 
     for callback in callbacks:
         if not callable(callback):
             raise ValueError(f'callbacks has {callback!r} in it: give functions of a Training.')
+        if isinstance(callback, type):
+            raise ValueError(
+                f'callbacks has the class {callback.__name__} in it: give an object of it, {callback.__name__}(…).'
+            )
         every = getattr(callback, 'every', None)
         if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
             raise ValueError(f'every of the callback {callback!r} is {every!r}: give a whole number of at least 1.')
@@ -110,13 +114,19 @@ def check_environment(agent: Agent, env: Any, method: str, arguments: str) -> No
     if not isinstance(env, Env | VectorEnv):
         what = 'an environment' if env is None else f'a Gymnasium environment, not a {type(env).__name__}'
         raise ValueError(f'{method} needs {what}: agent.{method}(env, {arguments}) with env from build_env.')
+    wrong = mismatch(agent, env)
+    if wrong is not None:
+        raise ValueError(f"the environment's {wrong}: make an agent for this environment with call_default_params.")
+
+
+def mismatch(agent: Agent, env: Env | VectorEnv) -> str | None:
+    """Which space of an environment is not the agent's, and why; None where both are."""
     prefix = 'single_' if isinstance(env, VectorEnv) else ''
     for kind, adaptor in (('observation_space', observation), ('action_space', action)):
         reason = adaptor.mismatch(getattr(agent, kind), getattr(env, prefix + kind))
         if reason is not None:
-            raise ValueError(
-                f"the environment's {kind} {reason}: make an agent for this environment with call_default_params."
-            )
+            return f'{kind} {reason}'
+    return None
 
 
 def _made_with(env: Env | VectorEnv) -> dict[str, Any] | None:

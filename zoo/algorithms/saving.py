@@ -138,6 +138,8 @@ def twin(agent: Any, memo: dict[int, Any]) -> Any:
 
 def newest(path: str | os.PathLike[str]) -> Path:
     """The checkpoint at a path, or of a run directory the one that was written last."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f'a saved agent is given by the path of its folder, not by {path!r}.')
     path = Path(path).expanduser()
     inside = [p for p in (path / 'checkpoints').glob('*') if p.is_dir() and not p.name.startswith('.')]
     return max(inside, key=lambda p: (checkpoint.saved_at(p), p.name.isdigit(), len(p.name), p.name), default=path)

@@ -47,12 +47,12 @@ def run_directory(run_dir: str | os.PathLike[str] | bool | None, algorithm: str,
 
     Raises:
         NotADirectoryError: the path is a file.
-        TypeError: ``run_dir`` is True.
+        TypeError: ``run_dir`` is neither.
     """
     if run_dir is False:
         return None
-    if run_dir is True:
-        raise TypeError('run_dir is True: use a path, None for a new directory, or False to write nothing.')
+    if run_dir is True or not isinstance(run_dir, str | os.PathLike | None):
+        raise TypeError(f'run_dir is {run_dir!r}: use a path, None for a new directory, or False to write nothing.')
     if run_dir is not None:
         return _make(Path(run_dir).expanduser())
     root = _make(Path(os.environ.get('ZOO_RUNS') or 'runs').expanduser())
