@@ -9,7 +9,7 @@ import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -19,6 +19,7 @@ from PIL import Image, ImageSequence
 import zoo
 from zoo import algorithms
 from zoo.callbacks import Callback, Checkpoint, Evaluate, MLflow, Record, StopOnPlateau, WandB
+from zoo.common.envs.answers import LIFE_LOST
 from zoo.common.processes import alone_in
 from zoo.common.videos import write
 
@@ -184,6 +185,19 @@ class TestEvaluate:
         assert zoo.open_run('cut').load(best=True).steps == whole.steps[int(np.argmax(whole.returns))]
         assert len(set(whole.returns)) > 2  # other episodes in each test
 
+    def test_a_run_that_is_continued_keeps_what_was_best(self):
+        """By a second call of learn in the same directory, which is no resumption."""
+        agent = dqn()
+        long, short = (cartpole(max_episode_steps=n) for n in (5, 3))
+        first, second = Evaluate(every=50, episodes=1, env=long), Evaluate(every=50, episodes=1, env=short)
+        kept = Checkpoint(every=50, keep=2)
+        learn([first, kept], 100, agent=agent, run_dir='here')
+        learn([second, kept], 100, agent=agent, run_dir='here')
+        assert second.steps == [50, 100, 150, 200] and second.returns == [5.0, 5.0, 3.0, 3.0] and second.best == 5.0
+        assert zoo.open_run('here').load(best=True).steps == 50
+        assert [int(row['step']) for row in rows(Path('here/evaluations.csv'))] == second.steps
+        assert [path.name for path in sorted(Path('here/snapshots').iterdir())] == ['000000150', '000000200']
+
     def test_what_it_cannot_use_is_refused_before_the_first_step(self):
         for given in ({'stop_at': '475'}, {'stop_at': True}, {'env': 'CartPole-v1'}, {'seed': -1}, {'episodes': 0}):
             with pytest.raises(ValueError, match=next(iter(given))):
@@ -283,6 +297,15 @@ class TestStopOnPlateau:
         assert self.after([-9, -9, -9, -9], StopOnPlateau(20, window=2)) == 4
         assert self.after([1, 1, 1], StopOnPlateau(1, window=5)) is None
 
+    def test_a_resumed_training_is_judged_by_what_it_plays(self):
+        training = types.SimpleNamespace(returns=[100.0] * 5, steps=50, warn=lambda *words: None)
+        callback = StopOnPlateau(20, window=2)
+        callback.begin(training)
+        for total in range(8):
+            training.returns.append(float(total))
+            training.steps += 10
+            assert callback(training) is None
+
     def test_it_ends_a_training(self, caplog):
         result = learn([StopOnPlateau(100, min_rise=1e9, window=1, every=10)], 2000)
         assert 100 <= result.steps < 400
@@ -319,6 +342,45 @@ def test_films(tmp_path):
         zoo.film(agent, env, 'a.gif', max_steps=0)
     with pytest.raises(ValueError, match='fps is 0: give a number above 0'):
         zoo.film(agent, env, 'a.gif', fps=0)
+
+
+class Lives(gymnasium.Env):
+    """A game of three lives of four steps each."""
+
+    metadata: ClassVar[dict[str, Any]] = {'render_modes': ['rgb_array'], 'render_fps': 30}
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.ones(2, np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        lost, over = self.steps % 4 == 0, self.steps == 12
+        return np.ones(2, np.float32), 1.0, lost, False, {LIFE_LOST: True} if lost and not over else {}
+
+    def render(self) -> np.ndarray:
+        return np.zeros((8, 8, 3), np.uint8)
+
+
+def test_a_film_begins_a_recurrent_state_with_every_life(tmp_path, monkeypatch):
+    net_list = [{'hidden': [4], 'recurrent': 'lstm', 'seed': 1}, 'actor']
+    agent = algorithms.PPO(Lives.observation_space, Lives.action_space, net_list=net_list)
+    seen = []
+    step = agent.behavior.step
+
+    def watched(obs: Any, state: Any, *rest: Any, **more: Any) -> Any:
+        seen.append(bool(np.any(state)))
+        return step(obs, state, *rest, **more)
+
+    monkeypatch.setattr(agent.behavior, 'step', watched)
+    zoo.film(agent, zoo.build_env(Lives, render_mode='rgb_array'), tmp_path / 'a.gif')
+    assert seen == [False, True, True, True] * 3
 
 
 def test_a_film_takes_its_pictures_one_by_one(tmp_path):

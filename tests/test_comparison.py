@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from PIL import Image
 
 import zoo
 from zoo import cli, comparison, workers
+from zoo.common.env_wrappers import find_env_type
 from zoo.common.processes import alone_in
 from zoo.comparison import bootstrap_interval, interquartile_mean
 
@@ -105,6 +108,35 @@ def test_a_comparison_goes_on_and_writes_its_report(capsys):
         zoo.compare({'one': algs['one']}, 'CartPole-v1', out='here', **FEW)
 
 
+class Slow(gymnasium.Env):
+    """Episodes of 50 steps, of which those after the first take long."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        time.sleep(0.02 * (self.steps > 50))
+        return np.zeros(1, np.float32), 0.0, False, self.steps % 50 == 0, {}
+
+
+def test_seconds_are_those_of_all_steps():
+    """Also of those after the last episode that ended."""
+    own = {'alg': 'PPO', 'train_steps': 64, 'horizon': 64, 'batch_size': 64, 'epochs': 1, 'net': '4'}
+    Path('run').mkdir()
+    comparison._run_one(Path('run'), own, Slow, find_env_type(Slow), 0, 1)
+    result = json.loads(Path('run/result.json').read_text())
+    assert result['seconds'] >= max(zoo.open_run('run').episodes['t']) + 14 * 0.02
+    assert result['steps_per_second'] == 64 / result['seconds']
+
+
 @pytest.mark.parametrize('buffer', [True, False])
 def test_an_interrupted_run_is_resumed_where_that_is_exact(buffer: bool):
     def interrupt(training: Any) -> None:
@@ -117,8 +149,11 @@ def test_an_interrupted_run_is_resumed_where_that_is_exact(buffer: bool):
     Path('here/output.txt').write_text('kept')
     found = comparison._resumed(Path('here'))
     if buffer:
-        assert found.steps == 200
-        assert comparison._resumed(Path('here')).steps == 200  # as if it were interrupted in its test
+        agent, seconds = found
+        run = zoo.open_run('here')
+        assert agent.steps == 200 and seconds >= max(run.episodes['t'])
+        again, seconds = comparison._resumed(Path('here'))  # as if it were interrupted in its test
+        assert again.steps == 200 and seconds == max(run.episodes['t'])
         assert zoo.open_run('here').progress['step'] == [50, 100, 150, 200]
     else:
         assert found is None and [path.name for path in Path('here').iterdir()] == ['output.txt']

@@ -12,6 +12,7 @@ import pytest
 
 import zoo
 from zoo import algorithms, running
+from zoo.algorithms.dqn import EPSILON
 from zoo.common.env_wrappers import find_env_type, made_with
 
 #: Enough for an update, in a second or two.
@@ -81,6 +82,22 @@ def test_copies_are_those_that_the_defaults_are_meant_for(caplog):
     assert zoo.train('A2C', env, **few).result.steps == 35 and env.observation_space.shape == (4,)
 
 
+@pytest.mark.parametrize(
+    ('alg', 'given', 'epsilon', 'said'),
+    [
+        ('DQN', {'noisy': True}, 0.0, ''),
+        ('DQN', {'noisy': True, 'epsilon': 0.1}, 0.1, 'noisy=True explores by itself, and epsilon=0.1 takes random'),
+        ('Rainbow', {'noisy': False}, EPSILON, ''),
+        ('Rainbow', {'noisy': False, 'epsilon': 0.0}, 0.0, 'epsilon=0 without noisy=True never explores'),
+    ],
+)
+def test_exploration_is_that_of_the_layers(alg: str, given: dict[str, Any], epsilon: Any, said: str, caplog):
+    """The table's ε is for layers as the table has them."""
+    agent, _ = zoo.train(alg, 'CartPole-v1', net='8', train_steps=2, progress_bar=False, run_dir=False, **given)
+    assert agent.epsilon == epsilon
+    assert said in caplog.text and ('explores' in caplog.text) == bool(said)
+
+
 def test_a_run_can_be_read_loaded_and_played_again():
     agent, result = zoo.train('PPO', 'CartPole-v1', env_params={'max_episode_steps': 7}, nenv=2, **FEW)
     (run,) = zoo.list_runs()
@@ -146,7 +163,7 @@ def test_an_interrupted_training_goes_on():
     agent, result = zoo.resume('last', progress_bar=False)
     assert (agent.steps, result.steps) == (128, 64) and agent.net_list[0]['hidden'] == [8]
     (run,) = zoo.list_runs()
-    assert run.path.absolute() == result.run_dir.absolute() and run.steps == 128
+    assert run.path.absolute() == result.run_dir.absolute() and run.steps == 128 and run.seed == 0
     with pytest.raises(ValueError, match='was not interrupted: it has ended after 128 steps'):
         zoo.resume(run)
 

@@ -113,7 +113,7 @@ class Evaluate(Callback):
                 'False, or let the training write.'
             )
         self.steps, self.returns, self.best = [], [], -math.inf
-        if training.run_dir is not None and training.steps:  # resumed: what came before counts
+        if training.run_dir is not None and training.agent.steps:  # resumed or continued: what came before counts
             self._take_up(training.run_dir / 'evaluations.csv', training.agent.steps)
         if self.env is None:
             self._own = _another(training, 'Evaluate', self.seed)
@@ -222,7 +222,8 @@ class Checkpoint(Callback):
         if self.folder is None and training.run_dir is None:
             raise ValueError('Checkpoint saves in the run directory, but run_dir=False writes none: give folder=….')
         self.paths = []
-        if training.steps:  # resumed: what came before counts
+        # Resumed, or continued in the run directory: what came before counts.
+        if training.steps or (self.folder is None and training.agent.steps):
             self.paths = sorted(path for path in self._place(training).glob('[0-9]*') if path.name.isdigit())
 
     def _place(self, training: Training) -> Path:
@@ -261,14 +262,16 @@ class StopOnPlateau(Callback):
         self.window = _whole('window', window)
         self.every = None if every is None else _whole('every', every)
         self.best, self.best_step = -math.inf, 0
+        self._earlier = 0
 
     def begin(self, training: Training) -> None:
         """See :class:`Callback`."""
         self.best, self.best_step = -math.inf, training.steps
+        self._earlier = len(training.returns)
 
     def __call__(self, training: Training) -> bool | None:
         """See :class:`Callback`."""
-        if len(training.returns) < self.window:
+        if len(training.returns) - self._earlier < self.window:
             return None
         mean = float(np.mean(training.returns[-self.window :]))
         if self.best == -math.inf or mean > self.best + self.min_rise:

@@ -17,7 +17,6 @@ import re
 import shutil
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -434,38 +433,44 @@ def _run_one(folder: Path, own: dict[str, Any], env_id: Any, env_type: str, seed
     """One run with the test after it, in a process of its own."""
     params = {'progress_bar': False, **own}
     alg = params.pop('alg')
-    began = time.perf_counter()
-    agent = _resumed(folder) or train(alg, env_id, env_type, seed=seed, run_dir=folder, **params).agent
-    trained = time.perf_counter() - began
+    found = _resumed(folder)
+    if found is None:
+        agent, result = train(alg, env_id, env_type, seed=seed, run_dir=folder, **params)
+        found = agent, result.wall_time
+    agent, seconds = found
     # Another seed than that of the training, the same for all algorithms.
     env = build_env(env_id, env_type, seed=10_000 + seed, **(params.get('env_params') or {}))
     tested = agent.learn(env, 'test', test_episodes=test_episodes)
     env.close()
-    # Of all parts of a run that was resumed, which the monitor alone knows, where an episode has ended.
-    seconds = max(open_run(folder).episodes.get('t', []), default=trained)
     write_json(
         folder / 'result.json',
         {
             'score': float(np.mean(tested.returns)),
             'returns': tested.returns,
-            'steps_per_second': agent.steps / seconds,
+            'steps_per_second': agent.steps / max(seconds, 1e-9),
             'seconds': seconds,
         },
     )
 
 
-def _resumed(folder: Path) -> Any:
-    """The agent of a folder, its training brought to its end; or None where it has to begin anew, in a folder without
-    traces."""
+def _resumed(folder: Path) -> tuple[Any, float] | None:
+    """The agent of a folder, its training brought to its end, and the seconds of all parts of that; or None where it
+    has to begin anew, in a folder without traces.
+
+    Of the parts before only the monitor knows how long they took, up to the last episode that ended in them.
+    """
     if not (folder / 'config.json').exists():
         return None
     run: Run = open_run(folder)
     if run.checkpoints and run.config.get('made_with') is not None:
         agent = run.load()
+        ended = zip(run.episodes.get('t', []), run.episodes.get('step', []), strict=True)
+        before = max((t for t, step in ended if step <= agent.steps), default=0.0)
         if agent.loop_state is None:  # it was interrupted in its test
-            return agent
+            return agent, before
         if agent.loop.experience == 'rollouts' or agent.saved_buffer is not None:
-            return resume(run, progress_bar=False).agent
+            agent, result = resume(run, progress_bar=False)
+            return agent, before + result.wall_time
     for path in folder.iterdir():
         if path.name != 'output.txt':
             shutil.rmtree(path) if path.is_dir() else path.unlink()

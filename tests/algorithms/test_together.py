@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from gymnasium.spaces import Box, Discrete
 
-from zoo.algorithms import AC, DPPO, DQN, PPO, SAC, TD3
+from zoo.algorithms import AC, DPPO, DQN, PPO, SAC, TD3, TRPO
 from zoo.algorithms.actor_critic import normalized
 from zoo.algorithms.base import Algorithm
 from zoo.common import loops
@@ -215,6 +215,39 @@ def test_dppo_takes_the_steps_that_one_learner_takes_on_all_minibatches_joined(p
             assert_weights(learner, learners[0])
             assert_weights(learner, alone, 1e-5)
     assert np.abs(alone.state()['network/actor/0'] - start).max() > 1e-3
+
+
+def test_trpo_takes_the_steps_that_one_learner_takes_on_all_rollouts_joined():
+    """One order of exchanges in all of them, though the policy's and the critic's share no tensor; one scale."""
+
+    def make() -> TRPO:
+        return TRPO(OBS, Discrete(4), net_list=SPECS * 2, cg_iterations=4)
+
+    learners, together = agents(make, 2)
+    alone = make()
+    alone.restore_state(learners[0].state())
+    start = alone.state()['network/actor/0']
+    order: list[list[int]] = [[], []]
+    for agent, seen in zip(learners, order, strict=True):
+
+        def exchange(x: np.ndarray, op: str, seen: list[int] = seen) -> np.ndarray:
+            seen.append(x.size)
+            return together(x, op)
+
+        agent.learn_together(exchange)
+    rng = np.random.default_rng(5)
+    for step in range(2):
+        parts = [rollout(16, 2, 10 * step + i) for i in range(2)]
+        parts[1].reward[:] *= 30.0  # whose advantages would be as large as the others' on a scale of their own
+        drawn = [rng.permutation(32).astype(np.int32).reshape(-1, 8) for _ in parts]
+        in_threads(2, lambda i, parts=parts, drawn=drawn: learners[i].iterate(parts[i], drawn[i]))
+        alone.iterate(joined(parts), np.concatenate([of_copies(x, 2 * i, 2, 4) for i, x in enumerate(drawn)], 1))
+        for learner in learners:
+            assert_weights(learner, learners[0])
+            assert_weights(learner, alone, 1e-3)
+    critic = sum(v.numpy().size for v in alone.critic.trainable_variables)
+    assert order[0] == order[1] and order[0][-4:] == [critic] * 4, 'the critic comes after the policy'
+    assert np.abs(alone.state()['network/actor/0'] - start).max() > 1e-2
 
 
 def test_normalised_advantages_are_those_of_all_learners():

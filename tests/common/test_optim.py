@@ -225,6 +225,8 @@ class TestKerasOptimizers:
         ({'name': 'SGD', 'clip_norm': 'x'}, r": clip_norm is 'x': give "),
         ({'name': 'SGD', 'momentum': 7.0}, r': momentum is 7\.0: give a number from 0 to 1\.$'),
         ({'name': 'RMSprop', 'rho': -0.1}, r': rho is -0\.1: give a number from 0 to 1\.$'),
+        ({'name': 'SGD', 'use_ema': True}, r' has use_ema=True without ema_overwrite_frequency, which'),
+        (keras.optimizers.Adam(use_ema=True), r' has use_ema=True without ema_overwrite_frequency, which'),
         ({'name': 'SGD', 'ema_momentum': 7.0, 'use_ema': True}, r': Keras refuses this optimizer: .*ema_momentum.*\.$'),
     ],
 )
@@ -235,6 +237,18 @@ def test_a_wrong_spec_is_one_sentence_that_names_the_entry(spec, message):
         Optimizer(spec, variables(), LABEL)
     assert str(info.value).startswith(LABEL)
     assert '\n' not in str(info.value) and not str(info.value).endswith('..')
+
+
+def test_averages_of_weights_that_are_written_back():
+    """Worked by hand: 1 a step, and at every second one the weight becomes the mean, 1, 1.5, 2, 2.75, that follows."""
+    weight = tf.Variable([0.0])
+    spec = {'name': 'SGD', 'learning_rate': 1.0, 'use_ema': True, 'ema_momentum': 0.5, 'ema_overwrite_frequency': 2}
+    optimizer = Optimizer(spec, [weight], LABEL)
+    seen = []
+    for _ in range(4):
+        optimizer.apply([tf.constant([-1.0])])
+        seen.append(float(weight[0]))
+    assert seen == [1.0, 1.5, 2.5, 2.75]
 
 
 def test_whole_numbers_and_those_of_numpy_are_numbers():

@@ -24,7 +24,7 @@ from typing import Annotated, Any, ClassVar
 import tensorflow as tf
 
 from zoo.algorithms.base import Algorithm
-from zoo.algorithms.checking import PRIORITY_PARAMS, warn_of_sequences, warn_of_unread
+from zoo.algorithms.checking import PRIORITY_PARAMS, warn_of_exploration, warn_of_sequences, warn_of_unread
 from zoo.common import loops, spaces
 from zoo.common.acting import EpsilonGreedy, Forward, Means, RecurrentEpsilonGreedy
 from zoo.common.adaptors.action import masked
@@ -128,6 +128,7 @@ class DQN(Algorithm):
         self.burn_in = burn_in
         self.epsilon = (0.0 if noisy else EPSILON) if epsilon is None else epsilon
         warn_of_unread(self, {('prioritized', True): PRIORITY_PARAMS, ('noisy', True): ('noisy_std',)})
+        warn_of_exploration(self)
 
         self.actions = self.action_adaptor.parts[0].counts[0]
         self.means = self.build_means()

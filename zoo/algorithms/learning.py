@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -137,6 +138,14 @@ def _made_with(env: Env | VectorEnv) -> dict[str, Any] | None:
         return None
 
 
+def _seed_of(folder: Path) -> Any:
+    """What the run that is in a folder began with; None where there is none, or it does not say."""
+    try:
+        return json.loads((folder / 'config.json').read_text(encoding='utf-8')).get('seed')
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
 def _draw(seed: int, stream: str) -> int:
     return int(seeding.generator(seed, stream).integers(2**31 - 1))
 
@@ -182,7 +191,8 @@ def _train(
                 'env_type': env_type_of(env),
                 'made_with': _made_with(env),
             }
-            write_json(folder / 'config.json', config | {'seed': seed, 'learn_params': common | values})
+            begun = _seed_of(folder) if settings.resume else seed
+            write_json(folder / 'config.json', config | {'seed': begun, 'learn_params': common | values})
         training = loops.Training(
             agent,
             env,

@@ -102,7 +102,7 @@ class TRPO(ActorCritic):
             target_kl: δ, float32.
         """
         variables = self.policy.trainable_variables
-        advantage = normalized(samples.advantage, samples.valid)
+        advantage = normalized(samples.advantage, samples.valid, self.all_reduce)
         with tf.GradientTape() as tape:
             loss, entropy = self.policy_loss(samples, advantage)
         gradient = flat(tape.gradient(loss, variables, unconnected_gradients='zero'))
@@ -165,7 +165,10 @@ class TRPO(ActorCritic):
         """
         samples = self.samples(rollout)
         metrics = self.step_policy(samples, now['target_kl'])
-        return self.stack_metrics(metrics | {'value': self.fit_critic(samples, batches)})
+        # The two share no tensor and run at once; but what learners exchange has to come in one order in all of them.
+        with tf.control_dependencies([] if self.all_reduce is None else list(metrics.values())):
+            value = self.fit_critic(samples, batches)
+        return self.stack_metrics(metrics | {'value': value})
 
     def update(
         self,

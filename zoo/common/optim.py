@@ -98,6 +98,10 @@ class Optimizer:
             raise ValueError(
                 f"{label} is a {type(spec).__name__}: give dict(name='Adam', learning_rate=3e-4) or a Keras optimizer."
             )
+        if self.keras.use_ema and self.keras.ema_overwrite_frequency is None:
+            raise ValueError(
+                f'{label} has use_ema=True without ema_overwrite_frequency, which changes no weight: give both.'
+            )
         if self.keras.built:
             raise ValueError(f'{label} already belongs to another agent: give each agent an optimizer of its own.')
         self.keras.build(self.variables)
@@ -285,7 +289,8 @@ def _from_spec(spec: dict[str, Any], label: str) -> keras.optimizers.Optimizer:
 def mean_over(all_reduce: AllReduce | None, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """The means of float32 tensors over all learners, as one array; the tensors themselves where there is but one.
 
-    To be called inside a compiled function, by every learner equally often: the graph calls back, in program order.
+    To be called inside a compiled function, by every learner equally often and in one order: the graph calls back when
+    the tensors are there, so what shares no tensor with an exchange before it needs ``tf.control_dependencies``.
     """
     if all_reduce is None:
         return list(tensors)

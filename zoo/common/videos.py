@@ -113,6 +113,7 @@ def _played(
             ended = bool(terminated or truncated)
             if ended and info.get(LIFE_LOST):  # the game goes on
                 observation, _ = env.reset()
+                state = agent.initial_state()  # as in training and in tests
                 ended = False
 
 
