@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from typing import Any
 
 import keras
@@ -14,8 +15,10 @@ from gymnasium.spaces import Box
 from reference import assert_close, copies, finite_differences, stir
 
 import zoo
-from zoo.algorithms import CrossQ
+from zoo.algorithms import CrossQ, saving
+from zoo.callbacks import Evaluate
 from zoo.common.batch_renorm import BatchRenormalization
+from zoo.common.env_wrappers import build_env
 from zoo.common.types import Batch, Transition
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
@@ -235,9 +238,11 @@ OBS = np.random.default_rng(9).normal(size=(50, 3)).astype(np.float32)
 def test_acting_is_the_graph_in_inference_mode():
     agent = trained(make())
     assert agent.forward.numpy is not None, 'the normalisation is folded into the dense layers'
-    np.testing.assert_allclose(agent.forward(OBS), agent.policy(OBS), atol=1e-5)
+    found = agent.forward(OBS)
+    np.testing.assert_allclose(found, agent.policy(OBS), atol=1e-5)
     agent.forward.refresh()
-    np.testing.assert_allclose(agent.forward(OBS), agent.policy(OBS), atol=1e-5)
+    np.testing.assert_array_equal(agent.forward(OBS), found, 'what an update gave is what is read')
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(agent.forward.numpy))(OBS), found)
     np.testing.assert_allclose(Reference(agent.networks['actor'])(OBS), agent.policy(OBS), atol=1e-5)
     other = make(stirred=False)
     other.forward.load(agent.forward.weights())
@@ -253,6 +258,22 @@ def test_saved_or_copied_it_goes_on_as_if_uninterrupted(how, tmp_path):
         trained(x, first=4)
     for name, value in agent.state().items():
         np.testing.assert_allclose(other.state()[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_tests_in_between_change_nothing_of_the_training(monkeypatch):
+    monkeypatch.setattr('zoo.algorithms.base.prefers_xla', lambda variables: True)  # it rounds otherwise than reading
+    found = []
+    for callbacks in ([], [Evaluate(every=110, episodes=1, keep_best=False)]):
+        env = build_env('Pendulum-v1', 'classic_control')
+        specs = [{'hidden': [8], 'seed': 1}] * 3
+        agent = CrossQ(env.observation_space, env.action_space, net_list=specs, policy_delay=1)
+        params = {'batch_size': 8, 'explore_steps': 50, 'update_every': 1, 'progress_bar': False}
+        result = agent.learn(env, train_steps=600, seed=3, run_dir=False, callbacks=callbacks, **params)
+        found.append((result.returns, saving.arrays(agent)))
+    (returns, arrays), (others, tested) = found
+    assert returns == others
+    for name, value in arrays.items():
+        np.testing.assert_array_equal(tested[name], value, name)
 
 
 def test_mixed_precision(monkeypatch):

@@ -435,6 +435,29 @@ def test_weights_come_back_from_a_compiled_update(kind: str):
     np.testing.assert_allclose(forward(obs), found(tensors(obs)), atol=1e-5)
 
 
+@pytest.mark.parametrize('kind', ['gaussian', 'squashed'])  # with a free log standard deviation and without
+def test_normalisation_is_taken_in_by_the_layer_after_it(kind: str):
+    found = policy(VECTOR, *POLICIES[kind], {'hidden': [16, 8], 'normalize': 'batch_renorm'})
+    torso = found.network.torso
+    forward = Forward(found.network, found)
+    obs = observations(VECTOR)
+
+    @tf.function(jit_compile=True)
+    def update() -> tf.Tensor:
+        for variable in found.trainable_variables:
+            variable.assign_add(tf.random.stateless_normal(variable.shape, [1, 2], stddev=0.3))
+        torso(obs, training=True)
+        return forward.pack()
+
+    forward.unpack(update().numpy())
+    outputs = forward(obs)
+    np.testing.assert_allclose(outputs, found(tensors(obs)), rtol=1e-5, atol=2e-5)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(forward.numpy))(obs), outputs)
+    forward.refresh()
+    np.testing.assert_array_equal(forward(obs), outputs)
+    assert not forward.packs_trained, 'moving statistics are not trained'
+
+
 def test_refresh_reads_the_weights_again():
     found = policy(VECTOR, Box(-1, 1, (2,)))
     forward = Forward(found.network, found)

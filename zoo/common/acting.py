@@ -10,7 +10,7 @@ import copy
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,7 +76,8 @@ class Means:
 class NumpyForward:
     """Dense layers over a flat observation, equal to the Keras network to 1e-5. It can be pickled.
 
-    They are a chain; the head may be noisy, or have a stream for the state's value and one for the advantages.
+    They are a chain; the head may be noisy, or have a stream for the state's value and one for the advantages. Batch
+    renormalisation, which is ``x · scale + shift`` in inference mode, is taken in by the dense layer after it.
 
     Args:
         preprocess: of the observations.
@@ -89,10 +90,12 @@ class NumpyForward:
         means: from the output to the value of each action; None leaves it.
         sde: whether exploration is state-dependent, see :class:`zoo.common.adaptors.policy.StochasticPolicy`; the log
             standard deviation is ``[L, n]`` then, and what is given the parameters and the noise, ``[N, 3 n]``.
+        norms: ε of the batch renormalisation before a layer, by the layer's place in ``layers``.
 
     Attributes:
         packed: the vector that was unpacked last.
-        weights: ``(kernel, bias)`` of each layer, float32; those of ``streams`` come last.
+        weights: ``(kernel, bias)`` of each layer, float32, with the normalisation before it; those of ``streams`` come
+            last.
         noise_weights: ``(kernel, bias)``, σ of each layer that is noisy.
         noise_size: normal numbers that one draw of noisy weights takes, or 0.
         log_std: the free log standard deviation, float32 ``[n]``.
@@ -108,9 +111,11 @@ class NumpyForward:
         streams: Sequence[tuple[tuple[int, int], bool]] = (),
         means: Means | None = None,
         sde: bool = False,
+        norms: Mapping[int, float] | None = None,
     ) -> None:
         self.preprocess = preprocess
         self.sde = sde
+        self.norms = norms or {}
         self.layers = layers
         self.streams = streams
         self.means = means
@@ -150,6 +155,13 @@ class NumpyForward:
             self.noise_weights = [(take(*shape), take(shape[1])) for shape, _ in self.streams]
         if self.log_std_size:
             self.log_std = take(self.log_std_size)
+        # Here and nowhere else: two graphs round the same product in ways of their own, and what acts after an update
+        # must be bit for bit what acts after the same weights were read or loaded.
+        for i, epsilon in self.norms.items():
+            kernel, bias = self.weights[i]
+            gamma, beta, mean, variance = take(4, len(kernel))
+            scale = gamma / np.sqrt(variance + epsilon)
+            self.weights[i] = scale[:, None] * kernel, (beta - mean * scale) @ kernel + bias
 
     def __call__(self, obs: spaces.Flat, noise: np.ndarray | None = None) -> np.ndarray:
         """Output ``[N, units]`` for flat observations ``[N, …]``; see :meth:`Forward.__call__`."""
@@ -394,8 +406,6 @@ class Forward:
         self._step_graphs: dict[int | None, Any] = {}
         self.numpy: NumpyForward | None = None
         self._log_std = [] if policy is None or policy.log_std is None else [policy.log_std]
-        self._handles: list[Any] | None = None
-        self._pack: Any = None
         chain = self._recurrent_chain()
         self._chain = [] if chain is None else chain[1]
         if chain is not None:
@@ -403,25 +413,20 @@ class Forward:
             adaptor = None if policy is None else policy.adaptor
             heads = [tuple(x.kernel.shape) for x in streams]
             self.numpy = NumpyRecurrent(network.preprocess, chain[0], adaptor, self._mask_path, size, heads, means)
-            self._handles = [variable.handle for variable in self._weights()]
-            self.refresh()
         if self._layers is not None:
-            if not any(norm for norm, *_ in self._layers):
-                self._handles = [variable.handle for variable in self._weights()]
             self.numpy = NumpyForward(
                 network.preprocess,
-                [
-                    (tuple(kernel.shape), bias is not None or norm is not None, name)
-                    for norm, kernel, bias, name in self._layers
-                ],
+                [(tuple(kernel.shape), bias is not None, name) for _, kernel, bias, name in self._layers],
                 None if policy is None else policy.adaptor,
                 self._mask_path,
                 sum(int(np.prod(v.shape)) for v in self._log_std),
                 [(tuple(x.kernel.shape), self.noise_size > 0) for x in streams],
                 means,
                 self.sde,
+                {i: float(norm.epsilon) for i, (norm, *_) in enumerate(self._layers) if norm is not None},
             )
-            self.refresh()
+        self._handles = [variable.handle for variable in self._weights()]
+        self.refresh()
 
     def _check_mask(self, path: str) -> None:
         space = self._network.preprocess.space
@@ -455,25 +460,20 @@ class Forward:
         return (layers, variables) if known else None
 
     def _weights(self) -> list[Any]:
-        """The weights in the order of a packed vector: variables, or tensors where a normalisation is folded in.
-
-        In inference mode batch renormalisation is ``x · scale + shift``, which the dense layer after it takes in.
-        """
+        """The variables in the order of a packed vector."""
         if self._layers is None:
             return [*self._chain, *self._log_std] if self._chain else []
-        kernels, biases = [], []
-        for norm, kernel, bias, _ in self._layers:
-            if norm is not None:
-                scale, shift = norm.affine()
-                shifted = (shift[None] @ kernel)[0]
-                kernel, bias = scale[:, None] * kernel, shifted if bias is None else shifted + bias
-            kernels.append(kernel)
-            biases += [] if bias is None else [bias]
         streams = self._network.streams
-        kernels += [x.kernel.value for x in streams]
-        biases += [x.bias.value for x in streams]
+        kernels = [kernel for _, kernel, _, _ in self._layers] + [x.kernel.value for x in streams]
+        biases = [bias for _, _, bias, _ in self._layers if bias is not None] + [x.bias.value for x in streams]
         noisy = [v.value for x in streams if self.noise_size for v in (x.noise_kernel, x.noise_bias)]
-        return [*kernels, *biases, *noisy, *self._log_std]
+        norms = [
+            v.value
+            for norm, *_ in self._layers
+            if norm is not None
+            for v in (norm.gamma, norm.beta, norm.moving_mean, norm.moving_variance)
+        ]
+        return [*kernels, *biases, *noisy, *self._log_std, *norms]
 
     @property
     def preprocess(self) -> Preprocess:
@@ -494,7 +494,8 @@ class Forward:
     def pack(self) -> Any:
         """The weights that acting needs as one float32 vector, a tensor; empty where the graph itself reads them.
 
-        All kernels, then all biases, then kernel and bias of each layer's noise, then the log standard deviation.
+        All kernels, then all biases, then kernel and bias of each layer's noise, then the log standard deviation, then γ,
+        β, moving mean and moving variance of each normalisation.
 
         A compiled update returns it beside its metrics: reading each variable by itself costs 15 to 30 µs.
         """
@@ -517,10 +518,6 @@ class Forward:
             return
         import tensorflow as tf
 
-        if self._handles is None:
-            self._pack = self._pack or tf.function(self.pack).get_concrete_function()
-            self.unpack(self._pack().numpy())
-            return
         read, dtype = tf.raw_ops.ReadVariableOp, tf.float32
         self.unpack(np.concatenate([read(resource=handle, dtype=dtype).numpy().ravel() for handle in self._handles]))
 
