@@ -14,6 +14,7 @@ import zoo
 from zoo import algorithms, running
 from zoo.algorithms.dqn import EPSILON
 from zoo.common.env_wrappers import find_env_type, made_with
+from zoo.common.schedules import Linear
 
 #: Enough for an update, in a second or two.
 FEW: dict[str, Any] = {
@@ -86,7 +87,8 @@ def test_copies_are_those_that_the_defaults_are_meant_for(caplog):
     ('alg', 'given', 'epsilon', 'said'),
     [
         ('DQN', {'noisy': True}, 0.0, ''),
-        ('DQN', {'noisy': True, 'epsilon': 0.1}, 0.1, 'noisy=True explores by itself, and epsilon=0.1 takes random'),
+        ('DQN', {'noisy': True, 'epsilon': 0.1}, 0.1, ''),
+        ('Rainbow', {'noisy': True}, Linear(1.0, 0.01, until=0.1), ''),
         ('Rainbow', {'noisy': False}, EPSILON, ''),
         ('Rainbow', {'noisy': False, 'epsilon': 0.0}, 0.0, 'epsilon=0 without noisy=True never explores'),
     ],

@@ -204,10 +204,10 @@ def prepared(
             if params.get('net_list') is not None:
                 raise ValueError('net and net_list both say what the networks are: give one of them.')
             alg_params['net_list'] = networks(net, alg_params['net_list'])
+        if params.get('noisy') not in (None, alg_params.get('noisy')) and cls.params().get('epsilon', 0.0) is None:
+            alg_params['epsilon'] = None  # what fits them: the table's is for layers that are noisy or not as it says
         for name, value in params.items():
             (alg_params if name in alg_params else learn_params)[name] = value
-        if 'noisy' in params and 'epsilon' not in params and cls.params().get('epsilon', 0.0) is None:
-            alg_params['epsilon'] = None  # what fits them: the table's is for networks that are noisy or not as it says
         if learning_rate is not None:
             entries = alg_params['optimizers_list']
             if params.get('optimizers_list') is not None:

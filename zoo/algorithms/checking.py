@@ -66,13 +66,8 @@ def warn_of_unread(agent: Any, read_by: Mapping[tuple[str, Any], Sequence[str]])
 
 
 def warn_of_exploration(agent: Any) -> None:
-    """Say where noisy layers and random actions explore both, or neither does."""
-    if agent.noisy and agent.epsilon != 0.0:
-        log.warning(
-            'noisy=True explores by itself, and epsilon=%s takes random actions besides: epsilon=None has none.',
-            agent.epsilon,
-        )
-    elif not agent.noisy and agent.epsilon == 0.0:
+    """Say where neither noisy layers nor random actions explore."""
+    if not agent.noisy and agent.epsilon == 0.0:
         log.warning('epsilon=0 without noisy=True never explores: epsilon=None does, by random actions.')
 
 

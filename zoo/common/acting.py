@@ -494,8 +494,8 @@ class Forward:
     def pack(self) -> Any:
         """The weights that acting needs as one float32 vector, a tensor; empty where the graph itself reads them.
 
-        All kernels, then all biases, then kernel and bias of each layer's noise, then the log standard deviation, then γ,
-        β, moving mean and moving variance of each normalisation.
+        All kernels, then all biases, then kernel and bias of each layer's noise, then the log standard deviation, then
+        γ, β, moving mean and moving variance of each normalisation.
 
         A compiled update returns it beside its metrics: reading each variable by itself costs 15 to 30 µs.
         """

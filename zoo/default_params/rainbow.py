@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from zoo.common.schedules import Linear
 from zoo.default_params import c51
 
 COMMON: dict[str, Any] = c51.COMMON | {'double_q': True, 'epsilon': 0.0}
@@ -25,6 +26,7 @@ TYPES: dict[str, dict[str, Any]] = {
 }
 
 TUNED: dict[str, dict[str, Any]] = {
-    # As C51's, with noisy layers in place of random actions.
-    'CartPole-v1': c51.TUNED['CartPole-v1'] | {'epsilon': 0.0},
+    # As C51's. With noisy layers alone too few states are seen: 461, 469 and 500 on seeds 0 to 2. With random actions
+    # besides, in the first tenth, it was 500 on each of seeds 100 to 102.
+    'CartPole-v1': c51.TUNED['CartPole-v1'] | {'epsilon': Linear(1.0, 0.01, until=0.1)},
 }
