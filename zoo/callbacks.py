@@ -20,8 +20,8 @@ import numpy as np
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
-from zoo.algorithms.learning import mismatch
 from zoo.common import seeding
+from zoo.common.agent import mismatch
 from zoo.common.env_wrappers import env_name, rebuilder
 from zoo.common.logging import keep_rows
 from zoo.common.videos import check_path, film

@@ -14,8 +14,7 @@ from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from zoo.common import loops, params, seeding
-from zoo.common.adaptors import action, observation
-from zoo.common.agent import Agent
+from zoo.common.agent import Agent, mismatch
 from zoo.common.env_wrappers import env_name, env_type_of, made_with
 from zoo.common.errors import unknown
 from zoo.common.logging import check_continued, jsonable, run_directory, write_json
@@ -118,16 +117,6 @@ def check_environment(agent: Agent, env: Any, method: str, arguments: str) -> No
     wrong = mismatch(agent, env)
     if wrong is not None:
         raise ValueError(f"the environment's {wrong}: make an agent for this environment with call_default_params.")
-
-
-def mismatch(agent: Agent, env: Env | VectorEnv) -> str | None:
-    """Which space of an environment is not the agent's, and why; None where both are."""
-    prefix = 'single_' if isinstance(env, VectorEnv) else ''
-    for kind, adaptor in (('observation_space', observation), ('action_space', action)):
-        reason = adaptor.mismatch(getattr(agent, kind), getattr(env, prefix + kind))
-        if reason is not None:
-            return f'{kind} {reason}'
-    return None
 
 
 def _made_with(env: Env | VectorEnv) -> dict[str, Any] | None:

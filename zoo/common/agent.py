@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
+from gymnasium import Env
 from gymnasium.spaces import Space
+from gymnasium.vector import VectorEnv
 
 from zoo.common import spaces
 from zoo.common.acting import Behavior
+from zoo.common.adaptors import action, observation
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.params import Param
@@ -220,3 +223,13 @@ class AgentOfGradients(Agent, Protocol):
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Act, and compute gradients, with the weights that `weights` gave in another process."""
+
+
+def mismatch(agent: Agent, env: Env | VectorEnv) -> str | None:
+    """Which space of an environment is not the agent's, and why; None where both are."""
+    prefix = 'single_' if isinstance(env, VectorEnv) else ''
+    for kind, adaptor in (('observation_space', observation), ('action_space', action)):
+        reason = adaptor.mismatch(getattr(agent, kind), getattr(env, prefix + kind))
+        if reason is not None:
+            return f'{kind} {reason}'
+    return None
