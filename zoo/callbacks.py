@@ -69,8 +69,8 @@ class Evaluate(Callback):
         every: steps between tests.
         episodes: whole episodes of a test.
         env: the environment; None builds one like that of the training, of one copy.
-        seed: of the tests. Each has other episodes, its own in every training, so that one that is resumed is tested as
-            one that was not interrupted; None: unpredictable ones.
+        seed: of the tests. Each has episodes of its own, the same in every training, so that one that is resumed is
+            tested as one that was not interrupted; None: unpredictable ones.
         keep_best: save the agent with the highest mean return as ``best`` in the run directory.
         stop_at: end the training when the mean return reaches this; None: never.
 
