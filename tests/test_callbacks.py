@@ -201,7 +201,7 @@ class TestEvaluate:
     def test_what_it_cannot_use_is_refused_before_the_first_step(self):
         for given in ({'stop_at': '475'}, {'stop_at': True}, {'env': 'CartPole-v1'}, {'seed': -1}, {'episodes': 0}):
             with pytest.raises(ValueError, match=next(iter(given))):
-                Evaluate(**given)  # type: ignore[arg-type]
+                Evaluate(**given)
         with pytest.raises(ValueError, match="min_rise is '1': give a number"):
             StopOnPlateau(100, min_rise='1')  # type: ignore[arg-type]
         other = zoo.build_env('Pendulum-v1')
@@ -259,7 +259,7 @@ class TestEvaluate:
             learn([Evaluate()], env=gymnasium.make('CartPole-v1'))
         for given in ({'every': 0}, {'episodes': 'ten'}):
             with pytest.raises(ValueError, match='give a whole number of at least 1'):
-                Evaluate(**given)  # type: ignore[arg-type]
+                Evaluate(**given)
 
 
 def test_checkpoints_of_ones_own():
