@@ -175,9 +175,10 @@ ROWS |= {
     'ppo-halfcheetah': Row('PPO', 'HalfCheetah-v5', 'mujoco', 1, 1_000_000, (0,), 3500.0),
     'ppo-bipedalwalker': Row('PPO', 'BipedalWalker-v3', 'box2d', 32, 3_000_000, (0,), 250.0),
 }
-# Two actors, a buffer and a learner, as by default; the learner updates as fast as it can.
+# Two actors, a buffer and a learner, as by default; of Ape-X the learner updates as fast as it can.
 ROWS |= {
     'apexdqn-cartpole': Row('ApexDQN', 'CartPole-v1', 'classic_control', 1, 200_000, (0, 1, 2), 475.0),
+    'r2d2-cartpole': Row('R2D2', 'CartPole-v1', 'classic_control', 1, 50_000, (0, 1, 2), 475.0),
     'apexddpg-pendulum': Row('ApexDDPG', 'Pendulum-v1', 'classic_control', 1, 200_000, (0, 1, 2), -200.0),
 }
 TEST_SEED = 10_000
