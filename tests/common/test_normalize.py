@@ -96,13 +96,18 @@ def test_reward_scale_worked_by_hand():
     np.testing.assert_allclose(scale.moments.mean, np.append(returns, [0.5, 4.0]).mean(), rtol=1e-6)
 
 
-def test_the_mean_of_rewards_is_kept_and_outliers_are_clipped():
+def test_the_mean_of_rewards_is_kept_and_outliers_are_clipped(caplog: pytest.LogCaptureFixture):
     scale = RewardScale(0.0)
     np.testing.assert_allclose(scale(np.array([[1.0], [3.0]]), np.zeros((2, 1), bool)), [[1.0], [3.0]], rtol=1e-6)
     few = np.zeros((1000, 1))
     few[0], few[1] = 1000.0, -1000.0
-    scaled = RewardScale(0.0)(few, np.zeros((1000, 1), bool))
+    assert not caplog.records
+    rare = RewardScale(0.0)
+    scaled = rare(few, np.zeros((1000, 1), bool))
     np.testing.assert_array_equal(scaled[:3, 0], [10.0, -10.0, 0.0])
+    rare(few, np.zeros((1000, 1), bool))
+    (said,) = caplog.messages
+    assert said.startswith('normalize_reward: a reward of 1000 is 22.4 deviations of the return; it and whatever is')
 
 
 def test_running_returns_of_some_copies_are_forgotten():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -130,7 +131,7 @@ class ActorCritic(Algorithm):
         sde_sample_freq: SdeSampleFreq = None,
         normalize_obs: NormalizeObs = False,
         normalize_reward: Annotated[
-            bool, 'divide rewards by the running standard deviation of the discounted return'
+            bool, 'divide rewards by the running standard deviation of the discounted return, and clip them at 10 of it'
         ] = False,
     ) -> None:
         super().__init__(observation_space, action_space, normalize_obs)
@@ -295,23 +296,29 @@ class ActorCritic(Algorithm):
         """The samples of a rollout of so many copies, as minibatches of them can be `drawn`.
 
         Those of a recurrent policy in sequences of ``sequence_length`` steps of one copy, fields ``[L, C, …]``, time-
-        major. Those of a copy are ``copies`` apart; its last one is filled up with steps that are not valid.
+        major. Those of a copy are ``copies`` apart; its last one is filled up with its first steps, which are not valid
+        there: batch normalisation, which sees all of them, learns of nothing that was not seen.
         """
         if not self.is_recurrent:
             return samples
         steps = samples.obs.begins.shape[0]
         length = min(self.sequence_length or steps, steps)
         count = -(-steps // length)
+        filling = count * length - steps
 
-        def cut(x: tf.Tensor) -> tf.Tensor:
+        def cut(x: tf.Tensor, fill: Callable[[tf.Tensor], tf.Tensor] = tf.identity) -> tf.Tensor:
             tail = x.shape[2:]
-            x = tf.pad(x, [[0, count * length - steps], *[[0, 0]] * (len(x.shape) - 1)])
+            x = tf.concat([x, fill(x[:filling])], 0) if filling else x
             x = tf.transpose(tf.reshape(x, [count, length, copies, *tail]), [1, 0, 2, *range(3, 3 + len(tail))])
             return tf.reshape(x, [length, count * copies, *tail])
 
         sequences = tf.nest.map_structure(cut, samples.obs)
-        rest = tf.nest.map_structure(lambda x: cut(tf.reshape(x, [-1, copies, *x.shape[1:]])), tuple(samples[1:]))
-        return Samples(sequences, *rest)
+
+        def cut_flat(x: tf.Tensor, fill: Callable[[tf.Tensor], tf.Tensor] = tf.identity) -> tf.Tensor:
+            return cut(tf.reshape(x, [-1, copies, *x.shape[1:]]), fill)
+
+        rest = tf.nest.map_structure(cut_flat, samples._replace(obs=(), valid=()))
+        return rest._replace(obs=sequences, valid=cut_flat(samples.valid, tf.zeros_like))
 
     def drawn(self, arranged: Samples, rows: tf.Tensor) -> Samples:
         """A minibatch: fields ``[B, …]``, of a recurrent policy those of whole sequences.

@@ -105,9 +105,10 @@ def build_env(
         **kwargs: passed to ``gymnasium.make``, the class or the function: ``render_mode``, ``continuous``, ….
             ``max_episode_steps``, an integer from 1 on, sets the time limit, at which an episode is truncated, for
             every kind of ``env_id``. ``hide_velocity=True`` leaves the velocities out of the observation of CartPole,
-            Pendulum and LunarLander. ``frame_stack``, an integer from 1 on, joins the last observations: images behind
-            each other in their last axis, vectors side by side, oldest first. An argument of that name that the
-            environment itself takes goes before.
+            Pendulum and LunarLander. ``frame_stack``, an integer from 1 on, joins the last observations, oldest first:
+            images behind each other in their last axis, channels last whatever the order they came in, every other
+            ``Box`` side by side as a vector. Goals, and parts that are no ``Box``, stay as they are. An argument of
+            that name that the environment itself takes goes before.
 
     Returns:
         A ``gymnasium.Env`` when ``nenv == 1``, else a ``gymnasium.vector.VectorEnv``. A ``VectorEnv`` object is

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+log = logging.getLogger('zoo')
+
 EPSILON = 1e-8
+
+#: What is normalised is clipped at so many standard deviations, as in OpenAI Baselines' VecNormalize.
+CLIP = 10.0
 
 
 class RunningMoments:
@@ -102,6 +108,7 @@ class RewardScale:
     def __init__(self, gamma: float) -> None:
         self.gamma = gamma
         self.moments = RunningMoments(1)
+        self._said = False
         self.reset()
 
     def reset(self, copies: slice | None = None) -> None:
@@ -112,7 +119,7 @@ class RewardScale:
             self.returns[copies] = 0.0
 
     def __call__(self, reward: np.ndarray, done: np.ndarray, valid: np.ndarray | None = None) -> np.ndarray:
-        """Take in rewards and give them back scaled, clipped to ±10.
+        """Take in rewards and give them back scaled, clipped to ±10, which is said when it first happens.
 
         Args:
             reward: ``[T, N]``.
@@ -131,7 +138,18 @@ class RewardScale:
             discounted[t] = self.returns
             self.returns[done[t] & valid[t]] = 0.0
         self.moments.update(discounted[valid].reshape(-1, 1))
-        return np.clip(reward * self.moments.scale, -10.0, 10.0).astype(np.float32)
+        scaled = reward * self.moments.scale
+        beyond = np.abs(scaled) > CLIP
+        if beyond.any() and not self._said:
+            self._said = True
+            log.warning(
+                'normalize_reward: a reward of %g is %.3g deviations of the return; it and whatever is farther than %g '
+                'counts as that many. Where rewards are so rare, scale them by a constant instead (reward_shaping).',
+                reward[beyond][0],
+                scaled[beyond][0],
+                CLIP,
+            )
+        return np.clip(scaled, -CLIP, CLIP).astype(np.float32)
 
     def state(self) -> dict[str, np.ndarray]:
         """Arrays to save."""

@@ -104,7 +104,11 @@ class Optimizer:
             )
         if self.keras.built:
             raise ValueError(f'{label} already belongs to another agent: give each agent an optimizer of its own.')
-        self.keras.build(self.variables)
+        try:
+            self.keras.build(self.variables)
+        except AttributeError as error:  # of one that looks at more of a weight than its numbers
+            name = type(self.keras).__name__
+            raise ValueError(f"{label}: Keras' {name} moves weights of Keras alone, not these: {error}.") from None
 
     def _init_adam(self, spec: dict[str, Any]) -> None:
         self._beta_1, self._beta_2, self._epsilon = spec['beta_1'], spec['beta_2'], spec['epsilon']

@@ -365,7 +365,9 @@ Gamma = Annotated[float, between(0, 1), 'discount of what follows a step']
 Tau = Annotated[
     float, Range(0, 1, open_low=True), 'how far a target moves towards its network in an update; 1 copies it'
 ]
-NormalizeObs = Annotated[bool, 'normalise vector observations by their running mean and standard deviation']
+NormalizeObs = Annotated[
+    bool, 'normalise vector observations by their running mean and standard deviation, and clip them at 10 of it'
+]
 BatchSize = Annotated[int, at_least(1), 'transitions in one gradient update']
 #: Defaults of the two after them: what Kapturowski et al. 2019 have for Atari (80 and 40) is long for small tasks.
 SEQUENCE_LENGTH, BURN_IN = 20, 10

@@ -35,22 +35,33 @@ class FrameStack(Box):
     (:class:`zoo.common.replay.Replay`).
 
     Args:
-        frame: the space of one frame, ``[height, width, channels]`` with the same bounds everywhere.
+        frame: the space of one frame, ``[height, width, channels]``.
         frames: how many.
     """
 
     def __init__(self, frame: Box, frames: int) -> None:
-        height, width, channels = frame.shape
         self.frames = int(frames)
-        low, high = frame.low.flat[0], frame.high.flat[0]
-        super().__init__(low, high, (height, width, channels * self.frames), frame.dtype.type)
-        _set_bounded(self, frame.bounded_below.flat[0], frame.bounded_above.flat[0])
+        stack = rearranged(frame, lambda x: np.tile(x, self.frames))
+        super().__init__(stack.low, stack.high, dtype=stack.dtype.type)
+        _set_bounded(self, stack.bounded_below, stack.bounded_above)
 
     @property
     def frame_shape(self) -> tuple[int, int, int]:
         """Shape of one frame."""
         height, width, channels = self.shape
         return height, width, channels // self.frames
+
+    @property
+    def frame(self) -> Box:
+        """The space of one frame."""
+        return rearranged(self, lambda x: x[..., -self.frame_shape[-1] :])
+
+
+def rearranged(box: Box, function: Callable[[np.ndarray], np.ndarray]) -> Box:
+    """The ``Box`` of what ``function`` makes of a box's values, which it only puts into other places."""
+    found = Box(function(box.low), function(box.high), dtype=box.dtype.type)
+    _set_bounded(found, function(box.bounded_below), function(box.bounded_above))
+    return found
 
 
 def is_leaf(space: Space) -> TypeGuard[Leaf]:
@@ -280,9 +291,7 @@ def to_json(space: Space) -> dict[str, Any]:
     if isinstance(space, Tuple):
         return {'type': 'Tuple', 'spaces': [to_json(part) for part in space.spaces]}
     if isinstance(space, FrameStack):
-        frame = Box(space.low.flat[0], space.high.flat[0], space.frame_shape, space.dtype.type)
-        _set_bounded(frame, space.bounded_below.flat[0], space.bounded_above.flat[0])
-        return {'type': 'FrameStack', 'frame': to_json(frame), 'frames': space.frames}
+        return {'type': 'FrameStack', 'frame': to_json(space.frame), 'frames': space.frames}
     if isinstance(space, Box):
         data = {
             'type': 'Box',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import gymnasium
@@ -9,9 +10,12 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
-from zoo import build_env
+from zoo import build_env, call_default_params
+from zoo.common.adaptors.observation import features
+from zoo.common.spaces import FrameStack, from_json, to_json
 
 KEPT = {'CartPole-v1': [0, 2], 'Pendulum-v1': [0, 1], 'LunarLander-v3': [0, 1, 4, 6, 7]}
+GOAL_KEYS = ('observation', 'achieved_goal', 'desired_goal')
 KEPT['LunarLanderContinuous-v3'] = KEPT['LunarLander-v3']
 
 
@@ -76,6 +80,88 @@ def test_the_last_vectors_side_by_side(vectorized: str | None):
         np.testing.assert_array_equal(obs['see'][::2], [2, 3, 4])
 
 
+class Cameras(gymnasium.Env):
+    """Images of every layout and what is not one, each filled with the number of the step."""
+
+    observation_space = Dict(
+        last=Box(0, 255, (10, 12, 3), np.uint8),
+        first=Box(0, 255, (3, 12, 10), np.uint8),
+        grey=Box(0, 255, (8, 9), np.uint8),
+        deep=Box(0, np.tile(np.array([255, 10], np.float32), (8, 8, 1)), dtype=np.float32),
+        grid=Box(0, 99, (3, 3), np.float32),
+        number=Box(0, 99, (), np.float32),
+    )
+    action_space = Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        self.t = 0
+        return self.seen(), {}
+
+    def seen(self) -> dict[str, Any]:
+        filled = {key: np.full(part.shape, self.t, part.dtype) for key, part in self.observation_space.items()}
+        filled['first'][:] += np.array([10, 20, 30], np.uint8)[:, None, None]
+        return filled
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        self.t += 1
+        return self.seen(), 1.0, self.t == 4, False, {}
+
+
+def test_images_of_every_layout_behind_each_other():
+    env = build_env(Cameras, frame_stack=3)
+    env.reset()
+    obs = env.step(0)[0]
+    assert env.observation_space.contains(obs)
+    assert obs['last'][4, 5].tolist() == [0, 0, 0, 0, 0, 0, 1, 1, 1]
+    assert obs['first'][4, 5].tolist() == [10, 20, 30, 10, 20, 30, 11, 21, 31]
+    assert obs['grey'][4, 5].tolist() == [0, 0, 1]
+    assert obs['grid'].tolist() == [0.0] * 18 + [1.0] * 9
+    assert obs['number'].tolist() == [0.0, 0.0, 1.0]
+    # As they are seen: height, width and channels, none of which is guessed again from 10 x 12 x 9.
+    shapes = {item.path: (item.shape, item.channels_first) for item in features(env.observation_space)}
+    assert shapes == {
+        'last': ((10, 12, 9), False),
+        'first': ((12, 10, 9), False),
+        'grey': ((8, 9, 3), False),
+        'deep': ((8, 8, 6), False),
+        'grid': ((27,), False),
+        'number': ((3,), False),
+    }
+
+
+def test_a_stack_of_frames_has_the_bounds_of_each_channel():
+    space = build_env(Cameras, frame_stack=2).observation_space
+    assert isinstance(space['deep'], FrameStack)
+    (deep,) = (item for item in features(space) if item.path == 'deep')
+    assert deep.scale == ((0.0,) * 4, (255.0, 10.0) * 2)
+    again = from_json(json.loads(json.dumps(to_json(space))))
+    assert again == space
+    assert features(again) == features(space)
+
+
+def test_goals_are_not_stacked():
+    class Reach(gymnasium.Env):
+        observation_space = Dict({name: Box(0, 255, (16, 16, 1), np.uint8) for name in GOAL_KEYS})
+        action_space = Discrete(2)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+            super().reset(seed=seed)
+            return self.observation_space.sample(), {}
+
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+            return self.observation_space.sample(), 0.0, False, False, {}
+
+        def compute_reward(self, achieved: Any, desired: Any, info: Any) -> float:
+            return 0.0
+
+    env = build_env(Reach, frame_stack=3)
+    assert {key: part.shape[-1] for key, part in env.observation_space.items()} == dict(
+        zip(GOAL_KEYS, (3, 1, 1), strict=True)
+    )
+    assert call_default_params(env, 'gymnasium', 'DQN')[1]['her'] == {'strategy': 'future', 'k': 4}
+
+
 def test_both_together_and_built_again():
     from zoo.common.env_wrappers import rebuilder
 
@@ -110,7 +196,7 @@ def test_an_argument_of_the_environments_own_goes_before():
         ('CartPole-v1', {'hide_velocity': 1}, r'^hide_velocity is 1: give True or False\.$'),
         ('CartPole-v1', {'frame_stack': 0}, r'^frame_stack is 0: give the number of observations'),
         ('CartPole-v1', {'frame_stack': 2, 'nenv': 2, 'vectorized': 'envpool'}, r"frame_stack need vectorized='sync'"),
-        ('FrozenLake-v1', {'frame_stack': 2}, r'^frame_stack=2 finds neither images nor vectors in Discrete'),
+        ('FrozenLake-v1', {'frame_stack': 2}, r'^frame_stack=2 finds no Box to stack in Discrete'),
     ],
 )
 def test_refused(env_id: str, kwargs: dict[str, Any], words: str):

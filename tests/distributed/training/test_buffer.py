@@ -131,7 +131,7 @@ class Here:
             rollout.reward[:, 0] = rollout.obs[:, 0, 0] % 7
             rollout.terminated[3], rollout.truncated[1] = self.sent % 3 == 0, self.sent % 5 == 0
             rollout.states[:] = rollout.obs + np.arange(rollout.states.shape[-1]) / 10
-        message = {'version': 0, 'begins': begins, 'rollout': rollout, 'episodes': none_ended()}
+        message = {'start': 0, 'version': 0, 'begins': begins, 'rollout': rollout, 'episodes': none_ended()}
         self.messages.append((actor, message))
         if priority is not None:
             message['priority'] = np.float32(priority)[:, None]

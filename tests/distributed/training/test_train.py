@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,10 +28,10 @@ from zoo import algorithms, build_env, call_default_params, load
 from zoo.common.rollout import RolloutBuffer
 from zoo.common.types import Episode
 from zoo.distributed import ClusterError
-from zoo.distributed.training import train
+from zoo.distributed.training import actor, train
 from zoo.distributed.training.actor import Ended, none_ended, one_after_another, tell
 from zoo.distributed.training.learner import Actors
-from zoo.distributed.training.plan import Plan, plan_for
+from zoo.distributed.training.plan import END, Plan, plan_for
 
 #: Parameters of ``learn`` with which a training takes a second.
 #: The others are subclasses of one of these, whose acting is theirs.
@@ -454,6 +455,29 @@ def test_the_learner_is_told_of_the_new_episodes_of_an_actor_that_was_replaced()
     for version in (0, 1, 2):
         actors.rollout(SimpleNamespace(stepped=lambda *_: None), 4)
         assert told == ([slice(0, 1)] if version == 2 else [])
+    # Each message is answered by its start, also that of the new one that was there before its version.
+    assert [queue.answered for queue in actors._replies] == [[(0, 1), (0, 2), (1, 2)], [(0, 1), (0, 2)]]
+
+
+@pytest.mark.parametrize('name', ['PPO', 'IMPALA'])
+def test_an_actor_heeds_no_answer_to_one_that_has_died(name: str, monkeypatch: pytest.MonkeyPatch):
+    env = build_env('CartPole-v1')
+    agent = agent_for(name, env)
+    params = OFF | ({'horizon': 4} if name == 'PPO' else {'horizon': 4, 'rollouts': 1})
+    plan = plan_for(agent, env, {'actors': 1}, 0, 0, 1000, params)
+    weights = {'steps': 0, 'progress': 0.0, 'weights': agent.forward.weights()}
+    monkeypatch.setattr(actor, 'newest_weights', lambda *_: weights | {'version': 7})
+    state = {'steps': 0, 'progress': 0.0}
+    replies = deque({'start': 0, 'version': version, **state} for version in (6, 7, 8))
+    replies += [{'start': 1, 'version': 7, **state}, {'start': 0, 'version': END, **state}]
+    sent: list[dict[str, Any]] = []
+    ends = {
+        4: SimpleNamespace(put=sent.append),
+        3: SimpleNamespace(get=replies.popleft, ready=lambda: len(replies) > 1),
+    }
+    cluster = SimpleNamespace(restarts=1, role_rank=lambda: 0, queue=lambda *arguments: ends[len(arguments)])
+    actor.Actor(cluster, plan, agent.behavior, env).run()
+    assert [int(message['start']) for message in sent] == [1] * (2 + plan.ahead)
 
 
 @pytest.mark.parametrize('wait', [True, False])
@@ -465,7 +489,7 @@ def test_learners_publish_the_same_versions_whoever_is_told_of_steps(wait: bool)
     plan = plan_for(agent, env, {'learners': 2, 'actors': 2, 'buffers': 2}, 0, 0, 1000, params)
     queue = SimpleNamespace(get=lambda: {'episodes': none_ended(), 'added': 0}, put=lambda *_: None)
     saved = []
-    news = {'spent': np.zeros(4), 'count': 32, 'idle': np.nan, 'actor': 0, 'episodes': none_ended()}
+    news = {'spent': np.zeros(4), 'count': 32, 'idle': np.nan, 'actor': 0, 'start': 0, 'episodes': none_ended()}
     for number, told in ((0, [news] if wait else []), (1, [news | {'actor': 1}])):
         cluster = SimpleNamespace(role_rank=lambda number=number: number, queue=lambda *_: queue)
         cluster.role_all_reduce = lambda x, op: np.array([32 if op == 'sum' else 1])
@@ -482,17 +506,25 @@ def actors_that_send(agent: algorithms.Algorithm, *sent: list[tuple[int, bool]])
     """The learner's side of actors of one copy each, by what they send: a message's version, and whether it begins."""
     rollout = RolloutBuffer(agent.observation_space, agent.action_adaptor, 4, 1).rollout
     common = {'rollout': rollout, 'episodes': none_ended(), 'spent': np.zeros(4)}
-    messages = [iter([common | {'version': version, 'begins': begins} for version, begins in each]) for each in sent]
-    coming = iter(messages)
+    messages: list[list[dict[str, Any]]] = [[] for _ in sent]
+    for each, found in zip(sent, messages, strict=True):
+        for version, begins in each:
+            start = sum(message['begins'] for message in found) - (not begins)
+            found.append(common | {'start': start, 'version': version, 'begins': begins})
+    coming = iter(map(iter, messages))
 
     def queue(*arguments: Any) -> Any:
         take = partial(next, next(coming)) if len(arguments) == 4 else None
-        return SimpleNamespace(get=take, put=lambda *_: None)
+        answered: list[tuple[int, int]] = []
+        return SimpleNamespace(
+            get=take, put=lambda reply, _: answered.append((reply['start'], reply['version'])), answered=answered
+        )
 
     cluster = SimpleNamespace(role_rank=lambda: 0, queue=queue, save=lambda *_: None)
     numbers = list(range(len(sent)))
     layout = SimpleNamespace(learners=1, buffers=0)
     plan = SimpleNamespace(layout=layout, actors_of=lambda *_: numbers, num_envs=1, horizon=4, ahead=0, max_bytes=1)
+    plan.answers = 5
     plan.has_gradients, plan.stored, plan.behavior = False, None, agent.behavior
     plan.storage = partial(Plan.storage, plan)
     return Actors(cluster, plan, agent)

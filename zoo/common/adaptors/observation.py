@@ -33,6 +33,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 from zoo.common import spaces
+from zoo.common.normalize import CLIP
 
 if TYPE_CHECKING:
     from zoo.common.adaptors.action import ActionAdaptor
@@ -44,9 +45,6 @@ LARGEST_ONE_HOT = 256
 
 #: Indices are int32 in the graphs.
 LARGEST_INDEX = 2**31 - 1
-
-#: Normalised observations are clipped to this many standard deviations, as in OpenAI Baselines' VecNormalize.
-CLIP = 10.0
 
 
 @dataclass(frozen=True)
@@ -88,18 +86,21 @@ def is_image(space: Space) -> TypeGuard[Box]:
     """A ``Box`` of 2 or 3 axes whose height and width are at least 8: ``[H, W]``, ``[H, W, C]`` or ``[C, H, W]``."""
     if not isinstance(space, Box) or len(space.shape) not in (2, 3):
         return False
-    return min(_image_layout(space.shape)[:2]) >= 8
+    return min(image_layout(space)[:2]) >= 8
 
 
-def _image_layout(shape: tuple[int, ...]) -> tuple[int, int, int, bool]:
-    """Height, width, channels and whether the channels come first.
+def image_layout(space: Box) -> tuple[int, int, int, bool]:
+    """Height, width, channels and whether the channels come first, of a ``Box`` of 2 or 3 axes.
 
-    Where two neighbouring axes are equal they are the image's, however many channels there are (a board's planes are
-    more than its squares); elsewhere the shorter end axis is the channels'.
+    The channels of a stack of frames are last, however many there are. In another image two neighbouring axes that are
+    equal are the image's, however many channels there are (a board's planes are more than its squares); elsewhere the
+    shorter end axis is the channels'.
     """
-    if len(shape) == 2:
-        return shape[0], shape[1], 1, False
-    first, middle, last = shape
+    if len(space.shape) == 2:
+        return space.shape[0], space.shape[1], 1, False
+    first, middle, last = space.shape
+    if isinstance(space, spaces.FrameStack):
+        return first, middle, last, False
     square_before, square_after = first == middle, middle == last
     channels_first = square_after if square_before != square_after else first < last
     return (middle, last, first, True) if channels_first else (first, middle, last, False)
@@ -112,7 +113,7 @@ def feature(path: str, leaf: Space, normalize: bool = False) -> Feature:
         ValueError: a ``Discrete`` or ``MultiDiscrete`` of more values than `LARGEST_INDEX`.
     """
     if is_image(leaf):
-        height, width, channels, first = _image_layout(leaf.shape)
+        height, width, channels, first = image_layout(leaf)
         return Feature(path, 'image', (height, width, channels), channels_first=first, scale=_scale(leaf, first))
     size = int(np.prod(spaces.shape_of(leaf)))
     if isinstance(leaf, Discrete | MultiDiscrete):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, SupportsFloat, cast
 
@@ -16,7 +17,7 @@ from gymnasium.wrappers import Autoreset, RecordEpisodeStatistics, TimeLimit, Tr
 
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.adaptors.observation import ACTION_MASK, is_image
+from zoo.common.adaptors.observation import ACTION_MASK, image_layout, is_image
 from zoo.common.envs import answers
 
 
@@ -248,9 +249,9 @@ def _add_mask(observation: Any, mask: np.ndarray, is_dict: bool) -> dict[str, An
 
 
 class StackFrames(gymnasium.Wrapper):
-    """Stacks the last ``frames`` frames of every image ``[height, width, channels]`` in the observation.
+    """Stacks the last ``frames`` frames of every image in the observation, channels last whatever the order it came in.
 
-    See :class:`zoo.common.spaces.FrameStack`. Every observation is a new array.
+    See :class:`zoo.common.spaces.FrameStack`. Every observation is a new array. Goals stay as they are.
 
     Args:
         env: its observation is an image, or a ``Dict`` with images among its parts.
@@ -263,10 +264,14 @@ class StackFrames(gymnasium.Wrapper):
             raise ValueError(f'frame_stack is {frames!r}: give the number of frames, a whole number from 1 on.')
         inner = env.observation_space
         leaves = spaces.leaves(inner)
-        images = {path: leaf for path, leaf in leaves.items() if is_image(leaf) and len(leaf.shape) == 3}
-        self._paths = list(images) if frames > 1 else []
+        images = {path: leaf for path, leaf in leaves.items() if is_image(leaf) and path not in _KEPT}
+        #: By path of what is stacked, whether its channels come first.
+        self._first = {path: image_layout(leaf)[-1] for path, leaf in images.items()} if frames > 1 else {}
         self._frames = frames
-        stacked = leaves | {path: spaces.FrameStack(images[path], frames) for path in self._paths}
+        stacked: dict[str, Space] = {**leaves}
+        for path, first in self._first.items():
+            frame = spaces.rearranged(images[path], functools.partial(_channels_last, first=first))
+            stacked[path] = spaces.FrameStack(frame, frames)
         self._inner = inner
         self.observation_space = _replace_leaves(inner, stacked)
         self._last: dict[str, np.ndarray] = {}
@@ -281,15 +286,25 @@ class StackFrames(gymnasium.Wrapper):
         return self._stack(observation), *rest
 
     def _stack(self, observation: Any) -> Any:
-        if not self._paths:
+        if not self._first:
             return observation
         flat = dict(spaces.tree_items(spaces.flatten(self._inner, observation)))
-        for path in self._paths:
-            frame = flat[path]
+        for path, first in self._first.items():
+            frame = _channels_last(flat[path], first)
             last = self._last.get(path)
             flat[path] = self._last[path] = np.tile(frame, self._frames) if last is None else push_frame(last, frame)
         return spaces.unflatten(self.observation_space, spaces.from_items(self._inner, flat))
 
+
+def _channels_last(image: np.ndarray, first: bool) -> np.ndarray:
+    """An image as ``[height, width, channels]``, from ``[height, width]``, too."""
+    if image.ndim == 2:
+        return image[..., None]
+    return np.moveaxis(image, 0, -1) if first else image
+
+
+#: Parts of an observation of which none are stacked.
+_KEPT = (ACTION_MASK, 'achieved_goal', 'desired_goal')
 
 #: Entries of the observation that are not velocities, by the class of the environment.
 POSITIONS = {'CartPoleEnv': (0, 2), 'PendulumEnv': (0, 1), 'LunarLander': (0, 1, 4, 6, 7)}
@@ -327,12 +342,13 @@ class HideVelocity(gymnasium.Wrapper):
 
 
 class StackVectors(gymnasium.Wrapper):
-    """Puts the last ``frames`` values of every vector in the observation side by side, oldest first.
+    """Puts the last ``frames`` values of every ``Box`` in the observation that is no image side by side, oldest first.
 
-    In the first observation of an episode all are the first one. Goals and an action mask stay as they are.
+    They become a vector. In the first observation of an episode all are the first one. Goals and an action mask stay as
+    they are, and so do parts that are no ``Box``.
 
     Args:
-        env: its observation is a ``Box`` of one axis, or a ``Dict`` or ``Tuple`` with such among its parts.
+        env: its observation is such a ``Box``, or a ``Dict`` or ``Tuple`` with such among its parts.
         frames: how many; with 1 the observations stay as they are.
     """
 
@@ -358,18 +374,18 @@ class StackVectors(gymnasium.Wrapper):
     def _stack(self, observation: Any) -> Any:
         flat = dict(spaces.tree_items(spaces.flatten(self._inner, observation)))
         for path in self._paths:
-            new, last = flat[path], self._last.get(path)
+            new, last = np.ravel(flat[path]), self._last.get(path)
             stack = np.tile(new, self._frames) if last is None else np.concatenate([last[len(new) :], new])
             flat[path] = self._last[path] = stack
         return spaces.unflatten(self.observation_space, spaces.from_items(self._inner, flat))
 
 
 def _is_vector(path: str, leaf: Space) -> bool:
-    return isinstance(leaf, Box) and len(leaf.shape) == 1 and path not in (ACTION_MASK, 'achieved_goal', 'desired_goal')
+    return isinstance(leaf, Box) and not is_image(leaf) and path not in _KEPT
 
 
 def _tiled(leaf: Box, frames: int) -> Box:
-    return Box(np.tile(leaf.low, frames), np.tile(leaf.high, frames), dtype=leaf.dtype.type)
+    return spaces.rearranged(leaf, lambda x: np.tile(x.ravel(), frames))
 
 
 def viewed(make: Callable[..., Any], hide_velocity: bool = False, frame_stack: int = 1, **kwargs: Any) -> Any:
@@ -392,9 +408,7 @@ def viewed(make: Callable[..., Any], hide_velocity: bool = False, frame_stack: i
             env = StackFrames(env, frame_stack)  # of the images
             env = StackVectors(env, frame_stack)
             if env.observation_space == inner:
-                raise ValueError(
-                    f'frame_stack={frame_stack} finds neither images nor vectors in {spaces.describe(inner)}.'
-                )
+                raise ValueError(f'frame_stack={frame_stack} finds no Box to stack in {spaces.describe(inner)}.')
     except ValueError:
         env.close()
         raise

@@ -71,7 +71,7 @@ class Actor:
         self.learner = plan.learner_of(self.number)
         me = (Role.ACTOR, self.number)
         self.rollouts = cluster.queue(me, plan.receiver_of(self.number), plan.ahead + 1, plan.max_bytes)
-        self.replies = cluster.queue((Role.LEARNER, self.learner), me)
+        self.replies = cluster.queue((Role.LEARNER, self.learner), me, plan.answers)
         self.served = Served(cluster, plan) if plan.layout.servers else None
         # One that was started again does not repeat what it did before.
         self.rng = seeding.generator(plan.seed, f'actor {self.number}, start {cluster.restarts}')
@@ -96,6 +96,7 @@ class Actor:
             act = self._explore if self.steps < self.plan.explore_steps else self._act
             rollout = buffer.fill(collector, act, lambda before: episodes.add(collector.finished), self.behavior)
             message = {
+                'start': self.cluster.restarts,
                 'version': self.version,
                 'begins': begins,
                 **self._said(rollout),
@@ -112,6 +113,8 @@ class Actor:
                 while unanswered > self.plan.ahead or (unanswered and self.replies.ready()):
                     with self.clock.waiting('learner'):
                         reply = self.replies.get()
+                    if END < reply['version'] and reply['start'] != self.cluster.restarts:
+                        continue  # it was for one that has died
                     if not self._heed(reply):
                         return
                     unanswered -= 1
@@ -133,8 +136,6 @@ class Actor:
 
     def _heed(self, reply: dict[str, Any]) -> bool:
         """Take what a reply says; False when the training has ended."""
-        while not self.plan.ahead and END < reply['version'] <= self.version:
-            reply = self.replies.get()  # that one was for an actor that has died
         if reply['version'] == END:
             return False
         if reply['version'] != self.version and self.served is None:

@@ -45,7 +45,8 @@ class Actors(Experience):
         self.replay: Stores | None = self._shards
         senders = [] if plan.layout.buffers else actors
         self._rollouts = [cluster.queue(actor, me, plan.ahead + 1, plan.max_bytes) for actor in senders]
-        self._replies = [cluster.queue(me, actor) for actor in actors]
+        self._replies = [cluster.queue(me, actor, plan.answers) for actor in actors]
+        self._starts = [0] * len(actors)  # how often each was started again
         # Learner 0 keeps account of the episodes of all.
         first = (Role.LEARNER, 0)
         others = [(Role.LEARNER, i) for i in range(1, plan.layout.learners)]
@@ -71,16 +72,18 @@ class Actors(Experience):
             self._buffer = buffer_for(self._agent, horizon, self.num_envs)
         self._publish()
         if self._version > 0:
-            for i in range(len(self._replies)):
-                self._reply(i)
+            for i, start in enumerate(self._starts):
+                self._reply(i, start)
         count, episodes = 0, []
         for i, queue in enumerate(self._rollouts):
             with self.roles.clock.waiting('actors'):
                 message = queue.get()
                 begins = message['begins']
-                while message['version'] != self._version:  # of an actor that has died since
+                while message['version'] != self._version:  # of one that has died, or was there before the version
+                    self._reply(i, message['start'])
                     message = queue.get()
                     begins = begins or message['begins']
+            self._starts[i] = message['start']
             copies = slice(i * self._plan.num_envs, (i + 1) * self._plan.num_envs)
             if begins and i in self._checked:
                 self._agent.episodes_restarted(copies)
@@ -100,7 +103,7 @@ class Actors(Experience):
         if self._agent.updates != self._published:
             self._publish()
         i, message = self._next_message()
-        self._reply(i)
+        self._reply(i, message['start'])
         self._check(i, message['rollout'])
         count = self._heard(message)
         yield from steps_in(message, i * self._plan.num_envs)
@@ -118,7 +121,7 @@ class Actors(Experience):
         parts = []
         for k in range(rollouts):
             i, message = self._next_message()
-            self._reply(i)
+            self._reply(i, message['start'])
             self._check(i, message['rollout'])
             self._buffer.put(slice(k * self._plan.num_envs, (k + 1) * self._plan.num_envs), message['rollout'])
             parts.append((self._heard(message), message['episodes']))
@@ -150,7 +153,7 @@ class Actors(Experience):
         self.roles.heard(message['spent'], count)
         self._tell(training, count, one_after_another([(count, message['episodes'])]))
         self._publish()
-        self._reply(i)
+        self._reply(i, message['start'])
         return metrics
 
     def _next_message(self) -> tuple[int, dict[str, Any]]:
@@ -200,7 +203,7 @@ class Actors(Experience):
             self.roles.heard(news['spent'], int(news['count']), float(news['idle']))
             i = own.index(news['actor'])
             self._checked.add(i)  # by the buffer
-            self._reply(i)
+            self._reply(i, news['start'])
         parts = [(int(news['count']), news['episodes']) for news in told] or [(0, none_ended())]
         self._tell(training, sum(count for count, _ in parts), one_after_another(parts))
 
@@ -217,7 +220,7 @@ class Actors(Experience):
         self._cluster.save('weights', {'version': np.int64(END)})
         for i in range(len(self._replies)):
             with contextlib.suppress(PeerLost, TimeoutError):
-                self._reply(i, END)
+                self._reply(i, self._starts[i], END)
         end = time.monotonic() + PATIENCE
         for queue in self._rollouts:
             with contextlib.suppress(PeerLost, TimeoutError):
@@ -247,8 +250,9 @@ class Actors(Experience):
             weights = agent.forward.weights()
         self._cluster.save('weights', {**state, 'weights': weights})
 
-    def _reply(self, i: int, version: int | None = None) -> None:
-        state = {'steps': np.int64(self._agent.steps), 'progress': float(self._agent.progress)}
+    def _reply(self, i: int, start: int, version: int | None = None) -> None:
+        """Answer a message of an actor, of which there may be a later start by now, which does not heed it."""
+        state = {'start': start, 'steps': np.int64(self._agent.steps), 'progress': float(self._agent.progress)}
         self._replies[i].put({'version': self._version if version is None else version, **state}, PATIENCE)
 
     def _tell(self, training: Training, count: int, episodes: np.ndarray) -> None:

@@ -29,7 +29,7 @@ MESSAGE = 32
 
 #: Chunks for each actor that a generation of evaluations is cut into.
 CHUNKS = 4
-#: Messages of steps that an actor may be ahead of a learner that waits for none. All replies to them fit a queue.
+#: Messages of steps that an actor may be ahead of a learner that waits for none.
 FREE_AHEAD = 7
 
 #: How often a dead actor is started again, where the engine can (``local``).
@@ -131,6 +131,11 @@ class Plan:
     def drawn_ahead(self) -> int:
         """Calls of update whose batches buffers draw ahead."""
         return max(DRAWN_AHEAD, -(-FREE_DRAWN_AHEAD // self.updates)) if self.is_free else DRAWN_AHEAD
+
+    @property
+    def answers(self) -> int:
+        """Replies that may wait for an actor: to its messages, to those of one that died before it, and the last."""
+        return (self.ahead + 1) * (1 + RESTARTS) + 1
 
     def receiver_of(self, actor: int) -> tuple[Role, int]:
         """Whom an actor sends its steps to: a buffer of its learner, or the learner."""
