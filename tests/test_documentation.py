@@ -171,6 +171,17 @@ def test_an_example_runs(example, tmp_path):
     assert done.stdout
 
 
+def test_the_distributed_example_says_that_a_training_has_ended(tmp_path):
+    command = [sys.executable, ROOT / 'examples/distributed/train.py', '--actors', '1', '--steps', '400']
+    command += ['--run-dir', 'mine']
+    begun, again = (
+        subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600) for _ in range(2)
+    )
+    assert begun.returncode == 0 and 'mean return of 10 episodes' in begun.stdout, begun.stderr
+    assert again.returncode == 0, again.stderr
+    assert re.fullmatch(r'The training in mine has ended, at step \d+\.\n', again.stdout)
+
+
 def ranks_of(arguments: list[str]) -> int:
     """How many ranks the roles are that are asked for on the command line of examples/distributed/train.py."""
     source = text_of('examples/distributed/train.py')

@@ -12,6 +12,7 @@ The README.md beside it has the commands for each launcher, for Slurm and for Ku
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import zoo
@@ -29,11 +30,15 @@ env = zoo.build_env(options.env)
 alg_params, learn_params = zoo.call_default_params(env, alg=options.alg, seed=0)
 learn_params |= {'train_steps': options.steps, 'run_dir': options.run_dir}
 learn_params['roles'] = {role: getattr(options, role) for role in ('learners', 'actors', 'servers', 'buffers')}
-if options.alg == 'PPO':  # whose learner waits for all actors: as many steps in an iteration as one of them would take
-    learn_params['horizon'] = -(-learn_params['horizon'] // options.actors)
+# Whose learners wait for all actors: as many steps in an iteration as so many actors take by default.
+if options.alg in (shared := {'PPO': 1, 'TRPO': 1, 'DPPO': 2}):
+    learn_params['horizon'] = -(-learn_params['horizon'] * shared[options.alg] // options.actors)
 
 if options.run_dir is not None and any(options.run_dir.glob('checkpoints/*')):
     agent = zoo.load(options.run_dir)
+    if agent.loop_state is None:  # a scheduler may start the job again when only its end was lost
+        print(f'The training in {options.run_dir} has ended, at step {agent.steps}.')
+        sys.exit()
     learn_params['resume'] = True
 else:
     agent = getattr(zoo.algorithms, options.alg)(**alg_params)

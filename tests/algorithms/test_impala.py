@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -198,6 +199,17 @@ def test_earlier_rollouts_are_learned_from_too():
             drawn.append(step - source)
     assert set(drawn) == {0, 1}
     assert agent.params().keys().isdisjoint({'replayed'}) and agent.learn_params()['replayed'] == 0
+
+
+def test_a_twin_has_the_earlier_rollouts_too():
+    agent = make()
+    given = [played(agent, rollout(agent, seed=seed)) for seed in range(2)]
+    agent.update(given[0], replayed=3, replay_size=8)
+    twin = copy.deepcopy(agent)
+    for one in (agent, twin):
+        one.update(given[1], replayed=3, replay_size=8)
+    assert_close(copies(agent.trainable_variables), copies(twin.trainable_variables), 0.0, 0.0)
+    assert agent._kept is not twin._kept
 
 
 def test_what_means_nothing_here_is_refused():

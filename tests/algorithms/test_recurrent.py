@@ -289,6 +289,19 @@ def test_padded_sequences_learn_as_unpadded_ones():
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
+def test_batch_statistics_take_in_what_was_seen_alone():
+    """Also where the last sequence of each copy is filled up: of observations that are all 1 the mean is 1."""
+    normalization = keras.layers.BatchNormalization(momentum=0.5)
+    layers = [normalization, keras.layers.LSTM(UNITS, return_sequences=True), keras.layers.Dense(3)]
+    agent = PPO(VECTOR, Discrete(ACTIONS), net_list=[keras.Sequential(layers), 'actor'], sequence_length=3)
+    data = rollout(agent)
+    data.obs[:] = 1.0
+    for _ in range(30):
+        agent.update(data, epochs=1, batch_size=12)
+    np.testing.assert_allclose(normalization.moving_mean, 1.0, atol=1e-5)
+    np.testing.assert_allclose(normalization.moving_variance, 0.0, atol=1e-5)
+
+
 def test_what_is_not_valid_is_not_learned_from():
     agent = make(optimizers_list=[{'name': 'SGD', 'learning_rate': 0.5}])
     begun, data, weights = saving.arrays(agent), rollout(agent), []

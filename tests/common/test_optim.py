@@ -227,6 +227,7 @@ class TestKerasOptimizers:
         ({'name': 'RMSprop', 'rho': -0.1}, r': rho is -0\.1: give a number from 0 to 1\.$'),
         ({'name': 'SGD', 'use_ema': True}, r' has use_ema=True without ema_overwrite_frequency, which'),
         (keras.optimizers.Adam(use_ema=True), r' has use_ema=True without ema_overwrite_frequency, which'),
+        ({'name': 'Muon'}, r": Keras' Muon moves weights of Keras alone, not these: .*path.*\.$"),
         ({'name': 'SGD', 'ema_momentum': 7.0, 'use_ema': True}, r': Keras refuses this optimizer: .*ema_momentum.*\.$'),
     ],
 )

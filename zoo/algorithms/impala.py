@@ -17,6 +17,7 @@ the optimiser is Adam by default (RMSProp, the paper's, is one entry of ``optimi
 
 from __future__ import annotations
 
+import copy
 from typing import Annotated, Any, ClassVar, cast
 
 import numpy as np
@@ -66,6 +67,11 @@ class IMPALA(ActorCritic):
         self.behavior.param_size = self.action_adaptor.param_size
         self._kept: RolloutBuffer | None = None
         self._count = 0
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        twin = super().__deepcopy__(memo)
+        twin._kept, twin._count = copy.deepcopy(self._kept, memo), self._count
+        return twin
 
     def update(
         self,
