@@ -178,7 +178,7 @@ ROWS |= {
 # Two actors, a buffer and a learner, as by default; of Ape-X the learner updates as fast as it can.
 ROWS |= {
     'apexdqn-cartpole': Row('ApexDQN', 'CartPole-v1', 'classic_control', 1, 200_000, (0, 1, 2), 475.0),
-    'r2d2-cartpole': Row('R2D2', 'CartPole-v1', 'classic_control', 1, 50_000, (0, 1, 2), 475.0),
+    'r2d2-cartpole': Row('R2D2', 'CartPole-v1', 'classic_control', 1, 100_000, (0, 1, 2), 475.0),
     'apexddpg-pendulum': Row('ApexDDPG', 'Pendulum-v1', 'classic_control', 1, 200_000, (0, 1, 2), -200.0),
 }
 TEST_SEED = 10_000

@@ -65,6 +65,8 @@ TUNED: dict[str, dict[str, Any]] = {
         'epsilon': Linear(1.0, 0.07, until=0.2),
         'optimizer': {'learning_rate': 4e-3},
     },
+    # The source's rate is not annealed: with it what was learned was lost again towards the end of one seed of three
+    # (45). Annealed it was 263, 191 and 224 on seeds 100 to 102.
     'LunarLander-v3': {
         'train_steps': 100_000,
         'batch_size': 128,
@@ -73,7 +75,7 @@ TUNED: dict[str, dict[str, Any]] = {
         'update_every': 4,
         'target_update_every': 250,
         'epsilon': Linear(1.0, 0.1, until=0.12),
-        'optimizer': {'learning_rate': 6.3e-4},
+        'optimizer': {'learning_rate': Linear(6.3e-4, 0.0)},
     },
 }
 TUNED['Acrobot-v1'] = TUNED['LunarLander-v3']
