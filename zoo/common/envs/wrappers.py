@@ -248,32 +248,45 @@ def _add_mask(observation: Any, mask: np.ndarray, is_dict: bool) -> dict[str, An
     return {**observation, ACTION_MASK: mask} if is_dict else {'obs': observation, ACTION_MASK: mask}
 
 
-class StackFrames(gymnasium.Wrapper):
-    """Stacks the last ``frames`` frames of every image in the observation, channels last whatever the order it came in.
+#: Parts of an observation of which none are stacked.
+_KEPT = (ACTION_MASK, 'achieved_goal', 'desired_goal')
 
-    See :class:`zoo.common.spaces.FrameStack`. Every observation is a new array. Goals stay as they are.
+
+class StackFrames(gymnasium.Wrapper):
+    """Stacks the last ``frames`` values of parts of the observation, oldest first; each observation is a new array.
+
+    Those of an image are behind each other in its last axis, channels last whatever the order they came in (see
+    :class:`zoo.common.spaces.FrameStack`); those of another ``Box`` side by side in a vector. In the first observation
+    of an episode all are the first one. Goals and an action mask stay as they are, and so do parts that are no ``Box``.
 
     Args:
-        env: its observation is an image, or a ``Dict`` with images among its parts.
+        env: its observation is an image, or a ``Dict`` or ``Tuple`` with images among its parts.
         frames: how many; with 1 the observations stay as they are.
+        vectors: whether every other ``Box`` is stacked, too.
     """
 
-    def __init__(self, env: gymnasium.Env, frames: int) -> None:
+    def __init__(self, env: gymnasium.Env, frames: int, vectors: bool = False) -> None:
         super().__init__(env)
         if isinstance(frames, bool) or not isinstance(frames, int) or frames < 1:
             raise ValueError(f'frame_stack is {frames!r}: give the number of frames, a whole number from 1 on.')
-        inner = env.observation_space
-        leaves = spaces.leaves(inner)
-        images = {path: leaf for path, leaf in leaves.items() if is_image(leaf) and path not in _KEPT}
-        #: By path of what is stacked, whether its channels come first.
-        self._first = {path: image_layout(leaf)[-1] for path, leaf in images.items()} if frames > 1 else {}
         self._frames = frames
-        stacked: dict[str, Space] = {**leaves}
-        for path, first in self._first.items():
-            frame = spaces.rearranged(images[path], functools.partial(_channels_last, first=first))
-            stacked[path] = spaces.FrameStack(frame, frames)
-        self._inner = inner
-        self.observation_space = _replace_leaves(inner, stacked)
+        self._inner = env.observation_space
+        #: By path of what is stacked the form that one of it is brought into.
+        self._forms: dict[str, Callable[[np.ndarray], np.ndarray]] = {}
+        leaves: dict[str, Space] = {**spaces.leaves(self._inner)}
+        for path, leaf in leaves.items():
+            if not isinstance(leaf, Box) or path in _KEPT or frames == 1:
+                continue
+            form: Callable[[np.ndarray], np.ndarray] = np.ravel
+            if is_image(leaf):
+                form = functools.partial(_channels_last, first=image_layout(leaf)[-1])
+                leaves[path] = spaces.FrameStack(spaces.rearranged(leaf, form), frames)
+            elif vectors:
+                leaves[path] = spaces.rearranged(leaf, lambda x: np.tile(np.ravel(x), frames))
+            else:
+                continue
+            self._forms[path] = form
+        self.observation_space = _replace_leaves(self._inner, leaves)
         self._last: dict[str, np.ndarray] = {}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -286,13 +299,12 @@ class StackFrames(gymnasium.Wrapper):
         return self._stack(observation), *rest
 
     def _stack(self, observation: Any) -> Any:
-        if not self._first:
+        if not self._forms:
             return observation
         flat = dict(spaces.tree_items(spaces.flatten(self._inner, observation)))
-        for path, first in self._first.items():
-            frame = _channels_last(flat[path], first)
-            last = self._last.get(path)
-            flat[path] = self._last[path] = np.tile(frame, self._frames) if last is None else push_frame(last, frame)
+        for path, form in self._forms.items():
+            new, last = form(flat[path]), self._last.get(path)
+            flat[path] = self._last[path] = np.tile(new, self._frames) if last is None else push_frame(last, new)
         return spaces.unflatten(self.observation_space, spaces.from_items(self._inner, flat))
 
 
@@ -302,9 +314,6 @@ def _channels_last(image: np.ndarray, first: bool) -> np.ndarray:
         return image[..., None]
     return np.moveaxis(image, 0, -1) if first else image
 
-
-#: Parts of an observation of which none are stacked.
-_KEPT = (ACTION_MASK, 'achieved_goal', 'desired_goal')
 
 #: Entries of the observation that are not velocities, by the class of the environment.
 POSITIONS = {'CartPoleEnv': (0, 2), 'PendulumEnv': (0, 1), 'LunarLander': (0, 1, 4, 6, 7)}
@@ -341,53 +350,6 @@ class HideVelocity(gymnasium.Wrapper):
         return np.asarray(observation)[self._kept], *rest
 
 
-class StackVectors(gymnasium.Wrapper):
-    """Puts the last ``frames`` values of every ``Box`` in the observation that is no image side by side, oldest first.
-
-    They become a vector. In the first observation of an episode all are the first one. Goals and an action mask stay as
-    they are, and so do parts that are no ``Box``.
-
-    Args:
-        env: its observation is such a ``Box``, or a ``Dict`` or ``Tuple`` with such among its parts.
-        frames: how many; with 1 the observations stay as they are.
-    """
-
-    def __init__(self, env: gymnasium.Env, frames: int) -> None:
-        super().__init__(env)
-        self._inner = env.observation_space
-        leaves = spaces.leaves(self._inner)
-        self._paths = [path for path, leaf in leaves.items() if _is_vector(path, leaf)] if frames > 1 else []
-        self._frames = frames
-        stacked: dict[str, Space] = {path: _tiled(cast(Box, leaves[path]), frames) for path in self._paths}
-        self.observation_space = _replace_leaves(self._inner, {**leaves, **stacked})
-        self._last: dict[str, np.ndarray] = {}
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        observation, info = self.env.reset(seed=seed, options=options)
-        self._last.clear()
-        return self._stack(observation), info
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        observation, *rest = self.env.step(action)
-        return self._stack(observation), *rest
-
-    def _stack(self, observation: Any) -> Any:
-        flat = dict(spaces.tree_items(spaces.flatten(self._inner, observation)))
-        for path in self._paths:
-            new, last = np.ravel(flat[path]), self._last.get(path)
-            stack = np.tile(new, self._frames) if last is None else np.concatenate([last[len(new) :], new])
-            flat[path] = self._last[path] = stack
-        return spaces.unflatten(self.observation_space, spaces.from_items(self._inner, flat))
-
-
-def _is_vector(path: str, leaf: Space) -> bool:
-    return isinstance(leaf, Box) and not is_image(leaf) and path not in _KEPT
-
-
-def _tiled(leaf: Box, frames: int) -> Box:
-    return spaces.rearranged(leaf, lambda x: np.tile(x.ravel(), frames))
-
-
 def viewed(make: Callable[..., Any], hide_velocity: bool = False, frame_stack: int = 1, **kwargs: Any) -> Any:
     """What ``make(**kwargs)`` makes, with velocities hidden and with observations stacked.
 
@@ -405,8 +367,7 @@ def viewed(make: Callable[..., Any], hide_velocity: bool = False, frame_stack: i
             env = HideVelocity(env)
         if frame_stack != 1:
             inner = env.observation_space
-            env = StackFrames(env, frame_stack)  # of the images
-            env = StackVectors(env, frame_stack)
+            env = StackFrames(env, frame_stack, vectors=True)
             if env.observation_space == inner:
                 raise ValueError(f'frame_stack={frame_stack} finds no Box to stack in {spaces.describe(inner)}.')
     except ValueError:
@@ -417,6 +378,8 @@ def viewed(make: Callable[..., Any], hide_velocity: bool = False, frame_stack: i
 
 def push_frame(stack: np.ndarray, frame: np.ndarray) -> np.ndarray:
     """A new stack ``[…, frames * channels]`` without its oldest frame and with ``[…, channels]`` as its newest.
+
+    A vector is all channels.
 
     All is moved as one run of memory, of which the newest frame's places are then written over: six times as fast as
     to move each pixel's few channels by themselves.
