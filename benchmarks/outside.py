@@ -83,8 +83,8 @@ def main() -> None:
     lines = [
         '# Outside the update',
         '',
-        f'`python benchmarks/outside.py`, {datetime.date.today().isoformat()}, {os.cpu_count()} cores, '
-        f'{args.updates:,} updates in each of {args.rounds} processes. The aim is 12 % for SAC.',
+        f'`python {" ".join(["benchmarks/outside.py", *sys.argv[1:]])}`, {datetime.date.today().isoformat()}, '
+        f'{os.cpu_count()} cores, {args.updates:,} updates in each of {args.rounds} processes. The aim is 12 % for SAC.',
         '',
         '| work | microseconds of a step | of its update | outside |',
         '|---|---|---|---|',
