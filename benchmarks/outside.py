@@ -84,7 +84,7 @@ def main() -> None:
         '# Outside the update',
         '',
         f'`python {" ".join(["benchmarks/outside.py", *sys.argv[1:]])}`, {datetime.date.today().isoformat()}, '
-        f'{os.cpu_count()} cores, {args.updates:,} updates in each of {args.rounds} processes. The aim is 12 % for SAC.',
+        f'{os.cpu_count()} cores, {args.updates:,} updates in each of {args.rounds} processes. Of SAC the aim is 12 %.',
         '',
         '| work | microseconds of a step | of its update | outside |',
         '|---|---|---|---|',
