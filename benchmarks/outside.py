@@ -1,6 +1,6 @@
 """The part of a step of training that is not the update: stepping, acting, storing, drawing, and what is around them.
 
-    python benchmarks/outside.py                # writes results/outside.md; some three minutes
+    python benchmarks/outside.py                # writes results/outside.md; some ten minutes
     python benchmarks/outside.py sac tqc        # some of the tasks
 
 The settings are those of the tasks of ``throughput.py`` with one update after each step of one environment. What counts

@@ -80,7 +80,7 @@ def test_the_last_vectors_side_by_side(vectorized: str | None):
         np.testing.assert_array_equal(obs['see'][::2], [2, 3, 4])
 
 
-class Cameras(gymnasium.Env):
+class Cameras(Parts):
     """Images of every layout and what is not one, each filled with the number of the step."""
 
     observation_space = Dict(
@@ -91,21 +91,11 @@ class Cameras(gymnasium.Env):
         grid=Box(0, 99, (3, 3), np.float32),
         number=Box(0, 99, (), np.float32),
     )
-    action_space = Discrete(2)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
-        super().reset(seed=seed)
-        self.t = 0
-        return self.seen(), {}
 
     def seen(self) -> dict[str, Any]:
         filled = {key: np.full(part.shape, self.t, part.dtype) for key, part in self.observation_space.items()}
         filled['first'][:] += np.array([10, 20, 30], np.uint8)[:, None, None]
         return filled
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
-        self.t += 1
-        return self.seen(), 1.0, self.t == 4, False, {}
 
 
 def test_images_of_every_layout_behind_each_other():
