@@ -171,6 +171,7 @@ def test_noise_begins_anew_with_every_episode_of_a_copy_of_an_actor(nenv, monkey
         stored=None,
         has_gradients=False,
         ahead=0,
+        answers=1,
         max_bytes=1,
         seed=0,
         horizon=12,
