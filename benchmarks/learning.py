@@ -319,8 +319,8 @@ def pong(found: Iterable[dict[str, Any]]) -> list[str]:
         '',
         '## Pong, by wall clock',
         '',
-        'Seconds until 17: of `dppo-pong` the mean of ten episodes of the training in a row; of the others as they say, '
-        'by IMPALA (README of alibaba/EasyReinforcementLearning, commit 2c570a5; algorithms page of RLlib 0.7).',
+        'Seconds until 17: of `dppo-pong` the mean of ten episodes of the training in a row; of the others, as they '
+        'say, by IMPALA (README of alibaba/EasyReinforcementLearning, commit 2c570a5; algorithms page of RLlib 0.7).',
         '',
         '| | by what | seconds |',
         '|---|---|---|',
