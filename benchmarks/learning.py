@@ -123,9 +123,11 @@ ROWS['dqn-pong'] = replace(
     alg_params={'n_step': 3, 'optimizers_list': [{'name': 'Adam', 'learning_rate': 2e-4, 'clip_norm': 10.0}]},
     learn={'explore_steps': 10_000},
 )
-ROWS['dppo-pong'] = replace(ROWS['ppo-pong'], alg='DPPO', nenv=4, minutes=60, reach=17.0)
+ROWS['dppo-pong'] = replace(ROWS['ppo-pong'], alg='DPPO', nenv=4, steps=2_200_000, minutes=60, reach=17.0)
 # The same without hindsight experience replay, by which SAC does learn this task too, but after twice the steps.
 ROWS['sac-fetchreach-without'] = replace(ROWS['sac-fetchreach'], aim=0.5, below=True, learn={'her': None})
+# Both after a fifth of the steps, when the one has learned and the other has not.
+ROWS |= {f'{name}-early': replace(ROWS[name], steps=4000) for name in ('sac-fetchreach', 'sac-fetchreach-without')}
 # DQN with none of its switches, and with each of them alone; the others of its family as they are.
 PLAIN = {'double_q': False}
 SWITCHES: dict[str, dict[str, Any]] = {
