@@ -21,6 +21,7 @@ from zoo.algorithms import DQN, R2D2, SAC
 from zoo.common import recurrence
 from zoo.common.loops import Collection
 from zoo.common.replay import Replay
+from zoo.common.types import Transition
 
 pytestmark = pytest.mark.usefixtures('plain_graphs')
 
@@ -96,6 +97,25 @@ def test_what_is_drawn_is_what_was_played(copies: int, mode: Any, capacity: int)
             np.testing.assert_allclose(before[0], state, atol=1e-5)
             states += 1
     assert states > 200 and replaced > 0
+
+
+@pytest.mark.parametrize('ended', [True, False])
+@pytest.mark.parametrize('cuts', [0, 2])
+def test_what_fills_up_a_sequence_was_seen(ended: bool, cuts: int):
+    """As running statistics of observations take it in: neither a cut before the first step nor an end leaves a gap."""
+    replay = make().replay_for(20, 1)
+    for _ in range(cuts):
+        replay.cut()
+    for t in range(6):
+        obs, following = (np.full((1, 3), 50.0 + i, np.float32) for i in (t, t + 1))
+        ends = np.zeros(1, bool), np.array([ended and t == 5])
+        step = Transition(obs, np.zeros(1, np.int32), np.ones(1, np.float32), following, *ends)
+        replay.add(step, None, 0, np.zeros((1, replay.sampling.sequences.state_size), np.float32))
+    for _ in range(cuts * (not ended)):
+        replay.cut()
+    drawn = replay.sample((1, 50), np.random.default_rng(0))
+    assert {*np.unique(drawn.obs)} == {50.0, 51.0, 52.0, 53.0, 54.0, 55.0, 56.0}
+    assert len(replay) == 6
 
 
 def test_priorities_of_sequences_by_hand():

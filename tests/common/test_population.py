@@ -116,6 +116,27 @@ class TestPopulation:
         for a, b in zip(layers[0].get_weights(), before, strict=True):
             np.testing.assert_array_equal(a, b)
 
+    @pytest.mark.parametrize('frozen', [True, False])
+    def test_the_parameters_of_an_actor_are_those_it_was_sent(self, frozen: bool):
+        """Also where its forward pass is by NumPy, but not the population, because a layer is frozen."""
+
+        def made() -> Any:
+            layers = [keras.layers.Dense(5, 'tanh', trainable=not frozen), keras.layers.Dense(4, 'tanh')]
+            return agent_for(Told(), net_list=[keras.Sequential([keras.Input((3,)), *layers])])
+
+        learner, actor = made(), made()
+        for variable in learner.trainable_variables:
+            variable.assign(variable + 1.0)
+        learner.forward.refresh()
+        sent = learner.forward.weights()
+        actor.forward.load({name: np.array(x) for name, x in sent.items()})
+        np.testing.assert_array_equal(
+            population(actor.forward, 1).parameters, population(learner.forward, 1).parameters
+        )
+        np.testing.assert_array_equal(actor.forward(self.obs), learner.forward(self.obs))
+        actor.forward.refresh()
+        np.testing.assert_array_equal(actor.forward(self.obs), learner.forward(self.obs))
+
     def test_images(self):
         space = Box(0, 255, (8, 8, 1), np.uint8)
         agent = algorithms.ES(space, Discrete(3), net_list=[{'hidden': [], 'features': 4, 'seed': 0}])

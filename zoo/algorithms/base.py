@@ -394,7 +394,8 @@ class Algorithm:
         if held is not None and held.capacity != capacity:
             raise ValueError(
                 f'the replay buffer holds {len(held):,} transitions, with buffer_size={held.capacity}, but now this is '
-                f'{capacity}: train on with the same, or forget the buffer first with agent.replay = None.'
+                f'{capacity}: train on with the same, or forget the buffer first with '
+                'agent.replay = agent.saved_buffer = None.'
             )
         if held is not None and (bool(held.compressed), held.num_envs) != (compress, num_envs):
             self.saved_buffer, self.replay = held.state(), None  # and is restored as from a checkpoint

@@ -176,7 +176,7 @@ class NumpyForward:
         if self.means is not None:
             x = self.means(x)
         if self.mask_path is not None:
-            return masked(x, obs[self.mask_path], self.adaptor.parts[0].counts if self.adaptor is not None else ())
+            return masked(x, obs[self.mask_path], self.adaptor.parts[0].counts if self.adaptor is not None else None)
         if self.sde:
             return self._with_sde(x, features, noise)
         if self.log_std is not None:
@@ -317,7 +317,7 @@ class NumpyRecurrent(NumpyForward):
         if self.means is not None:
             x = self.means(x)
         if self.mask_path is not None:
-            counts = self.adaptor.parts[0].counts if self.adaptor is not None else ()
+            counts = self.adaptor.parts[0].counts if self.adaptor is not None else None
             return masked(x, obs[self.mask_path], counts), after
         if self.log_std is not None:
             return self._with_log_std(x, self.log_std), after
@@ -631,9 +631,14 @@ class Forward:
         return {**{str(i): variable.numpy() for i, variable in enumerate(self._variables())}, **statistics}
 
     def load(self, weights: dict[str, np.ndarray]) -> None:
-        """Act with the weights and statistics that :meth:`weights` gave."""
+        """Act with the weights and statistics that :meth:`weights` gave; the network's variables take them, too."""
         if self.numpy is not None:
             self.numpy.load(weights)
+            offset = 0
+            for variable in self._weights():
+                size = math.prod(variable.shape)
+                variable.assign(weights['packed'][offset : offset + size].reshape(variable.shape))
+                offset += size
             return
         for i, variable in enumerate(self._variables()):
             variable.assign(weights[str(i)])

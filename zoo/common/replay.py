@@ -395,8 +395,7 @@ class Replay:
         steps = len(reward)
         self.recorded += steps
         base = self._base[copy]
-        if self._valid[base + (self._cursor[copy] - 1) % self.rows]:  # one is under way
-            self.cut(copy, 1)
+        self.cut(copy, 1)
         if steps + 1 + self._longest > self.rows:
             self._add_one_by_one(copy, obs, action, reward, terminated, truncated)
             return
@@ -438,8 +437,7 @@ class Replay:
             )
             ends = (np.array([flag and t == steps - 1]) for flag in (terminated, truncated))
             self.add(Transition(now, chosen, reward[t : t + 1], after, *ends), first=copy)
-        if not (terminated or truncated):
-            self.cut(copy, 1)
+        self.cut(copy, 1)
 
     def cut(self, first: int = 0, count: int | None = None) -> None:
         """Copies are reset in mid-episode: keep the observations that the new episodes' would replace.
@@ -448,7 +446,17 @@ class Replay:
             first: the number of the first copy.
             count: how many; None: all from there.
         """
-        self._begin(slice(first, self.num_envs if count is None else first + count))
+        copies = np.arange(first, self.num_envs if count is None else first + count)
+        under_way = copies[self._under_way(copies)]
+        if len(under_way):  # the others wait for a first observation already
+            self._begin(under_way)
+
+    def _under_way(self, copies: np.ndarray) -> np.ndarray:
+        """Whether the rows where copies stand hold what was seen after their newest steps, bool like ``copies``.
+
+        Else an episode is to begin there, and they hold nothing, or what is about to be written over.
+        """
+        return self._valid[self._base[copies] + (self._cursor[copies] - 1) % self.rows]
 
     def _begin(self, copies: slice | np.ndarray) -> None:
         self._advance(copies)
@@ -808,7 +816,7 @@ class Replay:
         oldest = np.where(self._full[copy], (newest + self._longest) % self.rows, 0)
         # Counted from the oldest row, positions do not wrap around.
         position = (within - oldest) % self.rows + offsets
-        end = (newest - oldest) % self.rows
+        end = (newest - oldest) % self.rows - ~self._under_way(copy)
         chain = copy * self.rows + (oldest + np.clip(position, 0, end)) % self.rows  # [n, R]
         held = self._valid.take(chain) & (position >= 0) & (position <= end)
         begins = np.zeros(chain.shape, bool)

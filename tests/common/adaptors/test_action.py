@@ -405,7 +405,8 @@ def test_masks_by_hand(dtype: type):
     mask = np.array([[1, 0, 0, 1, 1], [0, 0, 1, 0, 0], [0, 0, 0, 0, 0]], dtype)
     one = np.where([[1, 0, 0, 1, 1], [0, 0, 1, 0, 0], [1, 1, 1, 1, 1]], values, MASKED_LOGIT)
     two = np.where([[1, 0, 0, 1, 1], [1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], values, MASKED_LOGIT)
-    for counts, expected in (((), one), ((5,), one), ((2, 3), two)):
+    switches = np.where(mask.astype(bool), values, MASKED_LOGIT)  # which may all be off
+    for counts, expected in ((None, one), ((5,), one), ((2, 3), two), ((), switches)):
         found = masked(values, mask, counts)
         np.testing.assert_array_equal(found, expected)
         assert found.dtype == np.float32

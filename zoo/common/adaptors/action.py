@@ -329,34 +329,36 @@ def mismatch(own: Space, found: Space) -> str | None:
     return None
 
 
-def masked(values: Any, mask: Any, counts: Sequence[int] = ()) -> Any:
+def masked(values: Any, mask: Any, counts: Sequence[int] | None = None) -> Any:
     """Logits or values with `MASKED_LOGIT` in place of those of forbidden actions.
 
     A mask that allows nothing, as environments may give where an episode is over, says nothing of any action: there
-    all are allowed. So it is in each choice of a ``MultiDiscrete``.
+    all are allowed. So it is in each choice of a ``MultiDiscrete``. But all switches of a ``MultiBinary`` may be off.
 
     Args:
         values: float32 ``[N, actions]``, an array or a tensor.
         mask: of the same kind, ``[N, …]`` with as many entries, those of allowed actions not zero.
-        counts: the actions of each choice; by default there is one choice among all.
+        counts: the actions of each choice, none for switches; by default there is one choice among all.
 
     Returns:
         An array or tensor like ``values``.
     """
+    if counts is None:
+        counts = (values.shape[-1],)
     if isinstance(values, np.ndarray):
         allowed = np.reshape(mask, values.shape).astype(bool, copy=False)
-        starts = np.cumsum([0, *counts[:-1]])
-        nothing = ~np.logical_or.reduceat(allowed, starts, axis=-1)
-        if nothing.any():
-            allowed = allowed | np.repeat(nothing, counts or values.shape[-1], axis=-1)
+        if counts:
+            nothing = ~np.logical_or.reduceat(allowed, np.cumsum([0, *counts[:-1]]), axis=-1)
+            if nothing.any():
+                allowed = allowed | np.repeat(nothing, counts, axis=-1)
         return np.where(allowed, values, np.float32(MASKED_LOGIT))
     import tensorflow as tf
 
     allowed = tf.reshape(tf.cast(mask, tf.bool), tf.shape(values))
-    ends = np.cumsum(counts).tolist() or [None]
-    choices = [allowed[:, begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
-    choices = [choice | ~tf.reduce_any(choice, -1, keepdims=True) for choice in choices]
-    return tf.where(tf.concat(choices, -1), values, MASKED_LOGIT)
+    if counts:
+        choices = tf.split(allowed, counts, axis=-1)
+        allowed = tf.concat([choice | ~tf.reduce_any(choice, -1, keepdims=True) for choice in choices], -1)
+    return tf.where(allowed, values, MASKED_LOGIT)
 
 
 def _part(path: str, leaf: Space, squash: bool) -> Part:
