@@ -356,7 +356,8 @@ def masked(values: Any, mask: Any, counts: Sequence[int] | None = None) -> Any:
 
     allowed = tf.reshape(tf.cast(mask, tf.bool), tf.shape(values))
     if counts:
-        choices = tf.split(allowed, counts, axis=-1)
+        ends = np.cumsum(counts).tolist()  # slices, for LiteRT does not split what is bool
+        choices = [allowed[:, begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
         allowed = tf.concat([choice | ~tf.reduce_any(choice, -1, keepdims=True) for choice in choices], -1)
     return tf.where(allowed, values, MASKED_LOGIT)
 
