@@ -634,11 +634,7 @@ class Forward:
         """Act with the weights and statistics that :meth:`weights` gave; the network's variables take them, too."""
         if self.numpy is not None:
             self.numpy.load(weights)
-            offset = 0
-            for variable in self._weights():
-                size = math.prod(variable.shape)
-                variable.assign(weights['packed'][offset : offset + size].reshape(variable.shape))
-                offset += size
+            assign(self._weights(), weights['packed'])
             return
         for i, variable in enumerate(self._variables()):
             variable.assign(weights[str(i)])
@@ -647,6 +643,15 @@ class Forward:
     def _variables(self) -> list[Any]:
         log_std = [] if self._policy is None or self._policy.log_std is None else [self._policy.log_std]
         return [*self._network.variables, *log_std]
+
+
+def assign(variables: Sequence[Any], vector: np.ndarray) -> None:
+    """Assign to variables, one after the other, the numbers of a vector ``[P]``."""
+    offset = 0
+    for variable in variables:
+        size = math.prod(variable.shape)
+        variable.assign(vector[offset : offset + size].reshape(variable.shape))
+        offset += size
 
 
 def _restore(preprocess: Preprocess, weights: dict[str, np.ndarray]) -> None:

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from zoo.common import spaces
-from zoo.common.acting import ACTIVATIONS, Deterministic, Forward, NumpyForward
+from zoo.common.acting import ACTIVATIONS, Deterministic, Forward, NumpyForward, assign
 from zoo.common.collect import Collector
 from zoo.common.normalize import RunningMoments
 from zoo.common.types import Episode, Evaluations
@@ -121,11 +121,7 @@ class GraphPopulation:
         return np.concatenate(outputs)
 
     def _assign(self, vector: np.ndarray) -> None:
-        offset = 0
-        for variable in self._variables:
-            size = int(np.prod(variable.shape))
-            variable.assign(vector[offset : offset + size].reshape(variable.shape))
-            offset += size
+        assign(self._variables, vector)
         self._forward.refresh()
 
     def close(self) -> None:
