@@ -328,9 +328,9 @@ def pong(found: Iterable[dict[str, Any]]) -> list[str]:
         '|---|---|---|',
     ]
     for entry in found:
-        seconds = f'{60 * entry["reached"]:,.0f}' if entry['reached'] else f'not in {60 * entry["minutes"]:,.0f}'
-        lines.append(f'| zoo, DPPO | 2 actors, 2 learners; two cores, no GPU | **{seconds}** |')
-    return lines + [f'| {system} | {machine} | {seconds} |' for system, machine, seconds in PONG]
+        took = f'{60 * entry["reached"]:,.0f}' if entry['reached'] else f'not in {60 * entry["minutes"]:,.0f}'
+        lines.append(f'| zoo, DPPO | 2 actors, 2 learners; two cores, no GPU | **{took}** |')
+    return lines + [f'| {system} | {machine} | {took} |' for system, machine, took in PONG]
 
 
 def main() -> None:

@@ -458,7 +458,7 @@ class Replay:
         """
         return self._valid[self._base[copies] + (self._cursor[copies] - 1) % self.rows]
 
-    def _begin(self, copies: slice | np.ndarray) -> None:
+    def _begin(self, copies: np.ndarray) -> None:
         self._advance(copies)
         self._age_now[copies] = 0
         if self._episodes is not None:
