@@ -479,12 +479,10 @@ class RLBenchEnv(gymnasium.Env):
         Raises:
             RuntimeError: the simulator did not shut down, and this process can have no other one.
         """
-        global _holder
         if self._closed:
             return
         self._closed = True
-        if _holder is not None and _holder() is self:
-            _holder = None
+        _release(self)
         self._finalizer()
 
     def render(self) -> None:
@@ -645,6 +643,13 @@ def _claim(env: RLBenchEnv) -> None:
             f"several copies build_env({env.spec.id!r}, 'rlbench', nenv=4) gives each a process of its own."
         )
     _holder = weakref.ref(env)
+
+
+def _release(env: RLBenchEnv) -> None:
+    """Give the simulator of this process back, if this environment holds it."""
+    global _holder
+    if _holder is not None and _holder() is env:
+        _holder = None
 
 
 def _shut_down(simulator: Any, pid: int, name: str, unlaunched: type[Exception]) -> None:
