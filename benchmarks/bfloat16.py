@@ -3,7 +3,8 @@
     python benchmarks/bfloat16.py       # under a minute; writes results/bfloat16.md
 
 What the line that zoo logs on a slow processor says (``_TIMES_FLOAT32`` in ``zoo/common/networks.py``) and what
-``zoo/common/dense.py`` rounds is read off this table. Each row is measured in a process of its own with one thread: a
+``zoo/common/networks/layers/dense.py`` rounds is read off this table. Each row is measured in a process of its own
+with one thread: a
 chain of operations in one ``tf.function``, the best of some calls.
 """
 

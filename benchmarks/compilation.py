@@ -2,7 +2,8 @@
 
     python benchmarks/compilation.py       # about five minutes; writes results/compilation.md
 
-The rule ``zoo.common.compilation.prefers_xla`` is read off this table. Both columns are measured in turn, round by
+The rule ``zoo.common.tools.compilation.prefers_xla`` is read off this table. Both columns are measured in turn, round
+by
 round; the figure is the median.
 """
 
@@ -21,9 +22,10 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from zoo import algorithms
-from zoo.algorithms import base
-from zoo.common import compilation, optim
-from zoo.common.types import Batch, Trajectories, Transition
+from zoo.algorithms.base import algorithm
+from zoo.common.maths import optimizers
+from zoo.common.records import Batch, Trajectories, Transition
+from zoo.common.tools import compilation
 
 ROUNDS = 15
 
@@ -86,8 +88,8 @@ def measure(make: Callable[[], Callable[[], Any]], updates: int) -> list[float]:
     calls = []
     for xla in (False, True):
         with (
-            mock.patch.multiple(optim, prefers_xla=lambda _, xla=xla: xla),
-            mock.patch.object(base, 'prefers_xla', lambda _, xla=xla: xla),
+            mock.patch.multiple(optimizers, prefers_xla=lambda _, xla=xla: xla),
+            mock.patch.object(algorithm, 'prefers_xla', lambda _, xla=xla: xla),
         ):
             call = make()
             call()  # off-policy updates are compiled at the first call

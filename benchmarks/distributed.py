@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.common.types import Trajectories
+from zoo.common.records import Trajectories
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).resolve().parent / 'results' / 'distributed.md'

@@ -72,7 +72,7 @@ def random_batch(agent: Any, size: int) -> Any:
     """Transitions ``[1, size, …]`` of the agent's spaces."""
     import numpy as np
 
-    from zoo.common.types import Batch, Transition
+    from zoo.common.records import Batch, Transition
 
     rng = np.random.default_rng(0)
     shape = (1, size)

@@ -26,8 +26,9 @@ from gymnasium.spaces import Box, Discrete, Space
 import zoo
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.replay import Priorities, Replay, Sampling
-from zoo.common.types import Transition
+from zoo.common.records import Transition
+from zoo.common.replay.replay import Replay
+from zoo.common.sampling import Priorities, Sampling
 
 RESULT = Path(__file__).resolve().parent / 'results' / 'replay.md'
 BATCH = 256

@@ -154,7 +154,7 @@ def middle(seconds: list[float]) -> float:
 
 def trained(alg: str, steps: int, **changes: Any) -> dict[str, Any]:
     """What an algorithm costs where it learns: its parameters, and the seconds of update, acting, drawing, storing."""
-    from zoo.common.replay import Replay
+    from zoo.common.replay.replay import Replay
 
     env = Sleeping(discrete=alg == 'ApexDQN', length=SHORT if alg in ('ES', 'ARS') else EPISODE)
     agent, params = agent_for(alg, env)
@@ -223,7 +223,7 @@ def per_second(asked: Asked, actors: int, step: float) -> float:
 
 def asked_of(cost: dict[str, Line], measured: dict[str, dict[str, Any]], actors: int) -> dict[str, Asked]:
     """What each algorithm asks for, of so many actors."""
-    from zoo.common.rollout import rollout_bytes
+    from zoo.common.rollouts.rollout_buffer import rollout_bytes
 
     def rollout(found: dict[str, Any], steps: int) -> float:
         agent = found['agent']

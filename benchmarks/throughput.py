@@ -449,7 +449,7 @@ def zoo_agent(library: str, task: Task) -> tuple[Any, Any]:
 def zoo_trainer(library: str, task: Task) -> Train:
     """Training by zoo, or only stepping and acting."""
     agent, env = zoo_agent(library, task)
-    from zoo.common.collect import Collector
+    from zoo.common.rollouts.collector import Collector
 
     if task.learns:
         learn = zoo_arguments(task)[1] | {'seed': None, 'progress_bar': False, 'run_dir': False}

@@ -20,8 +20,8 @@ import zoo
 from zoo import algorithms
 from zoo.callbacks import Callback, Checkpoint, Evaluate, MLflow, Record, StopOnPlateau, WandB
 from zoo.common.envs.answers import LIFE_LOST
-from zoo.common.processes import alone_in
-from zoo.common.videos import write
+from zoo.common.plots.films import write
+from zoo.common.tools.processes import alone_in
 
 #: A training that only explores, so that nothing is compiled.
 FEW: dict[str, Any] = {'explore_steps': 10_000, 'progress_bar': False}

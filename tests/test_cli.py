@@ -16,7 +16,8 @@ import pytest
 from PIL import Image
 
 import zoo
-from zoo import algorithms, cli
+from zoo import algorithms
+from zoo.cli import commands, main, parser, values
 
 #: A training that only explores, so that nothing is compiled.
 DQN = ['train', 'DQN', 'CartPole-v1', '--steps', '200', '--net', '8', '--set', 'explore_steps=10_000', '--quiet']
@@ -36,7 +37,7 @@ def trained(tmp_path_factory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.delenv('ZOO_RUNS', raising=False)
-        assert cli.main([*DQN, '--evaluate', '100', '--env-set', 'max_episode_steps=50', '--seed', '3']) == 0
+        assert main.main([*DQN, '--evaluate', '100', '--env-set', 'max_episode_steps=50', '--seed', '3']) == 0
     return folder
 
 
@@ -49,7 +50,7 @@ def a_run(trained: Path, tmp_path: Path) -> Path:
 
 def said(capsys: Any, *argv: str) -> tuple[int, str, str]:
     """Exit code, output and errors of a command."""
-    code = cli.main(list(argv))
+    code = main.main(list(argv))
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
@@ -115,13 +116,13 @@ def test_check(tmp_path: Path, capsys, monkeypatch):
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(capsys, monkeypatch):
-    class Interrupted(cli._Where):
+    class Interrupted(commands._Where):
         def __call__(self, training: Any) -> None:
             if training.steps >= 100:
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(cli, '_Where', Interrupted)
+        patch.setattr(commands, '_Where', Interrupted)
         code, out, err = said(capsys, *DQN, '--evaluate', '1000', '--stop-at', '475')
     (run,) = Path('runs').iterdir()
     again = f'Go on with: zoo train --resume {run} --evaluate 1000 --stop-at 475.0'
@@ -201,7 +202,7 @@ def test_errors_of_others_name_their_kind_and_can_be_traced(capsys, monkeypatch)
     code, _, err = said(capsys, 'describe', 'PPO')
     assert code == 1 and err.startswith('zoo describe: JSONDecodeError: strange') and '(--traceback' in err
     with pytest.raises(json.JSONDecodeError):
-        cli.main(['describe', 'PPO', '--traceback'])
+        main.main(['describe', 'PPO', '--traceback'])
 
 
 def test_a_window_needs_a_display(a_run: Path, capsys, monkeypatch):
@@ -231,17 +232,17 @@ def test_a_window_needs_a_display(a_run: Path, capsys, monkeypatch):
     ],
 )
 def test_values(text: str, value: Any):
-    found = cli.parse_value(text)
+    found = values.parse_value(text)
     assert found == value and type(found) is type(value)
 
 
 @pytest.mark.parametrize('text', ['[1', "{'a': }", 'Linear(1, 2, 3, 4)', 'Linear(__import__("os"))', '(1'])
 def test_what_is_no_value(text: str):
     with pytest.raises(ValueError, match='is no Python value'):
-        cli.parse_value(text)
+        values.parse_value(text)
 
 
-@pytest.mark.parametrize('shell', cli.SHELLS)
+@pytest.mark.parametrize('shell', parser.SHELLS)
 def test_completion(shell: str, capsys):
     pytest.importorskip('argcomplete')
     code, out, _ = said(capsys, 'completion', shell)

@@ -15,10 +15,11 @@ import pytest
 from PIL import Image
 
 import zoo
-from zoo import cli, comparison, workers
+from zoo.cli import main
 from zoo.common.env_wrappers import find_env_type
-from zoo.common.processes import alone_in
-from zoo.comparison import bootstrap_interval, interquartile_mean
+from zoo.common.tools.processes import alone_in
+from zoo.experiments import compare, report, results, workers
+from zoo.experiments.statistics import bootstrap_interval, interquartile_mean
 
 
 @pytest.fixture(autouse=True)
@@ -131,7 +132,7 @@ def test_seconds_are_those_of_all_steps():
     """Also of those after the last episode that ended."""
     own = {'alg': 'PPO', 'train_steps': 64, 'horizon': 64, 'batch_size': 64, 'epochs': 1, 'net': '4'}
     Path('run').mkdir()
-    comparison._run_one(Path('run'), own, Slow, find_env_type(Slow), 0, 1)
+    compare._run_one(Path('run'), own, Slow, find_env_type(Slow), 0, 1)
     result = json.loads(Path('run/result.json').read_text())
     assert result['seconds'] >= max(zoo.open_run('run').episodes['t']) + 14 * 0.02
     assert result['steps_per_second'] == 64 / result['seconds']
@@ -147,12 +148,12 @@ def test_an_interrupted_run_is_resumed_where_that_is_exact(buffer: bool):
     with pytest.raises(KeyboardInterrupt):
         zoo.train('DQN', 'CartPole-v1', run_dir='here', callbacks=[interrupt], checkpoint_buffer=buffer, **few)
     Path('here/output.txt').write_text('kept')
-    found = comparison._resumed(Path('here'))
+    found = compare._resumed(Path('here'))
     if buffer:
         agent, seconds = found
         run = zoo.open_run('here')
         assert agent.steps == 200 and seconds >= max(run.episodes['t'])
-        again, seconds = comparison._resumed(Path('here'))  # as if it were interrupted in its test
+        again, seconds = compare._resumed(Path('here'))  # as if it were interrupted in its test
         assert again.steps == 200 and seconds == max(run.episodes['t'])
         assert zoo.open_run('here').progress['step'] == [50, 100, 150, 200]
     else:
@@ -201,12 +202,12 @@ def test_from_the_shell(capsys, monkeypatch):
     asked: dict[str, Any] = {}
     monkeypatch.setattr(zoo, 'compare', lambda *args, **params: asked.update(params, args=args), raising=False)
     words = 'compare PPO A2C --env CartPole-v1 --seeds 2 --steps 1e3 --set gamma=0.9 --env-set max_episode_steps=9'
-    assert cli.main(words.split()) == 0
+    assert main.main(words.split()) == 0
     assert asked['args'] == (['PPO', 'A2C'], 'CartPole-v1', None)
     assert (asked['seeds'], asked['train_steps'], asked['gamma']) == (2, 1000, 0.9)
     assert asked['env_params'] == {'max_episode_steps': 9}
     monkeypatch.undo()
-    assert cli.main(['compare', 'PPO', 'A2D', '--env', 'CartPole-v1']) == 2
+    assert main.main(['compare', 'PPO', 'A2D', '--env', 'CartPole-v1']) == 2
     assert "unknown algorithm 'A2D': did you mean 'A2C'?" in capsys.readouterr().err
 
 
@@ -284,13 +285,13 @@ def test_a_label_without_a_curve_is_named(tmp_path: Path):
         folder.mkdir()
         (folder / 'config.json').write_text('{"algorithm": "PPO"}')
         (folder / 'monitor.csv').write_text(f'#{{}}\nr,l,t,step\n1,{steps},0.1,{steps}\n')
-        scores.append(comparison.Score(seed, 1.0, (1.0,), 100.0, 1.0, folder))
-    page = comparison.Comparison(tmp_path, 'CartPole-v1', None, {'a<b': tuple(scores)})._body()
+        scores.append(results.Score(seed, 1.0, (1.0,), 100.0, 1.0, folder))
+    page = report.Comparison(tmp_path, 'CartPole-v1', None, {'a<b': tuple(scores)})._body()
     assert 'Without a curve, for want of common steps of its runs: a&lt;b.' in page
 
 
 def test_the_running_mean_by_hand():
-    steps, means = comparison._running([1, 2, 3], [3.0, 5.0, 4.0])
+    steps, means = report._running([1, 2, 3], [3.0, 5.0, 4.0])
     assert means.tolist() == [3.0, 5.0, 4.0]  # of one episode
-    steps, means = comparison._running(range(40), [0.0, 2.0] * 20)
+    steps, means = report._running(range(40), [0.0, 2.0] * 20)
     assert means[:4].tolist() == [0.0, 1.0, 1.0, 1.0]  # of a twentieth of them, two

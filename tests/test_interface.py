@@ -18,10 +18,10 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 
 import zoo
 from zoo import algorithms, build_env, call_default_params
-from zoo.common.checkpoint import CheckpointError
-from zoo.common.errors import unknown
+from zoo.common.records import TestResult, TrainingResult
 from zoo.common.schedules import Linear
-from zoo.common.types import TestResult, TrainingResult
+from zoo.common.tools.errors import unknown
+from zoo.common.training.checkpoint import CheckpointError
 
 LISTING_1 = """\
 from zoo.common.env_wrappers import build_env
@@ -84,9 +84,10 @@ class TestListing1:
 
     def test_the_same_names_from_the_package(self):
         import zoo.algorithms
-        from zoo.common import env_wrappers, utils
+        from zoo.common import utils
+        from zoo.common.envs import build
 
-        assert zoo.build_env is env_wrappers.build_env
+        assert zoo.build_env is build.build_env
         assert zoo.call_default_params is utils.call_default_params
         assert zoo.algorithms is algorithms
         assert zoo.load is zoo.algorithms.base.load
@@ -626,7 +627,7 @@ class TestSaveAndLoad:
             algorithms.PPO.load(run[1])
 
     def test_an_algorithm_of_a_later_version_is_refused(self, run, monkeypatch):
-        monkeypatch.setattr(algorithms, 'NAMES', ('PPO', 'SAC', 'TD3'))
+        monkeypatch.setattr('zoo.algorithms.base.catalog.NAMES', ('PPO', 'SAC', 'TD3'))
         with pytest.raises(
             CheckpointError, match=r"000000150' cannot be loaded: unknown algorithm 'DQN'.*Known: PPO, SAC, TD3\."
         ):

@@ -21,26 +21,49 @@ import zoo
 
 ROOT = Path(zoo.__file__).parent
 
-#: Which parts of zoo a part may import besides itself; '' is zoo/__init__.py. A name with a dot is a part of another
-#: one, which may not import it.
-MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    '': ('algorithms', 'common'),
-    'common': (),
+#: The rooms of zoo from the ground up; '' is zoo/__init__.py. A module belongs to the room with the longest name that
+#: begins its own. It may import its own room and rooms on lower floors; rooms on one floor do not know each other.
+FLOORS: tuple[tuple[str, ...], ...] = (
+    ('common.schedules', 'common.spaces', 'common.records', 'common.networks.layers'),
+    ('common.tools', 'common.sampling'),
+    ('common.maths', 'common.parameters'),
+    ('common.adaptors',),
+    ('common.networks', 'common.acting', 'common.envs.answers', 'common.envs.rendering'),
+    ('common.envs.wrappers', 'common.envs.envpool'),
+    ('common.envs.kinds', 'common.envs.vector'),
+    ('common.envs',),
+    ('common.env_wrappers', 'common.rollouts', 'common.plots'),
+    ('common.replay',),
+    ('common.datasets',),
+    ('common.training',),
+    ('common',),
+    ('callbacks', 'distributed.engines'),
+    ('distributed',),
+    ('distributed.training',),
+    ('algorithms.base',),
+    ('algorithms',),
+    ('default_params',),
+    ('common.utils',),
+    ('experiments',),
+    ('',),
+    ('dashboard',),
+    ('cli',),
+    ('__main__',),
+)
+
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+
+#: Rooms that may import these alone. ``common.utils`` only hands ``call_default_params`` on: the import path of the
+#: paper's Listing 1. The dashboard and the command use the public interface.
+ONLY: dict[str, tuple[str, ...]] = {
     'common.utils': ('default_params',),
-    'distributed': ('common',),
-    'distributed.training': ('common', 'distributed'),
-    'algorithms': ('common', 'distributed'),
-    'default_params': ('algorithms', 'common'),
-    'callbacks': ('common',),
-    'runs': ('algorithms', 'common'),
-    'running': ('algorithms', 'common', 'runs'),
-    'workers': ('common',),
-    'comparison': ('algorithms', 'common', 'runs', 'running', 'workers'),
-    'tuning': ('algorithms', 'callbacks', 'common', 'runs', 'running', 'workers'),
-    '__main__': ('cli',),
-    # These two use the public interface alone; the dashboard trains in a process of its own.
-    'dashboard': ('', 'algorithms', 'callbacks', 'common.env_wrappers', 'common.utils', 'distributed', 'workers'),
+    'dashboard': ('', 'algorithms', 'callbacks', 'common.env_wrappers', 'common.utils', 'distributed', 'experiments'),
     'cli': ('', 'algorithms', 'callbacks', 'common.env_wrappers', 'common.utils', 'distributed', 'dashboard'),
+}
+
+#: Imports that run up, and why.
+ALLOWED_UP = {
+    ('zoo.algorithms.base.catalog', 'algorithms'): 'the catalog knows the files of algorithms by their names',
 }
 
 
@@ -98,26 +121,45 @@ def imports(name: str, sources: dict[str, str]) -> Iterator[Import]:
                 yield Import(module_of(target), node.lineno)
 
 
-def within(module: str, part: str) -> bool:
-    """Whether a module (without ``zoo.``) is a part or lies in it; only zoo/__init__.py is in ''."""
-    return module == part or (part != '' and module.startswith(f'{part}.'))
+def room_of(module: str) -> str | None:
+    """The room of a module (without ``zoo.``); None where no floor has one."""
+    while module and module not in FLOOR_OF:
+        module = module.rpartition('.')[0]
+    return module if module in FLOOR_OF else None
 
 
 def upward(sources: dict[str, str]) -> list[str]:
-    """A line for each import that ``MAY_IMPORT`` does not allow."""
+    """A line for each import that runs up, or between rooms of one floor."""
     found = []
     for name in sources:
         module = name.removesuffix('.__init__').removeprefix('zoo').lstrip('.')
-        parts = [part for part in MAY_IMPORT if within(module, part)]
-        if not parts:
-            found.append(f'{name}: a part of zoo that MAY_IMPORT does not know')
+        room = room_of(module)
+        if room is None or (room == '' and module):
+            found.append(f'{name}: a part of zoo that FLOORS does not know')
             continue
-        allowed = [*parts, *(other for part in parts for other in MAY_IMPORT[part])]
-        inner = [part for part in MAY_IMPORT if '.' in part and part not in parts and part.rpartition('.')[0] in parts]
         for item in imports(name, sources):
-            target = item.target.removeprefix('zoo').lstrip('.')
-            if any(within(target, part) for part in inner) or not any(within(target, part) for part in allowed):
+            target = room_of(item.target.removeprefix('zoo').lstrip('.')) or ''
+            public = ONLY.get(room)
+            down = FLOOR_OF[target] < FLOOR_OF[room] and (public is None or target in public)
+            if target != room and not down and (name, target) not in ALLOWED_UP:
                 found.append(f'{name}:{item.line} imports {item.target}')
+    return found
+
+
+def private_imports(sources: dict[str, str]) -> list[str]:
+    """A line for each name with a leading underscore that is taken from another file."""
+    found = []
+    for name, source in sources.items():
+        modules = set()
+        for node in ast.walk(parsed(source)):
+            if isinstance(node, ast.ImportFrom) and (node.module or '').split('.')[0] == 'zoo':
+                modules |= {alias.asname or alias.name for alias in node.names if f'{node.module}.{alias.name}' in ALL}
+                hidden = [alias.name for alias in node.names if alias.name.startswith('_') and alias.name[1:2] != '_']
+                found += [f'{name}:{node.lineno} takes {node.module}.{item}' for item in hidden]
+        for node in ast.walk(parsed(source)):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+                if node.attr.startswith('_') and not node.attr.startswith('__'):
+                    found.append(f'{name}:{node.lineno} takes {node.value.id}.{node.attr}')
     return found
 
 
@@ -133,7 +175,12 @@ def star_imports(sources: dict[str, str]) -> list[str]:
 
 def cycle(sources: dict[str, str]) -> list[str]:
     """The modules of one import cycle, in order, or nothing."""
-    graph = {name.removesuffix('.__init__'): [item.target for item in imports(name, sources)] for name in sources}
+    graph = {
+        name.removesuffix('.__init__'): [
+            item.target for item in imports(name, sources) if (name, item.target.removeprefix('zoo.')) not in ALLOWED_UP
+        ]
+        for name in sources
+    }
     done: set[str] = set()
 
     def search(module: str, path: list[str]) -> list[str]:
@@ -150,16 +197,28 @@ def cycle(sources: dict[str, str]) -> list[str]:
 
 
 SOURCES = read_sources()
+ALL = {name.removesuffix('.__init__') for name in SOURCES}
 
 
 def test_the_modules_are_found():
-    assert {'zoo.__init__', 'zoo.common.loops', 'zoo.common.adaptors.policy', 'zoo.algorithms.base'} <= SOURCES.keys()
-    loops = [item.target for item in imports('zoo.algorithms.base', SOURCES)]
-    assert {'zoo.common.loops', 'zoo.common.errors', 'zoo.algorithms'} <= set(loops)
+    assert {'zoo.__init__', 'zoo.common.training.loops', 'zoo.algorithms.base.algorithm'} <= SOURCES.keys()
+    found = {item.target for item in imports('zoo.algorithms.base.algorithm', SOURCES)}
+    assert {'zoo.common.training.training', 'zoo.common.tools.errors', 'zoo.algorithms.base.saving'} <= found
 
 
 def test_no_import_runs_upward():
     assert upward(SOURCES) == []
+
+
+def test_every_room_is_there_and_says_what_is_in_it():
+    for room in FLOOR_OF:
+        source = SOURCES.get(f'zoo.{room}', SOURCES.get(f'zoo.{room}.__init__' if room else 'zoo.__init__'))
+        assert source is not None, f'{room} is no part of zoo'
+        assert ast.get_docstring(parsed(source)), f'{room} does not say what is in it'
+
+
+def test_no_file_takes_a_private_name_of_another():
+    assert private_imports(SOURCES) == []
 
 
 def test_no_star_import():
@@ -178,26 +237,30 @@ def planted(module: str, source: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ('module', 'source', 'target'),
     [
-        ('zoo.common.bad', 'from zoo.algorithms.base import Algorithm', 'zoo.algorithms.base'),
-        ('zoo.common.bad', 'import zoo.algorithms', 'zoo.algorithms'),
-        ('zoo.common.bad', 'from zoo import algorithms', 'zoo.algorithms'),
-        ('zoo.common.bad', 'from zoo import build_env', 'zoo'),
-        ('zoo.common.bad', 'import zoo', 'zoo'),
-        ('zoo.common.bad', 'from ..algorithms import ppo', 'zoo.algorithms.ppo'),
+        ('zoo.common.training.bad', 'from zoo.algorithms.base import Algorithm', 'zoo.algorithms.base'),
+        ('zoo.common.training.bad', 'import zoo.algorithms', 'zoo.algorithms'),
+        ('zoo.common.training.bad', 'from zoo import algorithms', 'zoo.algorithms'),
+        ('zoo.common.training.bad', 'from zoo import build_env', 'zoo'),
+        ('zoo.common.training.bad', 'import zoo', 'zoo'),
+        ('zoo.common.training.bad', 'from ...algorithms import ppo', 'zoo.algorithms.ppo'),
         ('zoo.common.envs.bad', 'from ...default_params import call_default_params', 'zoo.default_params'),
-        ('zoo.common.bad', 'def f():\n    from zoo.algorithms import PPO', 'zoo.algorithms'),
+        ('zoo.common.training.bad', 'def f():\n    from zoo.algorithms import PPO', 'zoo.algorithms'),
         (
-            'zoo.common.bad',
+            'zoo.common.training.bad',
             'try:\n    import zoo.algorithms.sac as s\nexcept ImportError:\n    s = None',
             'zoo.algorithms.sac',
         ),
-        ('zoo.common.bad', 'if TYPE_CHECKING:\n    from zoo.algorithms.base import Algorithm', 'zoo.algorithms.base'),
+        (
+            'zoo.common.training.bad',
+            'if TYPE_CHECKING:\n    from zoo.algorithms.base import Algorithm',
+            'zoo.algorithms.base',
+        ),
         (
             'zoo.distributed.bad',
             'if TYPE_CHECKING:\n    from zoo.distributed.training.plan import Plan',
             'zoo.distributed.training.plan',
         ),
-        ('zoo.common.bad', "importlib.import_module(f'zoo.algorithms.{name}')", 'zoo.algorithms'),
+        ('zoo.common.training.bad', "importlib.import_module(f'zoo.algorithms.{name}')", 'zoo.algorithms'),
         ('zoo.common.utils', 'from zoo.algorithms import NAMES', 'zoo.algorithms'),
         ('zoo.common.env_wrappers', 'from zoo.default_params import call_default_params', 'zoo.default_params'),
         ('zoo.algorithms.bad', 'from zoo.default_params import call_default_params', 'zoo.default_params'),
@@ -206,7 +269,14 @@ def planted(module: str, source: str) -> dict[str, str]:
         ('zoo.distributed.bad', 'from zoo.distributed.training import plan', 'zoo.distributed.training.plan'),
         ('zoo.distributed.training.bad', 'from zoo.algorithms import PPO', 'zoo.algorithms'),
         ('zoo.default_params.bad', 'from zoo import load', 'zoo'),
-        ('zoo.cli', 'from zoo.common.loops import Training', 'zoo.common.loops'),
+        ('zoo.common.tools.bad', 'from zoo.common.networks.spec import full_spec', 'zoo.common.networks.spec'),
+        ('zoo.common.tools.bad', 'from ..maths import returns', 'zoo.common.maths.returns'),
+        ('zoo.common.networks.bad', 'from zoo.common.acting import forward', 'zoo.common.acting.forward'),
+        ('zoo.common.networks.layers.bad', 'import zoo.common.networks.spec', 'zoo.common.networks.spec'),
+        ('zoo.common.envs.kinds.bad', 'from zoo.common.envs.build import TYPES', 'zoo.common.envs.build'),
+        ('zoo.distributed.engines.bad', 'from zoo.distributed import cluster', 'zoo.distributed.cluster'),
+        ('zoo.algorithms.base.bad', 'from zoo.algorithms import ppo', 'zoo.algorithms.ppo'),
+        ('zoo.cli.bad', 'from zoo.common.training.loops import on_policy', 'zoo.common.training.loops'),
     ],
 )
 def test_a_planted_upward_import_is_found(module, source, target):
@@ -217,8 +287,8 @@ def test_a_planted_upward_import_is_found(module, source, target):
 @pytest.mark.parametrize(
     ('module', 'source'),
     [
-        ('zoo.algorithms.fine', 'from zoo.common import loops\nfrom zoo.algorithms.base import Algorithm'),
-        ('zoo.common.fine', 'from . import spaces\nfrom .adaptors.action import Part\nimport zoological'),
+        ('zoo.algorithms.fine', 'from zoo.common.training import loops\nfrom zoo.algorithms.base import Algorithm'),
+        ('zoo.common.training.fine', 'from .. import spaces\nfrom ..adaptors.action import Part\nimport zoological'),
         ('zoo.cli', 'from zoo import build_env, algorithms, load'),
     ],
 )
@@ -228,15 +298,17 @@ def test_what_is_allowed_passes(module, source):
 
 def test_else_of_type_checking_runs_and_counts():
     source = 'if TYPE_CHECKING:\n    pass\nelse:\n    from zoo.algorithms import PPO'
-    assert upward(planted('zoo.common.bad', source)) == ['zoo.common.bad:4 imports zoo.algorithms']
+    assert upward(planted('zoo.common.training.bad', source)) == ['zoo.common.training.bad:4 imports zoo.algorithms']
 
 
 def test_a_new_part_of_zoo_must_be_placed():
-    assert upward(planted('zoo.extras', '')) == ['zoo.extras: a part of zoo that MAY_IMPORT does not know']
+    assert upward(planted('zoo.extras', '')) == ['zoo.extras: a part of zoo that FLOORS does not know']
 
 
 def test_a_planted_star_import_is_found():
-    assert star_imports(planted('zoo.common.bad', 'import os\nfrom zoo.common.spaces import *')) == ['zoo.common.bad:2']
+    assert star_imports(planted('zoo.common.training.bad', 'import os\nfrom zoo.common.spaces import *')) == [
+        'zoo.common.training.bad:2'
+    ]
 
 
 @pytest.mark.parametrize(
@@ -264,25 +336,25 @@ LIGHT = [
     'zoo',
     'zoo.algorithms',
     'zoo.callbacks',
-    'zoo.cli',
-    'zoo.comparison',
-    'zoo.tuning',
-    'zoo.common.acting',
+    'zoo.cli.main',
+    'zoo.experiments.compare',
+    'zoo.experiments.tune',
+    'zoo.common.acting.behavior',
     'zoo.common.adaptors.action',
     'zoo.common.adaptors.observation',
-    'zoo.common.checkpoint',
-    'zoo.common.collect',
+    'zoo.common.training.checkpoint',
+    'zoo.common.rollouts.collector',
     'zoo.common.env_wrappers',
-    'zoo.common.errors',
-    'zoo.common.normalize',
-    'zoo.common.loops',
-    'zoo.common.recorded',
+    'zoo.common.tools.errors',
+    'zoo.common.maths.normalize',
+    'zoo.common.training.loops',
+    'zoo.common.training.record',
     'zoo.common.replay',
-    'zoo.common.rollout',
+    'zoo.common.rollouts.rollout_buffer',
     'zoo.common.schedules',
-    'zoo.common.seeding',
+    'zoo.common.tools.seeding',
     'zoo.common.spaces',
-    'zoo.common.types',
+    'zoo.common.records',
     'zoo.distributed',
     'zoo.distributed.cluster',
     'zoo.distributed.jobs',
@@ -293,8 +365,8 @@ LIGHT = [
     'zoo.distributed.training.train',
     'zoo.dashboard',
     'zoo.dashboard.training',
-    'zoo.running',
-    'zoo.runs',
+    'zoo.experiments.train',
+    'zoo.experiments.runs',
 ]
 
 

@@ -15,7 +15,7 @@ from gymnasium.spaces import Discrete
 
 import zoo
 from zoo import build_env
-from zoo.algorithms import saving
+from zoo.algorithms.base import saving
 
 ROOT = Path(__file__).parent / 'checkpoints'
 

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 import zoo
-from zoo import algorithms, running
+from zoo import algorithms
 from zoo.algorithms.dqn import EPSILON
-from zoo.common.env_wrappers import find_env_type, made_with
+from zoo.common.env_wrappers import find_env_type
+from zoo.common.envs.about import made_with
 from zoo.common.schedules import Linear
+from zoo.experiments import train
 
 #: Enough for an update, in a second or two.
 FEW: dict[str, Any] = {
@@ -203,20 +205,20 @@ def test_what_is_refused(given: dict[str, Any], message: str):
 
 def test_what_net_stands_for():
     default = [{'hidden': [1], 'activation': 'tanh'}, 'actor']
-    assert running.networks('32, 16', default) == [{'hidden': [32, 16], 'activation': 'tanh'}, 'actor']
-    assert running.networks((5,), default) == [{'hidden': [5], 'activation': 'tanh'}, 'actor']
-    assert running.networks('[]', default)[0]['hidden'] == []
-    assert running.networks('[8,4]', default)[0]['hidden'] == [8, 4]
-    assert running.networks({'activation': 'relu'}, default) == [{'hidden': [1], 'activation': 'relu'}, 'actor']
+    assert train.networks('32, 16', default) == [{'hidden': [32, 16], 'activation': 'tanh'}, 'actor']
+    assert train.networks((5,), default) == [{'hidden': [5], 'activation': 'tanh'}, 'actor']
+    assert train.networks('[]', default)[0]['hidden'] == []
+    assert train.networks('[8,4]', default)[0]['hidden'] == [8, 4]
+    assert train.networks({'activation': 'relu'}, default) == [{'hidden': [1], 'activation': 'relu'}, 'actor']
     whole = [{'hidden': [2]}, {'hidden': [3]}]
-    assert running.networks(whole, default) == whole
+    assert train.networks(whole, default) == whole
 
 
 @pytest.mark.parametrize('name', algorithms.NAMES)
 def test_no_parameter_has_two_places(name: str):
     cls = getattr(algorithms, name)
     assert not cls.declared().keys() & cls.declared_for_learn().keys()
-    assert not running.known_params(cls).keys() & (set(running.ARGUMENTS) - {'learning_rate'})
+    assert not train.known_params(cls).keys() & (set(train.ARGUMENTS) - {'learning_rate'})
 
 
 @pytest.mark.parametrize(

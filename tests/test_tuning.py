@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 import zoo
-from zoo import algorithms, cli, tuning
-from zoo.common.params import Param, Range, above, at_least, between
-from zoo.common.processes import alone_in
+from zoo import algorithms
+from zoo.cli import main
+from zoo.cli.values import parse_value
 from zoo.common.schedules import Linear
-from zoo.running import known_params
-from zoo.tuning import Choice, choice_for
+from zoo.common.tools.params import Param, Range, above, at_least, between
+from zoo.common.tools.processes import alone_in
+from zoo.experiments import search_space, tune
+from zoo.experiments.search_space import Choice, choice_for
+from zoo.experiments.train import known_params
 
 pytest.importorskip('optuna')
 
@@ -84,7 +87,7 @@ class Ends:
 @pytest.mark.parametrize('name', algorithms.NAMES)
 def test_the_ends_of_every_range_are_allowed(name: str):
     env_id = 'Pendulum-v1' if 'Box' in getattr(algorithms, name).acts_in else 'CartPole-v1'
-    choices, environment, steps = tuning._space(name, env_id, 'classic_control', None, {'nenv': 1}, None)
+    choices, environment, steps = search_space.space_of(name, env_id, 'classic_control', None, {'nenv': 1}, None)
     known = known_params(getattr(algorithms, name))
     wanted = {'learning_rate', 'net'} | ({'gamma'} & known.keys())
     assert environment == env_id and steps >= 1000 and wanted <= choices.keys()
@@ -109,7 +112,7 @@ FEW: dict[str, Any] = {
 def test_a_study_goes_on(capsys):
     first = zoo.tune('DQN', 'CartPole-v1', trials=2, jobs=1, **FEW)
     assert first.folder == Path('runs/tune_DQN_CartPole-v1') and len(first.trials) == 2
-    study = tuning._open(first.folder, 'random', 'none', 0)
+    study = tune._open(first.folder, 'random', 'none', 0)
     study.ask()  # as of a trial that was killed
     more = zoo.tune('DQN', 'CartPole-v1', trials=3, **FEW | {'progress': True})
     assert more.trials[:2] == first.trials and len(more.trials) == 3
@@ -143,10 +146,10 @@ def test_a_study_goes_on(capsys):
 def test_no_two_trials_have_one_seed_also_after_an_interrupt(monkeypatch):
     asked: list[tuple[str, int]] = []
     monkeypatch.setattr(
-        tuning.workers, 'run', lambda tasks, *_: asked.extend((task.name, task.args[-1]) for task in tasks)
+        tune.workers, 'run', lambda tasks, *_: asked.extend((task.name, task.args[-1]) for task in tasks)
     )
     Path('here').mkdir()
-    study = tuning._open(Path('here'), 'random', 'none', 0)
+    study = tune._open(Path('here'), 'random', 'none', 0)
     study.ask()  # interrupted
     second = study.ask()
     second.set_user_attr('params', '{}')
@@ -159,12 +162,12 @@ def test_no_two_trials_have_one_seed_also_after_an_interrupt(monkeypatch):
 
 def test_pruners_compare_tests_by_their_number(monkeypatch):
     reported: list[int] = []
-    monkeypatch.setattr(tuning.Evaluate, '__call__', lambda self, training: self.returns.append(1.0))
+    monkeypatch.setattr(tune.Evaluate, '__call__', lambda self, training: self.returns.append(1.0))
 
     def steps_of(horizon: int) -> list[int]:
         reported.clear()
         trial = SimpleNamespace(report=lambda value, step: reported.append(step), should_prune=lambda: False)
-        report = tuning._Report(trial, 2000, 1)
+        report = tune._Report(trial, 2000, 1)
         for due in (2000, 4000, 6000, 8000, 10_000):
             steps = -(-due // horizon) * horizon
             report(SimpleNamespace(steps=steps, done=steps >= 10_000))
@@ -209,20 +212,20 @@ def test_from_the_shell(capsys, monkeypatch):
 
     def tune(*args: Any, **params: Any) -> Any:
         asked.update(params, args=args)
-        trial = tuning.Trial(0, 'complete', 1.0, {'gamma': 0.9, 'learning_rate': Linear(0.1)})
-        return tuning.Tuning(Path('x'), 'TD3', 'Pendulum-v1', (trial,))
+        trial = tune.Trial(0, 'complete', 1.0, {'gamma': 0.9, 'learning_rate': Linear(0.1)})
+        return tune.Tuning(Path('x'), 'TD3', 'Pendulum-v1', (trial,))
 
     monkeypatch.setattr(zoo, 'tune', tune, raising=False)
     words = 'tune TD3 --env Pendulum-v1 --trials 4 --search gamma --search tau=(0.001,0.1) --set policy_delay=1'
-    assert cli.main(words.split()) == 0
+    assert main.main(words.split()) == 0
     assert asked['args'] == ('TD3', 'Pendulum-v1', None) and asked['search'] == {'gamma': None, 'tau': (0.001, 0.1)}
     assert (asked['trials'], asked['policy_delay']) == (4, 1)
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith('zoo train TD3 Pendulum-v1 --set policy_delay=1 --set gamma=0.9 --set ')
     more = "--type classic_control --steps 500 --nenv 4 --seed 3 --env-set 'max_episode_steps=50'"
-    assert cli.main(shlex.split(f'tune TD3 --env Pendulum-v1 {more}')) == 0
+    assert main.main(shlex.split(f'tune TD3 --env Pendulum-v1 {more}')) == 0
     last = capsys.readouterr().out.splitlines()[-1]  # the same settings as those of the trials
     assert (
         'Pendulum-v1 --type classic_control --steps 500 --nenv 4 --seed 3 --env-set max_episode_steps=50 --set' in last
     )
-    assert cli.parse_value(last.rpartition('learning_rate=')[2].rstrip("'")) == Linear(0.1)
+    assert parse_value(last.rpartition('learning_rate=')[2].rstrip("'")) == Linear(0.1)

@@ -8,7 +8,8 @@ from typing import Any
 
 __version__ = '0.1.0'
 
-# TensorFlow's notes would bury the progress bar: zoo/common/quiet.py holds back those that do not heed this variable.
+# TensorFlow's notes would bury the progress bar: zoo/common/tools/quiet.py holds back those that do not heed this
+# variable.
 # Errors while training still show, and a value that the user set stays.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
@@ -18,19 +19,19 @@ _HOME = {
     'check_env': 'zoo.common.envs.check',
     'call_default_params': 'zoo.common.utils',
     'load': 'zoo.algorithms.base',
-    'record': 'zoo.common.recorded',
-    'Rollout': 'zoo.common.rollouts',
-    'describe': 'zoo.algorithms.describing',
+    'record': 'zoo.common.training.record',
+    'Rollout': 'zoo.common.rollouts.rollout',
+    'describe': 'zoo.algorithms.base.describing',
     'Linear': 'zoo.common.schedules',
-    'train': 'zoo.running',
-    'resume': 'zoo.running',
-    'open_run': 'zoo.runs',
-    'list_runs': 'zoo.runs',
-    'plot_runs': 'zoo.runs',
-    'film': 'zoo.common.videos',
-    'export': 'zoo.algorithms.exporting',
-    'compare': 'zoo.comparison',
-    'tune': 'zoo.tuning',
+    'train': 'zoo.experiments.train',
+    'resume': 'zoo.experiments.train',
+    'open_run': 'zoo.experiments.runs',
+    'list_runs': 'zoo.experiments.runs',
+    'plot_runs': 'zoo.experiments.runs',
+    'film': 'zoo.common.plots.films',
+    'export': 'zoo.algorithms.base.exporting',
+    'compare': 'zoo.experiments.compare',
+    'tune': 'zoo.experiments.tune',
 }
 
 _MODULES = {'algorithms': 'zoo.algorithms', 'callbacks': 'zoo.callbacks', 'plots': 'zoo.common.plots'}
@@ -46,7 +47,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
     home = _HOME[name]
     if home.startswith('zoo.algorithms.'):
-        from zoo.common.quiet import load_tensorflow
+        from zoo.common.tools.quiet import load_tensorflow
 
         load_tensorflow()
     return getattr(importlib.import_module(home), name)

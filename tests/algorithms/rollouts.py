@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.common.types import Trajectories
+from zoo.common.records import Trajectories
 
 
 def rollout(agent: Any, steps: int = 5, copies: int = 4, seed: int = 0) -> Trajectories:

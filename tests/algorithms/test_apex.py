@@ -12,10 +12,10 @@ from reference import stir
 import zoo
 from zoo import algorithms, build_env
 from zoo.algorithms import DQN, ApexDDPG, ApexDQN
-from zoo.common.collect import Collector
-from zoo.common.replay import Replay
-from zoo.common.rollout import RolloutBuffer
-from zoo.common.types import Transition
+from zoo.common.records import Transition
+from zoo.common.replay.replay import Replay
+from zoo.common.rollouts.collector import Collector
+from zoo.common.rollouts.rollout_buffer import RolloutBuffer
 
 pytestmark = pytest.mark.usefixtures('plain_graphs')
 

@@ -17,14 +17,16 @@ import toys
 from gymnasium.spaces import Box, Dict, Discrete
 
 import zoo
-from zoo.algorithms import saving
-from zoo.algorithms.base import Algorithm
-from zoo.common import loops
-from zoo.common.acting import Forward, GaussianNoise
-from zoo.common.adaptors.policy import deterministic_head, penalized, value_head
-from zoo.common.optim import polyak
-from zoo.common.params import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, Tau, at_least
-from zoo.common.types import Transition
+from zoo.algorithms.base import Algorithm, saving
+from zoo.common.acting.forward import Forward
+from zoo.common.acting.noise import GaussianNoise
+from zoo.common.maths.optimizers import polyak
+from zoo.common.networks.heads import deterministic_head, value_head
+from zoo.common.networks.network import penalized
+from zoo.common.parameters import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, Tau
+from zoo.common.records import Transition
+from zoo.common.tools.params import at_least
+from zoo.common.training import loops
 
 
 class DDPG(Algorithm):

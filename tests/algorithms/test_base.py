@@ -22,12 +22,11 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import zoo
 from zoo import algorithms
-from zoo.algorithms import saving
-from zoo.algorithms.base import Algorithm
-from zoo.common import checkpoint
-from zoo.common.compilation import PackedCall
+from zoo.algorithms.base import Algorithm, saving
+from zoo.common.records import Batch, Transition
 from zoo.common.schedules import Linear
-from zoo.common.types import Batch, Transition
+from zoo.common.tools.compilation import PackedCall
+from zoo.common.training import checkpoint
 
 VECTOR = toys.OBSERVATIONS['vector']
 CLASSES = {name: getattr(algorithms, name) for name in algorithms.NAMES}

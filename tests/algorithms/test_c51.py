@@ -8,7 +8,7 @@ import tensorflow as tf
 from gymnasium.spaces import Box, Discrete
 
 from zoo.algorithms import C51
-from zoo.common.types import Batch, Transition
+from zoo.common.records import Batch, Transition
 
 pytestmark = pytest.mark.usefixtures('plain_graphs')
 

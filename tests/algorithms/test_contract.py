@@ -20,8 +20,8 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 import zoo
 from zoo import algorithms
 from zoo.algorithms.base import Algorithm
-from zoo.common import checkpoint
-from zoo.common.compilation import PackedCall
+from zoo.common.tools.compilation import PackedCall
+from zoo.common.training import checkpoint
 
 #: All kinds of action.
 EVERY = ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Box 2-D', 'Dict', 'Tuple')

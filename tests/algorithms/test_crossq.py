@@ -15,11 +15,12 @@ from gymnasium.spaces import Box
 from reference import assert_close, copies, finite_differences, stir
 
 import zoo
-from zoo.algorithms import CrossQ, saving
+from zoo.algorithms import CrossQ
+from zoo.algorithms.base import saving
 from zoo.callbacks import Evaluate
-from zoo.common.batch_renorm import BatchRenormalization
 from zoo.common.env_wrappers import build_env
-from zoo.common.types import Batch, Transition
+from zoo.common.networks.layers.batch_renorm import BatchRenormalization
+from zoo.common.records import Batch, Transition
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 ACTION = Box(np.float32([-2.0, 0.0]), np.float32([2.0, 10.0]))
@@ -261,7 +262,9 @@ def test_saved_or_copied_it_goes_on_as_if_uninterrupted(how, tmp_path):
 
 
 def test_tests_in_between_change_nothing_of_the_training(monkeypatch):
-    monkeypatch.setattr('zoo.algorithms.base.prefers_xla', lambda variables: True)  # it rounds otherwise than reading
+    monkeypatch.setattr(
+        'zoo.algorithms.base.algorithm.prefers_xla', lambda variables: True
+    )  # it rounds otherwise than reading
     found = []
     for callbacks in ([], [Evaluate(every=110, episodes=1, keep_best=False)]):
         env = build_env('Pendulum-v1', 'classic_control')
@@ -277,7 +280,7 @@ def test_tests_in_between_change_nothing_of_the_training(monkeypatch):
 
 
 def test_mixed_precision(monkeypatch):
-    monkeypatch.setattr('zoo.common.dense.NARROW', 0)
+    monkeypatch.setattr('zoo.common.networks.layers.dense.NARROW', 0)
     specs = [{'hidden': [32, 32], 'seed': i, 'normalize': 'batch_renorm', 'activation': 'relu'} for i in range(3)]
     plain = make(False, net_list=specs)
     mixed = make(False, net_list=[spec | {'dtype': 'mixed_bfloat16'} for spec in specs])

@@ -14,9 +14,10 @@ from test_td3 import ACTION, SGD, VECTOR, batch, lead
 from toys import OBSERVATIONS, AnySpaces, altered
 
 import zoo
-from zoo.algorithms import DDPG, saving
-from zoo.common.acting import GaussianNoise, OrnsteinUhlenbeck
-from zoo.common.replay import Priorities, Sampling
+from zoo.algorithms import DDPG
+from zoo.algorithms.base import saving
+from zoo.common.acting.noise import GaussianNoise, OrnsteinUhlenbeck
+from zoo.common.sampling import Priorities, Sampling
 from zoo.common.schedules import Linear
 from zoo.distributed.cluster import Role
 from zoo.distributed.training import actor

@@ -12,8 +12,8 @@ from reference import NumpyNetwork, assert_close, copies, finite_differences, st
 from toys import altered
 
 from zoo.algorithms import DQN
+from zoo.common.records import Batch, Transition
 from zoo.common.schedules import Linear
-from zoo.common.types import Batch, Transition
 
 ACTIONS = 4
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)

@@ -14,9 +14,9 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 import zoo
 from zoo import algorithms, build_env
 from zoo.algorithms.es import centred_ranks
-from zoo.common.normalize import RunningMoments
-from zoo.common.population import direction
-from zoo.common.types import Evaluations
+from zoo.common.acting.perturbed import direction
+from zoo.common.maths.normalize import RunningMoments
+from zoo.common.records import Evaluations
 
 VECTOR = toys.OBSERVATIONS['vector']
 

@@ -21,11 +21,10 @@ from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
 
 import zoo
 from zoo import algorithms
-from zoo.algorithms import exporting
-from zoo.algorithms.base import Algorithm
-from zoo.algorithms.exporting import ExportError, export
-from zoo.common import runtimes, spaces
-from zoo.common.acting import Behavior
+from zoo.algorithms.base import Algorithm, export_runtimes, exporting
+from zoo.algorithms.base.exporting import ExportError, export
+from zoo.common import spaces
+from zoo.common.acting.behavior import Behavior
 
 ACTIONS = toys.ACTIONS
 
@@ -166,7 +165,7 @@ def run_alone(program: str, folder: Path, *arguments: str) -> subprocess.Complet
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
 
 
-@pytest.mark.parametrize('to', runtimes.RUNTIMES)
+@pytest.mark.parametrize('to', export_runtimes.RUNTIMES)
 def test_a_runtime_without_zoo_gives_the_actions_of_predict(to, agents, tmp_path):
     if to == 'litert':
         pytest.importorskip('ai_edge_litert')
@@ -260,13 +259,13 @@ def test_names_are_no_two_alike():
 
 def changed(monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, np.ndarray]], Any], to: str = 'onnx') -> None:
     """Let a runtime give something else."""
-    real = runtimes.RUNTIMES[to]
+    real = export_runtimes.RUNTIMES[to]
 
     def load(folder: Path) -> Any:
         run, version = real.load(folder)
         return (lambda inputs: change(dict(run(inputs)))), version
 
-    monkeypatch.setitem(runtimes.RUNTIMES, to, dataclasses.replace(real, load=load))
+    monkeypatch.setitem(export_runtimes.RUNTIMES, to, dataclasses.replace(real, load=load))
 
 
 @pytest.mark.parametrize(
@@ -310,13 +309,13 @@ def test_a_choice_between_equals_may_fall_either_way(tmp_path, monkeypatch):
 
 
 def test_a_failure_while_writing_leaves_nothing(agents, tmp_path, monkeypatch):
-    real = runtimes.RUNTIMES['onnx']
+    real = export_runtimes.RUNTIMES['onnx']
 
     def full(function: Any, specs: Any, folder: Path) -> None:
         real.write(function, specs, folder)
         raise OSError(28, 'No space left on device')
 
-    monkeypatch.setitem(runtimes.RUNTIMES, 'onnx', dataclasses.replace(real, write=full))
+    monkeypatch.setitem(export_runtimes.RUNTIMES, 'onnx', dataclasses.replace(real, write=full))
     with pytest.raises(ExportError, match='could not be written, and nothing was changed: .*No space left'):
         export(agents['tuples'], tmp_path / 'parent/new', 'onnx')
     assert list((tmp_path / 'parent').iterdir()) == []

@@ -14,7 +14,7 @@ import toys
 
 from zoo import algorithms, build_env, call_default_params, load
 from zoo.algorithms.base import Algorithm
-from zoo.common import loops
+from zoo.common.training import loops
 
 SMALL = {'hidden': [32], 'activation': 'relu'}
 FEW = {'train_steps': 200, 'batch_size': 16, 'explore_steps': 40, 'buffer_size': 500, 'update_every': 4, 'roles': None}

@@ -15,10 +15,9 @@ from gymnasium.spaces import Box, Discrete
 
 import zoo
 from zoo import algorithms, build_env
-from zoo.algorithms import saving
-from zoo.algorithms.base import Algorithm
-from zoo.common import checkpoint
-from zoo.common.checkpoint import CheckpointError
+from zoo.algorithms.base import Algorithm, saving
+from zoo.common.training import checkpoint
+from zoo.common.training.checkpoint import CheckpointError
 
 VECTOR = toys.OBSERVATIONS['vector']
 IMAGE = Box(0, 255, (8, 8, 1), np.uint8)
@@ -354,7 +353,7 @@ class TestFailures:
         agent.save(tmp_path / 'saved')
         told = r"saved' could not be written, and nothing was changed: .*No space left"
         with monkeypatch.context() as patch, pytest.raises(CheckpointError, match=told):
-            patch.setattr(checkpoint, 'save_file', full)
+            patch.setattr('zoo.common.training.checkpoint.save_file', full)
             agent.save(tmp_path / 'saved')
         zoo.load(tmp_path / 'saved')
 

@@ -20,13 +20,16 @@ from gymnasium.spaces import Box, Dict, Discrete
 import zoo
 from zoo import algorithms, build_env, call_default_params
 from zoo.algorithms.base import Algorithm
-from zoo.common import dense, networks
-from zoo.common.adaptors import copies
 from zoo.common.adaptors.observation import Preprocess
-from zoo.common.adaptors.policy import Head, Network, action_value_head, build_network, build_on, value_head
-from zoo.common.batch_renorm import BatchRenormalization
-from zoo.common.optim import copy_weights
-from zoo.common.types import Batch, Transition
+from zoo.common.maths.optimizers import copy_weights
+from zoo.common.networks import copies
+from zoo.common.networks.build import build_network, build_on
+from zoo.common.networks.heads import Head, action_value_head, value_head
+from zoo.common.networks.layers import dense
+from zoo.common.networks.layers.batch_renorm import BatchRenormalization
+from zoo.common.networks.network import Network
+from zoo.common.networks.spec import DTYPES, _processor_flags, warn_where_slow
+from zoo.common.records import Batch, Transition
 
 MIXED = 'mixed_bfloat16'
 VECTOR, IMAGE = toys.OBSERVATIONS['vector'], toys.OBSERVATIONS['image']
@@ -118,7 +121,7 @@ class TestSpecs:
             policy(MIXED)
 
     @pytest.mark.parametrize('everywhere', ['float32', MIXED, 'mixed_float16', 'float64'])
-    @pytest.mark.parametrize('dtype', networks.DTYPES)
+    @pytest.mark.parametrize('dtype', DTYPES)
     @pytest.mark.parametrize('space', [VECTOR, EVERYTHING], ids=['vector', 'everything'])
     def test_what_is_of_which_dtype_under_any_global_policy(self, policy, space, dtype, everywhere):
         spec = {'hidden': [8], 'features': 8, 'seed': 0, 'dtype': dtype}
@@ -440,9 +443,9 @@ class TestLearning:
 class TestTheLineWhereItIsSlow:
     @pytest.fixture(autouse=True)
     def not_said_yet(self) -> Iterator[None]:
-        networks.warn_where_slow.cache_clear()
+        warn_where_slow.cache_clear()
         yield
-        networks.warn_where_slow.cache_clear()
+        warn_where_slow.cache_clear()
 
     @pytest.mark.parametrize(
         ('flags', 'times'),
@@ -457,7 +460,7 @@ class TestTheLineWhereItIsSlow:
         ],
     )
     def test_is_said_once(self, flags, times, monkeypatch, caplog):
-        monkeypatch.setattr(networks, '_processor_flags', lambda: set(flags.split()))
+        monkeypatch.setattr('zoo.common.networks.spec._processor_flags', lambda: set(flags.split()))
         with caplog.at_level(logging.INFO, 'zoo'):
             network({'hidden': [4]})
             assert not caplog.records
@@ -474,10 +477,10 @@ class TestTheLineWhereItIsSlow:
         }
         for text, expected in texts.items():
             monkeypatch.setattr(Path, 'read_text', lambda self, text=text: 'processor\t: 0\n' + text)
-            assert networks._processor_flags() == expected
+            assert _processor_flags() == expected
 
         def missing(self: Path) -> str:
             raise FileNotFoundError
 
         monkeypatch.setattr(Path, 'read_text', missing)
-        assert networks._processor_flags() == set()
+        assert _processor_flags() == set()

@@ -13,7 +13,7 @@ from rollouts import log_softmax
 
 import zoo
 from zoo.algorithms import OffPAC
-from zoo.common.types import Batch, Transition
+from zoo.common.records import Batch, Transition
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 ACTIONS = 3

@@ -12,8 +12,8 @@ from rollouts import gae_by_hand, log_softmax, rollout
 
 import zoo
 from zoo import algorithms
+from zoo.common.records import Trajectories
 from zoo.common.schedules import Linear
-from zoo.common.types import Trajectories
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 ACTIONS = 3

@@ -17,9 +17,9 @@ from reference import NumpyNetwork, assert_close, copies, finite_differences, st
 from rollouts import gae_by_hand, log_softmax, rollout
 
 from zoo.algorithms import PPO
-from zoo.common.optim import copy_weights
+from zoo.common.maths.optimizers import copy_weights
+from zoo.common.records import Trajectories
 from zoo.common.schedules import Linear
-from zoo.common.types import Trajectories
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 ACTIONS = 4

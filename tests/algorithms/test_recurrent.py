@@ -18,9 +18,10 @@ from reference import assert_close, copies, finite_differences, stir
 
 import zoo
 from zoo import algorithms, build_env, call_default_params
-from zoo.algorithms import PPO, saving
-from zoo.common.loops import Collection
-from zoo.common.types import Trajectories
+from zoo.algorithms import PPO
+from zoo.algorithms.base import saving
+from zoo.common.records import Trajectories
+from zoo.common.training.experience import Collection
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 ACTIONS, UNITS = 2, 2
@@ -101,7 +102,7 @@ def test_a_test_plays_each_copy_with_a_memory_of_its_own():
     vector = SyncVectorEnv([Counts] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
     agent.behavior.episodes_begin(np.ones(3, bool))
     agent.behavior.state[:] = 7.0
-    found = zoo.common.loops.run_test(agent, vector, test_episodes=4, seed=5)
+    found = zoo.common.training.testing.run_test(agent, vector, test_episodes=4, seed=5)
     assert (agent.behavior.state == 7.0).all()
     expected = []
     for seed in (5, 6):

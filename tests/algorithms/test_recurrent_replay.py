@@ -18,10 +18,10 @@ from test_recurrent import MEMORY, VECTOR, Counts, sigmoid
 import zoo
 from zoo import algorithms, build_env, call_default_params
 from zoo.algorithms import DQN, R2D2, SAC
-from zoo.common import recurrence
-from zoo.common.loops import Collection
-from zoo.common.replay import Replay
-from zoo.common.types import Transition
+from zoo.common.networks import remembered
+from zoo.common.records import Transition
+from zoo.common.replay.replay import Replay
+from zoo.common.training.experience import Collection
 
 pytestmark = pytest.mark.usefixtures('plain_graphs')
 
@@ -122,7 +122,7 @@ def test_priorities_of_sequences_by_hand():
     """0.9 of the greatest and 0.1 of the mean; what is not valid does not count."""
     priority = tf.constant([[1.0, -4.0], [3.0, 100.0], [-2.0, 2.0]])
     valid = tf.constant([[True, True], [True, False], [True, True]])
-    found = recurrence.of_sequences(priority, valid)
+    found = remembered.of_sequences(priority, valid)
     np.testing.assert_allclose(found, [0.9 * 3 + 0.1 * 2, 0.9 * 4 + 0.1 * 3], rtol=1e-6)
 
 
@@ -243,7 +243,7 @@ def test_a_critic_remembers_the_actions_taken_and_values_others():
     at = np.array([6, 7, 13, 10], np.int32)
     other = rng.uniform(-1, 1, (len(at), 1)).astype('f')
     state = tf.zeros([count, agent.behavior.state_size])
-    seen = recurrence.Remembered(obs, action, tf.constant(begins), state, 'actor', BURN_IN, tf.constant(at))
+    seen = remembered.Remembered(obs, action, tf.constant(begins), state, 'actor', BURN_IN, tf.constant(at))
     found = agent.critics[0](seen, other).numpy()[:, 0]
     critic = agent.critics[0]
     for i, row in enumerate(at):

@@ -15,7 +15,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 import zoo
 from zoo import algorithms, build_env
-from zoo.common.acting import StateDependent
+from zoo.common.acting.stochastic import StateDependent
 
 VECTOR = toys.OBSERVATIONS['vector']
 BOX = Box(-1.0, 1.0, (2,), np.float32)

@@ -11,7 +11,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Tuple
 
 from zoo import algorithms
-from zoo.algorithms.summary import Summary
+from zoo.algorithms.base.summary import Summary
 
 VECTOR, TWO = Box(-1.0, 1.0, (3,)), Discrete(2)
 

@@ -12,7 +12,7 @@ from reference import NumpyNetwork, assert_close, copies, finite_differences, st
 from toys import altered
 
 from zoo.algorithms import TD3
-from zoo.common.types import Batch, Transition
+from zoo.common.records import Batch, Transition
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 ACTION = Box(np.float32([-2.0, 0.0]), np.float32([2.0, 10.0]))

@@ -15,9 +15,9 @@ from gymnasium.spaces import Box, Discrete
 from zoo.algorithms import AC, DPPO, DQN, PPO, SAC, TD3, TRPO
 from zoo.algorithms.actor_critic import normalized
 from zoo.algorithms.base import Algorithm
-from zoo.common import loops
-from zoo.common.normalize import RunningMoments
-from zoo.common.types import Batch, Trajectories, Transition
+from zoo.common.maths.normalize import RunningMoments
+from zoo.common.records import Batch, Trajectories, Transition
+from zoo.common.training.training import Training
 
 pytestmark = pytest.mark.usefixtures('plain_updates')
 
@@ -299,7 +299,7 @@ def test_an_iteration_in_which_one_learner_has_nothing_is_left_out_by_all():
         return found
 
     def train(i: int) -> None:
-        loops.Training(learners[i], None, 3, progress_bar=False, experience=Given(i)).run(AC.loop, horizon=1)
+        Training(learners[i], None, 3, progress_bar=False, experience=Given(i)).run(AC.loop, horizon=1)
 
     in_threads(2, train)
     assert together.calls == 2 and learners[0].steps == 3
@@ -320,7 +320,7 @@ def test_alone_again():
 
 def test_gradients_of_odd_shapes_are_averaged_by_name():
     """Scalars, matrices and vectors travel as one array and come back in their own places."""
-    from zoo.common.optim import mean_over
+    from zoo.common.maths.optimizers import mean_over
 
     together = AllReduce(2)
     shapes = [(), (2, 3), (4,)]

@@ -16,10 +16,9 @@ from gymnasium.spaces import Box, Discrete
 
 import zoo
 from zoo import algorithms
-from zoo.algorithms import saving
-from zoo.algorithms.base import Algorithm
-from zoo.common.adaptors.policy import penalized
-from zoo.common.types import Batch, Transition
+from zoo.algorithms.base import Algorithm, saving
+from zoo.common.networks.network import penalized
+from zoo.common.records import Batch, Transition
 
 VECTOR = toys.OBSERVATIONS['vector']
 CLASSES = {name: getattr(algorithms, name) for name in algorithms.NAMES}
@@ -359,8 +358,8 @@ class TestLoading:
     def test_a_checkpoint_without_fingerprints_loads(self, tmp_path, monkeypatch):
         agent = make('DQN', modal)
         with monkeypatch.context() as patch:
-            patch.setattr('zoo.common.adaptors.copies.fingerprints', lambda networks: {})
-            patch.setattr('zoo.common.adaptors.policy.Network.random_variables', [])
+            patch.setattr('zoo.common.networks.copies.fingerprints', lambda networks: {})
+            patch.setattr('zoo.common.networks.network.Network.random_variables', [])
             agent.save(tmp_path / 'saved')
         loaded = zoo.load(tmp_path / 'saved', net_list=[modal(0)])
         np.testing.assert_allclose(loaded.forward(OBS), agent.forward(OBS), atol=1e-5)

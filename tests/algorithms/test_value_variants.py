@@ -18,10 +18,11 @@ from values import NumpyValues, means, update_by_hand
 
 import zoo
 from zoo import algorithms
-from zoo.algorithms import C51, DQN, QRDQN, Rainbow, saving
-from zoo.common.replay import Priorities, Sampling
+from zoo.algorithms import C51, DQN, QRDQN, Rainbow
+from zoo.algorithms.base import saving
+from zoo.common.records import Batch
+from zoo.common.sampling import Priorities, Sampling
 from zoo.common.schedules import Linear
-from zoo.common.types import Batch
 
 ACTIONS = 3
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)

@@ -11,7 +11,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 from zoo import algorithms
-from zoo.common.types import Batch, Transition
+from zoo.common.records import Batch, Transition
 
 #: Every kind of observation; the mask's space depends on the action's, see `observation_space`.
 OBSERVATIONS: dict[str, Space] = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.common.types import Batch
+from zoo.common.records import Batch
 
 RELU, LINEAR = (lambda x: np.maximum(x, 0.0)), (lambda x: x)
 

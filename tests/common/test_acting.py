@@ -16,20 +16,17 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 from gymnasium.vector.utils import batch_space
 
 from zoo.common import spaces
-from zoo.common.acting import ACTIVATIONS, Behavior, EpsilonGreedy, Forward, Means
+from zoo.common.acting.behavior import Behavior
+from zoo.common.acting.forward import Forward
+from zoo.common.acting.greedy import EpsilonGreedy
+from zoo.common.acting.numpy_forward import ACTIVATIONS, Means
 from zoo.common.adaptors.action import MASKED_LOGIT, ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess, features, mask_path
-from zoo.common.adaptors.policy import (
-    Head,
-    Network,
-    StochasticPolicy,
-    action_value_head,
-    build_network,
-    deterministic_head,
-    stochastic_head,
-    value_head,
-)
-from zoo.common.normalize import RunningMoments
+from zoo.common.maths.normalize import RunningMoments
+from zoo.common.networks.build import build_network
+from zoo.common.networks.heads import Head, action_value_head, deterministic_head, stochastic_head, value_head
+from zoo.common.networks.network import Network
+from zoo.common.networks.policy import StochasticPolicy
 
 
 def unbounded(*shape: int) -> Box:
@@ -487,7 +484,7 @@ from gymnasium.spaces import Box, Discrete
 from zoo.common.acting import NumpyForward
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess
-from zoo.common.normalize import RunningMoments
+from zoo.common.maths.normalize import RunningMoments
 
 statistics = {'': RunningMoments(3)}
 statistics[''].update(np.array([[0.0, 0.0, 0.0], [2.0, 2.0, 2.0]]))

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from zoo.common.adaptors.copies import packed
-from zoo.common.batch_renorm import BatchRenormalization
+from zoo.common.networks.copies import packed
+from zoo.common.networks.layers.batch_renorm import BatchRenormalization
 
 WEIGHTS = ('gamma', 'beta', 'moving_mean', 'moving_variance')
 
@@ -147,7 +147,7 @@ def test_a_large_batch_is_the_same(monkeypatch, xla):
 
     expected = run(theirs)
     for size, fused in ((x.shape.num_elements(), True), (10**9, False)):
-        monkeypatch.setattr('zoo.common.batch_renorm.FUSED', size)
+        monkeypatch.setattr('zoo.common.networks.layers.batch_renorm.FUSED', size)
         ours = BatchRenormalization()
         ours.build(x.shape)
         graph = tf.function(lambda layer=ours: run(layer), jit_compile=xla, autograph=False).get_concrete_function()

@@ -14,8 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zoo.common import checkpoint
-from zoo.common.checkpoint import CheckpointError, from_jsonable, jsonable, read, write, write_json
+from zoo.common.tools import files
+from zoo.common.tools.files import from_jsonable, jsonable, write_json
+from zoo.common.training import checkpoint
+from zoo.common.training.checkpoint import CheckpointError, read, write
 
 CONFIG = {'algorithm': 'TD3', 'gamma': 0.99, 'steps': 20_000, 'net': {'hidden': [256, 256]}}
 ARRAYS = {'actor/kernel': np.arange(12, dtype=np.float32).reshape(3, 4), 'steps': np.array(7, dtype=np.int64)}
@@ -288,7 +290,7 @@ checkpoint.write(path, {'version': 'new'}, {'w': np.ones(3)}, {'obs': np.ones(3)
 )
 def test_a_process_that_dies_leaves_one_that_can_be_read(tmp_path: Path, function: str, count: int, version: str):
     path = write(tmp_path / 'last', {'version': 'old'}, {'w': np.zeros(3)}, {'obs': np.zeros(3)})
-    root = Path(checkpoint.__file__).parents[2]
+    root = Path(files.__file__).parents[2]
     command = [sys.executable, '-c', CRASH, str(path), function, str(count)]
     assert subprocess.run(command, env={**os.environ, 'PYTHONPATH': str(root)}).returncode == 9
     loaded = read(path)
@@ -510,7 +512,7 @@ def test_the_same_state_has_the_same_weights_file(tmp_path: Path):
 
 
 def test_importing_does_not_import_tensorflow():
-    root = Path(checkpoint.__file__).parents[2]
+    root = Path(files.__file__).parents[2]
     code = 'import sys, zoo.common.checkpoint, zoo.common.logging, zoo.common.plots; print("tensorflow" in sys.modules)'
     done = subprocess.run(
         [sys.executable, '-c', code], env={**os.environ, 'PYTHONPATH': str(root)}, capture_output=True, text=True

@@ -16,11 +16,11 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.collect import Collector
 from zoo.common.env_wrappers import build_env
 from zoo.common.envs.answers import LIFE_LOST
-from zoo.common.envs.wrappers import Copy
-from zoo.common.types import Episode
+from zoo.common.envs.wrappers.copying import Copy
+from zoo.common.records import Episode
+from zoo.common.rollouts.collector import Collector
 
 MODES = [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED]
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from zoo.common.compilation import PackedCall, prefers_xla
+from zoo.common.tools.compilation import PackedCall, prefers_xla
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_prefers_xla(shapes, expected):
 def test_threads_are_chosen_once_and_the_environment_goes_before():
     code = """
 import os, tensorflow as tf
-from zoo.common.compilation import set_threads
+from zoo.common.tools.compilation import set_threads
 threads = tf.config.threading
 def found():
     return threads.get_intra_op_parallelism_threads(), threads.get_inter_op_parallelism_threads()

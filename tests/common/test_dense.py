@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from zoo.common import dense
-from zoo.common.dense import Dense
+from zoo.common.networks.layers import dense
+from zoo.common.networks.layers.dense import Dense
 
 
 def pair(rows: int, width: int, units: int, dtype: str = 'float32', **params) -> tuple[Dense, keras.layers.Dense]:

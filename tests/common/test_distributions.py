@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from zoo.common.distributions import (
+from zoo.common.maths.distributions import (
     Bernoulli,
     Categorical,
     DiagGaussian,

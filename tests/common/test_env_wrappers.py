@@ -21,11 +21,12 @@ from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
-from zoo.common import env_wrappers
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.collect import Collector
-from zoo.common.env_wrappers import build_env, env_name, env_type_of, rebuilder
-from zoo.common.envs.wrappers import ActionMask
+from zoo.common.env_wrappers import build_env
+from zoo.common.envs import about, build
+from zoo.common.envs.about import env_name, env_type_of, rebuilder
+from zoo.common.envs.wrappers.masks import ActionMask
+from zoo.common.rollouts.collector import Collector
 
 TAXI = max(name for name in gymnasium.registry if name.startswith('Taxi-'))
 needs_envpool = pytest.mark.skipif(find_spec('envpool') is None, reason='EnvPool is not installed')
@@ -108,7 +109,7 @@ class Observed(gymnasium.Env):
 
 
 def run_python(*arguments: str) -> subprocess.CompletedProcess:
-    paths = [str(Path(env_wrappers.__file__).parents[2]), os.environ.get('PYTHONPATH', '')]
+    paths = [str(Path(about.__file__).parents[2]), os.environ.get('PYTHONPATH', '')]
     environment = {**os.environ, 'PYTHONPATH': os.pathsep.join(filter(None, paths))}
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60, env=environment)
 
@@ -919,7 +920,7 @@ def test_what_makes_no_environment():
 
 def test_environment_types_of_another_kind():
     with pytest.raises(ValueError, match='unknown environment type None'):
-        env_wrappers.list_envs(None)
+        build.list_envs(None)
     assert "unknown environment type ['mujoco']" in message(ValueError, 'CartPole-v1', ['mujoco'])
 
 

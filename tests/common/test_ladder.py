@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+from zoo.common.acting.ladder import NoiseLadder, PrioritizingEpsilonLadder, first_errors, rungs
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.ladder import NoiseLadder, PrioritizingEpsilonLadder, first_errors, rungs
-from zoo.common.replay import Priorities, Sampling
-from zoo.common.types import Trajectories
+from zoo.common.records import Trajectories
+from zoo.common.sampling import Priorities, Sampling
 
 
 def test_rungs_by_hand():
@@ -99,7 +99,7 @@ def test_a_step_after_one_that_took_no_place_does_not_follow_it():
     np.testing.assert_allclose(found[:, 0], [1 + 0.5 * 10, 0, 2 + 0.5 * 10])
 
 
-@pytest.mark.parametrize('module', ['zoo.common.ladder', 'zoo.distributed.training.buffer'])
+@pytest.mark.parametrize('module', ['zoo.common.acting.ladder', 'zoo.distributed.training.buffer'])
 def test_none_of_it_needs_tensorflow(module: str):
     code = f'import {module}, sys; sys.exit("tensorflow" in sys.modules)'
     assert subprocess.run([sys.executable, '-c', code], check=False).returncode == 0

@@ -14,7 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zoo.common.logging import Logger, run_directory, write_json
+from zoo.common.tools.files import write_json
+from zoo.common.training.logger import Logger
+from zoo.common.training.run_directory import run_directory
 
 
 class Terminal(io.StringIO):
@@ -329,7 +331,7 @@ def test_the_bar_is_drawn_a_few_times_a_second(monkeypatch: pytest.MonkeyPatch):
     stream = Terminal()
     monkeypatch.setattr(sys, 'stderr', stream)
     now = [0.0]
-    monkeypatch.setattr('zoo.common.logging.time.perf_counter', lambda: now[0])
+    monkeypatch.setattr('zoo.common.training.logger.time.perf_counter', lambda: now[0])
     logger = Logger(None, 10_000)
     for _ in range(10_000):
         now[0] += 1e-4  # 10,000 steps a second

@@ -16,14 +16,19 @@ from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import zoo
-from zoo.algorithms import saving
-from zoo.common import checkpoint, seeding, spaces
-from zoo.common.acting import Behavior
+from zoo.algorithms.base import saving
+from zoo.common import spaces
+from zoo.common.acting.behavior import Behavior
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.env_wrappers import build_env
-from zoo.common.loops import Collection, Step, Training, off_policy, on_policy, run_test
-from zoo.common.replay import Replay
-from zoo.common.types import Batch, TrainingResult, Trajectories, Transition
+from zoo.common.records import Batch, TrainingResult, Trajectories, Transition
+from zoo.common.replay.replay import Replay
+from zoo.common.tools import seeding
+from zoo.common.training import checkpoint
+from zoo.common.training.experience import Collection, Step
+from zoo.common.training.loops import off_policy, on_policy
+from zoo.common.training.testing import run_test
+from zoo.common.training.training import Training
 
 TINY = {'hidden': [8]}
 
@@ -564,7 +569,7 @@ def test_resumed_run_equals_the_uninterrupted_one(case: str, tmp_path: Path, mon
     """1,000 steps, against a run that is loaded from one of its checkpoints: equal bit for bit."""
     env_id, copies, name, alg_params, params = RESUMED[case]
     if name == 'CrossQ':
-        monkeypatch.setattr('zoo.algorithms.base.prefers_xla', lambda variables: True)
+        monkeypatch.setattr('zoo.algorithms.base.algorithm.prefers_xla', lambda variables: True)
 
     def env() -> Any:
         return build_env(env_id, 'classic_control', nenv=copies)

@@ -12,12 +12,17 @@ import tensorflow as tf
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from gymnasium.vector.utils import batch_space
 
-from zoo.common import networks, spaces
+from zoo.common import spaces
 from zoo.common.adaptors.observation import Preprocess
-from zoo.common.adaptors.policy import Network, build_network, deterministic_head, value_head
-from zoo.common.batch_renorm import BatchRenormalization
-from zoo.common.dense import Dense
-from zoo.common.networks import DuelingHead, NoisyDense, convolutions, embedding_width, full_spec
+from zoo.common.networks.build import build_network
+from zoo.common.networks.heads import deterministic_head, value_head
+from zoo.common.networks.layers.batch_renorm import BatchRenormalization
+from zoo.common.networks.layers.dense import Dense
+from zoo.common.networks.layers.dueling import DuelingHead
+from zoo.common.networks.layers.noisy import NoisyDense
+from zoo.common.networks.network import Network
+from zoo.common.networks.spec import SPEC_DEFAULTS, full_spec, with_own_seeds
+from zoo.common.networks.torsos import convolutions, embedding_width
 
 SIZES = [(8, 8), (9, 13), (36, 36), (42, 42), (64, 64), (84, 84), (160, 210), (210, 160), (240, 320)]
 ENTRY = 'net_list[0] (q)'
@@ -232,7 +237,7 @@ def test_a_spec_is_filled_in_and_not_changed():
     spec = {'hidden': [3]}
     full = full_spec(spec, ENTRY)
     assert spec == {'hidden': [3]}
-    assert full.keys() == networks.SPEC_DEFAULTS.keys()
+    assert full.keys() == SPEC_DEFAULTS.keys()
     assert full['activation'] == 'tanh'
 
 
@@ -446,10 +451,10 @@ def test_tensorlayer_missing_is_said(monkeypatch: pytest.MonkeyPatch):
 def test_seeds_are_made_different_where_networks_of_one_kind_have_the_same():
     names = ('actor', 'critic_1', 'critic_2')
     apart = [{'seed': 5}, {'seed': 5}, {'seed': 6}]
-    assert networks.with_own_seeds(apart, names) == apart  # an actor and a critic are of two kinds
+    assert with_own_seeds(apart, names) == apart  # an actor and a critic are of two kinds
     equal = [{'seed': 5}, {'seed': 5, 'hidden': [4]}, {'seed': 5, 'hidden': [4]}]
-    found = networks.with_own_seeds(equal, names)
+    found = with_own_seeds(equal, names)
     assert found[:2] == equal[:2] and found[2]['hidden'] == [4] and found[2]['seed'] != 5
-    assert found == networks.with_own_seeds(equal, names)
+    assert found == with_own_seeds(equal, names)
     others = ['actor', {'seed': None}, {'seed': None}]
-    assert networks.with_own_seeds(others, names) == others
+    assert with_own_seeds(others, names) == others

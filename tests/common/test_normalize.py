@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from zoo.common.normalize import EPSILON, RewardScale, RunningMoments
+from zoo.common.maths.normalize import EPSILON, RewardScale, RunningMoments
 
 
 @pytest.mark.parametrize('chunks', [[1000], [1, 999], [1] * 10 + [490, 500], [333, 0, 667]], ids=str)

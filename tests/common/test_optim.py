@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from zoo.common import optim
-from zoo.common.optim import Optimizer, copy_weights, polyak
+from zoo.common.maths import optimizers
+from zoo.common.maths.optimizers import Optimizer, copy_weights, polyak
 from zoo.common.schedules import Linear
 
 LABEL = 'optimizers_list[0] (all)'
@@ -42,7 +42,7 @@ class TestAdam:
 
     @pytest.fixture(params=[False, True], ids=['each', 'flat'])
     def flat(self, request, monkeypatch):
-        monkeypatch.setattr(optim, 'prefers_xla', lambda variables: request.param)
+        monkeypatch.setattr(optimizers, 'prefers_xla', lambda variables: request.param)
         return request.param
 
     @pytest.mark.parametrize(

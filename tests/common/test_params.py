@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pytest
 
-from zoo.common import params
-from zoo.common.params import Param, above, at_least, between, declared
 from zoo.common.schedules import Linear
+from zoo.common.tools import params
+from zoo.common.tools.params import Param, above, at_least, between, declared
 
 
 def example(

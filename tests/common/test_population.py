@@ -12,17 +12,11 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
 from zoo import algorithms, build_env
-from zoo.common.acting import Forward, NumpyForward
-from zoo.common.collect import Collector
-from zoo.common.population import (
-    Evaluator,
-    GraphPopulation,
-    NumpyPopulation,
-    both_ways,
-    direction,
-    episode_seed,
-    population,
-)
+from zoo.common.acting.forward import Forward
+from zoo.common.acting.numpy_forward import NumpyForward
+from zoo.common.acting.perturbed import GraphPopulation, NumpyPopulation, direction, episode_seed, population
+from zoo.common.rollouts.collector import Collector
+from zoo.common.rollouts.evaluator import Evaluator, both_ways
 
 VECTOR = Box(-1.0, 1.0, (3,), np.float32)
 

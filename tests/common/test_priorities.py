@@ -7,8 +7,8 @@ import copy
 import numpy as np
 import pytest
 
-from zoo.common import priorities
-from zoo.common.priorities import TOP, SumTree
+from zoo.common.replay import sum_tree
+from zoo.common.replay.sum_tree import TOP, SumTree
 
 SIZES = [1, 2, 3, 100, TOP, TOP + 1, 5000, 70_001]
 
@@ -56,7 +56,7 @@ def test_of_a_row_that_is_there_twice_the_last_value_stays():
 @pytest.mark.parametrize('size', SIZES)
 @pytest.mark.parametrize('waiting', [0, 4096])
 def test_built_anew_it_is_the_same_to_the_last_bit(size: int, waiting: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(priorities, 'WAITING', waiting)
+    monkeypatch.setattr(sum_tree, 'WAITING', waiting)
     rng = np.random.default_rng(size)
     tree, other = filled(size, rng, whole=False), SumTree(size)
     for _ in range(50):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from zoo.common.quantiles import quantile_huber
+from zoo.common.maths.quantiles import quantile_huber
 
 
 def by_hand(quantiles: np.ndarray, target: np.ndarray, kappa: float) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import zoo
-from zoo.common import quiet
+from zoo.common.tools import quiet
 
 ROOT = str(Path(zoo.__file__).parents[1])
 
@@ -35,7 +35,7 @@ def list_physical_devices(kind):
     return []
 config = types.SimpleNamespace(list_physical_devices=list_physical_devices)
 """
-LOAD = 'from zoo.common.quiet import load_tensorflow; load_tensorflow()'
+LOAD = 'from zoo.common.tools.quiet import load_tensorflow; load_tensorflow()'
 
 
 def run(code: str, path: Path | None = None, shell: str = '"$@"', **variables: str) -> subprocess.CompletedProcess:

@@ -16,12 +16,15 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import zoo
-from zoo.common import recorded, spaces
+from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.datasets import recordings
+from zoo.common.datasets.recordings import RecordedEpisode, read, write
 from zoo.common.envs.answers import LIFE_LOST
-from zoo.common.recorded import RecordedEpisode, read, record, write
-from zoo.common.replay import Priorities, Replay, Sampling
-from zoo.common.types import Transition
+from zoo.common.records import Transition
+from zoo.common.replay.replay import Replay
+from zoo.common.sampling import Priorities, Sampling
+from zoo.common.training.record import record
 
 ADAPTOR = ActionAdaptor(Discrete(5))
 SEED = 5
@@ -95,7 +98,7 @@ def episodes(rng: np.random.Generator, space: Any, count: int, longest: int) -> 
         for path, leaf in spaces.leaves(space).items():
             if isinstance(leaf, spaces.FrameStack):
                 frames = rng.integers(256, size=(length + 1, *leaf.frame_shape)).astype(np.uint8)
-                items[path] = recorded._stacked(frames, leaf.frames)
+                items[path] = recordings._stacked(frames, leaf.frames)
             else:
                 items[path] = rng.standard_normal((length + 1, *leaf.shape)).astype(leaf.dtype)
         end = int(rng.integers(3))
@@ -312,7 +315,7 @@ def test_observations_outside_their_space_are_refused(tmp_path: Path):
     path = write(tmp_path / 'a.npz', space, action_space, [RecordedEpisode(obs, np.zeros(1), np.ones(1), True, False)])
     replay = Replay(space, agent.action_adaptor, 10)
     with pytest.raises(ValueError, match=r"^of '.*a.npz' the observation 'a' has the value 9, but .* from 0 to 3"):
-        recorded.fill(agent, replay, path)
+        recordings.fill(agent, replay, path)
 
 
 def test_more_than_the_buffer_holds_are_announced(cart_poles: Path, caplog: pytest.LogCaptureFixture):
@@ -357,7 +360,7 @@ def test_what_is_no_recording_is_refused(cart_poles: Path, tmp_path: Path):
 
     def refused(sources: Any, message: str) -> None:
         with pytest.raises(ValueError, match=message):
-            recorded.fill(agent, replay, sources)
+            recordings.fill(agent, replay, sources)
         assert replay.added == 0
 
     refused(tmp_path / 'none.npz', r"^there are no recorded episodes at '.*none\.npz'\.$")
@@ -384,7 +387,7 @@ def test_what_is_no_recording_is_refused(cart_poles: Path, tmp_path: Path):
 def test_into_copies_each_is_given_whole_episodes(cart_poles: Path):
     agent, _ = dqn()
     replay = agent.replay_for(5000, 3)
-    count = recorded.fill(agent, replay, cart_poles)
+    count = recordings.fill(agent, replay, cart_poles)
     assert count == len(replay) == sum(len(episode.reward) for episode in read(cart_poles))
     assert sorted((replay._cursor > 0).tolist()) == [True] * 3
     batch = replay.sample((3000,), np.random.default_rng(0))
@@ -425,7 +428,7 @@ def test_a_data_set_of_minari(way: str, tmp_path: Path, monkeypatch: pytest.Monk
     source: Any = {'id': 'cart/test-v0', 'folder': folder, 'data folder': folder / 'data'}[way]
     agent, _ = dqn()
     replay = agent.replay_for(100, 2)
-    assert recorded.fill(agent, replay, source) == 4 + 5 + 6 == len(replay)
+    assert recordings.fill(agent, replay, source) == 4 + 5 + 6 == len(replay)
     batch = replay.sample((500,), np.random.default_rng(0))
     k, t = batch.obs[:, 0] // 100, batch.obs[:, 0] % 100 // 4
     np.testing.assert_array_equal(batch.next_obs, batch.obs + 4)

@@ -12,18 +12,16 @@ import pytest
 import tensorflow as tf
 from gymnasium.spaces import Box, Dict, Discrete, Space
 
-from zoo.common import recurrence
-from zoo.common.acting import Forward, Means, NumpyRecurrent
+from zoo.common.acting.forward import Forward
+from zoo.common.acting.numpy_forward import Means
+from zoo.common.acting.numpy_recurrent import NumpyRecurrent
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess
-from zoo.common.adaptors.policy import (
-    Network,
-    StochasticPolicy,
-    action_value_head,
-    build_network,
-    stochastic_head,
-    value_head,
-)
+from zoo.common.networks import recurrent
+from zoo.common.networks.build import build_network
+from zoo.common.networks.heads import action_value_head, stochastic_head, value_head
+from zoo.common.networks.network import Network
+from zoo.common.networks.policy import StochasticPolicy
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 T, N = 6, 4
@@ -258,7 +256,7 @@ class TestNetworksOfTheUser:
         assert network(chain).state_size == 4
         assert network(keras.layers.LSTM(3)).state_size == 6
         branches = keras.layers.Concatenate()([keras.layers.GRU(4)(inputs), keras.layers.GRU(4)(inputs)])
-        assert recurrence.parts_of(keras.Model(inputs, branches)) is None
+        assert recurrent.parts_of(keras.Model(inputs, branches)) is None
 
 
 def test_a_policy_completes_its_output_and_masks_it():

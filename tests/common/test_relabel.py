@@ -13,12 +13,13 @@ from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorRewardWrapper
 
 from zoo import build_env
-from zoo.common import relabel
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.collect import Collector
-from zoo.common.relabel import Goals, Hindsight, is_goal_environment, reached_at, summed
-from zoo.common.replay import Priorities, Replay, Sampling
-from zoo.common.types import Transition
+from zoo.common.envs.goals import Goals, is_goal_environment
+from zoo.common.records import Transition
+from zoo.common.replay.hindsight import Hindsight, Strategy, reached_at, summed
+from zoo.common.replay.replay import Replay
+from zoo.common.rollouts.collector import Collector
+from zoo.common.sampling import Priorities, Sampling
 
 GAMMA = 0.9
 OWN = -99
@@ -496,4 +497,4 @@ def test_rewards_that_need_info_are_refused():
 
 
 def test_the_defaults():
-    assert relabel.Strategy() == relabel.Strategy(strategy='future', k=4)
+    assert Strategy() == Strategy(strategy='future', k=4)

@@ -14,13 +14,14 @@ from counting import SPACES, Counting, drive, expected
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from zoo.common import replay as replay_module
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.collect import Collector
-from zoo.common.replay import Priorities, Replay, Sampling
+from zoo.common.records import Transition
+from zoo.common.replay import sequences
+from zoo.common.replay.replay import Replay
+from zoo.common.rollouts.collector import Collector
+from zoo.common.sampling import Priorities, Sampling
 from zoo.common.schedules import Linear
-from zoo.common.types import Transition
 
 ADAPTOR = ActionAdaptor(Discrete(5))
 SEED = 5
@@ -381,7 +382,7 @@ def test_memory_is_announced_before_it_is_taken(caplog: pytest.LogCaptureFixture
     def taken(*_: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(replay_module.spaces, 'zeros', taken)
+    monkeypatch.setattr(sequences.spaces, 'zeros', taken)
     with pytest.raises(MemoryError):
         Replay(Box(0, 255, (84, 84, 4), np.uint8), ADAPTOR, 1_000_000, 8)
     assert [record.name for record in caplog.records] == ['zoo']

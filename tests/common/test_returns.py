@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from zoo.common import returns
+from zoo.common.maths import returns
 
 # Worked example for gae, discounted_returns and n_step_returns, gamma = lambda = 1/2. Three copies, the same numbers:
 # copy 0 never ends, copy 1 is truncated at t = 1, copy 2 terminates at t = 1.

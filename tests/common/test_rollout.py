@@ -10,8 +10,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.collect import Collector
-from zoo.common.rollout import RolloutBuffer, of_copies, rollout_bytes, side_by_side
+from zoo.common.rollouts.collector import Collector
+from zoo.common.rollouts.rollout_buffer import RolloutBuffer, of_copies, rollout_bytes, side_by_side
 
 ADAPTOR = ActionAdaptor(Discrete(5))
 

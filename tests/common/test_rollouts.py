@@ -11,8 +11,8 @@ import tensorflow as tf
 from gymnasium.spaces import Box, Dict, Discrete
 
 from zoo.common import spaces
-from zoo.common.rollouts import Player, Rollout, Span
-from zoo.common.types import Episode
+from zoo.common.records import Episode
+from zoo.common.rollouts.rollout import Player, Rollout, Span
 
 BOX, TREE = Box(-99.0, 99.0, (1,)), Dict(a=Box(-99.0, 99.0, (1,)), b=Discrete(99))
 #: What `VALUES` are looked up in: an observation is the value of its state.

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from zoo.common import seeding
+from zoo.common.tools import seeding
 
 
 def test_same_seed_and_stream_same_numbers():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import zoo
-from zoo.common.params import Param, above, at_least, between
+from zoo.common.tools.params import Param, above, at_least, between
 from zoo.dashboard.charts import Curve, chart
 from zoo.dashboard.experiment import Experiment, Source
 from zoo.dashboard.runs import Runs

@@ -13,9 +13,9 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 from zoo import algorithms, build_env, call_default_params
 from zoo.common.env_wrappers import TYPES
-from zoo.common.envs import registered
-from zoo.common.networks import SPEC_DEFAULTS
-from zoo.common.optim import Optimizer
+from zoo.common.envs.kinds import registered
+from zoo.common.maths.optimizers import Optimizer
+from zoo.common.networks.spec import SPEC_DEFAULTS
 from zoo.common.schedules import Linear
 from zoo.default_params import call_default_params as home
 from zoo.default_params import default_nenv

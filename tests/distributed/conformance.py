@@ -12,7 +12,7 @@ import threading
 
 import numpy as np
 
-from zoo.common.types import Trajectories
+from zoo.common.records import Trajectories
 from zoo.distributed import Cluster, MessageTooLarge, PeerLost, connect, wait_any
 
 SIZE = 4

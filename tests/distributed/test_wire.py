@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from zoo.common.types import Episode, Trajectories, Transition
+from zoo.common.records import Episode, Trajectories, Transition
 from zoo.distributed import wire
 
 

@@ -28,9 +28,8 @@ from unittest import mock
 import numpy as np
 
 from zoo import algorithms, build_env
-from zoo.algorithms import saving
-from zoo.algorithms.base import Algorithm
-from zoo.common import compilation
+from zoo.algorithms.base import Algorithm, saving
+from zoo.common.tools import compilation
 
 FILE = Path(__file__).with_suffix('.json')
 

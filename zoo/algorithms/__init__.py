@@ -2,48 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-from zoo.common.errors import unknown
-from zoo.common.quiet import load_tensorflow
-
-_MODULES = {
-    'A2C': 'a2c',
-    'A3C': 'a3c',
-    'AC': 'ac',
-    'ApexDDPG': 'apexddpg',
-    'ApexDQN': 'apexdqn',
-    'ARS': 'ars',
-    'C51': 'c51',
-    'CrossQ': 'crossq',
-    'DDPG': 'ddpg',
-    'DPPO': 'dppo',
-    'DQN': 'dqn',
-    'ES': 'es',
-    'IMPALA': 'impala',
-    'OffPAC': 'offpac',
-    'PPO': 'ppo',
-    'QRDQN': 'qrdqn',
-    'R2D2': 'r2d2',
-    'Rainbow': 'rainbow',
-    'SAC': 'sac',
-    'TD3': 'td3',
-    'TQC': 'tqc',
-    'TRPO': 'trpo',
-    'VPG': 'vpg',
-}
-
-#: Names of all algorithms.
-NAMES = tuple(_MODULES)
+from zoo.algorithms.base import catalog
+from zoo.algorithms.base.catalog import NAMES
+from zoo.common.tools.errors import unknown
 
 __all__ = ['NAMES', *NAMES]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        load_tensorflow()
-        return getattr(importlib.import_module(f'zoo.algorithms.{_MODULES[name]}'), name)
+    if name in NAMES:
+        return catalog.find(name)
     if name.startswith('__'):
         raise AttributeError(name)
     raise AttributeError(unknown('algorithm', name, NAMES))

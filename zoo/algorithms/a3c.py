@@ -20,13 +20,13 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import tensorflow as tf
 
-from zoo.algorithms import saving
 from zoo.algorithms.a2c import A2C
-from zoo.algorithms.base import Algorithm
-from zoo.common import loops, spaces
-from zoo.common.compilation import PackedCall
+from zoo.algorithms.base import Algorithm, saving
+from zoo.common import spaces
+from zoo.common.records import Trajectories
 from zoo.common.schedules import value_at
-from zoo.common.types import Trajectories
+from zoo.common.tools.compilation import PackedCall
+from zoo.common.training import loops
 
 
 class A3C(A2C):

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from zoo.algorithms.actor_critic import ActorCritic, MaxGradNorm
-from zoo.common.types import Trajectories
+from zoo.common.records import Trajectories
 
 
 class AC(ActorCritic):

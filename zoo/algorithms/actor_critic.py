@@ -16,14 +16,17 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.algorithms.base import Algorithm
-from zoo.algorithms.checking import warn_of_unread
-from zoo.common import loops, spaces
-from zoo.common.acting import Forward, stochastic
-from zoo.common.adaptors.policy import Network, StochasticPolicy, penalized, stochastic_head, value_head
-from zoo.common.compilation import PackedCall
-from zoo.common.normalize import RewardScale, RunningMoments
-from zoo.common.optim import AllReduce, mean_over
-from zoo.common.params import (
+from zoo.algorithms.base.checking import warn_of_unread
+from zoo.common import spaces
+from zoo.common.acting.forward import Forward
+from zoo.common.acting.stochastic import stochastic
+from zoo.common.maths.normalize import RewardScale, RunningMoments
+from zoo.common.maths.optimizers import AllReduce, mean_over
+from zoo.common.maths.returns import gae, next_values
+from zoo.common.networks.heads import stochastic_head, value_head
+from zoo.common.networks.network import Network, penalized
+from zoo.common.networks.policy import StochasticPolicy
+from zoo.common.parameters import (
     ActionSpace,
     Gamma,
     NetList,
@@ -32,13 +35,12 @@ from zoo.common.params import (
     OptimizersList,
     SdeSampleFreq,
     UseSde,
-    above,
-    at_least,
-    between,
 )
-from zoo.common.returns import gae, next_values
+from zoo.common.records import Trajectories
 from zoo.common.schedules import Linear, value_at
-from zoo.common.types import Trajectories
+from zoo.common.tools.compilation import PackedCall
+from zoo.common.tools.params import above, at_least, between
+from zoo.common.training import loops
 
 log = logging.getLogger('zoo')
 

@@ -18,8 +18,9 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 from zoo.algorithms.ddpg import DDPG
-from zoo.common.ladder import NoiseLadder
-from zoo.common.params import NStep, Prioritized, at_least, between
+from zoo.common.acting.ladder import NoiseLadder
+from zoo.common.parameters import NStep, Prioritized
+from zoo.common.tools.params import at_least, between
 
 
 class ApexDDPG(DDPG):

@@ -24,8 +24,9 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 from zoo.algorithms.dqn import DQN, DoubleQ, Dueling, TargetUpdateEvery
-from zoo.common.ladder import PrioritizingEpsilonLadder
-from zoo.common.params import NStep, Prioritized, at_least, between
+from zoo.common.acting.ladder import PrioritizingEpsilonLadder
+from zoo.common.parameters import NStep, Prioritized
+from zoo.common.tools.params import at_least, between
 
 
 class ApexDQN(DQN):

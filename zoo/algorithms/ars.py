@@ -18,8 +18,8 @@ from typing import Annotated, Any
 import numpy as np
 
 from zoo.algorithms.evolution import Evolution, NoiseStd, NumDirections
-from zoo.common.params import at_least
-from zoo.common.types import Evaluations
+from zoo.common.records import Evaluations
+from zoo.common.tools.params import at_least
 
 
 class ARS(Evolution):

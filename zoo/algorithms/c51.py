@@ -17,10 +17,10 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.algorithms.dqn import DQN, DoubleQ
-from zoo.common.acting import Means
-from zoo.common.params import Range, at_least
-from zoo.common.returns import categorical_projection
-from zoo.common.types import Batch, SequenceBatch
+from zoo.common.acting.numpy_forward import Means
+from zoo.common.maths.returns import categorical_projection
+from zoo.common.records import Batch, SequenceBatch
+from zoo.common.tools.params import Range, at_least
 
 log = logging.getLogger('zoo')
 

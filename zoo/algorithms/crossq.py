@@ -3,7 +3,8 @@
 Bhatt et al. 2024, *CrossQ: Batch Normalization in Deep Reinforcement Learning for Greater Sample Efficiency and
 Simplicity* (ICLR, arXiv 1902.05605). (s, a) and (s′, a′) go through the critics in one joined batch in training mode,
 so that the moments by which they are normalised are of both (section 3.2); critics are wide; networks are normalised by
-batch renormalisation, the actor too (:mod:`zoo.common.batch_renorm`); actor and temperature move every third update.
+batch renormalisation, the actor too (:mod:`zoo.common.networks.layers.batch_renorm`); actor and temperature move every
+third update.
 
 As in the authors' code, the actor chooses a′ in inference mode, and the critics judge the actor in inference mode.
 
@@ -17,9 +18,10 @@ from typing import Annotated, Any
 import tensorflow as tf
 
 from zoo.algorithms.sac import SAC, Alpha, TargetEntropy
-from zoo.common.adaptors.policy import Network, penalized
-from zoo.common.params import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, at_least
-from zoo.common.types import Batch
+from zoo.common.networks.network import Network, penalized
+from zoo.common.parameters import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList
+from zoo.common.records import Batch
+from zoo.common.tools.params import at_least
 
 #: Networks and optimisers where none are given.
 ACTOR = {'hidden': [256, 256], 'activation': 'relu', 'normalize': 'batch_renorm'}

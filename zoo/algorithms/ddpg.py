@@ -16,12 +16,13 @@ from typing import Annotated, Literal
 import tensorflow as tf
 
 from zoo.algorithms.base import Algorithm
-from zoo.algorithms.checking import PRIORITY_PARAMS, warn_of_unread
-from zoo.common import loops
-from zoo.common.acting import Forward, GaussianNoise, OrnsteinUhlenbeck
-from zoo.common.adaptors.policy import deterministic_head, penalized, value_head
-from zoo.common.optim import polyak
-from zoo.common.params import (
+from zoo.algorithms.base.checking import PRIORITY_PARAMS, warn_of_unread
+from zoo.common.acting.forward import Forward
+from zoo.common.acting.noise import GaussianNoise, OrnsteinUhlenbeck
+from zoo.common.maths.optimizers import polyak
+from zoo.common.networks.heads import deterministic_head, value_head
+from zoo.common.networks.network import penalized
+from zoo.common.parameters import (
     ActionSpace,
     Gamma,
     NetList,
@@ -33,11 +34,11 @@ from zoo.common.params import (
     PriorityAlpha,
     PriorityBeta,
     Tau,
-    above,
-    at_least,
 )
-from zoo.common.replay import PRIORITIES
-from zoo.common.types import Batch
+from zoo.common.records import Batch
+from zoo.common.sampling import PRIORITIES
+from zoo.common.tools.params import above, at_least
+from zoo.common.training import loops
 
 
 class DDPG(Algorithm):

@@ -24,13 +24,16 @@ from typing import Annotated, Any, ClassVar
 import tensorflow as tf
 
 from zoo.algorithms.base import Algorithm
-from zoo.algorithms.checking import PRIORITY_PARAMS, warn_of_exploration, warn_of_sequences, warn_of_unread
-from zoo.common import loops, spaces
-from zoo.common.acting import EpsilonGreedy, Forward, Means, RecurrentEpsilonGreedy
+from zoo.algorithms.base.checking import PRIORITY_PARAMS, warn_of_exploration, warn_of_sequences, warn_of_unread
+from zoo.common import spaces
+from zoo.common.acting.forward import Forward
+from zoo.common.acting.greedy import EpsilonGreedy, RecurrentEpsilonGreedy
+from zoo.common.acting.numpy_forward import Means
 from zoo.common.adaptors.action import masked
-from zoo.common.adaptors.policy import Head, action_value_head, penalized
-from zoo.common.optim import polyak
-from zoo.common.params import (
+from zoo.common.maths.optimizers import polyak
+from zoo.common.networks.heads import Head, action_value_head
+from zoo.common.networks.network import penalized
+from zoo.common.parameters import (
     BURN_IN,
     SEQUENCE_LENGTH,
     ActionSpace,
@@ -46,13 +49,12 @@ from zoo.common.params import (
     PriorityBeta,
     SequenceLength,
     Tau,
-    above,
-    at_least,
-    between,
 )
-from zoo.common.replay import PRIORITIES
+from zoo.common.records import Batch
+from zoo.common.sampling import PRIORITIES
 from zoo.common.schedules import Linear
-from zoo.common.types import Batch
+from zoo.common.tools.params import above, at_least, between
+from zoo.common.training import loops
 
 #: The default schedule of exploration, where no layer is noisy.
 EPSILON = Linear(1.0, 0.05, until=0.1)

@@ -14,13 +14,16 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.algorithms.base import Algorithm
-from zoo.common import loops, spaces
-from zoo.common.acting import Deterministic, Forward
-from zoo.common.adaptors.policy import best_action_head
-from zoo.common.compilation import PackedCall
-from zoo.common.params import ActionSpace, NetList, NormalizeObs, ObservationSpace, OptimizersList, above, at_least
-from zoo.common.population import direction
-from zoo.common.types import Evaluations
+from zoo.common import spaces
+from zoo.common.acting.forward import Forward
+from zoo.common.acting.greedy import Deterministic
+from zoo.common.acting.perturbed import direction
+from zoo.common.networks.heads import best_action_head
+from zoo.common.parameters import ActionSpace, NetList, NormalizeObs, ObservationSpace, OptimizersList
+from zoo.common.records import Evaluations
+from zoo.common.tools.compilation import PackedCall
+from zoo.common.tools.params import above, at_least
+from zoo.common.training import loops
 
 # What the algorithms have other defaults of.
 NumDirections = Annotated[int, at_least(1), 'perturbations of the parameters in an update, each of them both ways']

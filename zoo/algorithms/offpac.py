@@ -26,24 +26,17 @@ from typing import Annotated, Any
 import tensorflow as tf
 
 from zoo.algorithms.base import Algorithm
-from zoo.common import loops
-from zoo.common.acting import Forward, SometimesRandom
-from zoo.common.adaptors.policy import StochasticPolicy, penalized, stochastic_head, value_head
-from zoo.common.optim import polyak
-from zoo.common.params import (
-    ActionSpace,
-    Gamma,
-    NetList,
-    NormalizeObs,
-    ObservationSpace,
-    OptimizersList,
-    Tau,
-    above,
-    at_least,
-    between,
-)
+from zoo.common.acting.forward import Forward
+from zoo.common.acting.stochastic import SometimesRandom
+from zoo.common.maths.optimizers import polyak
+from zoo.common.networks.heads import stochastic_head, value_head
+from zoo.common.networks.network import penalized
+from zoo.common.networks.policy import StochasticPolicy
+from zoo.common.parameters import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, Tau
+from zoo.common.records import Batch
 from zoo.common.schedules import Linear
-from zoo.common.types import Batch
+from zoo.common.tools.params import above, at_least, between
+from zoo.common.training import loops
 
 
 class OffPAC(Algorithm):

@@ -17,13 +17,13 @@ from typing import Annotated, Any, Literal
 import tensorflow as tf
 
 from zoo.algorithms.actor_critic import ActorCritic, NormalizeAdvantage, Samples, mean_of, normalized
-from zoo.algorithms.checking import warn_of_unread
+from zoo.algorithms.base.checking import warn_of_unread
 from zoo.common import spaces
-from zoo.common.adaptors.policy import penalized
-from zoo.common.optim import mean_over
-from zoo.common.params import above, at_least
+from zoo.common.maths.optimizers import mean_over
+from zoo.common.networks.network import penalized
+from zoo.common.records import Trajectories
 from zoo.common.schedules import Linear
-from zoo.common.types import Trajectories
+from zoo.common.tools.params import above, at_least
 
 #: Bounds of the coefficient of the penalty.
 PENALTY_BOUNDS = (1e-6, 1e6)

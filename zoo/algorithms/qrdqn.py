@@ -14,9 +14,9 @@ from typing import Annotated, Any, ClassVar
 import tensorflow as tf
 
 from zoo.algorithms.dqn import DQN, DoubleQ
-from zoo.common.acting import Means
-from zoo.common.params import at_least
-from zoo.common.quantiles import quantile_huber
+from zoo.common.acting.numpy_forward import Means
+from zoo.common.maths.quantiles import quantile_huber
+from zoo.common.tools.params import at_least
 
 
 class QRDQN(DQN):

@@ -31,20 +31,11 @@ from typing import Annotated, Any, ClassVar
 import tensorflow as tf
 
 from zoo.algorithms.dqn import DQN, DoubleQ, Dueling, TargetUpdateEvery
-from zoo.common.ladder import EpsilonLadder, RecurrentEpsilonLadder
-from zoo.common.params import (
-    BurnIn,
-    Gamma,
-    NStep,
-    Prioritized,
-    PriorityAlpha,
-    PriorityBeta,
-    SequenceLength,
-    at_least,
-    between,
-)
-from zoo.common.returns import signed_hyperbolic, signed_parabolic
-from zoo.common.types import Batch
+from zoo.common.acting.ladder import EpsilonLadder, RecurrentEpsilonLadder
+from zoo.common.maths.returns import signed_hyperbolic, signed_parabolic
+from zoo.common.parameters import BurnIn, Gamma, NStep, Prioritized, PriorityAlpha, PriorityBeta, SequenceLength
+from zoo.common.records import Batch
+from zoo.common.tools.params import at_least, between
 
 log = logging.getLogger('zoo')
 

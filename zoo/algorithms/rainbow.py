@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from zoo.algorithms.c51 import C51
 from zoo.algorithms.dqn import DoubleQ, Dueling, Noisy, TargetUpdateEvery
-from zoo.common.params import NStep, Prioritized, PriorityAlpha
+from zoo.common.parameters import NStep, Prioritized, PriorityAlpha
 
 
 class Rainbow(C51):

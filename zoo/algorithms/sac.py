@@ -30,20 +30,15 @@ import tensorflow as tf
 from gymnasium.spaces import Discrete
 
 from zoo.algorithms.base import Algorithm
-from zoo.algorithms.checking import warn_of_sequences, warn_of_unread
-from zoo.common import loops, spaces
-from zoo.common.acting import Forward, stochastic
-from zoo.common.adaptors.policy import (
-    Head,
-    Network,
-    StochasticPolicy,
-    action_value_head,
-    penalized,
-    stochastic_head,
-    value_head,
-)
-from zoo.common.optim import polyak
-from zoo.common.params import (
+from zoo.algorithms.base.checking import warn_of_sequences, warn_of_unread
+from zoo.common import spaces
+from zoo.common.acting.forward import Forward
+from zoo.common.acting.stochastic import stochastic
+from zoo.common.maths.optimizers import polyak
+from zoo.common.networks.heads import Head, action_value_head, stochastic_head, value_head
+from zoo.common.networks.network import Network, penalized
+from zoo.common.networks.policy import StochasticPolicy
+from zoo.common.parameters import (
     BURN_IN,
     SEQUENCE_LENGTH,
     ActionSpace,
@@ -57,10 +52,10 @@ from zoo.common.params import (
     SequenceLength,
     Tau,
     UseSde,
-    above,
-    between,
 )
-from zoo.common.types import Batch
+from zoo.common.records import Batch
+from zoo.common.tools.params import above, between
+from zoo.common.training import loops
 
 log = logging.getLogger('zoo')
 

@@ -18,10 +18,11 @@ import tensorflow as tf
 
 from zoo.algorithms.sac import SAC
 from zoo.common import spaces
-from zoo.common.adaptors.policy import Head, Network, penalized
-from zoo.common.params import at_least
-from zoo.common.quantiles import quantile_huber
-from zoo.common.types import Batch
+from zoo.common.maths.quantiles import quantile_huber
+from zoo.common.networks.heads import Head
+from zoo.common.networks.network import Network, penalized
+from zoo.common.records import Batch
+from zoo.common.tools.params import at_least
 
 
 class TQC(SAC):

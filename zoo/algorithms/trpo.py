@@ -20,11 +20,11 @@ from typing import Annotated, Any, ClassVar
 import tensorflow as tf
 
 from zoo.algorithms.actor_critic import ActorCritic, MaxGradNorm, Samples, mean_of, normalized
-from zoo.common.adaptors.policy import penalized
-from zoo.common.optim import mean_over
-from zoo.common.params import above, at_least, between
+from zoo.common.maths.optimizers import mean_over
+from zoo.common.networks.network import penalized
+from zoo.common.records import Trajectories
 from zoo.common.schedules import Linear
-from zoo.common.types import Trajectories
+from zoo.common.tools.params import above, at_least, between
 
 
 class TRPO(ActorCritic):

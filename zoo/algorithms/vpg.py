@@ -24,9 +24,9 @@ import tensorflow as tf
 
 from zoo.algorithms.actor_critic import ActorCritic, NormalizeAdvantage, Sequences, normalized
 from zoo.common import spaces
-from zoo.common.adaptors.policy import Head
-from zoo.common.returns import discounted_returns
-from zoo.common.types import Trajectories
+from zoo.common.maths.returns import discounted_returns
+from zoo.common.networks.heads import Head
+from zoo.common.records import Trajectories
 
 log = logging.getLogger('zoo')
 

@@ -32,7 +32,7 @@ class FrameStack(Box):
     """An image of ``frames`` successive frames in its last axis, newest last: ``[height, width, frames * channels]``.
 
     In the first observation of an episode every frame is the first one. Storage that knows this keeps each frame once
-    (:class:`zoo.common.replay.Replay`).
+    (:class:`zoo.common.replay.replay.Replay`).
 
     Args:
         frame: the space of one frame, ``[height, width, channels]``.

@@ -29,7 +29,7 @@ import numpy as np
 
 import zoo
 from zoo.callbacks import Callback
-from zoo.workers import Task, Worker
+from zoo.experiments.workers import Task, Worker
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

@@ -5,7 +5,7 @@ A table has three levels, of which the later override the earlier: ``COMMON``, `
 
 * ``network``: keys of the network spec, see :mod:`zoo.common.networks`;
 * ``networks``: what is otherwise for some, by their names without numbers: ``{'critic': {'hidden': [2048, 2048]}}``;
-* ``optimizer``: keys of the optimiser spec, see :class:`zoo.common.optim.Optimizer`;
+* ``optimizer``: keys of the optimiser spec, see :class:`zoo.common.maths.optimizers.Optimizer`;
 * ``optimizers``: what is otherwise for some, by their names: ``{'actor': {'learning_rate': 1e-4}}``;
 * ``recurrent``: what is otherwise where recurrent networks are asked for, a table of the same keys;
 * ``nenv``: how many copies of the environment they are meant for, where their ``horizon`` is of one copy; 1 without it;
@@ -27,9 +27,11 @@ from gymnasium.vector import VectorEnv
 
 from zoo import algorithms
 from zoo.common.adaptors.observation import features
-from zoo.common.env_wrappers import TYPES, env_type_of
-from zoo.common.errors import unknown
-from zoo.common.relabel import Strategy, is_goal_environment
+from zoo.common.env_wrappers import TYPES
+from zoo.common.envs.about import env_type_of
+from zoo.common.envs.goals import is_goal_environment
+from zoo.common.replay.hindsight import Strategy
+from zoo.common.tools.errors import unknown
 
 log = logging.getLogger('zoo')
 
@@ -100,12 +102,12 @@ def call_default_params(
     cls.check_action_space(action_space)
 
     if dtype is not None:
-        from zoo.common.networks import check_dtype  # here, since it takes TensorFlow with it
+        from zoo.common.networks.spec import check_dtype
 
         check_dtype(dtype, layers, 'call_default_params')
 
     if recurrent is not None:
-        from zoo.common.networks import check_recurrent  # here, for the same reason
+        from zoo.common.networks.spec import check_recurrent
 
         check_recurrent(recurrent, 'call_default_params')
         cls.check_recurrent(f'recurrent={recurrent!r}: what is asked for')
@@ -120,7 +122,7 @@ def call_default_params(
     if dtype is not None:
         network['dtype'] = dtype
     if network.get('normalize') is not None:
-        from zoo.common.networks import check_normalize  # here, for the same reason
+        from zoo.common.networks.spec import check_normalize
 
         check_normalize(network['normalize'], layers, f'call_default_params: {alg}')
     found = features(observation_space)

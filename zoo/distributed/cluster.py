@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from zoo.common.errors import unknown
+from zoo.common.tools.errors import unknown
 from zoo.distributed import wire
 from zoo.distributed.engines import kungfu, local, mpi
 from zoo.distributed.engines.base import OPS, Channel, ClusterError, Engine, PeerLost, is_count

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 import cloudpickle
 
-from zoo.common.processes import without_main
+from zoo.common.tools.processes import without_main
 from zoo.distributed.engines import local
 from zoo.distributed.engines.base import ClusterError, PeerLost, is_count
 from zoo.distributed.engines.endings import exit_message

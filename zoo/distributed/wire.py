@@ -2,7 +2,7 @@
 
 A message is a header and then the arrays, each contiguous and aligned to 64 bytes. The header is JSON: the structure,
 in which every array is a number, and the name, shape and dtype of each array. A structure is made of dicts with string
-keys, lists, tuples, the named tuples of :mod:`zoo.common.types`, NumPy arrays and scalars, Python numbers, strings,
+keys, lists, tuples, the named tuples of :mod:`zoo.common.records`, NumPy arrays and scalars, Python numbers, strings,
 bools and None; whatever NumPy can view as an array (a TensorFlow tensor or variable) arrives as a NumPy array. Values,
 shapes and dtypes, their byte order too, arrive as they were; what is of a subclass arrives as what it is a subclass of,
 an ``OrderedDict`` as a dict. All else is refused where it is sent.
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zoo.common.types import Batch, Episode, SequenceBatch, Trajectories, Transition
+from zoo.common.records import Batch, Episode, SequenceBatch, Trajectories, Transition
 
 #: The named tuples that may cross, by their name on the wire.
 NAMED = {record.__name__: record for record in (Transition, Batch, SequenceBatch, Trajectories, Episode)}

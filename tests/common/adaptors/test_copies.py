@@ -11,9 +11,11 @@ import tensorflow as tf
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 from zoo.common import spaces
-from zoo.common.adaptors import copies
 from zoo.common.adaptors.observation import Preprocess
-from zoo.common.adaptors.policy import Head, Network, action_value_head, build_network, value_head
+from zoo.common.networks import copies
+from zoo.common.networks.build import build_network
+from zoo.common.networks.heads import Head, action_value_head, value_head
+from zoo.common.networks.network import Network
 
 LABEL = 'net_list[0] (q)'
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)

@@ -23,7 +23,7 @@ from zoo.common.adaptors.observation import (
     mask_path,
     mismatch,
 )
-from zoo.common.normalize import RunningMoments
+from zoo.common.maths.normalize import RunningMoments
 
 INF = np.inf
 
@@ -506,6 +506,6 @@ def test_an_unknown_leaf_is_refused():
 def test_acting_does_not_import_tensorflow():
     code = (
         'import sys, zoo.common.adaptors.observation, zoo.common.adaptors.action, zoo.common.acting, '
-        'zoo.common.normalize, zoo.common.spaces; assert not {"tensorflow", "keras"} & sys.modules.keys()'
+        'zoo.common.maths.normalize, zoo.common.spaces; assert not {"tensorflow", "keras"} & sys.modules.keys()'
     )
     subprocess.run([sys.executable, '-c', code], check=True, timeout=60)

@@ -18,16 +18,10 @@ from gymnasium.vector.utils import batch_space
 from zoo.common import spaces
 from zoo.common.adaptors.action import LOG_STD_BOUNDS, MASKED_LOGIT, ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess
-from zoo.common.adaptors.policy import (
-    Head,
-    Network,
-    StochasticPolicy,
-    action_value_head,
-    build_network,
-    deterministic_head,
-    stochastic_head,
-    value_head,
-)
+from zoo.common.networks.build import build_network
+from zoo.common.networks.heads import Head, action_value_head, deterministic_head, stochastic_head, value_head
+from zoo.common.networks.network import Network
+from zoo.common.networks.policy import StochasticPolicy
 
 LABEL = 'net_list[1] (critic_1)'
 ACTION = 2

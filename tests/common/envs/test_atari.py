@@ -10,10 +10,10 @@ import pytest
 
 from zoo import algorithms, build_env, call_default_params
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.collect import Collector
-from zoo.common.replay import Replay
+from zoo.common.records import Transition
+from zoo.common.replay.replay import Replay
+from zoo.common.rollouts.collector import Collector
 from zoo.common.spaces import FrameStack
-from zoo.common.types import Transition
 
 ale_py = pytest.importorskip('ale_py')
 cv2 = pytest.importorskip('cv2')

@@ -10,8 +10,8 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.collect import Collector
 from zoo.common.env_wrappers import build_env
+from zoo.common.rollouts.collector import Collector
 
 GOOD = {'pose': np.zeros(2, np.float32), 'room': 1}
 FAULTS: dict[str, tuple[dict[str, Any], Any, str]] = {

@@ -67,9 +67,9 @@ def test_what_a_user_registers_is_listed():
 
 
 def test_types_of_modules_that_know_their_own_names(monkeypatch):
-    module = ModuleType('zoo.common.envs.dm_control')
+    module = ModuleType('zoo.common.envs.kinds.dm_control')
     module.ids = lambda: ['cartpole-swingup', 'walker-v10', 'walker-v9']
-    monkeypatch.setitem(sys.modules, 'zoo.common.envs.dm_control', module)
+    monkeypatch.setitem(sys.modules, 'zoo.common.envs.kinds.dm_control', module)
     assert list_envs('dm_control') == ['cartpole-swingup', 'walker-v10', 'walker-v9']
     assert list_envs('dm_control', latest=True) == ['cartpole-swingup', 'walker-v10']
 

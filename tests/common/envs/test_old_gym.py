@@ -15,7 +15,7 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from zoo.common.env_wrappers import build_env
-from zoo.common.envs.old_gym import OldGymEnv, convert_space, is_old_gym
+from zoo.common.envs.kinds.old_gym import OldGymEnv, convert_space, is_old_gym
 
 
 class OldBox:

@@ -19,24 +19,25 @@ import rlbench_standin as standin
 from gymnasium.spaces import Box, Dict
 
 from zoo import algorithms, build_env, call_default_params
-from zoo.common.envs import rlbench
+from zoo.common.envs.kinds.rlbench import arguments, finding, simulator, tasks
+from zoo.common.envs.kinds.rlbench.env import RLBenchEnv
 
 
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setattr(rlbench, '_holder', None)
-    monkeypatch.setattr(rlbench, '_stuck', None)
+    monkeypatch.setattr(simulator, '_holder', None)
+    monkeypatch.setattr(simulator, '_stuck', None)
     with standin.installed():
         yield standin.LOG
         gc.collect()
         assert standin.LOG.running == 0, 'a simulator was left running'
 
 
-def build(task: str = 'ReachTarget', **kwargs: Any) -> rlbench.RLBenchEnv:
+def build(task: str = 'ReachTarget', **kwargs: Any) -> RLBenchEnv:
     return build_env(task, 'rlbench', **kwargs).unwrapped
 
 
-def aim(env: rlbench.RLBenchEnv, log: Any) -> np.ndarray:
+def aim(env: RLBenchEnv, log: Any) -> np.ndarray:
     """The ``joint_velocity`` action that moves the toy's tip to its target."""
     scene, task = log.launched[-1]._scene, env._task._task
     action = np.zeros(8, np.float32)
@@ -61,7 +62,7 @@ def switched_on(log: Any) -> set[str]:
 
 def test_missing_packages_are_named(monkeypatch):
     monkeypatch.setitem(sys.modules, 'rlbench', None)
-    for call in (lambda: build_env('ReachTarget', 'rlbench'), rlbench.ids):
+    for call in (lambda: build_env('ReachTarget', 'rlbench'), tasks.ids):
         with pytest.raises(ImportError, match=r'CoppeliaSim .* PyRep .* RLBench .* `pyrep` is an unrelated package'):
             call()
 
@@ -71,7 +72,7 @@ def test_a_missing_simulator_is_said_before_pyrep_is_imported(toy, monkeypatch, 
     monkeypatch.delenv('COPPELIASIM_ROOT')
     if root is not None:
         monkeypatch.setenv('COPPELIASIM_ROOT', root)
-    for call in (build, rlbench.ids):
+    for call in (build, tasks.ids):
         with pytest.raises(ImportError, match=rf'COPPELIASIM_ROOT .* is {root!r}: .* LD_LIBRARY_PATH=.*\.$'):
             call()
     assert not {'pyrep', 'rlbench'} & set(sys.modules)
@@ -97,7 +98,7 @@ def test_importing_the_module_imports_neither_rlbench_nor_tensorflow():
 
 
 def test_ids(toy):
-    assert rlbench.ids() == [
+    assert tasks.ids() == [
         'BeatTheBuzz',
         'Crashing',
         'Crowded',
@@ -126,7 +127,7 @@ def test_unknown_names(toy, name):
 
 def test_an_unknown_name_of_the_class_itself(toy):
     with pytest.raises(ValueError, match="unknown rlbench environment 'ReachTargets': did you mean 'ReachTarget'"):
-        rlbench.RLBenchEnv('ReachTargets')
+        RLBenchEnv('ReachTargets')
 
 
 def test_a_class_is_no_name(toy):
@@ -183,7 +184,7 @@ def test_bad_arguments_are_refused_before_launching(toy, kwargs, message):
 def test_state(toy):
     env = build(state_type='state')
     assert env.observation_space == Box(-np.inf, np.inf, (40,), np.float32)
-    assert switched_on(toy) == set(rlbench.STATE)
+    assert switched_on(toy) == set(arguments.STATE)
     env.reset(seed=3)
     observation, *_ = env.step(env.action_space.sample())
     expected = toy.launched[-1]._scene.observe(env._task._task).get_low_dim_data()
@@ -197,7 +198,7 @@ def test_the_state_of_a_robot_without_touch_sensors_leaves_them_out(toy, state_t
     env = build(robot_setup='jaco', state_type=state_type)
     space = env.observation_space if state_type == 'state' else env.observation_space['state']
     assert space.shape == (sizes,)  # 6 forces and 3 times a seventh joint fewer than the Panda
-    assert switched_on(toy) == set(rlbench.STATE) - {'gripper_touch_forces'}
+    assert switched_on(toy) == set(arguments.STATE) - {'gripper_touch_forces'}
     assert env.observation_space.contains(env.reset(seed=1)[0])
     assert env.observation_space.contains(env.step(env.action_space.sample())[0])
     env.close()
@@ -250,7 +251,7 @@ def test_vision_has_all_cameras_but_not_where_the_target_is(toy):
     env = build(state_type='vision')
     assert isinstance(env.observation_space, Dict)
     assert {key for key in env.observation_space if key.endswith('rgb')} == {f'{c}_rgb' for c in standin.CAMERAS}
-    assert switched_on(toy) == set(env.observation_space) == set(rlbench.VISION)
+    assert switched_on(toy) == set(env.observation_space) == set(arguments.VISION)
     env.close()
 
 
@@ -258,7 +259,7 @@ def test_state_beside_a_picture(toy):
     env = build(state_type=('wrist_rgb', 'state'))
     assert list(env.observation_space) == ['state', 'wrist_rgb']
     assert env.observation_space['state'].shape == (40,)
-    assert switched_on(toy) == {'wrist_rgb', *rlbench.STATE}
+    assert switched_on(toy) == {'wrist_rgb', *arguments.STATE}
     env.close()
 
 
@@ -287,7 +288,7 @@ def test_a_shape_that_changes_is_named(toy):
 # Actions
 
 
-def sent(env: rlbench.RLBenchEnv, log: Any, action: list[float]) -> np.ndarray:
+def sent(env: RLBenchEnv, log: Any, action: list[float]) -> np.ndarray:
     env.reset()
     env.step(np.array(action, np.float32))
     return log.launched[-1]._scene.actions[-1]
@@ -344,7 +345,7 @@ def test_an_action_of_another_shape_is_an_error(toy):
     env.close()
 
 
-@pytest.mark.parametrize('mode', rlbench.ACTION_MODES)
+@pytest.mark.parametrize('mode', arguments.ACTION_MODES)
 @pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
 def test_an_action_that_is_no_number_is_an_error(toy, mode, value):
     env = build(action_mode=mode)
@@ -412,7 +413,7 @@ def test_a_plan_that_fails_makes_the_action_invalid(toy, mode, where, failure):
     env.close()
 
 
-@pytest.mark.parametrize('mode', rlbench.ACTION_MODES)
+@pytest.mark.parametrize('mode', arguments.ACTION_MODES)
 def test_a_simulator_that_fails_in_a_step(toy, mode):
     env = build(action_mode=mode)
     env.reset()
@@ -615,7 +616,7 @@ def test_variations(toy):
 
 
 def test_seeds(toy):
-    def targets(env: rlbench.RLBenchEnv, seed: int | None) -> np.ndarray:
+    def targets(env: RLBenchEnv, seed: int | None) -> np.ndarray:
         return np.array([env.reset(seed=seed)[0], *(env.reset()[0] for _ in range(3))])
 
     env = build(state_type='task_low_dim_state')
@@ -766,7 +767,7 @@ def test_headless(toy, kwargs, headless):
 
 
 def test_step_before_reset(toy):
-    env = rlbench.find('ReachTarget', 'rlbench')()
+    env = finding.find('ReachTarget', 'rlbench')()
     with pytest.raises(RuntimeError, match='reset'):
         env.step(np.zeros(8))
     env.close()
@@ -873,9 +874,9 @@ def test_ppo_trains(toy, tmp_path, state_type):
 def test_over_rlbench_itself():
     pytest.importorskip('pyrep', reason='PyRep is not installed')
     pytest.importorskip('rlbench', reason='RLBench is not installed')
-    assert {'ReachTarget', 'SlideBlockToTarget', 'TakeLidOffSaucepan', 'BeatTheBuzz'} <= set(rlbench.ids())
+    assert {'ReachTarget', 'SlideBlockToTarget', 'TakeLidOffSaucepan', 'BeatTheBuzz'} <= set(tasks.ids())
     keys = ['state', 'front_rgb', 'wrist_depth', 'wrist_mask', 'overhead_point_cloud']
-    for mode in rlbench.ACTION_MODES:
+    for mode in arguments.ACTION_MODES:
         env = build_env(
             'ReachTarget', 'rlbench', state_type=keys, action_mode=mode, shaped_rewards=True, max_episode_steps=5
         )

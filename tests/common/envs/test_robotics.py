@@ -11,7 +11,7 @@ import pytest
 from zoo import algorithms, build_env, call_default_params
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.collect import Collector
+from zoo.common.rollouts.collector import Collector
 
 pytest.importorskip('gymnasium_robotics', reason='gymnasium-robotics is not installed')
 

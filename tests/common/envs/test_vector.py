@@ -19,8 +19,8 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 import zoo
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.collect import Collector
 from zoo.common.env_wrappers import build_env
+from zoo.common.rollouts.collector import Collector
 
 posix = pytest.mark.skipif(os.name != 'posix', reason='this system has no signals')
 

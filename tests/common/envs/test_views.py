@@ -153,7 +153,7 @@ def test_goals_are_not_stacked():
 
 
 def test_both_together_and_built_again():
-    from zoo.common.env_wrappers import rebuilder
+    from zoo.common.envs.about import rebuilder
 
     env = build_env('CartPole-v1', 'classic_control', hide_velocity=True, frame_stack=2, nenv=2, vectorized=True)
     assert env.single_observation_space.shape == (4,)

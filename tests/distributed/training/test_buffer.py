@@ -20,10 +20,12 @@ from test_train import Sums, agent_for, launch, learn, no_processes_left, steppe
 from traced import traced
 
 from zoo import build_env, record
-from zoo.common.acting import Behavior, RecurrentEpsilonGreedy
+from zoo.common.acting.behavior import Behavior
+from zoo.common.acting.greedy import RecurrentEpsilonGreedy
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.replay import Priorities, Replay, Sampling, Sequences
-from zoo.common.types import Trajectories
+from zoo.common.records import Trajectories
+from zoo.common.replay.replay import Replay
+from zoo.common.sampling import Priorities, Sampling, Sequences
 from zoo.distributed import ClusterError, PeerLost, Role
 from zoo.distributed.cluster import Layout
 from zoo.distributed.training.actor import none_ended, steps_in

@@ -25,8 +25,8 @@ from launchers import ENGINES, ROOT, run_on
 from traced import traced
 
 from zoo import algorithms, build_env, call_default_params, load
-from zoo.common.rollout import RolloutBuffer
-from zoo.common.types import Episode
+from zoo.common.records import Episode
+from zoo.common.rollouts.rollout_buffer import RolloutBuffer
 from zoo.distributed import ClusterError
 from zoo.distributed.training import actor, train
 from zoo.distributed.training.actor import Ended, none_ended, one_after_another, tell

@@ -16,7 +16,7 @@ only on its way to the environment, at each bound that there is. A range of more
 refused: the numbers that mean "no bound" to some environments would become the size of an action.
 
 Sampling for acting is done here in NumPy, a few microseconds a step; the same distributions as tensors, for the losses,
-are in :mod:`zoo.common.distributions`. Nothing here imports TensorFlow, but for masks of tensors.
+are in :mod:`zoo.common.maths.distributions`. Nothing here imports TensorFlow, but for masks of tensors.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 from zoo.common import spaces
 
 if TYPE_CHECKING:
-    from zoo.common.distributions import Distribution
+    from zoo.common.maths.distributions import Distribution
 
 #: Logits of forbidden actions: finite, so that entropies of masked distributions stay finite too.
 MASKED_LOGIT = -1e9
@@ -127,7 +127,7 @@ class ActionAdaptor:
     @cached_property
     def distribution(self) -> Distribution:
         """The distribution as pure functions of tensors."""
-        from zoo.common import distributions as d
+        from zoo.common.maths import distributions as d
 
         made = {
             'categorical': lambda part: d.Categorical(part.counts[0]),

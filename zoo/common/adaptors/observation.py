@@ -33,7 +33,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 from zoo.common import spaces
-from zoo.common.normalize import CLIP
+from zoo.common.maths.normalize import CLIP
 
 if TYPE_CHECKING:
     from zoo.common.adaptors.action import ActionAdaptor

@@ -17,8 +17,8 @@ from gymnasium.wrappers import TimeLimit
 
 from zoo.common import spaces
 from zoo.common.adaptors.observation import ACTION_MASK, feature, is_image
-from zoo.common.envs import registered
-from zoo.common.envs.old_gym import OldGymEnv, is_old_gym
+from zoo.common.envs.kinds import registered
+from zoo.common.envs.kinds.old_gym import OldGymEnv, is_old_gym
 
 #: Steps that are taken again with the same seed and the same actions.
 _REPLAYED = 100
@@ -234,7 +234,7 @@ class _Check:
             self.problem(
                 'step returns',
                 f'step() returned four values, as in the old gym: return {_STEP}, where a time limit sets '
-                'truncated and not terminated; or wrap it as it is: zoo.common.envs.old_gym.OldGymEnv(env).',
+                'truncated and not terminated; or wrap it as it is: zoo.common.envs.kinds.old_gym.OldGymEnv(env).',
             )
             observation, reward, terminated, info = result
             truncated = False

@@ -22,8 +22,9 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv, async_vector_env
 
-from zoo.common.envs.wrappers import Copy, needs_copy, prepare
-from zoo.common.processes import without_main
+from zoo.common.envs.wrappers.copying import Copy, needs_copy
+from zoo.common.envs.wrappers.prepare import prepare
+from zoo.common.tools.processes import without_main
 
 
 def make_vector(

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from zoo.common.errors import unknown
 from zoo.common.plots.figures import GRID, INK, NotebookFigure, save, verbatim
+from zoo.common.tools.errors import unknown
 
 # Okabe and Ito's palette, told apart with every common colour blindness; without its yellow, too pale for a line.
 _COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000')

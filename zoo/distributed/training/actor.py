@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zoo.common import seeding, spaces
-from zoo.common.acting import Behavior
-from zoo.common.collect import Collector
-from zoo.common.loops import Step
-from zoo.common.types import Episode, Trajectories, Transition
+from zoo.common import spaces
+from zoo.common.acting.behavior import Behavior
+from zoo.common.records import Episode, Trajectories, Transition
+from zoo.common.rollouts.collector import Collector
+from zoo.common.tools import seeding
+from zoo.common.training.experience import Step
 from zoo.distributed import wire
 from zoo.distributed.cluster import Cluster, Role
 from zoo.distributed.engines.base import ClusterError, PeerLost
@@ -24,8 +25,8 @@ from zoo.distributed.training.progress import Clock
 from zoo.distributed.training.server import Served
 
 if TYPE_CHECKING:
-    from zoo.common.agent import AgentOfGradients
-    from zoo.common.loops import Training
+    from zoo.common.training.agent import AgentOfGradients
+    from zoo.common.training.experience import StepCounter
 
 log = logging.getLogger('zoo')
 
@@ -38,7 +39,7 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any, agent: Any =
         plan: of the training.
         behavior: the behaviour policy; without a forward pass the server is asked for actions.
         env: the environment, of one copy or several.
-        agent: a :class:`zoo.common.agent.AgentOfGradients`, which computes them; None: the rollouts are sent.
+        agent: a :class:`zoo.common.training.agent.AgentOfGradients`, which computes them; None: the rollouts are sent.
     """
     actor = Actor(cluster, plan, behavior, env, agent)
     actor.run()
@@ -262,7 +263,7 @@ def one_after_another(parts: Sequence[tuple[int, np.ndarray]]) -> np.ndarray:
     return found
 
 
-def tell(training: Training, count: int, episodes: np.ndarray) -> None:
+def tell(training: StepCounter, count: int, episodes: np.ndarray) -> None:
     """Tell a training of steps, and of each episode that ended among them when it did, in their order.
 
     Args:

@@ -20,14 +20,18 @@ from typing import Any
 
 import numpy as np
 
-from zoo.common import seeding, spaces
+from zoo.common import spaces
 from zoo.common.adaptors.observation import Preprocess
-from zoo.common.recorded import TOO_SMALL, fill
-from zoo.common.relabel import Goals, Hindsight
-from zoo.common.replay import EMPTY, Replay, importance, raised, side_by_side
-from zoo.common.rollout import rollout_bytes
+from zoo.common.datasets.recordings import TOO_SMALL, fill
+from zoo.common.envs.goals import Goals
+from zoo.common.records import Batch, SequenceBatch
+from zoo.common.replay.hindsight import Hindsight
+from zoo.common.replay.replay import EMPTY, Replay
+from zoo.common.replay.sequences import side_by_side
+from zoo.common.rollouts.rollout_buffer import rollout_bytes
+from zoo.common.sampling import importance, raised
 from zoo.common.schedules import value_at
-from zoo.common.types import Batch, SequenceBatch
+from zoo.common.tools import seeding
 from zoo.distributed.cluster import Cluster, Queue, Role, wait_any
 from zoo.distributed.engines.base import PeerLost
 from zoo.distributed.training.actor import check_sent, steps_in
@@ -65,7 +69,7 @@ def _queues(cluster: Cluster, plan: Plan, learner: int, number: int) -> tuple[Qu
 
 
 class Shards:
-    """The learner's end: what its buffers hold, drawn from as one; see :class:`zoo.common.loops.Stores`.
+    """The learner's end: what its buffers hold, drawn from as one; see :class:`zoo.common.training.experience.Stores`.
 
     What is drawn is at most so many calls old as are drawn ahead: the steps and priorities since then are not in it.
 
@@ -120,7 +124,8 @@ class Shards:
     def sample(
         self, lead: tuple[int, ...], rng: np.random.Generator, progress: float, hindsight: Hindsight | None = None
     ) -> Batch | SequenceBatch:
-        """Transitions drawn with replacement, fields ``[*lead, …]``; see :meth:`zoo.common.replay.Replay.sample`.
+        """Transitions drawn with replacement, fields ``[*lead, …]``; see
+        :meth:`zoo.common.replay.replay.Replay.sample`.
 
         Args:
             lead: how many, always the same.

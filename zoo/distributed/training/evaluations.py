@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zoo.common.acting import Behavior, Deterministic
-from zoo.common.collect import Collector
-from zoo.common.loops import Experience, Training
-from zoo.common.population import Evaluator, both_ways, evaluations
-from zoo.common.types import Evaluations
+from zoo.common.acting.behavior import Behavior
+from zoo.common.acting.greedy import Deterministic
+from zoo.common.records import Evaluations
+from zoo.common.rollouts.collector import Collector
+from zoo.common.rollouts.evaluator import Evaluator, both_ways, evaluations
+from zoo.common.training.experience import Experience, StepCounter
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.training.actor import Ended, one_after_another, tell
@@ -26,7 +27,7 @@ from zoo.distributed.training.plan import END, Plan, newest_weights
 from zoo.distributed.training.progress import Clock, Roles
 
 if TYPE_CHECKING:
-    from zoo.common.agent import Agent
+    from zoo.common.training.agent import Agent
 
 #: Seconds that the end of the training waits for its actors, and that an actor may take to make room for a message.
 _PATIENCE = 5.0
@@ -36,7 +37,8 @@ HELLO = -1
 
 
 class Evaluators(Experience):
-    """Experience from actors that evaluate; see :class:`zoo.common.loops.Experience`. There is one learner.
+    """Experience from actors that evaluate; see :class:`zoo.common.training.experience.Experience`. There is one
+    learner.
 
     Args:
         cluster: of the learner.
@@ -60,8 +62,9 @@ class Evaluators(Experience):
         """Every chunk begins new episodes by itself."""
         return True
 
-    def evaluations(self, training: Training, seeds: np.ndarray, std: float, episodes: int) -> Evaluations:
-        """See :class:`zoo.common.loops.Experience`; tells of the chunks in their order, when all have been played."""
+    def evaluations(self, training: StepCounter, seeds: np.ndarray, std: float, episodes: int) -> Evaluations:
+        """See :class:`zoo.common.training.experience.Experience`; tells of the chunks in their order, when all have
+        been played."""
         self._version += 1
         state = {'version': self._version, 'steps': self._agent.steps, 'progress': self._agent.progress}
         self._cluster.save('weights', {**state, 'weights': self._agent.forward.weights()})
@@ -105,7 +108,8 @@ class Evaluators(Experience):
         return evaluations(seeds, episodes, returns, lengths, observed)
 
     def measured(self) -> dict[str, float]:
-        """See :class:`zoo.common.loops.Experience` and :class:`zoo.distributed.training.progress.Roles`."""
+        """See :class:`zoo.common.training.experience.Experience` and
+        :class:`zoo.distributed.training.progress.Roles`."""
         return self.roles.measured(max(0, self._version))
 
     def _check(self, i: int, message: dict[str, Any]) -> None:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from zoo.common.loops import Experience, Step, Stores, Training, buffer_for
-from zoo.common.relabel import Goals
-from zoo.common.rollout import RolloutBuffer
-from zoo.common.types import Trajectories
+from zoo.common.envs.goals import Goals
+from zoo.common.records import Trajectories
+from zoo.common.rollouts.rollout_buffer import RolloutBuffer
+from zoo.common.training.experience import Experience, Step, StepCounter, Stores, buffer_for
+from zoo.common.training.training import Training
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.training.actor import check_sent, none_ended, one_after_another, steps_in, tell
@@ -22,11 +23,12 @@ from zoo.distributed.training.plan import END, Plan
 from zoo.distributed.training.progress import Clock, Roles
 
 if TYPE_CHECKING:
-    from zoo.common.agent import Agent, AgentOfGradients
+    from zoo.common.training.agent import Agent, AgentOfGradients
 
 
 class Actors(Experience):
-    """Experience from actors; see :class:`zoo.common.loops.Experience`. Actor ``i`` sends to learner ``i mod L``.
+    """Experience from actors; see :class:`zoo.common.training.experience.Experience`. Actor ``i`` sends to learner ``i
+    mod L``.
 
     Args:
         cluster: of this learner.
@@ -66,8 +68,8 @@ class Actors(Experience):
             self._agent.episodes_restarted()
         return False
 
-    def rollout(self, training: Training, horizon: int) -> Trajectories:
-        """See :class:`zoo.common.loops.Experience`; the next rollout is written over this one."""
+    def rollout(self, training: StepCounter, horizon: int) -> Trajectories:
+        """See :class:`zoo.common.training.experience.Experience`; the next rollout is written over this one."""
         if self._buffer is None:
             self._buffer = buffer_for(self._agent, horizon, self.num_envs)
         self._publish()
@@ -95,8 +97,9 @@ class Actors(Experience):
         self._tell(training, count, np.concatenate(episodes))
         return self._buffer.rollout
 
-    def steps(self, training: Training, explore_steps: int, wait: bool = True) -> Iterator[Step]:
-        """See :class:`zoo.common.loops.Experience`: those of one message, of whichever actor has sent one."""
+    def steps(self, training: StepCounter, explore_steps: int, wait: bool = True) -> Iterator[Step]:
+        """See :class:`zoo.common.training.experience.Experience`: those of one message, of whichever actor has sent
+        one."""
         if self._shards is not None:
             self._hear(training, wait)
             return
@@ -109,8 +112,9 @@ class Actors(Experience):
         yield from steps_in(message, i * self._plan.num_envs)
         self._tell(training, count, one_after_another([(count, message['episodes'])]))
 
-    def stream(self, training: Training, horizon: int, rollouts: int) -> Trajectories:
-        """See :class:`zoo.common.loops.Experience`: of whichever actors have sent them; none is waited for.
+    def stream(self, training: StepCounter, horizon: int, rollouts: int) -> Trajectories:
+        """See :class:`zoo.common.training.experience.Experience`: of whichever actors have sent them; none is waited
+        for.
 
         An actor is answered when its message is taken, and goes on meanwhile. So its rollout was begun with the weights
         of at most ``plan.ahead + 1`` of its own messages before; V-trace or the like is to make up for that.
@@ -128,8 +132,8 @@ class Actors(Experience):
         self._tell(training, sum(count for count, _ in parts), one_after_another(parts))
         return self._buffer.rollout
 
-    def improve(self, training: Training, horizon: int) -> dict[str, float] | None:
-        """See :class:`zoo.common.loops.Experience`: by the gradient of whichever actor has sent one.
+    def improve(self, training: StepCounter, horizon: int) -> dict[str, float] | None:
+        """See :class:`zoo.common.training.experience.Experience`: by the gradient of whichever actor has sent one.
 
         It is applied, and its actor told of the new weights, before another is looked at.
         """
@@ -176,7 +180,8 @@ class Actors(Experience):
         return count
 
     def measured(self) -> dict[str, float]:
-        """See :class:`zoo.common.loops.Experience` and :class:`zoo.distributed.training.progress.Roles`."""
+        """See :class:`zoo.common.training.experience.Experience` and
+        :class:`zoo.distributed.training.progress.Roles`."""
         return self.roles.measured(self._updates)
 
     @property
@@ -184,7 +189,7 @@ class Actors(Experience):
         """Of the agent so far; where it learns from rollouts, each of which its weights are published after."""
         return self._agent.updates if self._plan.stored is not None else max(0, self._version)
 
-    def _hear(self, training: Training, wait: bool) -> None:
+    def _hear(self, training: StepCounter, wait: bool) -> None:
         """Take what the buffers tell of messages that they have stored: of one, or of all that there are by now.
 
         Newer weights are published where any learner is told of something: not more often than an actor hears of it,
@@ -208,7 +213,7 @@ class Actors(Experience):
         self._tell(training, sum(count for count, _ in parts), one_after_another(parts))
 
     def least(self, number: int) -> int:
-        """See :class:`zoo.common.loops.Experience`."""
+        """See :class:`zoo.common.training.experience.Experience`."""
         return self._reduced(number, 'min')
 
     def close(self) -> None:
@@ -255,7 +260,7 @@ class Actors(Experience):
         state = {'start': start, 'steps': np.int64(self._agent.steps), 'progress': float(self._agent.progress)}
         self._replies[i].put({'version': self._version if version is None else version, **state}, PATIENCE)
 
-    def _tell(self, training: Training, count: int, episodes: np.ndarray) -> None:
+    def _tell(self, training: StepCounter, count: int, episodes: np.ndarray) -> None:
         """Tell of steps and episodes, learner 0 also of those of the others."""
         if self.learners > 1 and self._cluster.role_rank() == 0:
             episodes = np.concatenate([episodes, *(queue.get()['episodes'] for queue in self._accounts)])
@@ -271,7 +276,7 @@ class Actors(Experience):
 
 
 class Together:
-    """What makes several learners one: see :meth:`zoo.common.agent.Agent.learn_together`.
+    """What makes several learners one: see :meth:`zoo.common.training.agent.Agent.learn_together`.
 
     Args:
         cluster: of this learner.

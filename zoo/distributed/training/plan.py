@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from gymnasium.spaces import Space
 
-from zoo.common.acting import Behavior
-from zoo.common.env_wrappers import rebuilder
-from zoo.common.errors import unknown
-from zoo.common.loops import updates_in_call
-from zoo.common.replay import Replay, Sampling
-from zoo.common.rollout import RolloutBuffer, rollout_bytes
+from zoo.common.acting.behavior import Behavior
+from zoo.common.envs.about import rebuilder
+from zoo.common.replay.replay import Replay
+from zoo.common.rollouts.rollout_buffer import RolloutBuffer, rollout_bytes
+from zoo.common.sampling import Sampling
+from zoo.common.tools.errors import unknown
+from zoo.common.training.loops import updates_in_call
 from zoo.distributed.cluster import Cluster, Layout, Role
 from zoo.distributed.engines.base import PeerLost
 
 if TYPE_CHECKING:
-    from zoo.common.agent import Agent
+    from zoo.common.training.agent import Agent
 
 #: The version of the weights that ends the training, in what learners save and in their replies to actors.
 END = -1
@@ -62,7 +63,7 @@ class Plan:
 
     Attributes:
         layout: how many ranks each role has.
-        experience: what the loop is given, see :class:`zoo.common.agent.Loop`.
+        experience: what the loop is given, see :class:`zoo.common.training.agent.Loop`.
         horizon: steps of each copy in one message of an actor; of ``'evaluations'``, how many there are in one.
         max_bytes: of such a message.
         ahead: messages that an actor may send before the first of them is answered.
@@ -124,7 +125,7 @@ class Plan:
 
     @property
     def updates(self) -> int:
-        """Updates in one call, of a loop over steps: see :func:`zoo.common.loops.updates_in_call`."""
+        """Updates in one call, of a loop over steps: see :func:`zoo.common.training.loops.updates_in_call`."""
         return updates_in_call(self.loop_params['update_every'], self.loop_params['updates'])
 
     @property
@@ -350,6 +351,6 @@ def _check_buffers(agent: Agent, layout: Layout, loop_params: dict[str, Any], ch
     # A small one like theirs, so that what it refuses is refused before anything is started.
     Replay(agent.observation_space, agent.action_adaptor, 1, 1, agent.sampling, loop_params['compress'])
     if loop_params['recorded'] is not None:
-        from zoo.common.recorded import opened  # which no actor needs
+        from zoo.common.datasets.recordings import opened
 
         opened(agent, loop_params['recorded'])

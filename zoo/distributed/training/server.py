@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from zoo.common import seeding, spaces
-from zoo.common.acting import Behavior
+from zoo.common import spaces
+from zoo.common.acting.behavior import Behavior
+from zoo.common.tools import seeding
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import PeerLost
 from zoo.distributed.training.plan import Plan, newest_weights

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import cloudpickle
 
-from zoo.common.loops import Experience
-from zoo.common.quiet import load_tensorflow
+from zoo.common.tools.quiet import load_tensorflow
+from zoo.common.training.experience import Experience
 from zoo.distributed import cluster, jobs
 from zoo.distributed.cluster import Cluster, Layout, Role
 from zoo.distributed.engines.base import ClusterError, PeerLost
@@ -25,7 +25,7 @@ from zoo.distributed.training import actor, buffer, evaluations, learner, server
 from zoo.distributed.training.plan import RESTARTS, Plan
 
 if TYPE_CHECKING:
-    from zoo.common.agent import Agent
+    from zoo.common.training.agent import Agent
 
 log = logging.getLogger('zoo')
 
@@ -179,7 +179,7 @@ def _blueprint(agent: Agent) -> bytes:
     Raises:
         ValueError: a network that cannot be sent there.
     """
-    from zoo.common.adaptors.copies import packed
+    from zoo.common.networks.copies import packed
 
     agent_class, params = agent.blueprint()
     entries = []

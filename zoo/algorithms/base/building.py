@@ -1,0 +1,105 @@
+"""How an agent is built: from the entries of ``net_list`` and ``optimizers_list`` to networks and optimisers.
+
+Targets are copies of networks: :mod:`zoo.common.networks.copies`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from zoo.common.adaptors.observation import Preprocess
+from zoo.common.maths.optimizers import Optimizer
+from zoo.common.networks.build import build_network, build_on
+from zoo.common.networks.heads import Head
+from zoo.common.networks.network import Network
+from zoo.common.networks.spec import with_dtype, with_own_seeds
+
+
+def entries(
+    what: str, given: Sequence[Any] | None, default: dict[str, Any], names: Sequence[str], algorithm: str
+) -> list[Any]:
+    """One entry for each name: those that were given, or the default.
+
+    Raises:
+        ValueError: another number of them, or something that is no list.
+    """
+    if given is not None and not isinstance(given, list | tuple):
+        raise ValueError(
+            f'{what} is a {type(given).__name__}: give a list with an entry for each of {", ".join(names)}.'
+        )
+    found = [default] * len(names) if given is None else list(given)
+    if len(found) != len(names):
+        raise ValueError(f'{what} has {len(found)} entries, but {algorithm} takes {len(names)}: {", ".join(names)}.')
+    return found
+
+
+def label(i: int, name: str) -> str:
+    """How messages name an entry of ``net_list``."""
+    return f'net_list[{i}] ({name})'
+
+
+def with_dtypes(given: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    """The entries of ``net_list``, with its dtype in every spec; see :func:`zoo.common.networks.spec.with_dtype`."""
+    return [
+        with_dtype(entry, label(i, name)) if isinstance(entry, dict) else entry
+        for i, (entry, name) in enumerate(zip(given, names, strict=True))
+    ]
+
+
+def networks(
+    given: Sequence[Any], heads: dict[str, Head], preprocess: Preprocess, shared_torso: dict[str, str]
+) -> dict[str, Network]:
+    """The networks by name.
+
+    Args:
+        given: the entry of each.
+        heads: what each has to give, by name.
+        preprocess: of the observations.
+        shared_torso: names of the networks that may stand on the torso of another one.
+
+    Raises:
+        ValueError: an entry that does not fit, or two that share weights.
+    """
+    made: dict[str, Network] = {}
+    entries = with_own_seeds(given, tuple(heads))
+    for i, ((name, head), entry) in enumerate(zip(heads.items(), entries, strict=True)):
+        if isinstance(entry, str):
+            made[name] = _on_torso(entry, label(i, name), head, made, given, bool(shared_torso))
+        else:
+            made[name] = build_network(entry, label(i, name), preprocess, head)
+    owned = [id(v) for network in made.values() for v in network.trainable_variables]
+    if len(set(owned)) < len(owned):
+        raise ValueError('two entries of net_list are the same network or share weights: give each one of its own.')
+    return made
+
+
+def _on_torso(
+    other: str, name: str, head: Head, made: dict[str, Network], given: Sequence[Any], may_share: bool
+) -> Network:
+    """The network of an entry that names another one, whose torso it shares."""
+    if not may_share:
+        raise ValueError(f'{name} is the name {other!r}, but the networks of this algorithm share no torso.')
+    if other not in made:
+        raise ValueError(f'{name} is to share the torso of {other!r}: name one of {list(made)}, before it.')
+    spec = given[list(made).index(other)]
+    seed = spec.get('seed') if isinstance(spec, dict) else None
+    return build_on(made[other], name, head, seed=None if seed is None else [seed, 2])
+
+
+def optimizers(
+    given: Sequence[Any], groups: dict[str, list[tf.Variable]], clip_norm: float | None
+) -> dict[str, Optimizer]:
+    """The optimisers by name.
+
+    Args:
+        given: the entry of each.
+        groups: the variables that each moves, by name.
+        clip_norm: bound of the gradient's global norm where an entry names none.
+    """
+    return {
+        name: Optimizer(entry, group, f'optimizers_list[{i}] ({name})', clip_norm)
+        for i, ((name, group), entry) in enumerate(zip(groups.items(), given, strict=True))
+    }

@@ -1,0 +1,130 @@
+"""How an algorithm's parameters are shown: in ``help``, to Tab, and by ``zoo.describe``."""
+
+from __future__ import annotations
+
+import functools
+import html
+import inspect
+import shutil
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.algorithms.base import catalog
+from zoo.common.tools.params import Param, documentation, takes_any
+
+
+@dataclass(frozen=True)
+class Description:
+    """Every parameter of an algorithm, to be printed; in a notebook it shows as a table.
+
+    Attributes:
+        name: of the algorithm.
+        summary: what it is.
+        constructor: the parameters of the constructor, ``alg_params``.
+        learn: the parameters of ``learn``, ``learn_params``.
+    """
+
+    name: str
+    summary: str
+    constructor: tuple[Param, ...]
+    learn: tuple[Param, ...]
+
+    _columns = ('parameter', 'default', 'values', 'meaning')
+
+    def _tables(self) -> list[tuple[str, list[tuple[str, ...]]]]:
+        return [
+            (f'{title} of {self.name}', [(p.name, p.default_text, p.type_name, p.meaning) for p in found])
+            for title, found in (('Parameters', self.constructor), ('Parameters of learn', self.learn))
+        ]
+
+    def __repr__(self) -> str:
+        width = min(100, shutil.get_terminal_size().columns)
+        lines = textwrap.wrap(self.summary, width)
+        for title, rows in self._tables():
+            lines += ['', title, '']
+            for name, default, values, meaning in rows:
+                lines.append(f'  {name} = {default}' + (f'  ({values})' if values else ''))
+                lines += textwrap.wrap(meaning, width, initial_indent=' ' * 6, subsequent_indent=' ' * 6)
+        return '\n'.join(lines)
+
+    def _repr_html_(self) -> str:
+        parts = [f'<p>{html.escape(self.summary)}</p>']
+        for title, rows in self._tables():
+            cells = [''.join(f'<td style="text-align:left">{html.escape(cell)}</td>' for cell in row) for row in rows]
+            head = ''.join(f'<th style="text-align:left">{cell}</th>' for cell in self._columns)
+            body = ''.join(f'<tr>{row}</tr>' for row in cells)
+            parts.append(f'<table><caption>{html.escape(title)}</caption><tr>{head}</tr>{body}</table>')
+        return ''.join(parts)
+
+
+def describe(algorithm: Any) -> Description:
+    """Every parameter of an algorithm: name, default, the values that it takes, meaning.
+
+    Args:
+        algorithm: its name, such as ``'PPO'``, the class or an agent.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    if isinstance(algorithm, str):
+        algorithm = catalog.find(algorithm)
+    cls: Any = algorithm if isinstance(algorithm, type) else type(algorithm)
+    if not hasattr(cls, 'declared_for_learn'):
+        raise ValueError(f'describe takes the name of an algorithm, its class or an agent, not {algorithm!r}.')
+    summary = inspect.cleandoc(cls.__doc__ or cls.__name__).partition('\n\n')[0].replace('\n', ' ')
+    return Description(cls.__name__, summary, tuple(cls.declared().values()), tuple(cls.declared_for_learn().values()))
+
+
+def document(cls: Any) -> None:
+    """Write the parameters into the documentation of an algorithm's class and of its ``learn``."""
+    if not all(hasattr(cls, name) for name in ('loop', 'network_names', 'optimizer_names')):
+        return  # a base of several algorithms
+    names = (
+        f'Entries of ``net_list``: {", ".join(cls.network_names)}. Entries of ``optimizers_list``: '
+        f'{", ".join(cls.optimizer_names)}.'
+    )
+    own = inspect.cleandoc(cls.__dict__.get('__doc__') or f'{cls.__name__}.')
+    cls.__doc__ = f'{own}\n\n{names}\n\nArgs:\n{documentation(cls.declared().values())}\n'
+    cls.__signature__ = _signature(cls)
+    if 'learn' in cls.__dict__:
+        return
+
+    known = cls.declared_for_learn()
+    inherited = cls.learn
+
+    @functools.wraps(inherited)
+    def learn(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return super(cls, self).learn(*args, **kwargs)
+
+    signature = inspect.signature(inspect.unwrap(inherited))
+    fixed = [
+        p.replace(annotation=inspect.Parameter.empty)
+        for p in signature.parameters.values()
+        if p.kind is not p.VAR_KEYWORD
+    ]
+    keywords = [inspect.Parameter(p.name, inspect.Parameter.KEYWORD_ONLY, default=p.default) for p in known.values()]
+    learn.__signature__ = signature.replace(parameters=fixed + keywords)  # type: ignore[attr-defined]
+    learn.__qualname__ = f'{cls.__qualname__}.learn'
+    before, _, after = inspect.cleandoc(inspect.unwrap(inherited).__doc__ or '').partition('    learn_params: ')
+    after = after.partition('\n\n')[2]
+    learn.__doc__ = f'{before.rstrip()}\n{documentation(known.values())}\n\n{after}'
+    cls.learn = learn
+
+
+def _signature(cls: Any) -> inspect.Signature:
+    """Of the constructor, with the parameters that it hands on to the base's; those beside them go by name."""
+    init = next(
+        base.__dict__['__init__'] for base in cls.__mro__ if '__init__' in base.__dict__ and not _hands_on(base)
+    )
+    by_position = {p.name for p in inspect.signature(init).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD}
+    kinds = {True: inspect.Parameter.POSITIONAL_OR_KEYWORD, False: inspect.Parameter.KEYWORD_ONLY}
+    found = [
+        inspect.Parameter(name, kinds[name in by_position], default=param.default)
+        for name, param in cls.declared().items()
+    ]
+    return inspect.Signature(sorted(found, key=lambda p: p.kind))
+
+
+def _hands_on(cls: Any) -> bool:
+    return takes_any(cls.__dict__['__init__'])

@@ -1,0 +1,260 @@
+"""What ``agent.learn`` checks and does; the loops themselves are in :mod:`zoo.common.loops`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from gymnasium import Env
+from gymnasium.vector import VectorEnv
+
+from zoo.common.envs.about import env_name, env_type_of, made_with
+from zoo.common.envs.goals import Goals
+from zoo.common.records import TestResult, TrainingResult
+from zoo.common.tools import params, seeding
+from zoo.common.tools.errors import unknown
+from zoo.common.tools.files import jsonable, write_json
+from zoo.common.tools.params import at_least
+from zoo.common.tools.processes import alone_in
+from zoo.common.training import testing
+from zoo.common.training.agent import Agent, mismatch
+from zoo.common.training.experience import Experience
+from zoo.common.training.run_directory import check_continued, run_directory
+from zoo.common.training.training import Training
+
+
+@dataclass(kw_only=True)
+class Settings:
+    """The parameters of ``learn`` that every training loop takes, besides the loop's own."""
+
+    train_steps: Annotated[int, at_least(1), 'environment steps of this call, summed over copies'] = 100_000
+    test_episodes: Annotated[int, at_least(1), 'whole episodes of a test'] = 10
+    log_every: Annotated[int | None, at_least(1), 'steps between rows of the log; None makes some 200 in all'] = None
+    checkpoint_every: Annotated[
+        int | None, at_least(1), 'steps between checkpoints; None makes ten at most, and none before 10,000 steps'
+    ] = None
+    checkpoint_buffer: Annotated[bool, 'save the replay buffer in checkpoints too, for an exact resume'] = False
+    progress_bar: Annotated[bool, 'show a progress bar, where somebody looks'] = True
+    roles: Annotated[Any, 'None, or how many processes have which role, such as dict(learners=1, actors=4)'] = None
+    resume: Annotated[bool, 'go on with the call of learn in which the loaded checkpoint was written'] = False
+
+
+#: Arguments of ``learn`` itself, named when an unknown parameter is near one of them.
+ARGUMENTS = ('mode', 'render', 'seed', 'plot_func', 'callbacks', 'run_dir')
+
+
+def learn(
+    agent: Agent,
+    env: Any,
+    mode: str,
+    render: bool,
+    seed: int | None,
+    plot_func: Callable[[Sequence[float]], Any] | None,
+    callbacks: Iterable[Callable[[Training], bool | None]],
+    run_dir: str | os.PathLike[str] | bool | None,
+    given: dict[str, Any],
+) -> TrainingResult | TestResult:
+    """See :meth:`zoo.algorithms.base.algorithm.Algorithm.learn`; ``given`` are the parameters that were."""
+    values = _checked(agent, given)
+    if mode not in ('train', 'test'):
+        raise ValueError(unknown('mode', mode, ('train', 'test')))
+    check_environment(agent, env, 'learn', 'train_steps=…')
+    callbacks = _check_callbacks(callbacks)
+    if plot_func is not None and not callable(plot_func):
+        raise ValueError(f'plot_func is {plot_func!r}: give a function of the list of all returns.')
+    if render and not getattr(env, 'render_mode', None):
+        raise ValueError("render=True needs an environment built with render_mode='human' or another render mode.")
+    for network in agent.networks.values():
+        network.check_trained()
+    agent.forward.refresh()  # the weights may have been set since
+    if mode == 'test':
+        for name, value in (('callbacks', callbacks), ('plot_func', plot_func), ('run_dir', run_dir)):
+            if value not in ((), None, False):
+                raise ValueError(f'{name} belongs to training: leave it out of a test, which logs and writes nothing.')
+        env_seed = None if seed is None else _draw(seed, 'env/test')
+        return testing.run_test(agent, env, test_episodes=values['test_episodes'], render=render, seed=env_seed)
+    return _train(agent, env, values, given, render, seed, plot_func, callbacks, run_dir)
+
+
+def _checked(agent: Agent, given: dict[str, Any]) -> dict[str, Any]:
+    """All parameters of ``learn`` by name, as they are kept."""
+    known = agent.declared_for_learn()
+    for name in given:
+        if name not in known:
+            kind = f"parameter of {type(agent).__name__}'s learn"
+            elsewhere = {n: f'is a parameter of {type(agent).__name__}, not of learn.' for n in agent.params()}
+            raise ValueError(params.refusal(kind, name, [*known, *ARGUMENTS], elsewhere))
+    return {name: param.default for name, param in known.items()} | params.checked(given, known)
+
+
+def _check_callbacks(callbacks: Any) -> tuple[Callable[[Training], bool | None], ...]:
+    if callable(callbacks) or not isinstance(callbacks, Iterable):
+        raise ValueError(f'callbacks is {callbacks!r}: give a list of functions, such as callbacks=[function].')
+    callbacks = tuple(callbacks)
+    for callback in callbacks:
+        if not callable(callback):
+            raise ValueError(f'callbacks has {callback!r} in it: give functions of a Training.')
+        if isinstance(callback, type):
+            raise ValueError(
+                f'callbacks has the class {callback.__name__} in it: give an object of it, {callback.__name__}(…).'
+            )
+        every = getattr(callback, 'every', None)
+        if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
+            raise ValueError(f'every of the callback {callback!r} is {every!r}: give a whole number of at least 1.')
+    return callbacks
+
+
+def check_environment(agent: Agent, env: Any, method: str, arguments: str) -> None:
+    """Refuse what is no environment for an agent; ``method`` and its ``arguments`` are for the message.
+
+    Raises:
+        ValueError: one sentence that says what would do.
+    """
+    if not isinstance(env, Env | VectorEnv):
+        what = 'an environment' if env is None else f'a Gymnasium environment, not a {type(env).__name__}'
+        raise ValueError(f'{method} needs {what}: agent.{method}(env, {arguments}) with env from build_env.')
+    wrong = mismatch(agent, env)
+    if wrong is not None:
+        raise ValueError(f"the environment's {wrong}: make an agent for this environment with call_default_params.")
+
+
+def _made_with(env: Env | VectorEnv) -> dict[str, Any] | None:
+    """What makes the environment again, where that is plain data."""
+    try:
+        return jsonable(made_with(env))
+    except TypeError:
+        return None
+
+
+def _seed_of(folder: Path) -> Any:
+    """What the run that is in a folder began with; None where there is none, or it does not say."""
+    try:
+        return json.loads((folder / 'config.json').read_text(encoding='utf-8')).get('seed')
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _draw(seed: int, stream: str) -> int:
+    return int(seeding.generator(seed, stream).integers(2**31 - 1))
+
+
+def _train(
+    agent: Agent,
+    env: Env | VectorEnv,
+    values: dict[str, Any],
+    given: dict[str, Any],
+    render: bool,
+    seed: int | None,
+    plot_func: Callable[[Sequence[float]], Any] | None,
+    callbacks: tuple[Callable[[Training], bool | None], ...],
+    run_dir: str | os.PathLike[str] | bool | None,
+) -> TrainingResult:
+    if agent.is_training:
+        raise ValueError('this agent is training: a callback may test it in a second environment, but not train it.')
+    start = 0
+    if values['resume']:
+        start, values['train_steps'] = _resumed(agent, given.get('train_steps'))
+        seed = None  # the loaded streams go on where they were
+    env_seed = roles_seed = None
+    # A later call with the same seed has streams of its own, lest it explore as the first one did.
+    later = f'/{agent.steps}' if agent.steps else ''
+    if seed is not None:
+        env_seed = _draw(seed, f'env/train{later}')
+        roles_seed = _draw(seed, f'roles{later}') if later else seed
+    common = {name: values.pop(name) for name in params.declared(Settings)}
+    settings = Settings(**common)
+
+    def run(experience: Experience | None = None) -> TrainingResult:
+        env_id = env_name(env)
+        folder = run_directory(run_dir, type(agent).__name__, env_id)
+        with contextlib.nullcontext() if folder is None else alone_in(folder):
+            return run_in(folder, env_id, experience)
+
+    def run_in(folder: Path | None, env_id: str, experience: Experience | None) -> TrainingResult:
+        if folder is not None:
+            if not settings.resume:
+                check_continued(folder, agent.steps)
+            config = agent.config() | {
+                'environment': env_id,
+                'env_type': env_type_of(env),
+                'made_with': _made_with(env),
+            }
+            begun = _seed_of(folder) if settings.resume else seed
+            write_json(folder / 'config.json', config | {'seed': begun, 'learn_params': common | values})
+        training = Training(
+            agent,
+            env,
+            settings.train_steps,
+            render=render,
+            plot_func=plot_func,
+            callbacks=callbacks,
+            run_dir=folder,
+            env_seed=env_seed,
+            log_every=settings.log_every,
+            checkpoint_every=settings.checkpoint_every,
+            checkpoint_buffer=settings.checkpoint_buffer,
+            progress_bar=settings.progress_bar,
+            start=start,
+            experience=experience,
+            goals=goals,
+        )
+        agent.is_training, agent.loop_state = True, None
+        if seed is not None:
+            agent.reseed(seed, f'agent{later}')
+        try:
+            return training.run(agent.loop, **values)
+        finally:
+            agent.is_training = False
+
+    if render and settings.roles is not None:
+        raise ValueError(
+            'render=True shows the environment of this process, but with roles the actors step theirs: roles=None '
+            'trains in this one.'
+        )
+    if agent.sampling.sequences is not None:
+        _check_sequences(values)
+    # Found before anything is written or started, since it may be refused.
+    goals = None if values.get('her') is None else Goals(env)
+    with contextlib.nullcontext() if goals is None else goals:
+        if settings.roles is None:
+            return run()
+        from zoo.distributed.training.plan import plan_for
+        from zoo.distributed.training.train import train
+
+        plan = plan_for(
+            agent, env, settings.roles, roles_seed, start, settings.train_steps, values, settings.checkpoint_buffer
+        )
+        return train(agent, env, plan, run)
+
+
+def _check_sequences(values: dict[str, Any]) -> None:
+    """Refuse what does not go with the recurrent states that a replay buffer keeps."""
+    reasons = {
+        'her': 'tells single transitions for other goals, but a recurrent state has seen the goal of its own episode',
+        'recorded': 'holds no recurrent states, which a replay buffer of a recurrent network needs',
+    }
+    for name, reason in reasons.items():
+        if values.get(name) is not None:
+            raise ValueError(
+                f'{name} cannot be used with a recurrent network here, since {name} {reason}: {name}=None.'
+            )
+
+
+def _resumed(agent: Agent, train_steps: Any) -> tuple[int, int]:
+    """The steps behind an interrupted training, and where it ends: at its own end, or at one that was given."""
+    if agent.loop_state is None:
+        raise ValueError('resume=True goes on with an interrupted training: load a checkpoint of one first.')
+    start, end = agent.loop_state['steps'], agent.loop_state['train_steps']
+    if train_steps is None:
+        return start, end
+    if train_steps <= start:
+        raise ValueError(
+            f'resume=True goes on from step {start} of its training, so train_steps={train_steps} leaves nothing to '
+            f'do: give more, or leave it out for the {end} that it had.'
+        )
+    return start, int(train_steps)

@@ -1,0 +1,196 @@
+"""What ``agent.rollout`` and ``agent.evaluate`` do: an agent in the hands of a user who writes the training loop."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gymnasium import Env
+from gymnasium.vector import VectorEnv
+
+from zoo.algorithms.base import learning
+from zoo.common import spaces
+from zoo.common.adaptors import action as actions
+from zoo.common.adaptors import observation as observations
+from zoo.common.networks.network import penalized
+from zoo.common.records import Episode
+from zoo.common.rollouts.collector import Collector
+from zoo.common.rollouts.rollout import Evaluation, Rollout, Span
+from zoo.common.tools import seeding
+
+
+class Play:
+    """An environment that an agent plays in, over one or several calls of ``agent.rollout``.
+
+    What the behaviour keeps along an episode is its own: a training or a play elsewhere goes on undisturbed.
+
+    Args:
+        agent: it plays.
+        env: in which new episodes begin.
+        seed: of the environment and of the actions; None: neither is seeded, and actions are drawn from the agent's
+            generator.
+
+    Raises:
+        ValueError: the environment is being trained on.
+    """
+
+    def __init__(self, agent: Any, env: Env | VectorEnv, seed: int | None) -> None:
+        self.agent = agent
+        self.behavior = copy.copy(agent.behavior)
+        self.rng = agent.rng if seed is None else seeding.generator(seed, 'rollout')
+        self.collector = Collector(env, agent.action_adaptor, begin=self.behavior.episodes_begin)
+        self.collector.reset(None if seed is None else int(seeding.generator(seed, 'env/rollout').integers(2**31 - 1)))
+        self.row = 0
+        self._stored = agent.action_adaptor.zeros((1,))
+        self._fresh = np.ones(self.collector.num_envs, bool)
+
+    def go_on(self, steps: int | None, episodes: int | None, deterministic: bool) -> Rollout:
+        """That many steps, summed over copies, or whole episodes, of which each copy plays its share."""
+        collector = self.collector
+        copies = collector.num_envs
+        quota = None
+        if episodes is not None:
+            quota = np.full(copies, episodes // copies)
+            quota[: episodes % copies] += 1
+        rows: list[dict[str, Any]] = []
+        params: list[np.ndarray] = []
+        states: list[np.ndarray] = []
+        ends: list[tuple[int, int, Episode]] = []
+        while quota.any() if quota is not None else len(rows) * copies < (steps or 0):
+            if self.behavior.state_size:
+                states.append(np.array(self.behavior.state))
+            row = self._step(deterministic)
+            if quota is not None:
+                row['valid'] &= quota > 0
+                for name in ('terminated', 'truncated', 'begins'):
+                    row[name] &= row['valid']
+                row['reward'][~row['valid']] = 0.0
+            for episode in collector.finished:
+                if quota is None or quota[episode.copy]:
+                    ends.append((len(rows), episode.copy, episode))
+                    if quota is not None:
+                        quota[episode.copy] -= 1
+            rows.append(row)
+            if not deterministic and getattr(self.behavior, 'params', None) is not None:
+                params.append(self.behavior.params)
+        fields = {name: spaces.tree_map(lambda *x: np.stack(x), *(row[name] for row in rows)) for name in rows[0]}
+        fields['cut'] = np.zeros_like(fields['valid'])
+        fields['log_prob'] = None
+        fields['state'] = np.stack(states) if states else None
+        if params:
+            distribution = self.agent.action_adaptor.distribution
+            fields['log_prob'] = distribution.log_prob(tf.stack(params), fields['action']).numpy()
+        span = Span(self, self.row, self.row + len(rows), tuple(range(copies)))
+        self.row += len(rows)
+        return Rollout(fields, self.agent.player, span, ends)
+
+    def _step(self, deterministic: bool) -> dict[str, Any]:
+        """The fields ``[N, …]`` of the next step, in arrays of their own."""
+        collector = self.collector
+        obs = spaces.tree_map(np.copy, collector.obs)
+        action = self.behavior(obs, self.rng, self.agent.progress, deterministic)
+        collector.step(action)
+        terminated, truncated, valid = collector.terminated.copy(), collector.truncated.copy(), collector.valid.copy()
+        begins = self._fresh & valid
+        self._fresh = np.where(valid, terminated | truncated, self._fresh)
+        return {
+            'obs': obs,
+            'action': spaces.tree_map(lambda x, like: np.array(x, like.dtype), action, self._stored),
+            'reward': collector.reward.copy(),
+            'next_obs': spaces.tree_map(np.copy, collector.next_obs),
+            'terminated': terminated,
+            'truncated': truncated,
+            'valid': valid,
+            'begins': begins,
+        }
+
+
+def rollout(
+    agent: Any, env: Any, steps: int | None, episodes: int | None, deterministic: bool, seed: int | None
+) -> Rollout:
+    """See :meth:`zoo.algorithms.base.algorithm.Algorithm.rollout`."""
+    if (steps is None) == (episodes is None):
+        raise ValueError('give rollout either steps=… or episodes=…, and not both.')
+    for name, value in (('steps', steps), ('episodes', episodes)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
+            raise ValueError(f'{name} is {value!r}: give a whole number of at least 1.')
+    learning.check_environment(agent, env, 'rollout', 'steps=…')
+    agent.forward.refresh()  # the weights may have been set since
+    for optimizer in agent.optimizers.values():
+        optimizer.set_progress(agent.progress)
+    plays = agent.plays
+    play = plays.pop(id(env), None)
+    if play is None or episodes is not None or seed is not None or not play.collector.holds:
+        play = Play(agent, env, seed)
+    else:
+        play.collector.check_free()
+    found = play.go_on(steps, episodes, deterministic)  # after a failure the next call begins anew
+    for key in [key for key, other in plays.items() if not other.collector.holds]:
+        del plays[key]  # somebody else has begun episodes there
+    if episodes is None:
+        plays[id(env)] = play
+    return found
+
+
+def evaluate(agent: Any, rollout: Rollout, training: bool) -> Evaluation:
+    """See :meth:`zoo.algorithms.base.algorithm.Algorithm.evaluate`."""
+    if not isinstance(rollout, Rollout):
+        raise ValueError(
+            f'evaluate takes a rollout of agent.rollout, or a part of one, not a {type(rollout).__name__}.'
+        )
+    check_spaces(agent, rollout)
+    if 0 in rollout.reward.shape:
+        raise ValueError('there are no steps to evaluate in this rollout: an empty part of one was given.')
+    lead = len(rollout.reward.shape)
+    if agent.behavior.state_size and (lead == 1 or rollout.state is None):
+        raise ValueError(
+            'a recurrent policy evaluates the steps of its own rollouts in their order: hand it a rollout or slices of '
+            'one, such as rollout[:, [0, 3]], and no loose transitions.'
+        )
+
+    def shaped(x: Any) -> Any:
+        if x is None or lead == 1:
+            return x
+        return tf.reshape(x, [*rollout.reward.shape, *x.shape[1:]])
+
+    tensors = tf.nest.map_structure(lambda x: None if x is None else tf.convert_to_tensor(x), rollout)
+    if lead == 1:
+        action = tensors.action
+        params, value = agent.policy_and_value(tensors.obs, training)
+    else:
+        action = spaces.tree_map(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), tensors.action)
+        params, value = agent.policy_and_value_along(tensors.trajectories, training)
+    value = value if agent.values_states else None
+    distribution = agent.action_adaptor.distribution
+    entropy = distribution.entropy(params) if has_entropy(distribution) else None
+    penalty = tf.constant(0.0)
+    if training:
+        penalty = penalized(penalty, *agent.networks.values())
+    return Evaluation(
+        shaped(distribution.log_prob(params, action)), shaped(entropy), shaped(value), shaped(params), penalty
+    )
+
+
+def has_entropy(distribution: Any) -> bool:
+    """Whether a distribution's entropy has a closed form."""
+    parts: Sequence[tuple[str, Any]] | None = getattr(distribution, 'parts', None)
+    if parts is not None:
+        return all(has_entropy(part) for _, part in parts)
+    return hasattr(distribution, 'entropy')
+
+
+def check_spaces(agent: Any, rollout: Rollout) -> None:
+    """Refuse a rollout of other spaces than the agent's.
+
+    Raises:
+        ValueError: one sentence that names both.
+    """
+    if rollout.player is agent.player:
+        return
+    for kind, adaptor in (('observation_space', observations), ('action_space', actions)):
+        reason = adaptor.mismatch(getattr(agent, kind), getattr(rollout.player, kind))
+        if reason is not None:
+            raise ValueError(f"the rollout's {kind} {reason}.")

@@ -1,0 +1,1 @@
+"""Data sets: recorded episodes, written and read."""

@@ -1,0 +1,309 @@
+"""Recorded episodes: played and written by :func:`record`, or of Minari, and filled into a replay buffer.
+
+A recording is one ``.npz`` file without pickles:
+
+=======================  ===========================================================================================
+``about``                JSON: format, version, observation and action space
+``lengths``              int64 ``[E]``, steps of each episode
+``terminated``,          bool ``[E]``, how each ended; an episode that was cut is neither
+``truncated``
+``reward``               float32 ``[steps of all]``, episode after episode
+``action/PATH``          ``[steps of all, …]``, in the environment's own units
+``obs/PATH``             ``[steps of all + E, …]``, the final one of each episode too; of a stack of frames the newest
+=======================  ===========================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from gymnasium.spaces import Space
+
+from zoo.common import spaces
+from zoo.common.adaptors import action as actions
+from zoo.common.adaptors import observation as observations
+from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.replay.replay import Replay
+from zoo.common.tools.files import from_jsonable, jsonable
+
+FORMAT_VERSION = 1
+
+_FORMAT = 'zoo episodes'
+
+
+class RecordedEpisode(NamedTuple):
+    """One episode of ``T`` steps.
+
+    Attributes:
+        obs: flat ``[T + 1, …]``, the final one too.
+        action: flat ``[T, …]``, in the environment's own units.
+        reward: float32 ``[T]``.
+        terminated, truncated: how it ended; neither where it was cut.
+    """
+
+    obs: Any
+    action: Any
+    reward: np.ndarray
+    terminated: bool
+    truncated: bool
+
+
+class Trained(Protocol):
+    """What has to be known of an agent whose replay buffer is filled; see :class:`zoo.common.training.agent.Agent`."""
+
+    observation_space: Space
+    action_space: Space
+    action_adaptor: ActionAdaptor
+    preprocess: observations.Preprocess
+
+
+class Recording(Protocol):
+    """Recorded episodes, which are read one after the other.
+
+    Attributes:
+        observation_space, action_space: of one copy of the environment.
+    """
+
+    observation_space: Space
+    action_space: Space
+
+    def __iter__(self) -> Iterator[RecordedEpisode]:
+        """The episodes."""
+
+
+def check_spaces(agent: Trained, observation_space: Space, action_space: Space, whose: str) -> None:
+    for kind, found, adaptor in (
+        ('observation_space', observation_space, observations),
+        ('action_space', action_space, actions),
+    ):
+        reason = adaptor.mismatch(getattr(agent, kind), found)
+        if reason is not None:
+            raise ValueError(f'{whose} {kind} {reason}: record episodes in the environment that the agent is for.')
+
+
+def write(
+    path: str | os.PathLike[str], observation_space: Space, action_space: Space, episodes: Sequence[RecordedEpisode]
+) -> Path:
+    """Write episodes to a file, whole or not at all; see the module's docstring for what is in it."""
+    path = Path(path).expanduser()
+    about = {
+        'format': _FORMAT,
+        'version': FORMAT_VERSION,
+        'observation_space': spaces.to_json(observation_space),
+        'action_space': spaces.to_json(action_space),
+    }
+    arrays: dict[str, np.ndarray] = {
+        'about': np.array(json.dumps(jsonable(about))),
+        'lengths': np.array([len(episode.reward) for episode in episodes], np.int64),
+        'terminated': np.array([episode.terminated for episode in episodes], bool),
+        'truncated': np.array([episode.truncated for episode in episodes], bool),
+        'reward': np.concatenate([np.asarray(episode.reward, np.float32) for episode in episodes]),
+    }
+    for field, space in (('obs', observation_space), ('action', action_space)):
+        for leaf_path, leaf in spaces.leaves(space).items():
+            parts = [dict(spaces.tree_items(getattr(episode, field)))[leaf_path] for episode in episodes]
+            if isinstance(leaf, spaces.FrameStack):
+                parts = [part[..., -leaf.frame_shape[-1] :] for part in parts]
+            arrays[f'{field}/{leaf_path}'] = np.concatenate(parts).astype(leaf.dtype, copy=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f'.{path.name}.new-{uuid.uuid4().hex[:8]}')
+    try:
+        with open(new, 'wb') as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    return path
+
+
+class File:
+    """A recording that :func:`record` has written; see :class:`Recording`.
+
+    Raises:
+        ValueError: there is no such file, or it is no recording.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise ValueError(f"there are no recorded episodes at '{path}'.")
+        try:
+            self._arrays = np.load(path, allow_pickle=False)
+            about = from_jsonable(json.loads(str(self._arrays['about'])))
+        except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
+            raise ValueError(f"'{path}' does not hold episodes that were recorded by zoo.record ({error}).") from error
+        if about.get('format') != _FORMAT:
+            raise ValueError(f"'{path}' does not hold episodes that were recorded by zoo.record.")
+        if about['version'] > FORMAT_VERSION:
+            raise ValueError(f"'{path}' was recorded by a newer zoo: upgrade zoo.")
+        self.observation_space = spaces.from_json(about['observation_space'])
+        self.action_space = spaces.from_json(about['action_space'])
+
+    def __iter__(self) -> Iterator[RecordedEpisode]:
+        """The episodes, with whole stacks of frames."""
+        held = self._arrays
+        obs = {path: held[f'obs/{path}'] for path in spaces.leaves(self.observation_space)}
+        action = {path: held[f'action/{path}'] for path in spaces.leaves(self.action_space)}
+        reward, end = held['reward'], 0
+        for i, (length, terminated, truncated) in enumerate(
+            zip(held['lengths'].tolist(), held['terminated'].tolist(), held['truncated'].tolist(), strict=True)
+        ):
+            begin, end = end, end + length
+            seen = {path: x[begin + i : end + i + 1] for path, x in obs.items()}
+            for path, leaf in spaces.leaves(self.observation_space).items():
+                if isinstance(leaf, spaces.FrameStack):
+                    seen[path] = _stacked(seen[path], leaf.frames)
+            yield RecordedEpisode(
+                spaces.from_items(self.observation_space, seen),
+                spaces.from_items(self.action_space, {path: x[begin:end] for path, x in action.items()}),
+                reward[begin:end],
+                terminated,
+                truncated,
+            )
+
+
+def _stacked(newest: np.ndarray, frames: int) -> np.ndarray:
+    """Stacks of frames from those of an episode, the first one in place of those before it."""
+    past = np.arange(len(newest))[:, None] - np.arange(frames - 1, -1, -1)
+    return np.concatenate([newest[rows] for rows in np.maximum(past, 0).T], -1)
+
+
+class MinariDataset:
+    """A data set of Minari; see :class:`Recording`.
+
+    Args:
+        source: its id, or its folder.
+
+    Raises:
+        ImportError: Minari is not installed.
+        ValueError: there is no such data set on this machine.
+    """
+
+    def __init__(self, source: str | Path) -> None:
+        try:
+            import minari
+        except ImportError as error:
+            raise ImportError(f"data sets of Minari need the extra: pip install 'zoo-rl[minari]' ({error}).") from error
+        folder = Path(source).expanduser()
+        try:
+            if folder.is_dir():
+                inner = folder / 'data'
+                self._dataset = minari.MinariDataset(inner if inner.is_dir() else folder)
+            else:
+                self._dataset = minari.load_dataset(str(source))
+        except (FileNotFoundError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"there is no Minari data set '{source}' on this machine: give the .npz file of a recording, the "
+                f'folder of a data set, or the id of one after minari download {source} ({error}).'
+            ) from error
+        self.observation_space = self._dataset.observation_space
+        self.action_space = self._dataset.action_space
+
+    def __iter__(self) -> Iterator[RecordedEpisode]:
+        """The episodes, in the dtypes of their spaces."""
+        for episode in self._dataset.iterate_episodes():
+            terminated, truncated = (np.asarray(x, bool) for x in (episode.terminations, episode.truncations))
+            reward = np.asarray(episode.rewards, np.float32)
+            if (terminated | truncated)[:-1].any():
+                raise ValueError(f'episode {episode.id} of the Minari data set goes on after its end.')
+            if not len(reward):
+                continue
+            yield RecordedEpisode(
+                _arrays(self.observation_space, episode.observations, len(reward) + 1),
+                _arrays(self.action_space, episode.actions, len(reward)),
+                reward,
+                bool(terminated[-1]),
+                bool(truncated[-1]),
+            )
+
+
+def _arrays(space: Space, values: Any, length: int) -> spaces.Flat:
+    flat = dict(spaces.tree_items(spaces.flatten(space, values)))
+    items = {
+        path: np.asarray(flat[path]).astype(leaf.dtype, copy=False).reshape(length, *spaces.shape_of(leaf))
+        for path, leaf in spaces.leaves(space).items()
+    }
+    return spaces.from_items(space, items)
+
+
+def read(source: str | os.PathLike[str]) -> Recording:
+    """The recording at a path that ends in ``.npz``, or else the Minari data set of that folder or id.
+
+    Raises:
+        ValueError: there is none.
+        ImportError: Minari is not installed.
+    """
+    path = Path(source).expanduser()
+    return File(path) if path.suffix == '.npz' else MinariDataset(os.fspath(source))
+
+
+#: A warning: how many steps there were, and how many are held.
+TOO_SMALL = (
+    'Of the %d transitions in recorded episodes the replay buffer holds %d: a larger buffer_size holds more of them.'
+)
+
+
+def fill(agent: Trained, replay: Replay, sources: Any, part: int = 0, parts: int = 1) -> int:
+    """Put recorded episodes into a replay buffer, each whole into the copy that has been given least; how many steps.
+
+    Args:
+        agent: whose spaces they have to be of.
+        replay: of the agent.
+        sources: what :func:`read` takes, or a list of such.
+        part: which of several replay buffers this is, where each takes every so many-th episode.
+        parts: how many there are.
+
+    Raises:
+        ValueError: something else, episodes of other spaces, or values outside them.
+    """
+    given, count = np.zeros(replay.num_envs, np.int64), 0
+    for name, recording in opened(agent, sources):
+        for i, episode in enumerate(recording):
+            if i % parts != part:
+                continue
+            _check_values(agent, name, episode)
+            try:
+                action = agent.action_adaptor.from_env(episode.action)
+            except ValueError as error:
+                raise ValueError(f"of '{name}' {error}") from error
+            into = int(given.argmin())
+            replay.add_episode(into, episode.obs, action, episode.reward, episode.terminated, episode.truncated)
+            given[into] += len(episode.reward)
+            count += len(episode.reward)
+    return count
+
+
+def opened(agent: Trained, sources: Any) -> list[tuple[str, Recording]]:
+    """Recordings by name; see :func:`fill`, which raises the same of those that are not there or of other spaces."""
+    one = isinstance(sources, str | os.PathLike)
+    if not one and not (isinstance(sources, Sequence) and all(isinstance(x, str | os.PathLike) for x in sources)):
+        raise ValueError(
+            f'recorded is {sources!r}: give the path of a recording, the folder or id of a Minari data set, or a list '
+            'of those.'
+        )
+    if not one and not sources:
+        raise ValueError('recorded is an empty list: name a recording, or leave it out.')
+    recordings = [(os.fspath(source), read(source)) for source in ([sources] if one else sources)]
+    for name, recording in recordings:
+        check_spaces(agent, recording.observation_space, recording.action_space, f"of '{name}' the")
+    return recordings
+
+
+def _check_values(agent: Trained, name: str, episode: RecordedEpisode) -> None:
+    try:
+        agent.preprocess.check_values(episode.obs)
+    except ValueError as error:
+        raise ValueError(f"of '{name}' {error}") from error
+    for what, values in (('an observation', episode.obs), ('a reward', episode.reward)):
+        for _, x in spaces.tree_items(values):
+            if x.dtype.kind == 'f' and not np.isfinite(x).all():
+                raise ValueError(f"of '{name}' {what} is NaN or infinite.")

@@ -1,0 +1,257 @@
+"""Hindsight experience replay (Andrychowicz et al. 2017, arXiv 1707.01495): goals that were reached, for those pursued.
+
+A transition says something of every goal, not only of the one that was pursued. So of those drawn from the replay
+buffer a fraction ``k / (k + 1)`` is told anew: the goal becomes one that the same episode did reach, and the reward is
+computed for it. (In the paper, algorithm 1, ``k`` such transitions are stored for each original one. Here they are made
+as they are drawn, which stores nothing twice and gives a transition another goal each time.)
+
+A *goal environment* has observations ``Dict(observation, achieved_goal, desired_goal)``, the latter two of the same
+shape, and a method ``compute_reward(achieved_goal, desired_goal, info)``, of the goal that the step has achieved. Where
+it has ``compute_terminated`` too, that says anew whether the step ended the episode; else what happened stays. (This is
+the interface of ``gymnasium_robotics.core.GoalEnv``.) ``info`` is not stored: both are called with an empty dict. That
+they give for stored steps what those had is checked at the first draw, so that no wrapper and no need of ``info`` is
+overlooked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import Env, Space
+from gymnasium.spaces import Box, Dict
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv, VectorRewardWrapper, VectorWrapper
+
+from zoo.common import spaces
+from zoo.common.envs.about import env_name
+from zoo.common.envs.wrappers.rewards import ShapeVectorReward
+
+OBSERVATION, ACHIEVED, DESIRED = 'observation', 'achieved_goal', 'desired_goal'
+
+#: So many pairs of goals are computed both at once and one by one, to see whether that is the same.
+_PROBED = 32
+
+#: Such a part of them may differ: a distance that is nearly the threshold is rounded to either side of it.
+_TOLERATED = 0.1
+
+#: Goals that are nearer or farther by such a part are looked at too, since what is stored may be rounded.
+_NEARLY = 1e-4
+
+
+def refusal(space: Space) -> str | None:
+    """Why these observations are not those of a goal environment, the end of a sentence; None where they are."""
+    if not isinstance(space, Dict) or set(space.spaces) != {OBSERVATION, ACHIEVED, DESIRED}:
+        return f'its observations are {spaces.describe(space)}, not a Dict of {OBSERVATION}, {ACHIEVED} and {DESIRED}'
+    achieved, desired = space.spaces[ACHIEVED], space.spaces[DESIRED]
+    for name, goal in ((ACHIEVED, achieved), (DESIRED, desired)):
+        if not spaces.is_leaf(goal) or isinstance(goal, spaces.FrameStack):
+            return f'its {name} is {spaces.describe(goal)}, not one array that is stored as it is'
+    alike = achieved.shape == desired.shape if isinstance(achieved, Box) else achieved == desired
+    if type(achieved) is not type(desired) or not alike:
+        return f'its {ACHIEVED} is {spaces.describe(achieved)}, but its {DESIRED} {spaces.describe(desired)}'
+    return None
+
+
+class Goals:
+    """The rewards of a goal environment, for any goals, found through whatever it is wrapped in.
+
+    The outermost ``compute_reward`` counts, and what each ``RewardWrapper`` around it, ``reward_shaping`` among them,
+    makes of its rewards. Copies in this process are alike, so the first is asked; of copies in other processes one more
+    is made here. A vector environment of another kind is asked itself, for ``[n, …]`` of whatever ``n``.
+
+    Args:
+        env: the environment; it is never stepped.
+
+    Raises:
+        ValueError: it is no goal environment.
+    """
+
+    def __init__(self, env: Env | VectorEnv) -> None:
+        self._made: Env | None = None
+        space = env.single_observation_space if isinstance(env, VectorEnv) else env.observation_space
+        self.name = env_name(env)
+        why = refusal(space)
+        if why is not None:
+            raise ValueError(self._refused(why))
+        self._shaping: list[Callable[[np.ndarray], Any]] = []
+        functions: dict[str, Callable[..., Any]] = {}
+        for layer in self._layers(env):
+            for name in ('compute_reward', 'compute_terminated'):
+                function = _own(layer, name)
+                if function is not None and name not in functions:
+                    functions[name] = function
+            if 'compute_reward' not in functions:
+                self._shaping += _shaping(layer)
+        if 'compute_reward' not in functions:
+            self.close()
+            raise ValueError(self._refused('it has no method compute_reward(achieved_goal, desired_goal, info)'))
+        self._reward = _OfMany(functions['compute_reward'], f'compute_reward of {self.name}', np.float64)
+        self._terminated: _OfMany | None = None
+        if 'compute_terminated' in functions:
+            self._terminated = _OfMany(functions['compute_terminated'], f'compute_terminated of {self.name}', np.bool_)
+
+    def _layers(self, env: Any) -> Iterator[Any]:
+        """The environment and all that is inside it, from the outside in."""
+        while isinstance(env, VectorWrapper):
+            yield env
+            env = env.env
+        if isinstance(env, VectorEnv):
+            yield env
+            if isinstance(env, SyncVectorEnv):
+                env = env.envs[0]
+            elif isinstance(env, AsyncVectorEnv):
+                env = self._made = env.env_fns[0]()
+            else:
+                return
+        while isinstance(env, gymnasium.Wrapper):
+            yield env
+            env = env.env
+        yield env
+
+    def _refused(self, why: str) -> str:
+        return f'her needs a goal environment, but {self.name} is none ({why}): leave it out, or give her=None.'
+
+    def reward(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+        """The rewards of steps that achieve one goal while another is desired: float32 ``[n]`` of two ``[n, …]``."""
+        rewards = self._reward(achieved, desired)
+        for shape in reversed(self._shaping):
+            rewards = np.asarray(shape(rewards), np.float64)
+        return rewards.astype(np.float32)
+
+    def terminated(self, achieved: np.ndarray, desired: np.ndarray, stored: np.ndarray) -> np.ndarray:
+        """Whether those steps end the episode, bool ``[n]``: as is ``stored`` where the environment cannot tell."""
+        if self._terminated is not None:
+            with contextlib.suppress(NotImplementedError):
+                return self._terminated(achieved, desired)
+            self._terminated = None  # gymnasium_robotics' base class has the method, but says nothing there
+        return stored
+
+    def check(self, achieved: np.ndarray, desired: np.ndarray, reward: np.ndarray, terminated: np.ndarray) -> None:
+        """Compare with steps that were taken, fields ``[n, …]``.
+
+        Raises:
+            ValueError: another reward is computed than the step had, or another end.
+        """
+        computed = self.reward(achieved, desired)
+        differ = ~np.isclose(computed, reward, rtol=1e-4, atol=1e-5)
+        if differ.any() and np.issubdtype(achieved.dtype, np.floating):
+            for scale in (1.0 - _NEARLY, 1.0 + _NEARLY):
+                near = (desired + scale * (achieved - desired)).astype(achieved.dtype)
+                differ &= ~np.isclose(self.reward(near, desired), reward, rtol=1e-4, atol=1e-5)
+        # Where nearly all steps have the same reward, the others are what counts.
+        values, counts = np.unique(reward, return_counts=True)
+        common = values[counts.argmax()]
+        if differ.sum() > _TOLERATED * ((reward != common) | (computed != common)).sum():
+            i = np.flatnonzero(differ)[0]
+            raise ValueError(
+                f'her needs rewards that depend on the goals alone, but {int(differ.sum())} of {len(reward)} steps in '
+                f'{self.name} had another one than its compute_reward gives (as {reward[i]:g} where it gives '
+                f'{computed[i]:g}): give her=None, or change rewards by reward_shaping of build_env or by a '
+                'RewardWrapper, which her follows; info is not stored, and empty there.'
+            )
+        ends = self.terminated(achieved, desired, terminated)
+        differ = ends != terminated
+        if differ.sum() > _TOLERATED * (ends | terminated).sum():
+            i = np.flatnonzero(differ)[0]
+            raise ValueError(
+                f'her needs ends that depend on the goals alone, but {int(differ.sum())} of {len(reward)} steps in '
+                f'{self.name} had terminated={bool(terminated[i])} where its compute_terminated gives {bool(ends[i])}: '
+                'give her=None, or let compute_terminated say what step does.'
+            )
+
+    def close(self) -> None:
+        """Close the copy of the environment that was made here, if one was."""
+        if self._made is not None:
+            self._made.close()
+            self._made = None
+
+    def __enter__(self) -> Goals:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def is_goal_environment(env: Env | VectorEnv) -> bool:
+    """Whether hindsight experience replay applies to an environment."""
+    space = env.single_observation_space if isinstance(env, VectorEnv) else env.observation_space
+    if refusal(space) is not None:
+        return False
+    try:
+        Goals(env).close()
+    except ValueError:
+        return False
+    return True
+
+
+def _own(layer: Any, name: str) -> Callable[..., Any] | None:
+    """A method of an environment or a wrapper itself, not of what is inside."""
+    if isinstance(layer, gymnasium.Wrapper | VectorWrapper) and name not in vars(layer):
+        if not hasattr(type(layer), name):
+            return None
+    found = getattr(layer, name, None)
+    return found if callable(found) else None
+
+
+def _shaping(layer: Any) -> list[Callable[[np.ndarray], Any]]:
+    """What a wrapper makes of rewards, float64 ``[n]``, if that is all that it does with them."""
+    if isinstance(layer, gymnasium.RewardWrapper):
+        one = layer.reward
+        return [lambda rewards: [one(reward) for reward in rewards.tolist()]]
+    if isinstance(layer, ShapeVectorReward):
+        return [layer.shaped]
+    if isinstance(layer, VectorRewardWrapper):
+        return [layer.rewards]
+    return []
+
+
+class _OfMany:
+    """A function of an environment for many goals at once: by one call where that gives the same as one call for each.
+
+    Args:
+        function: ``function(achieved_goal, desired_goal, info)``.
+        name: what error messages call it.
+        dtype: of what it gives.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str, dtype: Any) -> None:
+        self._function, self._name, self._dtype = function, name, dtype
+        self._at_once: bool | None = None
+
+    def __call__(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+        if self._at_once is None:
+            self._at_once = self._probe(achieved, desired)
+        if self._at_once:
+            found = np.asarray(self._function(achieved, desired, {}))
+            if found.shape == (len(achieved),):
+                return found.astype(self._dtype)
+            self._at_once = False
+        return self._one_by_one(achieved, desired)
+
+    def _one_by_one(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+        try:
+            found = [self._function(a, d, {}) for a, d in zip(achieved, desired, strict=True)]
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ValueError(
+                f'{self._name} cannot be called for her ({type(error).__name__}: {error}): it is given two goals and '
+                'an empty info, since info is not stored; her=None trains without.'
+            ) from error
+        return np.array([np.asarray(x).item() for x in found], self._dtype)
+
+    def _probe(self, achieved: np.ndarray, desired: np.ndarray) -> bool:
+        """Whether one call gives the same as one for each, of goals that differ and of goals that are the same."""
+        achieved, desired = achieved[:_PROBED], desired[:_PROBED]
+        # Goals that are reached and goals that are not, in another number than a goal has entries.
+        achieved = np.concatenate([achieved, achieved, achieved[:1]])
+        desired = np.concatenate([desired, achieved[: len(desired) + 1]]).astype(desired.dtype)
+        one_by_one = self._one_by_one(achieved, desired)
+        try:
+            at_once = np.asarray(self._function(achieved.copy(), desired.copy(), {}))
+        except Exception:  # whatever one array too many leads to
+            return False
+        if at_once.shape != one_by_one.shape:
+            return False
+        return bool(np.allclose(at_once.astype(self._dtype), one_by_one, rtol=1e-5, atol=1e-7))

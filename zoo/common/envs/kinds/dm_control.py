@@ -1,0 +1,238 @@
+"""The DeepMind Control Suite (Tassa et al. 2018, arXiv 1801.00690) by names such as ``'cartpole-swingup'``.
+
+Farama's bridge (Shimmy 2.0) is not used. It tells truncated from terminated as is done here, in one line, but gives a
+``Dict`` of float64 observations, actions between -1e10 and 1e10 where there are no bounds, no ``spec``, no action
+repeat and a picture without depth from one camera; what makes up for that would be longer than what it saves.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import ModuleType
+from typing import Any, cast
+
+import gymnasium
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.spaces import Box, Dict
+from gymnasium.wrappers import TimeLimit
+
+from zoo.common.envs import rendering
+from zoo.common.envs.kinds import pixels, registered
+from zoo.common.tools.errors import unknown
+
+#: The suite's actions are bounded by this number where they are not bounded at all (MuJoCo's mjMAXVAL).
+UNBOUNDED = 1e10
+
+
+def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env]:
+    """The factory of a task by its name, the domain's and the task's: ``'cheetah-run'``, ``'ball_in_cup-catch'``.
+
+    Its keyword arguments are those of :func:`make`.
+
+    Raises:
+        ValueError: an unknown name.
+        TypeError: ``env_id`` is not a name.
+        ImportError: dm_control is not installed.
+    """
+    if not isinstance(env_id, str):
+        registered.find(env_id, env_type)  # refuses it
+    if env_id not in _tasks():
+        raise ValueError(unknown(f'{env_type} environment', env_id, ids()))
+    return partial(make, env_id)
+
+
+def ids() -> list[str]:
+    """The names of all tasks, sorted."""
+    return sorted(_tasks())
+
+
+def make(env_id: str, /, max_episode_steps: int | None = None, **kwargs: Any) -> gymnasium.Env:
+    """Make a task.
+
+    Args:
+        env_id: the task's name.
+        max_episode_steps: steps of the agent after which an episode is truncated, instead of the suite's time limit.
+        **kwargs: ``pixels``, ``cameras``, ``depth``, ``frame_size`` and ``frame_stack`` as for
+            :func:`zoo.common.envs.kinds.pixels.add_pixels`, except that the camera is the first one unless ``cameras``
+            says
+            otherwise (the third one for quadrupeds, whose first does not follow them), as is customary; all others are
+            those of :class:`DMControl`.
+    """
+    options = pixels.take_options(kwargs)
+    if max_episode_steps is not None:
+        if 'time_limit' in kwargs:
+            raise ValueError(f'{env_id!r}: give max_episode_steps, in steps, or time_limit, in seconds, not both.')
+        kwargs['time_limit'] = math.inf
+    env: gymnasium.Env = DMControl(env_id, **kwargs)
+    if max_episode_steps is not None:
+        env = TimeLimit(env, max_episode_steps)
+    if not options:
+        return env
+    if options.get('cameras') is None:
+        options['cameras'] = cast(DMControl, env.unwrapped).default_camera
+    return pixels.add_pixels(env, **options)
+
+
+class DMControl(gymnasium.Env):
+    """A task of the suite as a Gymnasium environment.
+
+    Observations are float32. An episode that the suite's time limit ends is truncated (most tasks: 1,000 steps); it is
+    terminated only when the task itself says that nothing can follow (discount 0; of the whole suite only ``lqr``).
+    After ``reset(seed=s)`` the episodes are those of dm_control's ``task_kwargs={'random': s}``.
+
+    Args:
+        env_id: the task's name.
+        frame_skip: how often an action is repeated; the rewards are summed.
+        flatten: one vector ``[n]`` of all observations in the suite's order; else a ``Dict`` of them.
+        render_mode: None or ``'rgb_array'``.
+        random: seed of the model, where the suite draws it at random (``lqr``): the same in all copies.
+        **task_kwargs: the task's own: ``time_limit`` in seconds, ``fully_observable``.
+
+    Raises:
+        TypeError: the task does not take one of ``task_kwargs``.
+        ValueError: ``frame_skip``, ``render_mode`` or ``time_limit`` is none of these.
+    """
+
+    metadata = {'render_modes': ['rgb_array']}
+
+    def __init__(
+        self,
+        env_id: str,
+        frame_skip: int = 1,
+        flatten: bool = True,
+        render_mode: str | None = None,
+        random: int = 0,
+        **task_kwargs: Any,
+    ) -> None:
+        if isinstance(frame_skip, bool) or not isinstance(frame_skip, int) or frame_skip < 1:
+            raise ValueError(f'frame_skip is {frame_skip!r}: give how often to repeat an action, from 1 on.')
+        if render_mode not in (None, 'rgb_array'):
+            raise ValueError(f"render_mode of {env_id!r} is None or 'rgb_array', not {render_mode!r}.")
+        limit = task_kwargs.get('time_limit', math.inf)
+        if isinstance(limit, bool) or not (isinstance(limit, (int, float)) and limit > 0):
+            raise ValueError(f'time_limit is {limit!r}: give the seconds after which an episode ends, more than 0.')
+        domain, task = _tasks()[env_id]
+        _check_arguments(env_id, getattr(_suite(), domain).SUITE[task], task_kwargs)
+        self._env = _suite().load(domain, task, {'random': random, **task_kwargs})
+        self._env.task.random.seed()  # without a seed, episodes are not to be those of `random` every time
+        if self.model.nhfield:
+            # Tasks with a terrain would open the suite's own renderer at every reset to hand the terrain to it, also
+            # where nothing is drawn and nothing can be.
+            physics = self._env.physics
+            physics.__class__ = type(type(physics).__name__, (type(physics),), {'contexts': None})
+        self._frame_skip = frame_skip
+        self._flatten = flatten
+        self.render_mode = render_mode
+        self.default_camera = min(2 if domain == 'quadruped' else 0, self.model.ncam - 1)
+        self._renderer: rendering.SceneRenderer | None = None
+        self.metadata = {**self.metadata, 'render_fps': round(1 / (self._env.control_timestep() * frame_skip))}
+        shapes = {key: spec.shape for key, spec in self._env.observation_spec().items()}
+        if flatten:
+            size = sum(math.prod(shape) for shape in shapes.values())
+            self.observation_space = Box(-np.inf, np.inf, (size,), np.float32)
+        else:
+            self.observation_space = Dict({key: Box(-np.inf, np.inf, shape) for key, shape in shapes.items()})
+        action = self._env.action_spec()
+        low, high = (np.broadcast_to(bound, action.shape) for bound in (action.minimum, action.maximum))
+        self.action_space = Box(
+            np.where(low <= -UNBOUNDED, -np.inf, low).astype(np.float32),
+            np.where(high >= UNBOUNDED, np.inf, high).astype(np.float32),
+        )
+        limit = self._env._step_limit  # in the suite's steps, infinite for none; nowhere public
+        self.spec = EnvSpec(
+            id=env_id,
+            entry_point=partial(make, env_id),
+            max_episode_steps=math.ceil(limit / frame_skip) if math.isfinite(limit) else None,
+            kwargs={
+                'frame_skip': frame_skip,
+                'flatten': flatten,
+                'render_mode': render_mode,
+                'random': random,
+                **task_kwargs,
+            },
+        )
+
+    @property
+    def model(self) -> Any:
+        """The ``mujoco.MjModel``."""
+        return self._env.physics.model.ptr
+
+    @property
+    def data(self) -> Any:
+        """The ``mujoco.MjData``."""
+        return self._env.physics.data.ptr
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None:
+            self._env.task.random.seed(seed % 2**32)  # NumPy's older generator, which the suite has, takes 32 bits
+        observation = self._observe(self._env.reset().observation)
+        if self._renderer is not None:
+            self._renderer.upload_terrain()
+        return observation, {}
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        reward = 0.0
+        for _ in range(self._frame_skip):
+            now = self._env.step(action)
+            if now.first():
+                assert self.spec is not None
+                raise RuntimeError(f'{self.spec.id!r}: the episode is over or has not begun, so call reset() first.')
+            reward += float(now.reward)
+            if now.last():
+                break
+        terminated = bool(now.last() and now.discount == 0.0)
+        return self._observe(now.observation), reward, terminated, bool(now.last()) and not terminated, {}
+
+    def _observe(self, observation: Mapping[str, Any]) -> Any:
+        if not self._flatten:
+            return {key: np.array(value, np.float32) for key, value in observation.items()}
+        return np.concatenate([np.ravel(value) for value in observation.values()]).astype(np.float32)
+
+    def render(self) -> np.ndarray | None:
+        """A picture uint8 ``[480, 480, 3]`` by the default camera."""
+        if self.render_mode is None:
+            return None
+        if self._renderer is None:
+            self._renderer = rendering.SceneRenderer(self, pixels.PICTURE)
+        return self._renderer.draw(self.default_camera)[0]
+
+    def close(self) -> None:
+        if self._renderer is not None:
+            self._renderer.close()
+        self._renderer = None
+        self._env.close()
+
+
+def _suite() -> ModuleType:
+    rendering.before_import()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings('ignore', module='glfw')  # it looks for a display that is not needed
+            from dm_control import suite
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"dm_control environments need a package that is not installed: pip install 'zoo-rl[dm_control]' ({error})."
+        ) from error
+    except Exception as error:
+        rendering.check_import(error)
+        raise
+    rendering.close_at_exit()
+    return suite
+
+
+def _tasks() -> dict[str, tuple[str, str]]:
+    return {f'{domain}-{task}': (domain, task) for domain, task in _suite().ALL_TASKS}
+
+
+def _check_arguments(env_id: str, maker: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
+    own = [*inspect.signature(DMControl).parameters][1:-1]
+    known = [*own, *(name for name in inspect.signature(maker).parameters if name not in own), 'pixels']
+    for name in kwargs:
+        if name not in known:
+            raise TypeError(unknown(f'argument of {env_id!r}', name, known))

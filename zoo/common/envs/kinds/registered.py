@@ -1,0 +1,366 @@
+"""Environments by the names that packages register with Gymnasium, and those that users bring."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import importlib.util
+import inspect
+import io
+import re
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+import gymnasium
+from gymnasium.envs.registration import EnvCreator, EnvSpec, load_env_creator, registry
+from gymnasium.vector import VectorEnv
+from gymnasium.wrappers import TimeLimit
+
+from zoo.common.envs import rendering
+from zoo.common.envs.kinds import pixels
+from zoo.common.envs.kinds.old_gym import OldGymEnv, is_old_gym
+from zoo.common.tools.errors import nearest, unknown
+
+#: Environment type -> where the entry points of its environments lie, and so which registered ones belong to it.
+PACKAGES = {
+    'classic_control': 'gymnasium.envs.classic_control.',
+    'box2d': 'gymnasium.envs.box2d.',
+    'mujoco': 'gymnasium.envs.mujoco.',
+    'atari': 'ale_py.env:',
+    'robotics': 'gymnasium_robotics.',
+}
+#: The types whose names another package registers when it is imported.
+PLUGINS = {'atari': 'ale_py', 'robotics': 'gymnasium_robotics'}
+#: The types whose names Gymnasium registers even where the package that runs them is missing.
+RUN_BY = {'box2d': 'Box2D', 'mujoco': 'mujoco'}
+#: The types that need packages beyond the core ones; the extra of ``zoo-rl`` has the type's name.
+EXTRAS = ('box2d', 'mujoco', 'atari', 'robotics')
+
+
+class UnusableError(TypeError):
+    """What was given is no environment, and does not make one."""
+
+
+def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env | VectorEnv]:
+    """The factory ``make(**kwargs)`` of an environment; it can be pickled if ``env_id`` can.
+
+    Args:
+        env_id: a registered name, ``'package:Name-v0'``; for ``env_type='gymnasium'`` also a class, a function that
+            returns an environment, or an environment object. What they give may be of the old ``gym`` interface.
+        env_type: a key of :data:`PACKAGES`, or ``'gymnasium'``.
+
+    Raises:
+        ValueError: an unknown name, or the name of an environment of another type.
+        TypeError: ``env_id`` is nothing that Gymnasium can use.
+    """
+    if isinstance(env_id, str):
+        return partial(make_registered, find_spec(env_id, env_type))
+    if env_type != 'gymnasium':
+        raise TypeError(
+            f'a {env_type} environment is given by its name, not by {env_id!r}: '
+            "build_env(env, 'gymnasium') takes a class, a function or an environment object."
+        )
+    if isinstance(env_id, (gymnasium.Env, VectorEnv)) or is_old_gym(env_id):
+        return partial(_use_object, env_id)
+    if callable(env_id):
+        return partial(_call, env_id)
+    raise UnusableError(_not_gymnasium(env_id))
+
+
+def register(env_type: str) -> None:
+    """Import the package that registers a type's names.
+
+    Raises:
+        ImportError: it is not installed; the message has the ``pip install`` line.
+    """
+    package = PLUGINS.get(env_type)
+    if package is None:
+        return
+    try:
+        # Gymnasium-Robotics prints a notice on the versions of its Adroit tasks, whatever it is imported for.
+        with contextlib.redirect_stderr(io.StringIO()):
+            importlib.import_module(package)
+    except ImportError as error:
+        raise ImportError(_missing(env_type, error)) from error
+
+
+def _missing(env_type: str, error: object) -> str:
+    return f"{env_type} environments need a package that is not installed: pip install 'zoo-rl[{env_type}]' ({error})."
+
+
+def _register_all() -> None:
+    """Register what is installed, to find out whose a name is that the type asked for does not have."""
+    for env_type in PLUGINS:
+        with contextlib.suppress(ImportError):
+            register(env_type)
+
+
+def ids(env_type: str) -> list[str]:
+    """The registered names of a type, sorted; those of every type for ``'gymnasium'``."""
+    usable = (spec for spec in registry.values() if not _is_placeholder(spec))
+    return sorted(spec.id for spec in usable if env_type in ('gymnasium', type_of(spec)))
+
+
+def installed_ids(env_type: str) -> list[str]:
+    """:func:`ids`, with the packages that register names imported first.
+
+    For ``'gymnasium'`` these are the names of all packages that are installed or have been imported.
+
+    Raises:
+        ImportError: the type's package is not installed; the message has the ``pip install`` line.
+    """
+    if env_type == 'gymnasium':
+        _register_all()
+    elif env_type in RUN_BY and importlib.util.find_spec(RUN_BY[env_type]) is None:
+        raise ImportError(_missing(env_type, f'there is no module {RUN_BY[env_type]!r}'))
+    register(env_type)
+    return ids(env_type)
+
+
+def type_of(spec: EnvSpec) -> str:
+    """The type an environment belongs to, ``'gymnasium'`` when it is none of :data:`PACKAGES`."""
+    module = _module(spec)
+    return next((name for name, package in PACKAGES.items() if module.startswith(package)), 'gymnasium')
+
+
+def _module(spec: EnvSpec) -> str:
+    entry = spec.entry_point
+    return entry if isinstance(entry, str) else getattr(entry, '__module__', '')
+
+
+def find_spec(env_id: str, env_type: str) -> EnvSpec:
+    """The registered specification of ``env_id``.
+
+    Gymnasium's own look-up is not used: it warns of every version that is not the latest, and it guesses.
+
+    Raises:
+        ValueError: an unknown name (with the nearest one), or the name of an environment of another type.
+        ImportError: ``package`` of ``'package:Name-v0'`` cannot be imported.
+    """
+    package, _, name = env_id.rpartition(':')
+    if package:
+        try:
+            importlib.import_module(package)
+        except ModuleNotFoundError as error:
+            raise ImportError(f'the package {package!r} of {env_id!r} cannot be imported: {error}.') from error
+    register(env_type)
+    spec = registry.get(name)
+    if spec is None:
+        _register_all()
+        spec = registry.get(name)
+    if spec is None or _is_placeholder(spec):
+        if env_type != 'gymnasium':
+            raise ValueError(unknown(f'{env_type} environment', name, ids(env_type)))
+        close = nearest(name, ids('gymnasium'))
+        raise ValueError(
+            f'unknown environment {name!r}: '
+            + (f'did you mean {close!r}? ' if close else '')
+            + "One that another package registers is built as 'package:Name-v0'."
+        )
+    actual = type_of(spec)
+    if env_type not in ('gymnasium', actual):
+        raise ValueError(f'{name!r} is an environment of type {actual}: build_env({env_id!r}, {actual!r}).')
+    if isinstance(spec.entry_point, str) and spec.entry_point.startswith('__main__:'):
+        # Another process has another __main__, so the class itself has to travel there, not its name.
+        spec = dataclasses.replace(spec, entry_point=cast(EnvCreator, load_env_creator(spec.entry_point)))
+    return spec
+
+
+def _is_placeholder(spec: EnvSpec) -> bool:
+    """Whether a name is only kept to say what became of it (``HalfCheetah-v2``), or has no single environment.
+
+    Gymnasium-Robotics still registers those that need ``mujoco_py``, which is abandoned and cannot be built any more.
+    """
+    entry = spec.entry_point
+    if isinstance(entry, str):
+        return any(part in entry for part in ('gymnasium_robotics.envs.mujoco.', 'MujocoPy', 'ant_maze_v3'))
+    return entry is None or entry.__module__ == 'gymnasium.envs'
+
+
+def make_registered(spec: EnvSpec, /, **kwargs: Any) -> gymnasium.Env:
+    # An Atari game is seen in pixels already, and refuses the argument.
+    options = {} if type_of(spec) == 'atari' else pixels.take_options(kwargs)
+    mode = kwargs.get('render_mode')
+    by_mujoco = type_of(spec) in ('mujoco', 'robotics')
+    is_known = type_of(spec) != 'gymnasium' or _module(spec).startswith('gymnasium.envs.')
+    if mode == 'human' and is_known:  # others may print to the terminal
+        rendering.check_display(spec.id, by_sdl=not by_mujoco)
+    if by_mujoco or mode == 'human':  # SDL too may load Mesa for its window
+        rendering.before_import(mode)
+    if kwargs.get('max_episode_steps') and 'max_episode_steps' in _parameters(spec.entry_point):
+        # Gymnasium keeps the argument to itself, and the environment would end its episodes where it does by itself.
+        spec = dataclasses.replace(spec, kwargs={**spec.kwargs, 'max_episode_steps': kwargs['max_episode_steps']})
+    try:
+        with warnings.catch_warnings():
+            # Box2D's bindings warn when they are imported; where warnings are errors, that crashes the interpreter.
+            warnings.simplefilter('ignore', DeprecationWarning)
+            if is_known:  # of others, which may have more modes than they list, Gymnasium's warning is enough
+                warnings.filterwarnings('ignore', '.*render_mode')
+            env = gymnasium.make(spec, **{'disable_env_checker': True, **kwargs})
+        if is_known:
+            _check_render_mode(env, spec.id, mode)
+        return pixels.add_pixels(env, **options) if options else env
+    except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
+        kind = type_of(spec)
+        fix = f": pip install 'zoo-rl[{kind}]'" if kind in EXTRAS else ''
+        raise ImportError(f'{spec.id!r} needs a package that is not installed{fix} ({error}).') from error
+    except TypeError as error:
+        _refuse_argument(error, spec.id, spec.entry_point, kwargs)
+        raise
+    except AttributeError as error:
+        rendering.check_import(error)
+        raise
+
+
+def _call(
+    maker: Callable[..., Any], /, max_episode_steps: int | None = None, **kwargs: Any
+) -> gymnasium.Env | VectorEnv:
+    name = _name(maker)
+    if max_episode_steps is not None and 'max_episode_steps' in _parameters(maker):
+        kwargs['max_episode_steps'] = max_episode_steps  # else it would end its episodes where it does by itself
+    if kwargs.get('render_mode') == 'human':
+        rendering.before_import('human')
+    try:
+        env = maker(**kwargs)
+    except TypeError as error:
+        _refuse_argument(error, name, maker, kwargs)
+        _ask_for_argument(error, name)
+        raise
+    if env is None:
+        raise UnusableError(f'{name!r} returned None, not an environment: let it return the environment that it makes.')
+    env = _use_object(env, max_episode_steps)
+    _check_render_mode(env, name, kwargs.get('render_mode'))
+    return env
+
+
+def _use_object(env: Any, /, max_episode_steps: int | None = None, **kwargs: Any) -> gymnasium.Env | VectorEnv:
+    if kwargs:
+        raise TypeError(f'{", ".join(kwargs)} cannot be given to an environment object: pass its class or a function.')
+    if isinstance(env, VectorEnv) and max_episode_steps is not None:
+        raise TypeError('max_episode_steps cannot be given to a VectorEnv: pass the class of the single environment.')
+    if is_old_gym(env):
+        try:
+            env = OldGymEnv(env)
+        except TypeError as error:
+            raise UnusableError(str(error)) from error
+    if isinstance(env, VectorEnv):
+        return env
+    if not isinstance(env, gymnasium.Env):
+        raise UnusableError(_not_gymnasium(env))
+    name = type(env.unwrapped).__name__
+    if getattr(env, 'render_mode', None) == 'human' and pixels.has_scene(env):
+        rendering.check_display(name, by_sdl=False)
+    if max_episode_steps is None:
+        return env
+    own = _time_limit(env)
+    if own is not None and own < max_episode_steps:
+        raise ValueError(
+            f'{name} has a time limit of {own} steps already, so max_episode_steps={max_episode_steps} would do '
+            'nothing: give it where that limit is set.'
+        )
+    return TimeLimit(env, max_episode_steps)
+
+
+def _time_limit(env: Any) -> int | None:
+    """The steps after which a wrapper of Gymnasium's truncates an episode, None if there is none."""
+    found = []
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, TimeLimit):
+            found.append(env._max_episode_steps)
+        env = env.env
+    return min(found, default=None)
+
+
+def _check_render_mode(env: gymnasium.Env | VectorEnv, name: str, mode: str | None) -> None:
+    """Refuse a mode that the environment does not have: it would draw nothing and say nothing.
+
+    Raises:
+        ValueError: the mode is none of those that the environment lists, if it lists any.
+    """
+    metadata = getattr(env, 'metadata', None)
+    modes = metadata.get('render_modes') if isinstance(metadata, dict) else None
+    if mode is not None and isinstance(modes, (list, tuple)) and modes and mode not in modes:
+        env.close()
+        raise ValueError(unknown(f'render_mode of {name!r}', mode, modes))
+
+
+def takes(env_id: Any, argument: str) -> bool:
+    """Whether an argument is the environment's own, or may be handed on to it.
+
+    Args:
+        env_id: as for :func:`find`, of the type ``'gymnasium'``.
+        argument: its name.
+    """
+    spec = find_spec(env_id, 'gymnasium') if isinstance(env_id, str) else None
+    names = _parameters(env_id) if spec is None else [*spec.kwargs, *_parameters(spec.entry_point)]
+    return argument in names or '**' in names
+
+
+def _parameters(maker: Any) -> list[str]:
+    """The names of the arguments of a function or a constructor, with ``'**'`` for any other one.
+
+    A class hands what it takes by ``**`` to its bases, so theirs are its own; a function may hand it to anything.
+    """
+    if isinstance(maker, str):
+        try:
+            maker = load_env_creator(maker)
+        except Exception:  # its package is missing, which is told where the environment is made
+            return []
+    functions = [maker]
+    if isinstance(maker, type):
+        functions = [vars(cls)['__init__'] for cls in maker.__mro__[:-1] if '__init__' in vars(cls)]
+    names: list[str] = []
+    for function in functions:
+        try:
+            parameters = inspect.signature(function).parameters.values()
+        except (TypeError, ValueError):  # written in C
+            break
+        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        names += [p.name for p in parameters if p.kind in named and p.name not in ('self', *names)]
+        if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
+            return names
+    return names if isinstance(maker, type) else [*names, '**']
+
+
+def _refuse_argument(error: TypeError, name: str, maker: Any, kwargs: dict[str, Any]) -> None:
+    """Raise one sentence if ``error`` says that the environment does not take one of ``kwargs``."""
+    found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    if not (found and found.group(1) in kwargs):
+        return
+    argument = found.group(1)
+    known = [other for other in _parameters(maker) if other not in ('**', argument)]
+    close = nearest(argument, [*known, 'nenv', 'seed', 'vectorized', 'reward_shaping', 'max_episode_steps'])
+    hint = ''
+    if argument in ('pixels', *pixels.OPTIONS):
+        hint = f': pixels=True, and with it {", ".join(pixels.OPTIONS)}, are for registered names'
+    elif close:
+        hint = f': perhaps {close!r} is meant'
+    elif known:
+        hint = f', only {", ".join(known)}'
+    raise TypeError(f'{name!r} does not take the argument {argument!r}{hint}.') from error
+
+
+def _ask_for_argument(error: TypeError, name: str) -> None:
+    """Raise one sentence if ``error`` says that the call itself lacked an argument."""
+    found = re.search(r'missing \d+ required (?:positional|keyword-only) arguments?: (.+)$', str(error))
+    if found and error.__traceback__ and error.__traceback__.tb_next is None:  # raised by the call, not inside of it
+        raise UnusableError(
+            f'{name!r} cannot be made without {found.group(1)}: give it by name, as in build_env({name}, x=1), or give '
+            'a function that makes the environment.'
+        ) from error
+
+
+def _name(maker: Any) -> str:
+    called: Any = getattr(maker, 'func', None)  # what a partial calls
+    name: Any = getattr(maker, '__name__', None) or getattr(called, '__name__', repr(maker))
+    return name
+
+
+def _not_gymnasium(env: Any) -> str:
+    return (
+        f'{type(env).__module__}.{type(env).__name__} is not a Gymnasium environment: give a registered name, a class '
+        'derived from gymnasium.Env, a function that returns such an environment, or the environment itself.'
+    )

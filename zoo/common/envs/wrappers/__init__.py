@@ -1,0 +1,1 @@
+"""Wrappers that every type of environment shares: masks, views, rewards, copies."""

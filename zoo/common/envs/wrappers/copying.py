@@ -1,0 +1,70 @@
+"""Observations copied where an environment writes into one array."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import gymnasium
+
+from zoo.common.envs import answers
+from zoo.common.envs.wrappers.leaves import check_observation, declared_leaves
+from zoo.common.envs.wrappers.masks import ActionMask
+from zoo.common.envs.wrappers.rewards import RecordEpisode
+
+#: Wrappers that hand observations on as they are, or in a new dictionary.
+_HANDING_ON = ('PassiveEnvChecker', 'OrderEnforcing', 'TimeLimit', 'RecordEpisodeStatistics', 'TransformReward')
+
+
+def needs_copy(env: gymnasium.Env) -> bool:
+    """Whether somebody else than Gymnasium wrote the environment, or something around it may change observations."""
+    while isinstance(env, gymnasium.Wrapper):
+        known = type(env).__module__.startswith('gymnasium.wrappers.') and type(env).__name__ in _HANDING_ON
+        if not (known or isinstance(env, ActionMask | RecordEpisode)):
+            return True
+        env = env.env
+    return not type(env).__module__.startswith('gymnasium.envs.')
+
+
+class Copy(gymnasium.Wrapper):
+    """One copy among several of an environment: what a vector environment would hide is seen to here.
+
+    It would cast an observation of another dtype silently, and say of one of another shape only that some array has the
+    wrong shape; and as it resets a copy in the step that ended its episode, an environment that writes all its
+    observations into one array would overwrite the final one. (Gymnasium's own environments do none of this, and are
+    spared the extra call where nothing is around them that might: see :func:`needs_copy`.)
+
+    Args:
+        env: the environment.
+        name: what error messages call it.
+    """
+
+    def __init__(self, env: gymnasium.Env, name: str) -> None:
+        super().__init__(env)
+        self._name = name
+        self._steps = 0
+        self._leaves = declared_leaves(env.observation_space)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = answers.first(self.env.reset(seed=seed, options=options), self._who())
+        self._check(observation)
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        result = self.env.step(action)
+        self._steps += 1
+        observation, reward, terminated, truncated, info = answers.step(result, self._who)
+        self._check(observation)
+        reward = answers.number(reward, self._who)
+        terminated = answers.flag('terminated', terminated, self._who)
+        truncated = answers.flag('truncated', truncated, self._who)
+        if terminated or truncated:
+            observation = copy.deepcopy(observation)
+        return observation, reward, terminated, truncated, info
+
+    def _check(self, observation: Any) -> None:
+        if self._leaves is not None:
+            check_observation(self.observation_space, observation, self._who(), self._leaves)
+
+    def _who(self) -> str:
+        return f'step {self._steps}: {self._name}'

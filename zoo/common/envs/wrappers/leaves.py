@@ -1,0 +1,84 @@
+"""Leaves of observations: their declared spaces, checked and replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import gymnasium
+import numpy as np
+from gymnasium import Space
+from gymnasium.spaces import Box, Dict, MultiBinary, Tuple
+from gymnasium.vector import VectorEnv
+
+from zoo.common import spaces
+from zoo.common.envs import answers
+
+
+def seeded_reset(env: gymnasium.Env | VectorEnv, name: str, seed: int | None) -> dict[str, Any]:
+    """Seed the environment and its action space, check the observation, and return ``info``.
+
+    Raises:
+        ValueError: ``reset`` did not return an observation of its space together with an ``info`` dictionary.
+    """
+    observation, info = answers.first(env.reset(seed=seed), name)
+    env.action_space.seed(seed)
+    declared = declared_leaves(env.observation_space)
+    if declared is not None:
+        check_observation(env.observation_space, observation, name, declared)
+    return info
+
+
+def declared_leaves(space: Space) -> dict[str, spaces.Leaf] | None:
+    """The leaves of a space, or None for one without a fixed-size array form, which an agent's constructor refuses."""
+    try:
+        return spaces.leaves(space)
+    except TypeError:
+        return None
+
+
+def check_observation(space: Space, observation: Any, name: str, declared: Mapping[str, Space]) -> None:
+    """Compare the structure, shapes and dtypes of an observation with its space.
+
+    A dtype fits when it can be cast without loss, as for ``space.contains``; bounds are not looked at, because many
+    environments overstep theirs by a little.
+
+    Args:
+        space: the observation space.
+        observation: what the environment gave.
+        name: what error messages call it.
+        declared: the leaves of the space.
+
+    Raises:
+        ValueError: one sentence that names the environment, the leaf, what was declared and what was found.
+    """
+    try:
+        flat = spaces.flatten(space, observation)
+    except TypeError as error:
+        raise ValueError(f'{name}: in the observation {error}') from error
+    for path, found in spaces.tree_items(flat):
+        leaf, found = declared[path], np.asarray(found)
+        if found.shape != leaf.shape or not _fits(found.dtype, leaf):
+            part = f' {path!r}' if path else ''
+            mend = f'return x.astype(np.{leaf.dtype})' if found.shape == leaf.shape else 'change one of the two'
+            raise ValueError(
+                f'{name}: the observation{part} has shape {found.shape} and dtype {found.dtype}, '
+                f'but its space declares shape {leaf.shape} and dtype {leaf.dtype}: {mend}.'
+            )
+
+
+def _fits(dtype: np.dtype, leaf: Space) -> bool:
+    if isinstance(leaf, Box):
+        return np.can_cast(dtype, leaf.dtype)
+    return dtype.kind in ('biu' if isinstance(leaf, MultiBinary) else 'iu')
+
+
+def replace_leaves(space: Space, leaves: Mapping[str, Space], prefix: str = '') -> Space:
+    if spaces.is_leaf(space):
+        return leaves[prefix]
+    parts: Iterable[tuple[Any, Space]]
+    parts = space.spaces.items() if isinstance(space, Dict) else enumerate(cast(Tuple, space).spaces)
+    replaced: dict[Any, Space] = {
+        key: replace_leaves(part, leaves, f'{prefix}/{key}' if prefix else str(key)) for key, part in parts
+    }
+    return Dict(replaced) if isinstance(space, Dict) else Tuple(list(replaced.values()))

@@ -1,0 +1,1 @@
+"""Mathematics: returns, distributions, quantiles, running moments, optimizers."""

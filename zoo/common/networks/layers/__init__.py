@@ -1,0 +1,1 @@
+"""Layers that Keras does not have, one file each."""

@@ -1,0 +1,103 @@
+"""The dense layer that networks are assembled of: Keras' own, whose products take less time on processors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+#: Kernels of more entries, the sides' product, are multiplied in bfloat16 where that is asked for. (Up to this number
+#: XLA compiles dense networks, see :mod:`zoo.common.tools.compilation`, and is slow in bfloat16.)
+NARROW = 128 * 128
+
+#: From this number of rows on, and up to so many entries, it pays to turn a kernel over before the product.
+ROWS = 128
+LARGEST_TURNED = 512 * 512
+
+Gradient = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
+
+
+@keras.saving.register_keras_serializable('zoo')
+class Dense(keras.layers.Dense):
+    """``keras.layers.Dense``, with the same weights and results; only the gradient is computed in another order.
+
+    Under ``'mixed_bfloat16'`` a kernel of more than 128 × 128 entries is multiplied as bfloat16: input, kernel, bias
+    and the gradient that comes from above are rounded; the sums run in float32 and are rounded when they are done, in
+    the gradient's products too. What the layer gives is float32, and in that it computes all else: activations, their
+    gradients take some five times as long in bfloat16 (benchmarks/results/bfloat16.md), and a narrow product gains
+    nothing.
+    """
+
+    def __init__(self, units: int, *args: Any, **kwargs: Any) -> None:
+        super().__init__(units, *args, autocast=False, **kwargs)
+
+    @property
+    def rounds(self) -> bool:
+        """Whether its products are of bfloat16."""
+        return self.compute_dtype == 'bfloat16' and self.kernel.shape[0] * self.units > NARROW
+
+    def add_weight(self, *args: Any, **kwargs: Any) -> Any:
+        """A weight that is not cast where it is read."""
+        return super().add_weight(*args, **kwargs | {'autocast': False})
+
+    def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        """``activation(inputs · kernel + bias)``, float32 ``[B, units]`` for ``[B, n]``."""
+        if len(inputs.shape) != 2 or not self.use_bias:
+            return super().call(inputs, training)
+        kernel, bias = tf.convert_to_tensor(self.kernel), tf.convert_to_tensor(self.bias)
+        if self.rounds:
+            x = rounded_affine(inputs, kernel, bias)
+        else:
+            x = tf.nn.bias_add(product(tf.cast(inputs, tf.float32), kernel), bias)
+        return x if self.activation is None else self.activation(x)
+
+
+def product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+    """``x · kernel`` for ``[B, n]`` and ``[n, m]``.
+
+    The gradient with respect to ``x`` is a product with the transposed kernel. TensorFlow leaves the transposing to the
+    product, which reads the kernel against its order in memory again and again and takes much longer for it than the
+    others do. The kernel turned over by itself costs little, and then the product takes no longer than they do:
+    benchmarks/results/operations.md has both.
+    """
+    rows, entries = x.shape[0], kernel.shape.num_elements()
+    if rows is not None and rows >= ROWS and NARROW < entries <= LARGEST_TURNED:
+        return _product(x, kernel)
+    return tf.matmul(x, kernel)
+
+
+@tf.custom_gradient
+def _product(x: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return tf.matmul(upstream, _turned(kernel)), tf.matmul(x, upstream, transpose_a=True)
+
+    return tf.matmul(x, kernel), gradient
+
+
+@tf.custom_gradient
+def _turned(kernel: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    """The transposed kernel; the snapshot keeps TensorFlow from making it a part of the product again."""
+    return tf.raw_ops.Snapshot(input=tf.transpose(kernel)), tf.transpose
+
+
+@tf.custom_gradient
+def rounded_affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
+    """``x · kernel + bias``, float32 ``[B, m]``, of all three rounded to bfloat16 and rounded again.
+
+    So are the gradients of ``x`` and ``kernel``, but the bias' gradient is of float32. The product adds the bias to its
+    sums before it rounds them.
+    """
+    rounded_x, rounded_kernel = tf.cast(x, tf.bfloat16), tf.cast(kernel, tf.bfloat16)
+
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        rounded_upstream = tf.cast(upstream, tf.bfloat16)
+        return (
+            tf.cast(tf.matmul(rounded_upstream, rounded_kernel, transpose_b=True), x.dtype),
+            tf.cast(tf.matmul(rounded_x, rounded_upstream, transpose_a=True), tf.float32),
+            tf.reduce_sum(upstream, 0),
+        )
+
+    sums = tf.nn.bias_add(tf.matmul(rounded_x, rounded_kernel), tf.cast(bias, tf.bfloat16))
+    return tf.cast(sums, tf.float32), gradient

@@ -1,0 +1,319 @@
+"""Recurrent layers as functions of a state that whoever calls them holds.
+
+A Keras layer keeps the state of a sequence to itself, or forgets it. Here the state is given and returned: one flat
+array ``[N, S]`` with the states of all recurrent layers of a network side by side, of an LSTM its output h and then its
+cell c. So the same weights act one step at a time and learn from whole sequences, in which episodes begin anew.
+
+Hochreiter and Schmidhuber 1997, *Long Short-Term Memory*; Cho et al. 2014 (arXiv 1406.1078) for the GRU. The equations
+and the order of the gates are those of Keras, to which a test holds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from zoo.common.networks import torsos
+from zoo.common.networks.spec import recurrent_units
+
+#: The recurrent layers that there are, by the name in a spec; ``SimpleRNN`` is taken in networks of the user's alone.
+KINDS: dict[type[keras.layers.Layer], str] = {
+    keras.layers.LSTM: 'lstm',
+    keras.layers.GRU: 'gru',
+    keras.layers.SimpleRNN: 'simple',
+}
+
+
+def recurrent_layer(spec: dict[str, Any], width: int) -> keras.layers.Layer:
+    """The recurrent layer of a full spec, built for inputs ``[…, width]``, in float32 whatever the torso computes in.
+
+    Initial weights are those of Keras: orthogonal from step to step, and 1 for the bias of an LSTM's forget gate.
+    """
+    seeds = torsos.SeedSequence(None if spec['seed'] is None else [spec['seed'], 3])
+    kind = next(kind for kind, name in KINDS.items() if name == spec['recurrent'])
+    layer = kind(
+        recurrent_units(spec),
+        kernel_initializer=torsos.initializer('glorot_uniform', seeds()),
+        recurrent_initializer=torsos.initializer('orthogonal', seeds(), 1.0),
+        dtype='float32',
+        name='recurrent',
+    )
+    layer.build((None, None, width))
+    return layer
+
+
+def parts_of(entry: Any) -> list[keras.layers.Layer] | None:
+    """The layers of a user's network that is recurrent over the steps of the environment; None where it is not.
+
+    That is a chain of Keras layers with an LSTM, a GRU or a SimpleRNN among them, which takes sequences ``[batch, time,
+    …]``: a ``keras.Sequential``, a functional model without branches, or such a layer by itself. One that makes a time
+    axis of the observation itself (``Reshape``) is not meant, and any other network may hold what layers it likes.
+    """
+    chain = _chain(entry)
+    if chain is None:
+        return None
+    where = [i for i, layer in enumerate(chain) if _is_recurrent(layer)]
+    if not where:
+        return None
+    if any(isinstance(layer, keras.layers.Reshape | keras.layers.RepeatVector) for layer in chain[: where[0]]):
+        return None
+    return chain
+
+
+def _chain(entry: Any) -> list[keras.layers.Layer] | None:
+    if isinstance(entry, keras.Sequential):
+        found = []
+        for layer in entry.layers:
+            found += (_chain(layer) or [layer]) if isinstance(layer, keras.Sequential) else [layer]
+        return found
+    if type(entry) in KINDS or _is_recurrent(entry):
+        return [entry]
+    if isinstance(entry, keras.Model) and getattr(entry, 'operations', None) is not None:  # a functional one
+        layers = [layer for layer in entry.layers if not isinstance(layer, keras.layers.InputLayer)]
+        if len(entry.inputs) != 1 or len(entry.outputs) != 1 or len(entry.operations) != len(layers) + 1:
+            return None
+        nodes = [layer._inbound_nodes for layer in layers]
+        if any(len(each) != 1 or len(each[0].parent_nodes) != 1 for each in nodes):
+            return None
+        return layers
+    return None
+
+
+def _is_recurrent(layer: Any) -> bool:
+    return isinstance(layer, keras.layers.RNN | keras.layers.Bidirectional)
+
+
+def check_layers(chain: Sequence[keras.layers.Layer], label: str) -> None:
+    """Refuse recurrent layers that cannot be stepped through as they are meant.
+
+    Raises:
+        ValueError: one sentence, which begins with ``label``.
+    """
+    for i, layer in enumerate(chain):
+        wrong = ''
+        if isinstance(layer, keras.layers.Masking):
+            wrong = 'hides steps, but where episodes begin and end is known without it: leave it out'
+        elif not _is_recurrent(layer):
+            continue
+        elif type(layer) not in KINDS:
+            wrong = 'cannot be stepped through: use keras.layers.LSTM, GRU or SimpleRNN'
+        elif layer.activity_regularizer is not None:
+            wrong = 'has an activity regularizer, which is not seen here: put a layer ActivityRegularization after it'
+        elif layer.dropout or layer.recurrent_dropout:
+            wrong = 'drops out between steps, which is not done here: put a keras.layers.Dropout beside it'
+        elif layer.go_backwards or layer.stateful or layer.return_state:
+            wrong = 'goes backwards, or keeps or gives its state, which is kept for it here: leave that out'
+        elif layer.compute_dtype != 'float32':
+            wrong = f'computes in {layer.compute_dtype}: make it of float32, which a state needs over many steps'
+        elif not layer.return_sequences and any(_is_recurrent(other) for other in chain[i + 1 :]):
+            wrong = 'has a recurrent layer after it: make it with return_sequences=True'
+        if wrong:
+            raise ValueError(f'{label} has the layer {layer.name!r}, a {type(layer).__name__}, which {wrong}.')
+
+
+class Cell:
+    """One recurrent layer.
+
+    Args:
+        layer: of a type in :data:`KINDS`, built.
+
+    Attributes:
+        units: of its output, which the first ``units`` entries of its state are.
+        state_size: entries of its state.
+        activation, gate: names of its activations; empty for a function of the user's own.
+        reset_after: of a GRU, see ``keras.layers.GRU``.
+    """
+
+    def __init__(self, layer: Any) -> None:
+        self.layer = layer
+        self.kind = KINDS[type(layer)]
+        self.units = int(layer.units)
+        self.state_size = (2 if self.kind == 'lstm' else 1) * self.units
+        self.reset_after = self.kind == 'gru' and bool(layer.reset_after)
+        self.activation = torsos.activation_name(layer.activation)
+        self.gate = 'linear' if self.kind == 'simple' else torsos.activation_name(layer.recurrent_activation)
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """Kernel, recurrent kernel, and bias if it has one."""
+        cell = self.layer.cell
+        return [cell.kernel.value, cell.recurrent_kernel.value, *([cell.bias.value] if self.layer.use_bias else [])]
+
+    def project(self, x: tf.Tensor) -> tf.Tensor:
+        """What the inputs ``[…, width]`` add to every step, ``[…, gates · units]``: one product for all steps."""
+        kernel, _, *biases = map(tf.convert_to_tensor, self.variables)
+        projected = tf.matmul(x, kernel)
+        return projected + (biases[0][0] if self.reset_after else biases[0]) if biases else projected
+
+    def stepper(self) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+        """The function of (what `project` gave for a step ``[N, …]``, state ``[N, S]``) to the state after it.
+
+        It reads the weights once, lest they be read at every step of a loop.
+        """
+        _, recurrent, *biases = map(tf.convert_to_tensor, self.variables)
+        units, act = self.units, self.layer.activation
+
+        def lstm(x: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
+            h, c = state[:, :units], state[:, units:]
+            i, f, candidate, o = tf.split(x + tf.matmul(h, recurrent), 4, 1)
+            gate = self.layer.recurrent_activation
+            c = gate(f) * c + gate(i) * act(candidate)
+            return tf.concat([gate(o) * act(c), c], 1)
+
+        def gru(x: tf.Tensor, h: tf.Tensor) -> tf.Tensor:
+            gate = self.layer.recurrent_activation
+            if self.reset_after:
+                inner = tf.matmul(h, recurrent)
+                z, r, candidate = tf.split(inner + biases[0][1] if biases else inner, 3, 1)
+                xz, xr, xh = tf.split(x, 3, 1)
+                z, r = gate(xz + z), gate(xr + r)
+                candidate = act(xh + r * candidate)
+            else:
+                xz, xr, xh = tf.split(x, 3, 1)
+                z, r = tf.split(gate(tf.concat([xz, xr], 1) + tf.matmul(h, recurrent[:, : 2 * units])), 2, 1)
+                candidate = act(xh + tf.matmul(r * h, recurrent[:, 2 * units :]))
+            return z * h + (1.0 - z) * candidate
+
+        def simple(x: tf.Tensor, h: tf.Tensor) -> tf.Tensor:
+            return act(x + tf.matmul(h, recurrent))
+
+        return {'lstm': lstm, 'gru': gru, 'simple': simple}[self.kind]
+
+    def unroll(self, x: tf.Tensor, state: tf.Tensor, begins: tf.Tensor) -> tf.Tensor:
+        """States ``[T, N, S]`` after each step of inputs ``[T, N, width]``; see :meth:`Core.sequence`."""
+        steps = int(x.shape[0])
+        step, size = self.stepper(), [x.shape[1], self.state_size]
+        inputs = tf.TensorArray(tf.float32, steps, element_shape=[x.shape[1], None]).unstack(self.project(x))
+        fresh = tf.TensorArray(tf.bool, steps, element_shape=[x.shape[1]]).unstack(begins)
+        states = tf.TensorArray(tf.float32, steps, element_shape=size)
+
+        def one(t: tf.Tensor, state: tf.Tensor, states: tf.TensorArray) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
+            state = step(inputs.read(t), tf.where(fresh.read(t)[:, None], 0.0, state))
+            return t + 1, state, states.write(t, state)
+
+        # The gradient of a loop compiles by XLA where it is known how long it can be.
+        loop = tf.while_loop(
+            lambda t, *_: t < steps, one, (0, state, states), parallel_iterations=1, maximum_iterations=steps
+        )
+        return loop[2].stack()
+
+
+class Core:
+    """The recurrent part of a network: its recurrent layers, and what stands between and after them.
+
+    Args:
+        stages: each a :class:`Cell`, or a function of rows ``[B, …]`` and of whether it is called in training mode.
+    """
+
+    def __init__(self, stages: Sequence[Cell | Callable[[tf.Tensor, bool], tf.Tensor]]) -> None:
+        self.stages = list(stages)
+        self.cells = [stage for stage in stages if isinstance(stage, Cell)]
+        self.state_size = sum(cell.state_size for cell in self.cells)
+
+    def step(self, x: tf.Tensor, state: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+        """One step: output ``[N, width]`` and the state after it ``[N, S]``, from rows ``[N, …]`` and a state."""
+        after, offset = [], 0
+        for stage in self.stages:
+            if isinstance(stage, Cell):
+                own = state[:, offset : offset + stage.state_size]
+                offset += stage.state_size
+                after.append(stage.stepper()(stage.project(x), own))
+                x = after[-1][:, : stage.units]
+            else:
+                x = stage(x, training)
+        return x, after[0] if len(after) == 1 else tf.concat(after, 1)
+
+    def sequence(
+        self, x: tf.Tensor, state: tf.Tensor, begins: tf.Tensor, training: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """``T`` steps of ``N`` copies.
+
+        Args:
+            x: float32 rows ``[T · N, …]``, time-major.
+            state: float32 ``[N, S]``, before the first step.
+            begins: bool ``[T, N]``; where True, the state is zero before that step.
+            training: whether in training mode.
+
+        Returns:
+            Outputs ``[T · N, width]`` and the states after each step ``[T, N, S]``.
+        """
+        steps, copies = begins.shape
+        after, offset = [], 0
+        for stage in self.stages:
+            if isinstance(stage, Cell):
+                own = state[:, offset : offset + stage.state_size]
+                offset += stage.state_size
+                after.append(stage.unroll(tf.reshape(x, [steps, copies, x.shape[-1]]), own, begins))
+                x = tf.reshape(after[-1][:, :, : stage.units], [steps * copies, stage.units])
+            else:
+                x = stage(x, training)
+        return x, after[0] if len(after) == 1 else tf.concat(after, 2)
+
+
+def core_of(chain: Sequence[Any]) -> tuple[Callable[[tf.Tensor, bool], tf.Tensor], Core]:
+    """What a user's chain of layers does before its first recurrent layer, a function of rows, and the rest of it.
+
+    Every layer but the recurrent ones is called with a time axis of length 1, as its place in the chain has it.
+    """
+    first = next(i for i, layer in enumerate(chain) if type(layer) in KINDS)
+    last = max(i for i, layer in enumerate(chain) if type(layer) in KINDS)
+    has_time = [i < last or chain[last].return_sequences for i in range(len(chain))]
+
+    def before(x: tf.Tensor, training: bool) -> tf.Tensor:
+        for layer in chain[:first]:
+            x = _rows(layer, True)(x, training)
+        return x
+
+    rest = chain[first:]
+    stages = [
+        Cell(layer) if type(layer) in KINDS else _rows(layer, timed)
+        for layer, timed in zip(rest, has_time[first:], strict=True)
+    ]
+    return before, Core(stages)
+
+
+def steps_agree(
+    entry: Any, before: Callable[[tf.Tensor, bool], tf.Tensor], core: Core, x: tf.Tensor, within: float
+) -> bool:
+    """Whether a user's chain gives the same of whole sequences as step by step, which a layer that looks at several
+    steps at once does not.
+
+    Args:
+        entry: the chain.
+        before, core: what `core_of` made of it.
+        x: what it takes, sequences of some steps ``[T, N, …]``.
+        within: how far the outputs may differ.
+    """
+    steps, copies = x.shape[:2]
+    whole = entry(tf.transpose(x, [1, 0, *range(2, len(x.shape))]), training=False)
+    entry._clear_losses()
+    begins = tf.zeros([steps, copies], tf.bool)
+    rows = before(tf.reshape(x, [steps * copies, *x.shape[2:]]), False)
+    found, _ = core.sequence(rows, tf.zeros([copies, core.state_size]), begins)
+    last = whole[:, -1] if len(whole.shape) == 3 else whole
+    last, found = tf.cast(last, tf.float32), found[-copies:]
+    return last.shape == found.shape and np.allclose(last, found, atol=within, rtol=within)
+
+
+def _rows(layer: Any, has_time: bool) -> Callable[[tf.Tensor, bool], tf.Tensor]:
+    takes = layer._call_has_training_arg
+
+    def call(x: tf.Tensor, training: bool) -> tf.Tensor:
+        x = x[:, None] if has_time else x
+        x = layer(x, training=training) if takes else layer(x)
+        if not training:
+            layer._clear_losses()  # lest tensors of one graph be met in another one
+        x = tf.cast(x, tf.float32) if x.dtype == tf.bfloat16 else x
+        return x[:, 0] if has_time else x
+
+    return call
+
+
+def build(entry: Any, shape: Sequence[int]) -> None:
+    """Build a user's chain, if it is not yet, for inputs ``[batch, time, *shape]``."""
+    if not entry.built:
+        entry.build((None, None, *shape))

@@ -1,0 +1,205 @@
+"""Network specs: ``dict(hidden=[64, 64], activation='tanh')``, completed and checked."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from zoo.common.tools.errors import unknown
+
+log = logging.getLogger('zoo')
+
+SPEC_DEFAULTS: dict[str, Any] = {
+    'hidden': (64, 64),
+    'activation': 'tanh',
+    'initializer': 'glorot_uniform',
+    'features': 512,
+    'layers': 'keras',
+    'seed': None,
+    'normalize': None,
+    'recurrent': None,
+    'recurrent_units': None,
+    'dtype': 'float32',
+}
+
+LAYERS = ('keras', 'tensorlayer')
+
+RECURRENT = ('lstm', 'gru')
+
+#: Keras' dtype policies in which networks are assembled.
+DTYPES = ('float32', 'mixed_bfloat16')
+
+#: What is wrong with others that are likely to be asked for.
+_WRONG_WITH = {
+    'float16': ', whose gradients vanish where the loss is not scaled',
+    'mixed_float16': ', whose gradients vanish where the loss is not scaled',
+    'bfloat16': ', whose weights would be too coarse for small steps',
+}
+
+
+def full_spec(spec: dict[str, Any], entry: str) -> dict[str, Any]:
+    """The spec with defaults filled in.
+
+    Raises:
+        ValueError: an unknown key, kind of layers, dtype, activation, initializer or normalization, units that are not
+            positive whole numbers, or a seed that is not a whole number.
+    """
+    for key in spec:
+        if key not in SPEC_DEFAULTS:
+            raise ValueError(f'{entry}: {unknown("key of a network spec", key, SPEC_DEFAULTS)}')
+    full = {**SPEC_DEFAULTS, **spec}
+    if full['layers'] not in LAYERS:
+        raise ValueError(f'{entry}: {unknown("kind of layers", full["layers"], LAYERS)}')
+    check_dtype(full['dtype'], full['layers'], entry)
+    check_normalize(full['normalize'], full['layers'], entry)
+    if not isinstance(full['hidden'], list | tuple):
+        raise ValueError(f'{entry}: hidden is {full["hidden"]!r}; give the units of each layer, such as [64, 64].')
+    if full['seed'] is not None and (not isinstance(full['seed'], int | np.integer) or full['seed'] < 0):
+        raise ValueError(f'{entry}: seed is {full["seed"]!r}; give a whole number from 0 on, or None.')
+    check_recurrent(full['recurrent'], entry)
+    if full['recurrent_units'] is not None and full['recurrent'] is None:
+        raise ValueError(f"{entry}: recurrent_units belongs to a recurrent layer: give recurrent='lstm' or 'gru' too.")
+    if full['recurrent'] is not None and full['recurrent_units'] is None and not full['hidden']:
+        full['recurrent_units'] = full['features']
+    of_cells = [] if full['recurrent_units'] is None else [full['recurrent_units']]
+    for units in (*full['hidden'], full['features'], *of_cells):
+        if not isinstance(units, int | np.integer) or units < 1:
+            raise ValueError(f'{entry}: a layer of {units!r} units cannot be made; give positive whole numbers.')
+    for kind, getter in (('activation', keras.activations.get), ('initializer', keras.initializers.get)):
+        if not isinstance(full[kind], str | None):  # a name, since specs are written to checkpoints
+            raise ValueError(f'{entry}: {kind} is {full[kind]!r}; give its name in keras.{kind}s.')
+        try:
+            getter(full[kind])
+        except (ValueError, TypeError):
+            raise ValueError(
+                f'{entry}: Keras has no {kind} {full[kind]!r}; see keras.{kind}s for their names.'
+            ) from None
+    return full
+
+
+def check_normalize(normalize: Any, layers: str, entry: str) -> None:
+    """Refuse a normalisation with which such layers are not assembled.
+
+    Raises:
+        ValueError: one sentence, which begins with ``entry``.
+    """
+    if normalize is None:
+        return
+    if normalize != 'batch_renorm':
+        raise ValueError(f"{entry}: normalize is {normalize!r}; give 'batch_renorm' or None.")
+    if layers == 'tensorlayer':
+        raise ValueError(
+            f"{entry}: normalize='batch_renorm' is a layer of Keras, which does not go between those of TensorLayer: "
+            "give layers='keras'."
+        )
+
+
+def check_recurrent(recurrent: Any, entry: str) -> None:
+    """Refuse a recurrent layer that is not assembled.
+
+    Raises:
+        ValueError: one sentence, which begins with ``entry``.
+    """
+    if recurrent is not None and recurrent not in RECURRENT:
+        raise ValueError(f'{entry}: recurrent is {recurrent!r}; give {" or ".join(map(repr, RECURRENT))}, or None.')
+
+
+def recurrent_units(spec: dict[str, Any]) -> int:
+    """Units of the recurrent layer of a full spec."""
+    return int(spec['recurrent_units'] or spec['hidden'][-1])
+
+
+def check_dtype(dtype: Any, layers: str, entry: str) -> None:
+    """Refuse a dtype in which such layers are not assembled.
+
+    Raises:
+        ValueError: one sentence, which begins with ``entry``.
+    """
+    if not isinstance(dtype, str) or dtype not in DTYPES:  # a name, since specs are written to checkpoints
+        wrong = _WRONG_WITH.get(dtype, '') if isinstance(dtype, str) else ''
+        names = ' or '.join(map(repr, DTYPES))
+        raise ValueError(f'{entry}: dtype is {dtype!r}{wrong}: give its name, {names}, or leave it out.')
+    if layers == 'tensorlayer' and dtype != 'float32':
+        raise ValueError(
+            f"{entry}: TensorLayer's layers compute in float32 alone, not in {dtype!r}, which is Keras' global policy "
+            "if nothing else was named: give dtype='float32', or layers='keras'."
+        )
+
+
+def with_dtype(spec: dict[str, Any], entry: str) -> dict[str, Any]:
+    """The spec with its dtype: Keras' global policy where it names none.
+
+    An agent does that once, when it is made, and keeps what comes out, so that its targets, its twins, what is loaded
+    and what other processes make of it are the same whatever the policy is there.
+
+    Raises:
+        ValueError: a policy in which networks are not assembled.
+    """
+    if 'dtype' in spec:
+        return spec
+    policy = keras.config.dtype_policy().name
+    if policy not in DTYPES:
+        raise ValueError(
+            f"{entry} would be made under Keras' dtype policy {policy!r}, but networks are assembled in "
+            f'{" or ".join(DTYPES)}: name the dtype in the spec, or call keras.config.set_dtype_policy before the '
+            'agent is made.'
+        )
+    return {**spec, 'dtype': policy}
+
+
+#: How long a product of 256 × 256 matrices takes in bfloat16, with the casts of both, in times of float32, by the first
+#: of these flags of /proc/cpuinfo that a processor has; benchmarks/bfloat16.py measures it again.
+_TIMES_FLOAT32 = {'avx512_bf16': 2.1, 'avx512f': 5.9, '': 1.3}
+
+#: The flags of processors that gain: AMX of x86, and bfloat16 of ARM.
+_GAINS = {'amx_bf16', 'bf16'}
+
+
+@functools.cache
+def warn_where_slow() -> None:
+    """Say, once in a process, that mixed precision is slower than float32 on a processor that is not made for it.
+
+    Nothing is said where that is not known: on another system than Linux, or with a GPU.
+    """
+    flags = _processor_flags()
+    if not flags or flags & _GAINS or tf.config.list_physical_devices('GPU'):
+        return
+    log.warning(
+        'mixed_bfloat16 is likely to be slower than float32 on this processor: with the instructions that it has for '
+        'it a 256 x 256 x 256 product was measured to take %g times as long.',
+        next(times for flag, times in _TIMES_FLOAT32.items() if flag in flags or not flag),
+    )
+
+
+def _processor_flags() -> set[str]:
+    """What Linux says that the processor can; nothing where that is not known."""
+    try:
+        lines = Path('/proc/cpuinfo').read_text().splitlines()
+    except OSError:
+        return set()
+    return next((set(x.partition(':')[2].split()) for x in lines if x.startswith(('flags', 'Features'))), set())
+
+
+def with_own_seeds(entries: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    """The entries of ``net_list``, with another seed in a spec whose seed a network of the same kind has already.
+
+    Two critics (``critic_1``, ``critic_2``) that start equal and learn from the same batches stay equal for ever. Seeds
+    that differ are left alone, and with them the initial weights that they lead to.
+    """
+    found, taken = [], set()
+    for i, (entry, name) in enumerate(zip(entries, names, strict=True)):
+        seed = entry.get('seed') if isinstance(entry, dict) else None
+        if isinstance(seed, int | np.integer) and seed >= 0:
+            place = (name.rstrip('_0123456789'), int(seed))
+            if place in taken:
+                entry = {**entry, 'seed': int(np.random.SeedSequence([int(seed), i]).generate_state(1)[0])}
+            taken.add(place)
+        found.append(entry)
+    return found

@@ -1,0 +1,1 @@
+"""Replay: the ring of transitions, priorities, sequences, hindsight."""

@@ -1,0 +1,1 @@
+"""Rollouts: collected, stored in their order, evaluated."""

@@ -1,0 +1,2 @@
+"""Tools without reinforcement learning in them: declared parameters, errors, seeds, files, processes, compiled
+calls."""

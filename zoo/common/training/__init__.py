@@ -1,0 +1,1 @@
+"""Training: the agent's contract, the loops, experience, checkpoints, logs."""

@@ -1,0 +1,349 @@
+"""Checkpoints: the state of an agent as a folder that is written whole or not at all.
+
+A checkpoint holds two or three files and nothing else:
+
+=======================  ===========================================================================================
+``config.json``          format version, library versions, size and SHA-256 of the other files, the caller's
+                         ``config``, and the SHA-256 of all that
+``weights.safetensors``  the named arrays: weights, optimiser state, normaliser, counters, random states
+``buffer.npz``           the replay buffer, when one was given; uncompressed
+=======================  ===========================================================================================
+
+No file holds code: safetensors is raw bytes under a JSON header, and pickles inside ``.npz`` are refused. The checksums
+find accidents (a truncated copy, a flipped bit, an edited number); they are not a signature.
+
+How ``write`` replaces the checkpoint ``last``, and what a crash at each point leaves:
+
+1. everything is written and flushed to disk in ``.last.new-<8 hex digits>``: ``last`` is still the old one;
+2. ``last`` is renamed to ``.last.old``: ``last`` is missing, and ``read`` takes ``.last.old``, which is whole;
+3. ``.last.new-…`` is renamed to ``last``: ``last`` is the new one;
+4. ``.last.old`` is deleted: as after 3. What a crash leaves of it, the next ``write`` deletes.
+
+An exception in 3 also undoes 2. Only one process at a time may write one path; a reader that meets step 2 to 4 of
+another process may be refused and should try again.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import shutil
+import time
+import uuid
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from zoo.common.tools.files import from_jsonable, jsonable, library_versions, write_json
+
+FORMAT_VERSION = 1
+
+_FORMAT = 'zoo checkpoint'
+_CONFIG, _WEIGHTS, _BUFFER = 'config.json', 'weights.safetensors', 'buffer.npz'
+_OURS = frozenset({_CONFIG, _WEIGHTS, _BUFFER})
+# File managers drop these into any folder they show; looking at a checkpoint must not make the next save fail.
+_LITTER = frozenset({'.DS_Store', 'Thumbs.db', 'desktop.ini'})
+# No write lasts this long, so an unfinished folder older than this was left by a process that was killed.
+_ABANDONED_SECONDS = 24 * 3600
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be read, or a path that cannot be written: one sentence that names the file."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What ``write`` was given.
+
+    Attributes:
+        config: the caller's configuration, as plain JSON values (tuples and arrays came back as lists).
+        arrays: writable arrays by name, with the shapes and dtypes that were written.
+        buffer: None, or a mapping that reads an array from the file each time it is asked for one, so that a buffer of
+            gigabytes is never in memory beside the storage it is copied into. Its file stays open as long as it lives.
+    """
+
+    config: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+    buffer: Mapping[str, np.ndarray] | None
+
+
+def write(
+    path: str | os.PathLike[str],
+    config: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    buffer: Mapping[str, np.ndarray] | None = None,
+) -> Path:
+    """Writes a checkpoint, replacing the one that is there; the module's docstring says in which steps.
+
+    Args:
+        path: the folder to make; its parents are made too. An empty folder or a checkpoint is replaced.
+        config: plain data, see ``jsonable``; ``config['algorithm']`` is what ``read`` compares.
+        arrays: arrays of any shape by '/'-separated name; bool, integers or NumPy's own reals up to 64 bits.
+        buffer: numeric arrays by name, written one after the other in pieces of 16 MB: no second copy in memory.
+
+    Returns:
+        The path of the checkpoint.
+
+    Raises:
+        CheckpointError: ``path`` is a file, or a folder with something else in it, which is never touched; or the disk
+            is full or refuses: what was at ``path`` before is still there.
+        TypeError: a value of ``config`` is not plain data, or an array has a dtype that cannot be stored.
+    """
+    given = Path(path).expanduser()
+    path = given.resolve()  # through a link to the folder it names: renaming would move the link and not the folder
+    _check_replaceable(path)
+    body = {
+        'format': _FORMAT,
+        'format_version': FORMAT_VERSION,
+        'libraries': library_versions(),
+        'config': jsonable(config, 'config'),
+    }
+    arrays = {_array_name(name): _storable(name, array) for name, array in arrays.items()}
+    buffer = None if buffer is None else {_array_name(name): _numeric(name, array) for name, array in buffer.items()}
+
+    new = path.with_name(f'.{path.name}.new-{uuid.uuid4().hex[:8]}')
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _delete_abandoned(path)
+        new.mkdir()
+        save_file(arrays, new / _WEIGHTS)
+        if buffer is not None:
+            _write_npz(new / _BUFFER, buffer)
+        body['files'] = {}
+        for file in sorted(new.iterdir()):
+            _fsync(file)
+            body['files'][file.name] = {'bytes': file.stat().st_size, 'sha256': _sha256(file)}
+        write_json(new / _CONFIG, {**body, 'sha256': _json_sha256(body)})
+        # safetensors makes its file readable by its owner alone, whatever the umask says.
+        shutil.copymode(new / _CONFIG, new / _WEIGHTS)
+        _fsync(new)
+        _put_in_place(new, path)
+    except BaseException as error:
+        shutil.rmtree(new, ignore_errors=True)
+        if isinstance(error, OSError | SafetensorError):
+            raise CheckpointError(f"'{given}' could not be written, and nothing was changed: {error}.") from error
+        raise
+    return given
+
+
+def read(path: str | os.PathLike[str], algorithm: str | None = None) -> Checkpoint:
+    """Reads a checkpoint after checking that every byte is the one that was written.
+
+    Args:
+        path: the folder that ``write`` made.
+        algorithm: what ``config['algorithm']`` must be; None takes any.
+
+    Raises:
+        CheckpointError: there is no checkpoint, a file of it is missing, truncated or altered, its format is newer than
+            ``FORMAT_VERSION``, or it holds an agent of another algorithm.
+    """
+    path = Path(path).expanduser().resolve()
+    folder = path
+    if not path.exists():
+        folder = _aside(path)
+        if not folder.exists():
+            raise CheckpointError(f"there is no checkpoint at '{path}'.")
+    body = _read_config(folder)
+    config = from_jsonable(body['config'])
+    _check_algorithm(path, config.get('algorithm'), algorithm)
+    files = body['files']
+    for name, entry in files.items():
+        _check_file(folder / name, entry)
+    try:
+        arrays = load_file(folder / _WEIGHTS)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"'{folder / _WEIGHTS}' cannot be read: {error}.") from error
+    try:
+        buffer = np.load(folder / _BUFFER, allow_pickle=False) if _BUFFER in files else None
+    except (ValueError, OSError, zipfile.BadZipFile) as error:
+        raise CheckpointError(f"'{folder / _BUFFER}' cannot be read: {error}.") from error
+    return Checkpoint(config, arrays, buffer)
+
+
+def saved_at(path: str | os.PathLike[str]) -> float:
+    """When a checkpoint was written, in seconds since 1970 as its configuration says; 0 where it does not."""
+    body = _parse(Path(path) / _CONFIG) if (Path(path) / _CONFIG).is_file() else None
+    config = body.get('config') if isinstance(body, dict) else None
+    found = config.get('saved_at') if isinstance(config, dict) else None
+    return float(found) if isinstance(found, int | float) else 0.0
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    """``config.json`` of a checkpoint, checked in itself; the caller's part is still as ``jsonable`` made it."""
+    file = folder / _CONFIG
+    if not folder.is_dir():
+        raise CheckpointError(f"'{folder}' is a file: a checkpoint is a folder with {_CONFIG} and {_WEIGHTS} in it.")
+    if (folder / 'checkpoints').is_dir():
+        raise CheckpointError(f"'{folder}' is a run, not a checkpoint: load one from '{folder / 'checkpoints'}'.")
+    if not file.is_file():
+        raise CheckpointError(f"'{file}' is missing: without it '{folder}' is not a checkpoint.")
+    body = _parse(file)
+    if body is None:
+        raise CheckpointError(f"'{file}' is truncated or altered: it is not valid JSON.")
+    if not isinstance(body, dict) or body.get('format') != _FORMAT:
+        raise CheckpointError(f"'{file}' is not from a checkpoint: its 'format' is not '{_FORMAT}'.")
+    version = body.get('format_version')
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        raise CheckpointError(
+            f"'{file}' has checkpoint format {version} and this zoo reads formats up to {FORMAT_VERSION}: upgrade zoo."
+        )
+    checksum = body.pop('sha256', None)
+    try:
+        intact = checksum == _json_sha256(body)
+    except (ValueError, RecursionError):  # a NaN or a depth that write never makes
+        intact = False
+    if not intact:
+        raise CheckpointError(f"'{file}' is altered: its content does not match its checksum.")
+    whole = (
+        version == FORMAT_VERSION
+        and isinstance(body.get('config'), dict)
+        and isinstance(body.get('files'), dict)
+        and {_WEIGHTS} <= body['files'].keys() <= {_WEIGHTS, _BUFFER}
+        and all(isinstance(entry, dict) and entry.keys() == {'bytes', 'sha256'} for entry in body['files'].values())
+    )
+    if not whole:
+        raise CheckpointError(f"'{file}' is not a configuration of checkpoint format {FORMAT_VERSION}.")
+    return body
+
+
+def _parse(file: Path) -> Any:
+    """The JSON in a file, or None when it is not JSON."""
+    try:
+        return json.loads(file.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+
+
+def _check_algorithm(path: Path, found: Any, wanted: str | None) -> None:
+    if wanted is None or found == wanted:
+        return
+    if found is None:
+        raise CheckpointError(f"'{path}' does not say which algorithm it is of, so it cannot be loaded as {wanted}.")
+    article = 'an' if str(found)[:1] in 'AEIO' else 'a'
+    raise CheckpointError(f"'{path}' holds {article} {found} agent: load it with {found}.load or zoo.load.")
+
+
+def _check_file(file: Path, entry: Mapping[str, Any]) -> None:
+    if not file.is_file():
+        raise CheckpointError(f"'{file}' is missing: the checkpoint was written with it.")
+    size = file.stat().st_size
+    if size != entry['bytes']:
+        state = 'altered' if size > entry['bytes'] else 'truncated'
+        raise CheckpointError(f"'{file}' is {state}: it has {size} bytes and was written with {entry['bytes']}.")
+    if _sha256(file) != entry['sha256']:
+        raise CheckpointError(f"'{file}' is altered: its content does not match its checksum.")
+
+
+def _check_replaceable(path: Path) -> None:
+    if not path.exists():
+        return
+    advice = 'it is left as it is, save to another path'
+    if not path.is_dir():
+        raise CheckpointError(f"'{path}' is a file: {advice}.")
+    names = {entry.name for entry in path.iterdir()} - _LITTER
+    if foreign := sorted(names - _OURS):
+        raise CheckpointError(f"'{path}' holds '{foreign[0]}', which is not part of a checkpoint: {advice}.")
+    body = _parse(path / _CONFIG) if _CONFIG in names else None
+    if names and not (isinstance(body, dict) and body.get('format') == _FORMAT):
+        raise CheckpointError(f"'{path}' is not empty and not a checkpoint: {advice}.")
+
+
+def _aside(path: Path) -> Path:
+    """Where the old checkpoint waits while the new one takes its place."""
+    return path.with_name(f'.{path.name}.old')
+
+
+def _put_in_place(new: Path, path: Path) -> None:
+    aside = _aside(path)
+    if path.exists():
+        _delete(aside)
+        os.rename(path, aside)
+    try:
+        os.rename(new, path)
+    except BaseException:
+        if aside.exists() and not path.exists():
+            os.rename(aside, path)
+        raise
+    _fsync(path.parent)  # the new one must be there for good before the old one goes
+    _delete(aside)
+
+
+def _delete(folder: Path) -> None:
+    """Deletes a checkpoint's own files, and the folder if that leaves it empty: never anything a user put there."""
+    if not folder.exists():
+        return
+    try:
+        for name in _OURS | _LITTER:
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()
+    except OSError:
+        pass  # on a network file system a reader may still have a file of it open: the next write tries again
+
+
+def _delete_abandoned(path: Path) -> None:
+    for folder in path.parent.glob(f'.{glob.escape(path.name)}.new-*'):
+        if time.time() - folder.stat().st_mtime > _ABANDONED_SECONDS:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _array_name(name: Any) -> str:
+    if not isinstance(name, str) or name in ('', '__metadata__'):  # the latter is safetensors' own
+        raise TypeError(f"{name!r} cannot name an array: use a string such as 'actor/kernel'.")
+    return name
+
+
+def _storable(name: str, array: Any) -> np.ndarray:
+    # safetensors takes the memory as it lies, so it must be contiguous; np.ascontiguousarray would make rank 0 rank 1.
+    array = np.asarray(array, order='C')
+    dtype = array.dtype
+    if dtype.kind in 'biuf' and dtype.itemsize <= 8:
+        return array
+    raise TypeError(f'array {name!r} has dtype {dtype}: use bool, an integer or a real of up to 64 bits.')
+
+
+def _numeric(name: str, array: Any) -> np.ndarray:
+    array = np.asarray(array)
+    if array.dtype.kind not in 'biufc':
+        raise TypeError(f'array {name!r} of the buffer has dtype {array.dtype}: it must be bool or numeric.')
+    return array
+
+
+def _write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """``np.savez`` without its limits: there 'file' cannot name an array, and objects are pickled."""
+    with zipfile.ZipFile(path, 'w', zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for name, array in arrays.items():
+            with archive.open(f'{name}.npy', 'w', force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    piece = memoryview(bytearray(1 << 20))
+    with open(path, 'rb', buffering=0) as file:
+        while size := file.readinto(piece):
+            digest.update(piece[:size])
+    return digest.hexdigest()
+
+
+def _json_sha256(body: Mapping[str, Any]) -> str:
+    text = json.dumps(body, sort_keys=True, separators=(',', ':'), allow_nan=False)
+    return hashlib.sha256(text.encode('ascii')).hexdigest()
+
+
+def _fsync(path: Path) -> None:
+    folder = path.is_dir()
+    if folder and os.name == 'nt':
+        return  # Windows opens no folder, and its renames are durable without
+    descriptor = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,273 @@
+"""Run directories and what is written to them while training: ``progress.csv``, ``monitor.csv``, TensorBoard
+events, a progress bar."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import math
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from zoo.common.tools.files import write_text
+from zoo.common.training.run_directory import make_directory
+
+_BAR_SECONDS = 0.2
+_BAR_METRICS = 4
+# What stands beside the bar when there is room for a few numbers only: returns first.
+_BAR_ORDER = ('episode/return', 'episode/', 'loss/')
+# And of a training with roles, behind those.
+_BAR_ROLES = ('roles/learner_waits', 'roles/actors_wait', 'roles/staleness')
+_event_files = itertools.count()
+
+
+class Logger:
+    """Writes the metrics of a run and shows its progress.
+
+    Use it as a context manager, or call ``close``. One logger at a time writes to a run directory.
+
+    Args:
+        run_dir: where ``progress.csv`` and the TensorBoard events go (a run there is continued: rows are appended);
+            None writes nothing.
+        total_steps: length of the progress bar, in environment steps of this call.
+        progress: whether to show the bar at all. It is never shown when standard error is neither a terminal nor a
+            notebook.
+        description: text before the bar.
+        resumed_at: the step of a checkpoint from which the run goes on: rows of later steps, which are taken again now,
+            are taken out, and TensorBoard is told to leave its own out; None takes out none.
+
+    Raises:
+        ValueError: ``progress.csv`` is there and its first column is no step.
+    """
+
+    def __init__(
+        self,
+        run_dir: str | os.PathLike[str] | None,
+        total_steps: int,
+        progress: bool = True,
+        description: str = '',
+        resumed_at: int | None = None,
+    ) -> None:
+        self._table: _Table | None = None
+        self._events: _Events | None = None
+        if run_dir is not None:
+            folder = make_directory(Path(run_dir))
+            self._table = _Table(folder / 'progress.csv', resumed_at)
+            self._events = _Events(folder, resumed_at)
+        self._bar: Any = _bar(total_steps, description) if progress else None
+        self._beside: dict[str, float] = {}  # the last value of every metric: not every row has all
+        self._pending = 0
+        self._due = math.inf if self._bar is None else 0.0
+        self._closed = False
+
+    def __enter__(self) -> Logger:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Writes one row of metrics; a metric may appear later than the first row.
+
+        Args:
+            step: environment steps the agent has seen, the x axis.
+            metrics: numbers by name, grouped by '/': ``'episode/return'``, ``'loss/critic'``. Any scalar that ``float``
+                takes; NaN and the infinities are written as such.
+
+        Raises:
+            TypeError: a metric is not a single number.
+            ValueError: a metric is called ``step``, which is the first column, or the logger is closed.
+        """
+        if self._closed:
+            raise ValueError('this logger is closed: make a new one, which continues the run.')
+        if 'step' in metrics:
+            raise ValueError("a metric cannot be called 'step', which is the first column of progress.csv.")
+        values = {name: _number(name, value) for name, value in metrics.items()}
+        if self._table is not None:
+            self._table.append({'step': str(int(step)), **{name: _compact(value) for name, value in values.items()}})
+        if self._events is not None:
+            self._events.append(int(step), values)
+        self._beside.update(values)
+
+    def advance(self, n: int = 1) -> None:
+        """Moves the bar on by ``n`` steps. It adds a number and looks at the clock: cheap enough for every step."""
+        self._pending += n
+        if time.perf_counter() >= self._due:
+            self._refresh()
+
+    def clear(self) -> None:
+        """Takes the bar off its line, for something else to be written there; it is drawn again when it moves."""
+        if self._bar is not None:
+            self._bar.clear()
+
+    def close(self) -> None:
+        """Brings the bar up to date and closes the files. May be called twice; nothing can be logged after it."""
+        self._closed = True
+        if self._bar is not None:
+            self._refresh()
+            self._bar.close()
+            self._bar, self._due = None, math.inf
+        if self._table is not None:
+            self._table.close()
+        if self._events is not None:
+            self._events.close()
+
+    def _refresh(self) -> None:
+        # On-policy loops finish the rollout they are in, so they pass the total by a little.
+        self._bar.total = max(self._bar.total, self._bar.n + self._pending)
+        self._bar.show(_summary(self._beside))
+        self._bar.update(self._pending)
+        self._pending = 0
+        self._due = time.perf_counter() + _BAR_SECONDS
+
+
+def keep_rows(path: Path, until: int) -> None:
+    """Take out of a CSV file the rows of later steps than ``until``, by its column ``step``.
+
+    Raises:
+        ValueError: it has no such column.
+    """
+    with open(path, newline='', encoding='utf-8') as file:
+        header, *rows = list(csv.reader(file))
+    if 'step' not in header:
+        raise ValueError(f"'{path}' was not written by zoo: move it away, or choose another run_dir.")
+    at = header.index('step')
+    whole = rows if path.read_bytes().endswith(b'\n') else rows[:-1]  # of a killed run's last one even the step may be
+    kept = [row for row in whole if len(row) > at and row[at].isdigit() and int(row[at]) <= until]
+    if len(kept) < len(rows):
+        text = io.StringIO(newline='')
+        csv.writer(text, lineterminator='\n').writerows([header, *kept])
+        write_text(path, text.getvalue())
+
+
+class _Table:
+    """A CSV file that takes rows of any columns: a new column rewrites the file once, with the union of the columns."""
+
+    def __init__(self, path: Path, resumed_at: int | None = None) -> None:
+        self._path = path
+        self._columns: list[str] = []
+        if path.exists():
+            with open(path, newline='', encoding='utf-8') as file:
+                self._columns = next(csv.reader(file), [])
+        if self._columns and resumed_at is not None:
+            keep_rows(path, resumed_at)
+        self._end_last_row()
+        self._file = open(path, 'a', newline='', encoding='utf-8')
+
+    def append(self, row: Mapping[str, str]) -> None:
+        if new := [column for column in row if column not in self._columns]:
+            self._widen(new)
+        csv.writer(self._file, lineterminator='\n').writerow([row.get(column, '') for column in self._columns])
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _end_last_row(self) -> None:
+        # A run that was killed may have left half a row; what follows must not be glued to it.
+        if self._columns and not self._path.read_bytes().endswith(b'\n'):
+            with open(self._path, 'a', encoding='utf-8') as file:
+                file.write('\n')
+
+    def _widen(self, new: list[str]) -> None:
+        columns = self._columns + new
+        with open(self._path, newline='', encoding='utf-8') as file:
+            rows = list(csv.reader(file))[1:]
+        text = io.StringIO(newline='')
+        writer = csv.writer(text, lineterminator='\n')
+        writer.writerow(columns)
+        writer.writerows(row + [''] * (len(columns) - len(row)) for row in rows)
+        write_text(self._path, text.getvalue())
+        self._file.close()
+        self._file = open(self._path, 'a', newline='', encoding='utf-8')
+        self._columns = columns
+
+
+class _Events:
+    """A TensorBoard event file.
+
+    ``tf.summary.scalar`` needs the tensorboard package, which zoo does not depend on. The file is only a TFRecord of
+    ``Event`` messages, and TensorFlow has both.
+    """
+
+    def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
+        self._folder = folder
+        self._resumed_at = resumed_at
+        self._writer: Any = None
+
+    def append(self, step: int, values: Mapping[str, float]) -> None:
+        if self._writer is None:
+            self._open()
+        event = self._event(step=step, wall_time=time.time())
+        for name, value in values.items():
+            event.summary.value.add(tag=name, simple_value=value)
+        self._write(event)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def _open(self) -> None:
+        import tensorflow as tf
+
+        self._event = tf.compat.v1.Event
+        # The name that TensorBoard looks for; the count keeps two loggers of one second in one process apart.
+        unique = f'{int(time.time())}.{socket.gethostname()}.{os.getpid()}.{next(_event_files)}'
+        self._writer = tf.io.TFRecordWriter(str(self._folder / f'events.out.tfevents.{unique}'))
+        self._write(self._event(wall_time=time.time(), file_version='brain.Event:2'))
+        if self._resumed_at is not None:  # by which TensorBoard leaves out what other files have from that step on
+            start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
+            self._write(self._event(step=self._resumed_at + 1, wall_time=time.time(), session_log=start))
+
+    def _write(self, event: Any) -> None:
+        self._writer.write(event.SerializeToString())
+        self._writer.flush()
+
+
+def _bar(total_steps: int, description: str) -> Any:
+    """A bar, or None where nobody would see it."""
+    from zoo.common.tools.progress_bar import Bar
+
+    # A notebook without ipywidgets gets tqdm's text bar, which would take its output for a file and hide.
+    notebook = 'ipykernel.zmqshell' in sys.modules
+    bar = Bar(
+        total=total_steps,
+        desc=description or None,
+        disable=False if notebook else None,
+        unit=' steps',
+        unit_scale=True,
+        dynamic_ncols=True,
+        smoothing=0.05,  # steps come in bursts between updates
+        mininterval=0,  # advance has its own gate
+        miniters=0,
+    )
+    return None if bar.disable else bar
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f'metric {name!r} is a {type(value).__name__}: it must be a single number.') from None
+
+
+def _compact(value: float) -> str:
+    """Six significant digits, but counts in full."""
+    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else f'{value:.6g}'
+
+
+def _summary(values: Mapping[str, float]) -> list[str]:
+    """The metrics beside the bar: ``['return=195', 'length=195', 'actor=0.0123']``, and of roles how they wait."""
+    rank = {name: next((i for i, group in enumerate(_BAR_ORDER) if name.startswith(group)), 9) for name in values}
+    shown = sorted((name for name in values if not name.startswith('roles/')), key=rank.__getitem__)[:_BAR_METRICS]
+    shown += [name for name in _BAR_ROLES if name in values]
+    return [f'{name.rpartition("/")[2]}={values[name]:.4g}' for name in shown]

@@ -1,0 +1,215 @@
+"""The training loops: on policy, streamed, asynchronous, off policy, evolution."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from zoo.common.acting.perturbed import SEEDS
+from zoo.common.datasets.recordings import TOO_SMALL, fill, opened
+from zoo.common.parameters import BatchSize
+from zoo.common.replay.hindsight import Hindsight, Strategy
+from zoo.common.replay.replay import Replay
+from zoo.common.tools.params import at_least
+from zoo.common.training.agent import Loop
+from zoo.common.training.experience import Stores
+from zoo.common.training.training import Training
+
+
+def _on_policy(
+    training: Training,
+    *,
+    horizon: Annotated[int, at_least(1), 'steps of each copy in one iteration'] = 2048,
+    **update_params: Any,
+) -> None:
+    """Collect ``horizon`` steps of every copy, update on them with the other parameters, forget them."""
+    agent = training.agent
+    while not training.done:
+        agent.progress = training.progress
+        rollout = training.experience.rollout(training, horizon)
+        metrics = None
+        # Of several learners all update or none, for each waits for the gradients of the others.
+        if training.experience.least(bool(rollout.valid.any())):
+            metrics = agent.update(rollout, **update_params)
+        training.updated(metrics)
+
+
+def _streamed(
+    training: Training,
+    *,
+    horizon: Annotated[int, at_least(1), 'steps of each copy in one rollout'] = 20,
+    rollouts: Annotated[int, at_least(1), 'rollouts in one update, of whichever actors have sent them'] = 4,
+    ahead: Annotated[
+        int, at_least(1), 'rollouts that an actor may be ahead of the learner; in one process there is no actor'
+    ] = 1,
+    **update_params: Any,
+) -> None:
+    """Update on rollouts as they come, with the other parameters."""
+    agent, experience = training.agent, training.experience
+    while not training.done:
+        agent.progress = training.progress
+        rollout = experience.stream(training, horizon, rollouts)
+        metrics = None
+        if experience.least(bool(rollout.valid.any())):  # as in `_on_policy`
+            metrics = agent.update(rollout, **update_params)
+        training.updated(metrics)
+
+
+def _asynchronous(
+    training: Training, *, horizon: Annotated[int, at_least(1), 'steps of each copy in one gradient'] = 5
+) -> None:
+    """Update by gradients as they come."""
+    while not training.done:
+        training.agent.progress = training.progress
+        training.updated(training.experience.improve(training, horizon))
+
+
+def _off_policy(
+    training: Training,
+    *,
+    batch_size: BatchSize = 256,
+    buffer_size: Annotated[int, at_least(1), 'transitions that the replay buffer holds'] = 1_000_000,
+    explore_steps: Annotated[
+        int, at_least(0), "steps of uniformly random actions before the first update, in the agent's life"
+    ] = 1000,
+    update_every: Annotated[
+        int | None,
+        at_least(1),
+        'environment steps, summed over copies, between calls of update; None: a call whenever there is time for one, '
+        'which is after every step or message of an actor, and with the role buffer without waiting for any',
+    ] = 1,
+    updates: Annotated[
+        int | None,
+        at_least(1),
+        'gradient updates in one call; None takes update_every, one for each environment step, or one if that is None',
+    ] = None,
+    compress: Annotated[bool, 'keep the images in the replay buffer compressed, which saves memory and takes time'] = (
+        False
+    ),
+    her: Annotated[
+        dict[str, Any] | None,
+        Strategy,
+        'hindsight experience replay, in goal environments: of the transitions drawn k in k + 1 get a goal that their '
+        'episode has reached, in this step or a later one, at its end, or in any step',
+    ] = None,
+    recorded: Annotated[
+        Any,
+        'None, or what the replay buffer is filled with before training: a file of zoo.record, the folder or id of a '
+        'Minari data set, or a list of those',
+    ] = None,
+) -> None:
+    """Step, store, and update on samples of the replay buffer."""
+    agent, experience = training.agent, training.experience
+    updates = updates_in_call(update_every, updates)
+    hindsight = None
+    if her is not None and experience.replay is None:  # else who holds the transitions tells them for other goals
+        assert training.goals is not None  # learn has looked for them
+        hindsight = Hindsight(training.goals, **her)
+    own = None
+    if experience.replay is None:
+        own = _replay_here(training, buffer_size, compress, hindsight, recorded)
+    replay: Stores = experience.replay or own  # type: ignore[assignment] # one of them is there
+    held = (replay.added - replay.recorded) * experience.learners
+    needed, began = _needed(training, held, explore_steps), agent.updates
+    ready = 0
+    while not training.done:
+        agent.progress = training.progress
+        before = training.steps
+        for step in experience.steps(training, explore_steps, wait=not ready or update_every is not None):
+            assert own is not None  # or there would be none
+            if step.begins:
+                own.cut(step.first, len(step.valid))
+            own.add(step.transition, step.valid, step.first, step.state, step.priority)
+        metrics = None
+        held = (replay.added - replay.recorded) * experience.learners
+        ready = experience.least(replay.added >= batch_size and held >= needed)
+        if ready:
+            # Counted from the steps alone, so that a resumed call updates at the same ones.
+            due = 1 if update_every is None else training.steps // update_every - before // update_every
+            for _ in range(due):
+                batches = replay.sample((updates, batch_size), agent.rng, training.progress, hindsight)
+                metrics = agent.update_on(batches)
+                replay.prioritize(agent.priorities)
+        training.updated(metrics)
+    if agent.updates == began:
+        training.warn(
+            'Nothing was learned: no update was due in the %d steps of this training, since the first one needs %d '
+            'transitions in the replay buffer (explore_steps=%d, batch_size=%d, update_every=%s).',
+            training.steps,
+            max(needed, batch_size),
+            explore_steps,
+            batch_size,
+            update_every,
+        )
+
+
+def updates_in_call(update_every: int | None, updates: int | None) -> int:
+    """How many gradient updates one call makes, by the parameters of the loop over steps."""
+    return updates or update_every or 1
+
+
+def _replay_here(
+    training: Training, buffer_size: int, compress: bool, hindsight: Hindsight | None, recorded: Any
+) -> Replay:
+    """The replay buffer of this process, with what is recorded."""
+    agent, experience = training.agent, training.experience
+    replay = agent.replay_for(buffer_size, experience.num_envs, compress)
+    training.replay = replay
+    if hindsight is not None:
+        replay.keep_episodes()
+    if recorded is not None and training.steps and replay.recorded:  # a resumed buffer, which holds them already
+        opened(agent, recorded)  # a name that is wrong is refused all the same
+    elif recorded is not None:
+        count = fill(agent, replay, recorded)
+        if len(replay) < count:
+            training.warn(TOO_SMALL, count, len(replay))
+    return replay
+
+
+def _needed(training: Training, held: int, explore_steps: int) -> int:
+    """How many transitions the replay buffer has to hold before the first update, when it holds ``held`` now.
+
+    As many as are explored; where earlier ones were not saved with the agent, those that its life still lacks, and if
+    it lacks none, that many again, since an agent that learned from a handful of them would forget what it can.
+    """
+    steps = training.agent.steps
+    if steps <= held:
+        return explore_steps
+    needed = held + explore_steps - steps if steps < explore_steps else explore_steps
+    if needed > held:
+        training.warn(
+            'The replay buffer holds %d transitions of the %d steps that this agent has behind it%s: the next %d steps '
+            'are collected without an update.',
+            held,
+            steps,
+            # Which other processes that hold it cannot.
+            '' if training.experience.replay is not None else ' (checkpoint_buffer=True saves it with the agent)',
+            needed - held,
+        )
+    return needed
+
+
+def _evolution(
+    training: Training,
+    *,
+    episodes_per_evaluation: Annotated[int, at_least(1), 'whole episodes with each perturbation of the parameters'] = 1,
+    **update_params: Any,
+) -> None:
+    """Play whole episodes with perturbed parameters, update on what they returned with the other parameters.
+
+    Every generation is played to its end, so that more steps may be taken than are asked for. In an environment whose
+    episodes never end it never ends either: give it a time limit (``max_episode_steps``).
+    """
+    agent = training.agent
+    while not training.done:
+        agent.progress = training.progress
+        count, std = agent.perturbations
+        seeds = agent.rng.integers(SEEDS, size=count)
+        found = training.experience.evaluations(training, seeds, std, episodes_per_evaluation)
+        training.updated(agent.update(found, **update_params))
+
+
+on_policy = Loop(_on_policy, 'rollouts')
+streamed = Loop(_streamed, 'rollouts', 'stream')
+asynchronous = Loop(_asynchronous, 'rollouts', 'gradients')
+off_policy = Loop(_off_policy, 'steps')
+evolution = Loop(_evolution, 'evaluations')

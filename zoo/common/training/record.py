@@ -1,0 +1,118 @@
+"""``zoo.record``: episodes played by an agent, written as a data set."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import Env
+from gymnasium.spaces import Space
+from gymnasium.vector import VectorEnv
+
+from zoo.common import spaces
+from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.datasets.recordings import RecordedEpisode, check_spaces, write
+from zoo.common.rollouts.collector import Collector
+from zoo.common.training.agent import Agent
+
+
+def record(
+    policy: Agent | Callable[[Any], Any],
+    env: Env | VectorEnv,
+    episodes: int,
+    path: str | os.PathLike[str],
+    deterministic: bool = True,
+    seed: int | None = None,
+) -> Path:
+    """Play whole episodes and write them to a file, for ``agent.learn(env, recorded=path)``.
+
+    With several copies each plays its share, so that short episodes are not recorded more often than long ones.
+
+    Args:
+        policy: an agent; or a function from an observation to an action, both as the environment has them, of a vector
+            environment those of all copies.
+        env: an environment or a vector environment. A wrapper that shapes rewards shapes those that are recorded.
+        episodes: how many.
+        path: the file, whose name ends in ``.npz``.
+        deterministic: an agent plays its mode and does not explore.
+        seed: of the environment.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: a path or a number that cannot be, or an environment with other spaces than the agent's.
+    """
+    path = Path(path).expanduser()
+    if path.suffix != '.npz':
+        raise ValueError(f"episodes are recorded in a file whose name ends in .npz, which '{path}' does not.")
+    if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 1:
+        raise ValueError(f'episodes is {episodes!r}: give a whole number of at least 1.')
+    vector = isinstance(env, VectorEnv)
+    observation_space = env.single_observation_space if isinstance(env, VectorEnv) else env.observation_space
+    action_space = env.single_action_space if isinstance(env, VectorEnv) else env.action_space
+    act, adaptor, begin = _acting(policy, observation_space, action_space, vector, deterministic)
+    collector = Collector(env, adaptor, begin=begin)
+    collector.reset(seed)
+    quota = np.full(collector.num_envs, episodes // collector.num_envs)
+    quota[: episodes % collector.num_envs] += 1
+    # Of each copy the episode under way, as (observation, action, reward) of every step.
+    steps: list[list[tuple]] = [[] for _ in quota]
+    found: list[RecordedEpisode] = []
+    while quota.any():
+        obs = collector.obs
+        stored = act(obs)
+        collector.step(stored)
+        taken = spaces.flatten(action_space, adaptor.to_env(stored))
+        for i in np.flatnonzero(collector.valid & (quota > 0)):
+            one, chosen = (spaces.tree_map(lambda x, i=i: np.copy(x[i]), flat) for flat in (obs, taken))
+            steps[i].append((one, chosen, collector.reward[i]))
+            terminated, truncated = bool(collector.terminated[i]), bool(collector.truncated[i])
+            if not (terminated or truncated):
+                continue
+            last = spaces.tree_map(lambda x, i=i: np.copy(x[i]), collector.next_obs)
+            all_obs, all_actions, rewards = zip(*steps[i], strict=True)
+            found.append(
+                RecordedEpisode(
+                    spaces.tree_map(lambda *x: np.stack(x), *all_obs, last),
+                    spaces.tree_map(lambda *x: np.stack(x), *all_actions),
+                    np.array(rewards, np.float32),
+                    terminated,
+                    truncated,
+                )
+            )
+            steps[i] = []
+        for episode in collector.finished:  # a life that was lost is none
+            quota[episode.copy] = max(0, quota[episode.copy] - 1)
+    return write(path, observation_space, action_space, found)
+
+
+def _acting(
+    policy: Any, observation_space: Space, action_space: Space, vector: bool, deterministic: bool
+) -> tuple[Callable[[spaces.Flat], spaces.Flat], ActionAdaptor, Callable[[np.ndarray], None]]:
+    """A function from flat observations ``[N, …]`` to stored actions ``[N, …]``, what stores them, and what is told of
+    the copies in which episodes begin."""
+    if hasattr(policy, 'act') and hasattr(policy, 'action_adaptor'):
+        check_spaces(policy, observation_space, action_space, "the environment's")
+        policy.forward.refresh()  # the weights may have been set since
+        behavior = copy.copy(policy.behavior)  # what it keeps along an episode is not the agent's
+
+        def play(obs: spaces.Flat) -> spaces.Flat:
+            return behavior(obs, policy.rng, policy.progress, deterministic)
+
+        return play, policy.action_adaptor, behavior.episodes_begin
+    if not callable(policy):
+        raise ValueError(f'the policy is {policy!r}: give an agent, or a function from an observation to an action.')
+    adaptor = ActionAdaptor(action_space)
+
+    def act(obs: spaces.Flat) -> spaces.Flat:
+        # In arrays of its own, in which it may write.
+        seen = spaces.tree_map(np.copy if vector else lambda x: np.copy(x[0]), obs)
+        chosen = spaces.flatten(action_space, policy(spaces.unflatten(observation_space, seen)))
+        return adaptor.from_env(chosen if vector else spaces.tree_map(lambda x: np.asarray(x)[None], chosen))
+
+    return act, adaptor, lambda copies: None

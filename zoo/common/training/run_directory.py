@@ -1,0 +1,78 @@
+"""Run directories: made, or continued."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import time
+from pathlib import Path
+
+
+def run_directory(run_dir: str | os.PathLike[str] | bool | None, algorithm: str, env_name: str) -> Path | None:
+    """The directory of a run, made if need be.
+
+    Args:
+        run_dir: False writes nothing; None makes a new ``<algorithm>_<environment>_<date>-<time>`` (with ``_2``, ``_3``
+            and so on behind it when that exists) in the directory that the variable ``ZOO_RUNS`` names, or else in
+            ``runs``; a path is used as it is, and a run already there is continued.
+        algorithm: for the name, such as ``'TD3'``.
+        env_name: for the name, such as ``'ALE/Pong-v5'``; what does not belong in a file name becomes ``-``.
+
+    Returns:
+        The directory, or None when nothing is to be written.
+
+    Raises:
+        NotADirectoryError: the path is a file.
+        TypeError: ``run_dir`` is neither.
+    """
+    if run_dir is False:
+        return None
+    if run_dir is True or not isinstance(run_dir, str | os.PathLike | None):
+        raise TypeError(f'run_dir is {run_dir!r}: use a path, None for a new directory, or False to write nothing.')
+    if run_dir is not None:
+        return make_directory(Path(run_dir).expanduser())
+    root = make_directory(Path(os.environ.get('ZOO_RUNS') or 'runs').expanduser())
+    environment = re.sub(r'[^A-Za-z0-9._-]+', '-', env_name).strip('.-')[:80] or 'env'
+    name = f'{algorithm}_{environment}_{time.strftime("%Y%m%d-%H%M%S")}'
+    for count in itertools.count(1):
+        path = root / (name if count == 1 else f'{name}_{count}')
+        try:
+            path.mkdir()  # mkdir and not exists(): of two runs that start in the same second only one makes it
+        except FileExistsError:
+            continue
+        return path
+    raise AssertionError('unreachable')
+
+
+def check_continued(folder: Path, steps: int) -> None:
+    """Refuse a run directory whose run is further on than the agent that is to be trained in it.
+
+    Two trainings that are not one after the other would be mixed in every file, and the newest checkpoint would be now
+    of one and now of the other.
+
+    Args:
+        folder: the run directory.
+        steps: in the agent's life so far.
+
+    Raises:
+        ValueError: one sentence that says what would do.
+    """
+    there = [int(path.name) for path in (folder / 'checkpoints').glob('[0-9]*') if path.name.isdigit()]
+    monitor = folder / 'monitor.csv'
+    if monitor.exists():
+        rows = monitor.read_text(encoding='utf-8', errors='replace').split('\n')[2:-1]
+        there += [int(step) for _, _, step in (row.rpartition(',') for row in rows[-1:]) if step.isdigit()]
+    if max(there, default=0) > steps:
+        raise ValueError(
+            f"'{folder}' holds a run of {max(there):,} steps, and this agent has seen {steps:,}: choose another "
+            'run_dir, or go on with that run, zoo.resume(…).'
+        )
+
+
+def make_directory(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise NotADirectoryError(f"'{path}' cannot be a run directory: it is a file, or lies in one.") from None
+    return path

@@ -1,0 +1,52 @@
+"""Test episodes."""
+
+from __future__ import annotations
+
+import numpy as np
+from gymnasium import Env
+from gymnasium.vector import VectorEnv
+
+from zoo.common.records import Episode, TestResult
+from zoo.common.rollouts.collector import Collector
+from zoo.common.training.agent import Agent
+
+
+def run_test(
+    agent: Agent, env: Env | VectorEnv, *, test_episodes: int = 10, render: bool = False, seed: int | None = None
+) -> TestResult:
+    """Play ``test_episodes`` whole episodes with the deterministic policy.
+
+    A recurrent policy begins each of them with a state of zeros, and keeps what it has of a training under way.
+
+    With several copies, each plays its share, so that short episodes are not counted more often than long ones. In an
+    environment whose episodes never end this never ends either: give it a time limit (``max_episode_steps``).
+
+    Raises:
+        ValueError: a training is stepping this very environment: a callback tests in a second one.
+    """
+    state = np.zeros((getattr(env, 'num_envs', 1), agent.behavior.state_size), np.float32)
+
+    def begin(copies: np.ndarray) -> None:
+        state[copies] = 0.0
+
+    collector = Collector(env, agent.action_adaptor, render, begin)
+    collector.reset(seed)
+    copies = collector.num_envs
+    quota = np.full(copies, test_episodes // copies)
+    quota[: test_episodes % copies] += 1
+    episodes: list[Episode] = []
+    while quota.any():
+        if state.size:
+            action, state[:] = agent.behavior.step(collector.obs, state, agent.rng, agent.progress, deterministic=True)
+        else:
+            action = agent.act(collector.obs, deterministic=True)
+        collector.step(action)
+        for episode in collector.finished:
+            if quota[episode.copy]:
+                quota[episode.copy] -= 1
+                episodes.append(episode)
+    return TestResult(
+        [episode.episode_return for episode in episodes],
+        [episode.length for episode in episodes],
+        [episode.success for episode in episodes],
+    )

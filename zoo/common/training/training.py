@@ -1,0 +1,355 @@
+"""The training and test loops, shared by every algorithm.
+
+An agent (:class:`zoo.common.training.agent.Agent`) gives ``act`` and ``update``; a loop stores experience and calls
+them. Where
+the experience comes from is not its business: from the environment in this process (:class:`Collection`) or from actors
+in others (:mod:`zoo.distributed.training.learner`). :class:`Training` is what all loops share: counters, logs,
+checkpoints, callbacks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import Env
+from gymnasium.vector import VectorEnv
+
+from zoo.common import plots
+from zoo.common.envs.about import env_name
+from zoo.common.envs.goals import Goals
+from zoo.common.records import Episode, TrainingResult
+from zoo.common.replay.replay import Replay
+from zoo.common.rollouts.collector import training_in
+from zoo.common.training.agent import Agent, Loop
+from zoo.common.training.experience import Collection, Experience
+from zoo.common.training.logger import Logger
+from zoo.common.training.monitor import Monitor
+
+log = logging.getLogger('zoo')
+
+#: The return that logs and callbacks see is the mean of this many last episodes.
+WINDOW = 100
+
+
+class Training:
+    """One call of ``learn(env, 'train')``: what callbacks are handed.
+
+    Attributes:
+        agent: the algorithm.
+        steps: environment steps of this call so far, summed over copies (from 0, or from where an interrupted call is
+            resumed); ``train_steps`` is where it ends.
+        returns, episode_steps: of every episode that ended in this call, its return and the step count at its end;
+            arrays of the standard library.
+        losses: the last metrics of ``update``.
+        metrics: those of the last row of the log, by name.
+        env: the environment that it is trained in, or with roles one like it; a callback tests in another one.
+        run_dir: the run directory, or None.
+        replay: the replay buffer, where there is one in this process.
+        error: what ended the training, where something did, for what a callback does at its end.
+
+    A callback is a function of this, called whenever a row is logged; one that returns False ends the training. One
+    that has an attribute ``every`` is called every so many steps instead, at the first update from there on, and at the
+    end. Its methods ``begin(training)`` and ``end(training)``, where it has them, are called before the first step and
+    after the last one, whatever happened in between; ``logged(training, metrics)`` for each row that a callback writes.
+
+    Args:
+        agent, env, train_steps, render, plot_func, callbacks: as for ``learn``.
+        run_dir: where to write; None writes nothing.
+        env_seed: of the first episodes.
+        log_every: steps between rows; None makes some 200 in all.
+        checkpoint_every: steps between checkpoints; None makes ten at most, and none before 10,000 steps. Where all
+            that an exact resume needs is saved, the episodes under way are cut there and new ones begin.
+        checkpoint_buffer: save the replay buffer too.
+        progress_bar: show it, where somebody looks.
+        start: steps that a resumed call has behind it; ``train_steps`` includes them.
+        experience: where the experience comes from; None: from ``env``, which otherwise only gives its name.
+        goals: of the environment, where the loop's ``her`` needs them.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        env: Env | VectorEnv | None,
+        train_steps: int,
+        *,
+        render: bool = False,
+        plot_func: Callable[[Sequence[float]], Any] | None = None,
+        callbacks: Iterable[Callable[[Training], bool | None]] = (),
+        run_dir: Path | None = None,
+        env_seed: int | None = None,
+        log_every: int | None = None,
+        checkpoint_every: int | None = None,
+        checkpoint_buffer: bool = False,
+        progress_bar: bool = True,
+        start: int = 0,
+        experience: Experience | None = None,
+        goals: Goals | None = None,
+    ) -> None:
+        self.agent = agent
+        self.goals = goals
+        self.train_steps = train_steps
+        self.env = env
+        self._stepped = env if experience is None else None
+        if experience is None:
+            assert env is not None  # where there is no other experience
+            experience = Collection(agent, env, render, start)
+        self.experience = experience
+        self.steps = start
+        self.run_dir = run_dir
+        # Arrays of numbers, since they grow as long as the training lasts.
+        self.returns = array('d')
+        self.episode_steps = array('q')
+        self.losses: dict[str, float] = {}
+        self.metrics: dict[str, float] = {}
+        self.error: BaseException | None = None
+        self.replay: Replay | None = None
+        self._start = start
+        self._recent: deque[Episode] = deque(maxlen=WINDOW)
+        self._plot_func = plot_func
+        self._callbacks = tuple(callbacks)
+        # Those that are called every so many steps, with the step at which each is due, and was called last.
+        self._timed = [callback for callback in self._callbacks if getattr(callback, 'every', None) is not None]
+        self._due = [self._after(start, callback) for callback in self._timed]
+        self._called = [start for _ in self._timed]
+        self._next_due = min(self._due, default=math.inf)
+        self._env_seed = env_seed
+        self._log_every = log_every or max(1, train_steps // 200)
+        # Episodes are cut there, and most are far shorter than this.
+        self._checkpoint_every = checkpoint_every or max(10_000, train_steps // 10)
+        self._checkpoint_buffer = checkpoint_buffer
+        self._next_log = start + self._log_every
+        self._next_checkpoint = start + self._checkpoint_every
+        self._last_checkpoint: Path | None = None
+        self._stopped = False
+        name = type(agent).__name__
+        self._title = name if env is None else f'{name} {env_name(env)}'
+        resumed_at = agent.steps if start else None
+        self._logger = Logger(run_dir, train_steps - start, progress_bar, self._title, resumed_at)
+        self._monitor: Monitor | None = None
+        if run_dir is not None:
+            named = '' if env is None else env_name(env)
+            self._monitor = Monitor(run_dir / 'monitor.csv', named, resumed_at)
+        if self._monitor is not None and start:
+            self._recall(self._monitor.earlier)
+        self._earlier = len(self.returns)
+        self._began = self._log_time = time.perf_counter()
+        self._log_steps = start
+
+    @property
+    def progress(self) -> float:
+        """Fraction of the training done, in [0, 1]."""
+        return min(1.0, self.steps / self.train_steps)
+
+    @property
+    def done(self) -> bool:
+        """Whether the steps are taken or a callback asked to stop."""
+        return self._stopped or self.steps >= self.train_steps
+
+    def run(self, loop: Loop, **params: Any) -> TrainingResult:
+        """Run ``loop`` to its end and close everything, whatever happens on the way."""
+        with training_in(self._stepped), contextlib.ExitStack() as ends:
+            try:
+                for callback in self._callbacks:
+                    if hasattr(callback, 'begin'):
+                        callback.begin(self)
+                    if hasattr(callback, 'end'):
+                        ends.callback(callback.end, self)
+            except BaseException:
+                self._close()
+                raise
+            return self._run(loop, params)
+
+    def _run(self, loop: Loop, params: dict[str, Any]) -> TrainingResult:
+        try:
+            # A resumed call begins where the interrupted one went on after its checkpoint: with new episodes.
+            self.experience.restart(self._env_seed if not self._start else self.agent.draw_seed())
+            loop.run(self, **params)
+            if self.steps > self._log_steps:
+                self._log()
+            self._call_timed(at_end=True)
+            self._save(final=True)
+        except KeyboardInterrupt as error:
+            self.error = error
+            self._rescue()
+            saved = 'nothing is saved' if self._last_checkpoint is None else f'saved in {self._last_checkpoint}'
+            self.warn('Interrupted at step %d of %d; %s.', self.steps, self.train_steps, saved)
+            # Where a traceback is shown, what happened is its last line too, and not buried above it.
+            where = f'at step {self.steps} of {self.train_steps}'
+            raise KeyboardInterrupt(f'training was interrupted {where}; {saved}') from None
+        except Exception as error:
+            self.error = error
+            self._rescue()
+            kept = self._last_checkpoint or 'none was written'
+            if isinstance(error, FloatingPointError):
+                raise FloatingPointError(f'{error} The last good checkpoint: {kept}.') from error
+            log.error(
+                'Training failed at step %d of %d. The last good checkpoint: %s.', self.steps, self.train_steps, kept
+            )
+            raise
+        finally:
+            self._close()
+            self._draw()
+        return TrainingResult(
+            steps=self.steps - self._start,
+            episodes=len(self.returns) - self._earlier,
+            returns=self.returns[self._earlier :].tolist(),
+            losses=self.losses,
+            wall_time=time.perf_counter() - self._began,
+            run_dir=self.run_dir,
+            episode_steps=self.episode_steps[self._earlier :].tolist(),
+        )
+
+    def _recall(self, rows: Iterable[tuple[float, int, int]]) -> None:
+        """The episodes before the checkpoint from which this training goes on: curve and means go on with them."""
+        for episode_return, length, step in rows:
+            self._recent.append(Episode(episode_return, length, None))
+            self.returns.append(episode_return)
+            self.episode_steps.append(step - self.agent.steps + self.steps)
+
+    def stepped(self, count: int, episodes: Sequence[Episode]) -> None:
+        """To be called after steps of the environment, with their number and the episodes that ended in them."""
+        self.steps += count
+        self.agent.steps += count
+        self._logger.advance(count)
+        for episode in episodes:
+            self._recent.append(episode)
+            self.returns.append(episode.episode_return)
+            self.episode_steps.append(self.steps)
+            if self._monitor is not None:
+                self._monitor.write(episode.episode_return, episode.length, self.agent.steps)
+
+    def log(self, metrics: Mapping[str, float]) -> None:
+        """Write metrics of a callback's own, as a row of ``progress.csv`` at this step and into TensorBoard's events.
+
+        Args:
+            metrics: numbers by name, such as ``{'test/return': 195.0}``.
+        """
+        self._logger.log(self.agent.steps, metrics)
+        for callback in self._callbacks:
+            if hasattr(callback, 'logged'):
+                callback.logged(self, metrics)
+
+    def waited(self, seconds: float) -> None:
+        """To be called by a callback that has held the training up: so many seconds are no part of its time."""
+        self._began += seconds
+        self._log_time += seconds
+        if self._monitor is not None:
+            self._monitor.waited(seconds)
+
+    def warn(self, message: str, *values: Any) -> None:
+        """Log a warning, on a line of its own where there is a progress bar."""
+        self._logger.clear()
+        log.warning(message, *values)
+
+    def updated(self, metrics: dict[str, float] | None) -> None:
+        """To be called between updates, with the metrics of the last one if there was one; logs and saves when due.
+
+        Raises:
+            FloatingPointError: a loss is NaN or infinite.
+        """
+        if metrics is not None:
+            self.losses = metrics
+            for name, value in metrics.items():
+                if not math.isfinite(value):
+                    raise FloatingPointError(
+                        f'step {self.steps}: the loss {name!r} became {value}: a smaller learning rate or '
+                        'normalised observations and rewards may help.'
+                    )
+            self.agent.progress = self.progress
+        if self.steps >= self._next_log:
+            self._next_log = self.steps + self._log_every
+            self._log()
+        if self.steps >= self._next_due:
+            self._call_timed()
+        if self.steps >= self._next_checkpoint and not self.done:
+            self._next_checkpoint = self.steps + self._checkpoint_every
+            self._save()
+            # Every episode starts anew, so that a run resumed from here and this one go on alike, where all that it
+            # needs is saved; whether it is written or not, so that writing changes nothing.
+            if self.replay is None or self._checkpoint_buffer:
+                if self.experience.restart(self.agent.draw_seed()) and self.replay is not None:
+                    self.replay.cut()
+        self._stopped = self.experience.least(not self._stopped) == 0
+
+    def _rescue(self) -> None:
+        """After a failure: save the agent, if it is good and has seen anything."""
+        good = all(map(math.isfinite, self.losses.values())) and self.agent.weights_are_finite()
+        if self.run_dir is None or self.steps == self._start or not good:
+            return
+        try:
+            self._save(final=True)
+        except Exception as error:
+            log.error('The agent could not be saved: %s', error)
+
+    def _log(self) -> None:
+        now = time.perf_counter()
+        rate = (self.steps - self._log_steps) / max(now - self._log_time, 1e-9)
+        self._log_time, self._log_steps = now, self.steps
+        metrics = {f'loss/{name}': value for name, value in self.losses.items()}
+        if self._recent:
+            metrics['episode/return'] = float(np.mean([episode.episode_return for episode in self._recent]))
+            metrics['episode/length'] = float(np.mean([episode.length for episode in self._recent]))
+            successes = [episode.success for episode in self._recent if episode.success is not None]
+            if successes:
+                metrics['episode/success'] = float(np.mean(successes))
+        metrics['episode/count'] = len(self.returns)
+        metrics['speed/steps_per_second'] = rate
+        self.metrics = metrics | self.experience.measured()
+        self._logger.log(self.agent.steps, self.metrics)
+        if self._monitor is not None:
+            self._monitor.flush()
+        if self._plot_func is not None:
+            self._plot_func(self.returns)
+        for callback in self._callbacks:
+            if getattr(callback, 'every', None) is None:
+                self._call(callback)
+
+    def _call(self, callback: Callable[[Training], bool | None]) -> None:
+        answer = callback(self)
+        if isinstance(answer, bool | np.bool_) and not answer:
+            self._stopped = True
+
+    def _call_timed(self, at_end: bool = False) -> None:
+        """Call the callbacks that are due; at the end those that have not been called there yet."""
+        for i, callback in enumerate(self._timed):
+            if self.steps >= self._due[i] or (at_end and self.steps > self._called[i]):
+                self._called[i], self._due[i] = self.steps, self._after(self.steps, callback)
+                self._call(callback)
+        self._next_due = min(self._due, default=math.inf)
+
+    @staticmethod
+    def _after(steps: int, callback: Any) -> int:
+        """The next multiple of what a callback is called every: it is not late because it was late before."""
+        return int((steps // callback.every + 1) * callback.every)
+
+    def _close(self) -> None:
+        self._logger.close()
+        if self._monitor is not None:
+            self._monitor.close()
+
+    def _save(self, final: bool = False) -> None:
+        if self.run_dir is None:
+            return
+        if not self.agent.weights_are_finite():  # one update before the loss shows it
+            raise FloatingPointError(f'step {self.steps}: a weight became NaN or infinite: lower the learning rate.')
+        loop_state = None if final and self.done else {'steps': self.steps, 'train_steps': self.train_steps}
+        path = self.run_dir / 'checkpoints' / f'{self.agent.steps:09d}'  # its life's, which only grow in a directory
+        self.agent.save(path, buffer=self._checkpoint_buffer, loop_state=loop_state)
+        self._last_checkpoint = path
+
+    def _draw(self) -> None:
+        if self.run_dir is not None:
+            plots.learning_curve(
+                self.run_dir / 'curve.png',
+                {type(self.agent).__name__: [(self.episode_steps, self.returns)]},
+                self._title,
+            )

@@ -1,0 +1,1 @@
+"""Experiments: one training, many side by side, comparisons, searches for hyper-parameters."""

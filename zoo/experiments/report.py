@@ -1,0 +1,208 @@
+"""A comparison's table and pictures."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import html
+import io
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zoo.common.tools.files import write_text
+from zoo.experiments.results import Score, folder_name, settings_in
+from zoo.experiments.runs import open_run
+from zoo.experiments.statistics import bootstrap_interval, interquartile_mean
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+_COLUMNS = ('algorithm', 'IQM', '95% interval', 'median', 'lowest', 'highest', 'seeds', 'steps/s', 'minutes')
+
+#: Places along a curve.
+_GRID = 200
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What :func:`compare` returns; a table to be printed, in a notebook the report.
+
+    Attributes:
+        folder: with ``report.html``, ``curves.png``, ``scores.png``, ``scores.csv``, and a folder for each algorithm.
+        environment: its name.
+        train_steps: of each run; None: as each algorithm has them.
+        scores: by label, of each seed.
+    """
+
+    folder: Path
+    environment: str
+    train_steps: int | None
+    scores: Mapping[str, tuple[Score, ...]]
+
+    @property
+    def table(self) -> list[tuple[str, ...]]:
+        """The rows under :data:`_COLUMNS`, the highest interquartile mean first."""
+        rows = []
+        for label, found in self.scores.items():
+            values = np.array([one.score for one in found])
+            low, high = bootstrap_interval(values)
+            numbers = (np.median(values), values.min(), values.max())
+            rows.append(
+                (
+                    float(interquartile_mean(values)),
+                    (label, f'{interquartile_mean(values):.4g}', f'{low:.4g} to {high:.4g}')
+                    + tuple(f'{number:.4g}' for number in numbers)
+                    + (str(len(found)), f'{np.median([one.steps_per_second for one in found]):,.0f}')
+                    + (f'{np.median([one.seconds for one in found]) / 60:.1f}',),
+                )
+            )
+        return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
+
+    def __repr__(self) -> str:
+        cells = [_COLUMNS, *self.table]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(_COLUMNS))]
+        lines = [
+            '  '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+        ]
+        return '\n'.join([*lines, f'report: {self.folder / "report.html"}'])
+
+    def _repr_html_(self) -> str:
+        return self._body()
+
+    def curves(self) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+        """By label: steps, and the lower end, the interquartile mean and the upper end of the returns there."""
+        found = {}
+        for label, scores in self.scores.items():
+            runs = [_running(*open_run(one.folder).curve) for one in scores]
+            runs = [run for run in runs if run[0].size]
+            if not runs:
+                continue
+            first, last = max(steps[0] for steps, _ in runs), min(steps[-1] for steps, _ in runs)
+            if last <= first:
+                continue
+            grid = np.linspace(first, last, _GRID)
+            means = np.array([np.interp(grid, steps, returns) for steps, returns in runs])
+            low, high = bootstrap_interval(means)
+            found[label] = grid, low, interquartile_mean(means, 0), high
+        return found
+
+    def write(self) -> Path:
+        """Write the report anew; its path."""
+        pictures = {'curves.png': _draw_curves(self), 'scores.png': _draw_scores(self)}
+        for name, figure in pictures.items():
+            figure.savefig(self.folder / name, format='png')
+        table = io.StringIO(newline='')
+        writer = csv.writer(table, lineterminator='\n')
+        writer.writerow(['algorithm', 'seed', 'score', 'steps_per_second', 'seconds', 'folder'])
+        for label, found in self.scores.items():
+            for one in found:
+                rate, seconds = round(one.steps_per_second, 1), round(one.seconds, 1)
+                writer.writerow([label, one.seed, one.score, rate, seconds, one.folder.relative_to(self.folder)])
+        write_text(self.folder / 'scores.csv', table.getvalue())
+        page = (
+            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(self.title)}</title>'
+            '<meta name="viewport" content="width=device-width, initial-scale=1"><style>'
+            'body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}'
+            'table{border-collapse:collapse;margin:1rem 0}td,th{padding:.3rem .8rem;border-bottom:1px solid #ddd;'
+            'text-align:right}td:first-child,th:first-child{text-align:left}img{max-width:100%}'
+            f'</style></head><body>{self._body()}</body></html>\n'
+        )
+        return write_text(self.folder / 'report.html', page)
+
+    @property
+    def title(self) -> str:
+        """``'PPO, A2C on CartPole-v1'``."""
+        return f'{", ".join(self.scores)} on {self.environment}'
+
+    def _body(self) -> str:
+        head = ''.join(f'<th>{html.escape(name)}</th>' for name in _COLUMNS)
+        rows = ''.join(f'<tr>{"".join(f"<td>{html.escape(cell)}</td>" for cell in row)}</tr>' for row in self.table)
+        images = ''.join(
+            f'<p><img alt="{text}" src="data:image/png;base64,{_encoded(self.folder / name)}"></p>'
+            for name, text in (('curves.png', 'Learning curves'), ('scores.png', 'Scores of the trained agents'))
+            if (self.folder / name).exists()
+        )
+        without = [label for label in self.scores if label not in self.curves()]
+        if without:
+            images += (
+                f'<p>Without a curve, for want of common steps of its runs: {html.escape(", ".join(without))}.</p>'
+            )
+        told = {label: _told(settings_in(self.folder / folder_name(label))) for label in self.scores}
+        settings = ''.join(f'<li><b>{html.escape(label)}</b>: {html.escape(text)}</li>' for label, text in told.items())
+        steps = 'the steps of each algorithm’s defaults' if self.train_steps is None else f'{self.train_steps:,} steps'
+        return (
+            f'<h1>{html.escape(self.title)}</h1><table><tr>{head}</tr>{rows}</table>'
+            f'<p>Scores are mean returns of tests without exploration after {steps} of training. IQM: interquartile '
+            'mean over the seeds, with its 95% interval by bootstrap, which is too narrow for fewer than five '
+            f'seeds.</p>{images}<h2>Settings</h2><ul>{settings}</ul>'
+        )
+
+
+def _encoded(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+def _told(settings: Mapping[str, Any]) -> str:
+    return ', '.join(f'{name}={value!r}' for name, value in settings.items() if value is not None)
+
+
+def _running(steps: Sequence[float], returns: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and the mean of the last episodes at each, a twentieth of them, 100 at the most."""
+    from zoo.common.plots.curves import running_mean
+
+    x, y = np.asarray(steps, np.float64), np.asarray(returns, np.float64)
+    window = int(np.clip(y.size // 20, 1, 100))
+    return x, running_mean(y, window)
+
+
+def _figure(height: float) -> tuple[Figure, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, height), dpi=120, layout='constrained')
+    axes = figure.add_subplot()
+    axes.grid(color='#E6E6E6', linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[['top', 'right']].set_visible(False)
+    return figure, axes
+
+
+def _draw_curves(made: Comparison) -> Figure:
+    from zoo.common.plots.curves import style_of
+    from zoo.common.plots.figures import verbatim
+
+    figure, axes = _figure(4.8)
+    order = {label: i for i, label in enumerate(made.scores)}
+    for label, (steps, low, middle, high) in made.curves().items():
+        style = style_of(order[label], len(order))
+        axes.fill_between(steps, low, high, alpha=0.18, linewidth=0, color=style['color'])
+        axes.plot(steps, middle, label=verbatim(f'{label} ({len(made.scores[label])} seeds)'), linewidth=2, **style)
+    axes.set_title(verbatim(textwrap.fill(made.title, 70)), loc='left', fontweight='bold')
+    axes.set(xlabel='Environment steps', ylabel='Episode return in training')
+    if axes.lines:
+        title, columns = 'interquartile mean over the seeds, with its 95% interval', min(len(axes.lines), 4)
+        figure.legend(loc='outside lower center', ncols=columns, title=title, handlelength=4, frameon=False)
+    return figure
+
+
+def _draw_scores(made: Comparison) -> Figure:
+    from zoo.common.plots.figures import verbatim
+
+    labels = [row[0] for row in made.table][::-1]
+    figure, axes = _figure(1.4 + 0.55 * len(labels))
+    for i, label in enumerate(labels):
+        values = np.array([one.score for one in made.scores[label]])
+        low, high = bootstrap_interval(values)
+        axes.plot([low, high], [i, i], color='#999999', linewidth=9, alpha=0.6, solid_capstyle='butt')
+        axes.plot(values, np.full(values.size, i), 'o', markerfacecolor='none', markeredgecolor='#333333', markersize=6)
+        axes.plot([interquartile_mean(values)], [i], '|', color='black', markersize=22, markeredgewidth=3)
+    axes.set_yticks(range(len(labels)), [verbatim(label) for label in labels])
+    axes.set_ylim(-0.6, len(labels) - 0.4)
+    axes.set_title('Scores after training', loc='left', fontweight='bold')
+    axes.set_xlabel('Mean return of a test: each seed (ring), interquartile mean (bar), 95% interval (grey)')
+    return figure

@@ -1,0 +1,320 @@
+"""Training in one call: ``zoo.train('PPO', 'CartPole-v1', gamma=0.98)``, and going on with what was interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from gymnasium import Env
+from gymnasium.vector import VectorEnv
+
+from zoo import algorithms
+from zoo.common.env_wrappers import build_env, find_env_type
+from zoo.common.records import TrainingResult
+from zoo.common.schedules import schedule_to_json
+from zoo.common.tools.errors import unknown
+from zoo.common.tools.files import jsonable
+from zoo.common.tools.habits import HABITS
+from zoo.common.tools.params import Param, above, refusal
+from zoo.common.utils import call_default_params, default_nenv
+from zoo.experiments.runs import Run, open_run
+
+#: What others call an argument of :func:`train`.
+_HABITS = {
+    'env': 'env_id',
+    'env_kwargs': 'env_params',
+    'hidden': 'net',
+    'lr': 'learning_rate',
+    'n_envs': 'nenv',
+    'num_envs': 'nenv',
+    'policy_kwargs': 'net',
+    'steps': 'train_steps',
+}
+
+#: The arguments of :func:`train` beside the parameters; named when an unknown one is near them.
+ARGUMENTS = (
+    'env_type',
+    'seed',
+    'nenv',
+    'vectorized',
+    'env_params',
+    'net',
+    'learning_rate',
+    'layers',
+    'dtype',
+    'recurrent',
+    'callbacks',
+    'plot_func',
+    'render',
+    'run_dir',
+)
+
+#: How :func:`train` declares the learning rate.
+RATE = Param('learning_rate', None, 'number', 'size of the steps', above(0), scheduled=True, optional=True)
+
+
+class Trained(NamedTuple):
+    """What :func:`train` returns.
+
+    Attributes:
+        agent: the algorithm, trained.
+        result: what ``learn`` returned.
+    """
+
+    agent: Any
+    result: TrainingResult
+
+
+def train(
+    alg: str,
+    env_id: Any,
+    env_type: str | None = None,
+    *,
+    seed: int | None = 0,
+    nenv: int | None = None,
+    vectorized: bool | str = False,
+    env_params: Mapping[str, Any] | None = None,
+    net: Any = None,
+    learning_rate: Any = None,
+    layers: str = 'keras',
+    dtype: str | None = None,
+    recurrent: str | None = None,
+    callbacks: Iterable[Callable[..., Any]] = (),
+    plot_func: Callable[[Sequence[float]], Any] | None = None,
+    render: bool = False,
+    run_dir: str | os.PathLike[str] | bool | None = None,
+    **params: Any,
+) -> Trained:
+    """Build an environment and an agent with its defaults, and train it: the four lines in one.
+
+    >>> agent, result = zoo.train('PPO', 'CartPole-v1', gamma=0.98, train_steps=50_000)
+
+    Args:
+        alg: name of the algorithm, such as ``'PPO'``.
+        env_id: as for ``build_env``: a name, a class, a function, or an environment, which is left open then.
+        env_type: type of the environment; None finds it from the name.
+        seed: of the environment, the initial weights and the training; None for an unpredictable one.
+        nenv: copies of the environment; None: as many as the default settings are meant for, which is one for most
+            algorithms and 8 for A2C in CartPole, and one of an environment that is given as such.
+        vectorized: how they run, see ``build_env``.
+        env_params: further arguments of ``build_env``, such as ``dict(max_episode_steps=200)``.
+        net: units of the hidden layers of every network, ``'256,256'`` or ``[256, 256]``; keys of the spec of every
+            network, ``dict(hidden=[64], activation='relu')``; or the whole ``net_list``.
+        learning_rate: of every optimizer, a number or a ``Linear`` schedule.
+        layers, dtype, recurrent: see ``call_default_params``.
+        callbacks, plot_func, render, run_dir: see ``learn``.
+        **params: any parameter of the algorithm's constructor or of its ``learn``; see ``zoo.describe(alg)``.
+
+    Returns:
+        The agent and the result, a named tuple.
+
+    Raises:
+        ValueError: an unknown algorithm, environment or parameter, with the nearest known one, or a value out of its
+            range.
+    """
+    agent, env, learn_params, owned = prepared(
+        alg, env_id, env_type, seed, nenv, vectorized, env_params, net, learning_rate, layers, dtype, recurrent, params
+    )
+    with _closing(env if owned else None):
+        result = agent.learn(
+            env, 'train', render=render, plot_func=plot_func, callbacks=callbacks, run_dir=run_dir, **learn_params
+        )
+    return Trained(agent, result)
+
+
+def resume(
+    run: str | os.PathLike[str] | Run,
+    *,
+    train_steps: int | None = None,
+    callbacks: Iterable[Callable[..., Any]] = (),
+    plot_func: Callable[[Sequence[float]], Any] | None = None,
+    env: Env | VectorEnv | None = None,
+    net_list: Sequence[Any] | None = None,
+    **changes: Any,
+) -> Trained:
+    """Go on with a training that was interrupted, from its newest checkpoint and in its own run directory.
+
+    Args:
+        run: the folder of the run, or its name in ``runs``.
+        train_steps: where it is to end, counted from its beginning; None: where it would have ended.
+        callbacks, plot_func: see ``learn``.
+        env: the environment; None builds it as it was, which needs a name.
+        net_list: networks of the same shapes, where the run has networks that were defined in Python; see ``zoo.load``.
+        **changes: parameters of ``learn`` that do not change what is learned: ``progress_bar``, ``log_every``, ….
+
+    Returns:
+        The agent and the result, as :func:`train` returns them.
+
+    Raises:
+        ValueError: there is no such run, it has ended, or its environment has no name and ``env`` is not given.
+    """
+    found = open_run(run)
+    agent = found.load(net_list=net_list)
+    if agent.loop_state is None:
+        raise ValueError(
+            f'{found.name} was not interrupted: it has ended after {agent.steps:,} steps. Train its agent further by '
+            f"agent = zoo.load('{found.path}') and agent.learn(env, 'train', …)."
+        )
+    learn_params = dict(found.config.get('learn_params', {})) | changes
+    if train_steps is not None:
+        learn_params['train_steps'] = train_steps
+    made = env is None
+    env = found.build_env(found.seed) if env is None else env
+    with _closing(env if made else None):
+        learn_params |= {'resume': True, 'run_dir': found.path}
+        result = agent.learn(env, 'train', callbacks=callbacks, plot_func=plot_func, **learn_params)
+    return Trained(agent, result)
+
+
+def prepared(
+    alg: str,
+    env_id: Any,
+    env_type: str | None,
+    seed: int | None,
+    nenv: int | None,
+    vectorized: bool | str,
+    env_params: Mapping[str, Any] | None,
+    net: Any,
+    learning_rate: Any,
+    layers: str,
+    dtype: str | None,
+    recurrent: str | None,
+    params: Mapping[str, Any],
+) -> tuple[Any, Any, dict[str, Any], bool]:
+    """The agent, the environment, the parameters of ``learn``, and whether the environment is the caller's to close."""
+    if not isinstance(alg, str) or alg not in algorithms.NAMES:
+        raise ValueError(unknown('algorithm', alg, algorithms.NAMES))
+    env_type = find_env_type(env_id) if env_type is None else env_type
+    cls = getattr(algorithms, alg)
+    check_names(cls, params)
+    if learning_rate is not None and 'learning_rate' in known_params(cls):  # which is no optimizer's then
+        params, learning_rate = {**params, 'learning_rate': learning_rate}, None
+    learning_rate = _checked_rate(cls, learning_rate)
+    if nenv is None:
+        nenv = copies_for(alg, env_type, env_id)
+    given: dict[str, Any] = {'seed': seed, 'nenv': nenv, 'vectorized': vectorized}
+    for name in (env_params or {}).keys() & given.keys():
+        raise ValueError(f'{name} is an argument of its own: give {name}=…, not in env_params.')
+    env = build_env(env_id, env_type, **given, **(env_params or {}))
+    owned = env is not env_id and not isinstance(env_id, Env | VectorEnv)
+    try:
+        alg_params, learn_params = call_default_params(env, env_type, alg, seed, layers, dtype, recurrent)
+        if net is not None:
+            if params.get('net_list') is not None:
+                raise ValueError('net and net_list both say what the networks are: give one of them.')
+            alg_params['net_list'] = networks(net, alg_params['net_list'])
+        if params.get('noisy') not in (None, alg_params.get('noisy')) and cls.params().get('epsilon', 0.0) is None:
+            alg_params['epsilon'] = None  # what fits them: the table's is for layers that are noisy or not as it says
+        for name, value in params.items():
+            (alg_params if name in alg_params else learn_params)[name] = value
+        if learning_rate is not None:
+            entries = alg_params['optimizers_list']
+            if params.get('optimizers_list') is not None:
+                raise ValueError('learning_rate and optimizers_list both say what the rates are: give one of them.')
+            alg_params['optimizers_list'] = [{**entry, 'learning_rate': learning_rate} for entry in entries]
+        return cls(**alg_params), env, learn_params, owned
+    except BaseException:
+        if owned:
+            env.close()
+        raise
+
+
+def copies_for(alg: str, env_type: str, env_id: Any) -> int:
+    """How many copies there are of an environment when nobody says it; see :func:`train`."""
+    if isinstance(env_id, Env | VectorEnv):
+        return 1
+    return default_nenv(alg, env_type, env_id if isinstance(env_id, str) else '')
+
+
+def known_params(cls: Any) -> dict[str, Param]:
+    """What :func:`train` takes by name for an algorithm: the parameters of its constructor and of its ``learn``."""
+    return {
+        name: param
+        for name, param in (cls.declared() | cls.declared_for_learn()).items()
+        if name not in ('observation_space', 'action_space', 'resume')
+    }
+
+
+def check_names(cls: Any, names: Iterable[str]) -> None:
+    """Refuse a parameter that neither the constructor nor ``learn`` takes.
+
+    Raises:
+        ValueError: one sentence with the nearest name that there is.
+    """
+    known = known_params(cls)
+    elsewhere = {
+        'observation_space': "is the environment's.",
+        'action_space': "is the environment's.",
+        'resume': "belongs to runs that were interrupted: zoo.resume('runs/…') goes on with one.",
+        'mode': "is not needed: zoo.train trains, agent.learn(env, 'test') tests.",
+    }
+    for name in names:
+        if name in known:
+            continue
+        habit = _HABITS.get(name)
+        if habit is not None:
+            raise ValueError(f'unknown parameter {name!r}: it is called {habit!r} here.')
+        if HABITS.get(name) in known or name in elsewhere:
+            raise ValueError(refusal(f'parameter of {cls.__name__}', name, known, elsewhere))
+        raise ValueError(unknown(f'parameter of {cls.__name__}', name, [*known, *ARGUMENTS]))
+
+
+def networks(net: Any, default: Sequence[Any]) -> list[Any]:
+    """The entries of ``net_list`` for what :func:`train` calls ``net``.
+
+    Args:
+        net: ``'256,256'``, ``[256, 256]``, keys of a spec, or a whole ``net_list``.
+        default: the entries that there would be; a name of another network, whose torso is shared, stays.
+
+    Raises:
+        ValueError: none of those.
+    """
+    if isinstance(net, str):
+        try:
+            net = [int(part) for part in net.strip('[]').split(',')] if net != '[]' else []
+        except ValueError:
+            raise ValueError(
+                f"net is {net!r}: give the units of the hidden layers, such as '256,256', or '[]' for none."
+            ) from None
+    if isinstance(net, Mapping):
+        changes = dict(net)
+    elif isinstance(net, list | tuple) and all(isinstance(units, int) and not isinstance(units, bool) for units in net):
+        changes = {'hidden': list(net)}
+    elif isinstance(net, list | tuple):
+        return list(net)
+    else:
+        raise ValueError(
+            f"net is {net!r}: give '256,256', [256, 256], dict(hidden=[256, 256], activation='relu') or a net_list."
+        )
+    return [{**entry, **changes} if isinstance(entry, dict) else entry for entry in default]
+
+
+def plain_settings(value: Any) -> Any:
+    """A setting as JSON has it; what is no plain data by what it is called."""
+    value = schedule_to_json(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain_settings(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_settings(item) for item in value]
+    try:
+        return jsonable(value)
+    except TypeError:
+        return getattr(value, '__name__', type(value).__name__)
+
+
+def _checked_rate(cls: Any, rate: Any) -> Any:
+    """The learning rate, refused where there is nothing that takes it."""
+    if rate is not None and not cls.optimizer_names:
+        raise ValueError(f'learning_rate={rate!r}: {cls.__name__} has no optimizer.')
+    return RATE.check(rate)
+
+
+@contextlib.contextmanager
+def _closing(env: Any) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if env is not None:
+            env.close()
