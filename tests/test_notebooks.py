@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[1]
 
 #: XLA takes seconds to compile each agent's update.
 PLAIN = """from zoo.algorithms import base
-from zoo.common import optim
-base.prefers_xla = optim.prefers_xla = lambda variables: False"""
+from zoo.common.maths import optimizers
+algorithm.prefers_xla = optimizers.prefers_xla = lambda variables: False"""
 NOTEBOOKS = sorted(ROOT.glob('notebooks/*.ipynb'))
 
 

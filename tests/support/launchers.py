@@ -41,8 +41,12 @@ def start_on(engine: str, ranks: int, script: Path, folder: Path, *options: str,
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(('OMPI_', 'PMIX_', 'PMI_'))}
     environment.pop('OMP_NUM_THREADS', None)
-    here = Path(__file__).parent
-    paths = [str(ROOT), str(here), str(here / 'training'), environment.get('PYTHONPATH', '')]
+    tests = ROOT / 'tests'
+    paths = [
+        str(ROOT),
+        *(str(tests / name) for name in ('support', 'distributed', 'distributed/training')),
+        environment.get('PYTHONPATH', ''),
+    ]
     environment |= {'PYTHONPATH': os.pathsep.join(filter(None, paths))} | variables
     if engine == 'local':
         command = [sys.executable, '-m', 'zoo.distributed.run', '-np', str(ranks), *options]

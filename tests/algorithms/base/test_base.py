@@ -308,7 +308,7 @@ class TestCompiledUpdates:
 DIGESTS = """
 import hashlib, json, sys, tempfile
 from zoo import algorithms, build_env, call_default_params
-from zoo.common import checkpoint
+from zoo.common.training import checkpoint
 
 def digest(name, env_id, seed, steps, hidden):
     cls = getattr(algorithms, name)

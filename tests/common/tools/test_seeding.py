@@ -19,7 +19,7 @@ def test_same_seed_and_stream_same_numbers():
 
 def test_same_numbers_in_another_process():
     """The stream's name is not hashed by ``hash``, which differs from process to process."""
-    code = "from zoo.common import seeding; print(seeding.generator(3, 'agent').integers(10**9))"
+    code = "from zoo.common.tools import seeding; print(seeding.generator(3, 'agent').integers(10**9))"
     found = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True).stdout
     assert int(found) == seeding.generator(3, 'agent').integers(10**9)
 

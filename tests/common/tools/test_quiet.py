@@ -104,7 +104,8 @@ def test_the_user_may_ask_for_them(stand_in, level, shown):
 
 
 def test_an_unused_graphics_card_is_no_secret(stand_in):
-    done = run(f'from zoo.common import quiet; quiet._DRIVER = {str(stand_in)!r}; quiet.load_tensorflow()', stand_in)
+    code = f'from zoo.common.tools import quiet; quiet._DRIVER = {str(stand_in)!r}; quiet.load_tensorflow()'
+    done = run(code, stand_in)
     assert done.stderr.startswith(NOTES) and 'of the devices' in done.stderr
 
 

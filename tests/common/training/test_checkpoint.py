@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zoo.common.tools import files
+import zoo
 from zoo.common.tools.files import from_jsonable, jsonable, write_json
 from zoo.common.training import checkpoint
 from zoo.common.training.checkpoint import CheckpointError, read, write
@@ -263,7 +263,7 @@ CRASH = """
 import os, sys
 from pathlib import Path
 import numpy as np
-from zoo.common import checkpoint
+from zoo.common.training import checkpoint
 path, function, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 owner = Path if function in ('unlink', 'rmdir') else os
 real, calls = getattr(owner, function), []
@@ -290,7 +290,7 @@ checkpoint.write(path, {'version': 'new'}, {'w': np.ones(3)}, {'obs': np.ones(3)
 )
 def test_a_process_that_dies_leaves_one_that_can_be_read(tmp_path: Path, function: str, count: int, version: str):
     path = write(tmp_path / 'last', {'version': 'old'}, {'w': np.zeros(3)}, {'obs': np.zeros(3)})
-    root = Path(files.__file__).parents[2]
+    root = Path(zoo.__file__).parents[1]
     command = [sys.executable, '-c', CRASH, str(path), function, str(count)]
     assert subprocess.run(command, env={**os.environ, 'PYTHONPATH': str(root)}).returncode == 9
     loaded = read(path)
@@ -512,8 +512,9 @@ def test_the_same_state_has_the_same_weights_file(tmp_path: Path):
 
 
 def test_importing_does_not_import_tensorflow():
-    root = Path(files.__file__).parents[2]
-    code = 'import sys, zoo.common.checkpoint, zoo.common.logging, zoo.common.plots; print("tensorflow" in sys.modules)'
+    root = Path(zoo.__file__).parents[1]
+    modules = 'zoo.common.training.checkpoint, zoo.common.training.logger, zoo.common.plots'
+    code = f'import sys, {modules}; print("tensorflow" in sys.modules)'
     done = subprocess.run(
         [sys.executable, '-c', code], env={**os.environ, 'PYTHONPATH': str(root)}, capture_output=True, text=True
     )

@@ -481,7 +481,7 @@ def test_an_actor_needs_no_tensorflow():
 import pickle, sys
 import numpy as np
 from gymnasium.spaces import Box, Discrete
-from zoo.common.acting import NumpyForward
+from zoo.common.acting.numpy_forward import NumpyForward
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.maths.normalize import RunningMoments

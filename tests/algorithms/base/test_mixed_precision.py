@@ -34,7 +34,7 @@ from zoo.common.records import Batch, Transition
 MIXED = 'mixed_bfloat16'
 VECTOR, IMAGE = toys.OBSERVATIONS['vector'], toys.OBSERVATIONS['image']
 EVERYTHING = Dict(camera=Box(0, 255, (8, 8, 1), np.uint8), pose=VECTOR, place=Discrete(1000), mode=Discrete(3))
-OLD = Path(__file__).parent.parent / 'checkpoints' / '0.1.0'
+OLD = Path(__file__).parents[2] / 'checkpoints' / '0.1.0'
 
 #: What bfloat16 rounds by, relative to the largest number, becomes no more than this over a few layers.
 ROUNDING = 0.03

@@ -21,9 +21,10 @@ from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
+import zoo
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.env_wrappers import build_env
-from zoo.common.envs import about, build
+from zoo.common.envs import build
 from zoo.common.envs.about import env_name, env_type_of, rebuilder
 from zoo.common.envs.wrappers.masks import ActionMask
 from zoo.common.rollouts.collector import Collector
@@ -109,7 +110,7 @@ class Observed(gymnasium.Env):
 
 
 def run_python(*arguments: str) -> subprocess.CompletedProcess:
-    paths = [str(Path(about.__file__).parents[2]), os.environ.get('PYTHONPATH', '')]
+    paths = [str(Path(zoo.__file__).parents[1]), os.environ.get('PYTHONPATH', '')]
     environment = {**os.environ, 'PYTHONPATH': os.pathsep.join(filter(None, paths))}
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60, env=environment)
 
