@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 #: XLA takes seconds to compile each agent's update.
-PLAIN = """from zoo.algorithms import base
+PLAIN = """from zoo.algorithms.base import algorithm
 from zoo.common.maths import optimizers
 algorithm.prefers_xla = optimizers.prefers_xla = lambda variables: False"""
 NOTEBOOKS = sorted(ROOT.glob('notebooks/*.ipynb'))
