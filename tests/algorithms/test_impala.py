@@ -15,7 +15,7 @@ from rollouts import log_softmax, rollout
 
 from zoo.algorithms import A2C, IMPALA
 from zoo.common.records import Trajectories
-from zoo.common.training import experience
+from zoo.common.training import collection
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 SGD = [{'name': 'SGD', 'learning_rate': 0.1}]
@@ -146,8 +146,8 @@ def test_also_by_a_graph_of_tensorflow_over_images_and_for_actions_in_parts():
 def test_others_do_not_keep_them():
     agent = make(A2C)
     assert agent.behavior.param_size == 0
-    assert experience.buffer_for(agent, 2, 1).rollout.params is None
-    assert experience.buffer_for(make(), 2, 1).rollout.params.shape == (2, 1, 3)
+    assert collection.buffer_for(agent, 2, 1).rollout.params is None
+    assert collection.buffer_for(make(), 2, 1).rollout.params.shape == (2, 1, 3)
 
 
 def test_a_recurrent_policy_of_another_age():

@@ -29,7 +29,7 @@ from zoo.common.maths.returns import vtrace
 from zoo.common.records import Trajectories
 from zoo.common.rollouts.rollout_buffer import RolloutBuffer, of_copies, side_by_side
 from zoo.common.tools.params import above, at_least
-from zoo.common.training import experience, loops
+from zoo.common.training import collection, loops
 
 
 class IMPALA(ActorCritic):
@@ -98,7 +98,7 @@ class IMPALA(ActorCritic):
         """
         steps, copies = rollout.reward.shape
         if self._kept is None or self._kept.rollout.reward.shape != (steps, size):
-            self._kept, self._count = experience.buffer_for(cast(Algorithm, self), steps, size), 0
+            self._kept, self._count = collection.buffer_for(cast(Algorithm, self), steps, size), 0
         self._kept.put((self._count + np.arange(copies)) % size, rollout)
         self._count += copies
         drawn = self.rng.integers(min(self._count, size), size=count)

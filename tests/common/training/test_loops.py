@@ -25,7 +25,8 @@ from zoo.common.records import Batch, TrainingResult, Trajectories, Transition
 from zoo.common.replay.replay import Replay
 from zoo.common.tools import seeding
 from zoo.common.training import checkpoint
-from zoo.common.training.experience import Collection, Step
+from zoo.common.training.collection import Collection
+from zoo.common.training.experience import Step
 from zoo.common.training.loops import off_policy, on_policy
 from zoo.common.training.testing import run_test
 from zoo.common.training.training import Training

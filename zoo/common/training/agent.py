@@ -1,4 +1,9 @@
-"""What loops and ranks need of an agent: the contract between an algorithm and everything that trains it."""
+"""The contract between an algorithm and everything that trains it.
+
+The protocols are steps of one ladder, so that each user names the smallest one that it needs: :class:`Acts` to play
+episodes, :class:`Learns` to collect experience, :class:`Agent` to train, :class:`AgentOfGradients` for the asynchronous
+loop with roles.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +23,7 @@ from zoo.common.acting.behavior import Behavior
 from zoo.common.adaptors import action, observation
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess
-from zoo.common.records import Batch, SequenceBatch, Trajectories
+from zoo.common.records import Batch, SequenceBatch, TestResult, TrainingResult, Trajectories
 from zoo.common.replay.replay import Replay
 from zoo.common.sampling import Sampling
 from zoo.common.tools.params import Param
@@ -34,16 +39,18 @@ if TYPE_CHECKING:  # these need TensorFlow, which an actor does without
 
 @dataclass(frozen=True)
 class Loop:
-    """A training loop; those that there are stand in :mod:`zoo.common.loops`.
+    """A training loop. :mod:`zoo.common.training.loops` has all of them.
 
     Attributes:
-        run: ``run(training, **params)`` trains to the end; its keyword-only parameters are parameters of ``learn``.
-        experience: ``'rollouts'``, of which the keyword-only parameters of the algorithm's ``update`` are parameters of
-            ``learn`` as well; likewise ``'evaluations'``, whole episodes with perturbed parameters; or ``'steps'`` of
-            any policy, whose updates are compiled many in a call.
-        pace: of actors that play rollouts. ``'lockstep'``: of the current policy, after which all of them wait for the
-            next one; ``'stream'``: they are taken as they come, of policies of a while ago; ``'gradients'``: actors
-            compute the gradients of theirs, and each waits for the weights that come of its own.
+        run: ``run(training, experience, **params)`` trains to the end. Its keyword-only parameters are parameters of
+            ``learn``. The type of ``experience`` is the protocol of :mod:`zoo.common.training.experience` that the
+            loop needs.
+        experience: what ``update`` learns from. ``'rollouts'`` of the current policy, or ``'evaluations'``, whole
+            episodes with perturbed parameters: the keyword-only parameters of ``update`` are then parameters of
+            ``learn`` too. ``'steps'`` of any policy, from a replay buffer: many updates are compiled into one call.
+        pace: how actors send rollouts. ``'lockstep'``: of the current policy; then all actors wait for the next one.
+            ``'stream'``: the learner takes rollouts as they come, of policies that are a little older.
+            ``'gradients'``: an actor computes the gradient of its rollout and waits for the weights that follow.
     """
 
     run: Callable[..., None]
@@ -51,49 +58,117 @@ class Loop:
     pace: Literal['lockstep', 'stream', 'gradients'] = 'lockstep'
 
 
-class Agent(Protocol):
-    """An agent, as the loops (:mod:`zoo.common.loops`) and the ranks (:mod:`zoo.distributed.training`) know it.
-
-    An algorithm is written by giving what is its own; :class:`zoo.algorithms.base.Algorithm` has the rest:
-
-    * ``loop``: which loop trains it, and so what ``update`` is given;
-    * ``network_names``, ``optimizer_names``, ``metric_names``: what it consists of and what it reports;
-    * ``acts_in``: the kinds of action space that it can act in, and ``squash``, whether its actions lie in [−1, 1] by a
-      tanh, which stand for the bounds of a ``Box`` and so need them;
-    * a constructor, whose parameters are declared as in :mod:`zoo.common.params` and kept under their names;
-      it builds the networks from what each has to give (:class:`zoo.common.networks.heads.Head`), targets, optimisers
-      and ``behavior``, how the agent explores;
-    * ``update``. Of a loop over ``'steps'`` it is traced into the compiled call: ``update(batch, seed)`` with a
-      :class:`zoo.common.records.Batch` of fields ``[B, …]`` and a seed for stateless random operations, int32 ``[2]``,
-      of
-      which ``seed + 1`` is free too; it returns a dict of scalars with the keys ``metric_names``, and where
-      ``sampling`` has priorities the key ``'priority'`` besides, that of each transition ``[B]``. Of a loop
-      over ``'rollouts'`` it is called with :class:`zoo.common.records.Trajectories` of fields ``[T, N, …]`` and its
-      keyword parameters; it returns the metrics as floats, or None where nothing was updated. Of a loop over
-      ``'evaluations'`` it is called with :class:`zoo.common.records.Evaluations`, of as many perturbations as
-      ``perturbations`` says, and ``behavior`` is a :class:`zoo.common.acting.greedy.Deterministic`.
-
-    What an algorithm keeps beside networks and optimisers goes into ``state_variables`` (targets are put there when
-    they are built), and what it keeps along episodes is given up in :meth:`episodes_restarted`; then it is saved,
-    resumed and sent to other learners without further ado. Where updates take turns in what they do, as with a delayed
-    actor, ``phases`` says after how many they repeat, and ``update(batch, seed, phase)`` is told which one it is.
+class Acts(Protocol):
+    """An agent that plays episodes: what tests and films need.
 
     Attributes:
         observation_space, action_space: of one copy of the environment.
-        action_adaptor: turns stored actions into the environment's.
-        preprocess: turns observations into what networks take.
+        action_adaptor: turns stored actions into the environment's actions.
         behavior: the behaviour policy.
-        steps: environment steps in the agent's life; the loops count them.
-        updates: gradient updates in its life, of a loop over ``'steps'``.
-        progress: fraction of the current training, in [0, 1]: what schedules read; the loops set it.
-        rng: exploration and batches are drawn from it.
+        rng: the random generator of exploration and of batches.
+        progress: the fraction of the current training that is done, in [0, 1]. Schedules read it; the loops set it.
+    """
+
+    observation_space: Space
+    action_space: Space
+    action_adaptor: ActionAdaptor
+    behavior: Behavior
+    rng: np.random.Generator
+    progress: float
+
+    def act(self, obs: spaces.Flat, deterministic: bool = False) -> spaces.Flat:
+        """Return stored actions ``[N, …]`` for flat observations ``[N, …]``; ``deterministic``: do not explore."""
+
+
+class Learns(Acts, Protocol):
+    """An agent that collects experience and updates itself: what a loop's experience needs.
+
+    Attributes:
+        steps: environment steps in the agent's life. The loops count them.
+        updates: gradient updates in its life, in a loop over ``'steps'``.
         replay: the replay buffer, once there is one.
-        priorities: those of the transitions of the last ``update_on``, ``[K, B]``, where the sampling needs them.
-        net_list, optimizers_list: the entries that networks and optimisers were made of.
-        networks, optimizers: by name, in that order; targets are not among them.
-        statistics: running statistics of the observations that are normalised, by path.
-        state_variables: further variables that are state, by name: targets, counters, a temperature.
-        loop_state: of a checkpoint that was written in mid-training: ``steps`` behind it and ``train_steps``.
+        priorities: of the transitions of the last ``update_on``, ``[K, B]``; None where sampling is uniform.
+    """
+
+    steps: int
+    updates: int
+    replay: Replay | None
+    priorities: np.ndarray | None
+
+    def random_action(self, obs: spaces.Flat) -> spaces.Flat:
+        """Return uniformly random stored actions for flat observations ``[N, …]``, of the allowed ones if masked."""
+
+    def draw_seed(self) -> int:
+        """Draw a seed for the environment from the agent's own stream."""
+
+    def episodes_restarted(self, copies: slice | None = None) -> None:
+        """Take note that every copy of the environment was reset, or only these copies."""
+
+    def replay_for(self, capacity: int, num_envs: int, compress: bool = False) -> Replay:
+        """Return a replay buffer for ``num_envs`` copies, with the transitions that an earlier training left in it."""
+
+    def update(self, *args: Any, **kwargs: Any) -> Any:
+        """Make one update. :class:`Agent` says what it is given and returns."""
+
+    def update_on(self, batches: Batch | SequenceBatch) -> dict[str, float]:
+        """Make ``K`` updates in one compiled call; return the metrics of the last one.
+
+        Where sampling is prioritized, ``priorities`` holds the new priorities of the batches afterwards.
+
+        Args:
+            batches: fields ``[K, …]``. Recurrent networks take sequences: ``update`` is given the transitions to learn
+                from, whose observations are :class:`zoo.common.networks.remembered.Remembered`.
+        """
+
+    def weights_are_finite(self) -> bool:
+        """Return whether every weight that an optimizer moves is a finite number."""
+
+    def save(
+        self, path: str | os.PathLike[str], buffer: bool = False, loop_state: dict[str, int] | None = None
+    ) -> Path:
+        """Write a checkpoint.
+
+        Args:
+            path: the folder to write.
+            buffer: write the replay buffer too.
+            loop_state: ``steps`` and ``train_steps`` of a training that is under way.
+        """
+
+
+class Agent(Learns, Protocol):
+    """An agent: what the loops (:mod:`zoo.common.training.loops`) and roles (:mod:`zoo.distributed.training`) train.
+
+    :class:`zoo.algorithms.base.Algorithm` implements it. An algorithm adds what is its own:
+
+    * ``loop``: the training loop, which decides what ``update`` is given;
+    * ``network_names``, ``optimizer_names``, ``metric_names``: its parts, and what it reports;
+    * ``acts_in``: the kinds of action space that it can act in; ``squash``: whether a tanh keeps its actions in
+      [−1, 1], which needs a ``Box`` with finite bounds;
+    * its hyper-parameters and its networks, targets, optimizers and ``behavior``; each network ends in a
+      :class:`zoo.common.networks.heads.Head`;
+    * ``update``, by the loop's ``experience``:
+
+      * ``'steps'``: ``update(batch, seed)`` is traced into the compiled call. ``batch`` is a
+        :class:`zoo.common.records.Batch` with fields ``[B, …]``. ``seed``, int32 ``[2]``, is for stateless random
+        operations; ``seed + 1`` is free too. It returns a dict of scalars with the keys ``metric_names``. Where
+        ``sampling`` has priorities, the key ``'priority'`` holds the new priorities ``[B]`` besides.
+      * ``'rollouts'``: it is called with :class:`zoo.common.records.Trajectories`, fields ``[T, N, …]``, and its
+        keyword parameters. It returns the metrics as floats, or None where nothing was updated.
+      * ``'evaluations'``: it is called with :class:`zoo.common.records.Evaluations` of as many perturbations as
+        ``perturbations`` says; ``behavior`` is a :class:`zoo.common.acting.greedy.Deterministic`.
+
+    Further state (targets, counters, a temperature) goes into ``state_variables``. What is kept along an episode is
+    dropped in :meth:`episodes_restarted`. Then saving, resuming and sending to other learners work without more code.
+    Where updates differ in turn, as with a delayed actor, ``phases`` is the length of the cycle, and
+    ``update(batch, seed, phase)`` is told its place in it.
+
+    Attributes:
+        preprocess: turns observations into what networks take.
+        net_list, optimizers_list: the entries that networks and optimizers were made from.
+        networks, optimizers: by name, in that order; without the targets.
+        statistics: running statistics of the normalized observations, by path.
+        state_variables: further variables that are state, by name.
+        loop_state: of a checkpoint that was written during training: ``steps`` behind it and ``train_steps``.
         saved_buffer: the arrays of a loaded replay buffer, until training takes them.
         is_training: whether ``learn`` is under way.
     """
@@ -103,17 +178,7 @@ class Agent(Protocol):
     optimizer_names: ClassVar[tuple[str, ...]]
     metric_names: ClassVar[tuple[str, ...]]
 
-    observation_space: Space
-    action_space: Space
-    action_adaptor: ActionAdaptor
     preprocess: Preprocess
-    behavior: Behavior
-    steps: int
-    updates: int
-    progress: float
-    rng: np.random.Generator
-    replay: Replay | None
-    priorities: np.ndarray | None
     net_list: list[Any]
     optimizers_list: list[Any]
     networks: dict[str, Network]
@@ -124,111 +189,90 @@ class Agent(Protocol):
     saved_buffer: Mapping[str, np.ndarray] | None
     is_training: bool
 
-    # What it was declared with
+    # How it was declared
 
     @classmethod
     def params(cls) -> dict[str, Any]:
-        """The constructor's parameters with their defaults."""
+        """Return the constructor's parameters with their defaults."""
 
     @classmethod
     def declared_for_learn(cls) -> dict[str, Param]:
-        """The parameters of ``learn`` for this algorithm, by name."""
+        """Return the parameters of ``learn`` for this algorithm, by name."""
 
     def config(self) -> dict[str, Any]:
-        """Algorithm, spaces and hyper-parameters as plain data."""
+        """Return algorithm, spaces and hyper-parameters as plain data."""
 
-    # What the loops call
+    # What users and callbacks call
+
+    def learn(self, env: Any = None, mode: str = 'train', **params: Any) -> TrainingResult | TestResult:
+        """Train or test in an environment."""
+
+    def predict(self, obs: Any, deterministic: bool = True, state: Any = None) -> Any:
+        """Return the environment's action for an observation or a batch; with ``state`` also the new state."""
+
+    def initial_state(self, count: int = 1) -> np.ndarray:
+        """Return the recurrent state with which ``count`` episodes begin, float32 ``[count, S]``."""
+
+    # What the loops read
 
     @property
     def sampling(self) -> Sampling:
-        """How transitions are drawn from the replay buffer: in steps of how many, by which priorities."""
+        """How transitions are drawn from the replay buffer."""
 
     @property
     def perturbations(self) -> tuple[int, float]:
-        """Of a loop over ``'evaluations'``: how many perturbations each update is of, and their standard deviation."""
+        """The number of perturbations in each update, and their standard deviation, of a loop over evaluations."""
 
-    def act(self, obs: spaces.Flat, deterministic: bool = False) -> spaces.Flat:
-        """Stored actions ``[N, …]`` for flat observations ``[N, …]``; exploring unless ``deterministic``."""
-
-    def random_action(self, obs: spaces.Flat) -> spaces.Flat:
-        """Uniformly random stored actions for flat observations ``[N, …]``, of the allowed ones if masked."""
-
-    def draw_seed(self) -> int:
-        """A seed for the environment from the agent's own stream."""
-
-    def episodes_restarted(self, copies: slice | None = None) -> None:
-        """Told when every copy of the environment has been reset, or these of them."""
-
-    def replay_for(self, capacity: int, num_envs: int, compress: bool = False) -> Replay:
-        """The replay buffer of ``capacity`` transitions of ``num_envs`` copies, with what training left in it."""
-
-    def update(self, *args: Any, **kwargs: Any) -> Any:
-        """One update; see above."""
-
-    def update_on(self, batches: Batch | SequenceBatch) -> dict[str, float]:
-        """``K`` updates in one compiled call, on batches whose fields are ``[K, …]``; the last one's metrics.
-
-        Where networks are recurrent they are sequences, of which ``update`` is given the transitions that are learned
-        from, with observations that are :class:`zoo.common.networks.remembered.Remembered`.
-
-        Where the sampling is prioritised, ``priorities`` are those of the batches then.
-        """
-
-    def weights_are_finite(self) -> bool:
-        """Whether every weight that an optimiser moves is a finite number."""
-
-    def save(
-        self, path: str | os.PathLike[str], buffer: bool = False, loop_state: dict[str, int] | None = None
-    ) -> Path:
-        """Write a checkpoint, with the replay buffer if asked, and where in a training it is."""
-
-    # What the ranks of a distributed training call besides
+    # What the roles of a distributed training call
 
     @property
     def forward(self) -> Forward:
-        """The forward pass for acting: ``agent.forward.weights()`` is what actors and servers are sent."""
+        """The forward pass for acting. Actors and servers are sent ``agent.forward.weights()``."""
 
     def blueprint(self) -> tuple[type, dict[str, Any]]:
-        """Class and arguments of an agent like this one, with new weights; they can be pickled if the networks can."""
+        """Return the class and arguments of an agent like this one, with new weights.
+
+        They can be pickled if the networks can.
+        """
 
     def state(self) -> dict[str, np.ndarray]:
-        """Every weight, optimiser state and statistic, and the counters: what :meth:`restore_state` takes."""
+        """Return every weight, optimizer state, statistic and counter: what :meth:`restore_state` takes."""
 
     def restore_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Be in the state that `state` found in an agent with the same networks."""
+        """Take over the `state` of an agent with the same networks."""
 
     def moments(self) -> dict[str, RunningMoments]:
-        """The running statistics, by name."""
+        """Return the running statistics by name."""
 
     def learn_together(self, all_reduce: Any) -> None:
-        """Learn as one with other processes that have the same weights, from now on; None: alone again."""
+        """Average every update with processes that have the same weights, from now on; None: alone again."""
 
     def reseed(self, seed: int | None, stream: str) -> None:
-        """Draw batches, noise and what layers drop from a stream of its own, unlike an agent with the same state."""
+        """Draw batches, noise and dropout from a stream of its own, unlike an agent with the same state."""
 
 
 class AgentOfGradients(Agent, Protocol):
-    """An agent whose loop has the pace ``'gradients'``, as the ranks know it."""
+    """An agent whose loop has the pace ``'gradients'``: its actors compute the gradients."""
 
     def gradient(self, rollout: Trajectories) -> dict[str, Any]:
-        """In an actor: what its rollout ``[T, N, …]``, of which something is valid, has to say to the learner."""
+        """In an actor: return the gradient of a rollout ``[T, N, …]`` with at least one valid step."""
 
     def take_gradient(self, found: dict[str, Any]) -> dict[str, float]:
-        """In the learner: one step by what `gradient` gave elsewhere; its metrics.
+        """In the learner: make one step by a `gradient` of an actor; return the metrics.
 
         Raises:
-            ValueError: it is of another agent than this one.
+            ValueError: the gradient belongs to an agent with other networks.
         """
 
     def weights(self) -> dict[str, np.ndarray]:
-        """Everything that a gradient depends on: what :meth:`load_weights` takes."""
+        """Return everything that a gradient depends on: what :meth:`load_weights` takes."""
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Act, and compute gradients, with the weights that `weights` gave in another process."""
+        """Act, and compute gradients, with the `weights` of another process."""
 
 
-def mismatch(agent: Agent, env: Env | VectorEnv) -> str | None:
-    """Which space of an environment is not the agent's, and why; None where both are."""
+def mismatch(agent: Acts, env: Env | VectorEnv) -> str | None:
+    """Return which space of an environment is not the agent's, and why; None where both are."""
     prefix = 'single_' if isinstance(env, VectorEnv) else ''
     for kind, adaptor in (('observation_space', observation), ('action_space', action)):
         reason = adaptor.mismatch(getattr(agent, kind), getattr(env, prefix + kind))

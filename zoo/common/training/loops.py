@@ -11,12 +11,21 @@ from zoo.common.replay.hindsight import Hindsight, Strategy
 from zoo.common.replay.replay import Replay
 from zoo.common.tools.params import at_least
 from zoo.common.training.agent import Loop
-from zoo.common.training.experience import Stores
+from zoo.common.training.experience import (
+    Experience,
+    Gradients,
+    PerturbedEpisodes,
+    ReplayBuffer,
+    Rollouts,
+    Steps,
+    Streams,
+)
 from zoo.common.training.training import Training
 
 
 def _on_policy(
     training: Training,
+    experience: Rollouts,
     *,
     horizon: Annotated[int, at_least(1), 'steps of each copy in one iteration'] = 2048,
     **update_params: Any,
@@ -25,16 +34,17 @@ def _on_policy(
     agent = training.agent
     while not training.done:
         agent.progress = training.progress
-        rollout = training.experience.rollout(training, horizon)
+        rollout = experience.rollout(training, horizon)
         metrics = None
         # Of several learners all update or none, for each waits for the gradients of the others.
-        if training.experience.least(bool(rollout.valid.any())):
+        if experience.least(bool(rollout.valid.any())):
             metrics = agent.update(rollout, **update_params)
         training.updated(metrics)
 
 
 def _streamed(
     training: Training,
+    experience: Streams,
     *,
     horizon: Annotated[int, at_least(1), 'steps of each copy in one rollout'] = 20,
     rollouts: Annotated[int, at_least(1), 'rollouts in one update, of whichever actors have sent them'] = 4,
@@ -44,7 +54,7 @@ def _streamed(
     **update_params: Any,
 ) -> None:
     """Update on rollouts as they come, with the other parameters."""
-    agent, experience = training.agent, training.experience
+    agent = training.agent
     while not training.done:
         agent.progress = training.progress
         rollout = experience.stream(training, horizon, rollouts)
@@ -55,16 +65,20 @@ def _streamed(
 
 
 def _asynchronous(
-    training: Training, *, horizon: Annotated[int, at_least(1), 'steps of each copy in one gradient'] = 5
+    training: Training,
+    experience: Gradients,
+    *,
+    horizon: Annotated[int, at_least(1), 'steps of each copy in one gradient'] = 5,
 ) -> None:
     """Update by gradients as they come."""
     while not training.done:
         training.agent.progress = training.progress
-        training.updated(training.experience.improve(training, horizon))
+        training.updated(experience.improve(training, horizon))
 
 
 def _off_policy(
     training: Training,
+    experience: Steps,
     *,
     batch_size: BatchSize = 256,
     buffer_size: Annotated[int, at_least(1), 'transitions that the replay buffer holds'] = 1_000_000,
@@ -98,18 +112,19 @@ def _off_policy(
     ] = None,
 ) -> None:
     """Step, store, and update on samples of the replay buffer."""
-    agent, experience = training.agent, training.experience
+    agent = training.agent
     updates = updates_in_call(update_every, updates)
-    hindsight = None
-    if her is not None and experience.replay is None:  # else who holds the transitions tells them for other goals
-        assert training.goals is not None  # learn has looked for them
-        hindsight = Hindsight(training.goals, **her)
-    own = None
-    if experience.replay is None:
-        own = _replay_here(training, buffer_size, compress, hindsight, recorded)
-    replay: Stores = experience.replay or own  # type: ignore[assignment] # one of them is there
+    replay: ReplayBuffer
+    own = hindsight = None
+    if experience.replay is not None:  # the processes that hold the transitions relabel them
+        replay = experience.replay
+    else:
+        if her is not None:
+            assert training.goals is not None  # learn has looked for them
+            hindsight = Hindsight(training.goals, **her)
+        replay = own = _replay_here(training, experience, buffer_size, compress, hindsight, recorded)
     held = (replay.added - replay.recorded) * experience.learners
-    needed, began = _needed(training, held, explore_steps), agent.updates
+    needed, began = _needed(training, held, explore_steps, own is not None), agent.updates
     ready = 0
     while not training.done:
         agent.progress = training.progress
@@ -148,10 +163,15 @@ def updates_in_call(update_every: int | None, updates: int | None) -> int:
 
 
 def _replay_here(
-    training: Training, buffer_size: int, compress: bool, hindsight: Hindsight | None, recorded: Any
+    training: Training,
+    experience: Experience,
+    buffer_size: int,
+    compress: bool,
+    hindsight: Hindsight | None,
+    recorded: Any,
 ) -> Replay:
-    """The replay buffer of this process, with what is recorded."""
-    agent, experience = training.agent, training.experience
+    """Make the replay buffer of this process and fill it with the recorded episodes."""
+    agent = training.agent
     replay = agent.replay_for(buffer_size, experience.num_envs, compress)
     training.replay = replay
     if hindsight is not None:
@@ -165,7 +185,7 @@ def _replay_here(
     return replay
 
 
-def _needed(training: Training, held: int, explore_steps: int) -> int:
+def _needed(training: Training, held: int, explore_steps: int, is_here: bool) -> int:
     """How many transitions the replay buffer has to hold before the first update, when it holds ``held`` now.
 
     As many as are explored; where earlier ones were not saved with the agent, those that its life still lacks, and if
@@ -181,8 +201,7 @@ def _needed(training: Training, held: int, explore_steps: int) -> int:
             'are collected without an update.',
             held,
             steps,
-            # Which other processes that hold it cannot.
-            '' if training.experience.replay is not None else ' (checkpoint_buffer=True saves it with the agent)',
+            ' (checkpoint_buffer=True saves it with the agent)' if is_here else '',
             needed - held,
         )
     return needed
@@ -190,6 +209,7 @@ def _needed(training: Training, held: int, explore_steps: int) -> int:
 
 def _evolution(
     training: Training,
+    experience: PerturbedEpisodes,
     *,
     episodes_per_evaluation: Annotated[int, at_least(1), 'whole episodes with each perturbation of the parameters'] = 1,
     **update_params: Any,
@@ -204,7 +224,7 @@ def _evolution(
         agent.progress = training.progress
         count, std = agent.perturbations
         seeds = agent.rng.integers(SEEDS, size=count)
-        found = training.experience.evaluations(training, seeds, std, episodes_per_evaluation)
+        found = experience.evaluations(training, seeds, std, episodes_per_evaluation)
         training.updated(agent.update(found, **update_params))
 
 

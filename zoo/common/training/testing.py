@@ -8,11 +8,11 @@ from gymnasium.vector import VectorEnv
 
 from zoo.common.records import Episode, TestResult
 from zoo.common.rollouts.collector import Collector
-from zoo.common.training.agent import Agent
+from zoo.common.training.agent import Acts
 
 
 def run_test(
-    agent: Agent, env: Env | VectorEnv, *, test_episodes: int = 10, render: bool = False, seed: int | None = None
+    agent: Acts, env: Env | VectorEnv, *, test_episodes: int = 10, render: bool = False, seed: int | None = None
 ) -> TestResult:
     """Play ``test_episodes`` whole episodes with the deterministic policy.
 

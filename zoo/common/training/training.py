@@ -30,7 +30,8 @@ from zoo.common.records import Episode, TrainingResult
 from zoo.common.replay.replay import Replay
 from zoo.common.rollouts.collector import training_in
 from zoo.common.training.agent import Agent, Loop
-from zoo.common.training.experience import Collection, Experience
+from zoo.common.training.collection import Collection
+from zoo.common.training.experience import Experience
 from zoo.common.training.logger import Logger
 from zoo.common.training.monitor import Monitor
 
@@ -172,7 +173,7 @@ class Training:
         try:
             # A resumed call begins where the interrupted one went on after its checkpoint: with new episodes.
             self.experience.restart(self._env_seed if not self._start else self.agent.draw_seed())
-            loop.run(self, **params)
+            loop.run(self, self.experience, **params)
             if self.steps > self._log_steps:
                 self._log()
             self._call_timed(at_end=True)

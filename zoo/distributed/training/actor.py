@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger('zoo')
 
 
-def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any, agent: Any = None) -> None:
+def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any, agent: AgentOfGradients | None = None) -> None:
     """Act until the learner says that the training has ended.
 
     Args:

@@ -69,7 +69,7 @@ def _queues(cluster: Cluster, plan: Plan, learner: int, number: int) -> tuple[Qu
 
 
 class Shards:
-    """The learner's end: what its buffers hold, drawn from as one; see :class:`zoo.common.training.experience.Stores`.
+    """The learner's replay buffer (:class:`zoo.common.training.experience.ReplayBuffer`): all its buffers as one.
 
     What is drawn is at most so many calls old as are drawn ahead: the steps and priorities since then are not in it.
 

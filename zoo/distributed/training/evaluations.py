@@ -19,7 +19,7 @@ from zoo.common.acting.greedy import Deterministic
 from zoo.common.records import Evaluations
 from zoo.common.rollouts.collector import Collector
 from zoo.common.rollouts.evaluator import Evaluator, both_ways, evaluations
-from zoo.common.training.experience import Experience, StepCounter
+from zoo.common.training.experience import PerturbedEpisodes, StepCounter
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.training.actor import Ended, one_after_another, tell
@@ -36,7 +36,7 @@ _PATIENCE = 5.0
 HELLO = -1
 
 
-class Evaluators(Experience):
+class Evaluators(PerturbedEpisodes):
     """Experience from actors that evaluate; see :class:`zoo.common.training.experience.Experience`. There is one
     learner.
 

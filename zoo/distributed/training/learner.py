@@ -12,7 +12,17 @@ import numpy as np
 from zoo.common.envs.goals import Goals
 from zoo.common.records import Trajectories
 from zoo.common.rollouts.rollout_buffer import RolloutBuffer
-from zoo.common.training.experience import Experience, Step, StepCounter, Stores, buffer_for
+from zoo.common.training.collection import buffer_for
+from zoo.common.training.experience import (
+    Experience,
+    Gradients,
+    ReplayBuffer,
+    Rollouts,
+    Step,
+    StepCounter,
+    Steps,
+    Streams,
+)
 from zoo.common.training.training import Training
 from zoo.distributed.cluster import Cluster, Role, wait_any
 from zoo.distributed.engines.base import ClusterError, PeerLost
@@ -26,7 +36,7 @@ if TYPE_CHECKING:
     from zoo.common.training.agent import Agent, AgentOfGradients
 
 
-class Actors(Experience):
+class Actors(Rollouts, Streams, Gradients, Steps):
     """Experience from actors; see :class:`zoo.common.training.experience.Experience`. Actor ``i`` sends to learner ``i
     mod L``.
 
@@ -44,7 +54,7 @@ class Actors(Experience):
         self._published = -1
         self.roles = Roles(self._updates)
         self._shards = Shards(cluster, plan, self.roles.clock) if plan.layout.buffers else None
-        self.replay: Stores | None = self._shards
+        self.replay: ReplayBuffer | None = self._shards
         senders = [] if plan.layout.buffers else actors
         self._rollouts = [cluster.queue(actor, me, plan.ahead + 1, plan.max_bytes) for actor in senders]
         self._replies = [cluster.queue(me, actor, plan.answers) for actor in actors]

@@ -12,7 +12,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import cloudpickle
 
@@ -25,7 +25,7 @@ from zoo.distributed.training import actor, buffer, evaluations, learner, server
 from zoo.distributed.training.plan import RESTARTS, Plan
 
 if TYPE_CHECKING:
-    from zoo.common.training.agent import Agent
+    from zoo.common.training.agent import Agent, AgentOfGradients
 
 log = logging.getLogger('zoo')
 
@@ -151,7 +151,8 @@ def _play(joined: Cluster, plan: Plan, agent: Agent | None, env: Any, is_launche
             if plan.experience == 'evaluations':
                 evaluations.run(joined, plan, behavior, env)
             else:
-                actor.run(joined, plan, behavior, env, agent if plan.has_gradients else None)
+                gradients = cast('AgentOfGradients | None', agent if plan.has_gradients else None)
+                actor.run(joined, plan, behavior, env, gradients)
     if is_launched:
         with contextlib.suppress(PeerLost):
             joined.queue((Role.LEARNER, 0), (role, joined.role_rank())).get()
