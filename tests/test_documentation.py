@@ -42,9 +42,9 @@ def short(self, env, mode='train', **params):
 Algorithm.learn = short
 """
 
-#: Leaves the interrupted run that the README resumes.
+#: Leaves the interrupted run that the page about training resumes.
 INTERRUPTED = """
-from zoo import build_env, call_default_params
+from zoo import algorithms, build_env, call_default_params
 env = build_env('CartPole-v1', 'classic_control')
 alg_params, learn_params = call_default_params(env, 'classic_control', 'PPO')
 def interrupt(training):
@@ -52,7 +52,7 @@ def interrupt(training):
         raise TimeoutError
 try:
     few = {'log_every': 50, 'checkpoint_every': 50}
-    PPO(**alg_params).learn(env, run_dir='runs/my_run', callbacks=[interrupt], **learn_params | few)
+    algorithms.PPO(**alg_params).learn(env, run_dir='runs/my_run', callbacks=[interrupt], **learn_params | few)
 except TimeoutError:
     pass
 """
@@ -131,17 +131,26 @@ def blocks(page: str) -> list[str]:
 
 
 def test_the_readme_runs_from_its_first_block_to_its_last(tmp_path):
-    """One program, as a reader would type it, without what draws: the tests of that know where it is possible."""
-    program = [block for block in blocks('README.md') if 'pixels' not in block]
-    assert len(program) >= 9
-    done = run('\n'.join([SHORTER, INTERRUPTED, *program, "print('to the end')"]), tmp_path)
+    """One program, as a reader would type it."""
+    program = blocks('README.md')
+    assert len(program) == 4
+    done = run('\n'.join([SHORTER, *program, "print('to the end')"]), tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith('to the end\n')
 
 
-@pytest.mark.parametrize('page', ['callbacks', 'plots', 'recurrent', 'replay', 'rollouts'])
+def test_the_page_about_training_runs(tmp_path):
+    program = blocks('docs/training.md')
+    assert any('resume=True' in block for block in program)
+    done = run('\n'.join([SHORTER, INTERRUPTED, *program]), tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize('page', ['callbacks', 'environments', 'networks', 'plots', 'recurrent', 'replay', 'rollouts'])
 def test_a_page_runs(page, tmp_path):
-    done = run('\n'.join([SHORTER, *blocks(f'docs/{page}.md')]), tmp_path)
+    """Without what draws pictures: the tests of drawing know where it is possible."""
+    program = [block for block in blocks(f'docs/{page}.md') if 'pixels' not in block]
+    done = run('\n'.join([SHORTER, *program]), tmp_path)
     assert done.returncode == 0, done.stderr
 
 
