@@ -14,7 +14,7 @@ import zoo
 from zoo import algorithms
 from zoo.algorithms.dqn import EPSILON
 from zoo.common.env_wrappers import find_env_type
-from zoo.common.envs.about import made_with
+from zoo.common.envs.about import about
 from zoo.common.schedules import Linear
 from zoo.experiments import train
 
@@ -118,16 +118,16 @@ def test_a_run_can_be_read_loaded_and_played_again():
 
 def test_what_is_noted_of_an_environment():
     env = zoo.build_env('CartPole-v1', 'classic_control', nenv=2, max_episode_steps=9, render_mode='rgb_array')
-    assert made_with(env) == {
+    assert about(env).arguments == {
         'env_id': 'CartPole-v1',
         'env_type': 'classic_control',
         'vectorized': False,
         'nenv': 2,
         'max_episode_steps': 9,
     }
-    assert made_with(zoo.build_env('CartPole-v1', reward_shaping=abs)) is None
-    assert made_with(gymnasium.wrappers.TimeAwareObservation(zoo.build_env('CartPole-v1'))) is None
-    assert made_with(zoo.build_env(lambda: gymnasium.make('CartPole-v1'))) is None
+    assert about(zoo.build_env('CartPole-v1', reward_shaping=abs)).arguments is None
+    assert about(gymnasium.wrappers.TimeAwareObservation(zoo.build_env('CartPole-v1'))).arguments is None
+    assert about(zoo.build_env(lambda: gymnasium.make('CartPole-v1'))).arguments is None
 
 
 def test_runs_that_are_not_there():

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
-from zoo.common.envs.about import env_name, rebuilder
+from zoo.common.envs.about import about
 from zoo.common.training.agent import mismatch
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def settings_of(training: Training) -> dict[str, Any]:
 
 
 def _environment(training: Training) -> str:
-    return '' if training.env is None else env_name(training.env)
+    return '' if training.env is None else about(training.env).name
 
 
 def title_of(training: Training) -> str:
@@ -68,7 +68,7 @@ def another_environment(training: Training, who: str, seed: int | None, **change
     Raises:
         ValueError: it cannot be built again.
     """
-    rebuild = None if training.env is None else rebuilder(training.env)
+    rebuild = None if training.env is None else about(training.env).rebuild
     if rebuild is None:
         raise ValueError(
             f'{who} needs an environment of its own, but build_env did not make that of the training from a name, a '

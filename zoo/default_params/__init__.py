@@ -28,7 +28,7 @@ from gymnasium.vector import VectorEnv
 from zoo import algorithms
 from zoo.common.adaptors.observation import features
 from zoo.common.env_wrappers import TYPES
-from zoo.common.envs.about import env_type_of
+from zoo.common.envs.about import about
 from zoo.common.envs.goals import is_goal_environment
 from zoo.common.replay.hindsight import Strategy
 from zoo.common.tools.errors import unknown
@@ -83,7 +83,7 @@ def call_default_params(
         raise ValueError(f'{env_type!r} is given where the type of the environment belongs: say alg={env_type!r}.')
     if alg not in algorithms.NAMES:
         raise ValueError(unknown('algorithm', alg, algorithms.NAMES))
-    env_type = env_type_of(env) if env_type is None else env_type
+    env_type = about(env).type if env_type is None else env_type
     if env_type is None:
         raise ValueError(
             f'build_env did not make this environment, so its type is not known: give one of {", ".join(TYPES)}.'

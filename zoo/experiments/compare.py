@@ -19,7 +19,7 @@ import numpy as np
 
 from zoo import algorithms
 from zoo.common.env_wrappers import build_env, find_env_type
-from zoo.common.envs.about import env_name
+from zoo.common.envs.about import about
 from zoo.common.tools.errors import unknown
 from zoo.common.tools.files import write_json
 from zoo.common.tools.params import checked
@@ -184,7 +184,7 @@ def _check(settings: Mapping[str, Mapping[str, Any]], env_id: Any, env_type: str
             values = {name: value for name, value in own.items() if name not in (*ARGUMENTS, 'alg')}
             check_names(cls, values)
             checked(values, known_params(cls))
-        return env_name(env)
+        return about(env).name
     finally:
         env.close()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from zoo import algorithms
 from zoo.common.env_wrappers import build_env
-from zoo.common.envs.about import env_name
+from zoo.common.envs.about import about
 from zoo.common.schedules import Linear
 from zoo.common.tools.errors import unknown
 from zoo.common.tools.params import Param, Range, checked
@@ -122,7 +122,7 @@ def space_of(
     env = build_env(env_id, env_type, nenv=params['nenv'], **(params.get('env_params') or {}))
     try:
         alg_params, learn_params = call_default_params(env, env_type, alg)
-        environment = env_name(env)
+        environment = about(env).name
     finally:
         env.close()
     defaults = alg_params | learn_params

@@ -23,9 +23,9 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 import zoo
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.env_wrappers import build_env
+from zoo.common.env_wrappers import build_env, list_envs
 from zoo.common.envs import build
-from zoo.common.envs.about import env_name, env_type_of, rebuilder
+from zoo.common.envs.about import about
 from zoo.common.envs.wrappers.masks import ActionMask
 from zoo.common.rollouts.collector import Collector
 
@@ -839,7 +839,7 @@ def test_names_that_other_libraries_have_may_be_the_environments_own():
 def test_seeds_that_are_none():
     for seed in (-1, 1.5, True, '3'):
         text = message(ValueError, 'CartPole-v1', seed=seed)
-        assert text == f'seed is an integer from 0 on, or None for an unpredictable one, but got {seed!r}.'
+        assert text == f'seed is an integer of at least 0, or None for a random one, not {seed!r}.'
     for seed in (np.int64(3), 3):
         np.testing.assert_array_equal(
             build_env('CartPole-v1', seed=seed).reset()[0], build_env('CartPole-v1', seed=3).reset()[0]
@@ -850,7 +850,7 @@ def test_seeds_that_are_none():
 @pytest.mark.parametrize('limit', [0, -1, 2.5, True])
 def test_time_limits_that_are_none(env_id: Any, limit: Any):
     text = message(ValueError, env_id, max_episode_steps=limit)
-    assert 'an integer of at least 1' in text and text.endswith(f'but got {limit!r}.')
+    assert 'an integer of at least 1' in text and text.endswith(f'not {limit!r}.')
 
 
 def test_a_time_limit_that_would_do_nothing():
@@ -881,7 +881,7 @@ def test_shaped_rewards_that_are_no_number(nenv: int, shaped: Any):
     env = build_env('CartPole-v1', reward_shaping=lambda reward: shaped, nenv=nenv)
     env.reset()
     with pytest.raises(
-        ValueError, match=r'^reward_shaping must give a finite number, but gave .* for the reward 1.0\.$'
+        ValueError, match=r'^reward_shaping must return a finite number, but returned .* for the reward 1.0\.$'
     ):
         env.step(env.action_space.sample())
 
@@ -921,7 +921,7 @@ def test_what_makes_no_environment():
 
 def test_environment_types_of_another_kind():
     with pytest.raises(ValueError, match='unknown environment type None'):
-        build.list_envs(None)
+        list_envs(None)
     assert "unknown environment type ['mujoco']" in message(ValueError, 'CartPole-v1', ['mujoco'])
 
 
@@ -1049,35 +1049,35 @@ def make_walk() -> gymnasium.Env:
 )
 def test_what_an_environment_is_called(env_id: Any, kwargs: dict[str, Any], name: str):
     env = build_env(env_id, **kwargs)
-    assert env_name(env) == name
+    assert about(env).name == name
     wrapped = gymnasium.vector.VectorWrapper(env) if isinstance(env, VectorEnv) else gymnasium.Wrapper(env)
-    assert env_name(wrapped) == name
-    assert env_type_of(wrapped) == 'gymnasium'
+    assert about(wrapped).name == name
+    assert about(wrapped).type == 'gymnasium'
     env.close()
 
 
 def test_a_lambda_in_processes_has_a_name_that_a_file_can_have():
     env = build_env(lambda: Walk(), nenv=2, vectorized='async')
-    assert env_name(env) == 'lambda'
+    assert about(env).name == 'lambda'
     env.close()
 
 
 def test_the_type_is_remembered():
     for kwargs in ({}, {'nenv': 2}, {'nenv': 2, 'vectorized': 'async'}, {'reward_shaping': abs}):
         env = build_env('CartPole-v1', 'classic_control', **kwargs)
-        assert env_type_of(env) == 'classic_control'
+        assert about(env).type == 'classic_control'
         env.close()
     env = build_env('CartPole-v1', 'classic_control')
     wrapped = gymnasium.wrappers.TimeLimit(gymnasium.Wrapper(env), 9)
-    assert env_type_of(wrapped) == 'classic_control'
-    assert env_type_of(build_env(wrapped, 'gymnasium', reward_shaping=abs)) == 'classic_control'
-    assert env_type_of(rebuilder(env)()) == 'classic_control'
-    assert env_type_of(gymnasium.make('CartPole-v1')) is None
-    assert env_name(gymnasium.make('CartPole-v1')) == 'CartPole-v1'
-    assert env_name(Walk()) == env_name(SyncVectorEnv([Walk])) == 'Walk'
+    assert about(wrapped).type == 'classic_control'
+    assert about(build_env(wrapped, 'gymnasium', reward_shaping=abs)).type == 'classic_control'
+    assert about(about(env).rebuild()).type == 'classic_control'
+    assert about(gymnasium.make('CartPole-v1')).type is None
+    assert about(gymnasium.make('CartPole-v1')).name == 'CartPole-v1'
+    assert about(Walk()).name == about(SyncVectorEnv([Walk])).name == 'Walk'
     circle = Walk()
     circle.env = circle
-    assert env_type_of(circle) is None and env_name(circle) == 'Walk'
+    assert about(circle).type is None and about(circle).name == 'Walk'
 
 
 def test_a_name_without_its_version():
@@ -1171,9 +1171,39 @@ def test_what_can_be_built_again():
     env = build_env(Mine, length=3)
     env.reset()
     assert env.built == 2  # build_env looks at the first observation
-    twin = rebuilder(env)(seed=4)
+    twin = about(env).rebuild(seed=4)
     assert isinstance(twin, Mine) and twin is not env and twin.env.spec.max_episode_steps == 3
-    copies = rebuilder(build_env('CartPole-v1', nenv=3))(seed=None)
+    copies = about(build_env('CartPole-v1', nenv=3)).rebuild(seed=None)
     assert copies.num_envs == 3
-    assert rebuilder(build_env(Mine())) is None
-    assert rebuilder(gymnasium.wrappers.TimeLimit(env, 5)) is None
+    assert about(build_env(Mine())).rebuild is None
+    assert about(gymnasium.wrappers.TimeLimit(env, 5)).rebuild is None
+
+
+def test_what_zoo_knows_of_an_environment_is_one_record():
+    env = build_env('CartPole-v1', 'classic_control', nenv=2, max_episode_steps=9, render_mode='rgb_array')
+    known = about(env)
+    assert (known.name, known.type, known.copies) == ('CartPole-v1', 'classic_control', 2)
+    assert known.arguments == {
+        'env_id': 'CartPole-v1',
+        'env_type': 'classic_control',
+        'vectorized': False,
+        'nenv': 2,
+        'max_episode_steps': 9,
+    }
+    assert about(known.rebuild(nenv=1)).copies == 1 and about(known.rebuild(seed=3)).arguments == known.arguments
+    assert about(build_env(env)) == known  # the very object: made as before
+    outside = about(gymnasium.vector.VectorWrapper(env))
+    assert (outside.name, outside.type, outside.copies) == ('CartPole-v1', 'classic_control', 2)
+    assert outside.arguments is None and outside.rebuild is None  # they would leave out the wrapper
+    assert about(gymnasium.make('CartPole-v1')).copies == 1
+
+
+def test_an_environment_that_takes_no_attribute_has_no_record():
+    class Closed(Walk):
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name.startswith('_zoo'):
+                raise AttributeError(name)
+            super().__setattr__(name, value)
+
+    env = build_env(Closed)
+    assert about(env).name == 'Closed' and about(env).type is None

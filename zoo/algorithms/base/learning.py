@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
-from zoo.common.envs.about import env_name, env_type_of, made_with
+from zoo.common.envs.about import about
 from zoo.common.envs.goals import Goals
 from zoo.common.records import TestResult, TrainingResult
 from zoo.common.tools import params, seeding
@@ -126,7 +126,7 @@ def check_environment(agent: Agent, env: Any, method: str, arguments: str) -> No
 def _made_with(env: Env | VectorEnv) -> dict[str, Any] | None:
     """What makes the environment again, where that is plain data."""
     try:
-        return jsonable(made_with(env))
+        return jsonable(about(env).arguments)
     except TypeError:
         return None
 
@@ -170,7 +170,7 @@ def _train(
     settings = Settings(**common)
 
     def run(experience: Experience | None = None) -> TrainingResult:
-        env_id = env_name(env)
+        env_id = about(env).name
         folder = run_directory(run_dir, type(agent).__name__, env_id)
         with contextlib.nullcontext() if folder is None else alone_in(folder):
             return run_in(folder, env_id, experience)
@@ -181,7 +181,7 @@ def _train(
                 check_continued(folder, agent.steps)
             config = agent.config() | {
                 'environment': env_id,
-                'env_type': env_type_of(env),
+                'env_type': about(env).type,
                 'made_with': _made_with(env),
             }
             begun = _seed_of(folder) if settings.resume else seed

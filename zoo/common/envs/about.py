@@ -1,93 +1,120 @@
-"""What zoo knows of an environment: its type, its name, how it was built."""
+"""What zoo knows of an environment: one record, noted by ``build_env`` and read by :func:`about`."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gymnasium import Env
     from gymnasium.vector import VectorEnv
 
+#: The attribute of an environment that holds its record. Nothing outside this file knows it.
+_ATTRIBUTE = '_zoo_about'
 
-def env_type_of(env: Env | VectorEnv) -> str | None:
-    """The ``env_type`` that :func:`build_env` was given for an environment, whatever has been wrapped around it since.
 
-    None for an environment that :func:`build_env` did not return. One that it returned twice, as in
-    ``build_env(Wrapper(build_env('Hopper-v5', 'mujoco')))``, keeps the type that says more than ``'gymnasium'``.
+@dataclass(frozen=True)
+class About:
+    """What zoo knows of an environment.
+
+    Attributes:
+        name: what to call it in file names and titles. This is its registered name if it has one, else the name of the
+            class or function that ``build_env`` was given, else the name of the environment's own class. A vector
+            environment has the name of its copies.
+        type: the ``env_type`` that ``build_env`` was given; None where ``build_env`` did not return the environment.
+            An environment that was built twice, as in ``build_env(Wrapper(build_env('Hopper-v5', 'mujoco')))``, keeps
+            the type that says more than ``'gymnasium'``.
+        copies: the number of copies that step together, 1 for a single environment.
+        arguments: the arguments of ``build_env`` that make the environment from its name, without seed and render mode.
+            None where only a program can make it: from a class, a function or an object, with ``reward_shaping``, or
+            with a wrapper around what ``build_env`` returned.
+        rebuild: a function of ``seed``, ``nenv`` and other arguments of ``build_env`` that builds the environment
+            again, in this process or in another one. None for an environment object and for one with a wrapper around.
     """
-    return _kept(env, '_zoo_type')
+
+    name: str
+    type: str | None = None
+    copies: int = 1
+    arguments: dict[str, Any] | None = None
+    rebuild: Callable[..., Env | VectorEnv] | None = None
+
+
+def about(env: Env | VectorEnv) -> About:
+    """Return what zoo knows of an environment, whatever has been wrapped around it since it was built."""
+    own = _own(env)
+    if own is not None:
+        return own
+    inside = _inside(env)
+    return About(_name(env, inside and inside.name), inside and inside.type, _copies(env))
 
 
 def env_name(env: Env | VectorEnv) -> str:
-    """What to call an environment: in the names of files, in titles.
+    """Return what to call an environment, see :class:`About`."""
+    return about(env).name
 
-    Its registered name if it has one; else the name of the class or the function that :func:`build_env` was given,
-    whatever has been wrapped around it since; else that of the environment's own class. A vector environment has the
-    name of what it has copies of.
+
+def env_type_of(env: Env | VectorEnv) -> str | None:
+    """Return the ``env_type`` that an environment was built with; None where ``build_env`` did not build it."""
+    return about(env).type
+
+
+def remember(
+    env: Env | VectorEnv,
+    env_type: str,
+    given: str | None,
+    arguments: dict[str, Any] | None,
+    rebuild: Callable[..., Env | VectorEnv] | None,
+) -> None:
+    """Note what ``build_env`` made. An object that takes no attribute has no record.
+
+    Args:
+        env: what ``build_env`` returns.
+        env_type: the type that it was given.
+        given: the name of what it was given; None for an environment object.
+        arguments: see :class:`About`.
+        rebuild: see :class:`About`.
     """
-    base = env.unwrapped
-    registered = getattr(getattr(base, 'spec', None), 'id', None)
-    if registered:
-        return str(registered)
-    from gymnasium.vector import SyncVectorEnv, VectorEnv
-
-    single = base.envs[0].unwrapped if isinstance(base, SyncVectorEnv) else base
-    given = _kept(env, '_zoo_name')
-    if given is None or (given == 'lambda' and not isinstance(single, VectorEnv)):
-        return type(single).__name__
-    return given
+    before, own = _inside(env), _own(env)  # of an environment that is built on
+    if env_type == 'gymnasium' and before is not None and before.type is not None:
+        env_type = before.type
+    known = About(_name(env, given or (before and before.name)), env_type, _copies(env), arguments, rebuild)
+    if own is not None:  # the very object, and so made as it was made before
+        known = replace(known, arguments=arguments or own.arguments, rebuild=rebuild or own.rebuild)
+    with contextlib.suppress(AttributeError):
+        setattr(env, _ATTRIBUTE, known)
 
 
-def made_with(env: Env | VectorEnv) -> dict[str, Any] | None:
-    """The arguments with which :func:`build_env` made an environment from its name, without seed and render mode.
-
-    None where a program is needed to make it: of a class, a function, an object, with ``reward_shaping``, or with
-    something around it that :func:`build_env` does not know of.
-    """
-    found = getattr(env, '__dict__', {}).get('_zoo_made_with')
-    return None if found is None else dict(found)
+def _own(env: Any) -> About | None:
+    return getattr(env, '__dict__', {}).get(_ATTRIBUTE)
 
 
-def _kept(env: Any, attribute: str) -> Any:
-    """What :func:`build_env` noted on an environment or on one inside it; wrappers do not hand on private names."""
-    for _ in range(100):  # an attribute of that name need not be a wrapped environment, and may lead in a circle
-        own = getattr(env, '__dict__', {})
-        if attribute in own:
-            return own[attribute]
-        env = own.get('env')
+def _inside(env: Any) -> About | None:
+    """The record of an environment or of the next one inside it; wrappers do not hand on private names."""
+    for _ in range(100):  # an attribute called `env` need not be a wrapped environment, and may lead in a circle
+        found = _own(env)
+        if found is not None:
+            return found
+        env = getattr(env, '__dict__', {}).get('env')
     return None
 
 
-def rebuilder(env: Env | VectorEnv) -> Callable[..., Env | VectorEnv] | None:
-    """A function of ``seed`` (and ``nenv``) that builds an environment like this one, here or in another process.
+def _copies(env: Env | VectorEnv) -> int:
+    from gymnasium.vector import VectorEnv
 
-    None where that cannot be: ``env`` is not what :func:`build_env` made of a name, a class or a function.
-    """
-    return getattr(env, '__dict__', {}).get('_zoo_rebuild')
+    return env.num_envs if isinstance(env, VectorEnv) else 1
 
 
-def registration(env_id: Any) -> Any:
-    """What Gymnasium knows of a name, which a script may have registered itself; None of anything else."""
-    from gymnasium.envs.registration import registry
+def _name(env: Env | VectorEnv, given: str | None) -> str:
+    base = env.unwrapped
+    name = getattr(getattr(base, 'spec', None), 'id', None)
+    if name:
+        return str(name)
+    from gymnasium.vector import SyncVectorEnv, VectorEnv
 
-    spec = registry.get(env_id) if isinstance(env_id, str) else None
-    if spec is None or not str(spec.entry_point).startswith('__main__:'):
-        return spec
-    from zoo.common.envs.kinds import registered
-
-    return registered.find_spec(env_id, 'gymnasium')  # with the class itself, which is not to be found elsewhere
-
-
-def rebuild(registration: Any, again: Callable[..., Any], seed: int | None = 0, **changes: Any) -> Any:
-    """Build an environment again, in this process or in another one that does not know its name yet."""
-    if registration is not None:
-        from gymnasium.envs.registration import registry
-
-        from zoo.common.envs.kinds import registered
-
-        try:
-            registered.find_spec(registration.id, 'gymnasium')
-        except (ValueError, ImportError):
-            registry[registration.id] = registration
-    return again(seed=seed, **changes)
+    single = base.envs[0].unwrapped if isinstance(base, SyncVectorEnv) else base
+    # A function without a name says less than the class of what it made. Copies in processes have no class to ask for.
+    if given is None or (given == 'lambda' and not isinstance(single, VectorEnv)):
+        return type(single).__name__
+    return given

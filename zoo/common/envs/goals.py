@@ -26,7 +26,7 @@ from gymnasium.spaces import Box, Dict
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv, VectorRewardWrapper, VectorWrapper
 
 from zoo.common import spaces
-from zoo.common.envs.about import env_name
+from zoo.common.envs.about import about
 from zoo.common.envs.wrappers.rewards import ShapeVectorReward
 
 OBSERVATION, ACHIEVED, DESIRED = 'observation', 'achieved_goal', 'desired_goal'
@@ -72,7 +72,7 @@ class Goals:
     def __init__(self, env: Env | VectorEnv) -> None:
         self._made: Env | None = None
         space = env.single_observation_space if isinstance(env, VectorEnv) else env.observation_space
-        self.name = env_name(env)
+        self.name = about(env).name
         why = refusal(space)
         if why is not None:
             raise ValueError(self._refused(why))

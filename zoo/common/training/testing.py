@@ -6,6 +6,7 @@ import numpy as np
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
+from zoo.common.envs.about import about
 from zoo.common.records import Episode, TestResult
 from zoo.common.rollouts.collector import Collector
 from zoo.common.training.agent import Acts
@@ -24,7 +25,7 @@ def run_test(
     Raises:
         ValueError: a training is stepping this very environment: a callback tests in a second one.
     """
-    state = np.zeros((getattr(env, 'num_envs', 1), agent.behavior.state_size), np.float32)
+    state = np.zeros((about(env).copies, agent.behavior.state_size), np.float32)
 
     def begin(copies: np.ndarray) -> None:
         state[copies] = 0.0

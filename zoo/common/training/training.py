@@ -24,7 +24,7 @@ from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from zoo.common import plots
-from zoo.common.envs.about import env_name
+from zoo.common.envs.about import about
 from zoo.common.envs.goals import Goals
 from zoo.common.records import Episode, TrainingResult
 from zoo.common.replay.replay import Replay
@@ -132,12 +132,12 @@ class Training:
         self._last_checkpoint: Path | None = None
         self._stopped = False
         name = type(agent).__name__
-        self._title = name if env is None else f'{name} {env_name(env)}'
+        self._title = name if env is None else f'{name} {about(env).name}'
         resumed_at = agent.steps if start else None
         self._logger = Logger(run_dir, train_steps - start, progress_bar, self._title, resumed_at)
         self._monitor: Monitor | None = None
         if run_dir is not None:
-            named = '' if env is None else env_name(env)
+            named = '' if env is None else about(env).name
             self._monitor = Monitor(run_dir / 'monitor.csv', named, resumed_at)
         if self._monitor is not None and start:
             self._recall(self._monitor.earlier)

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.spaces import Space
 
 from zoo.common.acting.behavior import Behavior
-from zoo.common.envs.about import rebuilder
+from zoo.common.envs.about import about
 from zoo.common.replay.replay import Replay
 from zoo.common.rollouts.rollout_buffer import RolloutBuffer, rollout_bytes
 from zoo.common.sampling import Sampling
@@ -286,7 +286,7 @@ def plan_for(
             f'{layout}: every actor of {type(agent).__name__} explores in a way of its own, but a server acts for all '
             'alike: leave out servers.'
         )
-    num_envs = getattr(env, 'num_envs', 1)
+    num_envs = about(env).copies
     stored = Stored(agent.observation_space, agent.action_space, agent.sampling) if replays else None
     if layout.buffers:
         _check_buffers(agent, layout, loop_params, checkpoint_buffer)
@@ -330,7 +330,7 @@ def plan_for(
         loop_params=loop_params,
         behavior=behavior.light(),
         stored=stored,
-        rebuild=rebuilder(env),
+        rebuild=about(env).rebuild,
         has_gradients=has_gradients,
     )
 

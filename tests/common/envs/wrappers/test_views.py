@@ -153,11 +153,11 @@ def test_goals_are_not_stacked():
 
 
 def test_both_together_and_built_again():
-    from zoo.common.envs.about import rebuilder
+    from zoo.common.envs.about import about
 
     env = build_env('CartPole-v1', 'classic_control', hide_velocity=True, frame_stack=2, nenv=2, vectorized=True)
     assert env.single_observation_space.shape == (4,)
-    again = rebuilder(env)
+    again = about(env).rebuild
     assert again is not None and again(seed=0).single_observation_space == env.single_observation_space
     same = build_env('CartPole-v1', hide_velocity=False, frame_stack=1)
     assert same.observation_space == gymnasium.make('CartPole-v1').observation_space

@@ -1,0 +1,105 @@
+"""The types of environment, and the names that each type has."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from types import ModuleType
+from typing import Any
+
+from zoo.common.tools.errors import nearest, unknown
+
+#: Environment type -> its module in ``zoo/common/envs/kinds``.
+TYPES = {
+    'classic_control': 'registered',
+    'box2d': 'registered',
+    'mujoco': 'registered',
+    'atari': 'atari',
+    'robotics': 'registered',
+    'dm_control': 'dm_control',
+    'rlbench': 'rlbench',
+    'gymnasium': 'registered',
+}
+#: The modules whose names Gymnasium's registry has; the others have a function ``ids``.
+_IN_REGISTRY = ('registered', 'atari')
+
+
+def check_type(env_type: Any) -> None:
+    """Refuse an unknown type.
+
+    Raises:
+        ValueError: it is none of :data:`TYPES`.
+    """
+    if not isinstance(env_type, str) or env_type not in TYPES:
+        raise ValueError(unknown('environment type', env_type, TYPES))
+
+
+def kind_of(env_type: str) -> ModuleType:
+    """Return the module of a type: ``find`` makes a factory of a name, ``ids`` lists the names."""
+    return importlib.import_module(f'zoo.common.envs.kinds.{TYPES[env_type]}')
+
+
+def find_env_type(env_id: Any) -> str:
+    """Return the type of an environment from its name.
+
+    Args:
+        env_id: as for ``build_env``.
+
+    Returns:
+        A type of :data:`TYPES`; ``'gymnasium'`` for a name of no other type, and for whatever is not a name.
+
+    Raises:
+        ValueError: no installed type has the name; the message has the nearest name.
+        ImportError: ``package`` of ``'package:Name-v0'`` cannot be imported.
+    """
+    if not isinstance(env_id, str):
+        return 'gymnasium'
+    from zoo.common.envs.kinds import registered
+
+    try:
+        return registered.type_of(registered.find_spec(env_id, 'gymnasium'))
+    except ValueError as error:
+        refused = str(error)
+    known: list[str] = []
+    for env_type, module in TYPES.items():
+        if module not in _IN_REGISTRY:
+            with contextlib.suppress(ImportError):
+                names = kind_of(env_type).ids()
+                if env_id in names:
+                    return env_type
+                known += names
+    close = nearest(env_id, [*registered.ids('gymnasium'), *known])
+    raise ValueError(unknown('environment', env_id, known) if close in known else refused)
+
+
+def list_envs(env_type: str, latest: bool = False) -> list[str]:
+    """Return the names that ``build_env(name, env_type)`` opens, sorted, as the installed packages list them.
+
+    Args:
+        env_type: as for ``build_env``. For ``'gymnasium'`` these are all names that the installed packages known here
+            register, and the names of packages imported so far; some of them may need further packages.
+        latest: leave out a name such as ``'Hopper-v4'`` where there is a ``'Hopper-v5'``.
+
+    Raises:
+        ValueError: an unknown ``env_type``.
+        ImportError: the package of the type is not installed; the message has the ``pip install`` line.
+    """
+    check_type(env_type)
+    if TYPES[env_type] in _IN_REGISTRY:
+        from zoo.common.envs.kinds import registered
+
+        names = registered.installed_ids(env_type)
+    else:
+        names = kind_of(env_type).ids()
+    if latest:
+        newest: dict[str, int] = {}
+        for stem, version in map(_version, names):
+            newest[stem] = max(version, newest.get(stem, version))
+        names = [name for name in names if newest[_version(name)[0]] == _version(name)[1]]
+    return names
+
+
+def _version(name: str) -> tuple[str, int]:
+    """The stem and the version of a name; a name without a version has 0."""
+    stem, _, number = name.rpartition('-v')
+    return (stem, int(number)) if stem and number.isdigit() else (name, 0)
