@@ -47,7 +47,9 @@ def about(env: Env | VectorEnv) -> About:
     if own is not None:
         return own
     inside = _inside(env)
-    return About(_name(env, inside and inside.name), inside and inside.type, _copies(env))
+    if inside is None:
+        return About(_name(env, None), copies=_copies(env))
+    return About(_name(env, inside.name), inside.type, _copies(env))
 
 
 def env_name(env: Env | VectorEnv) -> str:
@@ -77,9 +79,10 @@ def remember(
         rebuild: see :class:`About`.
     """
     before, own = _inside(env), _own(env)  # of an environment that is built on
-    if env_type == 'gymnasium' and before is not None and before.type is not None:
-        env_type = before.type
-    known = About(_name(env, given or (before and before.name)), env_type, _copies(env), arguments, rebuild)
+    if before is not None:
+        given = given or before.name
+        env_type = before.type if before.type and env_type == 'gymnasium' else env_type
+    known = About(_name(env, given), env_type, _copies(env), arguments, rebuild)
     if own is not None:  # the very object, and so made as it was made before
         known = replace(known, arguments=arguments or own.arguments, rebuild=rebuild or own.rebuild)
     with contextlib.suppress(AttributeError):
