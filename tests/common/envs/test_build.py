@@ -24,7 +24,6 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 import zoo
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.env_wrappers import build_env, list_envs
-from zoo.common.envs import build
 from zoo.common.envs.about import about
 from zoo.common.envs.wrappers.masks import ActionMask
 from zoo.common.rollouts.collector import Collector

@@ -1,8 +1,8 @@
 """``build_env``: every environment, single or vectorized, from one call.
 
-The module of an environment type, in ``zoo/common/envs/kinds``, has a function ``find(env_id, env_type)``. It checks the
-name and returns a factory ``make(**kwargs) -> gymnasium.Env`` that can be pickled. Seeds, copies, reward shaping and
-action masks are the same for all types and are done here.
+Each environment type has a module in ``zoo/common/envs/kinds`` with a function ``find(env_id, env_type)``. It checks
+the name and returns a factory ``make(**kwargs) -> gymnasium.Env`` that can be pickled. Seeds, copies, reward shaping
+and action masks are the same for all types and are done here.
 
 What an environment reports at the end of an episode:
 
@@ -71,8 +71,9 @@ def build_env(
 ) -> Env | VectorEnv:
     """Build an environment, or ``nenv`` copies of one that step together.
 
-    The environment is returned seeded, and its first observation has been checked against its space. Copy ``i`` has the
-    seed ``seed + i``. Two environments that are built alike give the same episodes for ``reset()`` and the same actions.
+    The environment is returned seeded, and its first observation has been checked against its space. Copy ``i`` has
+    the seed ``seed + i``. Environments that are built alike give the same episodes for ``reset()`` and the same
+    actions.
 
     Args:
         env_id: the name of the environment, for example ``'CartPole-v1'``. For ``env_type='gymnasium'`` also
