@@ -676,7 +676,8 @@ class TestSaveAndLoad:
 
     def test_a_network_of_other_shapes_is_refused(self, run):
         with pytest.raises(
-            ValueError, match=r"holds an array of shape .* for 'network/q/0', but this agent has shape \(4, 9\)"
+            ValueError,
+            match=r"holds an array of shape .* for 'network/q/0' \(hidden0/kernel\), but this agent has shape \(4, 9\)",
         ):
             zoo.load(run[1], net_list=[{'hidden': [9]}])
 

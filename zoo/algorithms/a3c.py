@@ -98,7 +98,7 @@ class A3C(A2C):
         return {
             name: variable
             for name, variable in saving.variables(cast(Algorithm, self)).items()
-            if not name.startswith('optimizer/') and '/random/' not in name and name != 'noise_seed'
+            if '/random/' not in name and name != 'noise_seed'
         }
 
     def weights(self) -> dict[str, np.ndarray]:

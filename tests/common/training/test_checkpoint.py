@@ -402,7 +402,7 @@ def test_an_altered_configuration_is_found(saved: Path, change):
 
 def test_a_newer_format_says_so(saved: Path):
     edit_config(saved, lambda body: body.update(format_version=checkpoint.FORMAT_VERSION + 1))
-    with pytest.raises(CheckpointError, match='format 2 and this zoo reads formats up to 1: upgrade zoo'):
+    with pytest.raises(CheckpointError, match='format 3 and this zoo reads formats up to 2: upgrade zoo'):
         read(saved)
 
 

@@ -1,13 +1,13 @@
-"""What of an agent is saved, and how it is loaded; the files are the business of :mod:`zoo.common.checkpoint`."""
+"""What an agent saves, and how it loads; :mod:`zoo.common.training.checkpoint` reads and writes the files."""
 
 from __future__ import annotations
 
 import copy
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 import numpy as np
@@ -22,8 +22,10 @@ from zoo.common.tools.errors import unknown
 from zoo.common.training import checkpoint
 from zoo.common.training.agent import Agent
 
-#: Parameters of the constructor that are written apart from the others.
+#: Parameters of the constructor that a checkpoint holds apart from the others.
 APART = ('observation_space', 'action_space', 'net_list', 'optimizers_list')
+
+A = TypeVar('A', bound=Agent)
 
 
 def config(agent: Agent) -> dict[str, Any]:
@@ -49,7 +51,7 @@ def blueprint(agent: Agent) -> tuple[type, dict[str, Any]]:
 
 
 def _like(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
-    """A new optimizer of the same settings, with those that Keras' configuration leaves out."""
+    """A new optimizer with the same settings, also those that Keras' configuration leaves out."""
     if getattr(optimizer, '_exclude_from_weight_decay', None):
         raise ValueError(
             f'the {type(optimizer).__name__} excludes variables from its weight decay, which a copy does not have: '
@@ -63,44 +65,63 @@ def _like(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
 
 
 def variables(agent: Agent) -> dict[str, tf.Variable]:
-    """Every variable that is state, by its name in a checkpoint."""
+    """The variables of networks, targets and what else the algorithm keeps, by their names in a checkpoint."""
     found = dict(agent.state_variables)
     for name, network in agent.networks.items():
         found |= {f'network/{name}/{i}': variable for i, variable in enumerate(network.variables)}
         found |= {f'network/{name}/random/{i}': variable for i, variable in enumerate(network.random_variables)}
-    for name, optimizer in agent.optimizers.items():
-        found |= {f'optimizer/{name}/{i}': variable for i, variable in enumerate(optimizer.state)}
     return found
 
 
+def _moved_by(agent: Agent) -> dict[str, list[str]]:
+    """The names of the variables that each optimizer moves, as in `variables`, by the optimizer's name."""
+    names = {id(variable): name for name, variable in variables(agent).items()}
+    return {
+        label: [names.get(id(variable), str(i)) for i, variable in enumerate(optimizer.variables)]
+        for label, optimizer in agent.optimizers.items()
+    }
+
+
 def arrays(agent: Agent) -> dict[str, np.ndarray]:
-    """Every array that is state, by its name in a checkpoint."""
+    """Every array of the state, by its name in a checkpoint.
+
+    An optimizer's arrays are named after the weights that they belong to: ``optimizer/q/first_moment/network/q/0``.
+    """
     found = {name: variable.numpy() for name, variable in variables(agent).items()}
+    for label, names in _moved_by(agent).items():
+        found |= {f'optimizer/{label}/{key}': value for key, value in agent.optimizers[label].state(names).items()}
     for label, moments in agent.moments().items():
         found |= {f'statistics/{label}/{name}': value for name, value in moments.state().items()}
     return found
 
 
 def assign(agent: Agent, saved: Mapping[str, np.ndarray]) -> None:
-    """The inverse of :func:`arrays`."""
+    """Put an agent into the state that `arrays` gave."""
     for name, variable in variables(agent).items():
         variable.assign(saved[name])
     for network in agent.networks.values():
         copies.settle(network)
+    for label, names in _moved_by(agent).items():
+        agent.optimizers[label].restore(names, _below(f'optimizer/{label}/', saved))
     _leave_out_statistics(agent, saved)
     for label, moments in agent.moments().items():
-        moments.restore({name: saved[f'statistics/{label}/{name}'] for name in moments.state()})
+        moments.restore(_below(f'statistics/{label}/', saved))
     agent.forward.refresh()
 
 
+def _below(prefix: str, saved: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with a prefix, by the rest of their names."""
+    return {key.removeprefix(prefix): value for key, value in saved.items() if key.startswith(prefix)}
+
+
 def _leave_out_statistics(agent: Agent, saved: Mapping[str, np.ndarray]) -> None:
-    """What was saved before vectors of integers were normalised has no statistics of them: they stay as they were."""
+    """Old checkpoints have no statistics of vectors of integers: the agent goes on without normalizing them."""
     for path in [path for path in agent.statistics if f'statistics/obs/{path}/mean' not in saved]:
         del agent.statistics[path]
 
 
 def save(agent: Agent, path: str | os.PathLike[str], buffer: bool, loop_state: dict[str, int] | None) -> Path:
-    """See :meth:`zoo.algorithms.base.algorithm.Algorithm.save`."""
+    """Write a checkpoint, with the replay buffer if asked."""
     whole = config(agent) | {
         'steps': agent.steps,
         'updates': agent.updates,
@@ -112,20 +133,20 @@ def save(agent: Agent, path: str | os.PathLike[str], buffer: bool, loop_state: d
     }
     held = None
     if buffer:
-        # Of an agent that was loaded and has not trained yet, the buffer is still where it was read from.
+        # A loaded agent that has not trained yet reads its buffer from the file that it was loaded from.
         held = agent.saved_buffer if agent.replay is None else agent.replay.state()
     return checkpoint.write(path, whole, arrays(agent), held)
 
 
-def twin(agent: Any, memo: dict[int, Any]) -> Any:
-    """See :meth:`zoo.algorithms.base.algorithm.Algorithm.__deepcopy__`."""
+def twin(agent: A, memo: dict[int, Any]) -> A:
+    """A deep copy: it predicts the same and trains on in the same way."""
     cls, given = blueprint(agent)
     try:
         if 'net_list' in given:
             networks = list(agent.networks.values())
             given['net_list'] = copies.copied_entries(networks, agent.net_list, agent.network_names)
         with unannounced():
-            made = cls(**given)
+            made: A = cls(**given)
         _check_dtypes(made, agent.net_list)
     except Exception as error:
         why = str(error).rstrip('.')
@@ -134,12 +155,12 @@ def twin(agent: Any, memo: dict[int, Any]) -> Any:
     made.restore_state(agent.state())
     for name in ('rng', 'progress', 'replay', 'loop_state'):
         setattr(made, name, copy.deepcopy(getattr(agent, name), memo))
-    made.saved_buffer = agent.saved_buffer  # only read from, and not before there is a replay
+    made.saved_buffer = agent.saved_buffer  # both only read it, before they have a replay buffer
     return made
 
 
 def newest(path: str | os.PathLike[str]) -> Path:
-    """The checkpoint at a path, or of a run directory the one that was written last."""
+    """The checkpoint at a path; for a run directory, the one that was written last."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f'a saved agent is given by the path of its folder, not by {path!r}.')
     path = Path(path).expanduser()
@@ -154,13 +175,13 @@ def read(path: str | os.PathLike[str], algorithm: str | None) -> tuple[Path, che
 
 
 def load(
-    cls: type[Any],
+    cls: type[A],
     saved: checkpoint.Checkpoint,
     path: Path,
     net_list: Sequence[Any] | None,
     optimizers_list: Sequence[Any] | None,
-) -> Any:
-    """The agent of class ``cls`` that a checkpoint holds; see :meth:`zoo.algorithms.base.algorithm.Algorithm.load`."""
+) -> A:
+    """The agent of class ``cls`` in a checkpoint, with the user's networks and optimizers where they are given."""
     given = {'net_list': net_list, 'optimizers_list': optimizers_list}
     try:
         found = saved.config
@@ -176,15 +197,14 @@ def load(
     for name in known:
         if name not in cls.params():
             raise checkpoint.CheckpointError(f"'{path}' cannot be loaded: {unknown('parameter', name, cls.params())}")
+    make: Callable[..., A] = cls
     with unannounced():
-        agent = cls(**known, **given)
+        agent = make(**known, **given)
     if 'net_list' not in given:
         _check_dtypes(agent, found['net_list'])
-    state = dict(saved.arrays)
-    if optimizers_list is not None:
-        _keep_what_fits(agent, state, found['optimizers_list'])
+    state = _optimizers_state(agent, saved.arrays, None if optimizers_list is None else found['optimizers_list'])
     own = variables(agent)
-    # Generators begin anew where they were not saved, and are not missed by a network that draws no numbers.
+    # Generators that were not saved start anew. A network that draws no numbers does not need those that were.
     state = {name: array for name, array in state.items() if '/random/' not in name or name in own}
     state |= {name: x.numpy() for name, x in own.items() if '/random/' in name and name not in state}
     _leave_out_statistics(agent, state)
@@ -205,7 +225,7 @@ def load(
 
 
 def _check_dtypes(agent: Agent, saved: Sequence[Any]) -> None:
-    """Refuse networks of another dtype than these entries, which come of a class that gives its specs itself."""
+    """Refuse an agent of a class that gives its specs itself, if their dtype is not the one in these entries."""
     for name, own, entry in zip(agent.networks, agent.net_list, saved, strict=True):
         if not isinstance(own, dict) or not isinstance(entry, dict) or 'custom' in entry:
             continue
@@ -225,27 +245,48 @@ def _not_of_an_agent(path: Path, error: Exception) -> checkpoint.CheckpointError
     )
 
 
-def _keep_what_fits(agent: Agent, state: dict[str, np.ndarray], entries: list[Any]) -> None:
-    """Put the state of the optimisers that were handed, as far as it is new, in the place of what was saved."""
-    for (name, optimizer), entry in zip(agent.optimizers.items(), entries, strict=True):
-        prefix = f'optimizer/{name}/'
-        saved = {key.removeprefix(prefix): state.pop(key) for key in list(state) if key.startswith(prefix)}
-        fitting = optimizer.fitting(saved, {key: schedule_from_json(value) for key, value in entry.items()})
-        state.update({prefix + key: value for key, value in fitting.items()})
+def _optimizers_state(
+    agent: Agent, saved: Mapping[str, np.ndarray], replaced: list[Any] | None
+) -> dict[str, np.ndarray]:
+    """What was saved, with the state of the optimizers as these optimizers take it.
+
+    Args:
+        agent: its optimizers are meant.
+        saved: the arrays of the checkpoint.
+        replaced: the entries of the saved optimizers, where the user gave others in their place.
+    """
+    state = dict(saved)
+    moved = _moved_by(agent)
+    for i, (label, optimizer) in enumerate(agent.optimizers.items()):
+        prefix = f'optimizer/{label}/'
+        held = optimizer.upgraded(moved[label], _below(prefix, saved))
+        if replaced is not None:
+            entry = {key: schedule_from_json(value) for key, value in replaced[i].items()}
+            held = optimizer.fitting(moved[label], held, entry)
+        state = {key: value for key, value in state.items() if not key.startswith(prefix)}
+        state |= {prefix + key: value for key, value in held.items()}
+    return state
 
 
 def _check_arrays(agent: Agent, saved: Mapping[str, np.ndarray], path: Path) -> None:
-    own = {name: tuple(variable.shape) for name, variable in variables(agent).items()}
-    for label, moments in agent.moments().items():
-        own |= {f'statistics/{label}/{name}': np.shape(value) for name, value in moments.state().items()}
+    own = {name: value.shape for name, value in arrays(agent).items()}
     for name in sorted(saved.keys() | own.keys()):
         found = saved.get(name)
         if name not in own or found is None or found.shape != own[name]:
             raise ValueError(
-                f'{path} holds {"nothing" if found is None else f"an array of shape {found.shape}"} for {name!r}, but '
-                f'this agent {f"has shape {own[name]}" if name in own else "has no such"} there: hand load the same '
+                f'{path} holds {"nothing" if found is None else f"an array of shape {found.shape}"} for {name!r}'
+                f'{_layer_of(agent, name)}, but this agent '
+                f'{f"has shape {own[name]}" if name in own else "has no such array"} there: hand load the same '
                 'networks and optimizers that were saved.'
             )
+
+
+def _layer_of(agent: Agent, name: str) -> str:
+    """The layer of a saved weight or moment, such as `` (hidden0/kernel)``; nothing for other arrays."""
+    for key, variable in variables(agent).items():
+        if key.startswith('network/') and name.endswith(key):
+            return f' ({variable.name.partition("/")[2].removesuffix(":0")})'
+    return ''
 
 
 def _entry_to_json(entry: Any) -> Any:
@@ -263,7 +304,7 @@ def _entries_from_json(entries: list[Any], what: str, path: Path) -> list[Any]:
                 f'{path} was saved with {what}[{i}] a {entry["custom"]} defined in Python, which it does not hold: '
                 f'hand one of the same shape to load(path, {what}=[…]).'
             )
-    older = {'dtype': 'float32'} if what == 'net_list' else {}  # of specs that were saved before there was another one
+    older = {'dtype': 'float32'} if what == 'net_list' else {}  # specs had no dtype before there was a second one
     return [
         entry if isinstance(entry, str) else older | {key: schedule_from_json(value) for key, value in entry.items()}
         for entry in entries

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -114,11 +114,13 @@ class Optimizer:
         self._beta_1, self._beta_2, self._epsilon = spec['beta_1'], spec['beta_2'], spec['epsilon']
         self._learning_rate = tf.Variable(value_at(spec['learning_rate'], 0.0), dtype=tf.float32, trainable=False)
         self.iterations = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._flat = prefers_xla(self.variables)
+        self.flat = prefers_xla(self.variables)
         self._sizes = [int(np.prod(variable.shape)) for variable in self.variables]
-        shapes = [[sum(self._sizes)]] if self._flat else [variable.shape for variable in self.variables]
-        self._first_moments = [tf.Variable(tf.zeros(shape), trainable=False) for shape in shapes]
-        self._second_moments = [tf.Variable(tf.zeros(shape), trainable=False) for shape in shapes]
+        shapes = [[sum(self._sizes)]] if self.flat else [variable.shape for variable in self.variables]
+        self._moments = {
+            kind: [tf.Variable(tf.zeros(shape), trainable=False) for shape in shapes]
+            for kind in ('first_moment', 'second_moment')
+        }
 
     def constrain(self, constraints: Iterable[tuple[tf.Variable, Callable[[tf.Tensor], tf.Tensor]]]) -> None:
         """Make ``variable ← constraint(variable)`` the end of every step, where the variable is one of its own."""
@@ -149,7 +151,7 @@ class Optimizer:
             gradients = means[: len(gradients)]
             for variable, mean in zip(self._moving, means[len(gradients) :], strict=True):
                 variable.assign(mean)
-        if self.keras is None and self._flat:
+        if self.keras is None and self.flat:
             gradients = [tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], 0)]
         if self.clip_norm is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, self.clip_norm)
@@ -163,13 +165,13 @@ class Optimizer:
     def _apply_adam(self, gradients: Sequence[tf.Tensor]) -> None:
         step = tf.cast(self.iterations.assign_add(1), tf.float32)
         powers = tf.pow(self._beta_1, step), tf.pow(self._beta_2, step)
-        if self._flat:
+        if self.flat:
             self._apply_flat(gradients[0], *powers)
         else:
             self._apply_each(gradients, *powers)
 
     def _apply_flat(self, gradient: tf.Tensor, beta_1_power: tf.Tensor, beta_2_power: tf.Tensor) -> None:
-        first, second = self._first_moments[0], self._second_moments[0]
+        (first,), (second,) = self._moments.values()
         m = first.assign(self._beta_1 * first + (1.0 - self._beta_1) * gradient)
         v = second.assign(self._beta_2 * second + (1.0 - self._beta_2) * tf.square(gradient))
         rate = self._learning_rate * tf.sqrt(1.0 - beta_2_power) / (1.0 - beta_1_power)
@@ -179,9 +181,7 @@ class Optimizer:
 
     def _apply_each(self, gradients: Sequence[tf.Tensor], beta_1_power: tf.Tensor, beta_2_power: tf.Tensor) -> None:
         rate = self._learning_rate.read_value()
-        for variable, gradient, first, second in zip(
-            self.variables, gradients, self._first_moments, self._second_moments, strict=True
-        ):
+        for variable, gradient, first, second in zip(self.variables, gradients, *self._moments.values(), strict=True):
             tf.raw_ops.ResourceApplyAdam(
                 var=variable.handle,
                 m=first.handle,
@@ -198,50 +198,102 @@ class Optimizer:
     def set_progress(self, progress: float) -> None:
         """Move a scheduled learning rate to where training is, in [0, 1]."""
         if isinstance(self.schedule, Linear):
-            rate = self._rate_variable
-            assert rate is not None  # since no schedule of Keras' own has its place
+            rate = self._learning_rate if self.keras is None else self.keras.learning_rate.value
             rate.assign(self.schedule(progress), read_value=False)
 
     @property
-    def _rate_variable(self) -> tf.Variable | None:
-        """The variable that holds the learning rate; None where a schedule of Keras' own has its place."""
+    def _rate_name(self) -> str | None:
+        """The name of the learning rate in `state`; None where Keras computes it by a schedule of its own."""
         if self.keras is None:
-            return self._learning_rate
-        return next((v.value for v in self.keras.variables if v is self.keras._learning_rate), None)
+            return 'learning_rate'
+        rate = self.keras.learning_rate  # a tensor where a schedule computes it
+        return next((str(i) for i, variable in enumerate(self.keras.variables) if variable is rate), None)
 
-    @property
-    def state(self) -> list[tf.Variable]:
-        """The variables to save: iterations, learning rate, moments."""
-        if self.keras is not None:
-            return [variable.value for variable in self.keras.variables]
-        return [self.iterations, self._learning_rate, *self._first_moments, *self._second_moments]
+    def state(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """The arrays to save, by names that do not depend on how they lie in memory.
 
-    def fitting(self, saved: dict[str, np.ndarray], entry: Any) -> dict[str, np.ndarray]:
-        """Of a saved state what an optimiser keeps that was handed in its place: all but the learning rate.
-
-        Where kind and shapes are others it begins anew, and one log line says so.
+        Zoo's Adam has ``iterations``, ``learning_rate``, and for each weight ``first_moment/<name>`` and
+        ``second_moment/<name>``. An optimizer of Keras has its own variables: ``0``, ``1``, ….
 
         Args:
-            saved: arrays by their place in ``state``, ``'0'``, ``'1'``, …
-            entry: of the optimizer that was saved, as the checkpoint holds it: a spec, or ``{'custom': class name}``.
+            names: the names of ``variables``, in their order.
+        """
+        if self.keras is not None:
+            return {str(i): variable.value.numpy() for i, variable in enumerate(self.keras.variables)}
+        found = {'iterations': self.iterations.numpy(), 'learning_rate': self._learning_rate.numpy()}
+        for kind, moments in self._moments.items():
+            values = [variable.numpy() for variable in moments]
+            if self.flat:
+                values = self._split(values[0])
+            found |= {f'{kind}/{name}': value for name, value in zip(names, values, strict=True)}
+        return found
+
+    def restore(self, names: Sequence[str], saved: Mapping[str, np.ndarray]) -> None:
+        """Take in what `state` gave with the same names, in either layout."""
+        if self.keras is not None:
+            for i, variable in enumerate(self.keras.variables):
+                variable.value.assign(saved[str(i)])
+            return
+        self.iterations.assign(saved['iterations'])
+        self._learning_rate.assign(saved['learning_rate'])
+        for kind, moments in self._moments.items():
+            values = [saved[f'{kind}/{name}'] for name in names]
+            if self.flat:
+                values = [np.concatenate([value.ravel() for value in values])]
+            for variable, value in zip(moments, values, strict=True):
+                variable.assign(value)
+
+    def upgraded(self, names: Sequence[str], saved: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The state of zoo's Adam as `state` names it, from the numbers ``0``, ``1``, … of checkpoint format 1.
+
+        After the iterations and the learning rate, that format has either two vectors, each with the moments of all
+        weights, or the first moments of each weight and then the second ones. A state of another form is returned as
+        it is.
+        """
+        numbers = [saved[str(i)] for i in range(len(saved)) if str(i) in saved]
+        if self.keras is not None or len(numbers) < len(saved) or len(numbers) < 4:
+            return dict(saved)
+        iterations, rate, *moments = numbers
+        total = (sum(self._sizes),)
+        if len(moments) == 2 and moments[0].shape == moments[1].shape == total:
+            moments = [*self._split(moments[0]), *self._split(moments[1])]
+        if len(moments) != 2 * len(names):
+            return dict(saved)
+        keys = [f'{kind}/{name}' for kind in self._moments for name in names]
+        return {'iterations': iterations, 'learning_rate': rate, **dict(zip(keys, moments, strict=True))}
+
+    def _split(self, vector: np.ndarray) -> list[np.ndarray]:
+        """The pieces of a vector of all weights, in the shapes of ``variables``."""
+        pieces = np.split(vector, np.cumsum(self._sizes)[:-1])
+        return [piece.reshape(v.shape) for piece, v in zip(pieces, self.variables, strict=True)]
+
+    def fitting(self, names: Sequence[str], saved: Mapping[str, np.ndarray], entry: Any) -> dict[str, np.ndarray]:
+        """What this optimizer takes over from a saved one that it replaces: everything except the learning rate.
+
+        If the kind or a shape differs, this optimizer starts anew and a warning is logged.
+
+        Args:
+            names: the names of ``variables``, in their order.
+            saved: what `state` gave.
+            entry: how the checkpoint describes the saved optimizer: its spec, or ``{'custom': class name}``.
 
         Returns:
-            Arrays for all of ``state``, by the same names.
+            Arrays under all names of `state`.
         """
-        own = {str(i): variable for i, variable in enumerate(self.state)}
+        own = self.state(names)
         kind = 'Adam of zoo' if _is_ours(entry) else entry.get('custom', entry.get('name', 'Adam'))
         own_kind = 'Adam of zoo' if self.keras is None else type(self.keras).__name__
         fits = kind.lower() == own_kind.lower() and own.keys() == saved.keys()
-        if not fits or any(saved[name].shape != tuple(variable.shape) for name, variable in own.items()):
+        if not fits or any(saved[name].shape != value.shape for name, value in own.items()):
             log.warning(
-                '%s was saved as another kind of optimizer (%s) than the %s that is handed, which begins anew.',
+                '%s was saved as another kind of optimizer (%s) than the one given now (%s), which starts anew.',
                 self.label,
                 kind,
                 own_kind,
             )
-            return {name: variable.numpy() for name, variable in own.items()}
-        rate = self._rate_variable
-        return {name: rate.numpy() if rate is not None and x is rate else saved[name] for name, x in own.items()}
+            return own
+        rate = self._rate_name
+        return {name: own[name] if name == rate else value for name, value in saved.items()}
 
 
 def _is_ours(spec: dict[str, Any]) -> bool:

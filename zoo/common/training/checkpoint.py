@@ -44,7 +44,8 @@ from safetensors.numpy import load_file, save_file
 
 from zoo.common.tools.files import from_jsonable, jsonable, library_versions, write_json
 
-FORMAT_VERSION = 1
+#: Format 1 numbered the arrays of optimizers; format 2 names them after the weights.
+FORMAT_VERSION = 2
 
 _FORMAT = 'zoo checkpoint'
 _CONFIG, _WEIGHTS, _BUFFER = 'config.json', 'weights.safetensors', 'buffer.npz'
@@ -203,14 +204,14 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if not intact:
         raise CheckpointError(f"'{file}' is altered: its content does not match its checksum.")
     whole = (
-        version == FORMAT_VERSION
+        version in range(1, FORMAT_VERSION + 1)
         and isinstance(body.get('config'), dict)
         and isinstance(body.get('files'), dict)
         and {_WEIGHTS} <= body['files'].keys() <= {_WEIGHTS, _BUFFER}
         and all(isinstance(entry, dict) and entry.keys() == {'bytes', 'sha256'} for entry in body['files'].values())
     )
     if not whole:
-        raise CheckpointError(f"'{file}' is not a configuration of checkpoint format {FORMAT_VERSION}.")
+        raise CheckpointError(f"'{file}' is not a configuration of checkpoint format 1 to {FORMAT_VERSION}.")
     return body
 
 
