@@ -1,4 +1,4 @@
-"""What many tests take: updates without XLA, and a short look for garbage."""
+"""Fixtures that many tests use, and which tests ``pytest`` and ``pytest -m full`` run."""
 
 from __future__ import annotations
 
@@ -7,20 +7,38 @@ import gc
 import pytest
 
 
+@pytest.fixture(autouse=True, scope='module')
+def short_collections() -> None:
+    """Keep what is alive out of garbage collection: a collection of all that a worker imports and makes takes a second."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
 def plain_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No XLA, which takes seconds to compile each agent's update."""
+    """Switch XLA off: it takes seconds to compile each agent's update."""
     for module in ('zoo.common.maths.optimizers', 'zoo.algorithms.base.algorithm'):
         monkeypatch.setattr(f'{module}.prefers_xla', lambda variables: False)
 
 
 @pytest.fixture
 def plain_updates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No XLA, as where there are several learners; optimizers are what they are in a process of another one."""
+    """Switch XLA off for updates, as training with several learners does. Optimizers are left as they are."""
     monkeypatch.setattr('zoo.algorithms.base.algorithm.prefers_xla', lambda variables: False)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """What the imports have made stays until the end: collecting garbage need not look at all of it every time."""
-    gc.collect()
-    gc.freeze()
+def pytest_configure(config: pytest.Config) -> None:
+    """Let ``-m full`` leave out what runs on demand only: such parameters of a test that is marked ``full``."""
+    if config.option.markexpr == 'full':
+        config.option.markexpr = 'full and not learning and not matrix'
+
+
+@pytest.hookimpl(tryfirst=True)  # before the tests are chosen by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Take the mark ``full`` from the parameters that its ``but`` names."""
+    for item in items:
+        for mark in item.iter_markers('full'):
+            but = mark.kwargs.get('but', ())
+            if isinstance(item, pytest.Function) and but:
+                if item.callspec.id in ((but,) if isinstance(but, str) else but):
+                    item.own_markers = [each for each in item.own_markers if each.name != 'full']

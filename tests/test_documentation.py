@@ -139,6 +139,7 @@ def test_the_readme_runs_from_its_first_block_to_its_last(tmp_path):
     assert done.stdout.endswith('to the end\n')
 
 
+@pytest.mark.full
 def test_the_page_about_training_runs(tmp_path):
     program = blocks('docs/training.md')
     assert any('resume=True' in block for block in program)
@@ -146,6 +147,7 @@ def test_the_page_about_training_runs(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.full(but='replay')
 @pytest.mark.parametrize('page', ['callbacks', 'environments', 'networks', 'plots', 'recurrent', 'replay', 'rollouts'])
 def test_a_page_runs(page, tmp_path):
     """Without what draws pictures: the tests of drawing know where it is possible."""
@@ -154,6 +156,7 @@ def test_a_page_runs(page, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.full
 def test_an_exported_agent_acts_in_programs_without_zoo(tmp_path):
     """The page's first program exports it, and each of the others is a whole program by itself."""
     exporting, *programs = blocks('docs/export.md')
@@ -170,6 +173,7 @@ def test_an_exported_agent_acts_in_programs_without_zoo(tmp_path):
         assert done.stdout.strip() == (expected if batch in program else expected.strip('[]').split()[0])
 
 
+@pytest.mark.full(but='self_play.py')
 @pytest.mark.parametrize(
     'example', [str(path.relative_to(ROOT / 'examples')) for path in EXAMPLES if path.name != 'four_lines.py']
 )
@@ -181,6 +185,7 @@ def test_an_example_runs(example, tmp_path):
     assert done.stdout
 
 
+@pytest.mark.full
 def test_the_distributed_example_says_that_a_training_has_ended(tmp_path):
     command = [sys.executable, ROOT / 'examples/distributed/train.py', '--actors', '1', '--steps', '400']
     command += ['--run-dir', 'mine']

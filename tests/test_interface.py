@@ -96,6 +96,7 @@ class TestListing1:
     def test_dir_lists_the_algorithms(self):
         assert {'NAMES', *algorithms.NAMES} <= set(dir(algorithms))
 
+    @pytest.mark.full(but=('ES-2', 'A3C-1'))
     @pytest.mark.parametrize(
         ('name', 'nenv'),
         [(name, 1) for name in algorithms.NAMES]
@@ -141,6 +142,7 @@ class TestLearn:
         assert result.returns == result.lengths
         assert result.successes == [None] * 3
 
+    @pytest.mark.full
     def test_test_mode_takes_the_same_parameters_and_changes_nothing(self, tmp_path):
         env = cartpole()
         alg_params, learn_params = call_default_params(env, 'classic_control', 'DQN', seed=3)
@@ -167,6 +169,7 @@ class TestLearn:
         assert agent.updates - updates == 150
         assert not np.array_equal(weights, agent.networks['q'].variables[0].numpy())
 
+    @pytest.mark.full
     def test_a_seed_makes_it_reproducible(self):
         def trained(seed: int, weights: int = 0) -> tuple[list[float], np.ndarray]:
             agent = algorithms.DQN(**spaces, net_list=[{**TINY, 'seed': weights}])
@@ -216,6 +219,7 @@ class TestLearn:
 
 @pytest.mark.usefixtures('plain_updates')
 class TestRunDirectory:
+    @pytest.mark.full
     def test_contents(self, tmp_path):
         agent = dqn(epsilon=Linear(1.0, 0.1))
         run = agent.learn(
@@ -433,6 +437,7 @@ class TestUnknownNames:
 
 @pytest.mark.usefixtures('plain_updates')
 class TestLearnParams:
+    @pytest.mark.full(but='test_episodes-0-train')
     @pytest.mark.parametrize('mode', ['train', 'test'])
     @pytest.mark.parametrize(
         ('name', 'value'),
@@ -468,6 +473,7 @@ class TestLearnParams:
         with pytest.raises(ValueError, match=f'^{name} is {value!r}: '):
             ppo(env.observation_space, env.action_space).learn(env, **{name: value})
 
+    @pytest.mark.full(but='float')
     @pytest.mark.parametrize('kind', [np.int64, float, np.float64])
     def test_whole_numbers_of_other_types_are_taken(self, kind):
         """``train_steps=1e5`` reads better than its zeros."""
@@ -546,6 +552,7 @@ class TestEnvironment:
         agent.learn(cartpole(), run_dir=False, **FEW)
         assert agent.steps == 300
 
+    @pytest.mark.full
     def test_a_filled_replay_buffer_is_taken_over_by_another_number_of_copies(self):
         agent = dqn()
         agent.learn(cartpole(nenv=3), run_dir=False, **FEW)
@@ -553,6 +560,7 @@ class TestEnvironment:
         agent.learn(cartpole(), run_dir=False, **FEW)
         assert len(agent.replay) - held == agent.steps - 150 > 0
 
+    @pytest.mark.full
     @pytest.mark.parametrize('broken', ['obs', 'reward'])
     def test_nan_while_training_names_what_and_when_and_keeps_the_agent_as_it_was_before(self, broken, tmp_path):
         class Breaks(gymnasium.Wrapper):
@@ -575,6 +583,7 @@ class TestEnvironment:
         assert zoo.load(tmp_path / 'run').steps == 119
         assert (tmp_path / 'run' / 'checkpoints' / '000000105').is_dir()
 
+    @pytest.mark.full
     def test_a_loss_that_is_not_finite_names_it(self):
         env = gymnasium.wrappers.TransformReward(gymnasium.make('CartPole-v1'), lambda reward: 1e30)
         with pytest.raises(
@@ -596,6 +605,7 @@ class TestSaveAndLoad:
         agent.learn(env, seed=0, run_dir=folder, checkpoint_every=15, **FEW)
         return agent, folder
 
+    @pytest.mark.full
     def test_load_of_a_run_directory_takes_the_newest_checkpoint(self, run):
         agent, folder = run
         for load in (zoo.load, algorithms.DQN.load):

@@ -234,6 +234,7 @@ def planted(module: str, source: str) -> dict[str, str]:
     return SOURCES | {module: source}
 
 
+@pytest.mark.full(but='zoo.common.training.bad-from zoo import build_env-zoo')
 @pytest.mark.parametrize(
     ('module', 'source', 'target'),
     [
@@ -311,6 +312,7 @@ def test_a_planted_star_import_is_found():
     ]
 
 
+@pytest.mark.full(but='planted_modules1')
 @pytest.mark.parametrize(
     'planted_modules',
     [

@@ -41,6 +41,7 @@ def test_the_first_version_is_there():
     assert {name for version, name in SAVED if version == '0.1.0'} == {'DQN', 'PPO', 'SAC', 'TD3'}
 
 
+@pytest.mark.full(but='0.1.0-DQN')
 @pytest.mark.parametrize(('version', 'name'), SAVED)
 def test_loads_acts_and_trains_on(version: str, name: str):
     folder = ROOT / version

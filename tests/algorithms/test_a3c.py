@@ -33,6 +33,7 @@ def make(cls: Any = A3C, action_space: Any = None, space: Any = VECTOR, **params
     return agent
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('normalize_obs', [pytest.param(False, marks=pytest.mark.matrix), True])
 def test_a_gradient_that_an_actor_computed_is_the_update_of_a2c(normalize_obs: bool):
     """Also of the next one, which depends on the statistics, the optimiser's state and where training is."""

@@ -77,6 +77,7 @@ def test_defaults_are_those_of_the_paper():
     assert DQN.learn_params()['update_every'] == 1
 
 
+@pytest.mark.full(but='ApexDDPG-Pendulum-v1')
 @pytest.mark.parametrize(('name', 'env_id'), [('ApexDQN', 'CartPole-v1'), ('ApexDDPG', 'Pendulum-v1')])
 def test_in_one_process(name: str, env_id: str, tmp_path: Any):
     """An update after each step of all copies; what explores is saved and loaded."""

@@ -182,6 +182,7 @@ PAIRINGS = [
 ]
 
 
+@pytest.mark.full(but='ES-vector-Box 2-D')
 @pytest.mark.usefixtures('plain_graphs')
 @pytest.mark.parametrize(('name', 'observation', 'action'), PAIRINGS)
 def test_pairing(name, observation, action, tmp_path):
@@ -192,6 +193,7 @@ def test_pairing(name, observation, action, tmp_path):
     check_loading(agent, toys.AnySpaces(observation_space, action_space), tmp_path)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', toys.kinds(CLAIMS, ('PPO',)))
 def test_with_xla(name, tmp_path):
     observation_space, action_space = toys.OBSERVATIONS['Tuple'], toys.ACTIONS[CLAIMS[name][-1]]
@@ -201,6 +203,7 @@ def test_with_xla(name, tmp_path):
     check_loading(agent, toys.AnySpaces(observation_space, action_space), tmp_path)
 
 
+@pytest.mark.full(but='ES')
 @pytest.mark.usefixtures('plain_graphs')
 @pytest.mark.parametrize('name', toys.kinds(CLAIMS, ('DQN', 'ES', 'PPO')))
 def test_copies(name):
@@ -213,6 +216,7 @@ def test_copies(name):
     assert agent.steps in expected[agent.loop.experience]
 
 
+@pytest.mark.full(but='float64-DQN')
 @pytest.mark.usefixtures('plain_graphs')
 @pytest.mark.parametrize('name', toys.kinds(algorithms.NAMES, OBSERVERS))
 @pytest.mark.parametrize(
@@ -245,6 +249,7 @@ FURTHER_ACTIONS = {
 }
 
 
+@pytest.mark.full(but='ApexDDPG-bounded below')
 @pytest.mark.usefixtures('plain_graphs')
 @pytest.mark.parametrize(
     ('name', 'action'),

@@ -168,6 +168,7 @@ def test_both_halves_are_in_the_moments_and_only_the_first_in_the_loss():
     assert norm.steps.numpy() == 1
 
 
+@pytest.mark.full
 def test_actor_and_temperature_move_every_third_update():
     agent = make()
     assert agent.phases == agent.policy_delay == 3
@@ -185,6 +186,7 @@ def test_actor_and_temperature_move_every_third_update():
     assert norms(agent.critics[0])[0].steps.numpy() == 6
 
 
+@pytest.mark.full
 def test_many_in_one_call_are_many_calls():
     one, many = make(), make()
     many.restore_state(one.state())
@@ -236,6 +238,7 @@ def trained(agent: CrossQ, count: int = 4, first: int = 0) -> CrossQ:
 OBS = np.random.default_rng(9).normal(size=(50, 3)).astype(np.float32)
 
 
+@pytest.mark.full
 def test_acting_is_the_graph_in_inference_mode():
     agent = trained(make())
     assert agent.forward.numpy is not None, 'the normalisation is folded into the dense layers'
@@ -250,6 +253,7 @@ def test_acting_is_the_graph_in_inference_mode():
     np.testing.assert_array_equal(other.forward(OBS), agent.forward(OBS))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('how', ['saved', 'copied'])
 def test_saved_or_copied_it_goes_on_as_if_uninterrupted(how, tmp_path):
     agent = trained(make(stirred=False))
@@ -261,6 +265,7 @@ def test_saved_or_copied_it_goes_on_as_if_uninterrupted(how, tmp_path):
         np.testing.assert_allclose(other.state()[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.full
 def test_tests_in_between_change_nothing_of_the_training(monkeypatch):
     monkeypatch.setattr(
         'zoo.algorithms.base.algorithm.prefers_xla', lambda variables: True
@@ -279,6 +284,7 @@ def test_tests_in_between_change_nothing_of_the_training(monkeypatch):
         np.testing.assert_array_equal(tested[name], value, name)
 
 
+@pytest.mark.full
 def test_mixed_precision(monkeypatch):
     monkeypatch.setattr('zoo.common.networks.layers.dense.NARROW', 0)
     specs = [{'hidden': [32, 32], 'seed': i, 'normalize': 'batch_renorm', 'activation': 'relu'} for i in range(3)]
@@ -316,6 +322,7 @@ class TestNetworksOfTheUser:
         np.testing.assert_allclose(actor[1].moving_mean, 0.01 * hidden.mean(0), rtol=1e-3, atol=1e-6)
         np.testing.assert_array_equal(critic[1].moving_mean, critic_mean, 'critics judge in inference mode')
 
+    @pytest.mark.full
     def test_dropout_drops_in_updates_alone(self):
         agent = CrossQ(VECTOR, ACTION, net_list=[self.modal(i) for i in range(3)])
         trained(agent, 3)
@@ -324,6 +331,7 @@ class TestNetworksOfTheUser:
         drawn = [network.torso.layers[2].seed_generator.state.numpy()[1] for network in agent.networks.values()]
         assert min(drawn) > 0
 
+    @pytest.mark.full
     def test_a_chain_with_batch_renormalization_is_acted_on_in_numpy(self):
         layers = [BatchRenormalization(), keras.layers.Dense(6, 'relu', use_bias=False), BatchRenormalization()]
         agent = CrossQ(VECTOR, ACTION, net_list=[keras.Sequential(layers), {'hidden': [4]}, {'hidden': [4]}])
@@ -336,6 +344,7 @@ class TestNetworksOfTheUser:
         np.testing.assert_allclose(complete.forward(OBS), complete.policy(OBS), atol=1e-6)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('kind', ['batch_renorm', 'BatchNormalization'])
 def test_moving_statistics_are_the_mean_over_learners(kind):
     """With the weights of both learners equal after a step, so are their moving statistics, in the middle."""
@@ -377,6 +386,7 @@ def test_moving_statistics_are_the_mean_over_learners(kind):
     assert any(np.abs(a - b).max() > 1e-4 for a, b in zip(*alone, strict=True))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('observation', ['nested Dict', 'image', 'large Discrete'])
 def test_other_observations_are_normalised_before_the_hidden_layers(observation):
     space = toys.OBSERVATIONS[observation]

@@ -148,6 +148,7 @@ def assert_grows_along_episodes(drawn: list[np.ndarray], scale: float, nenv: int
     np.testing.assert_allclose(found, np.broadcast_to(expected[:, None, None], found.shape), rtol=1e-2)
 
 
+@pytest.mark.full(but='1')
 @pytest.mark.parametrize('nenv', [1, 3])
 def test_noise_begins_anew_with_every_episode_of_a_copy(nenv, monkeypatch):
     agent = DDPG(*SPACES, net_list=[{'hidden': [4]}] * 2, noise='ornstein_uhlenbeck', dt=1.0, theta=0.0001)
@@ -186,6 +187,7 @@ def test_noise_begins_anew_with_every_episode_of_a_copy_of_an_actor(nenv, monkey
     assert_grows_along_episodes(drawn, light.scale, nenv)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('noise', ['gaussian', 'ornstein_uhlenbeck'])
 def test_a_resumed_training_ends_like_one_that_was_not_interrupted(noise, tmp_path):
     def build() -> Any:
@@ -216,6 +218,7 @@ def test_actors_keep_the_noise_but_servers_would_mix_it():
         agent.learn(env, run_dir=False, roles={'actors': 2, 'servers': 1}, **FEW)
 
 
+@pytest.mark.full
 def test_prioritized_training_of_several_steps_hands_priorities_on():
     agent = DDPG(*SPACES, net_list=[{'hidden': [4]}] * 2, n_step=3, prioritized=True)
     result = agent.learn(zoo.build_env(partial(AnySpaces, *SPACES)), seed=0, run_dir=False, **FEW)

@@ -168,6 +168,7 @@ class TestBoth:
         with pytest.raises(ValueError, match=r'num_directions is 0'):
             make(name, num_directions=0)
 
+    @pytest.mark.full(but='ES')
     def test_learns_to_aim(self, plain_graphs, name):
         env = build_env(toys.Aim, 'gymnasium')
         agent = getattr(algorithms, name)(
@@ -191,6 +192,7 @@ class TestBoth:
         assert result.episodes % 12 == 0 and result.steps == agent.steps == sum(result.returns) >= 200
         assert set(result.losses) == set(agent.metric_names)
 
+    @pytest.mark.full
     def test_resumed_as_if_uninterrupted(self, plain_graphs, name, tmp_path: Path):
         def run(stop: int | None) -> Any:
             env = build_env('CartPole-v1', seed=0, max_episode_steps=20)

@@ -97,6 +97,7 @@ def test_an_environment_without_goals_is_refused_before_anything_is_written(tmp_
 # Training
 
 
+@pytest.mark.full(but='DQN-2')
 @pytest.mark.parametrize(
     ('name', 'nenv'),
     [
@@ -134,6 +135,7 @@ def test_it_can_be_turned_on_later():
     assert agent.replay is not None and agent.replay.added == 400
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('nenv', [1, 2])
 @pytest.mark.usefixtures('plain_graphs')
 def test_a_resumed_training_is_the_uninterrupted_one(nenv: int, tmp_path: Path):
@@ -172,6 +174,7 @@ def solved(her: dict[str, Any] | None, seed: int = 0) -> float:
     return statistics.mean(bool(success) for success in tested.successes)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     'strategy', ['future', *(pytest.param(strategy, marks=pytest.mark.matrix) for strategy in ('final', 'episode'))]
 )
@@ -180,5 +183,6 @@ def test_bits_are_flipped_with_it(strategy: str):
     assert solved({'strategy': strategy, 'k': 4}) > 0.9
 
 
+@pytest.mark.full
 def test_bits_are_not_flipped_without_it():
     assert solved(None) < 0.2

@@ -41,6 +41,7 @@ def played(agent: Any, data: Trajectories, stirred: float = 0.0) -> Trajectories
     return data._replace(params=params.reshape(*data.reward.shape, -1).astype(np.float32))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('action_space', [Discrete(3), Box(-1.0, 1.0, (2,), np.float32)], ids=['Discrete', 'Box'])
 def test_without_a_lag_it_takes_the_step_of_a2c(action_space: Any):
     """Returns of n steps, on the same rollout with ends of episodes and a row of a reset."""
@@ -57,6 +58,7 @@ def test_without_a_lag_it_takes_the_step_of_a2c(action_space: Any):
     assert max(np.abs(a - b).max() for a, b in zip(start, copies(agent.trainable_variables), strict=True)) > 1e-3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('params', [{}, {'rho_bar': 1.3, 'c_bar': 0.9, 'clip_range': 0.1}], ids=str)
 def test_one_update_on_the_rollout_of_another_policy_computed_again(params: dict[str, Any]):
     """V-trace as the sum of its definition, and PPO's clipped objective by finite differences."""
@@ -112,6 +114,7 @@ def test_one_update_on_the_rollout_of_another_policy_computed_again(params: dict
     assert metrics['clip_fraction'] == pytest.approx(gone[valid].mean(), abs=1e-6)
 
 
+@pytest.mark.full(but='AutoresetMode.NEXT_STEP')
 @pytest.mark.parametrize('mode', [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 def test_rollouts_hold_the_parameters_that_were_acted_by(mode: AutoresetMode):
     """In every row, also those after the end of an episode and those in which a copy is only reset."""
@@ -133,6 +136,7 @@ def test_rollouts_hold_the_parameters_that_were_acted_by(mode: AutoresetMode):
     assert result.losses['rho'] == pytest.approx(1.0, abs=1e-5), 'nothing lags in one process'
 
 
+@pytest.mark.full
 def test_also_by_a_graph_of_tensorflow_over_images_and_for_actions_in_parts():
     """The ratios of the first update, before which nothing has moved, are 1."""
     space, actions = toys.OBSERVATIONS['image 2-D'], toys.ACTIONS['Dict']
@@ -150,6 +154,7 @@ def test_others_do_not_keep_them():
     assert collection.buffer_for(make(), 2, 1).rollout.params.shape == (2, 1, 3)
 
 
+@pytest.mark.full
 def test_a_recurrent_policy_of_another_age():
     """Its state at the beginning of a rollout is that with which it was played."""
     nets = [{'hidden': [4], 'recurrent': 'lstm', 'seed': 0}, 'actor']
@@ -168,6 +173,7 @@ def test_a_recurrent_policy_of_another_age():
     assert_close(copies(agent.trainable_variables), copies(other.trainable_variables), 1e-5, 1e-6)
 
 
+@pytest.mark.full
 def test_earlier_rollouts_are_learned_from_too():
     """Each update sees the new ones and as many earlier ones as asked for; statistics take in the new ones alone."""
     agent = make(normalize_obs=True)
@@ -201,6 +207,7 @@ def test_earlier_rollouts_are_learned_from_too():
     assert agent.params().keys().isdisjoint({'replayed'}) and agent.learn_params()['replayed'] == 0
 
 
+@pytest.mark.full
 def test_a_twin_has_the_earlier_rollouts_too():
     agent = make()
     given = [played(agent, rollout(agent, seed=seed)) for seed in range(2)]

@@ -35,6 +35,7 @@ def on_policy(train_steps: int) -> dict[str, Any]:
 RATE = [{'learning_rate': 3e-3}]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ('space', 'by_chance', 'reached'),
     [
@@ -55,6 +56,7 @@ def test_ppo_copies_what_it_sees(space, by_chance, reached):
     assert score >= reached
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('double_q', [pytest.param(False, marks=pytest.mark.matrix), True], ids=['single', 'double'])
 def test_dqn_finds_the_values_of_the_chain(double_q):
     params = {'gamma': 0.9, 'epsilon': 0.5, 'double_q': double_q, 'target_update_every': 50, 'optimizers_list': RATE}
@@ -66,6 +68,7 @@ def test_dqn_finds_the_values_of_the_chain(double_q):
     assert agent.predict(np.arange(5)).tolist() == [1] * 5
 
 
+@pytest.mark.full
 def test_dqn_finds_them_with_replay_in_a_rank_of_its_own():
     params = {'gamma': 0.9, 'epsilon': 0.5, 'target_update_every': 50, 'optimizers_list': RATE, 'prioritized': True}
     learn_params = {'train_steps': 3000, 'explore_steps': 200, 'batch_size': 64, 'update_every': 8}
@@ -76,6 +79,7 @@ def test_dqn_finds_them_with_replay_in_a_rank_of_its_own():
     assert agent.predict(np.arange(5)).tolist() == [1] * 5
 
 
+@pytest.mark.full
 def test_offpac_learns_from_actions_that_are_all_random():
     params = {'gamma': 0.9, 'explore': 1.0, 'tau': 0.05, 'optimizers_list': RATE * 3}
     _, agent = learn('OffPAC', toys.Chain, 1, params, {'train_steps': 3000, 'explore_steps': 200, 'batch_size': 64})
@@ -85,6 +89,7 @@ def test_offpac_learns_from_actions_that_are_all_random():
     np.testing.assert_allclose(agent.critic(np.arange(5))[:, 0], right, atol=0.1)
 
 
+@pytest.mark.full(but='AC')
 @pytest.mark.parametrize('name', ['VPG', 'AC', 'A2C', 'TRPO'])
 def test_policy_gradients_find_the_right_end_of_the_chain(name):
     params = {'gamma': 0.9, 'optimizers_list': [{'learning_rate': 1e-2}]}
@@ -93,6 +98,7 @@ def test_policy_gradients_find_the_right_end_of_the_chain(name):
     assert agent.predict(np.arange(1, 5)).tolist() == [1] * 4
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ('name', 'roles'),
     [('SAC', None), pytest.param('SAC', {'actors': 2, 'buffers': 1}, marks=pytest.mark.matrix), ('TD3', None)],
@@ -105,6 +111,7 @@ def test_off_policy_agents_hit_what_they_aim_at(name, roles):
     assert score >= -0.03  # the best without looking is -5/12, a random action gets about -4.4
 
 
+@pytest.mark.full
 def test_ppo_finds_the_one_number_that_matters_in_a_nested_observation():
     score, _ = learn('PPO', toys.Sorting, 8, {'optimizers_list': RATE}, on_policy(20_480))
     assert score >= 9  # of 10; chance gets about a third

@@ -47,6 +47,7 @@ def batch(size: int = 8) -> Batch:
     )
 
 
+@pytest.mark.full(but='1.3')
 @pytest.mark.parametrize('rho_bar', [1.0, 1.3])
 def test_one_update_computed_again(rho_bar):
     agent, data = make(rho_bar=rho_bar, tau=0.1, entropy_coef=0.2, gamma=0.9), batch()
@@ -117,6 +118,7 @@ class TestExploring:
         assert np.mean(grip != 0) == pytest.approx(0.5 * 2 / 3, abs=0.03)
 
 
+@pytest.mark.full
 def test_the_estimate_finds_the_policy_that_acted():
     """b is learned from the actions alone, and is not the policy's own."""
     agent = make(optimizers_list=[{'learning_rate': 0.0}, {'learning_rate': 0.0}, {'learning_rate': 0.02}])
@@ -130,6 +132,7 @@ def test_the_estimate_finds_the_policy_that_acted():
     np.testing.assert_allclose(found, [0.7, 0.2, 0.1], atol=0.06)
 
 
+@pytest.mark.full
 def test_learns_from_recorded_episodes(tmp_path):
     """What another agent did, in a file, is in the replay buffer before the first step."""
     env = zoo.build_env('CartPole-v1', seed=0)

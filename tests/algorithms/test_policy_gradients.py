@@ -56,6 +56,7 @@ def by_hand(name: str, agent: Any, data: Trajectories, value: np.ndarray, next_v
     return returns - value, returns
 
 
+@pytest.mark.full(but='VPG-params4')
 @pytest.mark.parametrize(
     ('name', 'params'),
     [

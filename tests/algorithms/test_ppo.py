@@ -151,6 +151,7 @@ def test_an_iteration_computed_again(params):
     np.testing.assert_allclose(agent.forward(flat_obs), actor(flat_obs), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.full(but='1e-09-2.0')
 @pytest.mark.parametrize(('target', 'factor'), [(1e-9, 2.0), (1e9, 0.5), (None, 1.0)])
 def test_an_iteration_with_a_penalty_computed_again(target, factor):
     """Two minibatches: the old policy of the KL stays that of the beginning; then β is adapted to what came of it."""
@@ -247,6 +248,7 @@ class TestEndsOfEpisodes:
         getattr(other, field)[t, n] += 1
         return any(not np.allclose(a, b, atol=1e-7) for a, b in zip(unchanged(), after(other), strict=True))
 
+    @pytest.mark.full
     def test_a_terminated_transition_does_not_bootstrap(self):
         assert not self.changed('next_obs', 2, 1)
 
@@ -256,6 +258,7 @@ class TestEndsOfEpisodes:
     def test_the_last_step_of_the_rollout_does(self):
         assert self.changed('next_obs', 4, 0)
 
+    @pytest.mark.full
     def test_what_is_not_valid_is_not_learned_from(self):
         for field in ('obs', 'next_obs', 'reward'):
             assert not self.changed(field, 2, 3)
@@ -274,6 +277,7 @@ class TestMinibatches:
         agent.update(data, **params)
         return seen[0]
 
+    @pytest.mark.full(but='6-4')
     @pytest.mark.parametrize(('batch_size', 'minibatches'), [(4, 5), (19, 2), (20, 1), (6, 4), (1000, 1)])
     def test_every_epoch_has_every_valid_transition(self, batch_size, minibatches):
         agent = make()
@@ -303,6 +307,7 @@ class TestMinibatches:
         _, clip, _ = self.drawn(agent, rollout(agent))
         assert clip == np.float32(0.1)
 
+    @pytest.mark.full
     def test_rewards_are_scaled_on_their_way_in(self):
         agent = make(normalize_reward=True)
         data = rollout(agent)._replace(reward=np.full((5, 4), 100.0, np.float32))
@@ -335,12 +340,14 @@ class TestIteration:
     def test_every_minibatch_of_every_epoch_is_a_gradient_step(self):
         assert self.steps_taken() == 10
 
+    @pytest.mark.full
     def test_target_kl_stops_after_the_step_that_exceeds_it(self):
         # The first step finds no divergence yet, the second what the first one made.
         rate = [{'learning_rate': 0.1}]
         assert self.steps_taken(optimizers_list=rate, target_kl=1e-4) == 2
         assert self.steps_taken(optimizers_list=rate, target_kl=1e6) == 10
 
+    @pytest.mark.full
     def test_gradients_are_clipped_by_their_norm(self):
         def moved(**params: Any) -> float:
             agent = make(optimizers_list=[{'name': 'SGD', 'learning_rate': 1.0}], **params)
@@ -455,6 +462,7 @@ class TestSharedTorso:
         for shared, own in zip(agent.policy_and_value(obs), apart.policy_and_value(obs), strict=True):
             assert_close(shared, own)
 
+    @pytest.mark.full
     def test_one_gradient_step_is_the_sum_of_both_losses(self):
         """A minibatch of everything, one step: the torso moves as two torsos that start equal do together."""
         agent, apart = self.agent(value_coef=0.7), make(optimizers_list=SGD, value_coef=0.7)
@@ -470,6 +478,7 @@ class TestSharedTorso:
             assert_close(moved, own)
             assert np.abs(moved).max() > 1e-4
 
+    @pytest.mark.full
     def test_saved_and_loaded(self, tmp_path: Any):
         agent = self.agent()
         agent.update(rollout(agent), epochs=1, batch_size=20)

@@ -27,6 +27,7 @@ def test_loss_by_hand():
     np.testing.assert_allclose(loss, [(1 / 8 + 6 / 4) / 2 + (1 / 8 + 6 / 4) / 2])
 
 
+@pytest.mark.full(but='1.0')
 @pytest.mark.parametrize('kappa', [0.3, 1.0, 2.5])
 def test_gradient_by_finite_differences(kappa):
     agent, rng = make(5, kappa), np.random.default_rng(0)
@@ -50,6 +51,7 @@ def test_gradient_by_finite_differences(kappa):
     assert np.abs(gradient).max() > 0.1
 
 
+@pytest.mark.full
 def test_its_minimum_is_at_the_quantiles():
     """Of a hundred equally likely returns; a small κ is next to plain quantile regression."""
     agent, returns = make(4, 0.01), tf.reshape(tf.range(100.0), [1, 100])

@@ -42,6 +42,7 @@ def test_it_has_a_memory_unless_told_otherwise(caplog: pytest.LogCaptureFixture)
     assert 'R2D2 has a network without a memory, and so learns from single steps' in caplog.text
 
 
+@pytest.mark.full
 def test_what_was_seen_before_is_learned(tmp_path: Path):
     """From two actors, through a buffer. Half of the episodes would be right without a memory."""
     env = build_env(partial(Cue, Discrete(2)), 'gymnasium', nenv=4)

@@ -143,6 +143,7 @@ def test_gradient_of_the_actor_loss_by_finite_differences():
     assert max(np.abs(g).max() for g in expected) > 0.05
 
 
+@pytest.mark.full(but='-5.0')
 @pytest.mark.parametrize('entropy', [-5.0, -2.0, 3.0])
 def test_alpha_loss_by_hand(entropy):
     agent = make()  # target entropy: minus the two entries of the action

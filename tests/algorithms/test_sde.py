@@ -100,6 +100,7 @@ class TestTheDistribution:
         np.testing.assert_allclose(agent.act(OBS, deterministic=True), expected, atol=1e-5)
         assert not agent.behavior.left.any(), 'no step of the noise'
 
+    @pytest.mark.full
     def test_an_image(self, name):
         """Acting by the graph, where NumPy cannot."""
         space = Box(0, 255, (8, 8, 1), np.uint8)
@@ -186,6 +187,7 @@ class TestTheNoise:
         assert (drawn[0] != drawn[1]).any() and (drawn[0] != before).any()
         np.testing.assert_array_equal(agent.act(obs), before)
 
+    @pytest.mark.full
     def test_in_training_every_episode_has_its_own(self):
         """An observation that never changes: what was done differs between episodes alone, and after every 3 steps."""
 
@@ -205,6 +207,7 @@ class TestTheNoise:
 
 @pytest.mark.usefixtures('plain_graphs')
 class TestTraining:
+    @pytest.mark.full
     @pytest.mark.parametrize('name', NAMES)
     def test_every_algorithm_that_has_it(self, name, tmp_path: Path):
         agent = make(name, sde_sample_freq=4)
@@ -218,6 +221,7 @@ class TestTraining:
         np.testing.assert_array_equal(loaded.predict(OBS), agent.predict(OBS))
         np.testing.assert_array_equal(loaded.policy.log_std, agent.policy.log_std)
 
+    @pytest.mark.full
     @pytest.mark.parametrize('name', [pytest.param('PPO', marks=pytest.mark.matrix), 'SAC'])
     def test_after_save_and_load_as_if_uninterrupted(self, name, tmp_path: Path):
         def trained(path: Path | None) -> Any:
@@ -242,6 +246,7 @@ class TestTraining:
         np.testing.assert_allclose(rollout.log_prob[:, 0], by_hand, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.full
 def test_light_actors(tmp_path: Path):
     env = build_env('Pendulum-v1')
     agent = algorithms.PPO(
@@ -282,6 +287,7 @@ class TestRefused:
         with pytest.raises(ValueError, match=r'is a complete network, but use_sde=True makes noise of the features'):
             algorithms.PPO(VECTOR, BOX, net_list=[whole, {'hidden': [4]}], use_sde=True)
 
+    @pytest.mark.full
     def test_what_would_change_nothing_is_said(self, caplog: pytest.LogCaptureFixture):
         algorithms.PPO(VECTOR, BOX, sde_sample_freq=4)
         algorithms.SAC(VECTOR, BOX, log_std_init=-1.0)

@@ -65,6 +65,7 @@ def next_seed(agent: TD3) -> tf.Tensor:
     return agent.noise_seed + [0, 2]
 
 
+@pytest.mark.full(but='params2')
 @pytest.mark.parametrize(
     'params',
     [{}, {'target_noise': 5.0}, {'target_noise': 0.0}, {'target_noise': 1.0, 'noise_clip': 0.01}, {'gamma': 0.5}],
@@ -116,6 +117,7 @@ def test_losses_by_hand():
     assert float(agent.actor_loss(data)) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.full
 def test_one_update_with_the_actor_by_finite_differences():
     agent, data = make(optimizers_list=[SGD, SGD], policy_delay=1, tau=0.1), batch()
     target = target_by_hand(agent, data, next_seed(agent))
@@ -145,6 +147,7 @@ def test_one_update_with_the_actor_by_finite_differences():
         assert_close(network.variables, moved)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('delay', [2, 3])
 def test_actor_and_targets_move_every_so_many_updates(delay):
     agent = make(policy_delay=delay)
@@ -162,6 +165,7 @@ def test_actor_and_targets_move_every_so_many_updates(delay):
         assert (losses[-1] == losses[-2]) is (update % delay != 0)
 
 
+@pytest.mark.full
 def test_the_delay_goes_on_after_loading(tmp_path):
     agent = make(policy_delay=2)
     agent.update_on(lead(batch()))

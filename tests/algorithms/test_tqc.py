@@ -56,6 +56,7 @@ def quantile_loss_by_hand(quantiles: np.ndarray, target: np.ndarray) -> float:
     return float(np.mean(terms))
 
 
+@pytest.mark.full(but='params1')
 @pytest.mark.parametrize('params', [{}, {'drop': 0}, {'drop': 4}, {'quantiles': 1, 'drop': 0}, {'gamma': 0.5}])
 def test_critic_target(params):
     agent = make(**params)
@@ -92,6 +93,7 @@ class ThreeCritics(TQC):
     network_names = ('actor', 'critic_1', 'critic_2', 'critic_3')
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('cls', [TQC, ThreeCritics])
 def test_one_update_by_finite_differences(cls):
     """Critics, then the actor on the critics that moved, the temperature by that sample's entropy, and the targets."""

@@ -91,6 +91,7 @@ def agent_size(agent: TRPO) -> int:
     return sum(int(np.prod(v.shape)) for v in agent.policy.trainable_variables)
 
 
+@pytest.mark.full(but='0.3')
 @pytest.mark.parametrize('decay', [0.8, 0.3])
 def test_an_iteration_computed_again(decay):
     """The policy's step with its line search, then the critic's minibatches."""
@@ -163,6 +164,7 @@ class TestTrustRegion:
         for old, variable in zip(before, agent.policy.trainable_variables, strict=True):
             np.testing.assert_array_equal(old, variable)
 
+    @pytest.mark.full
     def test_a_longer_search_finds_what_a_short_one_does_not(self):
         """With a curvature that is far too small for the region the first length is too long."""
         steps = []

@@ -90,6 +90,7 @@ def by_hand(agent: DQN, data: Batch, noise: list[np.ndarray | None]) -> tuple[An
     return networks[0], *update_by_hand(agent, *networks, data, noise)
 
 
+@pytest.mark.full(but='DQN-double_q')
 @pytest.mark.parametrize(
     ('name', 'switches'),
     [
@@ -118,6 +119,7 @@ def test_one_update_is_one_step_down_the_gradient(name: str, switches: str):
         assert agent.priorities is None
 
 
+@pytest.mark.full(but='DQN')
 @pytest.mark.parametrize('name', NAMES)
 def test_the_switches_matter_on_these_numbers(name: str):
     """What the reference is compared on would not be met by an update that ignored a switch."""
@@ -135,6 +137,7 @@ def test_the_switches_matter_on_these_numbers(name: str):
     assert min(abs(loss - by_hand(noisy, data, noise)[1]()) for loss in losses) > 1e-3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', toys.kinds(NAMES))
 def test_noise_is_drawn_anew_for_every_update_and_from_the_agents_seed(name: str):
     agents = [make(name, noisy=True) for _ in range(2)]
@@ -156,6 +159,7 @@ def test_noise_is_drawn_anew_for_every_update_and_from_the_agents_seed(name: str
     assert len({x.numpy().tobytes() for x in draws}) == 3
 
 
+@pytest.mark.full(but='C51-none')
 @pytest.mark.parametrize('switches', ['none', 'dueling', 'noisy', 'all'])
 @pytest.mark.parametrize('name', NAMES)
 def test_acts_by_the_means(name: str, switches: str):
@@ -216,6 +220,7 @@ class TestNoisyExploration:
         with pytest.raises(ValueError, match=r'^net_list\[0\] \(q\) is a complete network, .* or noisy=False\.$'):
             DQN(VECTOR, Discrete(ACTIONS), net_list=[complete], noisy=True)
 
+    @pytest.mark.full
     def test_resumed_training_goes_on_alike(self, tmp_path: Path):
         def agents() -> tuple[DQN, Any]:
             params = {'explore_steps': 10, 'buffer_size': 60, 'batch_size': 4, 'checkpoint_buffer': True}
@@ -230,6 +235,7 @@ class TestNoisyExploration:
             np.testing.assert_allclose(resumed[key], value, atol=1e-6, err_msg=key)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', ['C51', 'QRDQN'])
 def test_networks_of_the_users_own(name: str):
     count = ACTIONS * (5 if name == 'C51' else 4)
@@ -286,6 +292,7 @@ def test_parameters_that_are_handed_on():
         make('C51').atoms = 3
 
 
+@pytest.mark.full
 def test_everything_survives_saving(tmp_path: Path):
     agent = make('Rainbow', MASKED, n_step=2, priority_beta=Linear(0.3, 0.9, until=0.5), noisy_std=0.2, epsilon=0.1)
     agent.update_on(lead(batch(masked=True)))

@@ -141,6 +141,7 @@ class TestEvaluate:
         best = zoo.open_run(result.run_dir).load(best=True)
         assert best.steps == evaluate.steps[int(np.argmax(evaluate.returns))]
 
+    @pytest.mark.full
     def test_it_changes_nothing_of_the_training(self):
         few = {'explore_steps': 40, 'batch_size': 8, 'run_dir': False}
         found = []
@@ -169,6 +170,7 @@ class TestEvaluate:
         assert [int(row['step']) for row in rows(file)] == [step for step in again.steps for _ in range(2)]
         assert again.best == max(9.0, *again.returns)  # which is kept, if its row is not
 
+    @pytest.mark.full
     def test_a_resumed_run_is_tested_as_one_that_was_not_interrupted(self):
         kept = {'checkpoint_every': 50, 'checkpoint_buffer': True}
 
@@ -238,6 +240,7 @@ class TestEvaluate:
         with pytest.raises(ValueError, match='was given the environment of the training'):
             learn([Evaluate(env=env)], env=env)
 
+    @pytest.mark.full
     def test_it_opens_no_second_window(self, monkeypatch):
         modes: list[str | None] = []
 
@@ -435,6 +438,7 @@ class TestMonitor:
         result = learn([], 400, cartpole(nenv=3))
         assert [float(row['r']) for row in rows(result.run_dir / 'monitor.csv')] == result.returns
 
+    @pytest.mark.full
     def test_with_roles(self):
         evaluate = Evaluate(every=200, episodes=1)
         result = learn([evaluate], 400, roles={'actors': 2})
@@ -443,6 +447,7 @@ class TestMonitor:
         assert [int(row['step']) for row in found] == result.episode_steps
         assert len(evaluate.returns) >= 2
 
+    @pytest.mark.full
     def test_it_goes_on_at_resume(self):
         def interrupt(training: Any) -> None:
             if training.steps >= 200:

@@ -284,6 +284,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path):
     assert (found.returncode, found.stderr) == (0, '') and '--set NAME=VALUE' in found.stdout
 
 
+@pytest.mark.full
 def test_a_process_is_interrupted_without_noise(tmp_path: Path):
     env = os.environ | {'PYTHONPATH': str(Path(zoo.__file__).parents[1])}
     words = [*DQN[:4], '100000000', *DQN[5:], '--set', 'log_every=100']

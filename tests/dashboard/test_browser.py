@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 webdriver = pytest.importorskip('selenium.webdriver')
 Keys = pytest.importorskip('selenium.webdriver.common.keys').Keys
 

@@ -224,6 +224,7 @@ def test_environments_of_the_users_own(tmp_path):
         Training.start(other.order(), tmp_path)
 
 
+@pytest.mark.full
 def test_a_training_that_fails_is_told_in_words(tmp_path):
     experiment = Experiment([Corridor], 'gymnasium', 'Corridor')
     experiment.choose(env_params={'fails_at': 600})

@@ -109,6 +109,7 @@ def check(name: str, env: Any, env_type: str) -> tuple[dict[str, Any], dict[str,
     return alg_params, learn_params
 
 
+@pytest.mark.full(but='ARS-CartPole-v1')
 @pytest.mark.parametrize(('name', 'env_id'), TUNED)
 def test_every_tuned_entry_is_taken_and_applied(name, env_id):
     env_type = type_of(env_id)
@@ -159,6 +160,7 @@ def test_other_numbers_of_copies_than_the_defaults_are_meant_for_are_said(caplog
             assert said[0].endswith(words)
 
 
+@pytest.mark.full(but='ARS-classic_control-Discrete')
 @pytest.mark.parametrize(('name', 'env_type', 'kind'), TYPED)
 def test_every_type_of_environment_is_taken(name, env_type, kind):
     env = build(OF_TYPE[env_type][kind], env_type, max_episode_steps=3)
@@ -299,6 +301,7 @@ class TestTheDictsAreTheCallers:
         assert alg_params['net_list'][1]['hidden'] == [256, 256]
         assert alg_params['optimizers_list'][1]['learning_rate'] == 1e-3
 
+    @pytest.mark.full
     def test_learning_does_not_change_them(self):
         env = build_env('CartPole-v1', 'classic_control')
         alg_params, learn_params = call_default_params(env, 'classic_control', 'PPO')
@@ -325,6 +328,7 @@ class TestSeeds:
         agent = getattr(algorithms, name)(**alg_params)
         return {key: [v.numpy() for v in network.variables] for key, network in agent.networks.items()}
 
+    @pytest.mark.full(but='ES-keras')
     @pytest.mark.parametrize(
         ('name', 'layers'),
         [
@@ -356,6 +360,7 @@ def test_what_tensorlayer_lacks_is_refused(name):
         call_default_params(build_env(ENV_IDS[name], 'classic_control'), alg=name, layers='tensorlayer')
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures('plain_graphs')
 @pytest.mark.parametrize(
     'name',

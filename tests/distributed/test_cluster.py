@@ -81,6 +81,7 @@ def pids(output: str) -> list[int]:
     return [int(word) for word in output.split()[1::2]]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ('action', 'message'),
     [
@@ -130,12 +131,14 @@ def test_restarts_of_a_rank_that_is_not_there(folders):
         launch(print, 2, restarts={2: 1})
 
 
+@pytest.mark.full
 def test_timeout(tmp_path, folders):
     process = start(tmp_path, 'pass', '--timeout', '4')
     errors = process.communicate(timeout=LONG)[1]
     assert process.returncode == 1 and 'has not ended within 4 s' in errors and not folders()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_when_the_launcher_is_ended(tmp_path, folders, number):
     process = start(tmp_path, 'pass')
@@ -148,6 +151,7 @@ def test_nothing_is_left_when_the_launcher_is_ended(tmp_path, folders, number):
     assert process.returncode != 0 and not any(map(is_running, ranks)) and not folders()
 
 
+@pytest.mark.full
 def test_a_rank_that_leaves_before_all_know_that_it_came(folders):
     """The first rank tells one after the other that all have come to a collective; the second may leave meanwhile."""
 
@@ -187,6 +191,7 @@ def test_a_rank_that_is_started_again_has_not_left(folders):
         assert cluster.queue(('actor', 0), ('learner', 0)).get(LONG)['x'] == 1
 
 
+@pytest.mark.full
 def test_a_queue_that_another_thread_waits_in_can_be_closed():
     def act() -> None:
         connect(learners=1, actors=1)
@@ -231,6 +236,7 @@ def test_a_job_that_is_interrupted_while_it_ends_leaves_nothing(folders):
     assert not any(process.is_alive() for process in processes) and not folders()
 
 
+@pytest.mark.full
 def test_an_interrupt_waits_for_rank_0_and_a_second_one_does_not(tmp_path, folders):
     process = start(tmp_path, 'pass', first='sum(range(10**12))')  # as a long compiled update, it heeds no signal
     ranks = pids(''.join(process.stdout.readline() for _ in range(3)))

@@ -29,6 +29,7 @@ watch_ends(Engine())
 """
 
 
+@pytest.mark.full(but='pass-0-')
 @pytest.mark.parametrize(
     ('program', 'status', 'message'),
     [
@@ -64,6 +65,7 @@ def test_exit_message(code: object, message: str | None):
     assert exit_message(code) == message
 
 
+@pytest.mark.full
 def test_a_rank_ends_with_its_launcher(tmp_path: Path):
     """Killed, it has no time to end its ranks: kungfu-run leaves them."""
     rank, said = tmp_path / 'rank.py', tmp_path / 'said'

@@ -213,6 +213,7 @@ print('passed')
 PROGRAMS = {'collectives': COLLECTIVES, 'queues': QUEUES, 'saved': SAVED, 'busy': BUSY, 'many': MANY}
 
 
+@pytest.mark.full(but=('local-queues', 'mpi-queues'))
 @pytest.mark.parametrize('program', PROGRAMS)
 @pytest.mark.parametrize('engine', ENGINES)
 def test_promises(engine: str, program: str, tmp_path: Path):
@@ -226,6 +227,7 @@ TRANSPORTS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ('transport', 'program'),
     [
@@ -269,6 +271,7 @@ WAYS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('way', WAYS)
 @pytest.mark.parametrize('engine', ENGINES)
 def test_the_job_ends_when_a_rank_does(engine: str, way: str, tmp_path: Path):
@@ -301,6 +304,7 @@ cluster.barrier()
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('engine', ENGINES)
 def test_a_rank_that_leaves_before_the_first_collective(engine: str, tmp_path: Path):
     script = tmp_path / 'program.py'
@@ -321,6 +325,7 @@ time.sleep(1000)
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('engine', ['local', 'kungfu'])  # mpirun's ranks know, and leave their shared memory behind
 def test_no_rank_outlives_its_launcher(engine: str, tmp_path: Path):
     script = tmp_path / 'program.py'
@@ -384,6 +389,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.full
 def test_rank_0_has_time_to_save_at_a_signal_that_mpirun_hands_on(tmp_path: Path):
     """It has not at the one by which mpirun ends its ranks: SIGKILL is a quarter of a second behind that."""
     script = tmp_path / 'program.py'

@@ -26,6 +26,7 @@ def test_memory_is_used_again_only_when_nothing_refers_to_it():
     assert held.nbytes == 100_000
 
 
+@pytest.mark.full(but='32768')
 @pytest.mark.parametrize('size', [1 << 15, 1 << 20, (1 << 21) + 1, 10_000_000])
 def test_blocks_of_every_kind_can_be_written(size: int):
     memory = Memory()

@@ -69,6 +69,7 @@ class TestStatistics:
 FEW: dict[str, Any] = {'train_steps': 300, 'net': '8', 'explore_steps': 10_000, 'test_episodes': 2, 'progress': False}
 
 
+@pytest.mark.full
 def test_a_comparison_goes_on_and_writes_its_report(capsys):
     algs = {'one': {'alg': 'DQN'}, 'other': {'alg': 'DQN', 'gamma': 0.5}}
     first = zoo.compare(algs, 'CartPole-v1', seeds=1, out='here', jobs=2, **FEW)
@@ -128,6 +129,7 @@ class Slow(gymnasium.Env):
         return np.zeros(1, np.float32), 0.0, False, self.steps % 50 == 0, {}
 
 
+@pytest.mark.full
 def test_seconds_are_those_of_all_steps():
     """Also of those after the last episode that ended."""
     own = {'alg': 'PPO', 'train_steps': 64, 'horizon': 64, 'batch_size': 64, 'epochs': 1, 'net': '4'}
@@ -160,6 +162,7 @@ def test_an_interrupted_run_is_resumed_where_that_is_exact(buffer: bool):
         assert found is None and [path.name for path in Path('here').iterdir()] == ['output.txt']
 
 
+@pytest.mark.full
 def test_a_run_that_fails_is_named_when_the_others_have_ended(monkeypatch):
     # An environment that fails in the test after the training of one of the two.
     with pytest.raises(RuntimeError, match=r'1 of 2 runs have failed: bad, seed 0 \(.*cannot.*output.txt'):

@@ -50,6 +50,7 @@ class Interrupt:
             raise KeyboardInterrupt
 
 
+@pytest.mark.full
 def test_one_call_is_the_four_lines():
     agent, result = zoo.train('PPO', 'CartPole-v1', seed=3, nenv=2, gamma=0.9, learning_rate=1e-2, **FEW)
     assert (agent.gamma, agent.net_list[0]['hidden'], agent.optimizers_list[0]['learning_rate']) == (0.9, [8], 1e-2)
@@ -76,6 +77,7 @@ def test_curves_are_named_by_what_their_runs_differ_in():
     assert labels == [['DQN (2 runs)'], ['DQN, gamma=0.99 (2 runs)', 'DQN, gamma=0.5']]
 
 
+@pytest.mark.full
 def test_copies_are_those_that_the_defaults_are_meant_for(caplog):
     few = dict(net=[8], train_steps=31, run_dir=False, progress_bar=False)
     for given, steps in (({}, 40), ({'nenv': 3}, 45)):  # iterations of five steps of each copy
@@ -146,12 +148,14 @@ def test_runs_that_are_not_there():
     assert [run.name for run in zoo.list_runs()] == ['PPO_CartPole']
 
 
+@pytest.mark.full
 def test_an_environment_without_a_name_is_not_guessed():
     agent, result = zoo.train('PPO', lambda: gymnasium.make('CartPole-v1'), **FEW)
     with pytest.raises(ValueError, match='which no name makes'):
         zoo.open_run(result.run_dir).build_env()
 
 
+@pytest.mark.full
 def test_an_environment_that_was_handed_over_is_left_open():
     env = zoo.build_env('CartPole-v1', 'classic_control', seed=5)
     closed = []
@@ -160,6 +164,7 @@ def test_an_environment_that_was_handed_over_is_left_open():
     assert not closed
 
 
+@pytest.mark.full
 def test_an_interrupted_training_goes_on():
     more = FEW | {'train_steps': 128, 'log_every': 32}
     with pytest.raises(KeyboardInterrupt, match='at step 64 of 128'):

@@ -109,6 +109,7 @@ FEW: dict[str, Any] = {
 }
 
 
+@pytest.mark.full
 def test_a_study_goes_on(capsys):
     first = zoo.tune('DQN', 'CartPole-v1', trials=2, jobs=1, **FEW)
     assert first.folder == Path('runs/tune_DQN_CartPole-v1') and len(first.trials) == 2

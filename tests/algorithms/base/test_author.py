@@ -89,6 +89,7 @@ def make() -> DDPG:
     return DDPG(*SPACES, net_list=[{'hidden': [8], 'features': 8, 'seed': i} for i in (0, 1)])
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures('plain_graphs')
 @pytest.mark.parametrize('nenv', [1, pytest.param(2, marks=pytest.mark.matrix)])
 def test_trains_saves_loads_and_resumes(nenv: int, tmp_path):

@@ -221,6 +221,7 @@ class TestRandomAction:
 
 
 class TestCompiledUpdates:
+    @pytest.mark.full
     @pytest.mark.parametrize('count', [pytest.param(2, marks=pytest.mark.matrix), 7])
     @pytest.mark.parametrize(
         ('name', 'params', 'xla'),
@@ -248,6 +249,7 @@ class TestCompiledUpdates:
         moved = arrays(together)['network/' + together.network_names[0] + '/0']
         assert not np.allclose(moved, arrays(make(name))['network/' + together.network_names[0] + '/0'])
 
+    @pytest.mark.full(but='DQN')
     @pytest.mark.usefixtures('plain_graphs')
     @pytest.mark.parametrize('name', toys.marked(algorithms.NAMES))
     def test_acting_uses_the_weights_of_the_last_update(self, name):
@@ -268,6 +270,7 @@ class TestCompiledUpdates:
         agent.update_on(batches(agent, 3))
         np.testing.assert_array_equal(agent.noise_seed.numpy() - before, [0, 6])
 
+    @pytest.mark.full(but='ES-vector')
     @pytest.mark.usefixtures('plain_graphs')
     @pytest.mark.parametrize(
         ('name', 'kind'),
@@ -339,6 +342,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     'names',
     [
@@ -379,6 +383,7 @@ def further(name: str) -> dict[str, Any]:
 
 @pytest.mark.usefixtures('plain_graphs')
 class TestTrainingOn:
+    @pytest.mark.full(but='ES')
     @pytest.mark.parametrize('name', toys.marked(algorithms.NAMES))
     def test_after_save_and_load_as_if_uninterrupted(self, name, tmp_path):
         def trained(path: Path | None) -> Algorithm:
@@ -436,6 +441,7 @@ class TestSaved:
                 assert getattr(loaded, key) == getattr(agent, key), key
         assert loaded.config() == agent.config()
 
+    @pytest.mark.full(but='ES')
     @pytest.mark.parametrize('name', toys.kinds(algorithms.NAMES, ('DQN', 'ES', 'PPO')))
     def test_statistics_counters_and_random_state_come_back(self, name, tmp_path):
         agent = make(name, **further(name))

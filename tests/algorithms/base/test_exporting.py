@@ -165,6 +165,7 @@ def run_alone(program: str, folder: Path, *arguments: str) -> subprocess.Complet
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
 
 
+@pytest.mark.full(but='onnx')
 @pytest.mark.parametrize('to', export_runtimes.RUNTIMES)
 def test_a_runtime_without_zoo_gives_the_actions_of_predict(to, agents, tmp_path):
     if to == 'litert':
@@ -183,6 +184,7 @@ def test_a_runtime_without_zoo_gives_the_actions_of_predict(to, agents, tmp_path
     assert done.stdout.split('\n')[:-1] == sorted(agents)
 
 
+@pytest.mark.full(but='tuples')
 @pytest.mark.parametrize('name', ['dictionary', 'masked', 'tuples'])
 def test_the_program_for_any_agent_of_the_page(name, agents, tmp_path):
     page = (Path(__file__).parents[3] / 'docs/export.md').read_text(encoding='utf-8')
@@ -207,6 +209,7 @@ def test_the_program_for_any_agent_of_the_page(name, agents, tmp_path):
                 )
 
 
+@pytest.mark.full(but='DQN')
 @pytest.mark.parametrize('name', toys.marked(algorithms.NAMES))
 def test_every_algorithm(name, tmp_path):
     kinds = [kind for kind in ACTIONS if type(ACTIONS[kind]).__name__ in getattr(algorithms, name).acts_in]
@@ -268,6 +271,7 @@ def changed(monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, np.ndar
     monkeypatch.setitem(export_runtimes.RUNTIMES, to, dataclasses.replace(real, load=load))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ('name', 'change', 'said'),
     [
@@ -409,6 +413,7 @@ def test_what_is_not_installed(agents, tmp_path, monkeypatch, caplog):
     assert json.loads((folder / 'agent.json').read_text())['checked']['by'].startswith('tensorflow')
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures('plain_graphs')
 def test_an_agent_is_as_it_was_before(tmp_path):
     agent = make('DQN', toys.OBSERVATIONS['nested Dict'], Discrete(3), normalize_obs=True)

@@ -63,6 +63,7 @@ class TestSeeds:
             taken.append(agent.replay._action[agent.replay._valid].tolist())
         assert taken[0] != taken[1][len(taken[0]) :]
 
+    @pytest.mark.full
     def test_and_stays_reproducible_across_saving(self, tmp_path):
         ends = []
         for saves in (False, True):
@@ -135,6 +136,7 @@ class TestSettings:
             world(), run_dir=False, callbacks=[lambda t: agent.learn(world(), 'test', test_episodes=1) and None], **OFF
         )
 
+    @pytest.mark.full(but='space0-4-the observation has the value 4, but Discrete')
     @pytest.mark.parametrize(
         ('space', 'given', 'message'),
         [
@@ -204,6 +206,7 @@ class TestResume:
         assert (agent.steps, agent.updates) == (30, 21), 'one after each step from the tenth of its life'
         assert caplog.messages[0].startswith('The replay buffer holds 0 transitions of the 6 steps')
 
+    @pytest.mark.full
     def test_a_lost_buffer_is_filled_again_and_that_is_said(self, tmp_path, caplog):
         agent = self.interrupted(tmp_path, 15)
         caplog.clear()
@@ -217,6 +220,7 @@ class TestResume:
         agent.learn(world(), run_dir=False, resume=True, **(OFF | {'train_steps': 20}))
         assert agent.steps == 20
 
+    @pytest.mark.full
     def test_curves_and_means_go_on_with_the_episodes_before(self, tmp_path):
         agent = self.interrupted(tmp_path, 15)
         params = OFF | {'train_steps': 30, 'log_every': 1}
@@ -234,6 +238,7 @@ class TestResume:
         assert int(float(last['episode/count'])) == len(rows)
         assert float(last['episode/length']) == pytest.approx(np.mean([int(row['l']) for row in rows]))
 
+    @pytest.mark.full
     def test_a_call_that_failed_before_it_began_does_not_use_it_up(self, tmp_path):
         agent = self.interrupted(tmp_path / 'run', 12)
         (tmp_path / 'file').touch()
@@ -263,6 +268,7 @@ class TestReplayBuffer:
         agent.replay = None
         agent.learn(world(), run_dir=False, **OFF | {'buffer_size': 60})
 
+    @pytest.mark.full
     def test_other_copies_go_on_with_it(self, tmp_path):
         agent = dqn()
         agent.learn(world(), run_dir=False, **OFF)
@@ -273,6 +279,7 @@ class TestReplayBuffer:
             assert (taken.num_envs, len(taken)) == (2, held)
             trained.learn(world(nenv=2), run_dir=False, **OFF)
 
+    @pytest.mark.full
     def test_a_saved_one_is_not_spoilt_by_a_wrong_size(self, tmp_path):
         agent = dqn()
         agent.learn(world(), run_dir=False, **OFF)
@@ -377,6 +384,7 @@ class TestNewest:
 
 
 class TestIntegerVectors:
+    @pytest.mark.full
     def test_without_saved_statistics_stay_as_they_are(self, tmp_path):
         """As in checkpoints that were written before integers were normalised."""
         space = Box(0, 9, (3,), np.int64)
@@ -402,6 +410,7 @@ class TestBrokenConfigurations:
         (path / 'config.json').write_text(json.dumps(body))
         return path
 
+    @pytest.mark.full
     @pytest.mark.parametrize(
         'change',
         [

@@ -120,6 +120,7 @@ class TestSpecs:
                 algorithms.DQN(VECTOR, Discrete(3), net_list=[spec])
             policy(MIXED)
 
+    @pytest.mark.full(but='vector-float32-mixed_bfloat16')
     @pytest.mark.parametrize('everywhere', ['float32', MIXED, 'mixed_float16', 'float64'])
     @pytest.mark.parametrize('dtype', DTYPES)
     @pytest.mark.parametrize('space', [VECTOR, EVERYTHING], ids=['vector', 'everything'])
@@ -175,6 +176,7 @@ class TestSpecs:
 
 
 class TestTheGlobalPolicy:
+    @pytest.mark.full(but='ES')
     @pytest.mark.parametrize('name', toys.marked(algorithms.NAMES))
     def test_is_written_into_the_entries(self, policy, name):
         policy(MIXED)
@@ -323,6 +325,7 @@ class TestNetworksOfTheUser:
         assert agent.networks['actor'].bounds is bounds
         assert np.abs(agent.act(100 * np.ones((2, 3), np.float32), True)).max() <= 1.0
 
+    @pytest.mark.full
     def test_targets_twins_and_loading(self, tmp_path, monkeypatch):
         def given() -> list[Any]:
             return [sequential(8, 3)]
@@ -382,6 +385,7 @@ KINDS = {'XLA': {}, 'wide': {'hidden': 160}, 'images': {'space': IMAGE}}
 
 
 class TestLearning:
+    @pytest.mark.full
     @pytest.mark.parametrize('kind', KINDS)
     def test_an_update_is_that_of_float32_to_rounding(self, kind):
         """From equal weights: the losses are near, and the weights move in the same direction."""
@@ -414,6 +418,7 @@ class TestLearning:
             assert {array.dtype for state in states for array in state.values()} == {np.dtype('f4'), np.dtype('i8')}
             assert {v.dtype for x in agent.targets for v in x.variables} == {tf.float32}
 
+    @pytest.mark.full(but='ES')
     @pytest.mark.parametrize('name', toys.marked(algorithms.NAMES))
     def test_every_algorithm_moves_every_weight(self, name, plain_graphs):
         agent = make(name)
@@ -423,6 +428,7 @@ class TestLearning:
         for variable, value in zip(agent.trainable_variables, before, strict=True):
             assert variable.dtype == tf.float32 and (variable.numpy() != value).any()
 
+    @pytest.mark.full
     @pytest.mark.parametrize('name', ['PPO', pytest.param('SAC', marks=pytest.mark.matrix)])
     def test_after_save_and_load_as_if_uninterrupted(self, name, tmp_path, plain_graphs):
         def trained(path: Path | None) -> Algorithm:
@@ -438,6 +444,7 @@ class TestLearning:
         for key, array in whole.items():
             np.testing.assert_array_equal(resumed[key], array, err_msg=key)
 
+    @pytest.mark.full
     def test_with_roles(self, policy):
         """Other processes know nothing of the global policy here, and act by NumPy in float32."""
         policy(MIXED)
@@ -455,6 +462,7 @@ class TestTheLineWhereItIsSlow:
         yield
         warn_where_slow.cache_clear()
 
+    @pytest.mark.full(but='fpu avx2 avx512f-5.9')
     @pytest.mark.parametrize(
         ('flags', 'times'),
         [

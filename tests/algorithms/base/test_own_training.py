@@ -136,6 +136,7 @@ def test_it_begins_anew_where_somebody_else_has(agent):
     assert again.obs[0] % 10 == 2  # after its own seeded call it goes on
 
 
+@pytest.mark.full
 def test_an_environment_in_training_is_refused(agent):
     env, found = copies(3), {}
     agent.rollout(env, steps=1)
@@ -184,6 +185,7 @@ def test_other_spaces_are_refused(agent):
 # What the agent thinks of it
 
 
+@pytest.mark.full(but='masked Dict-Discrete')
 @pytest.mark.parametrize(
     'obs, act',
     [('vector', 'Box'), ('nested Dict', 'Dict'), ('masked Dict', 'Discrete'), ('masked Dict', 'MultiDiscrete')],
@@ -227,6 +229,7 @@ def test_gradients_are_those_of_finite_differences():
         assert np.isclose((along[0] - along[1]) / 4e-3, slope, rtol=0.03, atol=0.05), variable.name
 
 
+@pytest.mark.full
 def test_acting_sees_the_new_weights():
     agent, env = ppo(act='Box', optimizers_list=[{'learning_rate': 0.03}])
     rollout = agent.rollout(env, steps=10)

@@ -260,6 +260,7 @@ class Reference:
         return (policy + total - self.agent.entropy_coef * entropy) / self.data.valid.sum()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('length', [None, 3])
 def test_an_iteration_computed_again(length: int | None):
     """Two gradient steps on all sequences; with a length of 3 the second of each copy is filled up to it."""
@@ -276,6 +277,7 @@ def test_an_iteration_computed_again(length: int | None):
     assert_close(agent.trainable_variables, reference.weights, 1e-3, 1e-5)
 
 
+@pytest.mark.full
 def test_padded_sequences_learn_as_unpadded_ones():
     """Where every episode ends with a sequence, it is no matter that the last ones are filled up."""
     found = []
@@ -290,6 +292,7 @@ def test_padded_sequences_learn_as_unpadded_ones():
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
+@pytest.mark.full
 def test_batch_statistics_take_in_what_was_seen_alone():
     """Also where the last sequence of each copy is filled up: of observations that are all 1 the mean is 1."""
     normalization = keras.layers.BatchNormalization(momentum=0.5)
@@ -317,6 +320,7 @@ def test_what_is_not_valid_is_not_learned_from():
     assert any(np.abs(a - b).max() > 1e-4 for a, b in zip(weights[0], weights[2], strict=True))
 
 
+@pytest.mark.full(but='AC')
 @pytest.mark.parametrize('name', ['A2C', 'AC', 'VPG', 'PPO'])
 def test_every_algorithm_that_can_learns_from_sequences(name: str):
     """Full batches: the gradient reaches from a reward at the end back to what was seen at the beginning."""
@@ -339,6 +343,7 @@ def test_every_algorithm_that_can_learns_from_sequences(name: str):
     assert any(np.abs(a - b).max() > 1e-5 for a, b in zip(*moved, strict=True))
 
 
+@pytest.mark.full
 def test_images_and_a_network_of_the_users_own_learn(tmp_path: Path):
     camera = Box(0, 255, (8, 8, 1), np.uint8)
     space = Dict(camera=camera, pose=VECTOR)
@@ -366,6 +371,7 @@ def test_images_and_a_network_of_the_users_own_learn(tmp_path: Path):
     np.testing.assert_array_equal(agent.predict(one, state=state)[1], twin.predict(one, state=state)[1])
 
 
+@pytest.mark.full
 def test_a_run_that_is_resumed_or_copied_goes_on_alike(tmp_path: Path):
     """Bit for bit: the states of the copies begin anew at a checkpoint, where their episodes do."""
     env = build_env('CartPole-v1', 'classic_control', nenv=2, hide_velocity=True)

@@ -202,6 +202,7 @@ class Rescaled(Reference):
         return h @ weights[0] + weights[1] + advantage - advantage.mean()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(('cls', 'kind'), [(DQN, Reference), (R2D2, Rescaled)])
 def test_an_update_computed_again(cls: Any, kind: Any):
     """One gradient step and the priorities, with weights of the sequences; of rows drawn from two copies."""
@@ -268,6 +269,7 @@ LEARNERS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', ['DQN', pytest.param('QRDQN', marks=pytest.mark.matrix), 'SAC'])
 def test_what_was_seen_before_is_learned(name: str):
     """Half of the episodes would be right without a memory, for 0.5 or 0 in the mean."""
@@ -284,6 +286,7 @@ def test_what_was_seen_before_is_learned(name: str):
     assert min(found.returns) > 0.6
 
 
+@pytest.mark.full
 def test_a_run_that_is_resumed_goes_on_alike(tmp_path: Path):
     """With the recurrent states in the checkpoint."""
 
@@ -329,6 +332,7 @@ def test_defaults_and_refusals(caplog: pytest.LogCaptureFixture):
     assert 'sequence_length=4 changes nothing, since no network is recurrent.' in caplog.text
 
 
+@pytest.mark.full
 def test_the_update_is_compiled_once():
     agent = make()
     env = build_env(Counts, 'gymnasium')

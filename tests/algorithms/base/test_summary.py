@@ -67,6 +67,7 @@ def test_the_mask_is_named():
     assert row(summary, 'Action', 'action')[2] == 'the highest of 2 values'
 
 
+@pytest.mark.full(but='Rainbow-space2-the highest of 2 values')
 @pytest.mark.parametrize(
     ('name', 'space', 'chosen'),
     [

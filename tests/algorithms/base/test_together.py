@@ -106,6 +106,7 @@ MAKERS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', MAKERS)
 def test_they_take_the_step_that_one_takes_on_all_of_their_batches(name: str):
     learners, together = agents(MAKERS[name], 2)
@@ -121,6 +122,7 @@ def test_they_take_the_step_that_one_takes_on_all_of_their_batches(name: str):
         assert_weights(learner, alone, 1e-5)
 
 
+@pytest.mark.full
 def test_the_temperature_and_both_losses_of_sac_are_averaged():
     learners, _ = agents(lambda: SAC(OBS, ACTIONS, net_list=SPECS * 3), 2)
     start = learners[0].state()
@@ -147,6 +149,7 @@ def rollout(steps: int, copies: int, seed: int) -> Trajectories:
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     'params', [{}, {'target_kl': 1e-9}, {'normalize_obs': True, 'normalize_reward': True}], ids=str
 )
@@ -179,6 +182,7 @@ def of_copies(batches: np.ndarray, first: int, copies: int, all_copies: int) -> 
     return batches // copies * all_copies + first + batches % copies
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     'params',
     [
@@ -217,6 +221,7 @@ def test_dppo_takes_the_steps_that_one_learner_takes_on_all_minibatches_joined(p
     assert np.abs(alone.state()['network/actor/0'] - start).max() > 1e-3
 
 
+@pytest.mark.full
 def test_trpo_takes_the_steps_that_one_learner_takes_on_all_rollouts_joined():
     """One order of exchanges in all of them, though the policy's and the critic's share no tensor; one scale."""
 
@@ -262,6 +267,7 @@ def test_normalised_advantages_are_those_of_all_learners():
         np.testing.assert_allclose(found[i][:2], np.array(expected) / 5**0.5, rtol=1e-6)
 
 
+@pytest.mark.full
 def test_an_iteration_in_which_one_learner_has_nothing_is_left_out_by_all():
     """Or the other would wait for its gradients."""
     learners, together = agents(lambda: AC(OBS, Discrete(4), net_list=SPECS * 2), 2)
@@ -306,6 +312,7 @@ def test_an_iteration_in_which_one_learner_has_nothing_is_left_out_by_all():
     assert_weights(learners[0], learners[1])
 
 
+@pytest.mark.full
 def test_alone_again():
     """After training together an agent compiles its update anew, without the exchange."""
     learners, together = agents(MAKERS['DQN'], 2)

@@ -86,6 +86,7 @@ def batch_norms(agent: Algorithm) -> dict[str, keras.layers.BatchNormalization]:
 
 
 class TestTrainingMode:
+    @pytest.mark.full
     @pytest.mark.parametrize(
         ('name', 'xla'),
         [
@@ -111,6 +112,7 @@ class TestTrainingMode:
         assert agent.fused.traces == agent.phases, 'one compiled call'
         check_acting_and_saving(agent, tmp_path)
 
+    @pytest.mark.full
     @pytest.mark.usefixtures('plain_graphs')
     @pytest.mark.parametrize('name', toys.kinds(toys.WITH_LOSSES, ('DQN', 'PPO')))
     def test_specs_with_batch_renormalization(self, name, tmp_path):
@@ -151,6 +153,7 @@ class TestTrainingMode:
         assert np.abs(norms['actor'].moving_mean.numpy()).max() > 0
         assert np.abs(norms['critic_1'].moving_mean.numpy()).max() == 0, 'not from actions of the policy'
 
+    @pytest.mark.full
     @pytest.mark.usefixtures('plain_graphs')
     @pytest.mark.parametrize('name', toys.kinds(toys.WITH_LOSSES, ('DQN', 'PPO')))
     def test_the_same_seeds_give_the_same_weights(self, name):
@@ -163,6 +166,7 @@ class TestTrainingMode:
         for a, b in zip(weights(), weights(), strict=True):
             np.testing.assert_array_equal(a, b)
 
+    @pytest.mark.full
     @pytest.mark.usefixtures('plain_graphs')
     def test_after_save_and_load_as_if_uninterrupted(self, tmp_path):
         def trained(path: Path | None) -> list[np.ndarray]:
@@ -192,6 +196,7 @@ def check_acting_and_saving(agent: Algorithm, path: Path) -> None:
 
 
 class TestPenalties:
+    @pytest.mark.full(but='DQN')
     @pytest.mark.parametrize('name', OFF_POLICY)
     def test_every_loss_has_those_of_the_networks_that_it_trains(self, plain_graphs, name):
 
@@ -227,6 +232,7 @@ class TestPenalties:
             expected = sum(amount for network, amount in zip(trained, amounts, strict=True) if trained[network] == loss)
             assert paid[loss] - plain[loss] == pytest.approx(expected, abs=1e-3), loss
 
+    @pytest.mark.full
     @pytest.mark.parametrize('name', toys.kinds(toys.WITH_LOSSES, ('PPO', 'TD3')))
     def test_regularised_weights_are_pulled_to_zero(self, plain_graphs, name):
         def torso(i: int) -> keras.Model:
@@ -239,6 +245,7 @@ class TestPenalties:
         for n, network in agent.networks.items():
             assert np.abs(network.torso.layers[0].kernel.numpy()).sum() < sizes[n] - 1e-3, n
 
+    @pytest.mark.full
     @pytest.mark.parametrize('shared', [True, False])
     def test_ppo_by_one_step(self, plain_graphs, shared):
         def moved(rate: float) -> tuple[np.ndarray, np.ndarray]:
@@ -259,6 +266,7 @@ class TestPenalties:
 
 
 class TestOtherKinds:
+    @pytest.mark.full
     def test_a_module_that_takes_training_is_told(self, plain_graphs):
         seen = []
 
@@ -279,6 +287,7 @@ class TestOtherKinds:
         agent.predict(OBS)
         assert set(seen) == {False}
 
+    @pytest.mark.full
     def test_what_xla_cannot_compile_runs_as_a_plain_graph(self, caplog):
         class Calls(tf.Module):
             def __init__(self) -> None:
@@ -296,6 +305,7 @@ class TestOtherKinds:
         assert not agent.fused._xla
         assert caplog.text.count('q has operations that XLA cannot compile') == 1
 
+    @pytest.mark.full
     def test_tensorlayer_dropout_drops_in_updates_alone(self, plain_graphs):
         tl = pytest.importorskip('tensorlayer')
         inputs = tl.layers.Input([None, 3])
@@ -322,12 +332,14 @@ class TestLoading:
         layer.adapt(np.random.default_rng(0).normal(mean, 2.0, (40, 3)))
         return keras.Sequential([layer, keras.layers.Dense(3)])
 
+    @pytest.mark.full
     def test_state_that_is_computed_from_weights_comes_back(self, tmp_path):
         agent = algorithms.DQN(VECTOR, Discrete(3), net_list=[self.normalized(5.0)])
         loaded = zoo.load(agent.save(tmp_path / 'saved'), net_list=[self.normalized(-3.0)])
         np.testing.assert_allclose(loaded.forward(OBS), agent.forward(OBS), atol=1e-5)
         np.testing.assert_allclose(loaded.target(OBS), agent.target(OBS), atol=1e-5)
 
+    @pytest.mark.full
     def test_a_network_without_dropout_may_take_the_place_of_one_with_it(self, tmp_path):
         def net(*layers: Any) -> keras.Model:
             return keras.Sequential([*layers, keras.layers.Dense(3)])
@@ -360,6 +372,7 @@ class TestLoading:
         with pytest.raises(ValueError, match=r'net_list\[0\] \(q\) computes something else .*\.$'):
             zoo.load(tmp_path / 'saved', net_list=[{'hidden': [8], 'activation': 'relu'}])
 
+    @pytest.mark.full
     def test_a_checkpoint_without_fingerprints_loads(self, tmp_path, monkeypatch):
         agent = make('DQN', modal)
         with monkeypatch.context() as patch:
@@ -370,6 +383,7 @@ class TestLoading:
         np.testing.assert_allclose(loaded.forward(OBS), agent.forward(OBS), atol=1e-5)
 
 
+@pytest.mark.full
 class TestOptimizersOnLoading:
     def trained(self, **params: Any) -> Algorithm:
         agent = make('DQN', optimizers_list=[{'learning_rate': 1e-2}], **params)
@@ -425,6 +439,7 @@ def test_what_an_optimizer_excludes_from_weight_decay_is_excluded_by_its_copy():
 
 
 class TestWeightsSetFromOutside:
+    @pytest.mark.full(but='ES')
     @pytest.mark.parametrize('name', toys.marked(algorithms.NAMES))
     def test_the_next_prediction_has_them(self, name):
         agent = make(name)
@@ -451,6 +466,7 @@ class TestWeightsSetFromOutside:
 
 
 class TestTwins:
+    @pytest.mark.full
     @pytest.mark.parametrize('name', toys.kinds(toys.WITH_LOSSES, ('PPO', 'TD3')))
     def test_a_deep_copy_is_a_twin(self, plain_graphs, name):
         agent = make(name, modal)
@@ -494,6 +510,7 @@ class TestBoundedActions:
     def td3(actor: Any, **params: Any) -> Algorithm:
         return algorithms.TD3(VECTOR, ACTIONS['TD3'], net_list=[actor, {'hidden': [4]}, {'hidden': [4]}], **params)
 
+    @pytest.mark.full(but='glorot_uniform')
     @pytest.mark.parametrize('initializer', ['glorot_uniform', 'zeros'])
     def test_an_output_that_may_leave_the_range_is_bounded_and_one_line_says_so(self, caplog, tmp_path, initializer):
         agent = self.td3(self.linear(initializer=initializer))
@@ -508,6 +525,7 @@ class TestBoundedActions:
         loaded = zoo.load(agent.save(tmp_path / 'saved'), net_list=[self.linear(), {'hidden': [4]}, {'hidden': [4]}])
         np.testing.assert_allclose(loaded.predict(OBS), expected, atol=1e-5)
 
+    @pytest.mark.full(but='hard_tanh')
     @pytest.mark.parametrize('activation', ['tanh', 'softsign', 'sigmoid', 'hard_tanh'])
     def test_a_bounded_output_is_taken_as_it_is(self, caplog, activation):
         agent = self.td3(self.linear(activation))
@@ -534,6 +552,7 @@ class TestBoundedActions:
 
 
 class TestSeeds:
+    @pytest.mark.full(but='TD3')
     @pytest.mark.parametrize('name', ['SAC', 'TD3'])
     def test_two_critics_of_one_seed_start_apart(self, name):
         def critics(*seeds: int) -> list[np.ndarray]:
@@ -558,6 +577,7 @@ class TestIgnoredOptions:
             'net_list[0] (q) is a complete network, so dueling=True changes nothing: give a torso for it.'
         ]
 
+    @pytest.mark.full
     def test_an_initial_log_std_with_a_network_that_gives_them(self, caplog):
         def entries(width: int) -> list[Any]:
             return [keras.Sequential([keras.layers.Dense(width)]), {'hidden': [4]}]

@@ -84,6 +84,7 @@ def test_activations_are_those_of_keras(name: str):
     assert found.dtype == np.float32
 
 
+@pytest.mark.full(but='vector-elu')
 @pytest.mark.parametrize('name', ACTIVATIONS)
 @pytest.mark.parametrize('space', [VECTOR, FLAT], ids=['vector', 'nested'])
 def test_numpy_equals_keras_for_every_activation(name: str, space: Space):
@@ -149,6 +150,7 @@ def policy(
     return StochasticPolicy(net, adaptor, log_std_init=-0.3)
 
 
+@pytest.mark.full(but='bernoulli-vector-True')
 @pytest.mark.parametrize('normalize', [False, True])
 @pytest.mark.parametrize('space', [VECTOR, FLAT], ids=['vector', 'nested'])
 @pytest.mark.parametrize('kind', POLICIES)
@@ -206,6 +208,7 @@ def masked_observations(space: Space) -> tuple[spaces.Flat, np.ndarray]:
     return {**obs, 'action_mask': allowed}, allowed.astype(bool)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('mask', MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize('seen', [VECTOR, IMAGE], ids=['numpy', 'graph'])
 @pytest.mark.parametrize('action_space', [Discrete(5, start=3), MultiDiscrete([2, 3])], ids=str)
@@ -309,6 +312,7 @@ def functional() -> keras.Model:
     return keras.Model(x, keras.layers.Add()([keras.layers.Dense(4)(x), keras.layers.Dense(4, 'relu')(x)]))
 
 
+@pytest.mark.full(but='activation of the user')
 @pytest.mark.parametrize('case', GRAPHS)
 def test_what_is_no_chain_of_dense_layers_acts_by_a_graph(case: str):
     space, entry = GRAPHS[case]
@@ -327,6 +331,7 @@ def test_what_is_no_chain_of_dense_layers_acts_by_a_graph(case: str):
     np.testing.assert_allclose(after, net(tensors(obs)), atol=1e-5)
 
 
+@pytest.mark.full(but='one stream-noisy-distributions-quantiles-linear')
 @pytest.mark.parametrize('hidden', [[], [8]], ids=['linear', 'a hidden layer'])
 @pytest.mark.parametrize('support', [None, [-1.0, 0.5, 4.0]], ids=['quantiles', 'atoms'])
 @pytest.mark.parametrize('count', [1, 3], ids=['values', 'distributions'])
@@ -412,6 +417,7 @@ def test_few_graphs_for_all_numbers_of_copies_and_orders_of_keys():
     assert set(forward._graphs) == {1, 4, None}
 
 
+@pytest.mark.full(but='gaussian')
 @pytest.mark.parametrize('kind', ['categorical', 'gaussian', 'dict', 'squashed'])
 def test_weights_come_back_from_a_compiled_update(kind: str):
     found = policy(VECTOR, *POLICIES[kind])
@@ -432,6 +438,7 @@ def test_weights_come_back_from_a_compiled_update(kind: str):
     np.testing.assert_allclose(forward(obs), found(tensors(obs)), atol=1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('kind', ['gaussian', 'squashed'])  # with a free log standard deviation and without
 def test_normalisation_is_taken_in_by_the_layer_after_it(kind: str):
     found = policy(VECTOR, *POLICIES[kind], {'hidden': [16, 8], 'normalize': 'batch_renorm'})

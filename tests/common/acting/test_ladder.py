@@ -99,6 +99,7 @@ def test_a_step_after_one_that_took_no_place_does_not_follow_it():
     np.testing.assert_allclose(found[:, 0], [1 + 0.5 * 10, 0, 2 + 0.5 * 10])
 
 
+@pytest.mark.full(but='zoo.common.acting.ladder')
 @pytest.mark.parametrize('module', ['zoo.common.acting.ladder', 'zoo.distributed.training.buffer'])
 def test_none_of_it_needs_tensorflow(module: str):
     code = f'import {module}, sys; sys.exit("tensorflow" in sys.modules)'

@@ -77,6 +77,7 @@ def stored_actions(adaptor: ActionAdaptor, n: int = 200) -> list[spaces.Flat]:
 # To the environment.
 
 
+@pytest.mark.full(but='narrow discrete-False')
 @pytest.mark.parametrize('squash', [False, True])
 @pytest.mark.parametrize('space', ALL.values(), ids=ALL)
 def test_every_action_is_inside_the_space(space: Space, squash: bool):

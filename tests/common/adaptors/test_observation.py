@@ -317,6 +317,7 @@ def test_normalising_takes_the_mean_off_before_digits_are_lost(dtype: type):
     np.testing.assert_allclose(preprocess(seen)[''], expected, rtol=1e-5)
 
 
+@pytest.mark.full(but='float64')
 @pytest.mark.parametrize('dtype', [np.float32, np.float64, np.int32, np.int64, np.uint8])
 def test_normalising_in_float32_alone(dtype: type):
     space = Box(0, 255, (3,), dtype) if dtype == np.uint8 else Box(-(2**30), 2**30, (3,), dtype)
@@ -485,6 +486,7 @@ def test_what_needs_an_encoder_is_not_flat(space: Space):
     assert not Preprocess(space, {}).is_flat
 
 
+@pytest.mark.full(but='multi-binary')
 @pytest.mark.parametrize('space', [*FLAT.values(), NESTED, pixels(3, 9, 13)], ids=[*FLAT, 'nested', 'image'])
 def test_the_same_in_a_graph_of_unknown_batch_size(space: Space):
     preprocess = Preprocess(space, {})

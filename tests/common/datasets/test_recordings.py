@@ -43,6 +43,7 @@ class Policy:
         return action
 
 
+@pytest.mark.full(but='float64-None')
 @pytest.mark.parametrize('mode', [None, *AutoresetMode])
 @pytest.mark.parametrize('form', SPACES)
 def test_what_was_played_is_read(form: str, mode: AutoresetMode | None, tmp_path: Path):
@@ -212,6 +213,7 @@ def dqn() -> Any:
     return zoo.algorithms.DQN(env.observation_space, env.action_space, net_list=net_list), env
 
 
+@pytest.mark.full
 def test_training_begins_with_them(cart_poles: Path, tmp_path: Path):
     """They are there from the first update on; explore_steps are still explored before it."""
     steps = sum(len(episode.reward) for episode in read(cart_poles))
@@ -225,6 +227,7 @@ def test_training_begins_with_them(cart_poles: Path, tmp_path: Path):
     assert (agent.replay.recorded, agent.updates) == (2 * steps, 6)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('buffer', [True, False])
 def test_resumed_they_are_not_filled_in_twice(cart_poles: Path, tmp_path: Path, buffer: bool):
     agent, env = dqn()

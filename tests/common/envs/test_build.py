@@ -945,6 +945,7 @@ def test_no_window_without_a_display(env_id: str, nenv: int, no_display: None):
     assert text.endswith("build it with render_mode='rgb_array' for pictures.")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('driver', [pytest.param('dummy', marks=pytest.mark.matrix), 'offscreen'])
 def test_windows_of_sdl_that_the_user_sends_elsewhere(driver: str, no_display: None, monkeypatch: pytest.MonkeyPatch):
     """In a process of its own: SDL may load Mesa, whose LLVM and TensorFlow's end the process that mixes them."""
@@ -1001,6 +1002,7 @@ WINDOW = """
 """
 
 
+@pytest.mark.full
 def test_windows_that_pygame_opens_where_nobody_sees_them(no_display: None):
     done = run_python('-c', textwrap.dedent(WINDOW))
     lines = [line for line in done.stdout.splitlines() if 'opens a window, but there is no display' in line]

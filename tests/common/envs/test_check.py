@@ -119,6 +119,7 @@ def with_spaces(observation_space: Any = None, action_space: Any = None, value: 
 # ---- sound environments ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full(but='Good')
 @pytest.mark.parametrize('env', [Good, Good(), lambda: Good(), Good('rgb_array'), 'CartPole-v1', 'Pendulum-v1'])
 def test_a_sound_environment_has_no_problem(env: Any, capsys):
     with warnings.catch_warnings():
@@ -210,6 +211,7 @@ def test_reset_that_raises():
 # ---- step -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ('change', 'named'),
     [
@@ -235,6 +237,7 @@ def test_what_a_step_returns(change: Any, named: str):
     assert re.search(named, problem(with_step(change)))
 
 
+@pytest.mark.full(but='True')
 @pytest.mark.parametrize('reward', [1, 0.5, np.float32(2), np.int64(3), True])
 def test_numbers_that_are_rewards(reward: Any, capsys):
     assert check_env(with_step(lambda v, t: (v[0], reward, *v[2:]))) == []
@@ -254,6 +257,7 @@ def test_a_step_that_raises_names_the_action():
 # ---- observations ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ('key', 'value', 'named'),
     [
@@ -466,6 +470,7 @@ def test_advice_on_actions_without_bounds(capsys):
     assert 'action_space has infinite bounds' in text and 'SAC' in text
 
 
+@pytest.mark.full
 def test_advice_on_images(capsys):
     assert 'is an image of float32' in advice(with_spaces(Box(0, 1, (16, 16, 3), np.float32)), capsys)
     assert check_env(with_spaces(Box(0, 1, (16, 16, 3), np.bool_), value=np.ones((16, 16, 3), np.bool_))) == []

@@ -47,6 +47,7 @@ class Faulty(gymnasium.Env):
         return GOOD | (self.changes if faulty else {}), self.reward if faulty else 1.0, self.t == 5, False, {}
 
 
+@pytest.mark.full(but='dtype-1-False')
 @pytest.mark.parametrize('nenv, vectorized', [(1, False), (2, 'sync'), (2, 'async')])
 @pytest.mark.parametrize('fault', FAULTS)
 def test_the_step_and_the_field_are_named(fault: str, nenv: int, vectorized: str | bool):

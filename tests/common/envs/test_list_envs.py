@@ -42,6 +42,7 @@ def test_every_name_opens(env_type: str):
         build_env(name, env_type).close()
 
 
+@pytest.mark.full
 @needs_atari
 def test_every_kind_of_atari_name_opens():
     names = [name for name in list_envs('atari') if name.startswith(('ALE/Tetris', 'Pong'))]

@@ -128,6 +128,7 @@ def flat(x: Any, path: str = '') -> dict[str, np.ndarray]:
     return {path: np.asarray(x)}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('env_id', ['CartPole-v1', Drift])
 def test_sync_and_async_are_equal(env_id: Any):
     one, other = (build_env(env_id, vectorized=way, seed=3, nenv=3) for way in ('sync', 'async'))
@@ -200,6 +201,7 @@ def test_an_exception_while_a_copy_is_made():
     assert 'of Trouble could not be made:\nTraceback' in text and 'OddError: no licence left' in text
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ('kind', 'named'),
     [('hide', 'pickle'), ('shape', 'shape (3,) and dtype float32, but its space declares shape (1,)')],
@@ -210,6 +212,7 @@ def test_what_gymnasiums_worker_stumbles_over_names_the_copy(kind: str, named: s
     assert text.startswith('copy 1 of Trouble failed') and named in text
 
 
+@pytest.mark.full
 def test_an_exception_that_cannot_be_sent_is_no_hang():
     env, pids = trouble()
     text = assert_fails(env, pids, lambda: env.call('measure'))
@@ -219,6 +222,7 @@ def test_an_exception_that_cannot_be_sent_is_no_hang():
 # ---- lost processes -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @posix
 @pytest.mark.parametrize(
     ('kind', 'how'),
@@ -240,6 +244,7 @@ def test_a_process_lost_between_steps_is_reported():
     assert text.startswith('copy 0 of Trouble is lost')
 
 
+@pytest.mark.full
 @posix
 def test_a_process_lost_while_another_is_at_work_is_reported():
     env, pids = trouble()
@@ -249,6 +254,7 @@ def test_a_process_lost_while_another_is_at_work_is_reported():
     assert text.startswith('copy 1 of Trouble is lost')
 
 
+@pytest.mark.full
 @posix
 def test_closing_ends_every_process():
     env, pids = trouble()
@@ -274,6 +280,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.full
 @posix
 def test_processes_end_with_their_parent(tmp_path):
     (tmp_path / 'script.py').write_text(textwrap.dedent(SCRIPT))

@@ -467,6 +467,7 @@ def test_parts_of_a_product_draw_independently_of_each_other_and_of_the_next_see
 COMPILED = ('multi even', 'product', 'squashed product')
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     'name', [pytest.param(name, marks=[] if name in COMPILED else pytest.mark.matrix) for name in ALL]
 )

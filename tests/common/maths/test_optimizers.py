@@ -45,6 +45,7 @@ class TestAdam:
         monkeypatch.setattr(optimizers, 'prefers_xla', lambda variables: request.param)
         return request.param
 
+    @pytest.mark.full(but='each-all')
     @pytest.mark.parametrize(
         'spec',
         [
@@ -150,6 +151,7 @@ class TestKerasOptimizers:
         ({'name': 'Adam', 'learning_rate': 0.01, 'amsgrad': True}, keras.optimizers.Adam),
     ]
 
+    @pytest.mark.full(but='object-SGD')
     @pytest.mark.parametrize(('spec', 'cls'), CASES, ids=[spec['name'] for spec, _ in CASES])
     @pytest.mark.parametrize('as_object', [False, True], ids=['spec', 'object'])
     def test_takes_the_steps_of_keras(self, spec, cls, as_object):

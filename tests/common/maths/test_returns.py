@@ -286,6 +286,7 @@ def finite_differences(f: Callable[[np.ndarray], float], x: np.ndarray, step: fl
     return gradient
 
 
+@pytest.mark.full(but='discounted_returns')
 @pytest.mark.parametrize('function', ['gae', 'discounted_returns', 'n_step_returns 3', 'vtrace', 'retrace'])
 def test_gradients_equal_finite_differences(function):
     batch = random_batch(6, 2, seed=11)
@@ -377,6 +378,7 @@ def test_projection_onto_its_own_support_changes_nothing():
     np.testing.assert_allclose(actual, probs, atol=1e-6)
 
 
+@pytest.mark.full(but='n_step_returns 5')
 @pytest.mark.parametrize('function', ['gae', 'discounted_returns', 'n_step_returns 5', 'vtrace', 'retrace'])
 def test_xla_gives_the_same(function):
     batch = {name: tf.constant(x) for name, x in random_batch(33, 4, seed=18, dtype=np.float32).items()}
@@ -397,6 +399,7 @@ def test_xla_projects_the_same():
     np.testing.assert_allclose(compiled(z_p, probs, z_q), returns.categorical_projection(z_p, probs, z_q), atol=1e-6)
 
 
+@pytest.mark.full
 def test_long_sequence_and_its_gradient_under_xla():
     batch = random_batch(2048, 2, seed=20, dtype=np.float32)
     expected = np.zeros((2049, 2))

@@ -90,6 +90,7 @@ ENTRIES = {
 }
 
 
+@pytest.mark.full(but='module')
 @pytest.mark.parametrize('name', ENTRIES)
 def test_a_target_computes_what_its_network_does(name: str):
     entry = ENTRIES[name]()
@@ -111,6 +112,7 @@ def test_a_target_computes_what_its_network_does(name: str):
     assert np.abs(second(OBS) - expected).max() > 0.1, 'its own weights are those that it uses'
 
 
+@pytest.mark.full(but='module')
 @pytest.mark.parametrize('name', ENTRIES)
 def test_the_original_is_left_as_it_was(name: str):
     entry = ENTRIES[name]()

@@ -68,6 +68,7 @@ def test_the_parameter_count_is_reasonable(size: tuple[int, int]):
     assert 100_000 < count < 7_000_000
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('layout', ['channels last', 'channels first', '2-D', 'float'])
 @pytest.mark.parametrize('size', SIZES, ids=str)
 def test_images_of_every_size_and_layout(size: tuple[int, int], layout: str):
@@ -143,6 +144,7 @@ AWKWARD = {
 }
 
 
+@pytest.mark.full(but='alike but for the slash')
 @pytest.mark.parametrize('space', AWKWARD.values(), ids=AWKWARD)
 def test_keys_may_be_anything(space: Space):
     net = network(space, action_size=2, hidden=[8], features=8)
@@ -246,6 +248,7 @@ def test_a_spec_is_filled_in_and_not_changed():
 SEEDED = {'vector': unbounded(3), 'image': Box(0, 255, (8, 8, 3), np.uint8), 'dict': Dict(a=Discrete(300))}
 
 
+@pytest.mark.full(but='vector-he_normal')
 @pytest.mark.parametrize('initializer', ['glorot_uniform', 'orthogonal', 'he_normal'])
 @pytest.mark.parametrize('space', SEEDED.values(), ids=SEEDED)
 def test_a_seed_fixes_the_initial_weights(space: Space, initializer: str):
@@ -396,6 +399,7 @@ BOTH: dict[str, tuple[Space, int]] = {
 }
 
 
+@pytest.mark.full(but='linear-glorot_uniform')
 @pytest.mark.parametrize(
     ('case', 'initializer'),
     [
@@ -420,6 +424,7 @@ def test_tensorlayer_networks_are_those_of_keras(case: str, initializer: str):
     assert theirs(obs, action)[0] != theirs(obs, action)[1]
 
 
+@pytest.mark.full
 def test_tensorlayer_networks_train():
     pytest.importorskip('tensorlayer')
     space, action_size = BOTH['dict']

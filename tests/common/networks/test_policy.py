@@ -225,6 +225,7 @@ def check_trains(net: Network, space: Space, action: tf.Tensor | None = None) ->
         np.testing.assert_array_equal(step(dict(reversed(obs.items())), action)[0], out)
 
 
+@pytest.mark.full(but='vector-keras sequential')
 @pytest.mark.parametrize(('space', 'make'), represented(STATE))
 def test_a_torso_gets_a_head_and_one_line_says_so(
     space: Space, make: Callable[[Space, int], Any], caplog: pytest.LogCaptureFixture
@@ -243,6 +244,7 @@ def test_a_torso_gets_a_head_and_one_line_says_so(
     check_trains(net, space)
 
 
+@pytest.mark.full(but='vector-tf.Module')
 @pytest.mark.parametrize(('space', 'make'), STATE)
 def test_a_complete_network_is_taken_as_it_is(
     space: Space, make: Callable[[Space, int], Any], caplog: pytest.LogCaptureFixture
@@ -367,6 +369,7 @@ CRITIC = [
 ACTIONS = tf.constant([[0.1, -0.2], [0.3, 0.4], [-0.5, 0.6], [0.7, -0.8]])
 
 
+@pytest.mark.full(but='image-module pair-complete')
 @pytest.mark.parametrize('width', [1, pytest.param(5, marks=pytest.mark.matrix)], ids=['complete', 'torso'])
 @pytest.mark.parametrize(('space', 'make'), CRITIC)
 def test_a_critic_takes_observation_and_action(space: Space, make: Callable[[Space, int], Any], width: int):
@@ -381,6 +384,7 @@ def test_a_critic_takes_observation_and_action(space: Space, make: Callable[[Spa
 JOINED = [name for name in MAKERS if name != 'keras functional of a list']
 
 
+@pytest.mark.full(but='keras sequential without input-complete')
 @pytest.mark.parametrize('width', [1, 5], ids=['complete', 'torso'])
 @pytest.mark.parametrize('name', JOINED)
 def test_a_critic_of_a_vector_may_take_it_joined_with_the_action(name: str, width: int):
@@ -398,6 +402,7 @@ GROWS = ('vector-keras sequential without input', 'vector-keras subclass')
 STATE_TORSOS = [p for p in STATE if p.id not in GROWS]
 
 
+@pytest.mark.full(but='dict-keras subclass')
 @pytest.mark.parametrize(('space', 'make'), represented(STATE_TORSOS))
 def test_the_action_joins_in_the_head_after_a_torso_of_the_state(
     space: Space, make: Callable[[Space, int], Any], caplog: pytest.LogCaptureFixture

@@ -109,6 +109,7 @@ def test_numpy_acts_by_the_values_of_actions(dueling: bool, means: Means):
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
+@pytest.mark.full
 def test_a_stack_of_recurrent_layers_has_its_states_side_by_side():
     model = keras.Sequential(
         [
@@ -134,6 +135,7 @@ def test_a_stack_of_recurrent_layers_has_its_states_side_by_side():
         np.testing.assert_allclose(state, after[t], atol=1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('xla', [False, True])
 def test_the_gradient_of_a_sequence_is_that_of_keras(xla: bool):
     model = keras.Sequential([keras.layers.Dense(4, 'tanh'), keras.layers.LSTM(5, return_sequences=True)])

@@ -228,6 +228,7 @@ def test_a_notebook_shows_the_figure():
     assert learning_curve(None, {'a': [([1, 2], [3, 4])]})._repr_png_().startswith(b'\x89PNG')
 
 
+@pytest.mark.full
 def test_pyplot_is_never_touched(tmp_path: Path):
     root = Path(plots.__file__).parents[3]
     code = (

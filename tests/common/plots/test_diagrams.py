@@ -70,6 +70,7 @@ def read(boxes: list[diagrams.Box]) -> list[str]:
     return [f'{box.title}: {box.shape}' if box.shape else box.title for box in boxes]
 
 
+@pytest.mark.full
 def test_a_chain_by_hand(drawn):
     boxes = drawn['chains']
     assert read(boxes) == [
@@ -136,6 +137,7 @@ def test_no_box_lies_on_another_one_or_on_a_line(name, drawn):
             assert not between, read([parent, *between, box])
 
 
+@pytest.mark.full(but='memory')
 @pytest.mark.parametrize('name', ['chains', 'nested', 'memory'])
 def test_texts_are_inside_their_boxes_and_the_picture(name, tmp_path):
     made = AGENTS[name]()

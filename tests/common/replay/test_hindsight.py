@@ -154,6 +154,7 @@ class Played:
         return np.array(found)
 
 
+@pytest.mark.full(but='future-1-1')
 @pytest.mark.parametrize('n_step', [1, 3])
 @pytest.mark.parametrize('copies', [1, 3])
 @pytest.mark.parametrize('strategy', ['future', 'final', 'episode'])
@@ -168,6 +169,7 @@ def test_what_is_drawn_is_told_of_its_own_episode(strategy: str, copies: int, n_
         played.play(9).check(strategy)
 
 
+@pytest.mark.full
 def test_future_goals_lie_ahead_uniformly():
     played = Played(1000, ends=False).play(7 * 100)
     found = played.check('future', ends=False, n=20_000)

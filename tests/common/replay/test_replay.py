@@ -114,6 +114,7 @@ def test_all_that_copies_played_is_sampled_exactly(form: str, mode: AutoresetMod
     assert (filled.collector.steps < 120) == (mode == AutoresetMode.NEXT_STEP)
 
 
+@pytest.mark.full(but='stack in dict-1-None')
 @pytest.mark.parametrize('mode', [None, *AutoresetMode])
 @pytest.mark.parametrize('capacity', [1, 2, 7, 31])
 @pytest.mark.parametrize('form', ['box', 'stack in dict'])
@@ -313,6 +314,7 @@ def test_restore_refuses_another_capacity(capacity: int, n: int):
         Replay(SPACES['box'], ADAPTOR, capacity, n).restore(saved)
 
 
+@pytest.mark.full(but='stack-20-1')
 @pytest.mark.parametrize('n', [1, 2, 5])
 @pytest.mark.parametrize(('form', 'steps'), [('dict', 20), ('stack', 20), ('box', 150), ('stack', 150)])
 def test_another_number_of_copies_takes_over_what_was_saved(form: str, steps: int, n: int):
@@ -534,6 +536,7 @@ def any_history(
     return naive, replay
 
 
+@pytest.mark.full(but='2-7-3')
 @pytest.mark.parametrize(('frames', 'capacity', 'n'), SHORT + LONG)
 def test_any_history_is_held_as_lists_would(frames: int, capacity: int, n: int):
     rng = np.random.default_rng(frames)
@@ -799,6 +802,7 @@ WITH_IMAGES = ('picture', 'stack', 'stack in dict')
 PICTURE = Box(0, 255, (8, 8, 3), np.uint8)
 
 
+@pytest.mark.full(but='compressed prioritized n-step-box')
 @pytest.mark.parametrize('form', FORMS)
 @pytest.mark.parametrize('kind', KINDS)
 def test_contract(kind: str, form: str):

@@ -85,6 +85,7 @@ def check(collector: Collector, form: str, steps: int = 150, seed: int = 5, leng
     return [episode for finished in episodes for episode in finished]
 
 
+@pytest.mark.full(but='stack in dict-False')
 @pytest.mark.parametrize('reuse', [False, True])
 @pytest.mark.parametrize('form', SPACES)
 def test_single_environment(form: str, reuse: bool):
@@ -93,6 +94,7 @@ def test_single_environment(form: str, reuse: bool):
     assert collector.valid.all()
 
 
+@pytest.mark.full(but='box-AutoresetMode.DISABLED')
 @pytest.mark.parametrize('mode', MODES)
 @pytest.mark.parametrize('form', SPACES)
 def test_copies(form: str, mode: AutoresetMode):
@@ -129,6 +131,7 @@ def in_one_array(env: gymnasium.Env) -> gymnasium.Env:
     return gymnasium.wrappers.TransformObservation(env, write, None)
 
 
+@pytest.mark.full(but='sync')
 @pytest.mark.parametrize('vectorized', ['sync', 'async'])
 def test_built_copies_that_write_into_the_same_arrays(vectorized: str):
     env = build_env(partial(Counting, 'dict', True), vectorized=vectorized, nenv=2)
@@ -136,6 +139,7 @@ def test_built_copies_that_write_into_the_same_arrays(vectorized: str):
     env.close()
 
 
+@pytest.mark.full(but='OneArray-sync')
 @pytest.mark.parametrize('vectorized', ['sync', 'async'])
 @pytest.mark.parametrize('around', [OneArray, in_one_array])
 def test_built_copies_of_a_wrapper_that_writes_into_one_array(around: Any, vectorized: str):
@@ -159,6 +163,7 @@ def test_gymnasiums_own_environments_are_spared_the_copies():
         assert not any(isinstance(copy, Copy) for copy in env.envs)
 
 
+@pytest.mark.full(but='AutoresetMode.NEXT_STEP')
 @pytest.mark.parametrize('mode', [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED])
 def test_processes(mode: AutoresetMode):
     env = AsyncVectorEnv([partial(Counting, 'tuple')] * 2, context='spawn', autoreset_mode=mode)
@@ -188,6 +193,7 @@ def test_single_environment_that_resets_itself():
     check(collector_of(gymnasium.wrappers.Autoreset(Counting())), 'box')
 
 
+@pytest.mark.full(but='None')
 @pytest.mark.parametrize('mode', [None, *MODES])
 def test_reset_in_mid_episode(mode: AutoresetMode | None):
     env = Counting() if mode is None else SyncVectorEnv([Counting] * 3, autoreset_mode=mode)
@@ -756,6 +762,7 @@ def test_a_life_lost_is_heeded_from_the_librarys_own_games_alone():
         assert not any(episodes)
 
 
+@pytest.mark.full(but='is_success-0.0-False')
 @pytest.mark.parametrize(
     ('told', 'success'),
     [
@@ -793,6 +800,7 @@ def test_the_other_word_for_success_counts_where_one_says_nothing():
 # The environment's own account of an episode in other forms
 
 
+@pytest.mark.full(but='7')
 @pytest.mark.parametrize(
     'account',
     [

@@ -24,6 +24,7 @@ def fill(buffer: RolloutBuffer, collector: Collector, rng: np.random.Generator) 
     return before
 
 
+@pytest.mark.full(but='discrete-AutoresetMode.NEXT_STEP')
 @pytest.mark.parametrize('mode', list(AutoresetMode))
 @pytest.mark.parametrize('form', SPACES)
 def test_holds_exactly_what_happened(form: str, mode: AutoresetMode):

@@ -32,6 +32,7 @@ def test_prefers_xla(shapes, expected):
     assert prefers_xla([tf.Variable(tf.zeros(shape)) for shape in shapes]) is expected
 
 
+@pytest.mark.full
 def test_threads_are_chosen_once_and_the_environment_goes_before():
     code = """
 import os, tensorflow as tf

@@ -58,6 +58,7 @@ def broken(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.full
 def test_the_four_lines_write_nothing_on_standard_error():
     done = run("""
 from zoo.common.env_wrappers import build_env
@@ -81,6 +82,7 @@ def test_a_tensorflow_that_was_imported_before_opens_its_devices_quietly(stand_i
     assert run(f'import tensorflow; {LOAD}', stand_in).stderr == NOTES
 
 
+@pytest.mark.full(but='from zoo.algorithms import TD3')
 @pytest.mark.parametrize(
     'code',
     [

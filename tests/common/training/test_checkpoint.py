@@ -120,6 +120,7 @@ def test_the_buffer_is_an_ordinary_npz(saved: Path):
         assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_STORED}
 
 
+@pytest.mark.full
 def test_the_buffer_is_not_copied_in_memory(tmp_path: Path):
     buffer = {'obs': np.ones((64, 2**20), dtype=np.uint8), 'next_obs': np.ones((2**20, 32), dtype=np.uint8).T}
     size = 96 * 2**20
@@ -277,6 +278,7 @@ checkpoint.write(path, {'version': 'new'}, {'w': np.ones(3)}, {'obs': np.ones(3)
 """
 
 
+@pytest.mark.full(but='unlink-1-new')
 @pytest.mark.parametrize(
     ('function', 'count', 'version'),
     [
@@ -511,6 +513,7 @@ def test_the_same_state_has_the_same_weights_file(tmp_path: Path):
     assert (first / 'config.json').read_bytes() == (second / 'config.json').read_bytes()
 
 
+@pytest.mark.full
 def test_importing_does_not_import_tensorflow():
     root = Path(zoo.__file__).parents[1]
     modules = 'zoo.common.training.checkpoint, zoo.common.training.logger, zoo.common.plots'

@@ -433,6 +433,7 @@ class Fails(Counting):
         return obs, reward, *rest
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ('what', 'words'),
     [
@@ -562,6 +563,7 @@ RESUMED = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures('plain_graphs')
 @pytest.mark.parametrize(
     'case', [pytest.param(case, marks=[pytest.mark.matrix] if case in ('PPO-1', 'TD3-1') else []) for case in RESUMED]

@@ -293,6 +293,7 @@ def test_draws_are_ahead():
 # In processes of their own
 
 
+@pytest.mark.full(but='DQN-roles6-changed6-her needs a goal environment')
 @pytest.mark.parametrize(
     ('name', 'roles', 'changed', 'message'),
     [
@@ -313,6 +314,7 @@ def test_what_is_refused(name: str, roles: dict[str, int], changed: dict[str, An
         learn(agent_for(name, env), env, roles=roles, **changed)
 
 
+@pytest.mark.full
 def test_a_buffer_that_the_agent_has_is_not_left_aside():
     env = build_env('CartPole-v1')
     agent = agent_for('DQN', env)
@@ -332,6 +334,7 @@ def seen_in(agent: Any) -> list[Any]:
     return seen
 
 
+@pytest.mark.full
 def test_four_actors_and_two_buffers(tmp_path: Path, capfd: pytest.CaptureFixture):
     """One of the actors dies. As many updates as without buffers, and no transition crosses an episode's end."""
     env = build_env(traced('CartPole-v1', tmp_path, die_at=130))
@@ -347,6 +350,7 @@ def test_four_actors_and_two_buffers(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert no_processes_left()
 
 
+@pytest.mark.full
 def test_learners_that_do_not_wait(tmp_path: Path):
     """Two, each with a buffer: they update on the same steps again where no new ones come."""
     env = build_env(traced('CartPole-v1', tmp_path, delay=0.02))
@@ -364,6 +368,7 @@ def test_learners_that_do_not_wait(tmp_path: Path):
     assert no_processes_left()
 
 
+@pytest.mark.full
 def test_buffers_tell_transitions_for_other_goals():
     """The rewards are those of an environment that the buffer has, but never steps."""
     env = build_env(Sums, reward_shaping=lambda reward: 2 * reward)
@@ -391,6 +396,7 @@ class Tenth(gymnasium.Env):
         return np.full(1, self.t / 10, np.float32), self.reward, self.t == 10, False, {}
 
 
+@pytest.mark.full
 def test_each_buffer_has_its_part_of_what_is_recorded(tmp_path: Path):
     recorded = tmp_path / 'tenths.npz'
     single = build_env(Tenth)
@@ -406,6 +412,7 @@ def test_each_buffer_has_its_part_of_what_is_recorded(tmp_path: Path):
     assert 0 < first < 1, '40 recorded steps among the first 64 taken'
 
 
+@pytest.mark.full
 def test_a_buffer_that_is_killed_ends_the_training():
     env = build_env('CartPole-v1')
     agent = agent_for('DQN', env)
@@ -423,6 +430,7 @@ def test_a_buffer_that_is_killed_ends_the_training():
     assert time.monotonic() - begin < 60 and no_processes_left()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('engine', ENGINES[1:])  # the first one is `local`, as everywhere above
 def test_under_each_launcher(engine: str, tmp_path: Path):
     result = launch(engine, 4, tmp_path, 'TD3', 'Pendulum-v1', {'actors': 2, 'buffers': 1})

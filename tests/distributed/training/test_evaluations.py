@@ -52,6 +52,7 @@ def assert_same_state(found: Any, expected: Any) -> None:
         np.testing.assert_array_equal(found.state()[key], array, err_msg=key)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('name', ['ES', 'ARS'])
 def test_ranks_are_equal_to_one_process(name: str, tmp_path: Path):
     """Parameters, statistics and generators to the bit, and the episodes in their order; actors without TensorFlow."""
@@ -68,6 +69,7 @@ def test_ranks_are_equal_to_one_process(name: str, tmp_path: Path):
     assert result.losses == expected.losses
 
 
+@pytest.mark.full
 def test_copies_are_reproducible_though_not_equal_to_another_number_of_actors(tmp_path: Path):
     agents = []
     for run_dir in (tmp_path, False):
@@ -81,6 +83,7 @@ def test_copies_are_reproducible_though_not_equal_to_another_number_of_actors(tm
     assert all(float(row['roles/actor_steps_per_second']) > 0.0 for row in rows)
 
 
+@pytest.mark.full
 def test_images():
     """A network that is no chain of dense layers: actors have TensorFlow, and their parameters are perturbed there."""
     env = build_env(Images)
@@ -93,6 +96,7 @@ def test_images():
         np.testing.assert_allclose(agent.state()[key], array, atol=1e-5, err_msg=key)
 
 
+@pytest.mark.full
 def test_an_actor_that_is_killed_is_replaced_and_changes_nothing(tmp_path: Path):
     env = build_env('CartPole-v1')
     alone = agent_for('ARS', env)
@@ -146,6 +150,7 @@ print('trained', steps, agent.forward.weights()['packed'].sum(dtype=np.float64))
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('engine', ENGINES[1:])  # the first one is `local`, as everywhere above
 def test_under_each_launcher(engine: str, tmp_path: Path):
     script = tmp_path / 'program.py'

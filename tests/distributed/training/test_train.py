@@ -134,6 +134,7 @@ def test_rendering_is_refused():
 # Started by this process
 
 
+@pytest.mark.full(but='DQN')
 @pytest.mark.parametrize('name', ROOTS)
 def test_light_actors_train_every_algorithm(name: str, tmp_path: Path):
     env_id = 'CartPole-v1' if 'Discrete' in getattr(algorithms, name).acts_in else 'Pendulum-v1'
@@ -158,6 +159,7 @@ def test_light_actors_train_every_algorithm(name: str, tmp_path: Path):
     assert len(tested.returns) == 1
 
 
+@pytest.mark.full
 def test_actors_carry_the_state_of_a_recurrent_policy(tmp_path: Path):
     """Without TensorFlow; each rollout goes on from where its copies were, and an episode begins with nothing."""
     env = build_env(traced('CartPole-v1', tmp_path), nenv=2)
@@ -183,6 +185,7 @@ def test_actors_carry_the_state_of_a_recurrent_policy(tmp_path: Path):
         learn(agent, env, roles={'actors': 1, 'servers': 1})
 
 
+@pytest.mark.full
 def test_a_replay_buffer_has_the_states_that_actors_had(tmp_path: Path):
     """Of random steps, too, and of one that has died and begins anew; behind a dueling head, without TensorFlow."""
     env = build_env(traced('CartPole-v1', tmp_path, die_at=40))
@@ -199,6 +202,7 @@ def test_a_replay_buffer_has_the_states_that_actors_had(tmp_path: Path):
     assert goes_on.sum() > 200 and 3 < (~goes_on).sum() and replay._state[rows][goes_on].any(-1).all()
 
 
+@pytest.mark.full
 def test_learners_and_servers(tmp_path: Path):
     env = build_env(traced('Pendulum-v1', tmp_path))
     agent = agent_for('SAC', env)
@@ -208,6 +212,7 @@ def test_learners_and_servers(tmp_path: Path):
     assert no_processes_left()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ('roles', 'built'),
     [({'actors': 1}, {'nenv': 2, 'vectorized': 'async'}), ({'learners': 2, 'actors': 2}, {})],
@@ -231,6 +236,7 @@ def test_goals_are_looked_for_before_any_process_is_started():
         learn(agent_for('DQN', env), env, roles={'actors': 1}, her={'k': 4})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('servers', [0, 1])
 def test_images(servers: int):
     """A network that is no chain of dense layers: actors have TensorFlow, or ask a server."""
@@ -241,6 +247,7 @@ def test_images(servers: int):
     assert result.steps == 60 and result.episodes == 6 and set(result.returns) == {10.0}
 
 
+@pytest.mark.full
 def test_what_the_user_hands_in_is_called_in_learner_0():
     env = build_env('CartPole-v1')
     steps, plotted = [], []
@@ -256,6 +263,7 @@ def test_what_the_user_hands_in_is_called_in_learner_0():
     assert len(plotted) == 2 and list(plotted[-1]) == list(result.returns)
 
 
+@pytest.mark.full
 def test_a_callback_that_fails_ends_the_training():
     def fail(training: Any) -> None:
         raise LookupError('no such row')
@@ -266,6 +274,7 @@ def test_a_callback_that_fails_ends_the_training():
     assert no_processes_left()
 
 
+@pytest.mark.full
 def test_returns_are_those_of_all_learners():
     env = build_env('CartPole-v1')
     result = learn(agent_for('PPO', env), env, roles={'learners': 2, 'actors': 2}, train_steps=1200)
@@ -306,6 +315,7 @@ def test_episodes_are_told_in_the_order_in_which_they_ended():
     assert training.steps == 48 and len(told) == 3
 
 
+@pytest.mark.full
 def test_nothing_stays_open():
     env = build_env('CartPole-v1')
     agent, counts = agent_for('PPO', env), []
@@ -315,6 +325,7 @@ def test_nothing_stays_open():
     assert counts[1] == counts[2]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('closing', ['raises', 'hangs'])
 def test_an_environment_that_cannot_be_closed(closing: str, tmp_path: Path, capfd: pytest.CaptureFixture):
     """It is closed when its actor has done its part."""
@@ -324,6 +335,7 @@ def test_an_environment_that_cannot_be_closed(closing: str, tmp_path: Path, capf
     assert no_processes_left()
 
 
+@pytest.mark.full
 def test_a_broken_environment_that_hangs_when_it_is_closed(tmp_path: Path):
     env = build_env(traced('CartPole-v1', tmp_path, fail_at=50, closing='hangs'))
     with pytest.raises(ClusterError, match='the simulator is broken'):
@@ -352,6 +364,7 @@ class Doubled(keras.layers.Layer):
         return 2.0 * x
 
 
+@pytest.mark.full
 def test_a_network_of_the_users_own():
     """Of classes that are known here alone, those of a script or a notebook, too: they are sent with it."""
     env = build_env('CartPole-v1')
@@ -406,6 +419,7 @@ def test_a_class_that_makes_its_networks_itself_is_sent():
     assert type(sent) is Narrow and sent.net_list[0]['hidden'] == [4]
 
 
+@pytest.mark.full
 def test_a_keras_network_is_sent_with_its_attributes():
     env = build_env('CartPole-v1')
     moved = Moved()
@@ -419,6 +433,7 @@ def test_a_keras_network_is_sent_with_its_attributes():
     np.testing.assert_allclose(sent.forward(obs), agent.forward(obs), rtol=1e-5)
 
 
+@pytest.mark.full
 def test_a_run_directory_a_checkpoint_and_going_on(tmp_path: Path):
     env = build_env('CartPole-v1')
     agent = agent_for('PPO', env)
@@ -530,6 +545,7 @@ def actors_that_send(agent: algorithms.Algorithm, *sent: list[tuple[int, bool]])
     return Actors(cluster, plan, agent)
 
 
+@pytest.mark.full
 def test_a_dead_actor_is_replaced(tmp_path: Path, capfd: pytest.CaptureFixture):
     # Enough steps that the other actor is not done before the dead one is back; PPO waits for it.
     for name, roles, steps in (
@@ -577,6 +593,7 @@ class Slow(gymnasium.Wrapper):
         return np.full(1, self.slow, np.float32), info
 
 
+@pytest.mark.full
 def test_nobody_waits_for_a_slow_actor_whose_rollouts_are_old(tmp_path: Path):
     """IMPALA takes what is there; the slow one's rollouts are of weights of many updates ago, and are told to be."""
     env = build_env(partial(Slow, str(tmp_path)))
@@ -621,6 +638,7 @@ def test_nobody_waits_for_a_slow_actor_whose_rollouts_are_old(tmp_path: Path):
     assert no_processes_left()
 
 
+@pytest.mark.full
 def test_learners_that_take_rollouts_as_they_come_from_actors_that_ask_a_server(tmp_path: Path):
     """What a server acts by comes with its actions: but for updates in between the ratios are 1."""
     env = build_env('CartPole-v1', nenv=2)
@@ -632,6 +650,7 @@ def test_learners_that_take_rollouts_as_they_come_from_actors_that_ask_a_server(
     assert no_processes_left()
 
 
+@pytest.mark.full
 def test_actors_that_compute_gradients(tmp_path: Path):
     """With TensorFlow, each its own; one that dies is replaced, and one is not waited for by the other."""
     env = build_env(traced('CartPole-v1', tmp_path, die_at=130, delay=0.002), nenv=2)
@@ -654,6 +673,7 @@ def test_actors_that_compute_gradients(tmp_path: Path):
     assert no_processes_left()
 
 
+@pytest.mark.full
 def test_an_actor_that_fails_every_time_ends_the_training(tmp_path: Path, capfd: pytest.CaptureFixture):
     env = build_env(traced('CartPole-v1', tmp_path, fail_at=50))
     agent = agent_for('PPO', env)
@@ -663,6 +683,7 @@ def test_an_actor_that_fails_every_time_ends_the_training(tmp_path: Path, capfd:
     assert no_processes_left()
 
 
+@pytest.mark.full
 def test_an_environment_that_ends_the_program(tmp_path: Path, capfd: pytest.CaptureFixture):
     env = build_env(traced('CartPole-v1', tmp_path, fail_at=50, exit_with=0))
     words = r'rank 1 \(actor 0\) failed(.|\n)*the environment ended the program, by sys.exit\(0\)\.'
@@ -672,6 +693,7 @@ def test_an_environment_that_ends_the_program(tmp_path: Path, capfd: pytest.Capt
     assert no_processes_left()
 
 
+@pytest.mark.full
 def test_an_environment_whose_maker_ends_the_program(tmp_path: Path):
     here = os.getpid()
 
@@ -686,6 +708,7 @@ def test_an_environment_whose_maker_ends_the_program(tmp_path: Path):
     assert no_processes_left()
 
 
+@pytest.mark.full
 def test_an_environment_that_cannot_be_built_is_tried_once(tmp_path: Path, capfd: pytest.CaptureFixture):
     here = os.getpid()
 
@@ -701,6 +724,7 @@ def test_an_environment_that_cannot_be_built_is_tried_once(tmp_path: Path, capfd
     assert no_processes_left()
 
 
+@pytest.mark.full
 def test_an_actor_that_crashes_at_its_exit_has_done_its_part(tmp_path: Path, capfd: pytest.CaptureFixture):
     env = build_env(traced('CartPole-v1', tmp_path, crashes=True))
     assert learn(agent_for('PPO', env), env, roles={'actors': 1}).steps == 600
@@ -730,6 +754,7 @@ print(agent.steps > 700, len(learn(agent, env, mode='test', test_episodes=1).len
 ]
 
 
+@pytest.mark.full
 def test_from_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Its classes are in no module, and an interrupt ends the training alone."""
     pytest.importorskip('ipykernel')
@@ -789,6 +814,7 @@ def launch(
     return run_on(engine, ranks, script, folder)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('engine', ENGINES)
 def test_the_same_program_under_each_launcher(engine: str, tmp_path: Path):
     """Learner 0 alone goes on after learn; actors have become light."""
@@ -832,6 +858,7 @@ learn(agent_for({name!r}, env), env, roles={roles})
 """
 
 
+@pytest.mark.full
 def test_ranks_with_different_environments(tmp_path: Path):
     """NumPy would write the one copy over both."""
     result = launch('local', 3, tmp_path, 'DQN', 'CartPole-v1', {'actors': 2}, DIFFERENT)
@@ -840,6 +867,7 @@ def test_ranks_with_different_environments(tmp_path: Path):
     assert re.search(words, result.stdout), result.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('way', ['raises', 'exits'])
 @pytest.mark.parametrize('engine', ENGINES[1:])  # on `local` it is as above
 def test_an_environment_that_fails_under_each_launcher(engine: str, way: str, tmp_path: Path):
@@ -851,6 +879,7 @@ def test_an_environment_that_fails_under_each_launcher(engine: str, way: str, tm
     assert 'rank 1 (actor 0) failed' in result.stdout and words in result.stdout, result.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('engine', ENGINES[1:])
 def test_learners_and_servers_under_each_launcher(engine: str, tmp_path: Path):
     result = launch(engine, 5, tmp_path, 'TD3', 'Pendulum-v1', {'learners': 2, 'actors': 2, 'servers': 1})
@@ -859,6 +888,7 @@ def test_learners_and_servers_under_each_launcher(engine: str, tmp_path: Path):
     assert stepped(tmp_path).count('False 1') == 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('engine', ENGINES[1:])
 def test_ranks_that_do_not_add_up(engine: str, tmp_path: Path):
     begin = time.monotonic()
@@ -881,6 +911,7 @@ print('trained', learn(agent_for({name!r}, env), env, roles={roles}, train_steps
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('engine', ENGINES)
 def test_a_program_that_ends_while_actors_are_busy(engine: str, tmp_path: Path):
     """The last message of an actor is under way when the learner has had enough, and nothing comes after that."""
@@ -918,6 +949,7 @@ cluster.close()
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('engine', ENGINES)
 def test_a_learner_that_has_left_has_ended_the_training(engine: str, tmp_path: Path):
     """A slow actor may act, and ask a server, after the learner has gone: neither takes that for a failure."""
@@ -947,6 +979,7 @@ algorithms.PPO(**alg_params).learn(env, run_dir={run_dir!r}, **learn_params)
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('launcher', [[], ['-m', 'zoo.distributed.run', '-np', '2']], ids=['here', 'launched'])
 def test_an_interrupted_script(launcher: list[str], tmp_path: Path):
     """It registers an environment of its own, reads arguments, and is stopped by Ctrl-C: the agent is saved."""

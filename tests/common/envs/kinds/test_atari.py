@@ -73,6 +73,7 @@ def actions() -> list[int]:
     return np.random.default_rng(0).integers(4, size=700).tolist()
 
 
+@pytest.mark.full
 def test_every_step_is_that_of_the_game_played_by_hand(actions: list[int]):
     env, by_hand = build_env(BREAKOUT, 'atari', seed=3), ByHand(3)
     obs, _ = env.reset(seed=3)
@@ -94,6 +95,7 @@ def test_every_step_is_that_of_the_game_played_by_hand(actions: list[int]):
     assert lives_lost >= 8 and games >= 2
 
 
+@pytest.mark.full
 def test_collected_are_whole_games_and_their_unclipped_scores(actions: list[int]):
     """Seaquest-like rewards would be clipped; here the score of a game is the sum over its five lives."""
     env = build_env(BREAKOUT, 'atari', seed=3)
@@ -113,6 +115,7 @@ def test_collected_are_whole_games_and_their_unclipped_scores(actions: list[int]
     assert len(found) >= 2
 
 
+@pytest.mark.full(but='sync')
 @pytest.mark.parametrize('vectorized', ['sync', 'async', 'envpool', pytest.param(True, marks=pytest.mark.matrix)])
 def test_copies(vectorized: str | bool):
     if vectorized == 'envpool':
@@ -146,6 +149,7 @@ def test_copies(vectorized: str | bool):
     env.close()
 
 
+@pytest.mark.full
 def test_sync_and_async_play_alike():
     both = [build_env('PongNoFrameskip-v4', 'atari', how, seed=0, nenv=2, frame_size=42) for how in ('sync', 'async')]
     firsts = [env.reset(seed=4)[0] for env in both]
@@ -161,6 +165,7 @@ def test_sync_and_async_play_alike():
         env.close()
 
 
+@pytest.mark.full(but='Pong-v4-0.0')
 @pytest.mark.parametrize('name, sticky', [('ALE/Pong-v5', 0.25), ('PongNoFrameskip-v4', 0.0), ('Pong-v4', 0.0)])
 def test_names(name: str, sticky: float):
     env = build_env(name, 'atari')
@@ -185,6 +190,7 @@ def test_options():
     assert ends and all('episode' in info and 'zoo/life_lost' not in info for info in ends)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('vectorized', ['sync', 'envpool', True])
 def test_time_limit_truncates_the_game(vectorized: str | bool):
     if vectorized == 'envpool':
@@ -201,6 +207,7 @@ def test_time_limit_truncates_the_game(vectorized: str | bool):
     assert [(episode.length, episode.copy) for episode in found] == [(30, 0), (30, 1)] * 3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('vectorized, nenv', [(False, 1), ('sync', 2), (True, 2)])
 def test_shaped_rewards_leave_the_scores_of_whole_games(vectorized: str | bool, nenv: int):
     env = build_env(BREAKOUT, 'atari', vectorized, nenv=nenv, frame_size=42, reward_shaping=lambda reward: reward - 7)
@@ -216,6 +223,7 @@ def test_shaped_rewards_leave_the_scores_of_whole_games(vectorized: str | bool, 
     assert all(episode.episode_return >= 0 and episode.length > 100 for episode in found)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     'alg',
     [

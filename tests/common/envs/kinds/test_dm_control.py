@@ -48,6 +48,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         build_env('cartpole-swingup', 'dm_control')
 
 
+@pytest.mark.full(but='pendulum-swingup')
 @pytest.mark.parametrize('env_id', [f'{domain}-{tasks[0]}' for domain, tasks in suite.TASKS_BY_DOMAIN.items()])
 def test_every_domain(env_id: str) -> None:
     env = build_env(env_id, 'dm_control')
@@ -161,6 +162,7 @@ def test_action_bounds() -> None:
     assert unbounded.low[0] == -np.inf and unbounded.high[0] == np.inf
 
 
+@pytest.mark.full
 def test_copies_here_and_in_processes() -> None:
     arguments = {'env_type': 'dm_control', 'max_episode_steps': 3, 'nenv': 4, 'seed': 7}
     here, there = (build_env('cartpole-swingup', vectorized=kind, **arguments) for kind in ('sync', 'async'))
@@ -234,6 +236,7 @@ def test_pixels_across_episodes(renderer: None) -> None:
     env.close(), both.close()
 
 
+@pytest.mark.full
 def test_the_camera_is_the_first_but_for_quadrupeds(renderer: None) -> None:
     for name, camera in (('quadruped-walk', 2), ('walker-walk', 0)):
         default, given, other = (
@@ -247,6 +250,7 @@ def test_the_camera_is_the_first_but_for_quadrupeds(renderer: None) -> None:
             env.close()
 
 
+@pytest.mark.full
 def test_terrain_is_that_of_the_episode(renderer: None) -> None:
     """The suite makes a new height field for every episode, which lies on the renderer's side as well."""
     used, new = (build_env('quadruped-escape', 'dm_control', pixels=True, frame_size=32) for _ in range(2))

@@ -362,6 +362,7 @@ def test_a_space_without_an_equal_is_refused():
 # ---- copies and training --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full(but='sync')
 @pytest.mark.parametrize('vectorized', ['sync', 'async'])
 def test_copies(vectorized: str):
     env = build_env(OldWalk, vectorized=vectorized, nenv=2, seed=3, limit=6)
@@ -389,6 +390,7 @@ def test_one_object_cannot_be_copied():
         build_env(OldWalk(), nenv=2)
 
 
+@pytest.mark.full
 def test_ppo_trains():
     from zoo import call_default_params
     from zoo.algorithms import PPO

@@ -101,6 +101,7 @@ def test_what_is_farther_than_the_limit_is_seen_at_the_limit(renderer: None) -> 
     env.close()
 
 
+@pytest.mark.full(but='True-cameras1-False-None')
 @pytest.mark.parametrize(
     ('pixels_', 'cameras', 'depth', 'keys'),
     [
@@ -137,6 +138,7 @@ def test_environments_do_not_draw_into_each_other(renderer: None) -> None:
     red.close()
 
 
+@pytest.mark.full
 def test_small_pictures_are_those_of_gymnasiums_viewer(renderer: None, monkeypatch: pytest.MonkeyPatch) -> None:
     from gymnasium.envs.mujoco.mujoco_rendering import OffScreenViewer
 
@@ -184,6 +186,7 @@ def test_stacks_hold_no_frame_of_the_old_episode(renderer: None) -> None:
     env.close(), plain.close()
 
 
+@pytest.mark.full
 def test_the_state_is_that_of_the_environment_without_pixels(renderer: None) -> None:
     arguments = {'env_type': 'mujoco', 'max_episode_steps': 4, 'seed': 3}
     env = build_env('HalfCheetah-v5', pixels='both', cameras=('track', -1), frame_size=32, **arguments)
@@ -203,6 +206,7 @@ def test_the_state_is_that_of_the_environment_without_pixels(renderer: None) -> 
     env.close()
 
 
+@pytest.mark.full
 def test_copies_in_processes_see_what_copies_here_see(renderer: None) -> None:
     arguments = {'env_type': 'mujoco', 'pixels': True, 'frame_size': 24, 'max_episode_steps': 2, 'nenv': 2, 'seed': 5}
     here, there = (build_env('Hopper-v5', vectorized=kind, **arguments) for kind in ('sync', 'async'))
@@ -232,6 +236,7 @@ def test_any_environment_that_renders() -> None:
     assert (env.render() == expected).all()
 
 
+@pytest.mark.full
 def test_goals_stay_beside_the_picture(renderer: None) -> None:
     pytest.importorskip('gymnasium_robotics', reason='gymnasium-robotics is not installed')
     env = build_env('FetchReach-v4', 'robotics', pixels='both')
@@ -300,6 +305,7 @@ def test_a_missing_renderer_is_named(monkeypatch: pytest.MonkeyPatch, wanted: st
     assert repr(wanted) in str(caught.value)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('first', ['tensorflow', 'zoo'])
 def test_tensorflow_and_the_renderer_get_along(renderer: None, first: str) -> None:
     """Both have an LLVM, and the one calling the other's ends the process; nothing is printed when Python ends."""
@@ -317,6 +323,7 @@ def test_tensorflow_and_the_renderer_get_along(renderer: None, first: str) -> No
     assert 'Exception ignored' not in run.stderr and 'Traceback' not in run.stderr, run.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('env_type', ['mujoco', 'dm_control'])
 def test_a_renderer_that_is_named_and_missing(env_type: str) -> None:
     """MuJoCo and dm_control load it when they are imported."""

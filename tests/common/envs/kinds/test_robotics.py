@@ -18,6 +18,7 @@ pytest.importorskip('gymnasium_robotics', reason='gymnasium-robotics is not inst
 KEYS = ['achieved_goal', 'desired_goal', 'observation']
 
 
+@pytest.mark.full(but='1')
 @pytest.mark.parametrize('nenv', [1, 2])
 def test_collected_are_the_transitions_of_the_environment_driven_by_hand(nenv: int):
     """Over two ends by the time limit of 50 steps."""
@@ -52,6 +53,7 @@ def test_the_goal_and_its_reward_stay_reachable():
     assert env.unwrapped.compute_reward(obs['achieved_goal'], obs['achieved_goal'] + 1, info) == -1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('nenv', [1, 2])
 def test_sac_trains_on_the_dictionary_and_reports_successes(nenv: int, tmp_path: Any):
     env = build_env('FetchReach-v4', 'robotics', nenv=nenv)

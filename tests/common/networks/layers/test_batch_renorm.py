@@ -57,6 +57,7 @@ def batch(rows: int = 16, width: int = 4, seed: int = 1) -> np.ndarray:
     )
 
 
+@pytest.mark.full(but='warm-up-plain')
 @pytest.mark.parametrize('xla', [False, True], ids=['plain', 'xla'])
 @pytest.mark.parametrize('warmup', [0, 5], ids=['renormalised', 'warm-up'])
 def test_training_mode(warmup, xla):
@@ -130,6 +131,7 @@ def test_gradients_by_finite_differences(warmup):
         assert np.abs(b).max() > 0.1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize('xla', [False, True], ids=['plain', 'xla'])
 def test_a_large_batch_is_the_same(monkeypatch, xla):
     """Where its passes are fused; the gradient of a plain graph of Keras' batch normalisation is the reference."""

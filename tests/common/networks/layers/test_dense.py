@@ -49,6 +49,7 @@ def operations(function: Callable[..., list[tf.Tensor]], x: tf.Tensor) -> list[s
     return [node.op for run in graphs for node in run.post_optimization_graph.node]
 
 
+@pytest.mark.full(but='200-3-5-tanh-plain')
 @pytest.mark.parametrize('xla', [False, True], ids=['plain', 'xla'])
 @pytest.mark.parametrize(
     ('rows', 'width', 'units', 'activation'),
