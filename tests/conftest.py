@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(autouse=True, scope='module')
 def short_collections() -> None:
-    """Keep what is alive out of garbage collection: a collection of all that a worker imports and makes takes a second."""
+    """Keep what is alive out of later garbage collections: with all that a worker has made, one takes a second."""
     gc.collect()
     gc.freeze()
 
