@@ -1,7 +1,7 @@
 """A toy in the shape of RLBench 1.2.0 over PyRep 4.1.0.3, for tests: a point that is moved to a target in a cube.
 
-It has those of their modules, classes, arguments, fields, errors and oddities that ``zoo.common.envs.rlbench`` touches,
-written after their sources; nothing in it is physics. What would crash the simulator or the process is an
+It has the modules, classes, arguments, fields, errors and oddities that ``zoo.common.envs.kinds.rlbench`` touches, and
+is written after their sources; nothing in it is physics. What would crash the simulator or the process is an
 ``AssertionError`` here: a second simulator, no display, joint targets that are not numbers. ``with installed():`` makes
 it importable as ``rlbench`` and ``pyrep``, in this process and in those that it spawns, which inherit ``sys.path`` and
 the environment's variables.

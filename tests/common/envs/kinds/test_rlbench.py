@@ -19,14 +19,17 @@ import rlbench_standin as standin
 from gymnasium.spaces import Box, Dict
 
 from zoo import algorithms, build_env, call_default_params
-from zoo.common.envs.kinds.rlbench import arguments, finding, simulator, tasks
+from zoo.common.envs.kinds import rlbench
+from zoo.common.envs.kinds.rlbench import env as env_module
+from zoo.common.envs.kinds.rlbench import simulator, tasks
+from zoo.common.envs.kinds.rlbench.actions import ACTION_MODES
 from zoo.common.envs.kinds.rlbench.env import RLBenchEnv
+from zoo.common.envs.kinds.rlbench.observations import STATE, VISION
 
 
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setattr(simulator, '_holder', None)
-    monkeypatch.setattr(simulator, '_stuck', None)
+    monkeypatch.setattr(env_module, 'PLACE', simulator.Place())
     with standin.installed():
         yield standin.LOG
         gc.collect()
@@ -184,7 +187,7 @@ def test_bad_arguments_are_refused_before_launching(toy, kwargs, message):
 def test_state(toy):
     env = build(state_type='state')
     assert env.observation_space == Box(-np.inf, np.inf, (40,), np.float32)
-    assert switched_on(toy) == set(arguments.STATE)
+    assert switched_on(toy) == set(STATE)
     env.reset(seed=3)
     observation, *_ = env.step(env.action_space.sample())
     expected = toy.launched[-1]._scene.observe(env._task._task).get_low_dim_data()
@@ -198,7 +201,7 @@ def test_the_state_of_a_robot_without_touch_sensors_leaves_them_out(toy, state_t
     env = build(robot_setup='jaco', state_type=state_type)
     space = env.observation_space if state_type == 'state' else env.observation_space['state']
     assert space.shape == (sizes,)  # 6 forces and 3 times a seventh joint fewer than the Panda
-    assert switched_on(toy) == set(arguments.STATE) - {'gripper_touch_forces'}
+    assert switched_on(toy) == set(STATE) - {'gripper_touch_forces'}
     assert env.observation_space.contains(env.reset(seed=1)[0])
     assert env.observation_space.contains(env.step(env.action_space.sample())[0])
     env.close()
@@ -251,7 +254,7 @@ def test_vision_has_all_cameras_but_not_where_the_target_is(toy):
     env = build(state_type='vision')
     assert isinstance(env.observation_space, Dict)
     assert {key for key in env.observation_space if key.endswith('rgb')} == {f'{c}_rgb' for c in standin.CAMERAS}
-    assert switched_on(toy) == set(env.observation_space) == set(arguments.VISION)
+    assert switched_on(toy) == set(env.observation_space) == set(VISION)
     env.close()
 
 
@@ -259,7 +262,7 @@ def test_state_beside_a_picture(toy):
     env = build(state_type=('wrist_rgb', 'state'))
     assert list(env.observation_space) == ['state', 'wrist_rgb']
     assert env.observation_space['state'].shape == (40,)
-    assert switched_on(toy) == {'wrist_rgb', *arguments.STATE}
+    assert switched_on(toy) == {'wrist_rgb', *STATE}
     env.close()
 
 
@@ -345,7 +348,7 @@ def test_an_action_of_another_shape_is_an_error(toy):
     env.close()
 
 
-@pytest.mark.parametrize('mode', arguments.ACTION_MODES)
+@pytest.mark.parametrize('mode', ACTION_MODES)
 @pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
 def test_an_action_that_is_no_number_is_an_error(toy, mode, value):
     env = build(action_mode=mode)
@@ -413,13 +416,13 @@ def test_a_plan_that_fails_makes_the_action_invalid(toy, mode, where, failure):
     env.close()
 
 
-@pytest.mark.parametrize('mode', arguments.ACTION_MODES)
+@pytest.mark.parametrize('mode', ACTION_MODES)
 def test_a_simulator_that_fails_in_a_step(toy, mode):
     env = build(action_mode=mode)
     env.reset()
     action = np.zeros(env.action_space.shape, np.float32)
     standin.FAILURES['step'][:] = [standin.simulator_error()]
-    with pytest.raises(RuntimeError, match=r'ReachTarget: the simulator failed \(The call .*\): reset .* anew\.$'):
+    with pytest.raises(RuntimeError, match=r'ReachTarget: the simulator failed \(The call .*\): reset .* again\.$'):
         env.step(action)
     with pytest.raises(RuntimeError, match=r'call reset\(\) before'):  # what it was in is unknown
         env.step(action)
@@ -767,7 +770,7 @@ def test_headless(toy, kwargs, headless):
 
 
 def test_step_before_reset(toy):
-    env = finding.find('ReachTarget', 'rlbench')()
+    env = rlbench.find('ReachTarget', 'rlbench')()
     with pytest.raises(RuntimeError, match='reset'):
         env.step(np.zeros(8))
     env.close()
@@ -876,7 +879,7 @@ def test_over_rlbench_itself():
     pytest.importorskip('rlbench', reason='RLBench is not installed')
     assert {'ReachTarget', 'SlideBlockToTarget', 'TakeLidOffSaucepan', 'BeatTheBuzz'} <= set(tasks.ids())
     keys = ['state', 'front_rgb', 'wrist_depth', 'wrist_mask', 'overhead_point_cloud']
-    for mode in arguments.ACTION_MODES:
+    for mode in ACTION_MODES:
         env = build_env(
             'ReachTarget', 'rlbench', state_type=keys, action_mode=mode, shaped_rewards=True, max_episode_steps=5
         )

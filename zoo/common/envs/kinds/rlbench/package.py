@@ -1,4 +1,4 @@
-"""RLBench and PyRep, imported when a task is built."""
+"""The packages RLBench and PyRep, imported when a task is built."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import ModuleType
 
 
 def load_module(name: str, package: str = 'rlbench') -> ModuleType:
-    """``<package>.<name>``, imported when it is first needed.
+    """Return the module ``<package>.<name>``, imported when it is first needed.
 
     Raises:
         ImportError: RLBench, PyRep or CoppeliaSim is not installed, or not where ``COPPELIASIM_ROOT`` says.

@@ -1,14 +1,13 @@
-"""CoppeliaSim in this process: one at a time, its random streams, its errors."""
+"""CoppeliaSim in this process: one at a time, its display, its errors."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import os
-import random
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium
@@ -16,38 +15,67 @@ import numpy as np
 
 from zoo.common.envs.kinds.rlbench.package import load_module
 
-#: The environment whose simulator runs in this process.
-_holder: weakref.ref[gymnasium.Env] | None = None
-#: The environment whose simulator did not shut down, after which no other one can be launched in this process.
-_stuck: str | None = None
+
+class Place:
+    """The one place for a simulator that a process has. Each environment claims it before it launches."""
+
+    def __init__(self) -> None:
+        self._holder: Callable[[], gymnasium.Env | None] = lambda: None
+        self._stuck: str | None = None  # the environment whose simulator did not shut down
+
+    def claim(self, env: gymnasium.Env) -> None:
+        """Note that ``env`` has the simulator of this process.
+
+        Raises:
+            RuntimeError: another environment has it, or had one that did not shut down.
+        """
+        if self._stuck is not None:
+            raise RuntimeError(
+                f'the simulator of {self._stuck} did not shut down and a process can run only one: start a new process.'
+            )
+        if self._holder() is not None:
+            gc.collect()  # it may be one that nobody can close any more
+        holder = self._holder()
+        if holder is not None:
+            raise RuntimeError(
+                f'{_name(holder)} has the one RLBench simulator that a process can run: close that environment first; '
+                f"for several copies build_env({_name(env)!r}, 'rlbench', nenv=4) gives each a process of its own."
+            )
+        self._holder = weakref.ref(env)
+
+    def release(self, env: gymnasium.Env) -> None:
+        """Give the place back, if this environment has it."""
+        if self._holder() is env:
+            self._holder = lambda: None
+
+    def shut_down(self, simulator: Any, pid: int, name: str, unlaunched: type[Exception]) -> None:
+        """Shut a simulator down.
+
+        Args:
+            simulator: RLBench's ``Environment``.
+            pid: the process that launched it; a fork of that process has only a picture of the simulator.
+            name: what the error message calls the environment.
+            unlaunched: the error of a simulator that never came up.
+
+        Raises:
+            RuntimeError: it did not shut down, so that this process can launch no other one.
+        """
+        if os.getpid() != pid:
+            return
+        try:
+            simulator.shutdown()
+        except unlaunched:
+            pass
+        except Exception as error:
+            self._stuck = name
+            raise RuntimeError(
+                f'{name}: the simulator did not shut down ({str(error).rstrip(".")}): build other environments in a '
+                'new process.'
+            ) from error
 
 
-def new_streams(generator: np.random.Generator) -> tuple[Any, Any]:
-    """States for the global generators of NumPy and of Python."""
-    seeds = generator.integers(2**32, size=2)
-    return np.random.RandomState(int(seeds[0])).get_state(), random.Random(int(seeds[1])).getstate()
-
-
-def claim(env: gymnasium.Env) -> None:
-    """Note that ``env`` has this process's simulator.
-
-    Raises:
-        RuntimeError: another has, or had one that did not shut down.
-    """
-    global _holder
-    if _stuck is not None:
-        raise RuntimeError(
-            f'the simulator of {_stuck} did not shut down and a process can run only one: start a new process.'
-        )
-    if _holder is not None and _holder() is not None:
-        gc.collect()  # it may be one that nobody can close any more
-    holder = None if _holder is None else _holder()
-    if holder is not None:
-        raise RuntimeError(
-            f'{_name(holder)} has the one RLBench simulator that a process can run: close that environment first; for '
-            f"several copies build_env({_name(env)!r}, 'rlbench', nenv=4) gives each a process of its own."
-        )
-    _holder = weakref.ref(env)
+#: The place of this process.
+PLACE = Place()
 
 
 def _name(env: gymnasium.Env) -> str:
@@ -55,35 +83,12 @@ def _name(env: gymnasium.Env) -> str:
     return env.spec.id
 
 
-def release(env: gymnasium.Env) -> None:
-    """Give the simulator of this process back, if this environment holds it."""
-    global _holder
-    if _holder is not None and _holder() is env:
-        _holder = None
-
-
-def shut_down(simulator: Any, pid: int, name: str, unlaunched: type[Exception]) -> None:
-    global _stuck
-    if os.getpid() != pid:  # a forked process has a picture of the simulator, not the simulator
-        return
-    try:
-        simulator.shutdown()
-    except unlaunched:
-        pass
-    except Exception as error:
-        _stuck = name
-        raise RuntimeError(
-            f'{name}: the simulator did not shut down ({str(error).rstrip(".")}): build other environments in a new '
-            'process.'
-        ) from error
-
-
 def guard_planner(arm: Any) -> None:
-    """Mend two faults of PyRep's planning, for the actions and for the placement of tasks, which tries its waypoints.
+    """Mend two faults of PyRep's planning, for actions and for the placement of tasks, which tries their waypoints.
 
-    A planner that fails in the simulator is an error of the call there, unlike one that finds nothing. And a path's
-    step divides by the distance of neighbouring points, so that points which are equal, as all are when the gripper
-    stays where it is, send joint targets of 0 / 0.
+    A planner that fails in the simulator raises the error of a failed call, not the error of a planner that finds
+    nothing. And a path's step divides by the distance of neighboring points. Points that are equal, as all are when the
+    gripper stays where it is, send joint targets of 0 / 0.
     """
     errors = load_module('errors', 'pyrep')
     plan, solve = arm.get_path, arm.solve_ik_via_jacobian
@@ -111,12 +116,12 @@ def _reported_as(kind: type[Exception]) -> Iterator[None]:
 
 
 def is_of_simulator(error: Exception) -> bool:
-    """Whether ``error`` is what PyRep raises for a call to which the simulator answers that it failed."""
+    """Whether PyRep raised ``error`` because the simulator answered that a call failed."""
     return 'V-REP side' in str(error)
 
 
 def placement_errors() -> tuple[type[Exception], ...]:
-    """What ``reset`` may raise where the task does not fit or its waypoints cannot be reached."""
+    """Return what ``reset`` may raise where the task does not fit or its waypoints cannot be reached."""
     rlbench, pyrep = load_module('backend.exceptions'), load_module('errors', 'pyrep')
     return (
         rlbench.TaskEnvironmentError,
@@ -131,7 +136,7 @@ def placement_errors() -> tuple[type[Exception], ...]:
 
 
 def check_display() -> None:
-    """Say what is missing where Qt would abort the process.
+    """Refuse to launch without an X server, where Qt would abort the process.
 
     Raises:
         RuntimeError: there is no X server.

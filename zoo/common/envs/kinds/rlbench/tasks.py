@@ -1,4 +1,4 @@
-"""The names of RLBench's tasks."""
+"""RLBench's tasks: their names and their classes."""
 
 from __future__ import annotations
 
@@ -8,32 +8,37 @@ from typing import Any
 from zoo.common.envs.kinds.rlbench.package import load_module
 from zoo.common.tools.errors import unknown
 
-#: What ``rlbench`` calls it -> what it is called here.
-RENAMED = {'observation_mode': 'state_type', 'obs_config': 'state_type', 'robot_configuration': 'robot_setup'}
-
 
 def ids() -> list[str]:
-    """The names of the installed RLBench's tasks, sorted.
+    """Return the names of the installed tasks, sorted.
 
     Raises:
         ImportError: RLBench, PyRep or CoppeliaSim is not installed.
     """
-    return sorted(task_names())
+    return sorted(_modules())
 
 
-def task_names() -> dict[str, str]:
-    """Name of the class -> name of the module."""
-    package = load_module('tasks')
-    return {class_name(info.name): info.name for info in pkgutil.iter_modules(package.__path__)}
+def find_task(name: str) -> str:
+    """Return the name of a task's class from that name or from the name of its file.
 
-
-def class_name(module: str) -> str:
-    """``'reach_target'`` -> ``'ReachTarget'``."""
-    return ''.join(word[:1].upper() + word[1:] for word in module.split('_'))
+    Raises:
+        ValueError: there is no such task.
+        ImportError: RLBench, PyRep or CoppeliaSim is not installed.
+    """
+    tasks = _modules()
+    for known in (name, _class_name(name)):
+        if known in tasks:
+            return known
+    raise ValueError(unknown('rlbench environment', name, tasks))
 
 
 def class_of_task(name: str) -> Any:
-    tasks = task_names()
+    """Return the class of a task.
+
+    Raises:
+        ValueError: there is no such task.
+    """
+    tasks = _modules()
     if name not in tasks:
         raise ValueError(unknown('rlbench environment', name, tasks))
     return getattr(load_module(f'tasks.{tasks[name]}'), name)
@@ -42,3 +47,14 @@ def class_of_task(name: str) -> Any:
 def has_shaped_reward(task_class: Any) -> bool:
     """Whether the task overrides the ``reward`` that returns None."""
     return task_class.reward is not load_module('backend.task').Task.reward
+
+
+def _modules() -> dict[str, str]:
+    """Name of the class -> name of the module."""
+    package = load_module('tasks')
+    return {_class_name(info.name): info.name for info in pkgutil.iter_modules(package.__path__)}
+
+
+def _class_name(module: str) -> str:
+    """``'reach_target'`` -> ``'ReachTarget'``."""
+    return ''.join(word[:1].upper() + word[1:] for word in module.split('_'))
