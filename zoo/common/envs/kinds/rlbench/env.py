@@ -154,7 +154,7 @@ class RLBenchEnv(gymnasium.Env):
                 f'invalid_action_penalty is {penalty!r}: it is subtracted from the reward, so give 0 or more.'
             )
         if variation != 'random' and not _is_count(variation, 0):
-            raise ValueError(f"variation is {variation!r}: give its number, at least 0, or 'random'.")
+            raise ValueError(f"variation is {variation!r}: give its number, from 0 on, or 'random'.")
         if render_mode not in (None, 'human'):
             raise ValueError(
                 f"render_mode is {render_mode!r}: RLBench has 'human', the simulator's window; pictures come as "
@@ -371,8 +371,8 @@ class RLBenchEnv(gymnasium.Env):
             raise RuntimeError(f'{self.spec.id} is closed and its simulator shut down: build it again.')
         if os.getpid() != self._pid:
             raise RuntimeError(
-                f'the simulator of {self.spec.id} runs in the process that built it, and this process is a fork of that: '
-                'build the environment here.'
+                f'the simulator of {self.spec.id} runs in the process that built it, not in this fork of it: build the '
+                'environment here.'
             )
 
 
