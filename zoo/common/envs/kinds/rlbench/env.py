@@ -148,7 +148,7 @@ class RLBenchEnv(gymnasium.Env):
         ):
             if value not in (True, False):
                 raise ValueError(f'{name} is {value!r}: give True or False.')
-        penalty = invalid_action_penalty
+        penalty: Any = invalid_action_penalty
         if not (isinstance(penalty, numbers.Real) and 0 <= float(penalty) < np.inf):
             raise ValueError(
                 f'invalid_action_penalty is {penalty!r}: it is subtracted from the reward, so give 0 or more.'

@@ -53,6 +53,8 @@ class Observations:
     """
 
     def __init__(self, state_type: Any, image_size: tuple[int, int], in_meters: bool) -> None:
+        self.keys: tuple[str, ...]
+        self._single: str | None
         self.keys, self._single = _keys(state_type)
         self._size, self._in_meters = image_size, bool(in_meters)
         if image_size != (128, 128) and not any(key.endswith(CHANNELS) for key in self.keys):

@@ -75,7 +75,7 @@ class Place:
 
 
 #: The place of this process.
-PLACE = Place()
+PLACE: Place = Place()
 
 
 def _name(env: gymnasium.Env) -> str:
