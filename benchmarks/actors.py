@@ -173,7 +173,7 @@ PROGRAM = """
 import os, sys, time
 from pathlib import Path
 from zoo import algorithms, build_env, call_default_params
-from zoo.distributed.cluster import launched_place
+from zoo.distributed.launchers import launched_place
 
 env = build_env('CartPole-v1', 'classic_control')
 alg_params, learn_params = call_default_params(env, 'classic_control', 'PPO', seed=0)

@@ -19,7 +19,7 @@ from zoo.algorithms.base import saving
 from zoo.common.acting.noise import GaussianNoise, OrnsteinUhlenbeck
 from zoo.common.sampling import Priorities, Sampling
 from zoo.common.schedules import Linear
-from zoo.distributed.cluster import Role
+from zoo.distributed.layout import Role
 from zoo.distributed.training import actor
 from zoo.distributed.training.plan import END, Plan
 

@@ -274,7 +274,7 @@ def test_save_and_request():
 
 
 def test_a_collective_that_a_rank_has_left_raises(monkeypatch):
-    monkeypatch.setattr('zoo.distributed.engines.messages.GRACE', 0.1)
+    monkeypatch.setattr('zoo.distributed.engines.waiting.GRACE', 0.1)
 
     def work(engine):
         if engine.rank == 0:

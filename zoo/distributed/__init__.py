@@ -1,4 +1,8 @@
-"""Distributed training: one program, many ranks, each with a role; see :mod:`zoo.distributed.cluster`."""
+"""Distributed programs: one program runs as many ranks, each with a role.
+
+``cluster`` connects the ranks, ``jobs`` starts them on this machine, ``engines`` move the bytes between them, and
+``training`` trains agents over all of it. The names below are offered to any program.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,11 @@ from typing import Any
 
 _HOME = {
     'Cluster': 'cluster',
-    'Layout': 'cluster',
-    'Queue': 'cluster',
-    'Role': 'cluster',
+    'Layout': 'layout',
+    'Queue': 'queues',
+    'Role': 'layout',
     'connect': 'cluster',
-    'wait_any': 'cluster',
+    'wait_any': 'queues',
     'ClusterError': 'engines.base',
     'MessageTooLarge': 'engines.base',
     'PeerLost': 'engines.base',

@@ -1,7 +1,7 @@
-"""``python -m zoo.distributed.run -np N [--timeout S] script.py …``: a script in N processes of this machine.
+"""``python -m zoo.distributed.run -np N [--timeout S] script.py …``: run a script in N processes of this machine.
 
-Each of them is one rank of the engine ``local``. When one fails, the others are ended, one message says which and how,
-and the exit status is 1.
+Each process is one rank of the engine ``local``. When one fails, the others are ended, one message says which rank
+failed and how, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from zoo.distributed.jobs import launch
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns the exit status."""
+    """Run the command; return the exit status."""
     parser = argparse.ArgumentParser(prog='python -m zoo.distributed.run', description=__doc__.partition('\n')[0])
-    parser.add_argument('-np', type=int, required=True, metavar='N', help='how many ranks')
-    parser.add_argument('--timeout', type=float, metavar='S', help='end the job after so many seconds, as a failure')
+    parser.add_argument('-np', type=int, required=True, metavar='N', help='the number of ranks')
+    parser.add_argument('--timeout', type=float, metavar='S', help='fail after so many seconds')
     parser.add_argument('script', help='the Python program that every rank runs')
-    parser.add_argument('args', nargs=argparse.REMAINDER, help='its arguments')
+    parser.add_argument('args', nargs=argparse.REMAINDER, help='the arguments of the script')
     options = parser.parse_args(arguments)
     if options.np < 1:
         parser.error(f'-np {options.np}: give 1 or more.')
     if not Path(options.script).is_file():
         parser.error(f'there is no file {options.script!r}.')
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores them
             signal.signal(number, _stop)
     try:
         launch(run_script, options.np, (options.script, options.args), timeout=options.timeout)

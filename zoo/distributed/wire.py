@@ -1,11 +1,12 @@
-"""Nested structures as buffers: what crosses a queue, a broadcast, or save and request. No pickle, nothing is executed.
+"""Nested structures as buffers: what crosses a queue, a broadcast, or save and request. No pickle, no code is executed.
 
 A message is a header and then the arrays, each contiguous and aligned to 64 bytes. The header is JSON: the structure,
-in which every array is a number, and the name, shape and dtype of each array. A structure is made of dicts with string
-keys, lists, tuples, the named tuples of :mod:`zoo.common.records`, NumPy arrays and scalars, Python numbers, strings,
-bools and None; whatever NumPy can view as an array (a TensorFlow tensor or variable) arrives as a NumPy array. Values,
-shapes and dtypes, their byte order too, arrive as they were; what is of a subclass arrives as what it is a subclass of,
-an ``OrderedDict`` as a dict. All else is refused where it is sent.
+in which every array is a number, and the name, shape and dtype of each array.
+
+A structure consists of dicts with string keys, lists, tuples, the named tuples of :mod:`zoo.common.records`, NumPy
+arrays and scalars, Python numbers, strings, bools and None. An object that NumPy can view as an array (a TensorFlow
+tensor or variable) arrives as a NumPy array. Values, shapes and dtypes, byte order included, arrive unchanged. An
+object of a subclass arrives as its base class: an ``OrderedDict`` as a dict. Everything else is refused by the sender.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from zoo.common.records import Batch, Episode, SequenceBatch, Trajectories, Transition
 
-#: The named tuples that may cross, by their name on the wire.
+#: The named tuples that can be sent, by their name in a message.
 NAMED = {record.__name__: record for record in (Transition, Batch, SequenceBatch, Trajectories, Episode)}
 
 _ALIGNMENT = 64
@@ -28,7 +29,7 @@ class Flat(NamedTuple):
     """A structure taken apart.
 
     Attributes:
-        tree: the structure in JSON's types, with an index into ``arrays`` wherever an array was.
+        tree: the structure in JSON's types, with an index into ``arrays`` in place of each array.
         arrays: the arrays, C-contiguous.
         names: the path of each array, such as ``'obs/camera'``.
     """
@@ -46,7 +47,7 @@ def flatten(x: Any, numbers: bool = False) -> Flat:
         numbers: whether Python's ints and floats count as arrays (int64 and float64), as in a reduction.
 
     Raises:
-        TypeError: something in it cannot cross; the message has its path.
+        TypeError: something in it cannot be sent; the message has its path.
         ValueError: there is no array in it.
     """
     flat = Flat(None, [], [])
@@ -57,7 +58,7 @@ def flatten(x: Any, numbers: bool = False) -> Flat:
 
 
 def rebuild(tree: Any, arrays: list[np.ndarray]) -> Any:
-    """The inverse of :func:`flatten`, with these arrays in place of its own."""
+    """Put a structure together from a tree of :func:`flatten` and arrays in the same order."""
     if not isinstance(tree, list):
         return tree
     kind, content = tree
@@ -76,19 +77,19 @@ def rebuild(tree: Any, arrays: list[np.ndarray]) -> Any:
 
 
 def describe(flat: Flat) -> str:
-    """Names, shapes and dtypes on one line: ``'obs float32[8, 4], reward float32[8]'``."""
+    """Return names, shapes and dtypes on one line: ``'obs float32[8, 4], reward float32[8]'``."""
     return ', '.join(
         f'{name} {array.dtype}{list(array.shape)}'.strip() for name, array in zip(flat.names, flat.arrays, strict=True)
     )
 
 
 def encode(x: Any) -> list[memoryview]:
-    """A structure as a list of contiguous buffers, the header first; one after the other they are the message.
+    """Return a structure as a list of contiguous buffers, the header first. In a row they are the message.
 
     The buffers are the arrays' own memory wherever it is contiguous: nothing is copied.
 
     Raises:
-        TypeError: something in it cannot cross; the message has its path.
+        TypeError: something in it cannot be sent; the message has its path.
         ValueError: there is no array in it.
     """
     flat = flatten(x)
@@ -105,16 +106,15 @@ def encode(x: Any) -> list[memoryview]:
 
 
 def decode(message: Any) -> Any:
-    """The structure of a message.
+    """Return the structure of a message.
+
+    Its arrays are views of the message's memory, read-only if that is read-only. For a list the memory is new.
 
     Args:
         message: what :func:`encode` made, as one bytes-like object or as the list.
 
-    Returns:
-        the structure. Its arrays are views of the message's memory: read-only if that is, and new for a list.
-
     Raises:
-        ValueError: it is not a message, or not a whole one.
+        ValueError: this is not a message, or not a whole one.
     """
     if isinstance(message, list):
         message = bytearray().join(message)
@@ -142,15 +142,15 @@ def decode(message: Any) -> Any:
 
 
 def _take_apart(x: Any, path: str, numbers: bool, flat: Flat) -> Any:
-    """The tree of one node; its arrays go to the end of ``flat``'s lists."""
+    """Return the tree of one node. Its arrays go to the end of ``flat``'s lists."""
 
     def inner(key: object) -> str:
         return f'{path}/{key}' if path else str(key)
 
     def keep(kind: str, array: np.ndarray) -> list:
-        if array.dtype.kind not in _KINDS or array.dtype.isbuiltin == 2:  # 2: of another package, as float8 is
+        if array.dtype.kind not in _KINDS or array.dtype.isbuiltin == 2:  # 2: of another package, as float8
             raise TypeError(f'{_where(path)} has dtype {array.dtype}: only numbers, bools and strings can be sent.')
-        # Not ascontiguousarray, which makes a vector of a scalar.
+        # ascontiguousarray would make a vector of a scalar.
         flat.arrays.append(np.asarray(array, order='C'))
         flat.names.append(path)
         return [kind, len(flat.arrays) - 1]

@@ -27,7 +27,7 @@ from zoo.common.records import Trajectories
 from zoo.common.replay.replay import Replay
 from zoo.common.sampling import Priorities, Sampling, Sequences
 from zoo.distributed import ClusterError, PeerLost, Role
-from zoo.distributed.cluster import Layout
+from zoo.distributed.layout import Layout
 from zoo.distributed.training.actor import none_ended, steps_in
 from zoo.distributed.training.buffer import Buffer, Shards
 from zoo.distributed.training.plan import Plan, Stored, plan_for

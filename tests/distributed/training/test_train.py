@@ -851,7 +851,7 @@ learn(agent_for({name!r}, env), env, roles={roles})
 DIFFERENT = """
 from test_train import agent_for, learn
 from zoo import build_env
-from zoo.distributed.cluster import launched_place
+from zoo.distributed.launchers import launched_place
 
 env = build_env({env_id!r}, nenv=1 if launched_place()[0] == 2 else 2)
 learn(agent_for({name!r}, env), env, roles={roles})

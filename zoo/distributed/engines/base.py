@@ -1,9 +1,9 @@
-"""What an engine is: the one protocol behind :class:`zoo.distributed.Cluster`, and the errors that it may raise.
+"""The interface of an engine, and the errors that it may raise.
 
-An engine moves bytes between ranks and knows nothing of roles or of nested structures: those are the business of
-:mod:`zoo.distributed.cluster` and :mod:`zoo.distributed.wire`. A *group* is a sorted tuple of global ranks that
-includes the rank that calls; every rank of the group calls the same collectives in the same order. Groups may overlap,
-and collectives of different groups may run at the same time.
+An engine moves bytes between ranks. It knows nothing of roles or nested structures: :mod:`zoo.distributed.cluster` and
+:mod:`zoo.distributed.wire` add those. A *rank* is one process of the job; ranks are numbered from 0. A *group* is a
+sorted tuple of global ranks and includes the calling rank. Every rank of a group calls the same collectives in the same
+order. Groups may overlap, and collectives of different groups may run at the same time.
 """
 
 from __future__ import annotations
@@ -12,27 +12,24 @@ from typing import NoReturn, Protocol
 
 import numpy as np
 
-#: The reductions that every engine knows; a mean is a sum that the cluster divides.
+#: The reductions that every engine knows. The cluster computes a mean as a sum and divides it.
 OPS = ('sum', 'max', 'min')
-
-#: Seconds that a collective may go on after a rank of its group has left: it may have left right after its own part.
-GRACE = 3.0
 
 
 class ClusterError(RuntimeError):
-    """The ranks cannot go on together: the layout, a launcher, an engine or another rank is not what it has to be."""
+    """The job cannot go on: the layout, the launcher, the engine or another rank is not as it must be."""
 
 
 class PeerLost(ClusterError):
-    """The rank at the other end has died or has closed the queue."""
+    """The rank at the other end has died, has left, or has closed the queue."""
 
 
 class MessageTooLarge(ClusterError):
-    """A message is larger than the bound of its queue."""
+    """A message is larger than its queue allows."""
 
 
 def is_count(number: object, least: int) -> bool:
-    """Whether that is a whole number, of Python's or NumPy's types, and not less than ``least``."""
+    """Return whether this is a whole number, of Python or NumPy, and at least ``least``."""
     return isinstance(number, (int, np.integer)) and not isinstance(number, bool) and bool(number >= least)
 
 
@@ -40,42 +37,47 @@ class Channel(Protocol):
     """One end of a bounded first-in, first-out queue of whole messages from one rank to another."""
 
     def put(self, parts: list[memoryview], timeout: float | None) -> None:
-        """Send one message; the parts may be changed once this returns.
+        """Send one message. The parts may be changed once this returns.
 
         Args:
             parts: contiguous buffers of bytes that together are the message.
-            timeout: seconds to wait while the queue is full; None: as long as it takes.
+            timeout: seconds to wait while the queue is full; None waits without limit.
 
         Raises:
-            MessageTooLarge: the parts are larger than the queue's ``max_bytes`` together.
-            TimeoutError: the queue was full all the time.
+            MessageTooLarge: the parts together are larger than the queue's ``max_bytes``.
+            TimeoutError: the queue stayed full.
             PeerLost: the receiver is gone.
         """
 
     def get(self, timeout: float | None) -> memoryview:
-        """Receive one whole message: its parts, one after the other, in memory that is the caller's to keep.
+        """Receive one whole message: its parts in a row, in memory that the caller may keep.
 
         Args:
-            timeout: seconds to wait while the queue is empty; None: as long as it takes.
+            timeout: seconds to wait while the queue is empty; None waits without limit.
 
         Raises:
-            TimeoutError: the queue was empty all the time.
-            PeerLost: the sender is gone, and everything that it sent whole has been received.
+            TimeoutError: the queue stayed empty.
+            PeerLost: the sender is gone, and every message that it sent whole has been received.
         """
 
     def ready(self) -> bool:
-        """Whether :meth:`get` would not have to wait: a whole message is there, or none will come any more."""
+        """Return whether :meth:`get` would not wait: a whole message is there, or the sender is gone."""
 
     def close(self) -> None:
-        """Give up this end: the other one raises :class:`PeerLost`, a receiver once it has what was sent before."""
+        """Close this end. The other end raises :class:`PeerLost`; a receiver first gets what was sent before."""
 
 
 class Engine(Protocol):
-    """The calls of one rank. ``rank`` counts from 0 to ``size - 1``; ``name`` is what messages call the engine.
+    """The connection of one rank to the others.
 
-    The cluster sets ``label``, what messages call this rank besides its number, such as ``'actor 2'``. Where
-    ``ends_by_errors``, an error that nobody catches ends the process, and the job unless the rank is started again:
-    what leaves a block by an error has not left the cluster. ``restarts`` says how often that was done.
+    Attributes:
+        name: ``'local'``, ``'mpi'`` or ``'kungfu'``.
+        rank: the number of this rank, from 0 to ``size - 1``.
+        size: the number of ranks.
+        label: what messages call this rank besides its number, such as ``'actor 2'``; the cluster sets it.
+        ends_by_errors: whether an error that nobody catches ends this process, and with it the job unless the rank is
+            started again. A ``with`` block that such an error leaves does not leave the cluster.
+        restarts: how often this rank was started again.
     """
 
     name: str
@@ -86,20 +88,20 @@ class Engine(Protocol):
     restarts: int
 
     def all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
-        """The element-wise reduction of every rank's buffer; the same bits on every rank of the group.
+        """Return the element-wise reduction of all ranks' buffers; the same bits on every rank of the group.
 
         Args:
-            buffer: 1-D, contiguous, any numeric or bool dtype of native byte order, the same length and dtype on every
-                rank; may be empty. A NaN of one rank is in the result.
-            op: one of :data:`OPS`; on bool, ``'sum'`` and ``'max'`` are *or*, ``'min'`` is *and*.
+            buffer: 1-D and contiguous, any numeric or bool dtype of native byte order. Length and dtype are equal on
+                every rank; the length may be 0. A NaN of one rank makes the result NaN.
+            op: one of :data:`OPS`. For bool, ``'sum'`` and ``'max'`` are *or*, ``'min'`` is *and*.
             group: the ranks that take part.
         """
 
     def broadcast(self, buffer: np.ndarray | None, root: int, group: tuple[int, ...]) -> np.ndarray:
-        """The root's bytes on every rank of the group.
+        """Return the root's bytes on every rank of the group.
 
         Args:
-            buffer: uint8, 1-D, contiguous, on the root; None elsewhere.
+            buffer: uint8, 1-D and contiguous on the root; None elsewhere.
             root: the global rank that sends.
             group: the ranks that take part.
         """
@@ -108,31 +110,31 @@ class Engine(Protocol):
         """Wait until every rank of the group has called this."""
 
     def channel(self, source: int, target: int, index: int, maxsize: int, max_bytes: int) -> Channel:
-        """This rank's end of a queue; the source and the target call it with the same arguments, other ranks need not.
+        """Return this rank's end of a queue. The source and the target call this with the same arguments.
 
         Args:
             source: the global rank that puts.
             target: the global rank that gets.
-            index: counts the queues from ``source`` to ``target``, from 0.
+            index: the number of this queue among those from ``source`` to ``target``, from 0.
             maxsize: how many messages may wait.
-            max_bytes: the largest message.
+            max_bytes: the size of the largest message.
         """
 
     def save(self, name: str, parts: list[memoryview]) -> None:
-        """Keep a message under a name for every rank to request: a reader sees the whole of one save, never a mixture.
+        """Keep a message under a name for every rank to request. A reader gets the whole of one save, never a mixture.
 
         Args:
             name: 1 to 200 characters.
-            parts: contiguous buffers that together are the message; of any size, also other than the last one's.
+            parts: contiguous buffers that together are the message. Its size may differ from the last save's.
         """
 
     def request(self, rank: int, name: str, timeout: float | None) -> memoryview:
-        """What a rank, this one too, has saved last under a name, in memory that is the caller's to keep.
+        """Return what a rank has saved last under a name, in memory that the caller may keep.
 
         Args:
-            rank: the global rank that saves it.
+            rank: the global rank that saves; it may be the caller.
             name: the name.
-            timeout: seconds to wait for the first save; None: as long as it takes.
+            timeout: seconds to wait for the first save; None waits without limit.
 
         Raises:
             TimeoutError: nothing was saved under that name.
@@ -140,10 +142,10 @@ class Engine(Protocol):
         """
 
     def allow_restarts(self, times: int) -> None:
-        """Let this rank be started again when it dies, so many times in all, where the engine can."""
+        """Allow this rank to be started again when it dies, ``times`` times in all, if the engine can do that."""
 
     def abort(self, message: str) -> NoReturn:
         """Print the message once and end every rank of the job with exit status 1."""
 
     def close(self) -> None:
-        """Leave the cluster in good order: the others may go on without this rank."""
+        """Leave the cluster in good order. The other ranks may go on without this one."""

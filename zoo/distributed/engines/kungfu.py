@@ -1,15 +1,15 @@
-"""The ``kungfu`` engine: ranks started by ``kungfu-run``, through the C interface of KungFu's own library.
+"""The ``kungfu`` engine: ranks that ``kungfu-run`` started, through the C interface of KungFu's own library.
 
-All-reduce and broadcast are KungFu's, over a tree of the ranks of the group. All else travels in KungFu's queues,
-one in each direction between every two ranks, all of them made when the engine starts: made later, while others are in
-use, they can end the process. A thread for each of them reads at all times, since an unread one blocks its neighbours;
-what a queue of the cluster may hold is bounded by credits (see :mod:`zoo.distributed.engines.messages`).
+All-reduce and broadcast are KungFu's, over a tree of the ranks of the group. Everything else travels in KungFu's
+queues: one in each direction between every two ranks. All of them are made when the engine starts, because a queue that
+is made while others are in use can end the process. One thread per queue reads at all times, because an unread queue
+blocks its neighbors. Credits bound what a queue of the cluster may hold (:mod:`zoo.distributed.engines.messages`).
 
-KungFu's own save and request are not used: a request of another size than was saved hangs, one for a name that nobody
-saved returns at once, and a read under a save mixes the two.
+KungFu's own save and request are not used. A request of another size than was saved hangs, a request for a name that
+nobody saved returns at once, and a read during a save mixes two saves.
 
-What KungFu does not tell is kept in every message: its length, without which a read returns garbage, and its number,
-without which a lost one would go unseen.
+Every message carries its length, because a read of another length returns garbage, and its number, because a lost
+message would not be noticed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import time
 import zlib
 from collections import defaultdict
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -34,10 +35,12 @@ import numpy as np
 
 from zoo.distributed.engines.base import ClusterError
 from zoo.distributed.engines.endings import watch_ends
-from zoo.distributed.engines.messages import GONE, MessageEngine, Result, process_identity
+from zoo.distributed.engines.messages import GONE, Arrival, MessageEngine, Result
+from zoo.distributed.engines.neighbor import process_identity
+from zoo.distributed.engines.waiting import Deadline
 
 HOW_TO_GET = (
-    'install KungFu from its own repository (the package of that name on PyPI is another one) and start the program '
+    'install KungFu from its own repository (the package kungfu on PyPI is unrelated) and start the program '
     'with: kungfu-run -np <ranks> python <program>'
 )
 
@@ -46,7 +49,7 @@ _OPS = {'sum': 0, 'min': 1, 'max': 2}
 _IDENTITY_BYTES = 128
 #: The largest piece of a broadcast, bytes.
 _PIECE = 1 << 30
-# Calls of one kind in one group follow each other, so that a few names in turn never meet; KungFu keeps every name.
+# Calls of one kind in one group follow each other, so a few names in turn never meet. KungFu keeps every name for ever.
 _NAMES = 4
 _LONGEST_WAIT, _WATCH_EVERY = 0.25, 0.25  # seconds
 
@@ -61,15 +64,15 @@ class _Whole(NamedTuple):
 
 
 def launched() -> bool:
-    """Whether ``kungfu-run`` has started this process."""
+    """Return whether ``kungfu-run`` has started this process."""
     return 'KUNGFU_SELF_SPEC' in os.environ
 
 
 def start() -> KungfuEngine:
-    """Join the ranks that ``kungfu-run`` has started; returns once all of them have come here.
+    """Join the ranks that ``kungfu-run`` has started. Returns once all of them have called this.
 
     Raises:
-        ClusterError: not started by ``kungfu-run``, or KungFu is not installed.
+        ClusterError: ``kungfu-run`` did not start this process, or KungFu is not installed.
     """
     if not launched():
         raise ClusterError(f'the engine kungfu was asked for outside kungfu-run: {HOW_TO_GET}.')
@@ -78,25 +81,25 @@ def start() -> KungfuEngine:
     in_main = threading.current_thread() is threading.main_thread()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)} if in_main else {}
     try:
-        import kungfu.python as runtime  # waits for all ranks
+        import kungfu.python as runtime  # the import waits for all ranks
 
         folder = Path(sys.modules['kungfu'].__path__[0])
         library = ctypes.CDLL(str(folder / ('libkungfu.dylib' if sys.platform == 'darwin' else 'libkungfu.so')))
     except (ImportError, OSError) as error:
         raise ClusterError(f'the package kungfu cannot be loaded ({error}): {HOW_TO_GET}.') from error
-    for number, handler in handlers.items():  # it makes the process ignore both
+    for number, handler in handlers.items():  # the import makes the process ignore both signals
         signal.signal(number, handler)
     engine = KungfuEngine(library, runtime.current_rank(), runtime.current_cluster_size())
-    atexit.register(engine.stay)  # runs before KungFu's own
+    atexit.register(engine.stay)  # runs before KungFu's own exit function
     watch_ends(engine)
     return engine
 
 
 def dtype_code(dtype: np.dtype) -> int:
-    """KungFu's number of a dtype: ``class << 16 | bytes << 8 | 8``.
+    """Return KungFu's number of a dtype: ``class << 16 | bytes << 8 | 8``.
 
     Raises:
-        TypeError: KungFu does not reduce it.
+        TypeError: KungFu cannot reduce this dtype.
     """
     dtype = np.dtype(dtype)
     if dtype.kind not in _CLASSES or dtype.itemsize > 8 or not dtype.isnative:
@@ -105,7 +108,8 @@ def dtype_code(dtype: np.dtype) -> int:
 
 
 def topology(size: int, root: int, group: tuple[int, ...]) -> np.ndarray:
-    """A binary tree over the group: int32 ``[size]``, every rank's father; the root, as all others, is its own."""
+    """Return a binary tree over the group: int32 ``[size]``, each rank's parent. The root and all ranks outside the
+    group are their own parents."""
     fathers = np.arange(size, dtype=np.int32)
     members = [root, *(rank for rank in group if rank != root)]
     for place, rank in enumerate(members[1:], start=1):
@@ -114,10 +118,10 @@ def topology(size: int, root: int, group: tuple[int, ...]) -> np.ndarray:
 
 
 class KungfuEngine(MessageEngine):
-    """One rank under ``kungfu-run`` (see :class:`zoo.distributed.engines.base.Engine`). Its calls are thread-safe.
+    """One rank under ``kungfu-run``. Its calls are thread-safe.
 
     Args:
-        library: KungFu's C library, or something with its functions.
+        library: KungFu's C library, or an object with its functions.
         rank: the global rank of this process.
         size: the number of ranks.
     """
@@ -137,7 +141,7 @@ class KungfuEngine(MessageEngine):
         self._queues: dict[tuple[int, int], int] = {}
         for other in range(size):
             for pair in ((min(rank, other), max(rank, other)), (max(rank, other), min(rank, other))):
-                if other != rank:  # in the same order on both ends
+                if other != rank:  # both ends make them in the same order
                     number = ctypes.c_int32()
                     self._call('GoKungfuQueueNew', *pair, ctypes.byref(number), done=False)
                     self._queues[pair] = number.value
@@ -155,7 +159,7 @@ class KungfuEngine(MessageEngine):
     def _all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
         if buffer.dtype.kind == 'c' and op == 'sum':
             return self.all_reduce(buffer.view(buffer.real.dtype), op, group).view(buffer.dtype)
-        dtype_code(buffer.dtype)  # refused here rather than in a thread
+        dtype_code(buffer.dtype)  # refuses a dtype here rather than in a thread
         result = np.empty_like(buffer)
         tree = topology(self.size, group[0], group)
         operation = ctypes.c_int32(_OPS[op])
@@ -169,11 +173,10 @@ class KungfuEngine(MessageEngine):
         return result
 
     def broadcast(self, buffer: np.ndarray | None, root: int, group: tuple[int, ...]) -> np.ndarray:
-        """See :meth:`zoo.distributed.engines.base.Engine.broadcast`."""
         if len(group) == 1:
-            assert buffer is not None  # which the root has
+            assert buffer is not None  # this rank is the root
             return buffer
-        # Also a barrier: a broadcast to a rank that has not come to it blocks everything between the two.
+        # This is also a barrier: a broadcast to a rank that has not come to it blocks everything between the two ranks.
         length = np.array([0 if buffer is None else buffer.nbytes], np.int64)
         size = int(self.all_reduce(length, 'sum', group)[0])
         data = np.empty(size, np.uint8)
@@ -187,7 +190,6 @@ class KungfuEngine(MessageEngine):
         return data
 
     def barrier(self, group: tuple[int, ...]) -> None:
-        """See :meth:`zoo.distributed.engines.base.Engine.barrier`."""
         self.all_reduce(np.zeros(1, np.uint8), 'max', group)
 
     def _unused_name(self, kind: str, group: tuple[int, ...]) -> str:
@@ -197,28 +199,29 @@ class KungfuEngine(MessageEngine):
         return f'zoo {kind} {zlib.crc32(np.array(group, np.int64).tobytes())} {len(group)} {count % _NAMES}'
 
     def _together(self, call: Callable[[], None], group: tuple[int, ...]) -> None:
-        """Run a collective in a thread, since it cannot be interrupted, and wait for it or for a rank to leave."""
-        ended: list[Exception | None] = []
+        """Run a collective and wait for it, or for a rank to leave.
+
+        It runs in a daemon thread: it cannot be interrupted, and an exit would wait for the threads of an executor.
+        """
+        future = Future[None]()
 
         def run() -> None:
-            error: Exception | None = None
             try:
                 call()
-            except Exception as raised:
-                error = raised
+            except Exception as error:
+                future.set_exception(error)
+            else:
+                future.set_result(None)
             with self._changed:
-                ended.append(error)
                 self._changed.notify_all()
 
         threading.Thread(target=run, name='zoo-kungfu-collective', daemon=True).start()
-        self._wait_with(group, lambda: bool(ended))
-        if ended[0] is not None:
-            raise ended[0]
+        self._wait_with(group, future.done)
+        future.result()
 
     # The end.
 
     def save(self, name: str, parts: list[memoryview]) -> None:
-        """See :meth:`zoo.distributed.engines.base.Engine.save`."""
         super().save(name, parts)
         with self._changed:
             self._changed.notify_all()
@@ -227,15 +230,11 @@ class KungfuEngine(MessageEngine):
         os._exit(1)  # a normal exit would wait for threads inside KungFu
 
     def close(self) -> None:
-        """See :meth:`zoo.distributed.engines.base.Engine.close`.
-
-        What was put is sent first; who waits for this rank from now on gets :class:`PeerLost`. Later, at the exit of
-        the process, this rank waits until all have come to theirs: KungFu hangs when one of them is missing.
-        """
-        self._leave(also_tell_gone=True)  # they wait for it in stay
+        # What was put is sent first. Ranks that have left are told too: they wait in `stay`.
+        self._leave(also_tell_gone=True)
 
     def stay(self) -> None:
-        """Close, and wait until all ranks have closed."""
+        """Close, and wait until all ranks have closed: KungFu hangs when one is missing at the exit of the others."""
         self.close()
         self._wait(lambda: True if len(self._gone) == self.size - 1 else None, None, '')
 
@@ -257,20 +256,19 @@ class KungfuEngine(MessageEngine):
     def _is_flushed(self) -> bool:
         return self._unsent == 0
 
+    def _finish(self, arrival: Arrival) -> None:
+        assert arrival.complete()  # this engine's threads hand on whole messages
+
     def _wait(self, ready: Callable[[], Result | None], timeout: float | None, late: str) -> Result:
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = Deadline(timeout)
         with self._changed:
-            while True:
-                result = ready()
-                if result is not None:
-                    return result
-                left = _LONGEST_WAIT if deadline is None else deadline - time.monotonic()
-                if left <= 0:
-                    raise TimeoutError(f'{late}, in {timeout:g} s.')
-                self._changed.wait(min(left, _LONGEST_WAIT))
+            while (result := ready()) is None:
+                deadline.check(late)
+                self._changed.wait(min(deadline.left, _LONGEST_WAIT))
+        return result
 
     def _transmit(self, target: int) -> None:
-        """The thread that sends to one rank."""
+        """Send to one rank, in a thread of its own."""
         count = 0
         while True:
             tag, data, done = self._outboxes[target].get()
@@ -287,14 +285,14 @@ class KungfuEngine(MessageEngine):
                 return
 
     def _receive(self, source: int) -> None:
-        """The thread that receives from one rank."""
+        """Receive from one rank, in a thread of its own."""
         expected = 0
         header = np.empty(3, np.int64)
         while True:
             self._get(source, header.view(np.uint8))
             count, tag, size = (int(number) for number in header)
             if count != expected:
-                self.abort(f'rank {self.rank}: message {count} came from rank {source}, and not {expected}.')
+                self.abort(f'rank {self.rank}: message {count} came from rank {source} instead of message {expected}.')
             data = np.empty(size, np.uint8)
             if size:
                 self._get(source, data)
@@ -321,10 +319,10 @@ class KungfuEngine(MessageEngine):
             time.sleep(_WATCH_EVERY)
 
     def _call(self, function: str, *args: Any, done: bool = True) -> None:
-        """One call of the library: arrays by address, dtypes by number, ``int`` as Go's; ctypes as they are.
+        """Call the library: arrays by address, dtypes by number, ``int`` as Go's; ctypes as they are.
 
         Raises:
-            ClusterError: it failed.
+            ClusterError: the call failed.
         """
         plain: list[Any] = []
         for arg in args:
@@ -339,8 +337,8 @@ class KungfuEngine(MessageEngine):
             else:
                 plain.append(arg)
         if done:
-            plain.append(ctypes.c_void_p(None))  # no call-back: return when it is done
+            plain.append(ctypes.c_void_p(None))  # no callback: the call returns when it is done
         entry = getattr(self._library, function)
         entry.restype = ctypes.c_int64
         if entry(*plain):
-            raise ClusterError(f'KungFu reports that {function} failed; its own message stands above.')
+            raise ClusterError(f'KungFu reports that {function} failed; its own message is above.')

@@ -1,4 +1,4 @@
-"""Memory for what an engine receives."""
+"""Memory for received messages: large blocks are used again once nothing refers to them."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections import deque
 
 import numpy as np
 
-#: Bytes of a huge page, as most systems have them.
+#: Bytes of a huge page on most systems.
 _HUGE = 1 << 21
 
 
 class Memory:
-    """Memory for what is received, large blocks of which are used again once nothing refers to them any more.
+    """A pool of blocks for received bytes.
 
-    The system hands out a fresh block page by page, which for 10 MB costs as much as reducing them over four ranks.
+    The system hands out a fresh block page by page. For 10 MB that costs as much as reducing them over four ranks.
     """
 
-    _SMALLEST, _LARGEST, _KEPT = 1 << 16, 1 << 25, 1 << 26  # bytes of a block, of a block, of the free ones of a size
+    _SMALLEST, _LARGEST, _KEPT = 1 << 16, 1 << 25, 1 << 26  # bytes of a block, of a block, of all free ones of a size
 
     def __init__(self) -> None:
         self._free: dict[int, deque[np.ndarray]] = {}
 
     def take(self, size: int) -> np.ndarray:
-        """Uint8 ``[size]``, its contents undefined."""
+        """Return uint8 ``[size]`` with undefined contents."""
         if not self._SMALLEST <= size <= self._LARGEST:
             return np.empty(size, np.uint8)
         rounded = 1 << (size - 1).bit_length()
@@ -33,19 +33,19 @@ class Memory:
             block = free.pop()
         except IndexError:
             block = _block(rounded)
-        # Over a memoryview, since NumPy then keeps this very array alive for every view that is made of it.
+        # Over a memoryview: NumPy then keeps this very array alive for every view of it.
         array = np.frombuffer(memoryview(block)[:size], np.uint8)
         weakref.finalize(array, free.append, block).atexit = False
         return array
 
 
 def _block(size: int) -> np.ndarray:
-    """Uint8 ``[size]``, in huge pages where the system has them, which MPI fills faster."""
+    """Return uint8 ``[size]``, in huge pages where the system has them: MPI fills those faster."""
     if size < _HUGE or not hasattr(mmap, 'MADV_HUGEPAGE'):
         return np.empty(size, np.uint8)
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     try:
         pages.madvise(mmap.MADV_HUGEPAGE)
-    except OSError:  # a system that was built without them
+    except OSError:  # the system was built without huge pages
         return np.empty(size, np.uint8)
     return np.frombuffer(pages, np.uint8)

@@ -1,39 +1,39 @@
-"""What the engines over messages share: queues, save / request, leaving in good order and the watch over a neighbour.
+"""What ``mpi`` and ``kungfu`` share: queues, save / request and leaving, over messages with tags.
 
 An engine that can send bytes with a tag from one rank to another, in order, gets the rest from :class:`MessageEngine`:
 
-* A queue is bounded by credits. The sender starts with ``maxsize`` of them, spends one for a message and gets it back
-  when the receiver has taken that message out.
+* A queue is bounded by credits. The sender starts with ``maxsize`` credits and spends one for each message. It gets the
+  credit back when the receiver has taken that message out.
 * A saved message stays in the memory of the rank that saved it, as one array that is never written again: the next save
-  puts another one in its place. An answer is that array as it is, so no reader can see a mixture of two.
-* A rank that leaves says so to all; whoever waits for it then raises :class:`PeerLost`.
-* Every rank shows the next one that it runs, once a second. A rank whose process was stopped ends the job.
+  puts another array in its place. The answer to a request is that array, so no reader can see a mixture of two saves.
+* A rank that leaves tells all others. A rank that waits for it then raises :class:`PeerLost`.
+* Every rank shows the next one once a second that it runs. A rank whose process was stopped ends the job.
 """
 
 from __future__ import annotations
 
-import os
-import socket
 import sys
 import threading
-import time
+from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import NoReturn, Protocol, TypeVar
 
 import numpy as np
 
-from zoo.distributed.engines.base import GRACE, OPS, MessageTooLarge, PeerLost
+from zoo.distributed.engines.base import OPS, MessageTooLarge, PeerLost
+from zoo.distributed.engines.neighbor import NeighborWatch
+from zoo.distributed.engines.waiting import Grace
 
 Result = TypeVar('Result')
 
-# Tags of the messages that belong to no queue.
+# Tags of messages that belong to no queue.
 _REQUEST, _CANCEL, GONE, _ALIVE = 0, 1, 2, 3
 # Tags of queue i of a pair of ranks: _QUEUES + 4 * i + one of these.
 _DATA, _CREDIT, _SENDER_CLOSED, _RECEIVER_CLOSED = 0, 1, 2, 3
 _QUEUES = 16
-# Tags of the answers to requests: _REPLIES + the request's number, counted round. Open MPI takes no tag from 2**23 on
-# when it goes through UCX.
+# Tags of answers to requests: _REPLIES + the request's number, which starts again at 0. Over UCX, Open MPI takes no tag
+# from 2**23 on.
 _REPLIES = 1 << 22
 _REPLY_NUMBERS = 1 << 20
 LARGEST_TAG = _REPLIES + _REPLY_NUMBERS
@@ -41,9 +41,7 @@ LARGEST_TAG = _REPLIES + _REPLY_NUMBERS
 #: The largest message, bytes.
 LARGEST = 2**31 - 1
 
-# Seconds. A rank whose process is stopped is given up after the first limit; one that is silent for a reason unknown (a
-# host that is gone, or a long import that keeps the interpreter to itself) after the second.
-_ALIVE_EVERY, _STOPPED_LIMIT, _SILENT_LIMIT = 1.0, 5.0, 60.0
+#: Seconds that a rank that leaves waits for its last messages to be sent.
 _FLUSH_LIMIT = 5.0
 
 
@@ -52,32 +50,36 @@ class Arrival(Protocol):
 
     @property
     def data(self) -> np.ndarray:
-        """Where its bytes go, uint8."""
+        """The array that its bytes go into, uint8."""
 
     def complete(self) -> bool:
-        """Whether all of ``data`` is there."""
+        """Return whether all of ``data`` is there."""
 
 
-class MessageEngine:
-    """The half of an engine that is made of messages (see :class:`zoo.distributed.engines.base.Engine`).
+class MessageEngine(ABC):
+    """The half of an engine that consists of messages. Its calls are thread-safe: ``_lock`` guards everything here.
 
-    A subclass sets ``rank``, ``size`` and ``identities`` (what :func:`process_identity` gives on every rank), has
-    :meth:`_send` and :meth:`_wait`, hands every arrival to :meth:`_take`, calls :meth:`_watch` several times a second
-    from a thread of its own, and ends that when ``_closing`` is true. ``_lock`` guards everything here.
+    A subclass implements the abstract methods below, hands every arrival to :meth:`_take`, and calls :meth:`_watch`
+    several times a second from a thread of its own until ``_closing`` is true.
+
+    Args:
+        rank: the number of this rank.
+        size: the number of ranks.
+        identities: what :func:`zoo.distributed.engines.neighbor.process_identity` returned on every rank.
     """
 
     name: str
     label: str = ''
-    ends_by_errors = True  # see endings.py
+    ends_by_errors = True  # by endings.py
     restarts = 0
 
     def __init__(self, rank: int, size: int, identities: list[str]) -> None:
         self.rank = rank
         self.size = size
-        self._identities = identities
+        self._neighbor = NeighborWatch(rank, identities)
         self._lock = threading.RLock()
-        self._inbox: dict[tuple[int, int], deque[Arrival]] = defaultdict(deque)
-        self._credits: dict[tuple[int, int], int] = defaultdict(int)
+        self._inbox: dict[tuple[int, int], deque[Arrival]] = defaultdict(deque)  # by (source, queue)
+        self._credits: dict[tuple[int, int], int] = defaultdict(int)  # by (target, queue)
         self._closed: set[tuple[int, int, int]] = set()  # (rank, queue, _SENDER_CLOSED or _RECEIVER_CLOSED)
         self._gone: set[int] = set()
         self._saved: dict[str, np.ndarray] = {}
@@ -85,68 +87,63 @@ class MessageEngine:
         self._replies: dict[int, Arrival | None] = {}
         self._next_number = 0
         self._closing = False
-        self._watched: int | None = None
-        self._silence = 0.0
-        self._last_watch = time.monotonic()
-        self._next_alive = 0.0
 
     # For the subclass.
 
+    @abstractmethod
     def _send(
         self, rank: int, tag: int, data: np.ndarray | None = None, done: Callable[[], None] | None = None
     ) -> None:
-        """Start to send uint8 ``data``, which is not to change until ``done`` is called. The lock is held."""
-        raise NotImplementedError
+        """Start to send uint8 ``data``, which must not change until ``done`` is called. The lock is held."""
 
+    @abstractmethod
     def _wait(self, ready: Callable[[], Result | None], timeout: float | None, late: str) -> Result:
-        """Wait until ``ready()``, called with the lock held, gives something.
+        """Wait until ``ready()``, called with the lock held, returns something other than None, and return that.
 
         Raises:
-            TimeoutError: with the sentence ``late``, after ``timeout`` seconds.
+            TimeoutError: after ``timeout`` seconds, with the sentence ``late``.
         """
-        raise NotImplementedError
+
+    @abstractmethod
+    def _all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
+        """Do :meth:`all_reduce` for numbers (not bool, not float16), not empty, over several ranks."""
+
+    @abstractmethod
+    def _is_flushed(self) -> bool:
+        """Return whether everything is sent. The lock is held."""
+
+    @abstractmethod
+    def _end_job(self) -> NoReturn:
+        """End every rank with exit status 1."""
+
+    @abstractmethod
+    def _finish(self, arrival: Arrival) -> None:
+        """Keep an arrival that nobody wants any more until it is complete. The lock is held."""
+
+    # For the subclass to call.
 
     def _wait_with(self, group: tuple[int, ...], complete: Callable[[], bool]) -> None:
         """Wait for a collective of a group that has been started.
 
         Raises:
-            PeerLost: a rank of the group has left, and did not take part.
+            PeerLost: a rank of the group has left and did not take part.
         """
-        lost_at: float | None = None
+        grace = Grace()
 
         def ready() -> bool | None:
-            nonlocal lost_at
             if complete():
                 return True
             lost = self._gone.intersection(group)
-            if lost:
-                # A rank that took part and then left may be known to have left before its last message is in.
-                lost_at = time.monotonic() if lost_at is None else lost_at
-                if time.monotonic() - lost_at > GRACE:
-                    raise PeerLost(f'rank {min(lost)} left the cluster while ranks {list(group)} wait for it.')
+            # A rank may take part and then leave, and the news of the second may come first.
+            if lost and grace.is_over():
+                raise PeerLost(f'rank {min(lost)} left the cluster while ranks {list(group)} wait for it.')
             return None
 
         self._wait(ready, None, '')
 
-    def _all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
-        """The reduction of a number's dtype, not empty and over several ranks, else as :meth:`all_reduce`."""
-        raise NotImplementedError
-
-    def _is_flushed(self) -> bool:
-        """Whether everything is sent. The lock is held."""
-        raise NotImplementedError
-
-    def _finish(self, arrival: Arrival) -> None:
-        """Keep an arrival that nobody wants any more until it is complete. The lock is held."""
-
-    def _end_job(self) -> NoReturn:
-        """End every rank with exit status 1."""
-        raise NotImplementedError
-
     def _take(self, rank: int, tag: int, arrival: Arrival) -> None:
         """Put one message where it belongs. The lock is held."""
-        if rank == self._watched:
-            self._silence = 0.0
+        self._neighbor.heard(rank)
         if tag >= _REPLIES:
             number = tag - _REPLIES
             if number in self._replies:
@@ -164,58 +161,48 @@ class MessageEngine:
         elif tag == GONE:
             self._gone.add(rank)
             self._asked = [asked for asked in self._asked if asked[0] != rank]
-        elif tag == _REQUEST:
+        elif tag in (_REQUEST, _CANCEL):
             while not arrival.complete():  # a few bytes, which came with their envelope
                 pass
-            number, name = int(arrival.data[:8].view(np.int64)[0]), arrival.data[8:].tobytes().decode()
+            number = int(arrival.data[:8].view(np.int64)[0])
+            if tag == _CANCEL:
+                self._asked = [asked for asked in self._asked if asked[:2] != (rank, number)]
+                return
+            name = arrival.data[8:].tobytes().decode()
             if name in self._saved:
                 self._send(rank, _REPLIES + number, self._saved[name])
             else:
                 self._asked.append((rank, number, name))
-        elif tag == _CANCEL:
-            while not arrival.complete():
-                pass
-            number = int(arrival.data.view(np.int64)[0])
-            self._asked = [asked for asked in self._asked if asked[:2] != (rank, number)]
 
     def _watch(self) -> None:
-        """Show the next rank that this one runs, and end the job when the one before has stopped answering."""
+        """Show the next rank that this one runs. End the job when the rank before has stopped answering."""
         with self._lock:
-            now = time.monotonic()
-            # At most so much in one turn: a rank that was itself kept from running blames nobody.
-            self._silence += min(now - self._last_watch, 0.25)
-            self._last_watch = now
-            if now >= self._next_alive and not self._closing:
-                self._next_alive = now + _ALIVE_EVERY
-                following, watched = self._neighbour(1), self._neighbour(-1)
-                if following is not None:
-                    self._send(following, _ALIVE)
-                if watched != self._watched:
-                    self._watched, self._silence = watched, 0.0
-            watched, silence = self._watched, self._silence
-        if watched is None or silence < _STOPPED_LIMIT or self._closing:
-            return
-        stopped = _is_stopped(self._identities[watched], self._identities[self.rank])
-        if stopped or silence >= _SILENT_LIMIT:
-            why = 'its process is stopped' if stopped else 'it is silent'
-            self.abort(f'rank {watched} has not answered for {silence:.0f} s ({why}): ending every rank.')
+            following = None if self._closing else self._neighbor.turn(self._gone)
+            if following is not None:
+                self._send(following, _ALIVE)
+        failure = self._neighbor.failure()
+        if failure is not None and not self._closing:
+            self.abort(failure)
 
-    def _neighbour(self, step: int) -> int | None:
-        """The next rank in a ring of those that have not left, or None for the last one."""
-        for distance in range(1, self.size):
-            rank = (self.rank + step * distance) % self.size
-            if rank not in self._gone:
-                return rank
-        return None
+    def _leave(self, also_tell_gone: bool = False) -> bool:
+        """Tell the others that this rank leaves, and send what is still to be sent. False: this was done before."""
+        with self._lock:
+            if self._closing:
+                return False
+            self._closing = True
+            for rank in range(self.size):
+                if rank != self.rank and (also_tell_gone or rank not in self._gone):
+                    self._send(rank, GONE)
+        try:
+            self._wait(lambda: True if self._is_flushed() else None, _FLUSH_LIMIT, '')
+        except TimeoutError:
+            pass  # a receiver is not there any more
+        return True
 
-    # The calls.
+    # The calls of an engine.
 
     def all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
-        """See :meth:`zoo.distributed.engines.base.Engine.all_reduce`; float16 is added up in float32.
-
-        Raises:
-            TypeError: the engine has no reduction of that dtype.
-        """
+        # float16 is added up in float32. Raises TypeError where the engine has no reduction of a dtype.
         if op not in OPS:
             raise ValueError(f'unknown reduction {op!r}: it is one of {", ".join(OPS)}.')
         if len(group) == 1 or buffer.size == 0:
@@ -227,17 +214,15 @@ class MessageEngine:
             return self.all_reduce(buffer.astype(np.float32), op, group).astype(np.float16)
         reduced = self._all_reduce(buffer, op, group)
         if op != 'sum' and buffer.dtype.kind == 'f':
-            # Of a NaN and a number, which one is left depends on their order.
+            # Of a NaN and a number, their order decides which one is left.
             lost = self._all_reduce(np.isnan(buffer).view(np.uint8), 'max', group)
             reduced[lost.view(np.bool_)] = np.nan
         return reduced
 
     def channel(self, source: int, target: int, index: int, maxsize: int, max_bytes: int) -> MessageChannel:
-        """See :meth:`zoo.distributed.engines.base.Engine.channel`. No message is larger than :data:`LARGEST`."""
         return MessageChannel(self, source, target, index, maxsize, min(max_bytes, LARGEST))
 
     def save(self, name: str, parts: list[memoryview]) -> None:
-        """See :meth:`zoo.distributed.engines.base.Engine.save`."""
         data = join(parts)
         if data.nbytes > LARGEST:
             raise MessageTooLarge(
@@ -250,7 +235,6 @@ class MessageEngine:
                 self._send(asked[0], _REPLIES + asked[1], data)
 
     def request(self, rank: int, name: str, timeout: float | None) -> memoryview:
-        """See :meth:`zoo.distributed.engines.base.Engine.request`."""
         late = f'rank {rank} has saved nothing as {name!r}'
         if rank == self.rank:
             return memoryview(self._wait(lambda: self._saved.get(name), timeout, late).copy())
@@ -277,33 +261,26 @@ class MessageEngine:
                 elif rank not in self._gone:
                     self._send(rank, _CANCEL, np.array([number], np.int64).view(np.uint8))
 
-    def allow_restarts(self, times: int) -> None:
-        """See :meth:`zoo.distributed.engines.base.Engine.allow_restarts`; no launcher of messages can."""
+    def allow_restarts(self, times: int) -> None:  # noqa: B027
+        """Change nothing: neither ``mpirun`` nor ``kungfu-run`` can start a rank again."""
 
     def abort(self, message: str) -> NoReturn:
-        """See :meth:`zoo.distributed.engines.base.Engine.abort`: the launcher ends the other ranks."""
         sys.stdout.flush()
         print(message, file=sys.stderr, flush=True)
         self._end_job()
 
-    def _leave(self, also_tell_gone: bool = False) -> bool:
-        """Tell the others that this one leaves and send what there is to send; False when that was done before."""
-        with self._lock:
-            if self._closing:
-                return False
-            self._closing = True
-            for rank in range(self.size):
-                if rank != self.rank and (also_tell_gone or rank not in self._gone):
-                    self._send(rank, GONE)
-        try:
-            self._wait(lambda: True if self._is_flushed() else None, _FLUSH_LIMIT, '')
-        except TimeoutError:
-            pass  # its receiver is not there any more
-        return True
-
 
 class MessageChannel:
-    """One end of a queue between two ranks (see :class:`zoo.distributed.engines.base.Channel`)."""
+    """One end of a queue between two ranks, as messages and credits.
+
+    Args:
+        engine: the engine of this rank.
+        source: the global rank that puts.
+        target: the global rank that gets.
+        index: the number of this queue among those from ``source`` to ``target``.
+        maxsize: how many messages may wait.
+        max_bytes: the size of the largest message, at most :data:`LARGEST`.
+    """
 
     def __init__(
         self, engine: MessageEngine, source: int, target: int, index: int, maxsize: int, max_bytes: int
@@ -312,14 +289,13 @@ class MessageChannel:
         self._source, self._target, self._index = source, target, index
         self._maxsize, self._max_bytes = maxsize, max_bytes
         self._tag = _QUEUES + 4 * index
-        self._buffers: list[np.ndarray] = []  # sent from before, and free
+        self._buffers: list[np.ndarray] = []  # sent earlier, and free
         self._is_closed = False
         if engine.rank == source:
             with engine._lock:
                 engine._credits[target, index] += maxsize
 
     def put(self, parts: list[memoryview], timeout: float | None) -> None:
-        """See :meth:`zoo.distributed.engines.base.Channel.put`."""
         engine, key = self._engine, (self._target, self._index)
         size = sum(part.nbytes for part in parts)
         if size > self._max_bytes:
@@ -330,7 +306,7 @@ class MessageChannel:
             )
 
         def credit() -> bool | None:
-            if self._is_closed or (*key, _RECEIVER_CLOSED) in engine._closed or self._target in engine._gone:
+            if self._is_lost(self._target, _RECEIVER_CLOSED):
                 raise PeerLost(f'the queue to rank {self._target} is closed: its receiver has left.')
             if engine._credits[key] == 0:
                 return None
@@ -348,11 +324,10 @@ class MessageChannel:
             engine._send(self._target, self._tag + _DATA, buffer[:size], lambda: self._buffers.append(buffer))
 
     def get(self, timeout: float | None) -> memoryview:
-        """See :meth:`zoo.distributed.engines.base.Channel.get`."""
-        engine, key = self._engine, (self._source, self._index)
+        engine = self._engine
 
         def message() -> np.ndarray | None:
-            waiting = engine._inbox[key]
+            waiting = engine._inbox[self._source, self._index]
             if waiting:
                 if not waiting[0].complete():
                     return None
@@ -360,7 +335,7 @@ class MessageChannel:
                 if self._source not in engine._gone:
                     engine._send(self._source, self._tag + _CREDIT)
                 return data
-            if self._is_closed or (*key, _SENDER_CLOSED) in engine._closed or self._source in engine._gone:
+            if self._is_lost(self._source, _SENDER_CLOSED):
                 raise PeerLost(f'the queue from rank {self._source} is closed: its sender has left.')
             return None
 
@@ -368,22 +343,16 @@ class MessageChannel:
         return memoryview(engine._wait(message, timeout, late))
 
     def ready(self) -> bool:
-        """See :meth:`zoo.distributed.engines.base.Channel.ready`."""
-        engine, key = self._engine, (self._source, self._index)
-
         def found() -> bool | None:
-            waiting = engine._inbox[key]
-            if waiting:
-                return waiting[0].complete() or None
-            return self._is_closed or (*key, _SENDER_CLOSED) in engine._closed or self._source in engine._gone or None
+            waiting = self._engine._inbox[self._source, self._index]
+            return (waiting[0].complete() if waiting else self._is_lost(self._source, _SENDER_CLOSED)) or None
 
         try:
-            return engine._wait(found, 0.0, '')
+            return self._engine._wait(found, 0.0, '')
         except TimeoutError:
             return False
 
     def close(self) -> None:
-        """See :meth:`zoo.distributed.engines.base.Channel.close`."""
         engine = self._engine
         with engine._lock:
             if self._is_closed or engine._closing:
@@ -394,9 +363,14 @@ class MessageChannel:
                 if engine.rank == end and other not in engine._gone:
                     engine._send(other, self._tag + kind)
 
+    def _is_lost(self, peer: int, closed: int) -> bool:
+        """Return whether this end is closed, or the other one is closed or gone. The lock is held."""
+        engine = self._engine
+        return self._is_closed or (peer, self._index, closed) in engine._closed or peer in engine._gone
+
 
 def join(parts: list[memoryview], out: np.ndarray | None = None) -> np.ndarray:
-    """The parts one after the other, in ``out`` or in new memory: uint8 ``[at least their bytes]``."""
+    """Copy the parts in a row into ``out`` or new memory, and return that: uint8 ``[their bytes or more]``."""
     out = np.empty(sum(part.nbytes for part in parts), np.uint8) if out is None else out
     start = 0
     for part in parts:
@@ -404,24 +378,3 @@ def join(parts: list[memoryview], out: np.ndarray | None = None) -> np.ndarray:
             out[start : start + part.nbytes] = np.frombuffer(part, np.uint8)
         start += part.nbytes
     return out
-
-
-def process_identity() -> str:
-    """``'<machine and process namespace>|<process id>'``, equal in its first part where ``/proc`` is the same one."""
-    try:
-        with open('/proc/sys/kernel/random/boot_id') as file:
-            return f'{file.read().strip()} {os.readlink("/proc/self/ns/pid")}|{os.getpid()}'
-    except OSError:
-        return f'{socket.gethostname()} without /proc|{os.getpid()}'
-
-
-def _is_stopped(other: str, own: str) -> bool:
-    """Whether the process of an identity is stopped by a signal or a debugger, where that can be told from here."""
-    place, _, process = other.partition('|')
-    if place != own.partition('|')[0]:
-        return False
-    try:
-        with open(f'/proc/{process}/stat') as file:
-            return file.read().rpartition(')')[2].split()[0] in 'Tt'
-    except (OSError, IndexError):
-        return False

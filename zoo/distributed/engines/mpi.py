@@ -1,27 +1,28 @@
-"""The ``mpi`` engine: ranks started by ``mpirun``, through mpi4py.
+"""The ``mpi`` engine: ranks that ``mpirun`` started, through mpi4py.
 
-Collectives are MPI's own, on one sub-communicator per group. Queues and save / request are non-blocking messages on a
-communicator of their own, moved on by whoever waits for one and, while nobody waits, by a thread that mostly sleeps.
+MPI is the message-passing standard of clusters; ``mpirun`` starts one process per rank, on one machine or several.
+Collectives are MPI's own, on one communicator per group. Queues and save / request are non-blocking messages on a
+communicator of their own. A rank that waits moves the messages on; while none waits, a thread does that.
 
-Why save / request are messages and not one-sided windows: MPI promises no progress to a rank that is not inside MPI,
-and Open MPI takes that literally. A ``Get`` from a rank that computes for three seconds returns after three seconds,
-through shared memory as over TCP. A thread of the target has to enter MPI now and then in any case, and once it does,
-it may as well answer a message, with the one reference to the newest save: no registration of memory, no reader that
-meets half a save.
+Why save / request are messages and not MPI's one-sided windows: MPI promises no progress to a rank that is not inside
+MPI. With Open MPI a ``Get`` from a rank that computes for three seconds returns after three seconds, through shared
+memory as over TCP. So a thread of the target has to enter MPI now and then in any case, and may as well answer a
+message. No memory is registered, and no reader meets half a save.
 
 Why waiting never spins: there are often more ranks than cores, and MPI's own waiting takes a core from a rank that has
-work to do. Every wait here polls, first at once and then after sleeps that grow to half a millisecond; the collectives
-too are the non-blocking ones, which take no longer, and a wait for them sees when a rank leaves.
+work to do. Every wait here polls: first at once, then after sleeps that grow to half a millisecond. The collectives are
+the non-blocking ones, which take no longer, so a wait for one of them sees when a rank leaves.
 """
 
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
@@ -29,21 +30,23 @@ import numpy as np
 from zoo.distributed.engines.base import ClusterError
 from zoo.distributed.engines.endings import heed_signal, watch_ends
 from zoo.distributed.engines.memory import Memory
-from zoo.distributed.engines.messages import LARGEST_TAG, Arrival, MessageEngine, Result, process_identity
+from zoo.distributed.engines.messages import LARGEST_TAG, Arrival, MessageEngine, Result
+from zoo.distributed.engines.neighbor import process_identity
+from zoo.distributed.engines.waiting import Deadline, pauses
 
 HOW_TO_GET = "pip install 'zoo-rl[mpi]', then start the program with: mpirun -n <ranks> python <program>"
 
-# Read by Open MPI when it starts. The UCX windows of its wheel print an error that means nothing; and a rank that waits
-# inside MPI, which is short here, is to let the others run.
+# Open MPI reads these when it starts. The UCX windows of its wheel print an error that means nothing. A rank that waits
+# inside MPI, which is short here, lets the others run.
 _SETTINGS = {'OMPI_MCA_osc': '^ucx', 'OMPI_MCA_mpi_yield_when_idle': '1'}
 
-#: The tag, among those of messages that belong to no queue, that says: this rank is about to make a group.
+#: The tag of the message that says: this rank is about to make a group. It belongs to no queue.
 _MEETING = 8
 
 #: The largest piece of a broadcast, bytes: MPI counts in 32 bits.
 _PIECE = 1 << 30
 
-# Seconds. A wait polls at once for some turns, and then sleeps between two polls, each time twice as long.
+# Seconds. A wait polls at once for some turns, then sleeps between two polls.
 _SHORTEST_PAUSE, _LONGEST_PAUSE, _IDLE_PAUSE = 20e-6, 500e-6, 5e-3
 _TURNS_WITHOUT_PAUSE = 30
 _JOIN_LIMIT = 5.0
@@ -60,7 +63,7 @@ class _Incoming(NamedTuple):
 
 
 class _Outgoing(NamedTuple):
-    """A message on its way out of ``data``, or into it when nobody wants it any more; ``done`` is called at its end."""
+    """A message on its way out of ``data``, or an unwanted one on its way in. ``done`` is called at its end."""
 
     request: Any
     data: np.ndarray
@@ -68,39 +71,15 @@ class _Outgoing(NamedTuple):
 
 
 def launched() -> bool:
-    """Whether this process is one of several that a launcher of MPI has started."""
+    """Return whether this process is one of several that a launcher of MPI has started."""
     return any(int(os.environ.get(name) or 1) > 1 for name in ('OMPI_COMM_WORLD_SIZE', 'PMI_SIZE'))
 
 
-def _start_mpi() -> Any:
-    """The module ``mpi4py.MPI``, with MPI running and open to several threads."""
-    for name, value in _SETTINGS.items():
-        os.environ.setdefault(name, value)
-    try:
-        import mpi4py
-
-        mpi4py.rc.thread_level = 'multiple'
-        from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py is there, and no MPI library
-        raise ClusterError(f'the engine mpi cannot be loaded ({error}): {HOW_TO_GET}.') from error
-    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-        raise ClusterError(
-            'this MPI was built without MPI_THREAD_MULTIPLE, which the engine mpi needs: use Open MPI 5.'
-        )
-    largest = cast(int, MPI.COMM_WORLD.Get_attr(MPI.TAG_UB))  # which every MPI has
-    if largest < LARGEST_TAG:
-        raise ClusterError(
-            f'the transport of this MPI has tags up to {largest}, and the engine mpi needs {LARGEST_TAG}: choose '
-            'another, with Open MPI by --mca pml ob1.'
-        )
-    return MPI
-
-
 def start() -> MpiEngine:
-    """Join the ranks that ``mpirun`` has started; returns once all of them have come here.
+    """Join the ranks that ``mpirun`` has started. Returns once all of them have called this.
 
     Raises:
-        ClusterError: not started by ``mpirun`` as one of several, or mpi4py or MPI is missing or too old.
+        ClusterError: this process is not one of several that ``mpirun`` started; mpi4py or MPI is missing or too old.
     """
     if not launched():
         raise ClusterError(f'the engine mpi was asked for outside mpirun: {HOW_TO_GET}.')
@@ -110,8 +89,32 @@ def start() -> MpiEngine:
     return engine
 
 
+def _start_mpi() -> Any:
+    """Return the module ``mpi4py.MPI``, with MPI running and open to several threads."""
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    try:
+        import mpi4py
+
+        mpi4py.rc.thread_level = 'multiple'
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py is there, but no MPI library
+        raise ClusterError(f'the engine mpi cannot be loaded ({error}): {HOW_TO_GET}.') from error
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        raise ClusterError(
+            'this MPI was built without MPI_THREAD_MULTIPLE, which the engine mpi needs: use Open MPI 5.'
+        )
+    largest = cast(int, MPI.COMM_WORLD.Get_attr(MPI.TAG_UB))  # every MPI has it
+    if largest < LARGEST_TAG:
+        raise ClusterError(
+            f'the transport of this MPI has tags up to {largest}, but the engine mpi needs {LARGEST_TAG}: choose '
+            'another transport, with Open MPI by --mca pml ob1.'
+        )
+    return MPI
+
+
 class MpiEngine(MessageEngine):
-    """One rank of ``MPI.COMM_WORLD`` (see :class:`zoo.distributed.engines.base.Engine`). Its calls are thread-safe.
+    """One rank of ``MPI.COMM_WORLD``. Its calls are thread-safe.
 
     Raises:
         ClusterError: mpi4py or MPI is missing, or too old.
@@ -123,11 +126,11 @@ class MpiEngine(MessageEngine):
         self._mpi = MPI = _start_mpi()
         self._world = MPI.COMM_WORLD
         super().__init__(self._world.Get_rank(), self._world.Get_size(), self._world.allgather(process_identity()))
-        self._messages = self._world.Dup()  # guarded by self._lock, as are the next two
+        self._messages = self._world.Dup()  # this and the next two are guarded by self._lock
         self._status = MPI.Status()
         self._outgoing: list[_Outgoing] = []
         self._groups: dict[tuple[int, ...], Any] = {}
-        self._meetings: set[tuple[int, bytes]] = set()  # (rank, group) of those that are about to make one
+        self._meetings: set[tuple[int, bytes]] = set()  # (rank, group): ranks that are about to make a group
         self._abandoned: list[Any] = []
         self._memory = Memory()
         self._wake = threading.Event()
@@ -151,9 +154,8 @@ class MpiEngine(MessageEngine):
         return result
 
     def broadcast(self, buffer: np.ndarray | None, root: int, group: tuple[int, ...]) -> np.ndarray:
-        """See :meth:`zoo.distributed.engines.base.Engine.broadcast`."""
         if len(group) == 1:
-            assert buffer is not None  # which the root has
+            assert buffer is not None  # this rank is the root
             return buffer
         communicator, source = self._group(group), group.index(root)
         length = np.array([0 if buffer is None else buffer.nbytes], np.int64)
@@ -165,15 +167,14 @@ class MpiEngine(MessageEngine):
         return data
 
     def barrier(self, group: tuple[int, ...]) -> None:
-        """See :meth:`zoo.distributed.engines.base.Engine.barrier`."""
         if len(group) > 1:
             self._finish_with(group, self._group(group).Ibarrier())
 
     def _group(self, group: tuple[int, ...]) -> Any:
-        """The communicator of a group, made by all of it at the first call."""
+        """Return the communicator of a group. All its ranks make it together at the first call."""
         communicator = self._groups.get(group)
         if communicator is None:
-            # Making one blocks for as long as any of them does not come to it, so they meet by messages before.
+            # MPI's own call blocks until every rank has come to it, so the ranks meet by messages first.
             name = np.array(group, np.int64).tobytes()
             others = {(rank, name) for rank in group if rank != self.rank}
             with self._lock:
@@ -185,7 +186,7 @@ class MpiEngine(MessageEngine):
         return communicator
 
     def _finish_with(self, group: tuple[int, ...], request: Any, *buffers: np.ndarray) -> None:
-        """Wait for a collective, whose buffers are MPI's until it is complete: for ever, if it is given up before."""
+        """Wait for a collective. MPI owns its buffers until it is complete: for ever, if the wait is given up."""
         try:
             self._wait_with(group, request.Test)
         except BaseException:
@@ -199,11 +200,7 @@ class MpiEngine(MessageEngine):
         os._exit(1)  # not every MPI ends the calling process at once
 
     def close(self) -> None:
-        """See :meth:`zoo.distributed.engines.base.Engine.close`.
-
-        What was put is sent first; who waits for this rank from now on gets :class:`PeerLost`. Later, at the exit of
-        the process, MPI waits until all ranks have come to theirs.
-        """
+        # What was put is sent first. At the exit of the process MPI waits until all ranks have come to theirs.
         if self._leave():
             self._wake.set()
             if threading.current_thread() is not self._pump:
@@ -223,7 +220,7 @@ class MpiEngine(MessageEngine):
             self._wake.set()
 
     def _settle(self) -> None:
-        """Let go of what is sent. The lock is held."""
+        """Forget the messages that are sent. The lock is held."""
         waiting = []
         for outgoing in self._outgoing:
             if not outgoing.request.Test():
@@ -236,12 +233,12 @@ class MpiEngine(MessageEngine):
         return not self._outgoing
 
     def _finish(self, arrival: Arrival) -> None:
-        assert isinstance(arrival, _Incoming)  # as all of this engine's are
+        assert isinstance(arrival, _Incoming)  # this engine makes no others
         if not arrival.complete():
             self._outgoing.append(_Outgoing(arrival.request, arrival.data))  # MPI still writes into it
 
     def _progress(self) -> bool:
-        """Take in what has come and let go of what is sent; whether anything has come. The lock is held."""
+        """Take in what has come, forget what is sent; return whether anything has come. The lock is held."""
         came = False
         while True:
             message = self._messages.Improbe(self._mpi.ANY_SOURCE, self._mpi.ANY_TAG, self._status)
@@ -258,28 +255,23 @@ class MpiEngine(MessageEngine):
                 continue
             self._take(rank, tag, arrival)
             if not data.nbytes:
-                arrival.complete()  # nobody looks at it again, and MPI lets go of a request when it is found complete
+                arrival.complete()  # nobody looks at it again, and MPI frees a request that is found complete
         if self._outgoing:
             self._settle()
         return came
 
     def _wait(self, ready: Callable[[], Result | None], timeout: float | None, late: str) -> Result:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        turn, pause = 0, _SHORTEST_PAUSE
+        deadline, waits = Deadline(timeout), _waits()
         while True:
             with self._lock:
                 came = self._progress()
                 result = ready()
             if result is not None:
                 return result
-            if deadline is not None and time.monotonic() >= deadline:
-                raise TimeoutError(f'{late}, in {timeout:g} s.')
-            turn, pause = (0, _SHORTEST_PAUSE) if came else (turn + 1, pause)
-            if turn <= _TURNS_WITHOUT_PAUSE:
-                time.sleep(0)
-            else:
-                time.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+            deadline.check(late)
+            if came:
+                waits = _waits()
+            time.sleep(next(waits))
 
     def _keep_moving(self) -> None:
         """The thread that moves messages while this rank computes, and watches one other rank."""
@@ -290,9 +282,14 @@ class MpiEngine(MessageEngine):
                 with self._lock:
                     busy = self._progress() or bool(self._outgoing)
                 self._watch()
-            except Exception as error:  # a rank that cannot receive would leave the others waiting for ever
+            except Exception as error:  # the others would wait for ever for a rank that cannot receive
                 if self._closing:
                     return
                 self.abort(f'rank {self.rank}: MPI failed: {error}')
             pause = _LONGEST_PAUSE if busy else min(2 * pause, _IDLE_PAUSE)
             self._wake.wait(pause)
+
+
+def _waits() -> Iterator[float]:
+    """Yield the sleeps between the polls of a wait, seconds."""
+    return itertools.chain(itertools.repeat(0.0, _TURNS_WITHOUT_PAUSE), pauses(_SHORTEST_PAUSE, _LONGEST_PAUSE))

@@ -18,8 +18,9 @@ from zoo.common.rollouts.collector import Collector
 from zoo.common.tools import seeding
 from zoo.common.training.experience import Step
 from zoo.distributed import wire
-from zoo.distributed.cluster import Cluster, Role
+from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import ClusterError, PeerLost
+from zoo.distributed.layout import Role
 from zoo.distributed.training.plan import END, Plan, newest_weights
 from zoo.distributed.training.progress import Clock
 from zoo.distributed.training.server import Served

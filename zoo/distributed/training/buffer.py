@@ -32,8 +32,10 @@ from zoo.common.rollouts.rollout_buffer import rollout_bytes
 from zoo.common.sampling import importance, raised
 from zoo.common.schedules import value_at
 from zoo.common.tools import seeding
-from zoo.distributed.cluster import Cluster, Queue, Role, wait_any
+from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import PeerLost
+from zoo.distributed.layout import Role
+from zoo.distributed.queues import Queue, wait_any
 from zoo.distributed.training.actor import check_sent, steps_in
 from zoo.distributed.training.plan import HEADER, RESTARTS, Plan
 from zoo.distributed.training.progress import Clock

@@ -20,8 +20,10 @@ from zoo.common.records import Evaluations
 from zoo.common.rollouts.collector import Collector
 from zoo.common.rollouts.evaluator import Evaluator, both_ways, evaluations
 from zoo.common.training.experience import PerturbedEpisodes, StepCounter
-from zoo.distributed.cluster import Cluster, Role, wait_any
+from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import ClusterError, PeerLost
+from zoo.distributed.layout import Role
+from zoo.distributed.queues import wait_any
 from zoo.distributed.training.actor import Ended, one_after_another, tell
 from zoo.distributed.training.plan import END, Plan, newest_weights
 from zoo.distributed.training.progress import Clock, Roles

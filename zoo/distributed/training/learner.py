@@ -24,8 +24,10 @@ from zoo.common.training.experience import (
     Streams,
 )
 from zoo.common.training.training import Training
-from zoo.distributed.cluster import Cluster, Role, wait_any
+from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import ClusterError, PeerLost
+from zoo.distributed.layout import Role
+from zoo.distributed.queues import wait_any
 from zoo.distributed.training.actor import check_sent, none_ended, one_after_another, steps_in, tell
 from zoo.distributed.training.buffer import PATIENCE, Shards
 from zoo.distributed.training.evaluations import Evaluators

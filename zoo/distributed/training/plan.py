@@ -16,8 +16,9 @@ from zoo.common.rollouts.rollout_buffer import RolloutBuffer, rollout_bytes
 from zoo.common.sampling import Sampling
 from zoo.common.tools.errors import unknown
 from zoo.common.training.loops import updates_in_call
-from zoo.distributed.cluster import Cluster, Layout, Role
+from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import PeerLost
+from zoo.distributed.layout import Layout, Role
 
 if TYPE_CHECKING:
     from zoo.common.training.agent import Agent

@@ -10,8 +10,10 @@ import numpy as np
 from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior
 from zoo.common.tools import seeding
-from zoo.distributed.cluster import Cluster, Role, wait_any
+from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import PeerLost
+from zoo.distributed.layout import Role
+from zoo.distributed.queues import wait_any
 from zoo.distributed.training.plan import Plan, newest_weights
 from zoo.distributed.training.progress import Clock
 

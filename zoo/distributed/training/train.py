@@ -18,9 +18,10 @@ import cloudpickle
 
 from zoo.common.tools.quiet import load_tensorflow
 from zoo.common.training.experience import Experience
-from zoo.distributed import cluster, jobs
-from zoo.distributed.cluster import Cluster, Layout, Role
+from zoo.distributed import cluster, jobs, launchers, process
+from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import ClusterError, PeerLost
+from zoo.distributed.layout import Layout, Role
 from zoo.distributed.training import actor, buffer, evaluations, learner, server
 from zoo.distributed.training.plan import RESTARTS, Plan
 
@@ -50,7 +51,7 @@ def train(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience], Resul
         ClusterError: a rank has failed, or the roles do not add up to the ranks that were launched.
         ValueError: without a launcher: the environment or the agent cannot be built in another process.
     """
-    if not cluster.is_launched():
+    if not launchers.is_launched():
         return _train_here(agent, env, plan, lead)
     global _has_trained
     if _has_trained:
@@ -58,19 +59,19 @@ def train(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience], Resul
             'a launched program trains with roles once: the other ranks took their part in that and have ended.'
         )
     _has_trained = True
-    place = cluster.launched_place()
+    place = launchers.launched_place()
     if place is not None and place[1] == plan.layout.size and plan.rebuild is not None:
         role, _ = plan.layout.place(place[0])
-        if role in (Role.ACTOR, Role.BUFFER) and plan.is_light(role) and jobs.can_become():
+        if role in (Role.ACTOR, Role.BUFFER) and plan.is_light(role) and process.can_become():
             try:
-                call = jobs.pack(take_part, (plan, True))
+                call = process.pack(take_part, (plan, True))
             except Exception as error:
                 log.warning(
                     'This %s keeps TensorFlow: its environment cannot be sent to a new process (%s).', role, error
                 )
             else:
                 actor.close_env(env)
-                jobs.become(call)
+                process.become(call)
     joined = cluster.connect(*_counts(plan.layout))
     if joined.role() == Role.LEARNER and joined.role_rank() == 0:
         if joined.engine.name != 'local':  # whose own messages name the role; a launcher's have but the rank
@@ -92,7 +93,7 @@ def _train_here(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience],
     if layout.learners > 1 or not all(plan.is_light(role) for role in (Role.ACTOR, Role.SERVER) if layout.count(role)):
         plan = replace(plan, blueprint=_blueprint(agent))
     try:
-        jobs.pack(take_part, (plan,))
+        process.pack(take_part, (plan,))
     except Exception as error:
         raise ValueError(
             f'roles need to build the environment in other processes, but this one cannot be sent there ({error}): '

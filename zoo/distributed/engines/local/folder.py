@@ -1,0 +1,184 @@
+"""The folder of a job: the files that the ranks and the watching process share."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+
+from zoo.distributed.engines.base import PeerLost
+
+#: A job folder goes to the temporary folder if shared memory has less free space than this, bytes.
+ENOUGH = 256 << 20
+
+_RUNNING, _LEFT = 0, 1  # states of a rank
+
+
+class Seat(NamedTuple):
+    """The place of this process in a job.
+
+    Attributes:
+        folder: the job's folder.
+        rank: the number of this rank.
+        size: the number of ranks.
+        restarts: how often this rank was started again.
+        parent: the process id of the watching process; 0 in the watching process itself.
+    """
+
+    folder: str
+    rank: int
+    size: int
+    restarts: int = 0
+    parent: int = 0
+
+
+class Board:
+    """What all ranks know of each other: a small mapped file, and some files of text, in the job's folder.
+
+    Args:
+        folder: the job's folder.
+        size: the number of ranks.
+
+    Attributes:
+        restarts: int64 ``[size]``, how often each rank was started again.
+        allowed: int64 ``[size]``, how often each rank allows that.
+        beats: int64 ``[size]``, counted up by each rank while it runs.
+    """
+
+    def __init__(self, folder: Path, size: int) -> None:
+        self._folder = folder
+        words = np.asarray(np.memmap(folder / 'board', np.int64, 'r+', shape=(1 + 4 * size,)))
+        self._failed, self._states, self.restarts, self.allowed, self.beats = words[:1], *words[1:].reshape(4, size)
+
+    def gone(self, rank: int) -> bool:
+        """Return whether a rank has left for good."""
+        return self._states[rank] != _RUNNING
+
+    def leave(self, rank: int) -> None:
+        """Note that a rank has left."""
+        self._states[rank] = _LEFT
+
+    def fail(self, message: str) -> None:
+        """Note that the job has failed."""
+        write_text(self._folder / 'failure', message)
+        self._failed[0] = 1
+
+    def check(self, ranks: tuple[int, ...] = (), what: str = '') -> None:
+        """Raise if the job has failed, or if one of these ranks has left.
+
+        Raises:
+            PeerLost: with the message of the failure; or: a rank left that ``what``, for which this rank waits, needs.
+        """
+        if self._failed[0]:
+            raise PeerLost((self._folder / 'failure').read_text())
+        for rank in ranks:
+            if self.gone(rank):
+                raise PeerLost(f'rank {rank} has left, and {what} needs it.')
+
+    def set_label(self, rank: int, label: str) -> None:
+        """Set what messages call a rank besides its number, such as ``'actor 2'``."""
+        write_text(self._folder / f'label-{rank}', label)
+
+    def called(self, rank: int) -> str:
+        """Return what messages call a rank: ``'rank 3 (actor 2)'``."""
+        try:
+            return f'rank {rank} ({(self._folder / f"label-{rank}").read_text()})'
+        except FileNotFoundError:
+            return f'rank {rank}'
+
+    def last_words(self, rank: int) -> tuple[str, str] | None:
+        """Return kind and message with which a rank ended (see :func:`leave_with`); None: it left no message."""
+        try:
+            kind, _, message = (self._folder / f'error-{rank}').read_text().partition('\n')
+        except FileNotFoundError:
+            return None
+        return kind, message
+
+    def forget_last_words(self, rank: int) -> None:
+        """Remove the message with which a rank ended."""
+        (self._folder / f'error-{rank}').unlink(missing_ok=True)
+
+
+class JobFolder:
+    """A new folder of a job, with its board, in shared memory if there is enough.
+
+    The process that makes it holds a lock on a file in it. When all processes of a job were killed at once, nobody
+    removed its folder: later jobs see by the lock that it is not in use, and remove it.
+
+    Args:
+        size: the number of ranks.
+    """
+
+    def __init__(self, size: int) -> None:
+        root = Path('/dev/shm')
+        try:
+            space = os.statvfs(root)
+            if space.f_bavail * space.f_frsize < ENOUGH or not os.access(root, os.W_OK):
+                root = Path(tempfile.gettempdir())
+        except OSError:
+            root = Path(tempfile.gettempdir())
+        for lock in root.glob('zoo-job-*/lock'):
+            with contextlib.suppress(OSError), open(lock) as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(lock.parent, ignore_errors=True)
+        self.path = Path(tempfile.mkdtemp(prefix='zoo-job-', dir=root))
+        self._lock = open(self.path / 'new-lock', 'w')  # noqa: SIM115  held as long as the folder is
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        os.rename(self.path / 'new-lock', self.path / 'lock')
+        write(self.path / 'board', [memoryview(np.zeros(1 + 4 * size, np.int64)).cast('B')])
+
+    def remove(self) -> None:
+        """Remove the folder and everything in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.close()
+
+
+def leave_with(folder: Path, rank: int, kind: str, message: str) -> NoReturn:
+    """End this process, which the watching process started, with a message for that one to print.
+
+    Args:
+        folder: the job's folder.
+        rank: this rank.
+        kind: ``'error'``; ``'lost'`` if the cause is that another rank is lost; ``'abort'`` if the message names its
+            rank itself. Otherwise the watching process puts number and role of the rank before it.
+        message: the message.
+    """
+    with contextlib.suppress(OSError):  # the job is over
+        write_text(folder / f'error-{rank}', f'{kind}\n{message}')
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(1)  # a normal exit would wait for the threads of whatever this process used
+
+
+def write(path: Path, parts: list[memoryview]) -> None:
+    """Write a file that appears whole, in place of an older one."""
+    temporary = path.with_name(f'{path.name}.{os.getpid()}-{threading.get_ident()}')
+    with open(temporary, 'wb', buffering=0) as file:
+        for part in parts:
+            done = 0
+            while done < part.nbytes:
+                done += file.write(part[done:])
+    os.replace(temporary, path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file of text that appears whole, in place of an older one."""
+    write(path, [memoryview(text.encode())])
+
+
+def read(handle: int, array: np.ndarray, start: int) -> memoryview:
+    """Fill a uint8 array with the bytes of a file from ``start``, and return it."""
+    data = memoryview(array)
+    done = 0
+    while done < array.size:
+        done += os.preadv(handle, [data[done:]], start + done)
+    return data
