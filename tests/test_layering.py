@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -232,6 +233,39 @@ def test_no_star_import():
 
 def test_no_import_cycle():
     assert cycle(SOURCES) == []
+
+
+def stations() -> list[tuple[str, list[str]]]:
+    """The files that a transition visits, in order, with the functions that the page on the architecture names."""
+    text = (ROOT.parent / 'docs' / 'architecture.md').read_text(encoding='utf-8')
+    table = text.split('## The path of one transition')[1].split('\n\n')[2]
+    rows = [[cell.strip() for cell in row.strip('|').split('|')] for row in table.splitlines()[2:]]
+    return [(file.strip('`'), re.findall(r'`(?:\w+\.)?(\w+)`', what)) for what, file, _ in rows]
+
+
+def climbs(path: list[str], sources: dict[str, str]) -> list[str]:
+    """A line for each import of a station that comes later on a path of files."""
+    modules = ['zoo.' + file.removesuffix('.py').replace('/', '.') for file in path]
+    return [
+        f'{module}:{item.line} imports {item.target}'
+        for place, module in enumerate(modules)
+        for item in imports(module, sources)
+        if item.target in modules[place + 1 :]
+    ]
+
+
+def test_the_path_of_a_transition_does_not_climb():
+    path = stations()
+    files = [file for file, _ in path]
+    assert files[2] == 'common/envs/build.py' and files[-1] == 'algorithms/sac.py'
+    assert len(set(files)) == len(files) <= 9
+    for file, named in path:
+        nodes = list(ast.walk(parsed((ROOT / file).read_text(encoding='utf-8'))))
+        defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        defined |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        assert named[0] in defined, f'{file} does not define {named[0]}'
+    assert climbs(files, SOURCES) == []
+    assert climbs(files[::-1], SOURCES)  # it finds them
 
 
 def planted(module: str, source: str) -> dict[str, str]:
