@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from zoo.common.acting.convert import convert
+
 ACTIVATIONS = {'tanh': np.tanh, 'relu': lambda x: np.maximum(x, 0.0), 'linear': lambda x: x}
 
 
@@ -15,9 +17,10 @@ class NumpyNetwork:
     """A chain of dense layers in float64, with weights that may be changed."""
 
     def __init__(self, network: Any) -> None:
-        layers = network.dense_layers()
-        self.activations = [ACTIVATIONS[name] for *_, name in layers]
-        self.weights = [np.float64(v.numpy()) for _, kernel, bias, _ in layers for v in (kernel, bias)]
+        layers = convert(network)
+        assert layers is not None
+        self.activations = [ACTIVATIONS[part.layer.activation] for part in layers]
+        self.weights = [np.float64(v.numpy()) for part in layers for v in (*part.kernels, *part.others)]
 
     def __call__(self, *inputs: np.ndarray) -> np.ndarray:
         x = np.concatenate([np.float64(x) for x in inputs], -1)

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.algorithms.dqn import DQN, DoubleQ
-from zoo.common.acting.numpy_forward import Means
+from zoo.common.acting.layers import Means
 from zoo.common.maths.returns import categorical_projection
 from zoo.common.records import Batch, SequenceBatch
 from zoo.common.tools.params import Range, at_least

@@ -28,7 +28,7 @@ from zoo.algorithms.base.checking import PRIORITY_PARAMS, warn_of_exploration, w
 from zoo.common import spaces
 from zoo.common.acting.forward import Forward
 from zoo.common.acting.greedy import EpsilonGreedy, RecurrentEpsilonGreedy
-from zoo.common.acting.numpy_forward import Means
+from zoo.common.acting.layers import Means
 from zoo.common.adaptors.action import masked
 from zoo.common.maths.optimizers import polyak
 from zoo.common.networks.heads import Head, action_value_head

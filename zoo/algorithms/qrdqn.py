@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar
 import tensorflow as tf
 
 from zoo.algorithms.dqn import DQN, DoubleQ
-from zoo.common.acting.numpy_forward import Means
+from zoo.common.acting.layers import Means
 from zoo.common.maths.quantiles import quantile_huber
 from zoo.common.tools.params import at_least
 

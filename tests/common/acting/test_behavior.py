@@ -19,7 +19,7 @@ from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior
 from zoo.common.acting.forward import Forward
 from zoo.common.acting.greedy import EpsilonGreedy
-from zoo.common.acting.numpy_forward import ACTIVATIONS, Means
+from zoo.common.acting.layers import ACTIVATIONS, Means
 from zoo.common.adaptors.action import MASKED_LOGIT, ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess, features, mask_path
 from zoo.common.maths.normalize import RunningMoments
@@ -488,7 +488,8 @@ def test_an_actor_needs_no_tensorflow():
 import pickle, sys
 import numpy as np
 from gymnasium.spaces import Box, Discrete
-from zoo.common.acting.numpy_forward import NumpyForward
+from zoo.common.acting.chain import Chain
+from zoo.common.acting.layers import Affine
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.maths.normalize import RunningMoments
@@ -496,8 +497,8 @@ from zoo.common.maths.normalize import RunningMoments
 statistics = {'': RunningMoments(3)}
 statistics[''].update(np.array([[0.0, 0.0, 0.0], [2.0, 2.0, 2.0]]))
 adaptor = ActionAdaptor(Discrete(2))
-layers = [((3, 4), True, 'tanh'), ((4, 2), False, 'linear')]
-forward = NumpyForward(Preprocess(Box(-9, 9, (3,)), statistics), layers, adaptor)
+layers = [Affine((3, 4), True, 'tanh'), Affine((4, 2), False)]
+forward = Chain(Preprocess(Box(-9, 9, (3,)), statistics), layers)
 forward.unpack(np.concatenate([np.ones(12 + 8), np.zeros(4)]).astype(np.float32))
 forward = pickle.loads(pickle.dumps(forward))
 params = forward(np.full((1, 3), 2.0, np.float32))

@@ -12,8 +12,8 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
 from zoo import algorithms, build_env
+from zoo.common.acting.chain import Chain
 from zoo.common.acting.forward import Forward
-from zoo.common.acting.numpy_forward import NumpyForward
 from zoo.common.acting.perturbed import GraphPopulation, NumpyPopulation, direction, episode_seed, population
 from zoo.common.rollouts.collector import Collector
 from zoo.common.rollouts.evaluator import Evaluator, both_ways
@@ -93,7 +93,7 @@ class TestPopulation:
 
     def test_an_actor_needs_no_forward_but_the_one_in_numpy(self):
         light = agent_for(Told()).behavior.light()
-        assert isinstance(light.forward, NumpyForward)
+        assert isinstance(light.forward, Chain)
         assert isinstance(population(light.forward, 2), NumpyPopulation)
 
     def test_frozen_weights_are_not_perturbed(self):

@@ -13,6 +13,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 from gymnasium.vector.utils import batch_space
 
 from zoo.common import spaces
+from zoo.common.acting.convert import convert
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.networks.build import build_network
 from zoo.common.networks.heads import deterministic_head, value_head
@@ -111,7 +112,7 @@ def test_vectors_become_a_chain_of_dense_layers():
     space = Dict(a=unbounded(3), b=Discrete(4), c=MultiBinary(2), d=MultiDiscrete([2, 3]))
     net = network(space, hidden=[7, 5], activation='silu')
     assert [x.shape for x in weights(net)] == [(3 + 4 + 2 + 5, 7), (7,), (7, 5), (5,), (5, 1), (1,)]
-    assert [name for *_, name in net.dense_layers()] == ['silu', 'silu', 'linear']
+    assert [part.layer.activation for part in convert(net)] == ['silu', 'silu', 'linear']
 
 
 def test_no_hidden_layer_is_a_linear_network():
@@ -119,7 +120,7 @@ def test_no_hidden_layer_is_a_linear_network():
     kernel, bias = weights(net)
     x = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     np.testing.assert_allclose(net(x), x @ kernel + bias, atol=1e-6)
-    assert [name for *_, name in net.dense_layers()] == ['linear']
+    assert [part.layer.activation for part in convert(net)] == ['linear']
 
 
 def test_large_discrete_is_embedded():

@@ -16,6 +16,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 from gymnasium.vector.utils import batch_space
 
 from zoo.common import spaces
+from zoo.common.acting.convert import convert
 from zoo.common.adaptors.action import LOG_STD_BOUNDS, MASKED_LOGIT, ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.networks.build import build_network
@@ -522,47 +523,6 @@ def test_weights_that_are_not_trained_are_kept_apart():
     assert all(isinstance(v, tf.Variable) for v in net.variables)
 
 
-def test_dense_layers_are_only_those_of_a_plain_chain():
-    dense = keras.layers.Dense
-
-    class Twice(keras.Sequential):
-        def call(self, *args: Any, **kwargs: Any) -> Any:
-            return 2.0 * super().call(*args, **kwargs)
-
-    def names(*layers: Any, space: Space = VECTOR, kind: type = keras.Sequential) -> list[str] | None:
-        found = build(space, kind(list(layers))).dense_layers()
-        return found and [name for *_, name in found]
-
-    assert names(dense(4, 'tanh'), dense(2)) == ['tanh', 'linear']
-    assert names(dense(4, tf.nn.relu), dense(5, 'silu', use_bias=False)) == ['relu', 'silu', 'linear']
-    assert names(dense(4), keras.layers.Dropout(0.5), dense(2)) is None
-    assert names(dense(4), dense(2), kind=Twice) is None
-    assert names(dense(4, dtype='float64'), dense(2, dtype='float32')) is None
-    adapted = dense(4)
-    adapted.build((None, 3))
-    adapted.enable_lora(2)
-    assert names(adapted, dense(2)) is None
-    assert names(dense(2), space=Discrete(3)) == ['linear']
-    assert names(keras.layers.Flatten(), dense(2), space=IMAGE) is None
-    assert build(VECTOR, functional(VECTOR, 2)).dense_layers() is None
-    assert build(NESTED, {'hidden': [4]}).dense_layers() is not None
-    assert build(VECTOR, {'hidden': [4]}, action_value_head(3, dueling=True)).dense_layers() is None
-
-
-@pytest.mark.parametrize('activation', [lambda x: x, keras.layers.LeakyReLU(0.3)], ids=['function', 'layer'])
-def test_an_activation_of_the_users_own_has_no_name(activation: Any):
-    net = build(VECTOR, keras.Sequential([keras.layers.Dense(2, activation)]))
-    assert net.dense_layers()[0][-1] == ''
-
-
-def test_a_function_named_like_an_activation_is_not_taken_for_it():
-    def relu(x: tf.Tensor) -> tf.Tensor:
-        return -x
-
-    net = build(VECTOR, keras.Sequential([keras.layers.Dense(2, relu)]))
-    assert net.dense_layers()[0][-1] == ''
-
-
 # Heads.
 
 
@@ -572,8 +532,8 @@ def test_a_function_named_like_an_activation_is_not_taken_for_it():
 )
 def test_heads(head: Head, units: int, activation: str):
     net = build(VECTOR, {'hidden': [5]}, head)
-    _, kernel, bias, name = net.dense_layers()[-1]
-    assert (kernel.shape, bias.shape, name) == ((5, units), (units,), activation)
+    last = convert(net)[-1]
+    assert (last.layer.kernels, last.layer.others, last.layer.activation) == ([(5, units)], [(units,)], activation)
 
 
 def test_a_dueling_head_is_centred():

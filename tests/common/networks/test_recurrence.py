@@ -12,9 +12,9 @@ import pytest
 import tensorflow as tf
 from gymnasium.spaces import Box, Dict, Discrete, Space
 
+from zoo.common.acting.chain import Chain
 from zoo.common.acting.forward import Forward
-from zoo.common.acting.numpy_forward import Means
-from zoo.common.acting.numpy_recurrent import NumpyRecurrent
+from zoo.common.acting.layers import Means
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.networks import recurrent
@@ -75,7 +75,7 @@ def test_sequences_steps_and_numpy_are_keras(kind: str):
     np.testing.assert_allclose(output[:, 3], whole.numpy()[0], atol=1e-5)
 
     forward, state = Forward(made), start
-    assert isinstance(forward.numpy, NumpyRecurrent)
+    assert isinstance(forward.numpy, Chain)
     light = pickle.loads(pickle.dumps(forward.numpy))
     for t in range(T):
         state = np.where(begins[t][:, None], np.float32(0), state)
@@ -101,7 +101,7 @@ def test_numpy_acts_by_the_values_of_actions(dueling: bool, means: Means):
     made = build_network(entry, 'net_list[0] (q)', Preprocess(VECTOR, {}), head)
     stir(made.variables)
     forward, rng = Forward(made, means=means), np.random.default_rng(2)
-    assert isinstance(forward.numpy, NumpyRecurrent)
+    assert isinstance(forward.numpy, Chain)
     obs, state = (rng.normal(size=(N, size)).astype(np.float32) for size in (3, made.state_size))
     expected = forward.tensors(tf.constant(obs), tf.constant(state))
     assert expected[0].shape == (N, 2)

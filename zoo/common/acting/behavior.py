@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zoo.common import spaces
+from zoo.common.acting.chain import Chain
 from zoo.common.acting.forward import Forward
-from zoo.common.acting.numpy_forward import NumpyForward
 from zoo.common.adaptors.action import ActionAdaptor, masked
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Behavior:
     """The behaviour policy: how actions are drawn from what the forward pass gives.
 
-    It can be pickled where the forward pass is a :class:`NumpyForward`, and needs no TensorFlow then.
+    It can be pickled where the forward pass is a :class:`Chain`, and needs no TensorFlow then.
 
     Args:
         forward: the forward pass, or None where another process has it and this one draws random actions alone.
@@ -41,9 +41,7 @@ class Behavior:
     #: no episode has begun.
     noise: np.ndarray | None = None
 
-    def __init__(
-        self, forward: Forward | NumpyForward | None, adaptor: ActionAdaptor, mask_path: str | None = None
-    ) -> None:
+    def __init__(self, forward: Forward | Chain | None, adaptor: ActionAdaptor, mask_path: str | None = None) -> None:
         self.forward = forward
         self.adaptor = adaptor
         self.mask_path = mask_path

@@ -8,8 +8,8 @@ import numpy as np
 
 from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior, Remembering
+from zoo.common.acting.chain import Chain
 from zoo.common.acting.forward import Forward
-from zoo.common.acting.numpy_forward import NumpyForward
 from zoo.common.adaptors.action import ActionAdaptor, masked
 from zoo.common.schedules import Linear, value_at
 
@@ -20,7 +20,7 @@ class Deterministic(Behavior):
     What explores are its parameters, which are perturbed for whole episodes: :mod:`zoo.common.population`.
     """
 
-    forward: Forward | NumpyForward  # it is not called where there is none
+    forward: Forward | Chain  # it is not called where there is none
 
     def __call__(
         self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
@@ -67,7 +67,7 @@ class EpsilonGreedy(Behavior):
         epsilon: ε, a number or a schedule.
     """
 
-    forward: Forward | NumpyForward  # it is not called where there is none
+    forward: Forward | Chain  # it is not called where there is none
 
     def __init__(
         self, forward: Forward, adaptor: ActionAdaptor, mask_path: str | None, epsilon: float | Linear
@@ -114,7 +114,7 @@ class RecurrentEpsilonGreedy(Remembering, EpsilonGreedy):
         deterministic: bool = False,
     ) -> tuple[spaces.Flat, np.ndarray]:
         """See :class:`Behavior`."""
-        values, after = self.forward.step(obs, state)  # type: ignore[union-attr]
+        values, after = self.forward.step(obs, state)
         action = values.argmax(-1)
         if not deterministic:
             random = rng.random(len(action)) < self.chance(len(action), progress)

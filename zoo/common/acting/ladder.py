@@ -11,10 +11,10 @@ import copy
 import numpy as np
 
 from zoo.common import spaces
+from zoo.common.acting.chain import Chain
 from zoo.common.acting.forward import Forward
 from zoo.common.acting.greedy import EpsilonGreedy, RecurrentEpsilonGreedy
 from zoo.common.acting.noise import GaussianNoise
-from zoo.common.acting.numpy_forward import NumpyForward
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.records import Trajectories
 from zoo.common.sampling import Sampling
@@ -103,7 +103,7 @@ class NoiseLadder(Rungs, GaussianNoise):
     """
 
     per_actor = True
-    forward: Forward | NumpyForward
+    forward: Forward | Chain
 
     def __init__(self, forward: Forward, adaptor: ActionAdaptor, scale: float, exponent: float) -> None:
         super().__init__(forward, adaptor, scale)

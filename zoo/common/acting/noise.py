@@ -9,8 +9,8 @@ import numpy as np
 
 from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior
+from zoo.common.acting.chain import Chain
 from zoo.common.acting.forward import Forward
-from zoo.common.acting.numpy_forward import NumpyForward
 from zoo.common.adaptors.action import ActionAdaptor
 
 
@@ -22,7 +22,7 @@ class GaussianNoise(Behavior):
         scale: the noise's standard deviation.
     """
 
-    forward: Forward | NumpyForward  # it is not called where there is none
+    forward: Forward | Chain  # it is not called where there is none
 
     def __init__(self, forward: Forward, adaptor: ActionAdaptor, scale: float) -> None:
         super().__init__(forward, adaptor)

@@ -7,8 +7,8 @@ from typing import Protocol
 import numpy as np
 
 from zoo.common import spaces
+from zoo.common.acting.chain import Chain
 from zoo.common.acting.forward import Forward, assign
-from zoo.common.acting.numpy_forward import ACTIVATIONS, NumpyForward
 
 #: Seeds of perturbations are below this.
 SEEDS = 2**62
@@ -44,41 +44,40 @@ class Population(Protocol):
 
 
 class NumpyPopulation:
-    """See :class:`Population`: a chain of dense layers with a batch of weights, one forward pass for all copies.
+    """A chain of dense layers with a batch of weights: one forward pass for all copies.
 
     Args:
-        forward: the chain, whose packed vector holds the parameters.
+        chain: its packed vector holds the parameters.
         copies: how many.
     """
 
-    def __init__(self, forward: NumpyForward, copies: int) -> None:
-        self._forward = forward
-        self.parameters = forward.packed
-        self._kernels = [np.zeros((copies, *shape), np.float32) for shape, _, _ in forward.layers]
-        self._biases = [
-            np.zeros((copies, 1, shape[1]), np.float32) if has_bias else None for shape, has_bias, _ in forward.layers
-        ]
+    def __init__(self, chain: Chain, copies: int) -> None:
+        self._preprocess = chain.preprocess
+        self.parameters = chain.packed
+
+        def batch(shape: tuple[int, ...]) -> np.ndarray:  # a bias is added to the one row of each copy
+            return np.zeros((copies, *(shape if len(shape) > 1 else (1, *shape))), np.float32)
+
+        kernels = [[batch(shape) for shape in layer.kernels] for layer in chain.layers]
+        others = [[batch(shape) for shape in layer.others] for layer in chain.layers]
+        self._weights = [array for own in (*kernels, *others) for array in own]  # as they are packed
+        self._steps = [layer.bind(*a, *b) for layer, a, b in zip(chain.layers, kernels, others, strict=True)]
 
     def set(self, copy: int, vector: np.ndarray) -> None:
-        """See :class:`Population`; kernels first, then biases, as they are packed."""
         offset = 0
-        for array in [*self._kernels, *(bias for bias in self._biases if bias is not None)]:
+        for array in self._weights:
             target = array[copy]
             target[...] = vector[offset : offset + target.size].reshape(target.shape)
             offset += target.size
 
     def __call__(self, obs: spaces.Flat) -> np.ndarray:
-        """See :class:`Population`."""
-        x = self._forward.preprocess.numpy(obs)[:, None]
-        for kernel, bias, (_, _, activation) in zip(self._kernels, self._biases, self._forward.layers, strict=True):
-            x = x @ kernel
-            if bias is not None:
-                x += bias
-            x = ACTIVATIONS[activation](x)
+        x = self._preprocess.numpy(obs)[:, None]
+        for step in self._steps:
+            x = step(x, obs, None, None)
         return x[:, 0]
 
     def close(self) -> None:
-        """See :class:`Population`: the chain itself was not touched."""
+        """Do nothing: the chain itself was not touched."""
 
 
 class GraphPopulation:
@@ -121,9 +120,9 @@ class GraphPopulation:
         self._assign(self.parameters)
 
 
-def population(forward: Forward | NumpyForward, copies: int) -> Population:
-    """The population of a policy, by NumPy where it is a chain of dense layers that are all trained."""
-    if isinstance(forward, NumpyForward):
+def population(forward: Forward | Chain, copies: int) -> Population:
+    """The population of a policy: in NumPy where it is a chain whose weights are all trained."""
+    if isinstance(forward, Chain):
         return NumpyPopulation(forward, copies)
     if forward.packs_trained and forward.numpy is not None:
         return NumpyPopulation(forward.numpy, copies)

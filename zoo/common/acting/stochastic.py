@@ -8,8 +8,8 @@ import numpy as np
 
 from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior, Remembering
+from zoo.common.acting.chain import Chain
 from zoo.common.acting.forward import Forward
-from zoo.common.acting.numpy_forward import NumpyForward
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.schedules import Linear, value_at
 
@@ -21,7 +21,7 @@ class Stochastic(Behavior):
         params: the parameters of the distribution that the last actions were drawn from, float32 ``[N, param_size]``.
     """
 
-    forward: Forward | NumpyForward  # it is not called where there is none
+    forward: Forward | Chain  # it is not called where there is none
 
     def __call__(
         self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
@@ -47,7 +47,7 @@ class RecurrentStochastic(Remembering, Stochastic):
         deterministic: bool = False,
     ) -> tuple[spaces.Flat, np.ndarray]:
         """See :class:`Behavior`."""
-        self.params, after = self.forward.step(obs, state)  # type: ignore[union-attr]
+        self.params, after = self.forward.step(obs, state)
         params = self.params
         return (self.adaptor.mode(params) if deterministic else self.adaptor.sample(params, rng)), after
 
@@ -74,7 +74,7 @@ class StateDependent(Stochastic):
 
     along_episodes = True
 
-    def __init__(self, forward: Forward | NumpyForward, adaptor: ActionAdaptor, every: int | None) -> None:
+    def __init__(self, forward: Forward | Chain, adaptor: ActionAdaptor, every: int | None) -> None:
         super().__init__(forward, adaptor)
         self.every = every
         self.noise_size = forward.noise_size

@@ -42,11 +42,9 @@ import tensorflow as tf
 
 from zoo.common import spaces
 from zoo.common.adaptors.observation import Preprocess
-from zoo.common.networks import recurrent, remembered, spec, torsos
+from zoo.common.networks import recurrent, remembered, spec
 from zoo.common.networks.heads import Head
 from zoo.common.networks.layers import dueling, noisy
-from zoo.common.networks.layers.batch_renorm import BatchRenormalization
-from zoo.common.networks.layers.dense import Dense
 
 log = logging.getLogger('zoo')
 
@@ -325,84 +323,6 @@ class Network:
             for variable in layer._non_trainable_variables
             if variable.value.dtype.is_floating
         ]
-
-    def dense_layers(
-        self, head: bool = True
-    ) -> list[tuple[BatchRenormalization | None, tf.Variable, tf.Variable | None, str]] | None:
-        """``(normalisation before it, kernel, bias, activation)`` of each layer, where all is a plain chain.
-
-        That is one of Keras dense layers, with batch renormalisation before some of them; else None.
-
-        Args:
-            head: with those of the head, not of the torso alone.
-        """
-        if self.core is not None or not self.preprocess.is_flat:
-            return None
-        if self.custom and not spaces.is_leaf(self.preprocess.space):
-            return None
-        norm: BatchRenormalization | None = None
-        found: list[tuple[BatchRenormalization | None, tf.Variable, tf.Variable | None, str]] = []
-        for model in (self.torso, self.head if head else None):
-            if model is None:
-                continue
-            if type(model) is not keras.Sequential:
-                return None
-            for layer in model.layers:
-                if _is_plain_dense(layer):
-                    bias = layer.bias.value if layer.use_bias else None
-                    found.append((norm, layer.kernel.value, bias, torsos.activation_name(layer.activation)))
-                    norm = None
-                elif type(layer) is BatchRenormalization and norm is None:
-                    norm = layer
-                elif type(layer) is not keras.layers.Identity:
-                    return None
-        if norm is not None:  # with no layer after it that could take it in
-            return None
-        if self.bounds:  # the tanh takes the place of the last activation, where that leaves everything as it is
-            *rest, activation = found.pop()
-            if activation != 'linear':
-                return None
-            found.append((*rest, 'tanh'))
-        return found
-
-    def recurrent_chain(self) -> list[recurrent.Cell | tuple[tf.Variable, tf.Variable | None, str]] | None:
-        """The layers of a recurrent network but for `streams`, where all of these are a plain chain; else None.
-
-        Each is a recurrent layer, or kernel, bias and activation of a dense one.
-        """
-        if self.core is None or not self.preprocess.is_flat or self.bounds:
-            return None
-        if self.custom and not spaces.is_leaf(self.preprocess.space):
-            return None
-        parts: list[Any] = []
-        if self.custom is None:
-            if type(self.torso) is not keras.Sequential:
-                return None
-            parts += self.torso.layers
-        else:
-            parts += recurrent.parts_of(self.torso) or []
-        cells = {id(cell.layer): cell for cell in self.core.cells}
-        if self.custom is None:
-            parts += [cell.layer for cell in self.core.cells]
-        if self.head is not None and not self.streams:
-            parts += self.head.layers
-        found: list[recurrent.Cell | tuple[tf.Variable, tf.Variable | None, str]] = []
-        for layer in parts:
-            if id(layer) in cells:
-                found.append(cells[id(layer)])
-            elif _is_plain_dense(layer):
-                bias = layer.bias.value if layer.use_bias else None
-                found.append((layer.kernel.value, bias, torsos.activation_name(layer.activation)))
-            elif type(layer) is not keras.layers.Identity:
-                return None
-        return found
-
-
-def _is_plain_dense(layer: keras.layers.Layer) -> bool:
-    """Whether it is a dense layer of a kernel and a bias of float32 alone, in whatever it multiplies them."""
-    if type(layer) not in (keras.layers.Dense, Dense) or layer.dtype_policy.name not in spec.DTYPES:
-        return False
-    return not getattr(layer, 'lora_enabled', False)
 
 
 def variables_of(model: Any, trainable: bool = False) -> list[tf.Variable]:

@@ -1,0 +1,301 @@
+"""The layers of a forward pass in NumPy, each equal to its Keras layer to 1e-5. Nothing here needs TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from zoo.common import spaces
+from zoo.common.adaptors.action import SDE_EPSILON, Part, masked
+
+ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    'linear': lambda x: x,
+    'tanh': lambda x: np.tanh(x, out=x),
+    'relu': lambda x: np.maximum(x, 0.0, out=x),
+    'sigmoid': lambda x: 0.5 + 0.5 * np.tanh(0.5 * x),
+    'elu': lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))),
+    'silu': lambda x: x * (0.5 + 0.5 * np.tanh(0.5 * x)),
+    'softplus': lambda x: np.logaddexp(x, 0.0),
+    'softsign': lambda x: x / (1.0 + np.abs(x)),
+    'leaky_relu': lambda x: np.where(x > 0, x, 0.2 * x),
+}
+
+#: The recurrent state ``[N, S]`` before a step, and an array of the same shape for the state after it.
+Memory = tuple[np.ndarray, np.ndarray]
+
+#: A layer with its weights: a function of its input ``[N, n]``, the flat observations, the noise and the memory.
+Step = Callable[[np.ndarray, spaces.Flat, np.ndarray | None, Memory | None], np.ndarray]
+
+Shapes = Sequence[tuple[int, ...]]
+
+
+class ChainLayer:
+    """One layer of a :class:`zoo.common.acting.chain.Chain`.
+
+    Attributes:
+        kernels: shapes of its kernels.
+        others: shapes of its other weights, such as a bias.
+        noise_size: normal numbers that one draw of its noise takes.
+        state_size: entries of its recurrent state.
+    """
+
+    kernels: Shapes = ()
+    others: Shapes = ()
+    noise_size = 0
+    state_size = 0
+
+    def bind(self, *weights: np.ndarray) -> Step:
+        """The layer with its weights, ``kernels`` and then ``others``; a closure, which looks up no attributes."""
+        raise NotImplementedError
+
+
+class Affine(ChainLayer):
+    """A dense layer: ``activation(x · kernel + bias)``.
+
+    Args:
+        shape: of the kernel.
+        has_bias: whether a bias is added.
+        activation: a key of ``ACTIVATIONS``.
+    """
+
+    def __init__(self, shape: tuple[int, int], has_bias: bool = True, activation: str = 'linear') -> None:
+        self.kernels = [shape]
+        self.others = [shape[1:]] if has_bias else []
+        self.activation = activation
+
+    def bind(self, *weights: np.ndarray) -> Step:
+        kernel, *rest = weights
+        return self.step(kernel, rest[0] if rest else None)
+
+    def step(self, kernel: np.ndarray, bias: np.ndarray | None) -> Step:
+        """The layer with this kernel and this bias."""
+        activation = ACTIVATIONS[self.activation]
+
+        def affine(x: np.ndarray, obs: spaces.Flat, noise: np.ndarray | None, memory: Memory | None) -> np.ndarray:
+            x = x @ kernel
+            x += bias
+            return activation(x)
+
+        def linear(x: np.ndarray, obs: spaces.Flat, noise: np.ndarray | None, memory: Memory | None) -> np.ndarray:
+            x = x @ kernel
+            x += bias
+            return x
+
+        def unbiased(x: np.ndarray, obs: spaces.Flat, noise: np.ndarray | None, memory: Memory | None) -> np.ndarray:
+            return activation(x @ kernel)
+
+        if bias is None:
+            return unbiased
+        return linear if self.activation == 'linear' else affine
+
+
+class NormalizedAffine(Affine):
+    """A dense layer after batch renormalization, which is ``x · scale + shift`` in inference mode.
+
+    Args:
+        shape, has_bias, activation: see :class:`Affine`.
+        epsilon: added to the moving variance.
+    """
+
+    def __init__(self, shape: tuple[int, int], has_bias: bool, activation: str, epsilon: float) -> None:
+        super().__init__(shape, has_bias, activation)
+        self.others = [*self.others, *[shape[:1]] * 4]
+        self.epsilon = epsilon
+
+    def bind(self, *weights: np.ndarray) -> Step:
+        # Fold the normalization in one place only: two graphs round the same product differently, and the outputs after
+        # an update, after a refresh and after loading must be equal to the bit.
+        kernel, *bias, gamma, beta, mean, variance = weights
+        scale = gamma / np.sqrt(variance + self.epsilon)
+        return self.step(scale[:, None] * kernel, (beta - mean * scale) @ kernel + (bias[0] if bias else 0.0))
+
+
+class NoisyAffine(ChainLayer):
+    """A noisy dense layer: see :class:`zoo.common.networks.layers.noisy.NoisyDense`.
+
+    Args:
+        shape: of the kernel.
+    """
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self.kernels = [shape]
+        self.others = [shape[1:], shape, shape[1:]]
+        self.noise_size = sum(shape)
+
+    def bind(self, *weights: np.ndarray) -> Step:
+        kernel, bias, noise_kernel, noise_bias = weights
+        width = len(kernel)
+
+        def noisy(x: np.ndarray, obs: spaces.Flat, noise: np.ndarray | None, memory: Memory | None) -> np.ndarray:
+            output = x @ kernel + bias
+            if noise is not None:
+                noise = np.sign(noise) * np.sqrt(np.abs(noise))
+                output += ((x * noise[:, :width]) @ noise_kernel + noise_bias) * noise[:, width:]
+            return output
+
+        return noisy
+
+
+class Dueling(ChainLayer):
+    """A dueling head: see :class:`zoo.common.networks.layers.dueling.DuelingHead`.
+
+    Args:
+        value, advantage: its two streams.
+    """
+
+    def __init__(self, value: ChainLayer, advantage: ChainLayer) -> None:
+        self.streams = value, advantage
+        self.kernels = [*value.kernels, *advantage.kernels]
+        self.others = [*value.others, *advantage.others]
+        self.noise_size = value.noise_size + advantage.noise_size
+
+    def bind(self, *weights: np.ndarray) -> Step:
+        kernels, others = weights[:2], weights[2:]
+        count, drawn = len(self.streams[0].others), self.streams[0].noise_size
+        value_of = self.streams[0].bind(kernels[0], *others[:count])
+        advantage_of = self.streams[1].bind(kernels[1], *others[count:])
+
+        def dueling(x: np.ndarray, obs: spaces.Flat, noise: np.ndarray | None, memory: Memory | None) -> np.ndarray:
+            first, second = (None, None) if noise is None else (noise[:, :drawn], noise[:, drawn:])
+            value, advantage = value_of(x, obs, first, None), advantage_of(x, obs, second, None)
+            each = advantage.reshape(len(x), -1, value.shape[1])
+            return (value[:, None] + each - each.mean(1, keepdims=True)).reshape(advantage.shape)
+
+        return dueling
+
+
+class Means(ChainLayer):
+    """The value of each action: the mean of the distribution of returns that the network gives for it.
+
+    Args:
+        count: numbers for each action, side by side; 1 if the number is the action's value.
+        support: ``[count]``, the atoms: the numbers are the logits of their probabilities; None: they are quantiles.
+    """
+
+    def __init__(self, count: int = 1, support: np.ndarray | None = None) -> None:
+        self.count = count
+        self.support = support
+
+    def __call__(self, output: Any) -> Any:
+        """Values ``[N, actions]`` for outputs float32 ``[N, actions · count]``, an array or a tensor."""
+        if self.count == 1:
+            return output
+        if not isinstance(output, np.ndarray):
+            return self._of_tensor(output)
+        x = output.reshape(len(output), -1, self.count)
+        if self.support is None:
+            return x.mean(-1)
+        weights = np.exp(x - x.max(-1, keepdims=True))
+        return weights @ self.support / weights.sum(-1)
+
+    def _of_tensor(self, output: Any) -> Any:
+        import tensorflow as tf
+
+        x = tf.reshape(output, [-1, output.shape[-1] // self.count, self.count])
+        return tf.reduce_mean(x, -1) if self.support is None else tf.reduce_sum(tf.nn.softmax(x) * self.support, -1)
+
+    def bind(self, *weights: np.ndarray) -> Step:
+        return lambda x, obs, noise, memory: self(x)
+
+
+class Mask(ChainLayer):
+    """Forbidden actions get a logit or value of −1e9: see :func:`zoo.common.adaptors.action.masked`.
+
+    Args:
+        path: the observation's leaf that says which actions are allowed.
+        counts: the actions of each choice; None: one choice among all.
+    """
+
+    def __init__(self, path: str, counts: Sequence[int] | None) -> None:
+        self.path = path
+        self.counts = counts
+
+    def bind(self, *weights: np.ndarray) -> Step:
+        path, counts = self.path, self.counts
+        return lambda x, obs, noise, memory: masked(x, obs[path], counts)
+
+
+class FreeDeviation(ChainLayer):
+    """Puts a policy's free log standard deviation behind the means of each Gaussian.
+
+    Args:
+        parts: of the action space, in the order of the network's output.
+    """
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.others = [(sum(part.size for part in parts if 'gaussian' in part.kind),)]
+        self.size = sum(part.param_size for part in parts)
+        self._copied: list[tuple[slice, slice]] = []  # from the output, to the parameters
+        self._filled: list[tuple[slice, slice]] = []  # from the log standard deviation, to the parameters
+        taken = given = drawn = 0
+        for part in parts:
+            self._copied.append((slice(taken, taken + part.outputs), slice(given, given + part.outputs)))
+            taken, given = taken + part.outputs, given + part.outputs
+            if 'gaussian' in part.kind:
+                self._filled.append((slice(drawn, drawn + part.size), slice(given, given + part.size)))
+                drawn, given = drawn + part.size, given + part.size
+
+    def bind(self, *weights: np.ndarray) -> Step:
+        (log_std,) = weights
+        size, copied = self.size, self._copied
+        filled = [(to, log_std[source]) for source, to in self._filled]
+
+        def complete(x: np.ndarray, obs: spaces.Flat, noise: np.ndarray | None, memory: Memory | None) -> np.ndarray:
+            params = np.empty((len(x), size), np.float32)
+            for source, to in copied:
+                params[:, to] = x[:, source]
+            for to, value in filled:
+                params[:, to] = value
+            return params
+
+        return complete
+
+
+class StateDependentDeviation(ChainLayer):
+    """The last dense layer of a policy with state-dependent exploration.
+
+    It gives the means, the implied log standard deviations and the noise on the action, ``[N, 3 n]``: see
+    :meth:`zoo.common.networks.policy.StochasticPolicy.perturbed`.
+
+    Args:
+        affine: the dense layer, which gives the means.
+    """
+
+    def __init__(self, affine: Affine) -> None:
+        self.affine = affine
+        self.kernels = affine.kernels
+        self.others = [*affine.others, *affine.kernels]  # the last one is log σ
+        self.noise_size = int(np.prod(affine.kernels[0]))
+
+    def bind(self, *weights: np.ndarray) -> Step:
+        *own, log_std = weights
+        mean_of, deviation = self.affine.bind(*own), np.exp(log_std)
+
+        def perturbed(x: np.ndarray, obs: spaces.Flat, noise: np.ndarray | None, memory: Memory | None) -> np.ndarray:
+            mean = mean_of(x, obs, None, None)
+            spread = 0.5 * np.log(np.square(x) @ np.square(deviation) + np.float32(SDE_EPSILON))
+            if noise is None:
+                return np.concatenate([mean, spread, np.zeros_like(mean)], -1)
+            matrix = noise.reshape(-1, *deviation.shape) * deviation
+            return np.concatenate([mean, spread, (x[:, None] @ matrix)[:, 0]], -1)
+
+        return perturbed
+
+
+class Bounds(ChainLayer):
+    """Clips the log standard deviations that a network gives itself.
+
+    Args:
+        low, high: bounds of the parameters, float32 ``[param_size]``.
+    """
+
+    def __init__(self, low: np.ndarray, high: np.ndarray) -> None:
+        self.low = low
+        self.high = high
+
+    def bind(self, *weights: np.ndarray) -> Step:
+        low, high = self.low, self.high
+        # Two calls, since np.clip costs twice as much. The input may be a recurrent state, which must stay as it is.
+        return lambda x, obs, noise, memory: np.minimum(np.maximum(x, low), high)
