@@ -25,6 +25,7 @@ ROOT = Path(zoo.__file__).parent
 #: The rooms of zoo from the ground up; '' is zoo/__init__.py. A module belongs to the room with the longest name that
 #: begins its own. It may import its own room and rooms on lower floors; rooms on one floor do not know each other.
 FLOORS: tuple[tuple[str, ...], ...] = (
+    ('common.tools.errors',),
     ('common.schedules', 'common.spaces', 'common.records', 'common.networks.layers'),
     ('common.tools', 'common.sampling'),
     ('common.maths', 'common.parameters'),
@@ -60,11 +61,29 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 #: Rooms that may import these alone. ``common.utils`` only hands ``call_default_params`` on: the import path of the
-#: paper's Listing 1. The dashboard and the command use the public interface.
+#: paper's Listing 1. The dashboard and the command use the public interface, and tools, which know nothing of zoo.
 ONLY: dict[str, tuple[str, ...]] = {
     'common.utils': ('default_params',),
-    'dashboard': ('', 'algorithms', 'callbacks', 'common.env_wrappers', 'common.utils', 'distributed', 'experiments'),
-    'cli': ('', 'algorithms', 'callbacks', 'common.env_wrappers', 'common.utils', 'distributed', 'dashboard'),
+    'dashboard': (
+        '',
+        'algorithms',
+        'callbacks',
+        'common.env_wrappers',
+        'common.utils',
+        'distributed',
+        'experiments',
+        'common.tools',
+    ),
+    'cli': (
+        '',
+        'algorithms',
+        'callbacks',
+        'common.env_wrappers',
+        'common.utils',
+        'distributed',
+        'dashboard',
+        'common.tools',
+    ),
 }
 
 #: Imports that run up, and why.
@@ -383,7 +402,7 @@ LIGHT = [
     'zoo',
     'zoo.algorithms',
     'zoo.callbacks',
-    'zoo.cli.main',
+    'zoo.cli',
     'zoo.experiments.compare',
     'zoo.experiments.tune',
     'zoo.common.acting.behavior',
@@ -466,7 +485,7 @@ def test_names_of_the_package():
         'open_run',
         'plot_runs',
         'plots',
-        'record',
+        'record_dataset',
         'resume',
         'train',
         'tune',

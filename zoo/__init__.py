@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
 from typing import Any
 
 __version__ = '0.1.0'
 
-# TensorFlow's notes would bury the progress bar: zoo/common/tools/quiet.py holds back those that do not heed this
-# variable.
-# Errors while training still show, and a value that the user set stays.
+# TensorFlow's start notes would bury the progress bar. zoo/common/tools/quiet.py holds back those that ignore this
+# variable. Errors while training still show, and a value that the user set stays.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 _HOME = {
@@ -19,7 +19,7 @@ _HOME = {
     'check_env': 'zoo.common.envs.check',
     'call_default_params': 'zoo.common.utils',
     'load': 'zoo.algorithms.base',
-    'record': 'zoo.common.training.record',
+    'record_dataset': 'zoo.common.training.record',
     'Rollout': 'zoo.common.rollouts.rollout',
     'describe': 'zoo.algorithms.base.describing',
     'Linear': 'zoo.common.schedules',
@@ -36,11 +36,17 @@ _HOME = {
 
 _MODULES = {'algorithms': 'zoo.algorithms', 'callbacks': 'zoo.callbacks', 'plots': 'zoo.common.plots'}
 
+#: Old names, which go on working with a warning.
+_RENAMED = {'record': 'record_dataset'}
+
 __all__ = [*_HOME, *_MODULES, '__version__']  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
-    """Names are imported when they are asked for: ``import zoo`` costs nothing and loads no TensorFlow."""
+    """Import a name when it is asked for: ``import zoo`` costs nothing and loads no TensorFlow."""
+    if name in _RENAMED:
+        warnings.warn(f'zoo.{name} is called zoo.{_RENAMED[name]} now.', DeprecationWarning, stacklevel=2)
+        name = _RENAMED[name]
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])
     if name not in _HOME:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from zoo.cli.main import main
+from zoo.cli import main
 
 if __name__ == '__main__':
     sys.exit(main())

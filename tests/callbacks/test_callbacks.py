@@ -18,7 +18,7 @@ from PIL import Image, ImageSequence
 
 import zoo
 from zoo import algorithms
-from zoo.callbacks import Callback, Checkpoint, Evaluate, MLflow, Record, StopOnPlateau, WandB
+from zoo.callbacks import Callback, Checkpoint, Evaluate, Film, MLflow, StopOnPlateau, WandB
 from zoo.common.envs.answers import LIFE_LOST
 from zoo.common.plots.films import write
 from zoo.common.tools.processes import alone_in
@@ -75,6 +75,11 @@ class Interrupting(Calls):
 
     def __call__(self, training: Any) -> None:
         raise KeyboardInterrupt
+
+
+def test_the_old_name_of_film_warns():
+    with pytest.warns(DeprecationWarning, match='is called zoo.callbacks.Film now'):
+        assert zoo.callbacks.Record is Film
 
 
 class TestWhen:
@@ -207,7 +212,7 @@ class TestEvaluate:
         with pytest.raises(ValueError, match="min_rise is '1': give a number"):
             StopOnPlateau(100, min_rise='1')  # type: ignore[arg-type]
         other = zoo.build_env('Pendulum-v1')
-        for callback in (Evaluate(env=other), Record(env=other)):
+        for callback in (Evaluate(env=other), Film(env=other)):
             with pytest.raises(ValueError, match="environment is another than the agent's: its observation_space"):
                 learn([callback])
         with pytest.raises(ValueError, match=r'the class Evaluate in it: give an object of it, Evaluate\(…\)'):
@@ -321,14 +326,14 @@ def milliseconds(film: Any) -> float:
 
 
 def test_a_film_of_an_episode():
-    result = learn([Record(every=60, max_steps=20)])
+    result = learn([Film(every=60, max_steps=20)])
     first, second = sorted((result.run_dir / 'videos').iterdir())
     assert (first.name, second.name) == ('000000060.gif', '000000100.gif')
     with Image.open(first) as film:
         assert film.size == (600, 400)
         assert 0 < milliseconds(film) <= 21 * 20 and milliseconds(film) % 20 == 0  # 50 frames a second
     with pytest.raises(ValueError, match=r"unknown kind of video '.gf': did you mean '.gif'"):
-        Record(kind='gf')
+        Film(kind='gf')
 
 
 def test_films(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -17,7 +18,8 @@ from PIL import Image
 
 import zoo
 from zoo import algorithms
-from zoo.cli import commands, main, parser, values
+from zoo.cli import main, values
+from zoo.cli.commands import completion, train
 
 #: A training that only explores, so that nothing is compiled.
 DQN = ['train', 'DQN', 'CartPole-v1', '--steps', '200', '--net', '8', '--set', 'explore_steps=10_000', '--quiet']
@@ -37,7 +39,7 @@ def trained(tmp_path_factory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.delenv('ZOO_RUNS', raising=False)
-        assert main.main([*DQN, '--evaluate', '100', '--env-set', 'max_episode_steps=50', '--seed', '3']) == 0
+        assert main([*DQN, '--evaluate', '100', '--env-set', 'max_episode_steps=50', '--seed', '3']) == 0
     return folder
 
 
@@ -50,7 +52,7 @@ def a_run(trained: Path, tmp_path: Path) -> Path:
 
 def said(capsys: Any, *argv: str) -> tuple[int, str, str]:
     """Exit code, output and errors of a command."""
-    code = main.main(list(argv))
+    code = main(list(argv))
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
@@ -76,7 +78,7 @@ def test_play(a_run: Path, capsys):
     assert again == out
     code, out, _ = said(capsys, 'test', str(a_run), '--episodes', '1', '--env-set', 'max_episode_steps=3')
     assert out.startswith('return 3, 3 steps')
-    assert said(capsys, 'record', 'last', '--max-steps', '5') == (0, 'runs/' + a_run.name + '/film.gif\n', '')
+    assert said(capsys, 'film', 'last', '--max-steps', '5') == (0, 'runs/' + a_run.name + '/film.gif\n', '')
     with Image.open(a_run / 'film.gif') as film:
         assert film.n_frames > 1
 
@@ -116,13 +118,13 @@ def test_check(tmp_path: Path, capsys, monkeypatch):
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(capsys, monkeypatch):
-    class Interrupted(commands._Where):
+    class Interrupted(train.Where):
         def __call__(self, training: Any) -> None:
             if training.steps >= 100:
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(commands, '_Where', Interrupted)
+        patch.setattr(train, 'Where', Interrupted)
         code, out, err = said(capsys, *DQN, '--evaluate', '1000', '--stop-at', '475')
     (run,) = Path('runs').iterdir()
     again = f'Go on with: zoo train --resume {run} --evaluate 1000 --stop-at 475.0'
@@ -155,6 +157,25 @@ def test_export(a_run: Path, capsys, monkeypatch):
         ('trian', 2, "zoo: unknown command 'trian': did you mean 'train'?"),
         ('train PP0 CartPole-v1', 2, "zoo train: unknown algorithm 'PP0': did you mean 'PPO'?"),
         ('train PPO', 2, 'zoo train: the environment is missing'),
+        ('train', 2, 'zoo train: the algorithm and the environment are missing: zoo train PPO CartPole-v1'),
+        ('train --algo PPO', 2, 'zoo train: the environment is missing'),
+        ('train --algo PP0 --env CartPole-v1', 2, "zoo train: unknown algorithm 'PP0': did you mean 'PPO'?"),
+        ('train PPO CartPole-v1 --algo A2C', 2, 'the algorithm is given twice, as PPO and as --algo A2C: leave one'),
+        ('train PPO CartPole-v1 --env Acrobot-v1', 2, 'as CartPole-v1 and as --env Acrobot-v1: leave one out'),
+        ('tune', 2, 'zoo tune: the algorithm and the environment are missing: zoo tune TD3 Pendulum-v1'),
+        ('compare PPO A2C', 2, 'zoo compare: the environment is missing'),
+        ('compare PPO A2CC --env CartPole-v1', 2, "unknown algorithm 'A2CC': did you mean 'A2C'?"),
+        ('compare PPO Acrobot-v1 --env CartPole-v1', 2, 'the environment is given twice, as Acrobot-v1 and as --env'),
+        (
+            'compare PPO A2C --algo DQN --env CartPole-v1',
+            2,
+            'algorithms are given twice, as PPO, A2C and as --algo DQN',
+        ),
+        ('compare PPO CartPole-v1 A2C', 2, "unknown algorithm 'CartPole-v1'"),
+        ('check', 2, 'zoo check: the environment is missing: zoo check CartPole-v1'),
+        ('check CartPole-v1 more', 2, "zoo check: 'more' is one word too many"),
+        ('describe', 2, 'zoo describe: the algorithm is missing: zoo describe PPO'),
+        ('test x more', 2, "zoo test: 'more' is one word too many"),
         ('train PPO CartPol-v1', 2, "did you mean 'CartPole-v1'?"),
         ('train PPO CartPole-v1 more', 2, "zoo train: 'more' is one word too many"),
         ('train PPO CartPole-v1 --stepps 5', 2, 'zoo train: there is no option --stepps, did you mean --steps?'),
@@ -181,7 +202,7 @@ def test_export(a_run: Path, capsys, monkeypatch):
         ('train --resume x', 2, "there is no run 'x'"),
         ('test x', 2, "there is no run 'x'"),
         ('plot x --out x.jpg', 2, "drawn as a .png, such as 'x.png'"),
-        ('record', 2, 'zoo record: the following arguments are required: RUN'),
+        ('film', 2, 'zoo film: the following arguments are required: RUN'),
         ('list runs --type atari', 2, '--type is for environments'),
         ('list run', 2, "unknown what 'run': did you mean 'runs'?"),
         ('describe PP', 2, "did you mean 'PPO'?"),
@@ -194,6 +215,40 @@ def test_bad_input_is_one_sentence(words: str, code: int, message: str, capsys):
     assert not Path('runs').exists()
 
 
+@pytest.mark.parametrize(
+    ('words', 'algorithms_found', 'environment'),
+    [
+        ('train PPO CartPole-v1', ['PPO'], 'CartPole-v1'),
+        ('train --algo PPO --env CartPole-v1', ['PPO'], 'CartPole-v1'),
+        ('train --steps 5 CartPole-v1 --algo PPO', ['PPO'], 'CartPole-v1'),
+        ('train PPO --steps 5 CartPole-v1', ['PPO'], 'CartPole-v1'),
+        ('train PPO CartPole-v1 --algo PPO --env CartPole-v1', ['PPO'], 'CartPole-v1'),
+        ('tune PPO --env CartPole-v1', ['PPO'], 'CartPole-v1'),
+        ('tune PPO CartPole-v1', ['PPO'], 'CartPole-v1'),
+        ('compare PPO A2C DQN --env CartPole-v1', ['PPO', 'A2C', 'DQN'], 'CartPole-v1'),
+        ('compare PPO A2C CartPole-v1', ['PPO', 'A2C'], 'CartPole-v1'),
+        ('compare --algo PPO A2C --env CartPole-v1 --steps 3', ['PPO', 'A2C'], 'CartPole-v1'),
+        ('compare --env CartPole-v1 PPO A2C', ['PPO', 'A2C'], 'CartPole-v1'),
+        ('check --env CartPole-v1', [], 'CartPole-v1'),
+        ('describe --algo PPO', ['PPO'], None),
+    ],
+)
+def test_every_command_takes_words_and_options(words: str, algorithms_found: list, environment: str, monkeypatch):
+    seen = []
+    module = importlib.import_module(f'zoo.cli.commands.{words.split()[0]}')
+    monkeypatch.setattr(module, 'run', seen.append)
+    assert main(words.split()) == 0
+    (args,) = seen
+    assert args.algorithms == algorithms_found
+    assert getattr(args, 'environment', None) == environment
+
+
+def test_the_old_name_of_film(a_run: Path, capsys):
+    code, out, err = said(capsys, 'record', 'last', '--max-steps', '3')
+    assert (code, out) == (0, f'runs/{a_run.name}/film.gif\n')
+    assert err == 'zoo record is called zoo film now; the old name goes on working for a while.\n'
+
+
 def test_errors_of_others_name_their_kind_and_can_be_traced(capsys, monkeypatch):
     def fail(*args: Any, **kwargs: Any) -> None:
         raise json.JSONDecodeError('strange', 'text', 0)
@@ -202,7 +257,7 @@ def test_errors_of_others_name_their_kind_and_can_be_traced(capsys, monkeypatch)
     code, _, err = said(capsys, 'describe', 'PPO')
     assert code == 1 and err.startswith('zoo describe: JSONDecodeError: strange') and '(--traceback' in err
     with pytest.raises(json.JSONDecodeError):
-        main.main(['describe', 'PPO', '--traceback'])
+        main(['describe', 'PPO', '--traceback'])
 
 
 def test_a_window_needs_a_display(a_run: Path, capsys, monkeypatch):
@@ -242,7 +297,7 @@ def test_what_is_no_value(text: str):
         values.parse_value(text)
 
 
-@pytest.mark.parametrize('shell', parser.SHELLS)
+@pytest.mark.parametrize('shell', completion.SHELLS)
 def test_completion(shell: str, capsys):
     pytest.importorskip('argcomplete')
     code, out, _ = said(capsys, 'completion', shell)
@@ -268,7 +323,11 @@ def process(words: list[str], folder: Path, timeout: float = 120, **variables: s
 def test_tab_offers_what_there_is(a_run: Path, tmp_path: Path):
     pytest.importorskip('argcomplete')
     assert [word.strip() for word in completions('zoo train PP', tmp_path)] == ['PPO']
+    assert [word.strip() for word in completions('zoo train --algo PP', tmp_path)] == ['PPO']
     assert [word.strip() for word in completions('zoo test DQN_', tmp_path)] == [a_run.name]
+    assert 'CartPole-v1' in [word.strip() for word in completions('zoo tune PPO --env Cart', tmp_path)]
+    assert 'CartPole-v1' in [word.strip() for word in completions('zoo compare PPO Cart', tmp_path)]
+    assert 'CartPole-v1' in [word.strip() for word in completions('zoo train --algo PPO Cart', tmp_path)]
     assert 'CartPole-v1' in [word.strip() for word in completions('zoo train PPO Cart', tmp_path)]
 
 

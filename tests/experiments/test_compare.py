@@ -205,12 +205,12 @@ def test_from_the_shell(capsys, monkeypatch):
     asked: dict[str, Any] = {}
     monkeypatch.setattr(zoo, 'compare', lambda *args, **params: asked.update(params, args=args), raising=False)
     words = 'compare PPO A2C --env CartPole-v1 --seeds 2 --steps 1e3 --set gamma=0.9 --env-set max_episode_steps=9'
-    assert main.main(words.split()) == 0
+    assert main(words.split()) == 0
     assert asked['args'] == (['PPO', 'A2C'], 'CartPole-v1', None)
     assert (asked['seeds'], asked['train_steps'], asked['gamma']) == (2, 1000, 0.9)
     assert asked['env_params'] == {'max_episode_steps': 9}
     monkeypatch.undo()
-    assert main.main(['compare', 'PPO', 'A2D', '--env', 'CartPole-v1']) == 2
+    assert main(['compare', 'PPO', 'A2D', '--env', 'CartPole-v1']) == 2
     assert "unknown algorithm 'A2D': did you mean 'A2C'?" in capsys.readouterr().err
 
 

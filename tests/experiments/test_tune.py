@@ -218,13 +218,13 @@ def test_from_the_shell(capsys, monkeypatch):
 
     monkeypatch.setattr(zoo, 'tune', tune, raising=False)
     words = 'tune TD3 --env Pendulum-v1 --trials 4 --search gamma --search tau=(0.001,0.1) --set policy_delay=1'
-    assert main.main(words.split()) == 0
+    assert main(words.split()) == 0
     assert asked['args'] == ('TD3', 'Pendulum-v1', None) and asked['search'] == {'gamma': None, 'tau': (0.001, 0.1)}
     assert (asked['trials'], asked['policy_delay']) == (4, 1)
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith('zoo train TD3 Pendulum-v1 --set policy_delay=1 --set gamma=0.9 --set ')
     more = "--type classic_control --steps 500 --nenv 4 --seed 3 --env-set 'max_episode_steps=50'"
-    assert main.main(shlex.split(f'tune TD3 --env Pendulum-v1 {more}')) == 0
+    assert main(shlex.split(f'tune TD3 --env Pendulum-v1 {more}')) == 0
     last = capsys.readouterr().out.splitlines()[-1]  # the same settings as those of the trials
     assert (
         'Pendulum-v1 --type classic_control --steps 500 --nenv 4 --seed 3 --env-set max_episode_steps=50 --set' in last

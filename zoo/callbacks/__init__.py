@@ -1,10 +1,23 @@
-"""Callbacks: what is done while an agent trains. Give them to ``learn(callbacks=[…])`` or
-``zoo.train(callbacks=[…])``."""
+"""Callbacks: what is done while an agent trains. Give them to ``learn(callbacks=[…])`` or ``zoo.train(callbacks=[…])``.
+
+A callback is any function of a :class:`zoo.common.training.training.Training`. It is called whenever a row is logged,
+and ends the training by returning False. The classes here have more, which yours may have too: see :class:`Callback`.
+"""
+
+import warnings
+from typing import Any
 
 from zoo.callbacks.base import Callback
 from zoo.callbacks.evaluate import Evaluate
-from zoo.callbacks.film import Record
+from zoo.callbacks.film import Film
 from zoo.callbacks.saving import Checkpoint, StopOnPlateau
 from zoo.callbacks.trackers import MLflow, WandB
 
-__all__ = ['Callback', 'Checkpoint', 'Evaluate', 'MLflow', 'Record', 'StopOnPlateau', 'WandB']
+__all__ = ['Callback', 'Checkpoint', 'Evaluate', 'Film', 'MLflow', 'StopOnPlateau', 'WandB']
+
+
+def __getattr__(name: str) -> Any:
+    if name != 'Record':
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    warnings.warn('zoo.callbacks.Record is called zoo.callbacks.Film now.', DeprecationWarning, stacklevel=2)
+    return Film

@@ -1,16 +1,15 @@
-"""What every callback has: when it is due, and the settings of a training that it asks for."""
+"""What every callback has: when it is due, and what it asks of a training."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from zoo.common.envs.about import about
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.training.agent import mismatch
 
 if TYPE_CHECKING:
@@ -18,88 +17,99 @@ if TYPE_CHECKING:
 
 
 class Callback:
-    """What a callback may have; a subclass gives what it needs of it.
+    """A callback of a training; a subclass overrides what it needs.
 
     Attributes:
-        every: steps between calls; None: whenever a row is logged.
+        every: environment steps between calls, which happen at the first update from there on and at the end; None:
+            whenever a row is logged.
     """
 
     every: int | None = None
 
     def begin(self, training: Training) -> None:
-        """Called before the first step of the training."""
+        """Prepare; called before the first step of the training."""
 
     def __call__(self, training: Training) -> bool | None:
-        """Called when it is due; False ends the training."""
+        """Do what is due; False ends the training."""
         raise NotImplementedError
 
     def logged(self, training: Training, metrics: Mapping[str, float]) -> None:
-        """Called with the metrics of a row that another callback writes by ``training.log``."""
+        """Take the metrics of a row that another callback wrote with ``training.log``."""
 
     def end(self, training: Training) -> None:
-        """Called after the training, also one that was interrupted or has failed (``training.error``)."""
+        """Clean up; called after the training, also if it was interrupted or failed (``training.error``)."""
 
     def __repr__(self) -> str:
         return f'{type(self).__name__}(every={self.every})'
 
 
+class WithEnvironment(Callback):
+    """A callback that plays in an environment of its own.
+
+    Args:
+        env: the environment; None builds one like the training's, of one copy.
+        seed: of the environment that is built.
+        **changes: arguments of ``build_env`` in which that one differs.
+    """
+
+    def __init__(self, env: Env | VectorEnv | None, seed: int | None, **changes: Any) -> None:
+        if env is not None and not isinstance(env, Env | VectorEnv):
+            raise InvalidValue(
+                f'env of {type(self).__name__} is {env!r}: give an environment from build_env, or None for one as in '
+                'training.'
+            )
+        self.env = env
+        self.seed = seed
+        self._changes = changes
+        self._own: Any = None
+
+    def begin(self, training: Training) -> None:
+        who = type(self).__name__
+        if self.env is None:
+            self._own = self._build(training)
+        elif self.env is training.env:
+            raise InvalidValue(f'{who} was given the environment of the training, which only the training may step.')
+        elif (wrong := mismatch(training.agent, self.env)) is not None:
+            raise InvalidValue(f"{who}'s environment is another than the agent's: its {wrong}.")
+
+    def _build(self, training: Training) -> Any:
+        rebuild = None if training.env is None else about(training.env).rebuild
+        if rebuild is None:
+            who = type(self).__name__
+            raise InvalidValue(
+                f'{who} needs an environment of its own, but build_env did not make the training environment from a '
+                f'name, a class or a function, so that it could make another one: give {who}(env=…).'
+            )
+        changes = self._changes
+        if getattr(training.env, 'render_mode', None) == 'human':  # one window is enough
+            changes = {'render_mode': None, **changes}
+        return rebuild(seed=self.seed, nenv=1, **changes)
+
+    @property
+    def playing_env(self) -> Any:
+        """The environment that it plays in."""
+        return self._own if self.env is None else self.env
+
+    def end(self, training: Training) -> None:
+        if self._own is not None:
+            self._own.close()
+            self._own = None
+
+
 def settings_of(training: Training) -> dict[str, Any]:
-    """What was trained, as plain data by name."""
+    """Return what is trained, as plain data by name."""
     config: Mapping[str, Any] = training.agent.config()
-    found = {
-        name: value for name, value in config.items() if name not in ('params', 'observation_space', 'action_space')
-    }
+    apart = ('params', 'observation_space', 'action_space')
+    found = {name: value for name, value in config.items() if name not in apart}
     return {**found, **config['params'], 'environment': _environment(training), 'train_steps': training.train_steps}
 
 
-def _environment(training: Training) -> str:
-    return '' if training.env is None else about(training.env).name
-
-
 def title_of(training: Training) -> str:
+    """Return the name of the run directory, or the algorithm and the environment where there is none."""
     if training.run_dir is not None:
         return training.run_dir.name
     return f'{type(training.agent).__name__} {_environment(training)}'
 
 
-def another_environment(training: Training, who: str, seed: int | None, **changes: Any) -> Any:
-    """An environment like that of the training, of one copy.
-
-    Raises:
-        ValueError: it cannot be built again.
-    """
-    rebuild = None if training.env is None else about(training.env).rebuild
-    if rebuild is None:
-        raise ValueError(
-            f'{who} needs an environment of its own, but build_env did not make that of the training from a name, a '
-            f'class or a function, so that it could make another one: give {who}(env=…).'
-        )
-    if getattr(training.env, 'render_mode', None) == 'human':  # one window is enough
-        changes = {'render_mode': None, **changes}
-    return rebuild(seed=seed, nenv=1, **changes)
-
-
-def environment_of(who: str, env: Any) -> Any:
-    if env is not None and not isinstance(env, Env | VectorEnv):
-        raise ValueError(
-            f'env of {who} is {env!r}: give an environment from build_env, or None for one as in training.'
-        )
-    return env
-
-
-def check_spaces(who: str, training: Training, env: Any) -> None:
-    wrong = mismatch(training.agent, env)
-    if wrong is not None:
-        raise ValueError(f"{who}'s environment is another than the agent's: its {wrong}.")
-
-
-def check_number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or math.isnan(value):
-        raise ValueError(f'{name} is {value!r}: give a number.')
-    return float(value)
-
-
-def check_whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f'{name} is {value!r}: give a whole number of at least 1.')
-    return int(value)
+def _environment(training: Training) -> str:
+    return '' if training.env is None else about(training.env).name

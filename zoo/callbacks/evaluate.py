@@ -1,10 +1,4 @@
-"""Callbacks of a training: ``agent.learn(env, 'train', callbacks=[Evaluate(every=5000), …])``.
-
-A callback is any function of a :class:`zoo.common.training.training.Training`: it is called whenever a row is logged,
-and ends the
-training by returning False. Those here have more, which yours may have too: an attribute ``every``, the steps between
-its calls (at the first update from there on, and at the end), and methods ``begin`` and ``end``.
-"""
+"""Tests while an agent trains: ``agent.learn(env, 'train', callbacks=[Evaluate(every=5000)])``."""
 
 from __future__ import annotations
 
@@ -18,38 +12,38 @@ import numpy as np
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
-from zoo.callbacks.base import Callback, another_environment, check_number, check_spaces, check_whole, environment_of
+from zoo.callbacks.base import WithEnvironment
 from zoo.common.tools import seeding
+from zoo.common.tools.checks import number, whole
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.training.logger import keep_rows
 
 if TYPE_CHECKING:
     from zoo.common.training.training import Training
 
 
-class Evaluate(Callback):
-    """Test the agent in an environment of its own, with its deterministic policy; keep the best one.
+class Evaluate(WithEnvironment):
+    """Test the agent with its deterministic policy in another environment, and keep the best agent.
 
-    Each test is a row of ``progress.csv`` and of TensorBoard (``test/return``, ``test/length``, ``test/success``), and
-    each of its episodes a row of ``evaluations.csv`` in the run directory: ``step,r,l,success``. Testing changes
-    nothing of the training.
+    Each test is a row of ``progress.csv`` and of TensorBoard (``test/return``, ``test/length``, ``test/success``). Each
+    episode of a test is a row of ``evaluations.csv`` in the run directory: ``step,r,l,success``. Testing does not
+    change the training.
 
     Args:
-        every: steps between tests.
+        every: environment steps between tests.
         episodes: whole episodes of a test.
-        env: the environment; None builds one like that of the training, of one copy.
-        seed: of the tests. Each has episodes of its own, the same in every training, so that one that is resumed is
-            tested as one that was not interrupted; None: unpredictable ones.
+        env: the environment; None builds one like the training's, of one copy.
+        seed: of the tests. Each test has its own episodes, which are the same in every training. So a resumed training
+            is tested like one that was not interrupted. None: unpredictable episodes.
         keep_best: save the agent with the highest mean return as ``best`` in the run directory.
         stop_at: end the training when the mean return reaches this; None: never.
 
     Attributes:
-        steps, returns: of each test the steps of the agent and the mean return.
-        best: the highest mean return so far, with those of tests that a resumed training makes again; −∞ before the
-            first test.
+        steps, returns: for each test, the steps of the agent and the mean return.
+        best: the highest mean return so far, also of tests that a resumed training repeats; −∞ before the first test.
 
     Raises:
-        ValueError: an argument that is not what is said here; at the training's beginning, an environment of other
-            spaces.
+        ValueError: an argument is refused; at the beginning of the training, an environment with other spaces.
     """
 
     def __init__(
@@ -61,45 +55,33 @@ class Evaluate(Callback):
         keep_best: bool = True,
         stop_at: float | None = None,
     ) -> None:
-        self.every = check_whole('every', every)
-        self.episodes = check_whole('episodes', episodes)
-        self.env = environment_of('Evaluate', env)
+        super().__init__(env, seed)
+        self.every = whole('every', every)
+        self.episodes = whole('episodes', episodes)
         seeding.generator(seed, 'test')  # which refuses what is no seed
-        self.seed = seed
         self.keep_best = keep_best
-        self.stop_at = None if stop_at is None else check_number('stop_at', stop_at)
+        self.stop_at = None if stop_at is None else number('stop_at', stop_at)
         self.steps: list[int] = []
         self.returns: list[float] = []
         self.best = -math.inf
-        self._own: Env | VectorEnv | None = None
 
     def begin(self, training: Training) -> None:
-        """See :class:`Callback`."""
         if self.keep_best and training.run_dir is None:
-            raise ValueError(
-                'Evaluate keeps the best agent in the run directory, but run_dir=False writes none: give keep_best='
-                'False, or let the training write.'
+            raise InvalidValue(
+                'Evaluate keeps the best agent in the run directory, but run_dir=False writes none: give '
+                'keep_best=False, or let the training write.'
             )
         self.steps, self.returns, self.best = [], [], -math.inf
         if training.run_dir is not None and training.agent.steps:  # resumed or continued: what came before counts
             self._take_up(training.run_dir / 'evaluations.csv', training.agent.steps)
-        if self.env is None:
-            self._own = another_environment(training, 'Evaluate', self.seed)
-        elif self.env is training.env:
-            raise ValueError(
-                'Evaluate was given the environment of the training, which is not to be stepped by others.'
-            )
-        else:
-            check_spaces('Evaluate', training, self.env)
+        super().begin(training)
 
     def __call__(self, training: Training) -> bool | None:
-        """See :class:`Callback`."""
         agent: Any = training.agent
-        env = self._own if self.env is None else self.env
         seed = None
         if self.seed is not None:
             seed = int(seeding.generator(self.seed, f'test/{len(self.steps)}').integers(2**31))
-        result = agent.learn(env, 'test', test_episodes=self.episodes, seed=seed)
+        result = agent.learn(self.playing_env, 'test', test_episodes=self.episodes, seed=seed)
         mean = float(np.mean(result.returns))
         metrics = {'test/return': mean, 'test/length': float(np.mean(result.lengths))}
         successes = [success for success in result.successes if success is not None]
@@ -112,7 +94,7 @@ class Evaluate(Callback):
             self.best = mean
             if self.keep_best and training.run_dir is not None:
                 agent.save(training.run_dir / 'best')
-        if training.run_dir is not None:  # the best of what is here is kept, even in a killed run
+        if training.run_dir is not None:  # after the agent is saved, so that a killed run has the best of this file
             self._write(training.run_dir / 'evaluations.csv', agent.steps, result)
         if self.stop_at is not None and mean >= self.stop_at:
             training.warn(
@@ -125,12 +107,6 @@ class Evaluate(Callback):
             return False
         return None
 
-    def end(self, training: Training) -> None:
-        """See :class:`Callback`."""
-        if self._own is not None:
-            self._own.close()
-            self._own = None
-
     @staticmethod
     def _write(path: Path, step: int, result: Any) -> None:
         new = not path.exists()
@@ -142,13 +118,13 @@ class Evaluate(Callback):
                 writer.writerow([step, round(total, 6), length, '' if success is None else int(success)])
 
     def _take_up(self, path: Path, until: int) -> None:
-        """Take what is there up to a step, and take the rest, which will be tested again, out of the file.
+        """Read the tests up to a step, and remove the later ones from the file: they will be repeated.
 
-        The agent of a later step that was the best one stays that, with its score, until there is a better one.
+        If the best agent so far is of a later step, it stays the best, with its score, until there is a better one.
         """
         if not path.exists():
             return
-        keep_rows(path, sys.maxsize)  # the last one may not be whole
+        keep_rows(path, sys.maxsize)  # the last row may not be whole
         with open(path, newline='', encoding='utf-8') as file:
             rows = [(int(row['step']), float(row['r'])) for row in csv.DictReader(file)]
         means = {step: float(np.mean([r for other, r in rows if other == step])) for step, _ in rows}

@@ -1,4 +1,4 @@
-"""Checkpoints every so many steps, and an end where the return no longer rises."""
+"""Checkpoints at regular intervals, and an end to a training whose return no longer rises."""
 
 from __future__ import annotations
 
@@ -10,23 +10,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from zoo.callbacks.base import Callback, check_number, check_whole
+from zoo.callbacks.base import Callback
+from zoo.common.tools.checks import number, whole
+from zoo.common.tools.errors import InvalidValue
 
 if TYPE_CHECKING:
     from zoo.common.training.training import Training
 
 
 class Checkpoint(Callback):
-    """Save the agent every so many steps, beside the checkpoints that ``learn`` writes for going on.
+    """Save the agent at regular intervals, besides the checkpoints that ``learn`` writes for resuming.
 
-    Those of ``learn`` (``checkpoint_every``) begin new episodes, so that a run that goes on from there is the same;
-    these here change nothing of the training. ``zoo.load`` takes either.
+    When ``learn`` writes a checkpoint (``checkpoint_every``), it begins new episodes, so that a resumed run is the same
+    as one without interruption. The checkpoints of this callback do not change the training. ``zoo.load`` loads both.
 
     Args:
-        every: steps between them.
-        folder: where to; None: ``snapshots`` in the run directory.
-        keep: how many of them, the newest; None: all.
-        buffer: with the replay buffer.
+        every: environment steps between checkpoints.
+        folder: where they are written; None: ``snapshots`` in the run directory.
+        keep: keep only so many, the newest; None: all.
+        buffer: save the replay buffer too.
+
+    Attributes:
+        paths: the checkpoints that are kept, the oldest first.
     """
 
     def __init__(
@@ -36,18 +41,17 @@ class Checkpoint(Callback):
         keep: int | None = None,
         buffer: bool = False,
     ) -> None:
-        self.every = check_whole('every', every)
+        self.every = whole('every', every)
         self.folder = None if folder is None else Path(folder).expanduser()
-        self.keep = None if keep is None else check_whole('keep', keep)
+        self.keep = None if keep is None else whole('keep', keep)
         self.buffer = buffer
         self.paths: list[Path] = []
 
     def begin(self, training: Training) -> None:
-        """See :class:`Callback`."""
         if self.folder is None and training.run_dir is None:
-            raise ValueError('Checkpoint saves in the run directory, but run_dir=False writes none: give folder=….')
+            raise InvalidValue('Checkpoint saves in the run directory, but run_dir=False writes none: give folder=….')
         self.paths = []
-        # Resumed, or continued in the run directory: what came before counts.
+        # A resumed training, or one that continues in its run directory, counts the checkpoints before it.
         if training.steps or (self.folder is None and training.agent.steps):
             self.paths = sorted(path for path in self._place(training).glob('[0-9]*') if path.name.isdigit())
 
@@ -58,44 +62,43 @@ class Checkpoint(Callback):
         return training.run_dir / 'snapshots'
 
     def __call__(self, training: Training) -> None:
-        """See :class:`Callback`."""
         folder = self._place(training)
         where = {'steps': training.steps, 'train_steps': training.train_steps}
-        path = training.agent.save(
-            folder / f'{training.agent.steps:09d}', self.buffer, None if training.done else where
-        )
+        name = f'{training.agent.steps:09d}'
+        path = training.agent.save(folder / name, self.buffer, None if training.done else where)
         self.paths = [other for other in self.paths if other != path] + [path]
         while self.keep is not None and len(self.paths) > self.keep:
             shutil.rmtree(self.paths.pop(0))
 
 
 class StopOnPlateau(Callback):
-    """End the training when the mean return of the last episodes has not risen for so many steps.
+    """End the training when the mean return of the last episodes has not risen for ``patience`` steps.
 
-    A training that is resumed is judged anew, from the episodes that it plays then.
+    A resumed training is judged only by the episodes after the interruption.
 
     Args:
-        patience: steps without a rise.
-        min_rise: how much higher than the highest mean so far counts as a rise.
-        window: episodes that the mean is taken of; nothing is judged before there are as many.
-        every: steps between looks; None: whenever a row is logged.
+        patience: environment steps without a rise.
+        min_rise: a rise is a mean that exceeds the highest one so far by more than this.
+        window: number of episodes in the mean; before there are so many, nothing is judged.
+        every: environment steps between checks; None: whenever a row is logged.
+
+    Attributes:
+        best, best_step: the highest mean so far, and the step at which it was reached.
     """
 
     def __init__(self, patience: int, min_rise: float = 0.0, window: int = 100, every: int | None = None) -> None:
-        self.patience = check_whole('patience', patience)
-        self.min_rise = check_number('min_rise', min_rise)
-        self.window = check_whole('window', window)
-        self.every = None if every is None else check_whole('every', every)
+        self.patience = whole('patience', patience)
+        self.min_rise = number('min_rise', min_rise)
+        self.window = whole('window', window)
+        self.every = None if every is None else whole('every', every)
         self.best, self.best_step = -math.inf, 0
         self._earlier = 0
 
     def begin(self, training: Training) -> None:
-        """See :class:`Callback`."""
         self.best, self.best_step = -math.inf, training.steps
         self._earlier = len(training.returns)
 
     def __call__(self, training: Training) -> bool | None:
-        """See :class:`Callback`."""
         if len(training.returns) - self._earlier < self.window:
             return None
         mean = float(np.mean(training.returns[-self.window :]))

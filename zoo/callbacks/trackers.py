@@ -6,17 +6,21 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from zoo.callbacks.base import Callback, settings_of, title_of
+from zoo.common.tools.errors import MissingPackage
 
 if TYPE_CHECKING:
     from zoo.common.training.training import Training
+
+#: The longest parameter, in characters, that MLflow takes with every storage.
+_MLFLOW_WIDTH = 500
 
 
 class WandB(Callback):
     """Send the rows of the log to Weights & Biases.
 
     Args:
-        project: its name there.
-        **options: of ``wandb.init``, such as ``mode='offline'``, ``group='…'``.
+        project: name of the project there.
+        **options: arguments of ``wandb.init``, such as ``mode='offline'``, ``group='…'``.
 
     Raises:
         ImportError: wandb is not installed.
@@ -26,28 +30,24 @@ class WandB(Callback):
         try:
             import wandb
         except ImportError as error:
-            raise ImportError(f'the callback WandB needs a package: pip install wandb ({error}).') from error
+            raise MissingPackage(f'the callback WandB needs a package: pip install wandb ({error}).') from error
         self.options = {'project': project, **options}
         self._wandb: Any = wandb
         self._run: Any = None
 
     def begin(self, training: Training) -> None:
-        """See :class:`Callback`."""
         known = {'config': settings_of(training), 'name': title_of(training)}
         if training.run_dir is not None:
             known['dir'] = str(training.run_dir)
         self._run = self._wandb.init(**{**known, **self.options})
 
     def __call__(self, training: Training) -> None:
-        """See :class:`Callback`."""
         self.logged(training, training.metrics)
 
     def logged(self, training: Training, metrics: Mapping[str, float]) -> None:
-        """See :class:`Callback`."""
         self._run.log(dict(metrics), step=training.agent.steps)
 
     def end(self, training: Training) -> None:
-        """See :class:`Callback`."""
         self._run.finish(exit_code=0 if training.error is None else 1)
 
 
@@ -55,8 +55,8 @@ class MLflow(Callback):
     """Send the rows of the log to MLflow.
 
     Args:
-        experiment: its name there; None: the one that is active.
-        tracking_uri: where to; None: as MLflow is set.
+        experiment: name of the experiment there; None: the active one.
+        tracking_uri: address of the server or the database; None: as MLflow is configured.
 
     Raises:
         ImportError: mlflow is not installed.
@@ -66,13 +66,12 @@ class MLflow(Callback):
         try:
             import mlflow
         except ImportError as error:
-            raise ImportError(f'the callback MLflow needs a package: pip install mlflow ({error}).') from error
+            raise MissingPackage(f'the callback MLflow needs a package: pip install mlflow ({error}).') from error
         self.experiment = experiment
         self.tracking_uri = tracking_uri
         self._mlflow: Any = mlflow
 
     def begin(self, training: Training) -> None:
-        """See :class:`Callback`."""
         if self.tracking_uri is not None:
             self._mlflow.set_tracking_uri(self.tracking_uri)
         if self.experiment is not None:
@@ -81,18 +80,11 @@ class MLflow(Callback):
         self._mlflow.log_params({name: str(value)[:_MLFLOW_WIDTH] for name, value in settings_of(training).items()})
 
     def __call__(self, training: Training) -> None:
-        """See :class:`Callback`."""
         self.logged(training, training.metrics)
 
     def logged(self, training: Training, metrics: Mapping[str, float]) -> None:
-        """See :class:`Callback`."""
         self._mlflow.log_metrics(dict(metrics), step=training.agent.steps)
 
     def end(self, training: Training) -> None:
-        """See :class:`Callback`."""
         statuses = {True: 'FINISHED', False: 'KILLED' if isinstance(training.error, KeyboardInterrupt) else 'FAILED'}
         self._mlflow.end_run(statuses[training.error is None])
-
-
-#: Characters of a parameter that MLflow takes from every storage.
-_MLFLOW_WIDTH = 500

@@ -1,29 +1,13 @@
-"""What the command prints: tables, durations, exit statuses."""
+"""What the command prints, and its exit statuses."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-
-#: Exit codes: what was asked for makes no sense; it failed on the way; it was interrupted.
+#: Exit statuses: what the user asked for is refused; it failed on the way; it was interrupted.
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
 
 
-# How things are printed
-
-
-def say(text: str) -> None:
-    """A line for whoever looks; results alone go to the standard output."""
-    print(text, file=sys.stderr, flush=True)
-
-
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
-    for row in [columns, *rows]:
-        print('  '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
 def duration(seconds: float) -> str:
+    """Return ``'2 h 05 min'``, ``'3 min 20 s'`` or ``'4.2 s'``."""
     hours, rest = divmod(round(seconds), 3600)
     minutes, rest = divmod(rest, 60)
     if hours:

@@ -24,7 +24,7 @@ from zoo.common.envs.answers import LIFE_LOST
 from zoo.common.records import Transition
 from zoo.common.replay.replay import Replay
 from zoo.common.sampling import Priorities, Sampling
-from zoo.common.training.record import record
+from zoo.common.training.record import record_dataset
 
 ADAPTOR = ActionAdaptor(Discrete(5))
 SEED = 5
@@ -52,7 +52,7 @@ def test_what_was_played_is_read(form: str, mode: AutoresetMode | None, tmp_path
     if mode is not None:
         env = SyncVectorEnv([partial(Counting, form)] * copies, autoreset_mode=mode)
     policy = Policy(None if mode is None else copies)
-    path = record(policy, env, 7, tmp_path / 'deep' / 'episodes.npz', seed=SEED)
+    path = record_dataset(policy, env, 7, tmp_path / 'deep' / 'episodes.npz', seed=SEED)
     assert [p.name for p in path.parent.iterdir()] == ['episodes.npz'] and path == tmp_path / 'deep' / 'episodes.npz'
     recording = read(path)
     assert spaces.same(recording.observation_space, SPACES[form]) and recording.action_space == Discrete(5)
@@ -85,7 +85,7 @@ def find_seed(form: str, episode: RecordedEpisode, seeds: Any, number: int, leng
 
 
 def test_of_a_stack_the_newest_frame_is_written(tmp_path: Path):
-    path = record(Policy(), Counting('stack'), 5, tmp_path / 'x.npz', seed=0)
+    path = record_dataset(Policy(), Counting('stack'), 5, tmp_path / 'x.npz', seed=0)
     with np.load(path, allow_pickle=False) as arrays:
         assert arrays['obs/'].shape == (len(arrays['reward']) + 5, 2, 3, 1)
 
@@ -201,7 +201,7 @@ def test_an_action_outside_its_space_is_refused(space: Any, value: Any):
 @pytest.fixture
 def cart_poles(tmp_path: Path) -> Path:
     env = gymnasium.make('CartPole-v1')
-    return record(lambda obs: int(obs[2] + obs[3] > 0), env, 4, tmp_path / 'cart.npz', seed=0)
+    return record_dataset(lambda obs: int(obs[2] + obs[3] > 0), env, 4, tmp_path / 'cart.npz', seed=0)
 
 
 LEARN: dict[str, Any] = {'batch_size': 8, 'progress_bar': False, 'buffer_size': 5000}
@@ -254,6 +254,11 @@ def test_resumed_with_recordings_for_the_first_time_they_are_filled_in(cart_pole
     assert loaded.replay.recorded == steps
 
 
+def test_the_old_name_warns():
+    with pytest.warns(DeprecationWarning, match='zoo.record is called zoo.record_dataset now'):
+        assert zoo.record is record_dataset
+
+
 def test_nothing_recorded_is_refused():
     agent, env = dqn()
     with pytest.raises(ValueError, match=r'^recorded is an empty list: name a recording, or leave it out\.$'):
@@ -278,7 +283,7 @@ def test_a_life_that_was_lost_is_no_episode(tmp_path: Path):
             self.lives -= lost
             return np.float32([self.lives]), 1.0, lost, False, {LIFE_LOST: True} if lost and self.lives else {}
 
-    found = list(read(record(Policy(), Lives(), 2, tmp_path / 'lives.npz')))
+    found = list(read(record_dataset(Policy(), Lives(), 2, tmp_path / 'lives.npz')))
     assert [len(x.reward) for x in found] == [2] * 6 and all(x.terminated for x in found)
 
 
@@ -287,7 +292,7 @@ def test_a_function_may_write_into_what_it_sees(tmp_path: Path):
         obs *= 100
         return 0
 
-    (episode,) = read(record(act, gymnasium.make('CartPole-v1'), 1, tmp_path / 'a.npz', seed=0))
+    (episode,) = read(record_dataset(act, gymnasium.make('CartPole-v1'), 1, tmp_path / 'a.npz', seed=0))
     assert np.abs(episode.obs).max() < 10
 
 
@@ -305,7 +310,7 @@ def test_noise_along_an_episode_begins_anew_and_is_not_the_agents(tmp_path: Path
     for variable in agent.actor.variables:
         variable.assign(np.zeros(variable.shape))  # so that the noise is all that there is
     agent.rng = np.random.default_rng(0)
-    path = zoo.record(agent, env, 30, tmp_path / 'a.npz', deterministic=False)
+    path = zoo.record_dataset(agent, env, 30, tmp_path / 'a.npz', deterministic=False)
     found = np.stack([x.action[:, 0] / 2 for x in read(path)])
     assert np.abs(found[:, 0]).max() < 0.4 < found[:, -1].std()
     assert agent.behavior.noise is None
@@ -336,11 +341,11 @@ def test_more_than_the_buffer_holds_are_announced(cart_poles: Path, caplog: pyte
 
 def test_an_agent_records(tmp_path: Path):
     agent, env = dqn()
-    path = zoo.record(agent, env, 2, tmp_path / 'a.npz', seed=3)
+    path = zoo.record_dataset(agent, env, 2, tmp_path / 'a.npz', seed=3)
     for episode in read(path):
         np.testing.assert_array_equal(agent.predict(episode.obs[:-1]), episode.action)
     with pytest.raises(ValueError, match=r"^the environment's observation_space is Box\(3,\)"):
-        zoo.record(agent, gymnasium.make('Pendulum-v1'), 2, tmp_path / 'a.npz')
+        zoo.record_dataset(agent, gymnasium.make('Pendulum-v1'), 2, tmp_path / 'a.npz')
 
 
 @pytest.mark.parametrize(
@@ -354,7 +359,7 @@ def test_an_agent_records(tmp_path: Path):
 def test_a_recording_that_cannot_be_is_refused(given: dict[str, Any], message: str, tmp_path: Path):
     asked = {'policy': Policy(), 'env': Counting(), 'episodes': 2, 'path': tmp_path / 'x.npz'} | given
     with pytest.raises(ValueError, match=message):
-        record(**asked)
+        record_dataset(**asked)
 
 
 def test_what_is_no_recording_is_refused(cart_poles: Path, tmp_path: Path):
@@ -375,7 +380,7 @@ def test_what_is_no_recording_is_refused(cart_poles: Path, tmp_path: Path):
     refused(tmp_path / 'pickle.npz', r"pickle\.npz' does not hold episodes")
     refused(3, r'^recorded is 3: give the path of a recording')
     refused([3], r'^recorded is \[3\]: give the path')
-    pendulum = record(lambda obs: np.zeros(1), gymnasium.make('Pendulum-v1'), 1, tmp_path / 'p.npz')
+    pendulum = record_dataset(lambda obs: np.zeros(1), gymnasium.make('Pendulum-v1'), 1, tmp_path / 'p.npz')
     refused([cart_poles, pendulum], r"^of '.*p\.npz' the observation_space is Box\(3,\) float32, but this agent")
     episode = next(iter(read(cart_poles)))
     for values, message in (

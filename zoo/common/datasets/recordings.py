@@ -140,9 +140,11 @@ class File:
             self._arrays = np.load(path, allow_pickle=False)
             about = from_jsonable(json.loads(str(self._arrays['about'])))
         except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
-            raise ValueError(f"'{path}' does not hold episodes that were recorded by zoo.record ({error}).") from error
+            raise ValueError(
+                f"'{path}' does not hold episodes that were recorded by zoo.record_dataset ({error})."
+            ) from error
         if about.get('format') != _FORMAT:
-            raise ValueError(f"'{path}' does not hold episodes that were recorded by zoo.record.")
+            raise ValueError(f"'{path}' does not hold episodes that were recorded by zoo.record_dataset.")
         if about['version'] > FORMAT_VERSION:
             raise ValueError(f"'{path}' was recorded by a newer zoo: upgrade zoo.")
         self.observation_space = spaces.from_json(about['observation_space'])

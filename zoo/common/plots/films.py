@@ -15,6 +15,7 @@ from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from zoo.common.envs.answers import LIFE_LOST
+from zoo.common.tools.checks import whole
 from zoo.common.tools.errors import unknown
 
 #: Kinds of file, by the end of their name.
@@ -84,9 +85,7 @@ def film(
         raise ValueError(
             f"the environment has render_mode={env.render_mode!r}: build it with build_env(…, render_mode='rgb_array')."
         )
-    for name, value in (('episodes', episodes), ('max_steps', max_steps)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f'{name} is {value!r}: give a whole number of at least 1.')
+    episodes, max_steps = whole('episodes', episodes), whole('max_steps', max_steps)
     if fps is not None and not fps > 0:
         raise ValueError(f'fps is {fps!r}: give a number above 0.')
     frames = _played(agent, env, episodes, max_steps, seed, deterministic)

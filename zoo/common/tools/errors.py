@@ -1,16 +1,44 @@
-"""Error messages: one sentence that says what was wrong and what would be right."""
+"""Errors that zoo raises, and their messages: one sentence that says what was wrong and what would be right."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
-#: So many names are all told; of more, those that are like the one that was given.
+#: At most this many known names are listed; of more, only those most like the given one.
 LISTED = 60
 
 
+class ZooError(Exception):
+    """An error whose message is a whole sentence for the user; the command prints it without a traceback."""
+
+
+class UserError(ZooError):
+    """What the user gave is refused: a name, a value, an argument. The command ends with the exit status 2."""
+
+
+class InvalidValue(UserError, ValueError):
+    """A value or a name is refused."""
+
+
+class InvalidType(UserError, TypeError):
+    """A value of the wrong type, or an argument that is not taken, is refused."""
+
+
+class MissingPackage(ZooError, ImportError):
+    """An optional package is needed and not installed; the message has the line that installs it."""
+
+
+class Failure(ZooError, RuntimeError):
+    """Something failed that the user did not cause by a wrong value."""
+
+
+class NotFinite(ZooError, FloatingPointError):
+    """A loss, a weight, an observation or a reward became NaN or infinite."""
+
+
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
-    """Sentence for a name that is not known, with the nearest one that is.
+    """Return the sentence that refuses an unknown name and offers the nearest known one.
 
     Args:
         kind: what is named, for example ``'algorithm'``.
@@ -18,8 +46,8 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
         known: the names that would have been accepted.
 
     Returns:
-        ``"unknown algorithm 'TD33': did you mean 'TD3'? Known: DQN, PPO, SAC, TD3."``, or the six names most like it
-        where there are more than :data:`LISTED`.
+        ``"unknown algorithm 'TD33': did you mean 'TD3'? Known: DQN, PPO, SAC, TD3."``; with more than :data:`LISTED`
+        known names only the six most similar ones are listed.
     """
     known = list(known)
     close = nearest(name, known)
@@ -31,7 +59,7 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
 
 
 def nearest(name: object, known: Iterable[str]) -> str | None:
-    """The member of ``known`` closest in spelling to ``name``, whatever the case, or None when none is close."""
+    """Return the member of ``known`` closest in spelling to ``name``, ignoring case; None if none is close."""
     by_lower = {option.lower(): option for option in known}
     matches = difflib.get_close_matches(str(name).lower(), by_lower, n=1, cutoff=0.5)
     return by_lower[matches[0]] if matches else None

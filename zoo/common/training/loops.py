@@ -107,8 +107,8 @@ def _off_policy(
     ] = None,
     recorded: Annotated[
         Any,
-        'None, or what the replay buffer is filled with before training: a file of zoo.record, the folder or id of a '
-        'Minari data set, or a list of those',
+        'None, or what the replay buffer is filled with before training: a file of zoo.record_dataset, the folder '
+        'or id of a Minari data set, or a list of those',
     ] = None,
 ) -> None:
     """Step, store, and update on samples of the replay buffer."""

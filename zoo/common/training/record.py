@@ -1,4 +1,4 @@
-"""``zoo.record``: episodes played by an agent, written as a data set."""
+"""``zoo.record_dataset``: episodes played by an agent, written as a dataset."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.datasets.recordings import RecordedEpisode, check_spaces, write
 from zoo.common.rollouts.collector import Collector
+from zoo.common.tools.checks import whole
 from zoo.common.training.agent import Agent
 
 
-def record(
+def record_dataset(
     policy: Agent | Callable[[Any], Any],
     env: Env | VectorEnv,
     episodes: int,
@@ -50,8 +51,7 @@ def record(
     path = Path(path).expanduser()
     if path.suffix != '.npz':
         raise ValueError(f"episodes are recorded in a file whose name ends in .npz, which '{path}' does not.")
-    if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 1:
-        raise ValueError(f'episodes is {episodes!r}: give a whole number of at least 1.')
+    episodes = whole('episodes', episodes)
     vector = isinstance(env, VectorEnv)
     observation_space = env.single_observation_space if isinstance(env, VectorEnv) else env.observation_space
     action_space = env.single_action_space if isinstance(env, VectorEnv) else env.action_space

@@ -1,0 +1,22 @@
+"""``zoo enjoy``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from zoo.cli.options import add_playing
+from zoo.cli.playing import open_agent
+
+HELP = 'watch a trained agent in a window'
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_playing(parser, 3)
+
+
+def run(args: Any) -> None:
+    _, agent, env = open_agent(args, render_mode='human')
+    result = agent.learn(env, 'test', render=True, test_episodes=args.episodes)
+    env.close()
+    print(f'returns: {", ".join(f"{total:.6g}" for total in result.returns)}')

@@ -1,0 +1,29 @@
+"""``zoo film``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import zoo
+from zoo.cli.options import add_playing
+from zoo.cli.playing import open_agent, without_window
+from zoo.cli.values import as_count
+
+HELP = 'film a trained agent: a GIF, or an MP4 with zoo-rl[video]'
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_playing(parser, 1)
+    parser.add_argument('--out', metavar='FILE', help='.gif, .webp, .png or .mp4 (default: film.gif in the run)')
+    parser.add_argument('--max-steps', type=as_count, default=1000, help='the film ends here (default: 1000)')
+
+
+def run(args: Any) -> None:
+    without_window()
+    run, agent, env = open_agent(args, render_mode='rgb_array')
+    path = run.path / 'film.gif' if args.out is None else Path(args.out)
+    zoo.film(agent, env, path, episodes=args.episodes, max_steps=args.max_steps, seed=args.seed)
+    env.close()
+    print(path)

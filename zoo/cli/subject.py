@@ -1,0 +1,122 @@
+"""The algorithm and the environment of a command, which every command takes in the same two ways.
+
+``zoo train PPO CartPole-v1`` and ``zoo train --algo PPO --env CartPole-v1`` mean the same, and so does a mixture of
+both. Whatever is given twice has to be the same both times.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import zoo
+from zoo import algorithms
+from zoo.cli.values import env_names, env_types
+from zoo.common.tools.errors import InvalidValue, unknown
+
+#: How many algorithms a command takes.
+NONE, ONE, MANY = 0, 1, 2
+
+
+def add_subject(parser: Any, count: int, environment: bool, example: str) -> None:
+    """Let a command take algorithms and an environment, as words and as options.
+
+    After :func:`settle` they are ``args.algorithms``, ``args.algorithm`` (the first) and ``args.environment``.
+
+    Args:
+        parser: the command's.
+        count: :data:`NONE`, :data:`ONE` or :data:`MANY` algorithms.
+        environment: whether it takes an environment.
+        example: what would be right, for the message when something is missing.
+    """
+    parser.set_defaults(takes=('words', count, environment), example=example, algo=None, env=None, env_type=None)
+    several = 'such as PPO A2C, two or more' if count == MANY else 'such as PPO; zoo list algorithms has all'
+    place = 'such as CartPole-v1; zoo list environments has all'
+    if count:
+        action = parser.add_argument('words', nargs='*' if count == MANY else '?', metavar='ALGORITHM', help=several)
+        action.completer = _first_names if environment else _algorithm_names
+    if environment:
+        if count != MANY:  # else the last of the words is the environment
+            parser.add_argument('place', nargs='?', metavar='ENVIRONMENT', help=place).completer = env_names
+    if count:
+        kinds: dict[str, Any] = {'nargs': '+', 'action': 'extend'} if count == MANY else {}
+        action = parser.add_argument('--algo', metavar='ALGORITHM', help='the same as an option', **kinds)
+        action.completer = _algorithm_names
+    if environment:
+        told = f'{place}; without it the last word' if count == MANY else 'the same as an option'
+        parser.add_argument('--env', metavar='ENVIRONMENT', help=told).completer = env_names
+        told = 'type of the environment (default: by its name)'
+        parser.add_argument('--type', dest='env_type', metavar='TYPE', choices=env_types(), help=told)
+
+
+def settle(args: argparse.Namespace, more: list[str]) -> None:
+    """Find out which words are algorithms and which is the environment.
+
+    Args:
+        args: as parsed; gets ``algorithms``, ``algorithm`` and ``environment``.
+        more: words that stood behind options.
+
+    Raises:
+        ValueError: something is missing, unknown, given twice and different, or one word too many.
+    """
+    if 'words' not in args.takes:
+        return
+    _, count, environment = args.takes
+    words = getattr(args, 'words', None) or []
+    words = [*([words] if isinstance(words, str) else words), getattr(args, 'place', None), *more]
+    words = [word for word in words if word is not None]
+    args.algorithms = _algorithms(args, words, count)
+    args.algorithm = args.algorithms[0] if args.algorithms else None
+    args.environment = args.env
+    if environment and words:
+        word = words.pop(0)
+        if args.env is not None and word != args.env:
+            raise InvalidValue(f'the environment is given twice, as {word} and as --env {args.env}: leave one out.')
+        args.environment = word
+    if words:
+        raise InvalidValue(f'{words[0]!r} is one word too many. See zoo {args.command} --help.')
+    if getattr(args, 'resume', None) is not None:
+        return
+    missing = ['the algorithm'] if count and not args.algorithms else []
+    missing += ['the environment'] if environment and args.environment is None else []
+    if missing:
+        raise InvalidValue(f'{" and ".join(missing)} {"are" if missing[1:] else "is"} missing: {args.example}.')
+
+
+def _algorithms(args: argparse.Namespace, words: list[str], count: int) -> list[str]:
+    """Take the algorithms from the options and from the first of ``words``."""
+    given = [args.algo] if isinstance(args.algo, str) else list(args.algo or ())
+    for name in given:
+        if name not in algorithms.NAMES:
+            raise InvalidValue(unknown('algorithm', name, algorithms.NAMES))
+    found: list[str] = []
+    most = len(words) if count == MANY else count
+    while words and len(found) < most:
+        if words[0] not in algorithms.NAMES:
+            if given or (found and _is_environment(words, args.env)):
+                break
+            raise InvalidValue(unknown('algorithm', words[0], algorithms.NAMES))
+        found.append(words.pop(0))
+    if given and found and set(given) != set(found):
+        names = 'algorithms are' if count == MANY else 'algorithm is'
+        told = f'as {", ".join(found)} and as --algo {" ".join(given)}'
+        raise InvalidValue(f'the {names} given twice, {told}: leave one out.')
+    return found or given
+
+
+def _is_environment(words: list[str], given: str | None) -> bool:
+    """Whether the word behind algorithms is meant as the environment rather than as another algorithm."""
+    if len(words) > 1:
+        return False
+    return given is None or words[0] == given or words[0] in zoo.list_envs('gymnasium')
+
+
+def _algorithm_names(prefix: str = '', **_: Any) -> list[str]:
+    return [name for name in algorithms.NAMES if name.startswith(prefix)]
+
+
+def _first_names(prefix: str = '', parsed_args: Any = None, **_: Any) -> list[str]:
+    """Complete the first word: an algorithm, or the environment where ``--algo`` has been given."""
+    given = getattr(parsed_args, 'algo', None)
+    several = isinstance(getattr(parsed_args, 'words', None), list)  # then the last one may be the environment
+    return [*_algorithm_names(prefix), *(env_names(prefix) if given or several else ())]
