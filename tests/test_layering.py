@@ -60,30 +60,17 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
+_PUBLIC = (
+    '', 'algorithms', 'callbacks', 'common.env_wrappers', 'common.utils', 'common.tools', 'common.tools.errors',
+    'distributed',
+)  # fmt: skip
+
 #: Rooms that may import these alone. ``common.utils`` only hands ``call_default_params`` on: the import path of the
 #: paper's Listing 1. The dashboard and the command use the public interface, and tools, which know nothing of zoo.
 ONLY: dict[str, tuple[str, ...]] = {
     'common.utils': ('default_params',),
-    'dashboard': (
-        '',
-        'algorithms',
-        'callbacks',
-        'common.env_wrappers',
-        'common.utils',
-        'distributed',
-        'experiments',
-        'common.tools',
-    ),
-    'cli': (
-        '',
-        'algorithms',
-        'callbacks',
-        'common.env_wrappers',
-        'common.utils',
-        'distributed',
-        'dashboard',
-        'common.tools',
-    ),
+    'dashboard': (*_PUBLIC, 'experiments'),
+    'cli': (*_PUBLIC, 'dashboard'),
 }
 
 #: Imports that run up, and why.
