@@ -108,7 +108,7 @@ def adding(replay: Replay, obs: Any, after: Any) -> Callable[[], Any]:
 
 def replay_action(replay: Replay) -> Any:
     """A stored action of one copy."""
-    return spaces.tree_map(lambda x: np.zeros((1, *x.shape[1:]), x.dtype), replay._action)
+    return spaces.tree_map(lambda x: np.zeros((1, *x.shape[1:]), x.dtype), replay.action)
 
 
 def vectors(steps: int) -> list[str]:
@@ -182,7 +182,7 @@ def images(count: int, steps: int) -> list[str]:
             {name: drawing(replay, rng) for name, replay in zip(names, replays, strict=True)}, max(1, steps // 50)
         )
         added = timed({name: adding(x, stack, after) for name, x in zip(names, replays, strict=True)}, steps)
-        held = [replay._obs.nbytes / count for replay in replays]
+        held = [replay.obs.nbytes / count for replay in replays]
         title = f'{size}×{size}'
         lines.append(f'| {title}: bytes of a transition | {held[0]:,.0f} | {held[1]:,.0f} ({held[0] / held[1]:.1f}×) |')
         lines.append(f'| {title}: gigabytes of 1,000,000 | {held[0] / 1e3:.2f} | {held[1] / 1e3:.2f} |')

@@ -52,7 +52,7 @@ def test_first_priorities_are_those_of_the_learner(params: dict[str, Any]):
     replay = Replay(agent.observation_space, agent.action_adaptor, 200, 2, agent.sampling)
     rows = np.zeros(rollout.reward.shape, np.int64)
     for t in range(len(rows)):
-        rows[t] = replay._base + replay._cursor
+        rows[t] = replay.base + replay.cursor
         replay.add(Transition(*(x[t] for x in rollout[:6])), rollout.valid[t], priority=found[t])
     taken = rollout.valid
     batch = replay.gather(rows[taken], rng)
@@ -97,7 +97,7 @@ def test_actors_without_a_buffer_say_their_priorities_too():
     env = build_env('CartPole-v1')
     agent = make('ApexDQN', env)
     agent.learn(env, seed=0, roles={'actors': 1}, **FEW | {'explore_steps': 1000})
-    kept = agent.replay.priorities_of(np.flatnonzero(agent.replay._valid))
+    kept = agent.replay.priorities_of(np.flatnonzero(agent.replay.valid))
     assert len(kept) >= 200 and agent.updates == 0 and np.unique(kept).size > 190
 
 

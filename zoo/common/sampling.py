@@ -28,7 +28,7 @@ class Priorities(NamedTuple):
 PRIORITIES = Priorities()
 
 
-class Sequences(NamedTuple):
+class SequenceSampling(NamedTuple):
     """Sequences for recurrent networks (Kapturowski et al. 2019, *Recurrent Experience Replay*, section 3).
 
     Attributes:
@@ -91,4 +91,4 @@ class Sampling(NamedTuple):
     gamma: float
     n_step: int = 1
     priorities: Priorities | None = None
-    sequences: Sequences | None = None
+    sequences: SequenceSampling | None = None

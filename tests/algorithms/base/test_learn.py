@@ -60,7 +60,7 @@ class TestSeeds:
         taken: list[list[int]] = []
         for _ in range(2):
             agent.learn(world(), seed=3, run_dir=False, **OFF)
-            taken.append(agent.replay._action[agent.replay._valid].tolist())
+            taken.append(agent.replay.action[agent.replay.valid].tolist())
         assert taken[0] != taken[1][len(taken[0]) :]
 
     @pytest.mark.full

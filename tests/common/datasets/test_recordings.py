@@ -144,7 +144,7 @@ def test_at_once_or_step_by_step_is_the_same(form: str, capacity: int):
         assert int(mine.pop('recorded')) > 0 == int(theirs.pop('recorded'))
         for name, x in mine.items():
             np.testing.assert_array_equal(x, theirs[name], err_msg=f'{turn} {name}')
-        rows = np.flatnonzero(one._valid)
+        rows = np.flatnonzero(one.valid)
         np.testing.assert_array_equal(one.episode_span(rows), other.episode_span(rows))
     assert len(one) > 1
 
@@ -397,7 +397,7 @@ def test_into_copies_each_is_given_whole_episodes(cart_poles: Path):
     replay = agent.replay_for(5000, 3)
     count = recordings.fill(agent, replay, cart_poles)
     assert count == len(replay) == sum(len(episode.reward) for episode in read(cart_poles))
-    assert sorted((replay._cursor > 0).tolist()) == [True] * 3
+    assert sorted((replay.cursor > 0).tolist()) == [True] * 3
     batch = replay.sample((3000,), np.random.default_rng(0))
     model = gymnasium.make('CartPole-v1').unwrapped
     model.reset()

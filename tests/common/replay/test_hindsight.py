@@ -249,7 +249,7 @@ def test_a_restored_buffer_tells_the_same():
     again = Played(60, 2, n_step=3)
     again.replay.restore({name: x.copy() for name, x in played.replay.state().items()})
     late = Played(60, 2, n_step=3)
-    late.replay._episodes = None
+    late.replay.episodes = None
     late.replay.restore({name: x.copy() for name, x in played.replay.state().items()})
     late.replay.keep_episodes()
     for other in (again, late):
@@ -433,7 +433,7 @@ def test_an_environment_without_rewards_to_compute_is_refused(wrap: Any):
 def test_rewards_that_are_not_those_of_the_steps_are_refused():
     """Of a wrapper that does more than a function of the reward, such as one that normalises."""
     played = Played(60).play(30)
-    played.replay._reward *= 0.3
+    played.replay.reward *= 0.3
     with pytest.raises(
         ValueError, match=r'in Line had another one than .* \(as -0.3 where it gives -1\): give her=None'
     ):
@@ -442,7 +442,7 @@ def test_rewards_that_are_not_those_of_the_steps_are_refused():
 
 def test_ends_that_are_not_those_of_the_steps_are_refused():
     played = Played(60).play(30)
-    played.replay._terminated[:] = False
+    played.replay.terminated[:] = False
     with pytest.raises(ValueError, match='terminated=False where its compute_terminated gives True: give her=None'):
         played.check('future')
 
@@ -480,7 +480,7 @@ def test_steps_are_compared_again_when_there_are_more_of_them():
     played, hindsight = Played(60).play(20), Hindsight(Goals(Line()))
     rng = np.random.default_rng(0)
     played.replay.sample((5,), rng, 0.0, hindsight)
-    played.replay._reward -= 1.0
+    played.replay.reward -= 1.0
     played.replay.sample((5,), rng, 0.0, hindsight)
     with pytest.raises(ValueError, match='had another one than its compute_reward gives'):
         played.play(50).replay.sample((5,), rng, 0.0, hindsight)

@@ -343,11 +343,11 @@ def test_another_number_of_copies_takes_over_priorities():
     other.restore(replay.state())
 
     def priorities(x: Replay) -> dict[float, float]:
-        return dict(zip(x._obs[x._valid].tolist(), x._tree.values[x._valid].tolist(), strict=True))
+        return dict(zip(x.obs[x.valid].tolist(), x.tree.values[x.valid].tolist(), strict=True))
 
     assert priorities(other) == priorities(replay) and len(set(priorities(other).values())) == 6
-    assert (other._tree.values[~other._valid] == 0.0).all() and other._highest == replay._highest
-    assert (other._cursor > 0).all(), 'dealt to both'
+    assert (other.tree.values[~other.valid] == 0.0).all() and other.highest == replay.highest
+    assert (other.cursor > 0).all(), 'dealt to both'
 
 
 @pytest.mark.parametrize('n', [1, 3])
@@ -598,8 +598,8 @@ def test_steps_in_a_row_are_drawn_as_one_as_lists_would(frames: int, capacity: i
 @HISTORIES
 def test_where_episodes_begin_and_end_is_known(frames: int, capacity: int, n: int):
     naive, replay = any_history(frames, capacity, n, np.random.default_rng(frames), keep=True)
-    rows = np.flatnonzero(replay._valid)
-    held = replay._obs['x']
+    rows = np.flatnonzero(replay.valid)
+    held = replay.obs['x']
     begin, end = replay.episode_span(rows)
     expected = {}
     for history in naive.history:
@@ -746,18 +746,18 @@ def test_the_latest_priority_of_a_call_stays():
     one_episode([1], None, replay)
     replay.sample((3, 2), np.random.default_rng(0))
     replay.prioritize(np.array([[1.0, 1.0], [5.0, 5.0], [0.25, 0.25]], np.float32))
-    assert replay._tree.values.max() == 0.25 + 1e-6
+    assert replay.tree.values.max() == 0.25 + 1e-6
     replay.prioritize(None)
-    assert replay._tree.values.max() == 0.25 + 1e-6
+    assert replay.tree.values.max() == 0.25 + 1e-6
 
 
 @HISTORIES
 def test_what_holds_no_transition_has_no_priority(frames: int, capacity: int, n: int):
     sampling = Sampling(0.9, 2, Priorities())
     naive, replay = any_history(frames, capacity, n, np.random.default_rng(frames), sampling=sampling)
-    np.testing.assert_array_equal(replay._tree.values > 0.0, replay._valid)
-    rows = replay._tree.find(np.random.default_rng(0).random(50 * len(replay)))
-    assert set(rows) == set(np.flatnonzero(replay._valid))
+    np.testing.assert_array_equal(replay.tree.values > 0.0, replay.valid)
+    rows = replay.tree.find(np.random.default_rng(0).random(50 * len(replay)))
+    assert set(rows) == set(np.flatnonzero(replay.valid))
 
 
 def test_priorities_that_make_no_sense_are_refused():
@@ -786,7 +786,7 @@ def test_between_uniform_and_prioritized_a_saved_buffer_goes_both_ways():
     one_episode([1] * 9, None, other)
     give(other, dict.fromkeys(map(float, range(9)), 50.0))
     other.restore(uniform.state())
-    np.testing.assert_array_equal(other._tree.values, other._valid * 1.0)
+    np.testing.assert_array_equal(other.tree.values, other.valid * 1.0)
 
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -813,9 +813,7 @@ def test_contract(kind: str, form: str):
     space = own.get(form) or SPACES[form]
     seen: dict[bytes, tuple] = {}
     if 'compress' in given and form not in WITH_IMAGES:
-        with pytest.raises(
-            ValueError, match=r'^compress=True is for images, and there are none in .*: leave it out\.$'
-        ):
+        with pytest.raises(ValueError, match=r'^compress=True is for images, and .* has none: leave it out\.$'):
             Replay(space, ADAPTOR, 50, copies, **given)
         return
 
@@ -950,7 +948,7 @@ def test_compressed_images_take_less_memory_and_in_a_checkpoint_too(frames: int)
     np.testing.assert_array_equal(one.next_obs, two.next_obs)
     assert len(np.unique(one.obs, axis=0)) == 20
     assert packed.nbytes == plain.nbytes
-    assert packed._obs.nbytes < plain._obs.nbytes / 3
+    assert packed.obs.nbytes < plain.obs.nbytes / 3
     sizes = [sum(x.nbytes for x in replay.state().values()) for replay in (plain, packed)]
     assert sizes[1] < sizes[0] / 3
 
@@ -971,7 +969,7 @@ def test_priorities_find_their_transitions_after_the_ring_has_turned(n: int, for
     replay, rng = filled.replay, np.random.default_rng(3)
 
     def known() -> dict[tuple[int, int, int], float]:
-        rows = np.flatnonzero(replay._valid)
+        rows = np.flatnonzero(replay.valid)
         batch = replay.gather(rows, rng)
         keys = [filled.key(batch.obs, k) for k in range(len(rows))]
         assert len(set(keys)) == len(rows)
@@ -989,7 +987,7 @@ def test_priorities_find_their_transitions_after_the_ring_has_turned(n: int, for
         assert held == sum(filled.key(batch.obs, k) in before for k in range(20))
         assert (held == 20) if steps == 0 else (held < 20 or steps < 5)
     assert held == 0, 'all of them were written over'
-    assert replay._highest == 9.0, 'which new ones are given'
+    assert replay.highest == 9.0, 'which new ones are given'
 
 
 def test_a_transition_may_be_stored_with_its_priority():

@@ -112,7 +112,10 @@ def test_a_deep_copy_is_a_tree_of_its_own():
 
 def test_nothing_to_find_is_refused():
     tree = SumTree(10)
-    with pytest.raises(ValueError, match=r'^every value of the sum tree is 0: there is none to draw\.$'):
+    with pytest.raises(
+        ValueError,
+        match=r'^every value of the sum tree is 0: put a value above 0 before drawing\.$',
+    ):
         tree.find(np.zeros(1))
 
 

@@ -25,7 +25,7 @@ from zoo.common.acting.greedy import RecurrentEpsilonGreedy
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.records import Trajectories
 from zoo.common.replay.replay import Replay
-from zoo.common.sampling import Priorities, Sampling, Sequences
+from zoo.common.sampling import Priorities, Sampling, SequenceSampling
 from zoo.distributed import ClusterError, PeerLost, Role
 from zoo.distributed.layout import Layout
 from zoo.distributed.training.actor import none_ended, steps_in
@@ -69,7 +69,7 @@ class Here:
         capacity: int,
         exponent: float | None = 1.0,
         actors: int | None = None,
-        sequences: Sequences | None = None,
+        sequences: SequenceSampling | None = None,
         n_step: int = 1,
     ) -> None:
         layout = Layout(learners=1, actors=actors or buffers, buffers=buffers)
@@ -149,7 +149,7 @@ class Here:
         """What is seen in the transitions that are held, and their priorities."""
         found = {}
         for buffer in self.buffers:
-            rows = np.flatnonzero(buffer.replay._valid)
+            rows = np.flatnonzero(buffer.replay.valid)
             seen = buffer.replay.gather(rows, buffer.rng).obs[:, 0]
             found |= dict(zip(seen.tolist(), buffer.replay.priorities_of(rows).tolist(), strict=True))
         return found
@@ -195,8 +195,8 @@ def test_weights_are_of_the_chances_that_there_were():
     here.send(0, [1, 1, 1, 1])
     here.send(1, [1, 1, 1, 1])
     rng = np.random.default_rng(0)
-    tree = here.buffers[0].replay._tree
-    tree.put(np.flatnonzero(here.buffers[0].replay._valid), np.array([1.0, 3.0, 5.0, 7.0]))
+    tree = here.buffers[0].replay.tree
+    tree.put(np.flatnonzero(here.buffers[0].replay.valid), np.array([1.0, 3.0, 5.0, 7.0]))
     batch = here.shards.sample((1, 4000), rng, 0.0)  # half of it from each, as if both weighed the same
     found = counts(batch.obs)
     chance = {0.0: 1 / 32, 1.0: 3 / 32, 2.0: 5 / 32, 3.0: 7 / 32, 4.0: 1 / 8, 5.0: 1 / 8, 6.0: 1 / 8, 7.0: 1 / 8}
@@ -244,7 +244,7 @@ def test_nothing_goes_on_from_the_steps_of_an_actor_that_has_died():
 @pytest.mark.parametrize('buffers', [1, 2])
 def test_sequences_are_those_of_one_process(buffers: int):
     """Around the ends of episodes, the seam of the ring, an actor that has died, and the newest step."""
-    sequences, count = Sequences(length=4, burn_in=3, state_size=2), 2000
+    sequences, count = SequenceSampling(length=4, burn_in=3, state_size=2), 2000
     here = Here(buffers, 40, actors=2, sequences=sequences, n_step=2)
     one = Replay(SPACE, here.adaptor, 40, 2, here.plan.stored.sampling)
     for i in range(13):
@@ -253,7 +253,7 @@ def test_sequences_are_those_of_one_process(buffers: int):
             if step.begins:
                 one.cut(i % 2, 1)
             one.add(step.transition, step.valid, step.first, step.state, step.priority)
-    rows = np.flatnonzero(one._valid)
+    rows = np.flatnonzero(one.valid)
     expected = one.gather(rows, np.random.default_rng(0))
     first = dict(zip(expected.obs[:, sequences.burn_in, 0].tolist(), range(len(rows)), strict=True))
     batch = here.shards.sample((2, count), np.random.default_rng(0), 0.0)

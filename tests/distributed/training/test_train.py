@@ -194,12 +194,12 @@ def test_a_replay_buffer_has_the_states_that_actors_had(tmp_path: Path):
     learn(agent, env, roles={'actors': 1}, train_steps=300, batch_size=9000)  # which is never there
     assert stepped(tmp_path) == ['False 1'] * 2
     replay = agent.replay
-    rows = np.flatnonzero(replay._valid)
+    rows = np.flatnonzero(replay.valid)
     before = replay.forward(rows, -1)
-    goes_on = replay._valid[before]
-    _, after = agent.forward.step(replay._obs[before], replay._state[before])
-    np.testing.assert_allclose(replay._state[rows], np.where(goes_on[:, None], after, 0.0), atol=1e-6)
-    assert goes_on.sum() > 200 and 3 < (~goes_on).sum() and replay._state[rows][goes_on].any(-1).all()
+    goes_on = replay.valid[before]
+    _, after = agent.forward.step(replay.obs[before], replay.recurrent_state[before])
+    np.testing.assert_allclose(replay.recurrent_state[rows], np.where(goes_on[:, None], after, 0.0), atol=1e-6)
+    assert goes_on.sum() > 200 and 3 < (~goes_on).sum() and replay.recurrent_state[rows][goes_on].any(-1).all()
 
 
 @pytest.mark.full

@@ -39,7 +39,7 @@ from zoo.common.networks.policy import StochasticPolicy
 from zoo.common.records import Batch, SequenceBatch, TestResult, TrainingResult, Trajectories
 from zoo.common.replay.replay import Replay
 from zoo.common.rollouts.rollout import Evaluation, Player, Rollout
-from zoo.common.sampling import Priorities, Sampling, Sequences
+from zoo.common.sampling import Priorities, Sampling, SequenceSampling
 from zoo.common.tools import params, seeding
 from zoo.common.tools.compilation import PackedCall, prefers_xla, set_threads
 from zoo.common.tools.errors import unknown
@@ -311,7 +311,7 @@ class Algorithm:
             priorities = Priorities(has.priority_alpha, has.priority_beta)
         sequences = None
         if self.behavior.state_size and self.loop.experience == 'steps':
-            sequences = Sequences(has.sequence_length, has.burn_in, self.behavior.state_size)
+            sequences = SequenceSampling(has.sequence_length, has.burn_in, self.behavior.state_size)
         return Sampling(getattr(self, 'gamma', 1.0), getattr(self, 'n_step', 1), priorities, sequences)
 
     @property

@@ -1,7 +1,7 @@
-"""Storage of images by row, each compressed by itself with LZ4.
+"""Images compressed by LZ4, each row by itself.
 
-LZ4 rather than Zstandard, since an image is unpacked far oftener than it is packed, and that takes LZ4 less time;
-``benchmarks/replay.py`` compares them.
+LZ4 unpacks faster than Zstandard, and an image is unpacked far more often than it is packed; ``benchmarks/replay.py``
+compares them.
 """
 
 from __future__ import annotations
@@ -11,20 +11,17 @@ from typing import Any
 
 import numpy as np
 
-#: What Python takes for an object of bytes and the reference to it, beside the bytes.
+#: The bytes that Python takes for a bytes object and the reference to it, besides its content.
 OVERHEAD = 33 + 8
 
 
 class CompressedRows:
-    """As much of the interface of an array as a ring of rows needs: rows that are written, and rows that are read.
+    """The part of an array's interface that a ring of rows needs: reading and writing rows.
 
-    A row that was never written is zeros, as in an array that was made so.
-
-    Attributes:
-        shape, dtype: as of the array ``[rows, …]`` in whose place this is.
+    A row that was never written is zeros.
 
     Args:
-        shape, dtype: likewise.
+        shape, dtype: of the array ``[rows, …]`` that this stands for.
 
     Raises:
         ImportError: the package ``lz4`` is not installed.
@@ -39,7 +36,7 @@ class CompressedRows:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the rows that are held at the moment."""
+        """The memory of the rows held at the moment."""
         return sum(map(len, self._rows)) + OVERHEAD * len(self._rows)
 
     def __setitem__(self, rows: np.ndarray, values: np.ndarray) -> None:
@@ -63,17 +60,17 @@ class CompressedRows:
         return np.frombuffer(bytearray().join(found), self.dtype).reshape(-1, *self.shape[1:])
 
     def take(self, rows: np.ndarray, axis: int = 0) -> np.ndarray:
-        """The rows as they were written, an array of its own."""
+        """Return a new array of the rows."""
         assert axis == 0
         return self[rows]
 
     def packed(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows as they are kept: all their bytes, uint8 ``[bytes]``, and how many each row has, int64, as ``rows``."""
+        """Return rows as they are kept: all bytes, uint8 ``[bytes]``, and the length of each row, int64 as ``rows``."""
         parts = [self._rows[row] for row in rows.ravel().tolist()]
         return np.frombuffer(b''.join(parts), np.uint8), np.array(list(map(len, parts)), np.int64).reshape(rows.shape)
 
     def set_packed(self, rows: np.ndarray, packed: np.ndarray, lengths: np.ndarray) -> None:
-        """The inverse of `packed`."""
+        """Set rows from what `packed` gave."""
         whole = memoryview(np.ascontiguousarray(packed))
         ends = np.cumsum(lengths.ravel()).tolist()
         for row, begin, end in zip(rows.ravel().tolist(), [0, *ends], ends, strict=False):
@@ -81,7 +78,7 @@ class CompressedRows:
 
 
 def _codec() -> tuple[Callable[..., bytes], Callable[..., bytes]]:
-    """The functions that pack and unpack."""
+    """Return the functions that pack and unpack."""
     try:
         import lz4.block
     except ImportError as error:

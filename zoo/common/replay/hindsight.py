@@ -1,4 +1,4 @@
-"""Hindsight experience replay: transitions relabeled with goals that were reached."""
+"""Hindsight experience replay (Andrychowicz et al. 2017, arXiv 1707.01495): transitions get goals that were reached."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from zoo.common.envs.goals import Goals
 from zoo.common.tools.params import at_least
 
-#: Stored steps are compared again whenever there are twice as many, up to this number.
+#: The stored rewards are checked again whenever the number of steps has doubled, up to this number.
 _ENOUGH = 10_000
 
 
@@ -27,14 +27,14 @@ class Strategy:
 
 
 class Hindsight:
-    """Tells transitions for goals that their episodes have reached.
+    """Chooses transitions and computes their rewards for goals that their episodes have reached.
 
     Args:
-        goals: the rewards of the environment.
-        strategy, k: see :class:`Strategy`.
+        goals: computes the rewards of the environment.
+        strategy, k: the fields of :class:`Strategy`.
 
     Attributes:
-        due: how many steps there are to be when they are next compared with what is computed of them.
+        due: the number of steps at which the stored rewards are next checked.
     """
 
     def __init__(self, goals: Goals, strategy: str = 'future', k: int = 4) -> None:
@@ -42,27 +42,27 @@ class Hindsight:
         self.due = 0.0
 
     def chosen(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Which of ``n`` transitions get another goal: each with the probability ``k / (k + 1)``; their numbers."""
+        """Draw which of ``n`` transitions get another goal, each with probability ``k / (k + 1)``: their numbers."""
         return np.flatnonzero(rng.random(n) < self.k / (self.k + 1))
 
     def checked_at(self, steps: int) -> None:
-        """When there were so many steps, they have been compared."""
+        """Take note that the rewards were checked at this number of steps."""
         self.due = math.inf if steps >= _ENOUGH else 2 * steps
 
-    def tell(
+    def rewards(
         self, goal: np.ndarray, achieved: np.ndarray, steps: np.ndarray, terminated: np.ndarray, gamma: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rewards and ends of transitions of up to ``n`` steps each, for other goals.
+        """Compute rewards and ends of transitions of up to ``n`` steps each, for other goals.
 
         Args:
             goal: the new goals ``[m, …]``.
-            achieved: the goals that their steps have achieved, ``[m, n, …]``.
-            steps: how many each consists of, int ``[m]``; what is beyond is not looked at.
-            terminated: bool ``[m]``, whether the last of them ended the episode, as it happened.
+            achieved: the goals that each of their steps achieved, ``[m, n, …]``.
+            steps: the number of steps of each transition, int ``[m]``; later ones are ignored.
+            terminated: bool ``[m]``, whether the last step ended the episode when it was played.
             gamma: discount.
 
         Returns:
-            What :func:`summed` does.
+            The same as :func:`summed`.
         """
         m, n = achieved.shape[:2]
         taken = np.arange(n) < steps[:, None]
@@ -76,17 +76,17 @@ class Hindsight:
 
 
 def reached_at(strategy: str, at: np.ndarray, length: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Steps drawn from episodes (paper, section 4.5), whose achieved goals are to be pursued in hindsight.
+    """Draw the steps of episodes whose achieved goals become the new goals (paper, section 4.5).
 
-    What is stored of an episode counts: of one under way the newest step is the last, of one that is being written over
-    the oldest that is left is the first.
+    Only the stored steps of an episode count: the newest one is the last step of an episode under way, and the oldest
+    one left is the first step of an episode that is being written over.
 
     Args:
-        strategy: ``'future'``: uniformly of ``at`` and those after it; ``'final'``: the last one; ``'episode'``:
-            uniformly of all.
-        at: the steps for which a goal is wanted, int ``[m]``, counted from 0.
-        length: steps of their episodes, int ``[m]``.
-        rng: they are drawn from it.
+        strategy: ``'future'``: uniformly among ``at`` and later steps; ``'final'``: the last step; ``'episode'``:
+            uniformly among all steps.
+        at: the steps that need a goal, int ``[m]``, counted from 0.
+        length: the lengths of their episodes, int ``[m]``.
+        rng: draws the steps.
     """
     if strategy == 'final':
         return length - 1
@@ -96,15 +96,15 @@ def reached_at(strategy: str, at: np.ndarray, length: np.ndarray, rng: np.random
 def summed(
     reward: np.ndarray, terminated: np.ndarray, steps: np.ndarray, gamma: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Steps in a row as one, up to the first that ends the episode.
+    """Join successive steps into one, up to the first that ends the episode.
 
     Args:
         reward, terminated: of each step, float32 and bool ``[m, n]``.
-        steps: how many there are, int ``[m]``.
+        steps: the number of steps, int ``[m]``.
         gamma: discount.
 
     Returns:
-        ``Σ γ^i r_i``, float32 ``[m]``; how many steps that are, int ``[m]``; whether the last one terminated, bool.
+        ``Σ γ^i r_i``, float32 ``[m]``; the number of steps joined, int ``[m]``; whether the last one terminated, bool.
     """
     n = reward.shape[1]
     within = np.arange(n) < steps[:, None]

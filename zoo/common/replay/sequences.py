@@ -1,4 +1,4 @@
-"""Sequences of steps, laid side by side."""
+"""Sequences of steps for recurrent networks: taken from the rows of a ring, and laid side by side."""
 
 from __future__ import annotations
 
@@ -6,15 +6,77 @@ import numpy as np
 
 from zoo.common import spaces
 from zoo.common.records import SequenceBatch
+from zoo.common.replay.ring import Ring
+from zoo.common.sampling import SequenceSampling
+
+
+def gather_sequences(ring: Ring, rows: np.ndarray, wanted: SequenceSampling) -> SequenceBatch:
+    """Return the steps around transitions, which are the first steps to learn from.
+
+    A sequence goes on from one episode to the next, as the ring does. Where it would reach back beyond the oldest step,
+    it begins there with a state of zeros, like a first episode. Where it would reach beyond the newest observation,
+    that one is repeated, and the steps to learn from there are not valid.
+
+    Args:
+        ring: to take them from.
+        rows: of the transitions, ``[n]``.
+        wanted: length and burn-in.
+
+    Returns:
+        The sequences one after another: obs, action, begins ``[n, R, …]``; ``at`` and ``after`` in the numbers of the
+        sequence's own ``R`` rows, and the other fields of transitions, ``[n, L]``; state ``[n, S]``; weight ``[n]``.
+    """
+    n, count = ring.sampling.n_step, len(rows)
+    learned = slice(wanted.burn_in, wanted.burn_in + wanted.length)
+    offsets = np.arange(wanted.rows(n)) - wanted.burn_in
+    copy, within = (x[:, None] for x in np.divmod(rows, ring.rows))
+    newest = ring.cursor[copy]
+    oldest = np.where(ring.full[copy], (newest + ring.longest) % ring.rows, 0)
+    # Counted from the oldest row, positions do not wrap around.
+    position = (within - oldest) % ring.rows + offsets
+    end = (newest - oldest) % ring.rows - ~ring.under_way(copy)
+    chain = copy * ring.rows + (oldest + np.clip(position, 0, end)) % ring.rows  # [n, R]
+    held = ring.valid.take(chain) & (position >= 0) & (position <= end)
+    begins = np.zeros(chain.shape, bool)
+    begins[:, 1:] = ~held[:, :-1]
+
+    at = np.broadcast_to(np.arange(learned.start, learned.stop), (count, wanted.length))
+    steps, taken = ring.steps(chain[:, learned].ravel())
+    taken_steps = taken.sum(0)
+    powers = np.float64(ring.sampling.gamma) ** np.arange(n + 1)
+    terminated = ring.terminated.take(steps[-1])
+    returns = powers[:n] @ (ring.reward.take(steps) * taken)
+
+    obs = {}
+    for path, storage in spaces.tree_items(ring.obs):
+        if path in ring.frames:
+            stack = ring.stack(storage, ring.frames[path], chain.ravel())
+            obs[path] = stack.reshape(*chain.shape, *stack.shape[1:3], -1)
+        else:
+            obs[path] = storage.take(chain, axis=0)
+    return SequenceBatch(
+        obs=spaces.from_items(ring.space, obs),
+        action=spaces.tree_map(lambda x: x.take(chain, axis=0), ring.action),
+        state=ring.recurrent_state.take(chain[:, 0], axis=0),
+        begins=begins,
+        at=at.astype(np.int32),
+        after=(at + taken_steps.reshape(at.shape)).astype(np.int32),
+        reward=returns.reshape(at.shape).astype(np.float32),
+        discount=(powers[taken_steps] * ~terminated).reshape(at.shape).astype(np.float32),
+        terminated=terminated.reshape(at.shape),
+        truncated=ring.truncated.take(steps[-1]).reshape(at.shape),
+        weight=np.ones(count, np.float32),
+        valid=held[:, learned],
+    )
 
 
 def side_by_side(found: SequenceBatch, lead: tuple[int, ...], rng: np.random.Generator) -> SequenceBatch:
-    """Sequences one after another, as :meth:`Replay.gather` gives them, as the batches ``[K, …]`` of ``K`` updates.
+    """Arrange sequences one after another as the time-major batches ``[K, …]`` of ``K`` updates.
 
     Args:
-        found: fields ``[K C, …]``.
+        found: what `gather_sequences` gave for ``K C`` rows.
         lead: ``K`` and ``C``.
-        rng: draws, where there is no transition, another one of the same update to be in its place.
+        rng: draws another transition of the same update where there is none.
     """
     updates, count = lead
     length = found.valid.shape[1]

@@ -1,36 +1,35 @@
-"""A sum tree in one array: rows are drawn in proportion to their values, of which a few change at a time.
+"""A sum tree in one array: draws rows in proportion to their values.
 
 Schaul et al. 2016, *Prioritized Experience Replay* (arXiv 1511.05952), appendix B.2.1, for many samples at once: each
-level of the tree is a handful of calls of NumPy for all of them together. The highest levels are left out, where a node
-stands for few others: their sums are run through anew for every draw.
+level of the tree takes a few NumPy calls for all samples together. The highest levels have few nodes and are left out:
+a cumulative sum of the roots takes their place in every draw.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-#: The highest level has no more nodes than this. To run through them is as dear as four levels would be.
+#: The most nodes of the highest level. Their cumulative sum takes as long as four levels would.
 TOP = 2048
 
-#: Changes that wait to be summed up; more than those of a draw and of the steps between two of them.
+#: The most changes that wait to be summed up: more than one draw and the steps between two draws make.
 WAITING = 4096
 
 
 class SumTree:
-    """Sums of two neighbours, and of two such sums, and so on.
+    """Sums of two neighbors, of two such sums, and so on.
 
-    The array is that of a binary heap: the children of node ``i`` are ``2i`` and ``2i + 1``, but that it has many
-    roots, the nodes of the highest level, from ``roots`` on. Every sum is that of its two children whenever it is read.
-    Nothing is added to it or subtracted from it, so that no rounding piles up, and a tree that is built anew from the
-    same values is the same to the last bit.
+    The array is a binary heap with many roots: the children of node ``i`` are ``2i`` and ``2i + 1``, and the highest
+    level begins at ``roots``. Every sum is computed from its two children and never changed by a difference. So no
+    rounding errors pile up, and a tree that is rebuilt from the same values is equal to the last bit.
 
     Args:
-        size: how many values there are; all are 0 at first.
+        size: the number of values; all are 0 at first.
     """
 
     def __init__(self, size: int) -> None:
         self._roots, self._depth = self._shape(size)
-        self._begin = self._roots << self._depth  # of the values
+        self._begin = self._roots << self._depth  # where the values begin
         self._sums = np.zeros(2 * self._begin)
         self._size = size
         self._changed: list[np.ndarray] = []
@@ -39,12 +38,12 @@ class SumTree:
     @property
     def values(self) -> np.ndarray:
         """The values, float64 ``[size]``, a view: change them by `put`, or call `rebuild` afterwards."""
-        # Made anew: in a deep copy a view that was kept would be of an array of its own.
+        # Not kept: a deep copy would copy the kept view apart from the array.
         return self._sums[self._begin : self._begin + self._size]
 
     @staticmethod
     def _shape(size: int) -> tuple[int, int]:
-        """How many roots there are, and how many levels below them."""
+        """Return the number of roots, and the number of levels below them."""
         depth = 0
         while -(-size >> depth) > TOP:
             depth += 1
@@ -52,12 +51,12 @@ class SumTree:
 
     @classmethod
     def bytes_of(cls, size: int) -> int:
-        """Memory of a tree of so many values."""
+        """Return the memory of a tree of ``size`` values."""
         roots, depth = cls._shape(size)
         return 2 * np.dtype(np.float64).itemsize * (roots << depth)
 
     def put(self, rows: np.ndarray, values: np.ndarray | float) -> None:
-        """Set the values at ``rows``, int64 ``[n]``; of a row that is there more than once the last value stays."""
+        """Set the values at ``rows``, int64 ``[n]``; the last value of a repeated row stays."""
         self.values[rows] = values
         self._changed.append(rows)
         self._waiting += len(rows)
@@ -65,7 +64,7 @@ class SumTree:
             self._settle()
 
     def _settle(self) -> None:
-        """Sum up what has changed, level by level; a node that is there more than once gets the same sum again."""
+        """Sum up the changes, level by level; a repeated node gets the same sum again."""
         if not self._changed:
             return
         rows = self._changed[0] if len(self._changed) == 1 else np.concatenate(self._changed)
@@ -79,12 +78,12 @@ class SumTree:
             tree[path[i + 1]] = sums
 
     def total(self) -> float:
-        """The sum of all values."""
+        """Return the sum of all values."""
         self._settle()
         return float(self._sums[self._roots : 2 * self._roots].sum())
 
     def rebuild(self) -> None:
-        """Sum up all values, which may have been written anywhere."""
+        """Sum up all values, after they were written without `put`."""
         self._changed, self._waiting = [], 0
         for level in range(self._depth - 1, -1, -1):
             begin = self._roots << level
@@ -92,12 +91,12 @@ class SumTree:
             np.add(below[::2], below[1::2], out=self._sums[begin : 2 * begin])
 
     def find(self, fractions: np.ndarray) -> np.ndarray:
-        """The rows at which the running sum of the values exceeds these fractions of their total.
+        """Return the rows where the running sum of the values exceeds these fractions of their total.
 
-        A row whose value is 0 is never found, however sums are rounded.
+        A row with value 0 is never found, however sums are rounded.
 
         Args:
-            fractions: float64 ``[n]``, from 0 to 1; sorted they are faster to find.
+            fractions: float64 ``[n]``, from 0 to 1; sorted ones are found faster.
 
         Returns:
             int64 ``[n]``.
@@ -109,8 +108,8 @@ class SumTree:
         running = np.zeros(self._roots + 1)
         np.add.accumulate(self._sums[self._roots : 2 * self._roots], out=running[1:])
         if not running[-1] > 0.0:
-            raise ValueError('every value of the sum tree is 0: there is none to draw.')
-        # Below the total, so that a node is found, one that has added to the running sum.
+            raise ValueError('every value of the sum tree is 0: put a value above 0 before drawing.')
+        # Below the total, so that the node found has a sum above 0.
         wanted = np.minimum(fractions * running[-1], np.nextafter(running[-1], 0.0))
         nodes = running[1:].searchsorted(wanted, side='right')
         wanted -= running.take(nodes)
@@ -122,10 +121,9 @@ class SumTree:
         return found - self._begin
 
     def _descend(self, nodes: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """From roots to the nodes of the values at which the running sum below the root exceeds ``wanted``.
+        """Go from roots down to the values where the running sum below the root exceeds ``wanted``.
 
-        Where a sum was rounded up, ``wanted`` may not be less than both children together, and then what is found is
-        the last one, whatever its value.
+        Where a sum was rounded up, ``wanted`` may reach beyond both children. Then the last value is found, even a 0.
         """
         for _ in range(self._depth):
             nodes = nodes + nodes
@@ -137,7 +135,7 @@ class SumTree:
         return nodes
 
     def _descend_past_zeros(self, nodes: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """The same, but never to a child that is 0: one of the two is not, since their sum is not."""
+        """Go down in the same way, but never to a child that is 0. One child is above 0, since their sum is."""
         for _ in range(self._depth):
             nodes = nodes + nodes
             left = self._sums.take(nodes)
