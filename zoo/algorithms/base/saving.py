@@ -17,7 +17,7 @@ from zoo.common import spaces
 from zoo.common.networks import copies
 from zoo.common.networks.network import unannounced
 from zoo.common.schedules import schedule_from_json, schedule_to_json
-from zoo.common.tools import seeding
+from zoo.common.tools import keras_private, seeding
 from zoo.common.tools.errors import unknown
 from zoo.common.training import checkpoint
 from zoo.common.training.agent import Agent
@@ -52,13 +52,13 @@ def blueprint(agent: Agent) -> tuple[type, dict[str, Any]]:
 
 def _like(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
     """A new optimizer with the same settings, also those that Keras' configuration leaves out."""
-    if getattr(optimizer, '_exclude_from_weight_decay', None):
+    if keras_private.excludes_variables(optimizer):
         raise ValueError(
             f'the {type(optimizer).__name__} excludes variables from its weight decay, which a copy does not have: '
             'exclude them by name, exclude_from_weight_decay(var_names=[…]).'
         )
     made = type(optimizer).from_config(optimizer.get_config())
-    pattern = getattr(optimizer, '_exclude_from_weight_decay_pattern', None)
+    pattern = keras_private.excluded_names(optimizer)
     if pattern is not None:
         made.exclude_from_weight_decay(var_names=[pattern.pattern])
     return made

@@ -25,6 +25,7 @@ from zoo.common import spaces
 from zoo.common.maths.optimizers import copy_weights
 from zoo.common.networks.build import build_network
 from zoo.common.networks.network import Network, unannounced
+from zoo.common.tools import keras_private
 
 log = logging.getLogger('zoo')
 
@@ -116,7 +117,7 @@ def settle(network: Network) -> None:
     Those of the network, after its weights were assigned, and those of its target.
     """
     if isinstance(network.torso, keras.Layer):
-        for layer in network.torso._flatten_layers():
+        for layer in keras_private.flattened(network.torso):
             if isinstance(layer, keras.layers.Normalization):
                 layer.finalize_state()
     if network.target is not None:
@@ -226,7 +227,7 @@ class _Copier(cloudpickle.Pickler):
             builtin = next(base for base in (list, dict, set) if isinstance(obj, base))
             return builtin.__new__, (kind,), (builtin(obj), dict(vars(obj))), None, None, _fill
         # The latter is what preprocessing layers hold; it looks itself up without end while it is empty.
-        if hasattr(kind, '_unpickle_model') or kind.__name__ == 'DynamicBackend':
+        if keras_private.is_saveable(kind) or kind.__name__ == 'DynamicBackend':
             return object.__new__, (kind,), ((), dict(vars(obj))), None, None, _fill
         return super().reducer_override(obj)
 

@@ -45,6 +45,7 @@ from zoo.common.adaptors.observation import Preprocess
 from zoo.common.networks import recurrent, remembered, spec
 from zoo.common.networks.heads import Head
 from zoo.common.networks.layers import dueling, noisy
+from zoo.common.tools import keras_private
 
 log = logging.getLogger('zoo')
 
@@ -224,7 +225,7 @@ class Network:
     @contextlib.contextmanager
     def in_float32(self) -> Iterator[None]:
         """What is traced meanwhile computes in float32 where Keras' dtype policies say bfloat16."""
-        layers = list(self.torso._flatten_layers()) if isinstance(self.torso, keras.Layer) else []
+        layers = keras_private.flattened(self.torso) if isinstance(self.torso, keras.Layer) else []
         kept = [(layer, layer.dtype_policy) for layer in layers if layer.compute_dtype == 'bfloat16']
         try:
             for layer, _ in kept:
@@ -242,7 +243,7 @@ class Network:
         if self.custom is None or self.shares or not isinstance(self.torso, keras.Layer):
             return []
         found = list(self.torso.losses)
-        self.torso._clear_losses()  # lest tensors of one graph be met in another one
+        keras_private.clear_losses(self.torso)
         return found
 
     @property
@@ -318,9 +319,9 @@ class Network:
             return []
         return [
             variable.value
-            for layer in self.torso._flatten_layers(recursive=True)
+            for layer in keras_private.flattened(self.torso)
             if layer.trainable
-            for variable in layer._non_trainable_variables
+            for variable in keras_private.own_untrained(layer)
             if variable.value.dtype.is_floating
         ]
 

@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from zoo.common.networks import torsos
 from zoo.common.networks.spec import recurrent_units
+from zoo.common.tools import keras_private
 
 #: The recurrent layers that there are, by the name in a spec; ``SimpleRNN`` is taken in networks of the user's alone.
 KINDS: dict[type[keras.layers.Layer], str] = {
@@ -76,7 +77,7 @@ def _chain(entry: Any) -> list[keras.layers.Layer] | None:
         layers = [layer for layer in entry.layers if not isinstance(layer, keras.layers.InputLayer)]
         if len(entry.inputs) != 1 or len(entry.outputs) != 1 or len(entry.operations) != len(layers) + 1:
             return None
-        nodes = [layer._inbound_nodes for layer in layers]
+        nodes = [keras_private.calls_of(layer) for layer in layers]
         if any(len(each) != 1 or len(each[0].parent_nodes) != 1 for each in nodes):
             return None
         return layers
@@ -290,7 +291,7 @@ def steps_agree(
     """
     steps, copies = x.shape[:2]
     whole = entry(tf.transpose(x, [1, 0, *range(2, len(x.shape))]), training=False)
-    entry._clear_losses()
+    keras_private.clear_losses(entry)
     begins = tf.zeros([steps, copies], tf.bool)
     rows = before(tf.reshape(x, [steps * copies, *x.shape[2:]]), False)
     found, _ = core.sequence(rows, tf.zeros([copies, core.state_size]), begins)
@@ -300,13 +301,13 @@ def steps_agree(
 
 
 def _rows(layer: Any, has_time: bool) -> Callable[[tf.Tensor, bool], tf.Tensor]:
-    takes = layer._call_has_training_arg
+    takes = keras_private.takes_training(layer)
 
     def call(x: tf.Tensor, training: bool) -> tf.Tensor:
         x = x[:, None] if has_time else x
         x = layer(x, training=training) if takes else layer(x)
         if not training:
-            layer._clear_losses()  # lest tensors of one graph be met in another one
+            keras_private.clear_losses(layer)
         x = tf.cast(x, tf.float32) if x.dtype == tf.bfloat16 else x
         return x[:, 0] if has_time else x
 

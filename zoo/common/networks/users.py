@@ -18,6 +18,7 @@ from zoo.common.adaptors.observation import Preprocess
 from zoo.common.networks import recurrent, torsos
 from zoo.common.networks.heads import Head, make_head
 from zoo.common.networks.network import PROBES, Network, announces, probe, variables_of
+from zoo.common.tools import keras_private
 
 log = logging.getLogger('zoo')
 
@@ -151,7 +152,7 @@ def _call_of(entry: Any) -> Callable[..., Any]:
         def call_keras(training: bool, *inputs: Any) -> Any:
             output = entry(*inputs, training=training)
             if not training:
-                entry._clear_losses()  # lest tensors of one graph be met in another one
+                keras_private.clear_losses(entry)
             return output
 
         return call_keras
@@ -222,7 +223,7 @@ def _random_features(preprocess: Preprocess, count: int, scale: float = 1.0) -> 
 def _check_layers(entry: Any, label: str) -> None:
     """Refuse layers of a user's network that would go wrong without a word."""
     if isinstance(entry, keras.Layer):
-        for layer in entry._flatten_layers():
+        for layer in keras_private.flattened(entry):
             if layer.compute_dtype == 'float16':
                 raise ValueError(
                     f'{label} has the layer {layer.name!r} of dtype policy {layer.dtype_policy.name!r}, whose '
@@ -250,7 +251,7 @@ def _check_weights(entry: Any, label: str) -> None:
 
 def _is_mixed(entry: Any, output: tf.Tensor) -> bool:
     """Whether a user's network computes in bfloat16, as its layers or its output say."""
-    layers = entry._flatten_layers() if isinstance(entry, keras.Layer) else ()
+    layers = keras_private.flattened(entry) if isinstance(entry, keras.Layer) else ()
     return output.dtype == tf.bfloat16 or any(layer.compute_dtype == 'bfloat16' for layer in layers)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -196,7 +196,7 @@ def _takes_of_inputs(network: Any, inputs: dict[str, Box], takes: Sequence[Box])
     nested = network.preprocess.nested({path: path for path in inputs})
     for form in (nested, [nested, '']):
         try:
-            keras.tree.assert_same_structure(model._inputs_struct, form)
+            keras.tree.assert_same_structure(model.input, form)
         except ValueError:
             continue
         return [[inputs.get(path, takes[-1])] for path in keras.tree.flatten(form)]
@@ -205,15 +205,17 @@ def _takes_of_inputs(network: Any, inputs: dict[str, Box], takes: Sequence[Box])
 
 def _functional_boxes(model: Any, takes: Sequence[Sequence[Box]]) -> list[Box]:
     """The layers of a functional Keras model, of whose inputs each takes from the boxes in its place in ``takes``."""
+    from zoo.common.tools import keras_private
+
     by_operation = {
-        id(tensor._keras_history.operation): list(boxes) for tensor, boxes in zip(model.inputs, takes, strict=True)
+        id(keras_private.maker_of(tensor)): list(boxes) for tensor, boxes in zip(model.inputs, takes, strict=True)
     }
     found = []
-    for layer in _in_order(model):
+    for layer in model.operations:  # each after those that it takes from
         if id(layer) in by_operation:
             continue
         parents: list[Box] = []
-        for node in layer._inbound_nodes:
+        for node in keras_private.calls_of(layer):
             for parent in node.parent_nodes:
                 parents += [box for box in by_operation.get(id(parent.operation), []) if box not in parents]
         if type(layer).__name__ in _RESHAPING:
@@ -223,13 +225,6 @@ def _functional_boxes(model: Any, takes: Sequence[Sequence[Box]]) -> list[Box]:
         by_operation[id(layer)] = [box]
         found.append(box)
     return found
-
-
-def _in_order(model: Any) -> Iterator[Any]:
-    """The layers of a functional model, each after those that it takes from."""
-    for depth in sorted(model._nodes_by_depth, reverse=True):
-        for node in model._nodes_by_depth[depth]:
-            yield node.operation
 
 
 def _head_boxes(name: str, network: Any, ends: list[Box], action: Box) -> list[Box]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context, execute
+
+from zoo.common.tools import tensorflow_private
 
 #: Dense layers up to this product of a kernel's sides gain from XLA, wider ones and convolutions lose by it:
 #: benchmarks/results/compilation.md has the table, which benchmarks/compilation.py measures again.
@@ -59,7 +59,7 @@ class PackedCall:
     def __init__(self, function: Callable[..., tf.Tensor], xla: bool) -> None:
         self._function = function
         self._xla = xla
-        self._compiled: dict[tuple, Callable[[list[tf.Tensor]], tf.Tensor]] = {}
+        self._compiled: dict[tuple, tensorflow_private.Call] = {}
 
     @property
     def traces(self) -> int:
@@ -83,9 +83,7 @@ class PackedCall:
             compiled = self._compiled[key] = self._compile(arrays, static, leaves, vector.size)
         return compiled([tf.experimental.dlpack.from_dlpack(vector.__dlpack__()), *map(tf.constant, large)]).numpy()
 
-    def _compile(
-        self, arrays: Any, static: tuple, leaves: Sequence[np.ndarray], size: int
-    ) -> Callable[[list[tf.Tensor]], tf.Tensor]:
+    def _compile(self, arrays: Any, static: tuple, leaves: Sequence[np.ndarray], size: int) -> tensorflow_private.Call:
         shapes = [(leaf.shape, leaf.dtype) for leaf in leaves]
 
         def unpacked(vector: tf.Tensor, *large: tf.Tensor) -> tf.Tensor:
@@ -105,7 +103,7 @@ class PackedCall:
         function = tf.function(unpacked, jit_compile=self._xla, autograph=False)
         signature = [tf.TensorSpec([size], tf.float32)]
         signature += [tf.TensorSpec(shape, tf.uint8) for shape, dtype in shapes if dtype == np.uint8]
-        return _Direct(function.get_concrete_function(*signature))
+        return tensorflow_private.calling(function.get_concrete_function(*signature))
 
 
 def _collect(structure: Any, leaves: list[np.ndarray]) -> None:
@@ -126,22 +124,3 @@ def _aligned(size: int) -> np.ndarray:
     room = np.empty(size + ALIGNMENT // 4, np.float32)
     begin = -room.ctypes.data % ALIGNMENT // 4
     return room[begin : begin + size]
-
-
-class _Direct:
-    """A concrete function of one output as TensorFlow's runtime calls it.
-
-    Its own call, in Python, looks for tapes and tells of every variable that it reads, which takes longer than the
-    update of a small network.
-    """
-
-    def __init__(self, function: Any) -> None:
-        self._function = function  # the runtime forgets its name when it is no more
-        self._runtime = context.context()
-        self._name = tf.compat.as_str(function.name)
-        self._captured = function.captured_inputs
-        self._attributes = tuple(itertools.chain(*self._runtime.function_call_options.as_attrs().items()))
-
-    def __call__(self, inputs: list[tf.Tensor]) -> tf.Tensor:
-        (output,) = execute.execute(self._name, 1, inputs + self._captured, self._attributes, self._runtime)
-        return output

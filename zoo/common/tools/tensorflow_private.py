@@ -1,0 +1,71 @@
+"""What zoo uses of TensorFlow that TensorFlow does not promise to keep, and the public way beside it.
+
+The names are in TensorFlow 2.18 to 2.21.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+log = logging.getLogger('zoo')
+
+#: ``call(inputs)``: the one output of a compiled function.
+Call = Callable[[list[tf.Tensor]], tf.Tensor]
+
+#: The parameters of ``tensorflow.python.eager.execute.execute`` that are given, by position.
+_PARAMETERS = ['op_name', 'num_outputs', 'inputs', 'attrs', 'ctx']
+
+
+def calling(function: Any) -> Call:
+    """The fastest way to call a concrete function of one output: the runtime's own where it is known."""
+    direct = direct_call(function)
+    if direct is None:
+        _say_public()
+    return direct or public_call(function)
+
+
+def public_call(function: Any) -> Call:
+    """Call a concrete function as a program does.
+
+    That looks for gradient tapes and reports every variable that is read, all in Python. It takes longer than the
+    update of a small network.
+    """
+    return lambda inputs: function(*inputs)
+
+
+def direct_call(function: Any) -> Call | None:
+    """Call a concrete function by TensorFlow's runtime alone; None where the runtime is not the known one."""
+    try:
+        from tensorflow.python.eager import context, execute
+
+        runtime = context.context()
+        parameters = inspect.signature(execute.execute).parameters.values()
+        attributes = tuple(itertools.chain(*runtime.function_call_options.as_attrs().items()))
+    except (ImportError, AttributeError, TypeError, ValueError):
+        return None
+    required = [p.name for p in parameters if p.default is p.empty]
+    if required != _PARAMETERS or [p.name for p in parameters][: len(required)] != required:
+        return None
+    name, captured = tf.compat.as_str(function.name), function.captured_inputs
+
+    def call(inputs: list[tf.Tensor]) -> tf.Tensor:
+        assert function is not None  # the runtime forgets the name when the function is no more
+        (output,) = execute.execute(name, 1, inputs + captured, attributes, runtime)
+        return output
+
+    return call
+
+
+@functools.cache
+def _say_public() -> None:
+    log.warning(
+        'TensorFlow %s has a runtime that zoo does not know: updates are called in the public way, which takes longer.',
+        tf.__version__,
+    )
