@@ -16,13 +16,14 @@ class Nested(keras.layers.Layer):
 
     def __init__(self) -> None:
         super().__init__()
+        self.flat = keras.layers.Flatten()
         self.first = keras.layers.Dense(2)
         self.others = [keras.layers.Dropout(0.5), keras.Sequential([keras.layers.BatchNormalization()])]
         self.named = {'last': keras.layers.Dense(1, activity_regularizer='l2')}
         self.count = self.add_weight(shape=(), trainable=False)
 
     def call(self, x: Any, training: bool = False) -> Any:
-        x = self.others[0](self.first(x), training=training)
+        x = self.others[0](self.first(self.flat(x)), training=training)
         return self.named['last'](self.others[1](x, training=training))
 
 
