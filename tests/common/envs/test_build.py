@@ -974,7 +974,7 @@ def test_the_viewer_of_mujoco_needs_a_display_whoever_made_it(no_display: None, 
 
 @pytest.mark.parametrize('variable', ['DISPLAY', 'WAYLAND_DISPLAY'])
 def test_a_display_is_left_to_the_environment(variable: str, no_display: None, monkeypatch: pytest.MonkeyPatch):
-    from zoo.common.envs import rendering
+    from zoo.common.envs.kinds import rendering
 
     monkeypatch.setenv(variable, ':0')
     rendering.check_display('CartPole-v1', by_sdl=True)

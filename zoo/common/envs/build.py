@@ -117,7 +117,7 @@ def build_env(
     """
     env = _build(env_id, env_type, vectorized, seed, reward_shaping, nenv, kwargs)
     if kwargs.get('render_mode') == 'human':
-        from zoo.common.envs import rendering
+        from zoo.common.envs.kinds import rendering
 
         try:
             rendering.check_window(_name(env_id))
@@ -272,7 +272,7 @@ def _build_in_threads(
         pool: the class of the type that steps copies in threads, if it has one.
         by_envpool: whether the user asked for EnvPool.
     """
-    from zoo.common.envs import envpool
+    from zoo.common.envs.kinds import envpool
     from zoo.common.envs.wrappers.prepare import prepare, prepare_vector
 
     task = name.rpartition(':')[2]

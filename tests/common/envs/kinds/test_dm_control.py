@@ -11,8 +11,7 @@ import pytest
 from gymnasium.spaces import Box, Dict
 
 from zoo.common.env_wrappers import build_env
-from zoo.common.envs import rendering
-from zoo.common.envs.kinds import dm_control
+from zoo.common.envs.kinds import dm_control, rendering
 from zoo.common.spaces import FrameStack
 
 pytest.importorskip('dm_control', reason='dm_control is not installed')

@@ -15,8 +15,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 from zoo.common.env_wrappers import build_env
-from zoo.common.envs import rendering
-from zoo.common.envs.kinds import pixels, registered
+from zoo.common.envs.kinds import pixels, registered, rendering
 from zoo.common.spaces import FrameStack
 
 #: A floor 3 m below a camera that looks down, with a box 0.5 m high in the upper left quarter of its picture.

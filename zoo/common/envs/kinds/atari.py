@@ -21,9 +21,8 @@ from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from zoo.common.envs import envpool
 from zoo.common.envs.answers import LIFE_LOST
-from zoo.common.envs.kinds import registered
+from zoo.common.envs.kinds import envpool, registered
 from zoo.common.envs.wrappers.views import StackFrames, push_frame
 
 #: Arguments of :class:`AtariPreprocessing` and of the stack of frames; all others are ALE's.

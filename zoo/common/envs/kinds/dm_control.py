@@ -21,8 +21,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Dict
 from gymnasium.wrappers import TimeLimit
 
-from zoo.common.envs import rendering
-from zoo.common.envs.kinds import pixels, registered
+from zoo.common.envs.kinds import pixels, registered, rendering
 from zoo.common.tools.errors import unknown
 
 #: The suite's actions are bounded by this number where they are not bounded at all (MuJoCo's mjMAXVAL).

@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Space
 
-from zoo.common.envs.rendering import SceneRenderer
+from zoo.common.envs.kinds.rendering import SceneRenderer
 from zoo.common.envs.wrappers.views import StackFrames
 from zoo.common.tools.errors import unknown
 

@@ -19,8 +19,7 @@ from gymnasium.envs.registration import EnvCreator, EnvSpec, load_env_creator, r
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import TimeLimit
 
-from zoo.common.envs import rendering
-from zoo.common.envs.kinds import pixels
+from zoo.common.envs.kinds import pixels, rendering
 from zoo.common.envs.kinds.old_gym import OldGymEnv, is_old_gym
 from zoo.common.tools.errors import nearest, unknown
 
