@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class Behavior:
-    """The behaviour policy: how actions are drawn from what the forward pass gives.
+    """A behavior policy: draws actions from the output of the forward pass.
 
-    It can be pickled where the forward pass is a :class:`Chain`, and needs no TensorFlow then.
+    With a :class:`Chain` as forward pass it can be pickled and needs no TensorFlow.
 
     Args:
-        forward: the forward pass, or None where another process has it and this one draws random actions alone.
+        forward: the forward pass; None if another process has it and this one draws only random actions.
         adaptor: the action adaptor.
         mask_path: the observation's leaf that says which actions are allowed.
     """
@@ -32,14 +32,17 @@ class Behavior:
     #: The recurrent state of each copy of the environment before its next step, float32 ``[N, S]``; None where the
     #: policy has none, or no episode has begun.
     state: np.ndarray | None = None
-    #: Parameters of the distribution that actions are drawn from, where an algorithm asks that rollouts hold them: it
-    #: sets this to the adaptor's ``param_size``, and what acts keeps those of its last actions in ``params``. 0: none.
+    #: Length of ``params``, if rollouts store them: the algorithm sets this to the adaptor's ``param_size``. 0: they do
+    #: not.
     param_size: int = 0
-    #: float32 ``[N, param_size]``, those of the last actions of a stochastic policy.
+    #: Parameters of the distribution that the last actions were drawn from, float32 ``[N, param_size]``.
     params: np.ndarray | None = None
-    #: What is kept along an episode of each copy by noise that is not drawn anew in every step, ``[N, …]``; None where
-    #: no episode has begun.
+    #: Noise of each copy that lasts for several steps, ``[N, …]``; None where no episode has begun.
     noise: np.ndarray | None = None
+    #: Whether a copy keeps something along its episodes: then observations of different copies must not be mixed.
+    along_episodes = False
+    #: Whether each actor explores differently, so that no other actor can act for it.
+    per_actor = False
 
     def __init__(self, forward: Forward | Chain | None, adaptor: ActionAdaptor, mask_path: str | None = None) -> None:
         self.forward = forward
@@ -53,9 +56,9 @@ class Behavior:
 
         Args:
             obs: flat observations.
-            rng: exploration draws from it.
-            progress: fraction of the training done, for what is scheduled.
-            deterministic: without exploration.
+            rng: generator for exploration.
+            progress: fraction of the training that is done, for schedules.
+            deterministic: act without exploration.
         """
         raise NotImplementedError
 
@@ -67,10 +70,10 @@ class Behavior:
         progress: float,
         deterministic: bool = False,
     ) -> tuple[spaces.Flat, np.ndarray]:
-        """Stored actions ``[N, …]`` and the recurrent state after the step ``[N, S]``, from one that is given.
+        """Stored actions ``[N, …]`` and the recurrent state after the step ``[N, S]``, from a given state.
 
-        A policy that has none hands ``state`` back as it is. Nothing that is kept of the copies is touched, nor is the
-        noise of theirs that of these observations.
+        A policy that is not recurrent returns ``state`` unchanged. The copies' own state and noise are neither used nor
+        changed.
         """
         alone = copy.copy(self)
         alone.noise = None
@@ -82,58 +85,56 @@ class Behavior:
         return 0
 
     def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
-        """Stored actions ``[N, …]`` without exploration for what the forward pass gives, all of them tensors.
+        """Stored actions ``[N, …]`` without exploration, from the output of the forward pass; all are tensors.
 
-        ``obs`` is what it was given, for a behaviour that looks at it besides. So an exported agent acts; one whose
-        behaviour lacks this cannot be exported.
+        An exported agent acts by it. An agent cannot be exported if its behavior lacks this method.
+
+        Args:
+            output: of the forward pass.
+            obs: the flat observations that the forward pass was called with.
         """
         raise NotImplementedError
 
     def random(self, obs: spaces.Flat, rng: np.random.Generator) -> spaces.Flat:
-        """Uniformly random stored actions for flat observations ``[N, …]``, of the allowed ones if masked."""
+        """Uniformly random stored actions for flat observations ``[N, …]``; with a mask, only allowed ones."""
         if self.mask_path is None:
             return self.adaptor.random(spaces.count(obs), rng)
         logits = np.zeros((spaces.count(obs), self.adaptor.param_size), np.float32)
         return self.adaptor.sample(masked(logits, obs[self.mask_path], self.adaptor.parts[0].counts), rng)
 
     def explore(self, obs: spaces.Flat, rng: np.random.Generator, progress: float) -> spaces.Flat:
-        """What is done in place of acting while only random actions are wanted: see `random`."""
+        """Random actions, while only these are wanted; like acting, it may move the recurrent state."""
         return self.random(obs, rng)
 
     def episodes_begin(self, copies: np.ndarray) -> None:
-        """Told before acting in them that new episodes begin in these copies of the environment, bool ``[N]``.
+        """Reset what copies keep along an episode; called before acting in new episodes.
 
-        For what is kept along an episode of each copy, and belongs to one process that steps them all.
+        Args:
+            copies: bool ``[N]``, the copies of the environment in which an episode begins.
         """
 
-    #: Whether something is, so that observations of one copy must not be mixed with those of others.
-    along_episodes = False
-
-    #: Whether each of several actors explores in a way of its own, so that none other can act for it.
-    per_actor = False
-
     def of_actor(self, number: int, actors: int) -> Behavior:
-        """The behaviour of one of several actors: the same for all where :attr:`per_actor` does not say otherwise."""
+        """The behavior of one of several actors; the same for all unless :attr:`per_actor` is True."""
         return self
 
     def priorities(self, rollout: Trajectories, sampling: Sampling) -> np.ndarray | None:
-        """The priorities that steps just taken are stored with, |δ| ``[T, N]``; None: the highest that there is.
+        """The priorities, |δ| ``[T, N]``, with which new steps are stored; None: the highest priority so far.
 
         Args:
             rollout: the steps, fields ``[T, N, …]``.
-            sampling: how they will be drawn.
+            sampling: how transitions will be drawn.
         """
         return None
 
     def light(self) -> Behavior:
-        """The same without TensorFlow, to be pickled; where that cannot be, without a forward pass."""
+        """A copy without TensorFlow, to be pickled; it has no forward pass if that needs TensorFlow."""
         twin = copy.copy(self)
         twin.forward = getattr(self.forward, 'numpy', None)
         return twin
 
 
 class Remembering(Behavior):
-    """A behaviour whose policy is recurrent: it keeps the state of each copy. A subclass says what a `step` is.
+    """A behavior with a recurrent policy: keeps the recurrent state of each copy. A subclass defines `step`.
 
     Args:
         forward, adaptor, mask_path: see :class:`Behavior`.
@@ -143,20 +144,17 @@ class Remembering(Behavior):
 
     @property
     def state_size(self) -> int:
-        """See :class:`Behavior`."""
         return self._state_size
 
     @functools.cached_property
     def _state_size(self) -> int:  # kept where there is no forward pass any more
-        return int(self.forward.state_size)  # type: ignore[union-attr] # a recurrent one has it
+        return int(self.forward.state_size)  # type: ignore[union-attr] # not called without one
 
     def light(self) -> Behavior:
-        """See :class:`Behavior`."""
         _ = self._state_size
         return super().light()
 
     def episodes_begin(self, copies: np.ndarray) -> None:
-        """See :class:`Behavior`: their state is zero then."""
         if self.state is None or len(self.state) != len(copies):
             self.state = np.zeros((len(copies), self.state_size), np.float32)
         else:
@@ -165,18 +163,16 @@ class Remembering(Behavior):
     def __call__(
         self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
     ) -> spaces.Flat:
-        """See :class:`Behavior`; with the state that is kept of the copies, which takes a step."""
         count = spaces.count(obs)
         if self.state is None or len(self.state) != count:
             raise ValueError(
                 f'a recurrent policy is asked to act in {count} copies of the environment, but '
                 f'{"none has" if self.state is None else f"{len(self.state)} have"} begun an episode: '
-                'predict(obs, state=…) takes the state that it is to act with.'
+                'give the state to act with, predict(obs, state=…).'
             )
         action, self.state = self.step(obs, self.state, rng, progress, deterministic)
         return action
 
     def explore(self, obs: spaces.Flat, rng: np.random.Generator, progress: float) -> spaces.Flat:
-        """See :class:`Behavior`; the state takes a step."""
         self(obs, rng, progress)
         return self.random(obs, rng)

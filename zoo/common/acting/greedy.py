@@ -15,27 +15,25 @@ from zoo.common.schedules import Linear, value_at
 
 
 class Deterministic(Behavior):
-    """The best action by what a network puts out: of the greatest logit, the switches that are on, the mean of a Box.
+    """The best action: the greatest logit, the switches whose logits are positive, the mean of a Box.
 
-    What explores are its parameters, which are perturbed for whole episodes: :mod:`zoo.common.population`.
+    It explores by perturbed parameters, which last for whole episodes: :mod:`zoo.common.acting.perturbed`.
     """
 
-    forward: Forward | Chain  # it is not called where there is none
+    forward: Forward | Chain  # not called without one
 
     def __call__(
         self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
     ) -> spaces.Flat:
-        """See :class:`Behavior`."""
         return self.action(self.forward(obs), obs)
 
     def action(self, output: np.ndarray, obs: spaces.Flat) -> spaces.Flat:
-        """Stored actions ``[N, …]`` for logits and means ``[N, …]``, of the allowed ones if masked."""
+        """Stored actions ``[N, …]`` for logits and means ``[N, …]``; with a mask, only allowed ones."""
         if self.mask_path is not None:
             output = masked(output, obs[self.mask_path], self.adaptor.parts[0].counts)
         return self.adaptor.best(output)
 
     def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
-        """See :class:`Behavior`."""
         import tensorflow as tf
 
         if self.mask_path is not None:
@@ -44,12 +42,12 @@ class Deterministic(Behavior):
         for part in self.adaptor.parts:
             piece = output[:, offset : offset + part.outputs]
             offset += part.outputs
-            # How far a Gaussian spreads is nothing to its mode.
+            # A Gaussian's mode does not depend on its standard deviation.
             pieces += [piece, tf.zeros_like(piece)] if 'gaussian' in part.kind else [piece]
         return self.adaptor.distribution.mode(tf.concat(pieces, -1))
 
     def light(self) -> Behavior:
-        """See :class:`Behavior`; also without a forward pass where NumPy has other weights than those that move."""
+        """A copy without TensorFlow; it has no forward pass if NumPy's weights are not exactly the trained ones."""
         twin = super().light()
         if isinstance(self.forward, Forward) and not self.forward.packs_trained:
             twin.forward = None
@@ -59,15 +57,14 @@ class Deterministic(Behavior):
 class EpsilonGreedy(Behavior):
     """The action of the highest value; with probability ε a random one.
 
-    Where the network has noisy layers their weights are drawn anew for every observation, and are the means without
-    exploration.
+    The weights of noisy layers are drawn anew for every observation; without exploration they are the means.
 
     Args:
         forward, adaptor, mask_path: see :class:`Behavior`.
         epsilon: ε, a number or a schedule.
     """
 
-    forward: Forward | Chain  # it is not called where there is none
+    forward: Forward | Chain  # not called without one
 
     def __init__(
         self, forward: Forward, adaptor: ActionAdaptor, mask_path: str | None, epsilon: float | Linear
@@ -78,7 +75,6 @@ class EpsilonGreedy(Behavior):
     def __call__(
         self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
     ) -> spaces.Flat:
-        """See :class:`Behavior`."""
         if deterministic:
             return self.forward(obs).argmax(-1)
         random = rng.random(spaces.count(obs)) < self.chance(spaces.count(obs), progress)
@@ -92,11 +88,10 @@ class EpsilonGreedy(Behavior):
         return action
 
     def chance(self, copies: int, progress: float) -> float | np.ndarray:
-        """The probability of a random action: of all copies, or of each ``[copies]``."""
+        """The probability of a random action: one for all copies, or ``[copies]``."""
         return value_at(self.epsilon, progress)
 
     def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
-        """See :class:`Behavior`."""
         import tensorflow as tf
 
         return tf.argmax(output, -1)
@@ -113,7 +108,6 @@ class RecurrentEpsilonGreedy(Remembering, EpsilonGreedy):
         progress: float,
         deterministic: bool = False,
     ) -> tuple[spaces.Flat, np.ndarray]:
-        """See :class:`Behavior`."""
         values, after = self.forward.step(obs, state)
         action = values.argmax(-1)
         if not deterministic:

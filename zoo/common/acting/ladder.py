@@ -1,7 +1,6 @@
-"""Actors that explore each to another degree, and say how surprising what they have seen is (Ape-X).
+"""Actors that explore to different degrees and compute initial priorities (Ape-X), without TensorFlow.
 
-Horgan et al. 2018, *Distributed Prioritized Experience Replay* (arXiv 1803.00933), sections 3 and 4.1. None of it needs
-TensorFlow, so that actors have none.
+Horgan et al. 2018, *Distributed Prioritized Experience Replay* (arXiv 1803.00933), sections 3 and 4.1.
 """
 
 from __future__ import annotations
@@ -23,29 +22,29 @@ from zoo.common.sampling import Sampling
 def rungs(base: float, exponent: float, first: int, count: int, total: int) -> np.ndarray:
     """``base^(1 + exponent · i / (total − 1))`` for ``i`` from ``first`` on, float64 ``[count]`` (section 4.1).
 
-    Of one alone, for which the paper's formula is not defined, the one in the middle of the ladder.
+    The paper's formula is not defined for ``total = 1``; then it is the middle of the ladder.
     """
     places = np.arange(first, first + count) / (total - 1) if total > 1 else np.full(count, 0.5)
     return base ** (1.0 + exponent * places)
 
 
 class Rungs:
-    """Where on the ladder the copies of the environment of an actor stand: it has the ``number``-th part of them."""
+    """The rungs of the ladder on which an actor's copies of the environment stand: the ``number``-th part of all."""
 
     number, actors = 0, 1
 
     def values(self, base: float, exponent: float, copies: int) -> np.ndarray:
-        """Of each copy in this process its value, float64 ``[copies]``; see :func:`rungs`."""
+        """The value of each copy in this process, float64 ``[copies]``; see :func:`rungs`."""
         return rungs(base, exponent, self.number * copies, copies, self.actors * copies)
 
 
 class EpsilonLadder(Rungs, EpsilonGreedy):
-    """The action of the highest value; with probability ε a random one, and each copy of the environment has its own ε.
+    """Epsilon-greedy actions where each copy of the environment has its own ε.
 
     Args:
         forward, adaptor, mask_path: see :class:`zoo.common.acting.behavior.Behavior`.
-        epsilon: the highest, of the first copy of the first actor.
-        exponent: α, how far the others are below.
+        epsilon: the highest ε, which the first copy of the first actor has.
+        exponent: α, how fast ε falls from copy to copy.
     """
 
     per_actor = True
@@ -57,28 +56,25 @@ class EpsilonLadder(Rungs, EpsilonGreedy):
         self.base, self.exponent = epsilon, exponent
 
     def of_actor(self, number: int, actors: int) -> EpsilonLadder:
-        """See :class:`zoo.common.acting.behavior.Behavior`."""
         twin = copy.copy(self)
         twin.number, twin.actors = number, actors
         return twin
 
     def chance(self, copies: int, progress: float) -> np.ndarray:
-        """See :class:`zoo.common.acting.greedy.EpsilonGreedy`."""
         return self.values(self.base, self.exponent, copies)
 
 
 class RecurrentEpsilonLadder(EpsilonLadder, RecurrentEpsilonGreedy):
-    """The action of the highest value that a recurrent network gives; otherwise the same."""
+    """The same by a recurrent network."""
 
 
 class PrioritizingEpsilonLadder(EpsilonLadder):
-    """The same by a network that is not recurrent, and it says how far off the values were that it acts by."""
+    """The same by a network that is not recurrent; it computes the priorities of new steps."""
 
     def priorities(self, rollout: Trajectories, sampling: Sampling) -> np.ndarray | None:
-        """See :class:`zoo.common.acting.behavior.Behavior`: ``|Σ γ^i r + γ^n max Q(s′, ·) − Q(s, a)|`` by the network
-        that acts.
+        """``|Σ γ^i r + γ^n max Q(s′, ·) − Q(s, a)|`` by the acting network, ``[T, N]``; None: no priorities are kept.
 
-        With its weights of now, which are those of the whole message. Noisy layers are the means that they have.
+        The weights are the newest, and noisy layers take their means.
         """
         if sampling.priorities is None:
             return None
@@ -94,12 +90,12 @@ class PrioritizingEpsilonLadder(EpsilonLadder):
 
 
 class NoiseLadder(Rungs, GaussianNoise):
-    """A deterministic policy's action in [−1, 1] and normal noise on it, of another σ for each copy of the environment.
+    """A deterministic policy's action in [−1, 1] with normal noise added, where each copy has its own σ.
 
     Args:
         forward, adaptor: see :class:`zoo.common.acting.behavior.Behavior`.
-        scale: the highest σ, of the first copy of the first actor.
-        exponent: α, how far the others are below.
+        scale: the highest σ, which the first copy of the first actor has.
+        exponent: α, how fast σ falls from copy to copy.
     """
 
     per_actor = True
@@ -110,33 +106,31 @@ class NoiseLadder(Rungs, GaussianNoise):
         self.exponent = exponent
 
     def of_actor(self, number: int, actors: int) -> NoiseLadder:
-        """See :class:`zoo.common.acting.behavior.Behavior`."""
         twin = copy.copy(self)
         twin.number, twin.actors = number, actors
         return twin
 
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-        """See :class:`zoo.common.acting.noise.GaussianNoise`."""
         each = self.values(self.scale, self.exponent, shape[0]).astype(np.float32)
         return each.reshape(-1, *[1] * (len(shape) - 1)) * rng.standard_normal(shape, dtype=np.float32)
 
 
 def first_errors(rollout: Trajectories, q: np.ndarray, next_value: np.ndarray, sampling: Sampling) -> np.ndarray:
-    """|δ| of every step for the steps from it on that are drawn as one, float32 ``[T, N]``; 0 where none took place.
+    """|δ| of the n-step transition that begins at each step, float32 ``[T, N]``; 0 where no step took place.
 
-    Fewer than ``n_step`` where the episode ends, or the rollout does: as the steps would be drawn from a replay buffer
-    of which these are the newest.
+    A transition has fewer than ``n_step`` steps where the episode or the rollout ends, as in a replay buffer whose
+    newest steps these are.
 
     Args:
         rollout: fields ``[T, N, …]``.
-        q: of what was done, ``[T, N]``.
-        next_value: of what was seen then, ``[T, N]``.
-        sampling: how many steps are drawn as one, and the discount.
+        q: values of the actions taken, ``[T, N]``.
+        next_value: values of the next observations, ``[T, N]``.
+        sampling: has ``n_step`` and the discount.
     """
     steps = len(q)
     ends = rollout.terminated | rollout.truncated | ~rollout.valid
     total = np.zeros(q.shape)
-    last = np.broadcast_to(np.arange(steps)[:, None], q.shape).copy()  # of the steps that are taken
+    last = np.broadcast_to(np.arange(steps)[:, None], q.shape).copy()  # of each transition
     count = np.zeros(q.shape, np.int64)
     going = np.array(rollout.valid)
     for i in range(sampling.n_step):

@@ -1,4 +1,4 @@
-"""Noise that is added to deterministic actions."""
+"""Behavior policies that add noise to deterministic actions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from zoo.common.adaptors.action import ActionAdaptor
 
 
 class GaussianNoise(Behavior):
-    """A deterministic policy's action in [−1, 1], and normal noise on it.
+    """A deterministic policy's action in [−1, 1] with normal noise added.
 
     Args:
         forward, adaptor: see :class:`Behavior`.
         scale: the noise's standard deviation.
     """
 
-    forward: Forward | Chain  # it is not called where there is none
+    forward: Forward | Chain  # not called without one
 
     def __init__(self, forward: Forward, adaptor: ActionAdaptor, scale: float) -> None:
         super().__init__(forward, adaptor)
@@ -31,36 +31,34 @@ class GaussianNoise(Behavior):
     def __call__(
         self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
     ) -> spaces.Flat:
-        """See :class:`Behavior`."""
         action = self.forward(obs)
         if deterministic:
             return action
         return np.clip(action + self.draw(action.shape, rng), -1.0, 1.0)
 
     def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
-        """See :class:`Behavior`."""
         return output
 
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-        """The noise of the next step, float32 ``[N, n]``."""
+        """Noise for the next step, float32 ``[N, n]``."""
         return self.scale * rng.standard_normal(shape, dtype=np.float32)
 
 
 class OrnsteinUhlenbeck(GaussianNoise):
-    """A deterministic policy's action in [−1, 1], and noise on it that stays alike from step to step.
+    """A deterministic policy's action in [−1, 1] with noise added that is correlated from step to step.
 
-    The process of Uhlenbeck and Ornstein 1930 as Lillicrap et al. 2016 (arXiv 1509.02971, section 3) use it, by Euler's
-    steps ``x ← x − θ x dt + σ √dt N(0, 1)``, one process for each entry of the action of each copy. It begins at 0 in
-    every episode, and has the deviation ``σ / √(θ (2 − θ dt))`` after long.
+    The process of Uhlenbeck and Ornstein (1930), as used by Lillicrap et al. 2016 (arXiv 1509.02971, section 3), in
+    Euler steps: ``x ← x − θ x dt + σ √dt N(0, 1)``. Each entry of the action of each copy has its own process, which
+    starts at 0 in every episode. Its standard deviation approaches ``σ / √(θ (2 − θ dt))``.
 
     Args:
         forward, adaptor: see :class:`Behavior`.
         scale: σ.
-        theta: θ, the part of itself that it loses in a time of 1, where that is short.
+        theta: θ, the rate at which the noise returns to 0.
         dt: time between two steps.
 
     Attributes:
-        noise: of the last step of each copy, float32 ``[N, n]``; None where no episode has begun.
+        noise: the noise of each copy's last step, float32 ``[N, n]``; None where no episode has begun.
     """
 
     along_episodes = True
@@ -71,14 +69,13 @@ class OrnsteinUhlenbeck(GaussianNoise):
         self.dt = dt
 
     def episodes_begin(self, copies: np.ndarray) -> None:
-        """See :class:`Behavior`."""
         if self.noise is None or len(self.noise) != len(copies):
             self.noise = self.adaptor.zeros((len(copies),))
         else:
             self.noise = np.where(copies[:, None], np.float32(0.0), self.noise)
 
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-        """The noise of the next step, ``[N, n]``; of other observations than those of the copies, of a first step."""
+        """Noise for the next step, float32 ``[N, n]``; if N is not the number of copies, for the first step."""
         step = self.scale * math.sqrt(self.dt) * rng.standard_normal(shape, dtype=np.float32)
         if self.noise is None or self.noise.shape != shape:
             return step

@@ -10,37 +10,37 @@ from zoo.common import spaces
 from zoo.common.acting.chain import Chain
 from zoo.common.acting.forward import Forward, assign
 
-#: Seeds of perturbations are below this.
+#: Seeds of perturbations are below this number.
 SEEDS = 2**62
 
 
 def direction(seed: int, size: int) -> np.ndarray:
-    """The perturbation of a seed: standard normal numbers, float32 ``[size]``."""
+    """The perturbation that a seed stands for: standard normal numbers, float32 ``[size]``."""
     return np.random.default_rng(seed).standard_normal(size, dtype=np.float32)
 
 
 def episode_seed(seed: int, sign: int, episode: int) -> int:
-    """The environment's seed for an episode with the perturbation of ``seed``, added (1) or subtracted (−1)."""
+    """The environment's seed for an episode whose perturbation, from ``seed``, is added (1) or subtracted (−1)."""
     return int(np.random.SeedSequence([seed, sign > 0, episode]).generate_state(1)[0] >> 1)
 
 
 class Population(Protocol):
-    """Parameters of their own for each copy of the environment.
+    """A policy with different parameters in each copy of the environment.
 
     Attributes:
-        parameters: those that are perturbed, float32 ``[D]``.
+        parameters: the unperturbed parameters, float32 ``[D]``.
     """
 
     parameters: np.ndarray
 
     def set(self, copy: int, vector: np.ndarray) -> None:
-        """Act with this vector ``[D]`` in this copy from now on."""
+        """Act with the parameters ``vector``, ``[D]``, in this copy from now on."""
 
     def __call__(self, obs: spaces.Flat) -> np.ndarray:
-        """Outputs ``[N, units]`` for flat observations ``[N, …]`` of all copies, each by its own parameters."""
+        """Outputs ``[N, units]`` for flat observations ``[N, …]``, each copy by its own parameters."""
 
     def close(self) -> None:
-        """Leave the policy with the parameters that it had."""
+        """Give the policy back the parameters that it had."""
 
 
 class NumpyPopulation:
@@ -81,10 +81,10 @@ class NumpyPopulation:
 
 
 class GraphPopulation:
-    """See :class:`Population`: any network, with each copy's weights assigned before it is called for that copy.
+    """Any network: each copy's weights are assigned before the network is called for that copy.
 
     Args:
-        forward: of the network.
+        forward: the network's forward pass.
         copies: how many.
     """
 
@@ -96,13 +96,11 @@ class GraphPopulation:
         self._assigned = -1
 
     def set(self, copy: int, vector: np.ndarray) -> None:
-        """See :class:`Population`."""
         self._vectors[copy] = vector
         if copy == self._assigned:
             self._assigned = -1
 
     def __call__(self, obs: spaces.Flat) -> np.ndarray:
-        """See :class:`Population`."""
         outputs = []
         for copy, vector in enumerate(self._vectors):
             if copy != self._assigned:
@@ -116,7 +114,6 @@ class GraphPopulation:
         self._forward.refresh()
 
     def close(self) -> None:
-        """See :class:`Population`."""
         self._assign(self.parameters)
 
 

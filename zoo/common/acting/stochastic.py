@@ -18,25 +18,23 @@ class Stochastic(Behavior):
     """A sample of a stochastic policy, or its mode.
 
     Attributes:
-        params: the parameters of the distribution that the last actions were drawn from, float32 ``[N, param_size]``.
+        params: parameters of the distribution that the last actions were drawn from, float32 ``[N, param_size]``.
     """
 
-    forward: Forward | Chain  # it is not called where there is none
+    forward: Forward | Chain  # not called without one
 
     def __call__(
         self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
     ) -> spaces.Flat:
-        """See :class:`Behavior`."""
         self.params = self.forward(obs)
         return self.adaptor.mode(self.params) if deterministic else self.adaptor.sample(self.params, rng)
 
     def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
-        """See :class:`Behavior`."""
         return self.adaptor.distribution.mode(output)
 
 
 class RecurrentStochastic(Remembering, Stochastic):
-    """A sample of a stochastic policy that is recurrent, or its mode."""
+    """A sample of a recurrent stochastic policy, or its mode."""
 
     def step(
         self,
@@ -46,30 +44,28 @@ class RecurrentStochastic(Remembering, Stochastic):
         progress: float,
         deterministic: bool = False,
     ) -> tuple[spaces.Flat, np.ndarray]:
-        """See :class:`Behavior`."""
         self.params, after = self.forward.step(obs, state)
         params = self.params
         return (self.adaptor.mode(params) if deterministic else self.adaptor.sample(params, rng)), after
 
 
-#: Steps until noise is drawn anew where nothing but the end of the episode does it.
+#: Steps until the matrix is drawn anew, if only the end of an episode does so.
 _NEVER = 2**62
 
 
 class StateDependent(Stochastic):
-    """The mean of a Gaussian policy with state-dependent exploration, and noise on it that is a function of the state.
+    """The mean of a Gaussian policy with noise added that is a function of the state.
 
-    Generalised state-dependent exploration, Raffin et al. 2020 (arXiv 2005.05719, section 3): the same state gives the
-    same noise until the matrix is drawn anew. What is drawn is standard normal; σ is that of the newest weights.
+    Generalized state-dependent exploration, Raffin et al. 2020 (arXiv 2005.05719, section 3): until its matrix is drawn
+    anew, the same state gives the same noise. The matrix is standard normal; the newest σ scales it.
 
     Args:
         forward, adaptor: see :class:`Behavior`.
-        every: after how many steps a copy's matrix is drawn anew, besides at the beginning of its episodes; None: then
-            alone.
+        every: steps after which a copy's matrix is drawn anew within an episode; None: only when an episode begins.
 
     Attributes:
-        noise: standard normal numbers of each copy, float32 ``[N, L n]``; None where no episode has begun.
-        left: steps of each copy until they are drawn anew, int64 ``[N]``.
+        noise: each copy's matrix, float32 ``[N, L n]``; None where no episode has begun.
+        left: steps until each copy's matrix is drawn anew, int64 ``[N]``.
     """
 
     along_episodes = True
@@ -81,7 +77,6 @@ class StateDependent(Stochastic):
         self.left = np.zeros(0, np.int64)
 
     def episodes_begin(self, copies: np.ndarray) -> None:
-        """See :class:`Behavior`."""
         if self.noise is None or len(self.noise) != len(copies):
             self.noise = np.zeros((len(copies), self.noise_size), np.float32)
             self.left = np.zeros(len(copies), np.int64)
@@ -91,7 +86,6 @@ class StateDependent(Stochastic):
     def __call__(
         self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
     ) -> spaces.Flat:
-        """See :class:`Behavior`."""
         noise = None if deterministic else self._drawn(spaces.count(obs), rng)
         output = self.forward(obs, noise)
         size = output.shape[1] // 3
@@ -102,13 +96,13 @@ class StateDependent(Stochastic):
         return np.tanh(found) if self.adaptor.parts[0].kind == 'squashed_gaussian' else found
 
     def _drawn(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """The numbers for the next step ``[N, L n]``; of other observations than the copies', of a first one."""
+        """Matrices for the next step ``[N, L n]``; if N is not the number of copies, for the first step."""
         if self.noise is None or len(self.noise) != count:
             return rng.standard_normal((count, self.noise_size), dtype=np.float32)
         due = self.left <= 0
         if due.any():
             drawn = rng.standard_normal((int(due.sum()), self.noise_size), dtype=np.float32)
-            self.noise = self.noise.copy()  # another play may have this one
+            self.noise = self.noise.copy()  # someone else may hold the old array
             self.noise[due] = drawn
         self.left = np.where(due, self.every or _NEVER, self.left) - 1
         return self.noise
@@ -117,11 +111,11 @@ class StateDependent(Stochastic):
 def stochastic(
     forward: Forward, adaptor: ActionAdaptor, mask_path: str | None = None, sde_sample_freq: int | None = None
 ) -> Stochastic:
-    """The behaviour of a stochastic policy: recurrent, with state-dependent exploration, or neither.
+    """The behavior of a stochastic policy: recurrent, with state-dependent exploration, or neither.
 
     Args:
         forward, adaptor, mask_path: see :class:`Behavior`.
-        sde_sample_freq: of :class:`StateDependent`.
+        sde_sample_freq: ``every`` of :class:`StateDependent`.
     """
     if forward.sde:
         return StateDependent(forward, adaptor, sde_sample_freq)
@@ -136,7 +130,7 @@ class SometimesRandom(Stochastic):
         epsilon: ε, a number or a schedule.
 
     Attributes:
-        params: None where ε is above 0.
+        params: None while ε is above 0.
     """
 
     def __init__(
@@ -148,13 +142,12 @@ class SometimesRandom(Stochastic):
     def __call__(
         self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
     ) -> spaces.Flat:
-        """See :class:`Behavior`."""
         action = super().__call__(obs, rng, progress, deterministic)
         if deterministic:
             return action
         epsilon = value_at(self.epsilon, progress)
         if epsilon > 0:
-            self.params = None  # actions are drawn from them no more than from others
+            self.params = None  # the actions are drawn from another distribution
         random = rng.random(spaces.count(obs)) < epsilon
         if random.any():
             drawn = dict(spaces.tree_items(self.random(obs, rng)))
