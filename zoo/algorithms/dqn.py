@@ -29,7 +29,7 @@ from zoo.common import spaces
 from zoo.common.acting.forward import Forward
 from zoo.common.acting.greedy import EpsilonGreedy, RecurrentEpsilonGreedy
 from zoo.common.acting.layers import Means
-from zoo.common.adaptors.action import masked
+from zoo.common.adaptors.masks import masked
 from zoo.common.maths.optimizers import polyak
 from zoo.common.networks.heads import Head, action_value_head
 from zoo.common.networks.network import penalized

@@ -20,7 +20,8 @@ from zoo.common.acting.behavior import Behavior
 from zoo.common.acting.forward import Forward
 from zoo.common.acting.greedy import EpsilonGreedy
 from zoo.common.acting.layers import ACTIVATIONS, Means
-from zoo.common.adaptors.action import MASKED_LOGIT, ActionAdaptor
+from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.adaptors.masks import MASKED_LOGIT
 from zoo.common.adaptors.observation import Preprocess, features, mask_path
 from zoo.common.maths.normalize import RunningMoments
 from zoo.common.networks.build import build_network

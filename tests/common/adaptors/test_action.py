@@ -9,7 +9,9 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 from gymnasium.vector.utils import batch_space, iterate
 
 from zoo.common import spaces
-from zoo.common.adaptors.action import LOG_STD_BOUNDS, MASKED_LOGIT, ActionAdaptor, masked, mismatch
+from zoo.common.adaptors.action import ActionAdaptor, mismatch
+from zoo.common.adaptors.masks import MASKED_LOGIT, masked
+from zoo.common.adaptors.parts import LOG_STD_BOUNDS
 
 INF = np.inf
 SAMPLES = 20_000

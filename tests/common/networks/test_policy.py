@@ -17,8 +17,10 @@ from gymnasium.vector.utils import batch_space
 
 from zoo.common import spaces
 from zoo.common.acting.convert import convert
-from zoo.common.adaptors.action import LOG_STD_BOUNDS, MASKED_LOGIT, ActionAdaptor
+from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.adaptors.masks import MASKED_LOGIT
 from zoo.common.adaptors.observation import Preprocess
+from zoo.common.adaptors.parts import LOG_STD_BOUNDS
 from zoo.common.networks.build import build_network
 from zoo.common.networks.heads import Head, action_value_head, deterministic_head, stochastic_head, value_head
 from zoo.common.networks.network import Network

@@ -19,7 +19,7 @@ from zoo.common.networks.layers.noisy import NoisyDense
 from zoo.common.networks.torsos import activation_name
 
 if TYPE_CHECKING:
-    from zoo.common.adaptors.action import Part
+    from zoo.common.adaptors.parts import Part
     from zoo.common.networks.network import Network
 
 #: Parameters that are shown by themselves.

@@ -11,7 +11,8 @@ import numpy as np
 from zoo.common import spaces
 from zoo.common.acting.chain import Chain
 from zoo.common.acting.forward import Forward
-from zoo.common.adaptors.action import ActionAdaptor, masked
+from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.adaptors.masks import masked
 
 if TYPE_CHECKING:
     from zoo.common.records import Trajectories

@@ -15,7 +15,7 @@ import numpy as np
 from zoo.common import spaces
 from zoo.common.acting.chain import Chain, restore
 from zoo.common.acting.layers import Means
-from zoo.common.adaptors.action import masked
+from zoo.common.adaptors.masks import masked
 from zoo.common.adaptors.observation import Preprocess
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior, Remembering
 from zoo.common.acting.chain import Chain
 from zoo.common.acting.forward import Forward
-from zoo.common.adaptors.action import ActionAdaptor, masked
+from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.adaptors.masks import masked
 from zoo.common.schedules import Linear, value_at
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from zoo.common import spaces
-from zoo.common.adaptors.action import SDE_EPSILON, Part, masked
+from zoo.common.adaptors.masks import masked
+from zoo.common.adaptors.parts import SDE_EPSILON, Part
 
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     'linear': lambda x: x,
@@ -201,7 +202,7 @@ class Means(ChainLayer):
 
 
 class Mask(ChainLayer):
-    """Forbidden actions get a logit or value of −1e9: see :func:`zoo.common.adaptors.action.masked`.
+    """Forbidden actions get a logit or value of −1e9: see :func:`zoo.common.adaptors.masks.masked`.
 
     Args:
         path: the observation's leaf that says which actions are allowed.

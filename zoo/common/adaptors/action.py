@@ -8,75 +8,31 @@ space               distribution                           stored action (the po
 ``MultiBinary``     independent Bernoullis                 0 or 1, int32 ``[…, k]``
 ``Box``             diagonal Gaussian, tanh-squashed for   float32 ``[…, n]``; −1 and 1 stand for the bounds; where any
                     algorithms that ask for it             entry lacks one, one unit is one unit in all
-``Dict``, ``Tuple`` the product of its leaves'             dict of the above by path
+``Dict``, ``Tuple`` the product of its leaves'             dict of these by path
 ==================  =====================================  ==========================================================
 
-A Gaussian sample may lie outside the bounds: it is stored as drawn, so that its log-probability is right, and clipped
-only on its way to the environment, at each bound that there is. A range of more than ``spaces.WIDEST_RANGE`` is
-refused: the numbers that mean "no bound" to some environments would become the size of an action.
+A Gaussian sample may lie outside the bounds. It is stored as drawn, so that its log-probability is right, and clipped
+only on its way to the environment. A range of more than ``spaces.WIDEST_RANGE`` is refused: some environments write "no
+bound" as a large number, which would become the scale of an action.
 
-Sampling for acting is done here in NumPy, a few microseconds a step; the same distributions as tensors, for the losses,
-are in :mod:`zoo.common.maths.distributions`. Nothing here imports TensorFlow, but for masks of tensors.
+Acting samples in NumPy (:mod:`zoo.common.adaptors.parts`). The same distributions as tensors, for the losses, are in
+:mod:`zoo.common.maths.distributions`. Acting imports no TensorFlow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple
 
 from zoo.common import spaces
+from zoo.common.adaptors import parts
 
 if TYPE_CHECKING:
     from zoo.common.maths.distributions import Distribution
-
-#: Logits of forbidden actions: finite, so that entropies of masked distributions stay finite too.
-MASKED_LOGIT = -1e9
-
-#: NumPy's float32 exponential is exactly 0 once in some ten million draws, and stands for what is below the smallest
-#: that it gives otherwise: a greater lead would let an action win that is next to impossible, or even forbidden.
-_SMALLEST = np.float32(2.0**-26)
-
-#: Actions to choose from are counted in int32.
-MOST_CHOICES = 2**31 - 1
-
-#: Bounds of a log standard deviation that a network puts out (Haarnoja et al. 2018 in their code, and Spinning Up).
-LOG_STD_BOUNDS = (-20.0, 2.0)
-
-
-#: What is added to the variance of state-dependent exploration, lest its logarithm be infinite.
-SDE_EPSILON = 1e-6
-
-
-@dataclass(frozen=True)
-class Part:
-    """One leaf of the action space.
-
-    Attributes:
-        path: its path, ``''`` when the space is this leaf.
-        kind: ``'categorical'``, ``'multi_categorical'``, ``'bernoulli'``, ``'gaussian'`` or ``'squashed_gaussian'``.
-        size: entries of the stored action.
-        counts: for the categoricals, the number of values of each entry.
-    """
-
-    path: str
-    kind: str
-    size: int
-    counts: tuple[int, ...] = ()
-
-    @property
-    def outputs(self) -> int:
-        """Numbers that a network has to give: logits, or means (a Gaussian's log standard deviation is extra)."""
-        return sum(self.counts) if self.counts else self.size
-
-    @property
-    def param_size(self) -> int:
-        """Length of the distribution's parameter vector."""
-        return 2 * self.size if 'gaussian' in self.kind else self.outputs
 
 
 class ActionAdaptor:
@@ -89,13 +45,13 @@ class ActionAdaptor:
     Raises:
         TypeError: a leaf that is no space of arrays.
         ValueError: a ``Box`` without entries or with a range of more than ``spaces.WIDEST_RANGE``, or more values than
-            `MOST_CHOICES`.
+            ``parts.MOST_CHOICES``.
     """
 
     def __init__(self, space: Space, squash: bool = False) -> None:
         self.space = space
         self.leaves = spaces.leaves(space)
-        self.parts = [_part(path, leaf, squash) for path, leaf in self.leaves.items()]
+        self.parts = [parts.part_of(path, leaf, squash) for path, leaf in self.leaves.items()]
         boxes = {path: leaf for path, leaf in self.leaves.items() if isinstance(leaf, Box)}
         self._scale = {path: _scale(path, leaf) for path, leaf in boxes.items()}
         self._limits = {path: _limits(leaf) for path, leaf in boxes.items()}
@@ -107,7 +63,7 @@ class ActionAdaptor:
 
     @cached_property
     def param_bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Bounds ``[param_size]``, float32, of what a network puts out; None where there are none."""
+        """Bounds ``[param_size]``, float32, of a network's output; None without Gaussians."""
         if not any('gaussian' in part.kind for part in self.parts):
             return None
         low = np.full(self.param_size, -np.inf, np.float32)
@@ -116,7 +72,7 @@ class ActionAdaptor:
         for part in self.parts:
             offset += part.param_size
             if 'gaussian' in part.kind:
-                low[offset - part.size : offset], high[offset - part.size : offset] = LOG_STD_BOUNDS
+                low[offset - part.size : offset], high[offset - part.size : offset] = parts.LOG_STD_BOUNDS
         return low, high
 
     @property
@@ -141,7 +97,7 @@ class ActionAdaptor:
         return d.Product(tuple((part.path, made[part.kind](part)) for part in self.parts))
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickling: without the distribution, which would bring TensorFlow along."""
+        """For pickling: without the distribution, which needs TensorFlow."""
         return {name: value for name, value in self.__dict__.items() if name != 'distribution'}
 
     def zeros(self, lead: tuple[int, ...]) -> spaces.Flat:
@@ -154,19 +110,19 @@ class ActionAdaptor:
 
     def mode(self, params: np.ndarray) -> spaces.Flat:
         """The most likely action; for a squashed Gaussian the squashed mean. ``params`` is ``[N, param_size]``."""
-        return self._by_part(params, _mode, None)
+        return self._by_part(params, parts.mode, None)
 
     def sample(self, params: np.ndarray, rng: np.random.Generator) -> spaces.Flat:
         """Independent samples for parameters ``[N, param_size]``."""
-        return self._by_part(params, _sample, rng)
+        return self._by_part(params, parts.sample, rng)
 
     def best(self, outputs: np.ndarray) -> spaces.Flat:
-        """As `mode`, of logits and means alone, without what says how far a Gaussian spreads.
+        """The most likely action for logits and means alone, without log standard deviations.
 
         Args:
-            outputs: ``[N, …]``, of each part as many numbers as its ``outputs``.
+            outputs: ``[N, …]``, as many numbers for each part as its ``outputs``.
         """
-        return self._by_part(outputs, _mode, None, [part.outputs for part in self.parts])
+        return self._by_part(outputs, parts.mode, None, [part.outputs for part in self.parts])
 
     def _by_part(
         self,
@@ -185,7 +141,7 @@ class ActionAdaptor:
         return items
 
     def random(self, n: int, rng: np.random.Generator) -> spaces.Flat:
-        """``n`` uniformly random stored actions; where a ``Box`` has no bounds, standard normal."""
+        """``n`` uniformly random stored actions; standard normal ones for a ``Box`` without bounds."""
         items: dict[str, Any] = {}
         for part in self.parts:
             if part.kind == 'categorical':
@@ -209,7 +165,7 @@ class ActionAdaptor:
         return spaces.unflatten(self.space, flat)
 
     def from_env(self, action: spaces.Flat) -> spaces.Flat:
-        """The inverse of :meth:`to_env`, for actions of others: flat, ``[N, *shape]`` in the environment's own units.
+        """Stored actions for flat actions ``[N, *shape]`` in the environment's units: the inverse of :meth:`to_env`.
 
         Raises:
             ValueError: an action outside the space.
@@ -218,7 +174,7 @@ class ActionAdaptor:
         items = {part.path: self._leaf_from_env(part, self.leaves[part.path], given[part.path]) for part in self.parts}
         return spaces.from_items(self.space, items)
 
-    def _leaf_from_env(self, part: Part, leaf: spaces.Leaf, action: np.ndarray) -> np.ndarray:
+    def _leaf_from_env(self, part: parts.Part, leaf: spaces.Leaf, action: np.ndarray) -> np.ndarray:
         flat = np.asarray(action).reshape(len(action), -1)
         where = f' {part.path!r}' if part.path else ''
         counted = not isinstance(leaf, Box)
@@ -226,7 +182,7 @@ class ActionAdaptor:
             raise ValueError(f'the action{where} is {np.asarray(action)[0]}, which is not in {spaces.describe(leaf)}.')
         if isinstance(leaf, Box):
             low, high = spaces.bounds(leaf)
-            slack = 1e-5 * np.maximum(1.0, np.abs(flat))  # a digit of float32, as by a scaling of others
+            slack = 1e-5 * np.maximum(1.0, np.abs(flat))  # a digit of float32, which another scaling may cost
             inside = (flat >= low.ravel() - slack) & (flat <= high.ravel() + slack)
             scale = self._scale[part.path]
             found = (flat if scale is None else (flat - scale[0]) / np.where(scale[1] == 0, 1, scale[1])).astype(
@@ -243,11 +199,11 @@ class ActionAdaptor:
         return found[:, 0] if part.kind == 'categorical' else found
 
     def to_single_env(self, action: spaces.Flat) -> Any:
-        """The same for one copy: stored action ``[1, …]`` in the form that a single environment takes."""
+        """A stored action ``[1, …]`` in the form that a single environment takes."""
         return self.single(self.to_env(action))
 
     def single(self, batch: Any) -> Any:
-        """The only element of a batch of one in the environment's form."""
+        """The only element of a batch of one, in the environment's form."""
         return _first(self.space, batch)
 
     def _leaf_to_env(self, path: str, leaf: spaces.Leaf, action: np.ndarray) -> np.ndarray:
@@ -255,7 +211,7 @@ class ActionAdaptor:
             scale = self._scale[path]
             if scale is not None:
                 action = scale[0] + scale[1] * action
-            # After scaling, since its rounding may step over a bound; two calls, since np.clip costs twice as much.
+            # After scaling, whose rounding may step over a bound. Two calls, since np.clip costs twice as much.
             low, high = self._limits[path]
             action = np.minimum(np.maximum(action.reshape(len(action), *leaf.shape), low), high)
             if leaf.dtype.kind in 'iub':
@@ -268,11 +224,11 @@ class ActionAdaptor:
         return action.reshape(len(action), *leaf.shape).astype(leaf.dtype)
 
     def tensors_to_env(self, action: spaces.Flat, float32: bool = False) -> dict[str, Any]:
-        """`to_env` for tensors, traced into an exported agent; a test holds them together.
+        """`to_env` for tensors, traced into an exported agent.
 
         Args:
             action: stored actions ``[N, …]``, tensors.
-            float32: compute in it even where the space has more digits, for runtimes that know no other reals.
+            float32: compute in float32 even if the space has more digits, for runtimes without float64.
 
         Returns:
             By path, ``[N, *shape]`` in the dtype of the space.
@@ -292,7 +248,7 @@ class ActionAdaptor:
             if scale is not None:
                 found = scale[0].astype(dtype) + scale[1].astype(dtype) * found
             found = tf.minimum(tf.maximum(found, low.astype(dtype)), high.astype(dtype))
-            found = tf.round(found) if leaf.dtype.kind in 'iub' else found  # halves to even, as NumPy's rint
+            found = tf.round(found) if leaf.dtype.kind in 'iub' else found  # halves to even, like NumPy's rint
         else:
             found = tf.cast(action, tf.int64)
             start = np.ravel(getattr(leaf, 'start', 0)).astype(np.int64)
@@ -306,9 +262,9 @@ class ActionAdaptor:
 
 
 def mismatch(own: Space, found: Space) -> str | None:
-    """What keeps an agent for the space ``own`` from acting in ``found``, or None.
+    """Why an agent for the space ``own`` cannot act in ``found``; None if it can.
 
-    Actions are scaled to the bounds, so with others they mean something else.
+    Actions are scaled to the bounds, so with other bounds they mean something else.
 
     Returns:
         The rest of a sentence that begins "the environment's action_space …".
@@ -329,60 +285,6 @@ def mismatch(own: Space, found: Space) -> str | None:
     return None
 
 
-def masked(values: Any, mask: Any, counts: Sequence[int] | None = None) -> Any:
-    """Logits or values with `MASKED_LOGIT` in place of those of forbidden actions.
-
-    A mask that allows nothing, as environments may give where an episode is over, says nothing of any action: there
-    all are allowed. So it is in each choice of a ``MultiDiscrete``. But all switches of a ``MultiBinary`` may be off.
-
-    Args:
-        values: float32 ``[N, actions]``, an array or a tensor.
-        mask: of the same kind, ``[N, …]`` with as many entries, those of allowed actions not zero.
-        counts: the actions of each choice, none for switches; by default there is one choice among all.
-
-    Returns:
-        An array or tensor like ``values``.
-    """
-    if counts is None:
-        counts = (values.shape[-1],)
-    if isinstance(values, np.ndarray):
-        allowed = np.reshape(mask, values.shape).astype(bool, copy=False)
-        if counts:
-            nothing = ~np.logical_or.reduceat(allowed, np.cumsum([0, *counts[:-1]]), axis=-1)
-            if nothing.any():
-                allowed = allowed | np.repeat(nothing, counts, axis=-1)
-        return np.where(allowed, values, np.float32(MASKED_LOGIT))
-    import tensorflow as tf
-
-    allowed = tf.reshape(tf.cast(mask, tf.bool), tf.shape(values))
-    if counts:
-        ends = np.cumsum(counts).tolist()  # slices, for LiteRT does not split what is bool
-        choices = [allowed[:, begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
-        allowed = tf.concat([choice | ~tf.reduce_any(choice, -1, keepdims=True) for choice in choices], -1)
-    return tf.where(allowed, values, MASKED_LOGIT)
-
-
-def _part(path: str, leaf: Space, squash: bool) -> Part:
-    if isinstance(leaf, Discrete | MultiDiscrete):
-        counts = (int(leaf.n),) if isinstance(leaf, Discrete) else tuple(leaf.nvec.ravel().tolist())
-        if sum(counts) > MOST_CHOICES:
-            raise ValueError(
-                f'{_named(path, leaf)}, has {sum(counts)} values to choose from, but at most {MOST_CHOICES} can be '
-                'told apart: give it as a Box.'
-            )
-        return Part(path, 'categorical' if isinstance(leaf, Discrete) else 'multi_categorical', len(counts), counts)
-    size = int(np.prod(spaces.shape_of(leaf)))
-    if not size:
-        raise ValueError(f'{_named(path, leaf)}, has no entries: give it at least one, or leave it out.')
-    if isinstance(leaf, MultiBinary):
-        return Part(path, 'bernoulli', size)
-    return Part(path, 'squashed_gaussian' if squash else 'gaussian', size)
-
-
-def _named(path: str, leaf: Space) -> str:
-    return f'the {path and f"part {path!r} of the "}action space, {spaces.describe(leaf)}'
-
-
 def _scale(path: str, leaf: Box) -> tuple[np.ndarray, np.ndarray] | None:
     """Centre and half-range of a bounded ``Box``, flat; None when a bound is missing."""
     if not leaf.is_bounded():
@@ -392,7 +294,7 @@ def _scale(path: str, leaf: Box) -> tuple[np.ndarray, np.ndarray] | None:
     if wide.size:
         reach = spaces.describe_range(low[wide[0]], high[wide[0]])
         raise ValueError(
-            f'{_named(path, leaf)}, reaches {reach}, but bounds that actions are scaled to may be at most '
+            f'{parts.named(path, leaf)}, reaches {reach}, but bounds that actions are scaled to may be at most '
             f'{spaces.WIDEST_RANGE:g} apart: wrap the environment in gymnasium.wrappers.TransformAction with the '
             'bounds that its actions have, or with -inf and inf where they have none.'
         )
@@ -401,7 +303,7 @@ def _scale(path: str, leaf: Box) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _limits(leaf: Box) -> tuple[np.ndarray, np.ndarray]:
-    """The bounds that actions are clipped to, in a dtype of actions."""
+    """The bounds to which actions are clipped, in the dtype of actions."""
     if leaf.dtype.kind not in 'iu':
         return leaf.low, leaf.high
     low, high = leaf.low.astype(np.float64), leaf.high.astype(np.float64)
@@ -411,45 +313,10 @@ def _limits(leaf: Box) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _inward(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds in float32, none of them outside those that are given."""
+    """The bounds in float32, rounded inward."""
     down, up = low.astype(np.float32), high.astype(np.float32)
     down = np.where(down.astype(np.float64) < low, np.nextafter(down, np.float32(np.inf)), down)
     return down, np.where(up.astype(np.float64) > high, np.nextafter(up, np.float32(-np.inf)), up)
-
-
-def _mode(part: Part, params: np.ndarray, rng: None) -> np.ndarray:
-    if part.kind == 'categorical':
-        return params.argmax(axis=-1)
-    if part.kind == 'multi_categorical':
-        return _per_entry(part, params)
-    if part.kind == 'bernoulli':
-        return (params > 0).astype(np.int32)
-    mean = params[:, : part.size]
-    return np.tanh(mean) if part.kind == 'squashed_gaussian' else mean
-
-
-def _sample(part: Part, params: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    if part.counts:
-        # argmax(logit − log E) with E standard exponential draws from the softmax: Gumbel-max with one logarithm less.
-        clock = np.maximum(rng.standard_exponential(params.shape, dtype=np.float32), _SMALLEST)
-        race = params - np.log(clock)
-        return race.argmax(axis=-1) if part.kind == 'categorical' else _per_entry(part, race)
-    if part.kind == 'bernoulli':
-        # rng.random() < sigmoid(logit), written for the logit so that large ones do not overflow.
-        uniform = rng.random(params.shape)
-        return (np.log(uniform) - np.log1p(-uniform) < params).astype(np.int32)
-    mean, log_std = params[:, : part.size], params[:, part.size :]
-    drawn = mean + np.exp(log_std) * rng.standard_normal(mean.shape, dtype=np.float32)
-    return np.tanh(drawn) if part.kind == 'squashed_gaussian' else drawn
-
-
-def _per_entry(part: Part, params: np.ndarray) -> np.ndarray:
-    action = np.empty((len(params), part.size), np.int32)
-    offset = 0
-    for i, n in enumerate(part.counts):
-        action[:, i] = params[:, offset : offset + n].argmax(axis=-1)
-        offset += n
-    return action
 
 
 def _first(space: Space, batch: Any) -> Any:

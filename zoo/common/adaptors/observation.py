@@ -1,7 +1,7 @@
 """The observation adaptor: from the environment's observation space to what a network takes.
 
-Each leaf of the space becomes a *feature*, one float32 tensor, inside the compiled graph, so that storage keeps the
-environment's own dtype and an exported agent does the same:
+Each leaf of the space becomes a *feature*, one float32 tensor. This happens inside the compiled graph: storage keeps the
+environment's dtype, and an exported agent preprocesses in the same way.
 
 ==================================  =============================================================  ==================
 leaf                                feature                                                        encoder
@@ -9,13 +9,13 @@ leaf                                feature                                     
 ``Box``, image (see `is_image`)     ``[…, height, width, channels]``, each channel scaled from     CNN that fits it
                                     its bounds to [0, 1] where every channel has them, channels
                                     last whatever the order it came in
-``Box``, anything else              flattened, if asked normalised by running statistics           joined as it is
-                                    (but for bool)
+``Box``, anything else              flattened, and on request normalized by running statistics     joined as it is
+                                    (bool: never)
 ``Discrete(n)``, n <= 256           one-hot ``[…, n]``                                             joined as it is
 ``Discrete(n)``, larger             index ``[…]`` int32                                            embedding
 ``MultiDiscrete``                   one-hot of each, joined                                        joined as it is
 ``MultiBinary``                     flattened                                                      joined as it is
-key ``action_mask`` of the          none: it masks the policy's output (`check_mask` refuses it where
+key ``action_mask`` of the          none: it masks the policy's output (`check_mask` refuses it if
 outermost ``Dict``                  actions cannot be masked)
 ==================================  =============================================================  ==================
 
@@ -59,7 +59,7 @@ class Feature:
         start: the smallest value of each entry.
         channels_first: the image came as ``[channels, height, width]``.
         scale: ``(low, high)`` of an image with finite bounds, each a number or one for each channel.
-        normalize: whether an agent that normalises keeps running statistics of it.
+        normalize: whether an agent that normalizes keeps running statistics of it.
     """
 
     path: str
@@ -78,7 +78,7 @@ class Feature:
 
     @property
     def is_vector(self) -> bool:
-        """Whether it is joined with the others as it is, with no encoder of its own."""
+        """Whether it is joined with the other features without an encoder."""
         return self.kind not in ('image', 'index')
 
 
@@ -90,11 +90,10 @@ def is_image(space: Space) -> TypeGuard[Box]:
 
 
 def image_layout(space: Box) -> tuple[int, int, int, bool]:
-    """Height, width, channels and whether the channels come first, of a ``Box`` of 2 or 3 axes.
+    """Height, width and channels of a ``Box`` of 2 or 3 axes, and whether the channels come first.
 
-    The channels of a stack of frames are last, however many there are. In another image two neighbouring axes that are
-    equal are the image's, however many channels there are (a board's planes are more than its squares); elsewhere the
-    shorter end axis is the channels'.
+    A stack of frames has its channels last. In other images, two equal neighboring axes are height and width (a board
+    may have more planes than squares). Otherwise the shorter one of the first and last axis is the channels'.
     """
     if len(space.shape) == 2:
         return space.shape[0], space.shape[1], 1, False
@@ -138,7 +137,7 @@ def feature(path: str, leaf: Space, normalize: bool = False) -> Feature:
 
 
 def _scale(leaf: Box, channels_first: bool) -> Any:
-    """``Feature.scale`` of an image; None where a bound is missing or means that there is none, or all are 0 and 1."""
+    """``Feature.scale`` of an image; None if a bound is missing or too large to be one, or if all are 0 and 1."""
     if not leaf.is_bounded():
         return None
     shape = leaf.shape if len(leaf.shape) == 3 else (*leaf.shape, 1)
@@ -153,14 +152,14 @@ def _scale(leaf: Box, channels_first: bool) -> Any:
 
 
 def features(space: Space, normalize: bool = False) -> list[Feature]:
-    """The features of an observation space in the order of their paths, without the action mask."""
+    """The features of an observation space, in the order of their paths, without the action mask."""
     return [feature(path, leaf, normalize) for path, leaf in spaces.leaves(space).items() if mask_path(space) != path]
 
 
 def mismatch(own: Space, found: Space) -> str | None:
-    """What keeps an agent for the observation space ``own`` from seeing ``found``, or None.
+    """Why an agent for the observation space ``own`` cannot observe ``found``; None if it can.
 
-    Images are scaled from their bounds, so with others they look different. Bounds of vectors may differ.
+    Images are scaled from their bounds, so with other bounds they look different. Bounds of vectors may differ.
 
     Returns:
         The rest of a sentence that begins "the environment's observation_space …".
@@ -186,10 +185,10 @@ def mask_path(space: Space) -> str | None:
 
 
 def check_mask(space: Space, adaptor: ActionAdaptor) -> None:
-    """Refuse a mask in the observation that nothing would act by.
+    """Refuse a mask in the observation that would be ignored.
 
     Raises:
-        ValueError: one sentence: the mask is no array, or the actions cannot be masked.
+        ValueError: the mask is no array, or the actions cannot be masked.
     """
     if isinstance(space, Dict) and ACTION_MASK in space.spaces:
         mask = space[ACTION_MASK]
@@ -208,12 +207,11 @@ def check_mask(space: Space, adaptor: ActionAdaptor) -> None:
 class Preprocess:
     """The pure function from a flat observation ``[*batch, *shape]`` to features ``[*batch, *feature.shape]``.
 
-    It exists twice, for tensors (`__call__`, traced into the compiled graphs) and for arrays (`numpy`, for acting); a
-    test holds them together to 1e-6.
+    `__call__` takes tensors and is traced into the compiled graphs. `numpy` takes arrays, for acting. They agree to 1e-6.
 
     Args:
         space: the observation space.
-        statistics: the running statistics by path; what has none is not normalised.
+        statistics: running statistics by path; a leaf without them is not normalized.
 
     Raises:
         ValueError: there is nothing but the action mask, or nothing at all.
@@ -234,15 +232,15 @@ class Preprocess:
         self._limits = {path: _limits(leaves[path]) for path in counted}
 
     def check_values(self, obs: spaces.Flat) -> None:
-        """Refuse observations that are none of the space's, where their values are counted.
+        """Refuse observations with a value that a ``Discrete``, ``MultiDiscrete`` or ``MultiBinary`` does not have.
 
-        Both forms of preprocessing would make something of them, but nothing that was ever learned.
+        Preprocessing would encode such values in a way that was never learned.
 
         Args:
             obs: flat observations ``[N, …]``.
 
         Raises:
-            ValueError: a value that a ``Discrete``, ``MultiDiscrete`` or ``MultiBinary`` does not have: which.
+            ValueError: names the value.
         """
         for path, (low, high) in self._limits.items():
             x = obs[path] if path else obs
@@ -280,10 +278,9 @@ class Preprocess:
 
     @contextlib.contextmanager
     def in_float32(self) -> Iterator[None]:
-        """What is traced meanwhile computes in float32 throughout, for runtimes that know no other reals.
+        """Within this context, traced graphs compute in float32 only, for runtimes without float64.
 
-        Statistics are constants then. The mean is taken off in two pieces, so that only an observation of float64 loses
-        digits by it.
+        Statistics become constants. The mean is subtracted in two pieces, so that only float64 observations lose digits.
         """
         self._float32 = True
         try:
@@ -301,7 +298,7 @@ class Preprocess:
         else:
             first = moments.mean.astype(np.float32)
             x = tf.cast(x, tf.float32) - first
-        # The product stands between the two pieces, lest an optimiser of graphs make one of them again.
+        # The product stands between the two pieces, so that a graph optimizer cannot merge them.
         rest, scale = ((moments.mean - first) * moments.scale).astype(np.float32), moments.scale.astype(np.float32)
         return tf.minimum(tf.maximum(x * scale - rest, -CLIP), CLIP)
 
@@ -319,7 +316,7 @@ class Preprocess:
         return x
 
     def numpy(self, obs: spaces.Flat) -> np.ndarray:
-        """All features joined, float32 ``[N, size]``; only where every feature is flat (see `is_flat`)."""
+        """All features joined, float32 ``[N, size]``; only if every feature is a vector (see `is_flat`)."""
         flat = obs if isinstance(obs, dict) else {'': obs}
         parts = []
         for item in self.features:
@@ -342,21 +339,21 @@ class Preprocess:
         return all(item.is_vector for item in self.features)
 
     def nested(self, found: dict[str, Any]) -> Any:
-        """Features in the observation's own form (dict, tuple, tensor): what a user's network is called with."""
+        """Features in the observation's own form (dict, tuple, tensor), with which a user's network is called."""
         if spaces.is_leaf(self.space):
             return found['']
         return _nest_features(self.space, found, '')
 
 
 def _hot_values(item: Feature) -> tuple[np.ndarray, np.ndarray]:
-    """Of each number of a one-hot feature, which entry it belongs to and for which value of that it is 1."""
+    """For each number of a one-hot feature: the entry that it belongs to, and the value for which it is 1."""
     entries = np.repeat(np.arange(len(item.counts)), item.counts)
     values = np.concatenate([start + np.arange(n) for n, start in zip(item.counts, item.start, strict=True)])
     return entries, values
 
 
 def _limits(leaf: Space) -> tuple[Any, Any]:
-    """The smallest and the largest value of each entry of what is counted."""
+    """The smallest and the largest value of each entry of a space of counted values."""
     if isinstance(leaf, MultiBinary):
         return 0, 1
     counted = cast(Discrete | MultiDiscrete, leaf)

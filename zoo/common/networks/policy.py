@@ -7,8 +7,10 @@ import logging
 import tensorflow as tf
 
 from zoo.common import spaces
-from zoo.common.adaptors.action import SDE_EPSILON, ActionAdaptor, masked
+from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.adaptors.masks import masked
 from zoo.common.adaptors.observation import mask_path
+from zoo.common.adaptors.parts import SDE_EPSILON
 from zoo.common.networks.network import Network, announces, encoded_zeros
 
 log = logging.getLogger('zoo')
