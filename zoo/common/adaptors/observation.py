@@ -1,7 +1,7 @@
 """The observation adaptor: from the environment's observation space to what a network takes.
 
-Each leaf of the space becomes a *feature*, one float32 tensor. This happens inside the compiled graph: storage keeps the
-environment's dtype, and an exported agent preprocesses in the same way.
+Each leaf of the space becomes a *feature*, one float32 tensor. This happens inside the compiled graph: storage keeps
+the environment's dtype, and an exported agent preprocesses in the same way.
 
 ==================================  =============================================================  ==================
 leaf                                feature                                                        encoder
@@ -207,7 +207,7 @@ def check_mask(space: Space, adaptor: ActionAdaptor) -> None:
 class Preprocess:
     """The pure function from a flat observation ``[*batch, *shape]`` to features ``[*batch, *feature.shape]``.
 
-    `__call__` takes tensors and is traced into the compiled graphs. `numpy` takes arrays, for acting. They agree to 1e-6.
+    `__call__` takes tensors and is traced into compiled graphs. `numpy` takes arrays, for acting. They agree to 1e-6.
 
     Args:
         space: the observation space.
@@ -280,7 +280,7 @@ class Preprocess:
     def in_float32(self) -> Iterator[None]:
         """Within this context, traced graphs compute in float32 only, for runtimes without float64.
 
-        Statistics become constants. The mean is subtracted in two pieces, so that only float64 observations lose digits.
+        Statistics become constants. The mean is subtracted in two pieces: only float64 observations lose digits.
         """
         self._float32 = True
         try:
