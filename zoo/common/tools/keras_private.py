@@ -47,11 +47,11 @@ def takes_training(layer: keras.Layer) -> bool:
 
 
 def own_untrained(layer: keras.Layer) -> list[keras.Variable]:
-    """The layer's variables that are never trained, such as moving means; those of layers inside it are left out."""
+    """The layer's variables that are never trained, such as moving means; not of layers or generators inside it."""
     if hasattr(layer, '_non_trainable_variables'):
         return list(layer._non_trainable_variables)
     inside = {id(v) for other in flattened(layer)[1:] for v in other.variables}
-    return [v for v in layer.non_trainable_variables if id(v) not in inside]
+    return [v for v in layer.non_trainable_variables if id(v) not in inside and v.name != 'seed_generator_state']
 
 
 def calls_of(layer: keras.Layer) -> Sequence[Any]:
