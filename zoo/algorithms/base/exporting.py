@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import json
 import logging
 import os
 import re
 import shutil
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from zoo.algorithms.base.export_runtimes import RUNTIMES, Run, Runtime
 from zoo.common import spaces
 from zoo.common.maths.normalize import RunningMoments
 from zoo.common.tools.errors import unknown
-from zoo.common.tools.files import library_versions, write_json
+from zoo.common.tools.files import beside, library_versions, put_in_place, write_json
 
 log = logging.getLogger('zoo')
 
@@ -88,7 +88,7 @@ def export(agent: Algorithm, path: str | os.PathLike[str], to: str = 'savedmodel
         raise ExportError(f"an export is a folder, so '{given}' would mislead: leave out the ending.")
     _check_replaceable(path, given)
     model = _Model(agent, runtime)
-    new = path.with_name(f'.{path.name}.new-{uuid.uuid4().hex[:8]}')
+    new = beside(path)
     try:
         new.mkdir(parents=True)
         model.write(new)
@@ -103,7 +103,7 @@ def export(agent: Algorithm, path: str | os.PathLike[str], to: str = 'savedmodel
             about['checked'] = {'by': loaded[1], **model.check(loaded[0])}
         files = sorted(x.relative_to(new).as_posix() for x in new.rglob('*') if x.is_file())
         write_json(new / ABOUT, {**about, 'files': files})
-        _put_in_place(new, path)
+        put_in_place(new, path, beside(path), functools.partial(shutil.rmtree, ignore_errors=True))
     except OSError as error:
         raise ExportError(f"'{given}' could not be written, and nothing was changed: {error}.") from error
     finally:
@@ -371,17 +371,3 @@ def _check_replaceable(path: Path, given: Path) -> None:
         ours = set()
     if foreign := sorted(found - ours):
         raise ExportError(f"'{given}' holds '{foreign[0]}', which is not part of an export: {advice}.")
-
-
-def _put_in_place(new: Path, path: Path) -> None:
-    """Rename, with what was there out of the way meanwhile: a failure leaves one of the two at ``path``."""
-    aside = path.with_name(f'.{path.name}.old-{uuid.uuid4().hex[:8]}')
-    if path.exists():
-        os.rename(path, aside)
-    try:
-        os.rename(new, path)
-    except BaseException:
-        if aside.exists():
-            os.rename(aside, path)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)

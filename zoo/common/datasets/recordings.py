@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,7 +30,7 @@ from zoo.common.adaptors import action as actions
 from zoo.common.adaptors import observation as observations
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.replay.replay import Replay
-from zoo.common.tools.files import from_jsonable, jsonable
+from zoo.common.tools.files import from_jsonable, jsonable, replacing
 
 FORMAT_VERSION = 1
 
@@ -113,16 +112,8 @@ def write(
                 parts = [part[..., -leaf.frame_shape[-1] :] for part in parts]
             arrays[f'{field}/{leaf_path}'] = np.concatenate(parts).astype(leaf.dtype, copy=False)
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f'.{path.name}.new-{uuid.uuid4().hex[:8]}')
-    try:
-        with open(new, 'wb') as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise
+    with replacing(path) as new, open(new, 'wb') as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
     return path
 
 

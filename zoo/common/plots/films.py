@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from gymnasium.vector import VectorEnv
 from zoo.common.envs.answers import LIFE_LOST
 from zoo.common.tools.checks import whole
 from zoo.common.tools.errors import unknown
+from zoo.common.tools.files import replacing
 
 #: Kinds of file, by the end of their name.
 KINDS = ('.gif', '.webp', '.png', '.mp4')
@@ -133,12 +133,8 @@ def write(path: str | os.PathLike[str], frames: Iterable[np.ndarray], fps: float
     """
     found = check_path(path)
     found.parent.mkdir(parents=True, exist_ok=True)
-    new = found.with_name(f'.{found.stem}.new-{uuid.uuid4().hex[:8]}{found.suffix}')
-    try:
+    with replacing(found, found.suffix) as new:
         _write(new, iter(frames), fps)
-        os.replace(new, found)
-    finally:
-        new.unlink(missing_ok=True)
     return found
 
 

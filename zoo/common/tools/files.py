@@ -1,7 +1,8 @@
-"""JSON and text files, written whole or not at all."""
+"""Files and folders that are written whole or not at all; JSON."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import json
@@ -9,7 +10,7 @@ import math
 import os
 import platform
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -29,7 +30,7 @@ def jsonable(value: Any, name: str = 'value') -> Any:
         name: what to call ``value`` in an error.
 
     Raises:
-        TypeError: a value or a dict's key is something else; the message gives the way to it.
+        TypeError: a value or a dict's key is something else; the message says where it stands.
     """
     if isinstance(value, np.ndarray):
         value = value.tolist()
@@ -57,7 +58,7 @@ def jsonable(value: Any, name: str = 'value') -> Any:
 
 
 def from_jsonable(value: Any) -> Any:
-    """The inverse of ``jsonable`` on what JSON keeps apart: NaN and the infinities are floats again."""
+    """Turn the dicts that ``jsonable`` made of NaN and the infinities into floats again."""
     if isinstance(value, dict):
         if value.keys() == {'__float__'} and value['__float__'] in ('nan', 'inf', '-inf'):
             return float(value['__float__'])
@@ -68,7 +69,7 @@ def from_jsonable(value: Any) -> Any:
 
 
 def write_json(path: str | os.PathLike[str], data: Any) -> Path:
-    """Writes ``jsonable(data)`` to a file, which at every moment holds either all of its old or all of its new content.
+    """Write ``jsonable(data)`` to a file, which at every moment holds all of its old or all of its new content.
 
     Raises:
         TypeError: ``data`` holds something that is not plain data; the file is left as it was.
@@ -78,24 +79,71 @@ def write_json(path: str | os.PathLike[str], data: Any) -> Path:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:
-    """Writes a UTF-8 file, which at every moment holds either all of its old or all of its new content."""
+    """Write a UTF-8 file, which at every moment holds all of its old or all of its new content."""
     path = Path(path)
-    new = path.with_name(f'.{path.name}.new-{uuid.uuid4().hex[:8]}')
+    with replacing(path) as new:
+        new.write_text(text, encoding='utf-8', newline='\n')
+    return path
+
+
+def beside(path: Path, ending: str = '') -> Path:
+    """An unused hidden path in the same folder, ``.<name>.new-<8 hex digits>``, to write to before a rename."""
+    return path.with_name(f'.{path.name}.new-{uuid.uuid4().hex[:8]}{ending}')
+
+
+@contextlib.contextmanager
+def replacing(path: Path, ending: str = '') -> Iterator[Path]:
+    """Give a path with this ending, to write a new file to; after the block the new file takes the place of ``path``.
+
+    After an error the new file is deleted, and ``path`` is as it was.
+    """
+    new = beside(path, ending)
     try:
-        with open(new, 'w', encoding='utf-8', newline='\n') as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        yield new
+        flush(new)
         os.replace(new, path)
     except BaseException:
         new.unlink(missing_ok=True)
         raise
-    return path
+
+
+def put_in_place(new: Path, path: Path, aside: Path, delete: Callable[[Path], None]) -> None:
+    """Rename a new folder to ``path``. A failure leaves the old or the new one there.
+
+    Args:
+        new: the folder that was written.
+        path: the folder to replace; it may be missing.
+        aside: where the old folder waits meanwhile.
+        delete: deletes a folder, which may be missing, as far as that is possible.
+    """
+    if path.exists():
+        delete(aside)
+        os.rename(path, aside)
+    try:
+        os.rename(new, path)
+    except BaseException:
+        if aside.exists() and not path.exists():
+            os.rename(aside, path)
+        raise
+    flush(path.parent)  # the new one must be there for good before the old one goes
+    delete(aside)
+
+
+def flush(path: Path) -> None:
+    """Wait until a file, or the list of a folder's files, is on the disk."""
+    folder = path.is_dir()
+    if folder and os.name == 'nt':
+        return  # Windows opens no folder, and its renames are durable without
+    descriptor = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @functools.cache
 def library_versions() -> dict[str, str]:
-    """Versions by name of what wrote a file: Python, zoo and the libraries that matter for it."""
+    """The versions of Python, zoo and its main libraries, by name: what a file was written with."""
     versions = {'python': platform.python_version()}
     for library, distribution in _LIBRARIES.items():
         try:

@@ -31,7 +31,6 @@ import json
 import os
 import shutil
 import time
-import uuid
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,7 +41,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from zoo.common.tools.files import from_jsonable, jsonable, library_versions, write_json
+from zoo.common.tools.files import beside, flush, from_jsonable, jsonable, library_versions, put_in_place, write_json
 
 #: Format 1 numbered the arrays of optimizers; format 2 names them after the weights.
 FORMAT_VERSION = 2
@@ -110,7 +109,7 @@ def write(
     arrays = {_array_name(name): _storable(name, array) for name, array in arrays.items()}
     buffer = None if buffer is None else {_array_name(name): _numeric(name, array) for name, array in buffer.items()}
 
-    new = path.with_name(f'.{path.name}.new-{uuid.uuid4().hex[:8]}')
+    new = beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _delete_abandoned(path)
@@ -120,13 +119,13 @@ def write(
             _write_npz(new / _BUFFER, buffer)
         body['files'] = {}
         for file in sorted(new.iterdir()):
-            _fsync(file)
+            flush(file)
             body['files'][file.name] = {'bytes': file.stat().st_size, 'sha256': _sha256(file)}
         write_json(new / _CONFIG, {**body, 'sha256': _json_sha256(body)})
         # safetensors makes its file readable by its owner alone, whatever the umask says.
         shutil.copymode(new / _CONFIG, new / _WEIGHTS)
-        _fsync(new)
-        _put_in_place(new, path)
+        flush(new)
+        put_in_place(new, path, _aside(path), _delete)
     except BaseException as error:
         shutil.rmtree(new, ignore_errors=True)
         if isinstance(error, OSError | SafetensorError):
@@ -262,21 +261,6 @@ def _aside(path: Path) -> Path:
     return path.with_name(f'.{path.name}.old')
 
 
-def _put_in_place(new: Path, path: Path) -> None:
-    aside = _aside(path)
-    if path.exists():
-        _delete(aside)
-        os.rename(path, aside)
-    try:
-        os.rename(new, path)
-    except BaseException:
-        if aside.exists() and not path.exists():
-            os.rename(aside, path)
-        raise
-    _fsync(path.parent)  # the new one must be there for good before the old one goes
-    _delete(aside)
-
-
 def _delete(folder: Path) -> None:
     """Deletes a checkpoint's own files, and the folder if that leaves it empty: never anything a user put there."""
     if not folder.exists():
@@ -337,14 +321,3 @@ def _sha256(path: Path) -> str:
 def _json_sha256(body: Mapping[str, Any]) -> str:
     text = json.dumps(body, sort_keys=True, separators=(',', ':'), allow_nan=False)
     return hashlib.sha256(text.encode('ascii')).hexdigest()
-
-
-def _fsync(path: Path) -> None:
-    folder = path.is_dir()
-    if folder and os.name == 'nt':
-        return  # Windows opens no folder, and its renames are durable without
-    descriptor = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
