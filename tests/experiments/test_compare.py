@@ -19,6 +19,7 @@ from zoo.cli import main
 from zoo.common.env_wrappers import find_env_type
 from zoo.common.tools.processes import alone_in
 from zoo.experiments import compare, report, results, workers
+from zoo.experiments.runs import Run
 from zoo.experiments.statistics import bootstrap_interval, interquartile_mean
 
 
@@ -190,7 +191,7 @@ def test_a_run_that_fails_is_named_when_the_others_have_ended(monkeypatch):
         ({'jobs': 0}, 'jobs is 0'),
         ({'gama': 1}, "unknown parameter of DQN 'gama': did you mean 'gamma'"),
         ({'gamma': 3}, 'gamma is 3: give a number from 0 to 1'),
-        ({'seed': 3}, 'seed is not for comparisons'),
+        ({'seed': 3}, 'seed is chosen for each run'),
         ({'env_id': 'Pendulum-v1'}, 'DQN cannot act in Box'),
         ({'env_id': 'CartPol-v1'}, "did you mean 'CartPole-v1'"),
     ],
@@ -290,11 +291,14 @@ def test_a_label_without_a_curve_is_named(tmp_path: Path):
         (folder / 'monitor.csv').write_text(f'#{{}}\nr,l,t,step\n1,{steps},0.1,{steps}\n')
         scores.append(results.Score(seed, 1.0, (1.0,), 100.0, 1.0, folder))
     page = report.Comparison(tmp_path, 'CartPole-v1', None, {'a<b': tuple(scores)})._body()
-    assert 'Without a curve, for want of common steps of its runs: a&lt;b.' in page
+    assert 'Without a curve, because their runs have no steps in common: a&lt;b.' in page
 
 
-def test_the_running_mean_by_hand():
-    steps, means = report._running([1, 2, 3], [3.0, 5.0, 4.0])
-    assert means.tolist() == [3.0, 5.0, 4.0]  # of one episode
-    steps, means = report._running(range(40), [0.0, 2.0] * 20)
-    assert means[:4].tolist() == [0.0, 1.0, 1.0, 1.0]  # of a twentieth of them, two
+def test_the_smooth_curve_by_hand(tmp_path: Path):
+    def smooth(returns: list[float]) -> list[float]:
+        rows = ''.join(f'{value},1,0.1,{step}\n' for step, value in enumerate(returns))
+        (tmp_path / 'monitor.csv').write_text(f'#{{}}\nr,l,t,step\n{rows}')
+        return Run(tmp_path, {}).smooth_curve[1].tolist()
+
+    assert smooth([3.0, 5.0, 4.0]) == [3.0, 5.0, 4.0]  # of one episode
+    assert smooth([0.0, 2.0] * 20)[:4] == [0.0, 1.0, 1.0, 1.0]  # of a twentieth of them, two

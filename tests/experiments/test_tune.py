@@ -135,7 +135,7 @@ def test_a_study_goes_on(capsys):
 
     with pytest.raises(ValueError, match='holds a study with other settings'):
         zoo.tune('DQN', 'CartPole-v1', trials=3, **FEW | {'search': ['gamma']})
-    with pytest.raises(ValueError, match=r'\(test_episodes: 1 there, 2 now\)'):
+    with pytest.raises(ValueError, match=r'\(test_episodes 1 there and 2 now\)'):
         zoo.tune('DQN', 'CartPole-v1', trials=3, **FEW | {'test_episodes': 2})
     with alone_in(more.folder), pytest.raises(ValueError, match='is in use'):
         zoo.tune('DQN', 'CartPole-v1', trials=3, **FEW)
@@ -192,7 +192,7 @@ def test_pruners_compare_tests_by_their_number(monkeypatch):
         ({'search': ['log_every']}, 'log_every has no range around its default None'),
         ({'search': ['gamma'], 'gamma': 0.9}, 'gamma is searched and fixed at 0.9'),
         ({'gama': 1}, "unknown parameter of DQN 'gama': did you mean 'gamma'"),
-        ({'run_dir': 'x'}, 'run_dir is not for tuning'),
+        ({'run_dir': 'x'}, 'run_dir is chosen for each trial'),
         ({'env_id': 'Pendulum-v1'}, 'DQN cannot act in Box'),
     ],
 )
@@ -211,12 +211,12 @@ def test_without_optuna(monkeypatch):
 def test_from_the_shell(capsys, monkeypatch):
     asked: dict[str, Any] = {}
 
-    def tune(*args: Any, **params: Any) -> Any:
+    def answer(*args: Any, **params: Any) -> Any:
         asked.update(params, args=args)
         trial = tune.Trial(0, 'complete', 1.0, {'gamma': 0.9, 'learning_rate': Linear(0.1)})
         return tune.Tuning(Path('x'), 'TD3', 'Pendulum-v1', (trial,))
 
-    monkeypatch.setattr(zoo, 'tune', tune, raising=False)
+    monkeypatch.setattr(zoo, 'tune', answer, raising=False)
     words = 'tune TD3 --env Pendulum-v1 --trials 4 --search gamma --search tau=(0.001,0.1) --set policy_delay=1'
     assert main(words.split()) == 0
     assert asked['args'] == ('TD3', 'Pendulum-v1', None) and asked['search'] == {'gamma': None, 'tau': (0.001, 0.1)}

@@ -1,8 +1,8 @@
-"""Comparing algorithms: each with several seeds in one environment, and what may be said of the difference.
+"""Comparing algorithms: each with several seeds in one environment.
 
-With few runs a mean says little, and its error less. As Agarwal et al. 2021 (*Deep Reinforcement Learning at the Edge
-of the Statistical Precipice*, arXiv 2108.13264) recommend, scores are summed up by their interquartile mean (section
-4.3) with a confidence interval by bootstrap over the runs (section 4.1).
+With few runs a mean says little, and its standard error less. As Agarwal et al. 2021 (*Deep Reinforcement Learning at
+the Edge of the Statistical Precipice*, arXiv 2108.13264) recommend, scores are summarized by their interquartile mean
+(section 4.3) with a confidence interval by bootstrap over the runs (section 4.1).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,11 @@ import numpy as np
 from zoo import algorithms
 from zoo.common.env_wrappers import build_env, find_env_type
 from zoo.common.envs.about import about
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.checks import whole
+from zoo.common.tools.errors import Failure, InvalidValue, unknown
 from zoo.common.tools.files import write_json
 from zoo.common.tools.params import checked
+from zoo.common.tools.printing import say
 from zoo.common.tools.processes import alone_in
 from zoo.experiments import workers
 from zoo.experiments.report import Comparison
@@ -46,36 +47,36 @@ def compare(
 ) -> Comparison:
     """Train algorithms with several seeds each, in processes side by side, and compare them.
 
-    What is done already in ``out`` is not done again: a call that was interrupted goes on when it is made again, and
-    one with more seeds or algorithms adds them. A run that was interrupted is resumed where that is exact, and
-    otherwise (its replay buffer was not saved) begun anew.
+    Runs that are in ``out`` already are not repeated. So the same call continues an interrupted comparison, and a call
+    with more seeds or algorithms adds their runs. An interrupted run is resumed if that is exact. If it is not, because
+    the replay buffer was not saved, the run starts again.
 
     >>> zoo.compare(['PPO', 'A2C'], 'CartPole-v1', seeds=3, train_steps=50_000)
     >>> zoo.compare({'large': dict(alg='PPO', net='256,256'), 'small': dict(alg='PPO', net='16')}, 'CartPole-v1')
 
     Args:
-        algs: names of algorithms; or by label the parameters of ``zoo.train``, ``alg`` among them.
-        env_id, env_type: see :func:`zoo.train`.
-        seeds: how many, from 0 on; or which.
-        train_steps: of each run; None: as the defaults of each algorithm for this environment have it.
-        test_episodes: of the test after each run, whose mean return is its score.
-        jobs: runs at a time; None: as many as there are cores.
-        out: the folder; None: ``compare_<environment>`` where runs are.
-        progress: print a line when a run begins and ends.
-        **params: of :func:`zoo.train`, for all of them.
+        algs: names of algorithms; or, by label, arguments of ``zoo.train``, including ``alg``.
+        env_id, env_type: the environment, as for :func:`zoo.train`.
+        seeds: the number of seeds, which begin at 0; or the seeds.
+        train_steps: environment steps of each run; None: the default of each algorithm for this environment.
+        test_episodes: episodes of the test after each run. Their mean return is the score of the run.
+        jobs: runs at a time; None: one for each core.
+        out: the folder; None: ``compare_<environment>`` in the folder of runs.
+        progress: print a line when a run begins and when it ends.
+        **params: arguments of :func:`zoo.train` for all runs.
 
     Returns:
         The comparison; its report is written.
 
     Raises:
-        ValueError: something that :func:`zoo.train` refuses, or ``out`` holds runs with other settings.
-        RuntimeError: runs have failed, after all others have ended; their folder has the whole error.
+        ValueError: :func:`zoo.train` would refuse an argument, or ``out`` holds runs with other settings.
+        RuntimeError: runs failed. It is raised after all others have ended; the folder of a run has its whole error.
     """
     chosen = _chosen(algs)
     wanted = _seeds(seeds)
     for name, value in (('test_episodes', test_episodes), ('jobs', jobs), ('train_steps', train_steps)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise ValueError(f'{name} is {value!r}: give a whole number of at least 1.')
+        if value is not None:
+            whole(name, value)
     env_type = find_env_type(env_id) if env_type is None else env_type
     given = {'train_steps': train_steps} if train_steps is not None else {}
     settings = {label: {**params, **given, **own} for label, own in chosen.items()}
@@ -92,7 +93,7 @@ def compare(
             kept = {**own, 'environment': environment, 'env_type': env_type, 'test_episodes': test_episodes}
             keep_settings(folder / folder_name(label), kept)
         tasks = []
-        for seed in wanted:  # of each algorithm one before the second of any
+        for seed in wanted:  # every algorithm has its first run before any has its second
             for label, own in settings.items():
                 place = folder / folder_name(label) / f'seed_{seed}'
                 if read_result(place) is None:
@@ -102,7 +103,7 @@ def compare(
         total = len(settings) * len(wanted)
         done = total - len(tasks)
         if progress and done:
-            _say(f'{done} of {total} runs are there already.')
+            say(f'{done} of {total} runs are there already.')
 
         def ended(task: workers.Task, reason: str | None) -> None:
             nonlocal done
@@ -112,10 +113,10 @@ def compare(
             if progress:
                 found = read_result(task.args[0])
                 told = f'failed: {reason}' if found is None else f'{found["score"]:.4g} after {found["seconds"]:.0f} s'
-                _say(f'[{done}/{total}] {task.name}: {told}')
+                say(f'[{done}/{total}] {task.name}: {told}')
 
         workers.run(
-            tasks, jobs or workers.cores(), lambda task: _say(f'{task.name} begins') if progress else None, ended
+            tasks, jobs or workers.cores(), lambda task: say(f'{task.name} begins') if progress else None, ended
         )
         scores = {
             label: tuple(
@@ -127,30 +128,26 @@ def compare(
         if made.scores:
             made.write()
         if failed:
-            raise RuntimeError(f'{len(failed)} of {total} runs have failed: {"; ".join(failed)}.')
+            raise Failure(f'{len(failed)} of {total} runs have failed: {"; ".join(failed)}.')
         return made
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def _chosen(algs: Any) -> dict[str, dict[str, Any]]:
-    """By label the parameters of each."""
+    """Return, by label, the arguments of ``zoo.train``."""
     if isinstance(algs, str) or not isinstance(algs, Mapping | Sequence) or not algs:
-        raise ValueError(f"algs is {algs!r}: give names, ['PPO', 'A2C'], or a dict of labels and parameters.")
+        raise InvalidValue(f"algs is {algs!r}: give names, ['PPO', 'A2C'], or a dict of labels and parameters.")
     if not isinstance(algs, Mapping):
         if len(set(algs)) < len(algs):
-            raise ValueError(f'an algorithm is named twice in {list(algs)!r}: give a dict of labels and parameters.')
+            raise InvalidValue(f'an algorithm is named twice in {list(algs)!r}: give a dict of labels and parameters.')
         algs = {name: {'alg': name} for name in algs}
     for label, own in algs.items():
         if not isinstance(label, str) or not isinstance(own, Mapping) or 'alg' not in own:
-            raise ValueError(f'algs[{label!r}] is {own!r}: give parameters of zoo.train, such as dict(alg="PPO").')
+            raise InvalidValue(f'algs[{label!r}] is {own!r}: give parameters of zoo.train, such as dict(alg="PPO").')
         if own['alg'] not in algorithms.NAMES:
-            raise ValueError(unknown('algorithm', own['alg'], algorithms.NAMES))
+            raise InvalidValue(unknown('algorithm', own['alg'], algorithms.NAMES))
     names = [folder_name(label) for label in algs]
     if len(set(names)) < len(names):
-        raise ValueError(
+        raise InvalidValue(
             f'two of the labels {list(algs)!r} would be one folder: make them differ in letters or digits.'
         )
     return {label: dict(own) for label, own in algs.items()}
@@ -160,20 +157,20 @@ def _seeds(seeds: Any) -> list[int]:
     found = list(range(seeds)) if isinstance(seeds, int) and not isinstance(seeds, bool) else seeds
     fine = isinstance(found, Sequence) and not isinstance(found, str) and len(found) > 0
     if not fine or not all(isinstance(seed, int) and seed >= 0 for seed in found) or len(set(found)) < len(found):
-        raise ValueError(f'seeds is {seeds!r}: give how many, from 1 on, or different whole numbers from 0 on.')
+        raise InvalidValue(f'seeds is {seeds!r}: give how many, from 1 on, or different whole numbers from 0 on.')
     return list(found)
 
 
-#: What belongs to each run by itself.
+#: Arguments of ``zoo.train`` that each run has for itself.
 _OWN = ('seed', 'run_dir', 'callbacks', 'plot_func', 'render', 'resume')
 
 
 def _check(settings: Mapping[str, Mapping[str, Any]], env_id: Any, env_type: str) -> str:
-    """Refuse before the first run what would end one of them at once; the name of the environment."""
+    """Refuse before the first run what would end one of them at once; return the name of the environment."""
     for own in settings.values():
         for name in _OWN:
             if name in own:
-                raise ValueError(f'{name} is not for comparisons, in which each run has its own: leave it out.')
+                raise InvalidValue(f'{name} is chosen for each run of a comparison: leave it out.')
     env_params = next(iter(settings.values())).get('env_params') or {}
     env = build_env(env_id, env_type, **env_params)
     try:
@@ -190,15 +187,15 @@ def _check(settings: Mapping[str, Mapping[str, Any]], env_id: Any, env_type: str
 
 
 def _check_environment(folder: Path, environment: str) -> None:
-    """Refuse a folder whose runs, of other labels than those that are asked for, are of another environment."""
+    """Refuse a folder that holds runs in another environment, also under other labels."""
     for path in sorted(folder.glob('*/settings.json')):
         found = settings_in(path.parent).get('environment')
         if found != environment:
-            raise ValueError(f"'{folder}' holds a comparison in {found}: choose another folder, out=….")
+            raise InvalidValue(f"'{folder}' holds a comparison in {found}: choose another folder, out=….")
 
 
 def _run_one(folder: Path, own: dict[str, Any], env_id: Any, env_type: str, seed: int, test_episodes: int) -> None:
-    """One run with the test after it, in a process of its own."""
+    """Train and test one run; this is what each process does."""
     params = {'progress_bar': False, **own}
     alg = params.pop('alg')
     found = _resumed(folder)
@@ -206,7 +203,7 @@ def _run_one(folder: Path, own: dict[str, Any], env_id: Any, env_type: str, seed
         agent, result = train(alg, env_id, env_type, seed=seed, run_dir=folder, **params)
         found = agent, result.wall_time
     agent, seconds = found
-    # Another seed than that of the training, the same for all algorithms.
+    # Not the seed of the training, and the same for all algorithms.
     env = build_env(env_id, env_type, seed=10_000 + seed, **(params.get('env_params') or {}))
     tested = agent.learn(env, 'test', test_episodes=test_episodes)
     env.close()
@@ -222,10 +219,10 @@ def _run_one(folder: Path, own: dict[str, Any], env_id: Any, env_type: str, seed
 
 
 def _resumed(folder: Path) -> tuple[Any, float] | None:
-    """The agent of a folder, its training brought to its end, and the seconds of all parts of that; or None where it
-    has to begin anew, in a folder without traces.
+    """Finish the training in a folder and return its agent and its seconds.
 
-    Of the parts before only the monitor knows how long they took, up to the last episode that ended in them.
+    Returns None if the training has to start again; then the folder is emptied. The seconds before the interruption
+    are known from ``monitor.csv``, up to the last episode that ended.
     """
     if not (folder / 'config.json').exists():
         return None
@@ -234,7 +231,7 @@ def _resumed(folder: Path) -> tuple[Any, float] | None:
         agent = run.load()
         ended = zip(run.episodes.get('t', []), run.episodes.get('step', []), strict=True)
         before = max((t for t, step in ended if step <= agent.steps), default=0.0)
-        if agent.loop_state is None:  # it was interrupted in its test
+        if agent.loop_state is None:  # it was interrupted while it was tested
             return agent, before
         if agent.loop.experience == 'rollouts' or agent.saved_buffer is not None:
             agent, result = resume(run, progress_bar=False)

@@ -1,13 +1,11 @@
-"""A comparison's table and pictures."""
+"""The table and the pictures of a comparison."""
 
 from __future__ import annotations
 
 import base64
-import csv
 import html
-import io
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zoo.common.tools.files import write_text
+from zoo.common.tools.printing import Table
 from zoo.experiments.results import Score, folder_name, settings_in
 from zoo.experiments.runs import open_run
 from zoo.experiments.statistics import bootstrap_interval, interquartile_mean
@@ -25,19 +24,19 @@ if TYPE_CHECKING:
 
 _COLUMNS = ('algorithm', 'IQM', '95% interval', 'median', 'lowest', 'highest', 'seeds', 'steps/s', 'minutes')
 
-#: Places along a curve.
+#: Number of steps at which curves are averaged.
 _GRID = 200
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What :func:`compare` returns; a table to be printed, in a notebook the report.
+    """What :func:`zoo.compare` returns. It prints as a table; a notebook shows the report.
 
     Attributes:
-        folder: with ``report.html``, ``curves.png``, ``scores.png``, ``scores.csv``, and a folder for each algorithm.
+        folder: has ``report.html``, ``curves.png``, ``scores.png``, ``scores.csv``, and a folder for each label.
         environment: its name.
-        train_steps: of each run; None: as each algorithm has them.
-        scores: by label, of each seed.
+        train_steps: the steps of each run; None: as in the defaults of each algorithm.
+        scores: by label, the score of each seed.
     """
 
     folder: Path
@@ -47,39 +46,30 @@ class Comparison:
 
     @property
     def table(self) -> list[tuple[str, ...]]:
-        """The rows under :data:`_COLUMNS`, the highest interquartile mean first."""
+        """The rows of the table, the highest interquartile mean first."""
         rows = []
         for label, found in self.scores.items():
             values = np.array([one.score for one in found])
             low, high = bootstrap_interval(values)
-            numbers = (np.median(values), values.min(), values.max())
-            rows.append(
-                (
-                    float(interquartile_mean(values)),
-                    (label, f'{interquartile_mean(values):.4g}', f'{low:.4g} to {high:.4g}')
-                    + tuple(f'{number:.4g}' for number in numbers)
-                    + (str(len(found)), f'{np.median([one.steps_per_second for one in found]):,.0f}')
-                    + (f'{np.median([one.seconds for one in found]) / 60:.1f}',),
-                )
-            )
+            mean = float(interquartile_mean(values))
+            row = [label, f'{mean:.4g}', f'{low:.4g} to {high:.4g}']
+            row += [f'{number:.4g}' for number in (np.median(values), values.min(), values.max())]
+            row += [str(len(found)), f'{np.median([one.steps_per_second for one in found]):,.0f}']
+            row += [f'{np.median([one.seconds for one in found]) / 60:.1f}']
+            rows.append((mean, tuple(row)))
         return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
 
     def __repr__(self) -> str:
-        cells = [_COLUMNS, *self.table]
-        widths = [max(len(row[i]) for row in cells) for i in range(len(_COLUMNS))]
-        lines = [
-            '  '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
-        ]
-        return '\n'.join([*lines, f'report: {self.folder / "report.html"}'])
+        return '\n'.join(Table('', _COLUMNS, self.table, f'report: {self.folder / "report.html"}').lines())
 
     def _repr_html_(self) -> str:
         return self._body()
 
     def curves(self) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-        """By label: steps, and the lower end, the interquartile mean and the upper end of the returns there."""
+        """Return, by label, steps and the lower end, the interquartile mean and the upper end of the returns there."""
         found = {}
         for label, scores in self.scores.items():
-            runs = [_running(*open_run(one.folder).curve) for one in scores]
+            runs = [open_run(one.folder).smooth_curve for one in scores]
             runs = [run for run in runs if run[0].size]
             if not runs:
                 continue
@@ -93,18 +83,17 @@ class Comparison:
         return found
 
     def write(self) -> Path:
-        """Write the report anew; its path."""
+        """Write the report and its pictures; return the path of the report."""
         pictures = {'curves.png': _draw_curves(self), 'scores.png': _draw_scores(self)}
         for name, figure in pictures.items():
             figure.savefig(self.folder / name, format='png')
-        table = io.StringIO(newline='')
-        writer = csv.writer(table, lineterminator='\n')
-        writer.writerow(['algorithm', 'seed', 'score', 'steps_per_second', 'seconds', 'folder'])
+        columns = ('algorithm', 'seed', 'score', 'steps_per_second', 'seconds', 'folder')
+        rows = []
         for label, found in self.scores.items():
             for one in found:
                 rate, seconds = round(one.steps_per_second, 1), round(one.seconds, 1)
-                writer.writerow([label, one.seed, one.score, rate, seconds, one.folder.relative_to(self.folder)])
-        write_text(self.folder / 'scores.csv', table.getvalue())
+                rows.append((label, one.seed, one.score, rate, seconds, one.folder.relative_to(self.folder)))
+        write_text(self.folder / 'scores.csv', Table('', columns, rows).csv())
         page = (
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(self.title)}</title>'
             '<meta name="viewport" content="width=device-width, initial-scale=1"><style>'
@@ -121,8 +110,6 @@ class Comparison:
         return f'{", ".join(self.scores)} on {self.environment}'
 
     def _body(self) -> str:
-        head = ''.join(f'<th>{html.escape(name)}</th>' for name in _COLUMNS)
-        rows = ''.join(f'<tr>{"".join(f"<td>{html.escape(cell)}</td>" for cell in row)}</tr>' for row in self.table)
         images = ''.join(
             f'<p><img alt="{text}" src="data:image/png;base64,{_encoded(self.folder / name)}"></p>'
             for name, text in (('curves.png', 'Learning curves'), ('scores.png', 'Scores of the trained agents'))
@@ -130,14 +117,13 @@ class Comparison:
         )
         without = [label for label in self.scores if label not in self.curves()]
         if without:
-            images += (
-                f'<p>Without a curve, for want of common steps of its runs: {html.escape(", ".join(without))}.</p>'
-            )
+            names = html.escape(', '.join(without))
+            images += f'<p>Without a curve, because their runs have no steps in common: {names}.</p>'
         told = {label: _told(settings_in(self.folder / folder_name(label))) for label in self.scores}
         settings = ''.join(f'<li><b>{html.escape(label)}</b>: {html.escape(text)}</li>' for label, text in told.items())
         steps = 'the steps of each algorithm’s defaults' if self.train_steps is None else f'{self.train_steps:,} steps'
         return (
-            f'<h1>{html.escape(self.title)}</h1><table><tr>{head}</tr>{rows}</table>'
+            f'<h1>{html.escape(self.title)}</h1>{Table("", _COLUMNS, self.table).html("")}'
             f'<p>Scores are mean returns of tests without exploration after {steps} of training. IQM: interquartile '
             'mean over the seeds, with its 95% interval by bootstrap, which is too narrow for fewer than five '
             f'seeds.</p>{images}<h2>Settings</h2><ul>{settings}</ul>'
@@ -150,15 +136,6 @@ def _encoded(path: Path) -> str:
 
 def _told(settings: Mapping[str, Any]) -> str:
     return ', '.join(f'{name}={value!r}' for name, value in settings.items() if value is not None)
-
-
-def _running(steps: Sequence[float], returns: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """Steps and the mean of the last episodes at each, a twentieth of them, 100 at the most."""
-    from zoo.common.plots.curves import running_mean
-
-    x, y = np.asarray(steps, np.float64), np.asarray(returns, np.float64)
-    window = int(np.clip(y.size // 20, 1, 100))
-    return x, running_mean(y, window)
 
 
 def _figure(height: float) -> tuple[Figure, Any]:

@@ -1,4 +1,4 @@
-"""The scores of the runs in a comparison's folder."""
+"""What a comparison or a study keeps in its folder: settings, results, scores."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.files import write_json
 from zoo.experiments.train import plain_settings
 
@@ -18,10 +19,10 @@ class Score:
     """How one run ended.
 
     Attributes:
-        seed: of the run.
-        score: the mean return of a test after it.
-        returns: of that test.
-        steps_per_second, seconds: of the training.
+        seed: the seed of the run.
+        score: the mean return of the test after the training.
+        returns: the return of each episode of that test.
+        steps_per_second, seconds: speed and duration of the training.
         folder: the run directory.
     """
 
@@ -34,32 +35,42 @@ class Score:
 
 
 def folder_name(label: str) -> str:
+    """Return a label as the name of a folder."""
     return re.sub(r'[^A-Za-z0-9._-]+', '-', label).strip('.-') or 'run'
 
 
-def keep_settings(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Write the settings of a label, or refuse others than those that its runs were made with."""
+def keep_settings(folder: Path, settings: Mapping[str, Any], what: str = 'runs') -> None:
+    """Write settings to a folder, or compare them with the settings that are there.
+
+    Args:
+        folder: made if need be.
+        settings: by name; of what is no plain data the name is kept.
+        what: what the folder holds, for the message.
+
+    Raises:
+        ValueError: the folder has other settings.
+    """
     wanted = json.loads(json.dumps(plain_settings(settings)))
-    path = folder / 'settings.json'
-    if path.exists():
-        found = settings_in(folder)
-        if found != wanted:
-            names = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
+    found = settings_in(folder)
+    if found:
+        names = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
+        if names:
             differ = ', '.join(f'{name} {found.get(name)!r} there and {wanted.get(name)!r} now' for name in names)
-            raise ValueError(f"'{folder}' holds runs with other settings ({differ}): choose another folder, out=….")
+            raise InvalidValue(f"'{folder}' holds {what} with other settings ({differ}): choose another folder, out=….")
         return
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(path, wanted)
+    write_json(folder / 'settings.json', wanted)
 
 
 def settings_in(folder: Path) -> dict[str, Any]:
+    """Return the settings that :func:`keep_settings` wrote to a folder; empty if there are none."""
     path = folder / 'settings.json'
     found: dict[str, Any] = json.loads(path.read_text(encoding='utf-8')) if path.exists() else {}
     return found
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """What a run that has ended left."""
+    """Return the result of a run that has ended, else None."""
     path = folder / 'result.json'
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding='utf-8'))
@@ -69,6 +80,7 @@ def read_result(folder: Path) -> dict[str, Any] | None:
 
 
 def read_score(folder: Path, seed: int) -> Score | None:
+    """Return the score of a run that has ended, else None."""
     found = read_result(folder)
     if found is None:
         return None

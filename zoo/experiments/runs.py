@@ -1,6 +1,6 @@
-"""Run directories, read: what was trained, how far it came, and the agent and the environment of it again.
+"""Reading run directories: what was trained, how far it came, its agent and its environment.
 
-Nothing here imports TensorFlow, but for loading an agent.
+Only loading an agent imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidValue, unknown
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.figure import Figure
 
 _CONFIG = 'config.json'
 
 
 def runs_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Where runs are: ``folder``, or else what the variable ``ZOO_RUNS`` names, or else ``runs``."""
+    """Return where runs are: ``folder``, else the folder that the variable ``ZOO_RUNS`` names, else ``runs``."""
     return Path(folder or os.environ.get('ZOO_RUNS') or 'runs').expanduser()
 
 
@@ -34,7 +35,7 @@ class Run:
 
     Attributes:
         path: the folder.
-        config: what is in its ``config.json``: algorithm, spaces, parameters, environment, seed.
+        config: the content of ``config.json``: algorithm, spaces, parameters, environment, seed.
     """
 
     path: Path
@@ -42,39 +43,39 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The name of the folder."""
+        """Name of the folder."""
         return self.path.name
 
     @property
     def algorithm(self) -> str:
-        """Such as ``'PPO'``."""
+        """Name of the algorithm, such as ``'PPO'``."""
         return str(self.config.get('algorithm', ''))
 
     @property
     def environment(self) -> str:
-        """Such as ``'CartPole-v1'``."""
+        """Name of the environment, such as ``'CartPole-v1'``."""
         return str(self.config.get('environment', ''))
 
     @property
     def seed(self) -> int | None:
-        """That ``learn`` was given."""
+        """Seed that ``learn`` was given."""
         return self.config.get('seed')
 
     @property
     def train_steps(self) -> int:
-        """The environment steps that were asked for in the last call of ``learn``."""
+        """Environment steps that the last call of ``learn`` asked for."""
         return int(self.config.get('learn_params', {}).get('train_steps', 0))
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """Every parameter by its name, those of networks and optimizers one by one, such as ``'net_list[0].hidden'``.
+        """Every parameter by its name; networks and optimizers one key at a time, such as ``'net_list[0].hidden'``.
 
-        The seed is not among them, nor the dtype of networks where it is float32.
+        The seed is left out, and so is the dtype of a network if it is float32.
         """
         from zoo.common.schedules import schedule_from_json
 
         found = {**self.config.get('params', {}), **self.config.get('learn_params', {})}
-        for name in ('progress_bar', 'resume'):  # how somebody looked at it
+        for name in ('progress_bar', 'resume'):  # they do not describe the training
             found.pop(name, None)
         for given in ('net_list', 'optimizers_list'):
             for i, entry in enumerate(self.config.get(given) or []):
@@ -89,31 +90,31 @@ class Run:
 
     @cached_property
     def progress(self) -> dict[str, list[float]]:
-        """The columns of ``progress.csv`` by name; NaN where a row has no entry. Empty where nothing was logged yet."""
+        """Columns of ``progress.csv`` by name; NaN where a row has no entry. Empty if nothing was logged yet."""
         return _columns(self.path / 'progress.csv')
 
     @cached_property
     def episodes(self) -> dict[str, list[float]]:
-        """The columns of ``monitor.csv``, a row for each episode: return ``r``, length ``l``, seconds ``t``, ``step``.
+        """Columns of ``monitor.csv``, a row for each episode: return ``r``, length ``l``, seconds ``t``, ``step``.
 
-        ``step`` is the number of steps in the agent's life at the episode's end. Empty where no episode has ended.
+        ``step`` counts all environment steps of the agent until the end of the episode. Empty if no episode has ended.
         """
         return _columns(self.path / 'monitor.csv')
 
     @property
     def steps(self) -> int:
-        """The steps of the last row of the log; 0 where there is none."""
+        """Environment steps in the last row of the log; 0 if there is none."""
         found = [step for step in self.progress.get('step', []) if math.isfinite(step)]
         return int(found[-1]) if found else 0
 
     def last(self, column: str) -> float | None:
-        """The last entry in a column of ``progress.csv``, such as ``'episode/return'``; None where there is none."""
+        """Return the last entry of a column of ``progress.csv``, such as ``'episode/return'``, or None."""
         found = [value for value in self.progress.get(column, []) if not math.isnan(value)]
         return found[-1] if found else None
 
     @property
     def curve(self) -> tuple[list[float], list[float]]:
-        """Steps and returns of its episodes, or where only means were logged of those."""
+        """Steps and returns of its episodes; of the means in the log if episodes were not recorded."""
         if self.episodes:
             return self.episodes['step'], self.episodes['r']
         rows = zip(self.progress.get('step', []), self.progress.get('episode/return', []), strict=False)
@@ -121,57 +122,67 @@ class Run:
         return [step for step, _ in known], [mean for _, mean in known]
 
     @property
+    def smooth_curve(self) -> tuple[np.ndarray, np.ndarray]:
+        """Steps, and the mean return of the last episodes there: a twentieth of all episodes, at most 100."""
+        import numpy as np
+
+        from zoo.common.plots.curves import running_mean
+
+        steps, returns = (np.asarray(values, np.float64) for values in self.curve)
+        return steps, running_mean(returns, int(np.clip(returns.size // 20, 1, 100)))
+
+    @property
     def checkpoints(self) -> list[Path]:
-        """The folders of its checkpoints, the oldest first."""
+        """Folders of its checkpoints, the oldest first."""
         return sorted(path for path in (self.path / 'checkpoints').glob('[!.]*') if path.is_dir())
 
     @property
     def best(self) -> Path | None:
-        """The checkpoint of the best agent, where :class:`zoo.callbacks.Evaluate` has kept one."""
+        """Checkpoint of the best agent, if :class:`zoo.callbacks.Evaluate` kept one; else None."""
         path = self.path / 'best'
         return path if path.is_dir() else None
 
     def load(self, best: bool = False, net_list: Sequence[Any] | None = None) -> Any:
-        """Its agent, of the newest checkpoint.
+        """Load its agent from the newest checkpoint.
 
         Args:
-            best: the best one that :class:`zoo.callbacks.Evaluate` has kept instead.
-            net_list: networks that a checkpoint does not hold, see ``zoo.load``.
+            best: load the best agent, which :class:`zoo.callbacks.Evaluate` kept.
+            net_list: networks that a checkpoint does not hold, as for ``zoo.load``.
 
         Raises:
-            ValueError: there is no checkpoint, or it cannot be loaded.
+            ValueError: there is no such checkpoint, or it cannot be loaded.
         """
         from zoo.common.tools.quiet import load_tensorflow
 
         if best and self.best is None:
-            raise ValueError(f'{self.name} has no best agent: train with callbacks=[zoo.callbacks.Evaluate(…)].')
+            raise InvalidValue(f'{self.name} has no best agent: train with callbacks=[zoo.callbacks.Evaluate(…)].')
         if not best and not self.checkpoints:
-            raise ValueError(f'{self.name} has no checkpoint yet: there is no agent to load.')
+            raise InvalidValue(f'{self.name} has no checkpoint yet: there is no agent to load.')
         load_tensorflow()
         from zoo.algorithms.base import load
 
         return load(self.best if best and self.best is not None else self.path, net_list)
 
     def build_env(self, seed: int | None = 0, **changes: Any) -> Any:
-        """An environment like the one that it was trained in.
+        """Build an environment like the one it was trained in.
 
         Args:
             seed: of the environment.
-            **changes: arguments of ``build_env`` that are to be otherwise, such as ``nenv=1``, ``render_mode='human'``.
+            **changes: arguments of ``build_env`` to change, such as ``nenv=1`` or ``render_mode='human'``.
 
         Raises:
-            ValueError: the environment was not made from a name, so that a folder cannot say how it is made.
+            ValueError: the environment was not made from a name, so the folder does not say how to make it.
         """
         from zoo.common.env_wrappers import build_env
 
         if 'made_with' not in self.config:
-            raise ValueError(
+            raise InvalidValue(
                 f'{self.name} is of an earlier version, which did not note how an environment is made: build '
                 f'{self.environment} by build_env and hand it to the agent of zoo.load.'
             )
         made_with = self.config['made_with']
         if made_with is None:
-            raise ValueError(
+            raise InvalidValue(
                 f'{self.name} was trained in {self.environment}, which no name makes (a class, a function, an object, '
                 'or with reward_shaping): build that environment in a program and hand it to the agent of zoo.load.'
             )
@@ -179,15 +190,18 @@ class Run:
 
 
 def open_run(run: str | os.PathLike[str] | Run) -> Run:
-    """A run by the path of its folder, by its name in :func:`runs_folder`, or ``'last'`` for the newest one there.
+    """Return a run.
+
+    Args:
+        run: the path of its folder, its name in the folder of runs, or ``'last'`` for the newest run there.
 
     Raises:
-        ValueError: there is none, with the nearest name that there is.
+        ValueError: there is no such run; the message has the nearest name.
     """
     if isinstance(run, Run):
         return run
     if not isinstance(run, str | os.PathLike) or not os.fspath(run):
-        raise ValueError(f'a run is given by the path of its folder or by its name in runs, not by {run!r}.')
+        raise InvalidValue(f'a run is given by the path of its folder or by its name in runs, not by {run!r}.')
     given = Path(run).expanduser()
     for path in (given, runs_folder() / given):
         if (path / _CONFIG).is_file() and not (path / 'weights.safetensors').exists():
@@ -195,45 +209,45 @@ def open_run(run: str | os.PathLike[str] | Run) -> Run:
     known = list_runs()
     if os.fspath(run) == 'last':
         if not known:
-            raise ValueError(f"there is no run in '{runs_folder()}' yet: zoo.train makes one.")
+            raise InvalidValue(f"there is no run in '{runs_folder()}' yet: zoo.train makes one.")
         return known[-1]
     if given.is_dir():
-        raise ValueError(f"'{given}' is no run: a run's folder has a {_CONFIG} and checkpoints in it.")
+        raise InvalidValue(f"'{given}' is no run: a run's folder has a {_CONFIG} and checkpoints in it.")
     if not known:
-        raise ValueError(
+        raise InvalidValue(
             f"there is no run {os.fspath(run)!r}, nor any other in '{runs_folder()}': zoo.train makes one."
         )
-    raise ValueError(unknown('run', os.fspath(run), [other.name for other in known]))
+    raise InvalidValue(unknown('run', os.fspath(run), [other.name for other in known]))
 
 
 def list_runs(folder: str | os.PathLike[str] | None = None) -> list[Run]:
-    """The runs in a folder, the one that was begun first first.
+    """Return the runs in a folder, the oldest first.
 
     Args:
-        folder: None takes what ``ZOO_RUNS`` names, or else ``runs``.
+        folder: None: the folder that the variable ``ZOO_RUNS`` names, else ``runs``.
     """
     return sorted(_runs_in(runs_folder(folder)), key=lambda run: (run.path / _CONFIG).stat().st_mtime)
 
 
 def plot_runs(runs: Sequence[Run | str | os.PathLike[str]], path: str | os.PathLike[str] | None = None) -> Figure:
-    """The learning curves of runs in one picture: those that differ by their seeds alone as a median in a band.
+    """Draw the learning curves of runs; runs that differ only in their seeds become a median in a band.
 
     Args:
-        runs: as :func:`open_run` takes them. Those of one algorithm in one environment with different settings are
-            named by the settings that differ.
-        path: the PNG to write; None only makes the figure.
+        runs: runs, as :func:`open_run` takes them. If runs of one algorithm in one environment have different settings,
+            these settings are in their labels.
+        path: the PNG to write; None: only return the figure.
 
     Returns:
         The figure, which a notebook shows.
 
     Raises:
-        ValueError: no run was given, or one of them is not there.
+        ValueError: no run was given, or one of them does not exist.
     """
     from zoo.common import plots
 
     found = [open_run(run) for run in runs]
     if not found:
-        raise ValueError('no run was given: name one or more.')
+        raise InvalidValue('no run was given: name one or more.')
     environments = sorted({run.environment for run in found})
     curves: dict[str, list[Any]] = {}
     for run, differing in zip(found, _differing(found), strict=True):
@@ -245,15 +259,15 @@ def plot_runs(runs: Sequence[Run | str | os.PathLike[str]], path: str | os.PathL
     return plots.learning_curve(path, curves, title)
 
 
-#: What every spec of a network has unless it is asked for another.
+#: The dtype of a network unless another one is asked for.
 _USUAL_DTYPE = ('dtype', 'float32')
 
-#: Settings that do not decide what is learned.
+#: Settings that do not change what is learned.
 _ASIDE = ('test_episodes', 'log_every', 'checkpoint_every', 'checkpoint_buffer', 'seed')
 
 
 def _differing(runs: Sequence[Run]) -> list[list[str]]:
-    """Of each run the settings in which runs of its algorithm in its environment differ, ``'gamma=0.9'`` and so on."""
+    """Return, for each run, the settings (``'gamma=0.9'``) that differ among runs of its algorithm and environment."""
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         groups.setdefault((run.algorithm, run.environment), []).append(run)
@@ -268,7 +282,7 @@ def _runs_in(folder: Path) -> Iterator[Run]:
     for path in sorted(folder.glob(f'*/{_CONFIG}')):
         try:
             config = _config(path.parent)
-        except ValueError:  # half written, or of something else
+        except ValueError:  # half written, or the file of another program
             continue
         if 'algorithm' in config:
             yield Run(path.parent, config)
@@ -280,15 +294,15 @@ def _config(path: Path) -> dict[str, Any]:
     try:
         found = json.loads((path / _CONFIG).read_text(encoding='utf-8'))
     except (OSError, ValueError) as error:
-        raise ValueError(f"'{path / _CONFIG}' cannot be read: {error}.") from error
+        raise InvalidValue(f"'{path / _CONFIG}' cannot be read: {error}.") from error
     if not isinstance(found, dict):
-        raise ValueError(f"'{path / _CONFIG}' is not the configuration of a run.")
+        raise InvalidValue(f"'{path / _CONFIG}' is not the configuration of a run.")
     config: dict[str, Any] = from_jsonable(found)
     return config
 
 
 def _columns(path: Path) -> dict[str, list[float]]:
-    """The columns of a CSV file of numbers; a row that a killed run has left half is left out."""
+    """Return the columns of a CSV file of numbers, without a row that a killed run wrote only in part."""
     if not path.is_file():
         return {}
     with open(path, newline='', encoding='utf-8') as file:

@@ -1,4 +1,4 @@
-"""The hyper-parameters that are searched, and their ranges."""
+"""Which hyper-parameters are searched, and in which ranges."""
 
 from __future__ import annotations
 
@@ -10,28 +10,16 @@ from zoo import algorithms
 from zoo.common.env_wrappers import build_env
 from zoo.common.envs.about import about
 from zoo.common.schedules import Linear
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.common.tools.params import Param, Range, checked
 from zoo.common.utils import call_default_params
 from zoo.experiments.train import ARGUMENTS, RATE, check_names, known_params
 
-#: What is searched where nothing else is said, as far as the algorithm has it: what most is decided by.
+#: The parameters that are searched by default, if the algorithm has them: they matter most.
 SEARCHED = (
-    'learning_rate',
-    'net',
-    'gamma',
-    'gae_lambda',
-    'n_step',
-    'tau',
-    'batch_size',
-    'horizon',
-    'epochs',
-    'update_every',
-    'clip_range',
-    'entropy_coef',
-    'explore_noise',
-    'target_update_every',
-)
+    'learning_rate', 'net', 'gamma', 'gae_lambda', 'n_step', 'tau', 'batch_size', 'horizon', 'epochs', 'update_every',
+    'clip_range', 'entropy_coef', 'explore_noise', 'target_update_every',
+)  # fmt: skip
 
 #: Networks that are tried.
 NETS = ('64,64', '128,128', '256,256')
@@ -39,14 +27,14 @@ NETS = ('64,64', '128,128', '256,256')
 
 @dataclass(frozen=True)
 class Choice:
-    """The values that a parameter is searched among.
+    """The values among which a parameter is searched: a range of numbers, or a list.
 
     Attributes:
-        low, high: of a number.
-        whole: whole numbers.
-        scale: ``'linear'``, ``'log'``, or ``'log1m'``: what 1 lacks is spread evenly in its logarithm (a discount).
-        values: or each of these.
-        schedule: what a number is the start of: ``[end, until]`` of a ``Linear`` schedule; None: of none.
+        low, high: ends of the range.
+        whole: only whole numbers.
+        scale: how the range is sampled: ``'linear'``, ``'log'``, or ``'log1m'``, evenly in log(1 − x), for discounts.
+        values: the list; empty: the range counts.
+        schedule: ``(end, until)`` of a ``Linear`` schedule that starts with the number; None: the number is constant.
     """
 
     low: float = 0.0
@@ -57,7 +45,7 @@ class Choice:
     schedule: tuple[float, float] | None = None
 
     def suggest(self, trial: Any, name: str) -> Any:
-        """The value for a trial of Optuna."""
+        """Return the value for a trial of Optuna."""
         if self.values:
             return trial.suggest_categorical(name, list(self.values))
         if self.whole:
@@ -74,14 +62,15 @@ class Choice:
 
 
 def choice_for(param: Param, default: Any) -> Choice | None:
-    """What a parameter is searched among, from its declared range around its default; None: that says nothing.
+    """Return the range of a parameter around its default, within its declared range; None if there is none.
 
-    Numbers from a quarter (whole ones) or a tenth of the default to as many times of it, in their logarithm; a fraction
-    of 0.9 and more by what it lacks to 1, likewise; a weight whose default is 0 from 1e-8 to 0.1.
+    A whole number is searched from a quarter of the default to four times it, another number from a tenth to ten times
+    it, both on a log scale. For a fraction x of 0.9 or more, 1 − x is searched so. A weight with the default 0 is
+    searched from 1e-8 to 0.1.
 
     Args:
-        param: the declaration.
-        default: for the environment.
+        param: the declaration of the parameter.
+        default: its default for the environment.
     """
     if param.kind == 'flag':
         return Choice(values=(False, True))
@@ -113,7 +102,7 @@ def choice_for(param: Param, default: Any) -> Choice | None:
 def space_of(
     alg: str, env_id: Any, env_type: str, search: Any, params: Mapping[str, Any], train_steps: int | None
 ) -> tuple[dict[str, Choice], str, int]:
-    """What is searched by name, the name of the environment, and the steps of a trial."""
+    """Return the choices by name, the name of the environment, and the environment steps of a trial."""
     cls = getattr(algorithms, alg)
     own = {name: value for name, value in params.items() if name not in ARGUMENTS}
     check_names(cls, own)
@@ -130,7 +119,9 @@ def space_of(
         known = known | {'learning_rate': RATE}
         defaults['learning_rate'] = alg_params['optimizers_list'][0].get('learning_rate', 1e-3)
     if isinstance(search, str) or not isinstance(search, Sequence | Mapping | None):
-        raise ValueError(f"search is {search!r}: give names, ['gamma', 'learning_rate'], or a dict of values by name.")
+        raise InvalidValue(
+            f"search is {search!r}: give names, ['gamma', 'learning_rate'], or a dict of values by name."
+        )
     names = SEARCHED if search is None else tuple(search)
     asked = search if isinstance(search, Mapping) else {}
     choices: dict[str, Choice] = {}
@@ -138,26 +129,26 @@ def space_of(
         if search is None and (name in params or (name != 'net' and name not in known)):
             continue
         if name in params:
-            raise ValueError(f'{name} is searched and fixed at {params[name]!r}: leave one of them out.')
+            raise InvalidValue(f'{name} is searched and fixed at {params[name]!r}: leave one of them out.')
         if name != 'net' and name not in known:
-            raise ValueError(unknown(f'parameter of {alg} to search', name, [*known, 'net']))
+            raise InvalidValue(unknown(f'parameter of {alg} to search', name, [*known, 'net']))
         choice = Choice(values=NETS) if name == 'net' else choice_for(known[name], defaults.get(name))
         if asked.get(name) is not None:
             choice = _asked(name, asked[name], known.get(name), choice)
         if choice is not None:
             choices[name] = choice
         elif search is not None:
-            raise ValueError(
+            raise InvalidValue(
                 f'search: {name} has no range around its default {defaults.get(name)!r}: give values, such '
                 f'as search={{{name!r}: [1, 2, 3]}}.'
             )
     if not choices:
-        raise ValueError(f'nothing is left to search for {alg}: name parameters, search=[…].')
+        raise InvalidValue(f'nothing is left to search for {alg}: name parameters, search=[…].')
     return choices, environment, train_steps or int(learn_params['train_steps'])
 
 
 def _asked(name: str, value: Any, param: Param | None, usual: Choice | None) -> Choice:
-    """What a user wants searched: a list of values, or a pair of bounds."""
+    """Return the choice that a user asked for: a list of values, or a pair of bounds."""
     if isinstance(value, list) and value:
         if param is not None:
             value = [param.check(x) for x in value]
@@ -165,9 +156,9 @@ def _asked(name: str, value: Any, param: Param | None, usual: Choice | None) -> 
     if isinstance(value, tuple) and len(value) == 2 and param is not None and param.kind in ('whole', 'number'):
         low, high = (param.check(x) for x in value)
         if not low < high:
-            raise ValueError(f'search: {name} is {value!r}: the first of two bounds is the lower one.')
+            raise InvalidValue(f'search: {name} is {value!r}: the first of two bounds is the lower one.')
         scale = usual.scale if usual is not None else 'linear'
         if scale == 'log' and low <= 0 or scale == 'log1m' and high >= 1:
             scale = 'linear'
         return Choice(low, high, param.kind == 'whole', scale, schedule=None if usual is None else usual.schedule)
-    raise ValueError(f'search: {name} is {value!r}: give a list of values, or a pair of bounds such as (0.1, 0.5).')
+    raise InvalidValue(f'search: {name} is {value!r}: give a list of values, or a pair of bounds such as (0.1, 0.5).')

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-#: Resamples of a bootstrap.
+#: Number of bootstrap samples.
 RESAMPLES = 2000
 
 
 def interquartile_mean(scores: Any, axis: int = -1) -> Any:
-    """The mean of the middle half: a quarter of the scores, rounded down, is left out at either end.
+    """Return the mean of the middle half: at either end a quarter of the scores, rounded down, is left out.
 
     Args:
         scores: numbers, at least one along ``axis``.
-        axis: which is summed up.
+        axis: the axis that is averaged.
     """
     ordered = np.moveaxis(np.sort(np.asarray(scores, np.float64), axis), axis, -1)
     count = ordered.shape[-1]
@@ -26,18 +26,18 @@ def interquartile_mean(scores: Any, axis: int = -1) -> Any:
 def bootstrap_interval(
     scores: Any, statistic: Callable[..., Any] = interquartile_mean, level: float = 0.95, resamples: int = RESAMPLES
 ) -> tuple[Any, Any]:
-    """The percentile interval of a statistic, by bootstrap over the first axis (Efron and Tibshirani 1993, chapter 13).
+    """Return the percentile interval of a statistic, by bootstrap over the first axis.
 
-    With fewer than five runs it is too narrow, whatever the statistic.
+    Efron and Tibshirani 1993, chapter 13. With fewer than five runs the interval is too narrow for any statistic.
 
     Args:
-        scores: ``[R, …]``, of R runs.
-        statistic: a function of numbers and of the axis that it sums up.
-        level: of the confidence.
-        resamples: how often R runs are drawn of the R, with the same seed every time.
+        scores: ``[R, …]``, the scores of R runs.
+        statistic: a function of an array and of the axis that it averages.
+        level: level of confidence.
+        resamples: number of bootstrap samples of R runs, drawn with the same seed in every call.
 
     Returns:
-        Its lower and its upper end, ``[…]``.
+        The lower and the upper end, each ``[…]``.
     """
     scores = np.asarray(scores, np.float64)
     drawn = np.random.default_rng(0).integers(len(scores), size=(resamples, len(scores)))

@@ -1,4 +1,4 @@
-"""Training in one call: ``zoo.train('PPO', 'CartPole-v1', gamma=0.98)``, and going on with what was interrupted."""
+"""Training in one call, ``zoo.train('PPO', 'CartPole-v1', gamma=0.98)``, and resuming an interrupted training."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from zoo import algorithms
 from zoo.common.env_wrappers import build_env, find_env_type
 from zoo.common.records import TrainingResult
 from zoo.common.schedules import schedule_to_json
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.common.tools.files import jsonable
 from zoo.common.tools.habits import HABITS
 from zoo.common.tools.params import Param, above, refusal
 from zoo.common.utils import call_default_params, default_nenv
 from zoo.experiments.runs import Run, open_run
 
-#: What others call an argument of :func:`train`.
+#: What other libraries call an argument of :func:`train`.
 _HABITS = {
     'env': 'env_id',
     'env_kwargs': 'env_params',
@@ -33,23 +33,11 @@ _HABITS = {
     'steps': 'train_steps',
 }
 
-#: The arguments of :func:`train` beside the parameters; named when an unknown one is near them.
+#: The arguments of :func:`train` besides parameters; an unknown name may be close to one of them.
 ARGUMENTS = (
-    'env_type',
-    'seed',
-    'nenv',
-    'vectorized',
-    'env_params',
-    'net',
-    'learning_rate',
-    'layers',
-    'dtype',
-    'recurrent',
-    'callbacks',
-    'plot_func',
-    'render',
-    'run_dir',
-)
+    'env_type', 'seed', 'nenv', 'vectorized', 'env_params', 'net', 'learning_rate', 'layers', 'dtype', 'recurrent',
+    'callbacks', 'plot_func', 'render', 'run_dir',
+)  # fmt: skip
 
 #: How :func:`train` declares the learning rate.
 RATE = Param('learning_rate', None, 'number', 'size of the steps', above(0), scheduled=True, optional=True)
@@ -59,7 +47,7 @@ class Trained(NamedTuple):
     """What :func:`train` returns.
 
     Attributes:
-        agent: the algorithm, trained.
+        agent: the trained algorithm.
         result: what ``learn`` returned.
     """
 
@@ -93,26 +81,26 @@ def train(
 
     Args:
         alg: name of the algorithm, such as ``'PPO'``.
-        env_id: as for ``build_env``: a name, a class, a function, or an environment, which is left open then.
-        env_type: type of the environment; None finds it from the name.
-        seed: of the environment, the initial weights and the training; None for an unpredictable one.
-        nenv: copies of the environment; None: as many as the default settings are meant for, which is one for most
-            algorithms and 8 for A2C in CartPole, and one of an environment that is given as such.
-        vectorized: how they run, see ``build_env``.
+        env_id: as for ``build_env``: a name, a class, a function, or an environment, which is then not closed.
+        env_type: type of the environment; None: found from the name.
+        seed: of the environment, the initial weights and the training; None: unpredictable.
+        nenv: copies of the environment; None: the number for which the default settings are meant. That is 1 for most
+            algorithms, 8 for A2C in CartPole, and 1 if an environment is given.
+        vectorized: how the copies run, as for ``build_env``.
         env_params: further arguments of ``build_env``, such as ``dict(max_episode_steps=200)``.
-        net: units of the hidden layers of every network, ``'256,256'`` or ``[256, 256]``; keys of the spec of every
+        net: units of the hidden layers of every network, ``'256,256'`` or ``[256, 256]``; or keys for the spec of every
             network, ``dict(hidden=[64], activation='relu')``; or the whole ``net_list``.
-        learning_rate: of every optimizer, a number or a ``Linear`` schedule.
-        layers, dtype, recurrent: see ``call_default_params``.
-        callbacks, plot_func, render, run_dir: see ``learn``.
-        **params: any parameter of the algorithm's constructor or of its ``learn``; see ``zoo.describe(alg)``.
+        learning_rate: learning rate of every optimizer, a number or a ``Linear`` schedule.
+        layers, dtype, recurrent: as for ``call_default_params``.
+        callbacks, plot_func, render, run_dir: as for ``learn``.
+        **params: any parameter of the algorithm or of its ``learn``; ``zoo.describe(alg)`` lists them.
 
     Returns:
         The agent and the result, a named tuple.
 
     Raises:
-        ValueError: an unknown algorithm, environment or parameter, with the nearest known one, or a value out of its
-            range.
+        ValueError: an algorithm, an environment or a parameter is unknown, or a value is out of its range. The message
+            has the nearest known name.
     """
     agent, env, learn_params, owned = prepared(
         alg, env_id, env_type, seed, nenv, vectorized, env_params, net, learning_rate, layers, dtype, recurrent, params
@@ -134,18 +122,18 @@ def resume(
     net_list: Sequence[Any] | None = None,
     **changes: Any,
 ) -> Trained:
-    """Go on with a training that was interrupted, from its newest checkpoint and in its own run directory.
+    """Resume an interrupted training from its newest checkpoint, in its own run directory.
 
     Args:
         run: the folder of the run, or its name in ``runs``.
-        train_steps: where it is to end, counted from its beginning; None: where it would have ended.
-        callbacks, plot_func: see ``learn``.
-        env: the environment; None builds it as it was, which needs a name.
-        net_list: networks of the same shapes, where the run has networks that were defined in Python; see ``zoo.load``.
+        train_steps: steps at which it ends, counted from its beginning; None: as many as it was begun with.
+        callbacks, plot_func: as for ``learn``.
+        env: the environment; None: built again, which needs an environment with a name.
+        net_list: networks of the same shapes, if the run has networks that were defined in Python; as for ``zoo.load``.
         **changes: parameters of ``learn`` that do not change what is learned: ``progress_bar``, ``log_every``, ….
 
     Returns:
-        The agent and the result, as :func:`train` returns them.
+        The agent and the result, a named tuple.
 
     Raises:
         ValueError: there is no such run, it has ended, or its environment has no name and ``env`` is not given.
@@ -153,7 +141,7 @@ def resume(
     found = open_run(run)
     agent = found.load(net_list=net_list)
     if agent.loop_state is None:
-        raise ValueError(
+        raise InvalidValue(
             f'{found.name} was not interrupted: it has ended after {agent.steps:,} steps. Train its agent further by '
             f"agent = zoo.load('{found.path}') and agent.learn(env, 'train', …)."
         )
@@ -183,36 +171,38 @@ def prepared(
     recurrent: str | None,
     params: Mapping[str, Any],
 ) -> tuple[Any, Any, dict[str, Any], bool]:
-    """The agent, the environment, the parameters of ``learn``, and whether the environment is the caller's to close."""
+    """Return the agent, the environment, the parameters of ``learn``, and whether to close the environment."""
     if not isinstance(alg, str) or alg not in algorithms.NAMES:
-        raise ValueError(unknown('algorithm', alg, algorithms.NAMES))
+        raise InvalidValue(unknown('algorithm', alg, algorithms.NAMES))
     env_type = find_env_type(env_id) if env_type is None else env_type
     cls = getattr(algorithms, alg)
     check_names(cls, params)
-    if learning_rate is not None and 'learning_rate' in known_params(cls):  # which is no optimizer's then
+    if learning_rate is not None and 'learning_rate' in known_params(
+        cls
+    ):  # a parameter of the algorithm, not of an optimizer
         params, learning_rate = {**params, 'learning_rate': learning_rate}, None
     learning_rate = _checked_rate(cls, learning_rate)
     if nenv is None:
         nenv = copies_for(alg, env_type, env_id)
     given: dict[str, Any] = {'seed': seed, 'nenv': nenv, 'vectorized': vectorized}
     for name in (env_params or {}).keys() & given.keys():
-        raise ValueError(f'{name} is an argument of its own: give {name}=…, not in env_params.')
+        raise InvalidValue(f'{name} is an argument of its own: give {name}=…, not in env_params.')
     env = build_env(env_id, env_type, **given, **(env_params or {}))
     owned = env is not env_id and not isinstance(env_id, Env | VectorEnv)
     try:
         alg_params, learn_params = call_default_params(env, env_type, alg, seed, layers, dtype, recurrent)
         if net is not None:
             if params.get('net_list') is not None:
-                raise ValueError('net and net_list both say what the networks are: give one of them.')
+                raise InvalidValue('net and net_list both say what the networks are: give one of them.')
             alg_params['net_list'] = networks(net, alg_params['net_list'])
         if params.get('noisy') not in (None, alg_params.get('noisy')) and cls.params().get('epsilon', 0.0) is None:
-            alg_params['epsilon'] = None  # what fits them: the table's is for layers that are noisy or not as it says
+            alg_params['epsilon'] = None  # the default fits the table's choice of noisy layers
         for name, value in params.items():
             (alg_params if name in alg_params else learn_params)[name] = value
         if learning_rate is not None:
             entries = alg_params['optimizers_list']
             if params.get('optimizers_list') is not None:
-                raise ValueError('learning_rate and optimizers_list both say what the rates are: give one of them.')
+                raise InvalidValue('learning_rate and optimizers_list both say what the rates are: give one of them.')
             alg_params['optimizers_list'] = [{**entry, 'learning_rate': learning_rate} for entry in entries]
         return cls(**alg_params), env, learn_params, owned
     except BaseException:
@@ -222,14 +212,14 @@ def prepared(
 
 
 def copies_for(alg: str, env_type: str, env_id: Any) -> int:
-    """How many copies there are of an environment when nobody says it; see :func:`train`."""
+    """Return the default number of copies of an environment, see :func:`train`."""
     if isinstance(env_id, Env | VectorEnv):
         return 1
     return default_nenv(alg, env_type, env_id if isinstance(env_id, str) else '')
 
 
 def known_params(cls: Any) -> dict[str, Param]:
-    """What :func:`train` takes by name for an algorithm: the parameters of its constructor and of its ``learn``."""
+    """Return the parameters that :func:`train` takes for an algorithm: of its constructor and of its ``learn``."""
     return {
         name: param
         for name, param in (cls.declared() | cls.declared_for_learn()).items()
@@ -241,7 +231,7 @@ def check_names(cls: Any, names: Iterable[str]) -> None:
     """Refuse a parameter that neither the constructor nor ``learn`` takes.
 
     Raises:
-        ValueError: one sentence with the nearest name that there is.
+        ValueError: a name is unknown; the message has the nearest known one.
     """
     known = known_params(cls)
     elsewhere = {
@@ -255,27 +245,27 @@ def check_names(cls: Any, names: Iterable[str]) -> None:
             continue
         habit = _HABITS.get(name)
         if habit is not None:
-            raise ValueError(f'unknown parameter {name!r}: it is called {habit!r} here.')
+            raise InvalidValue(f'unknown parameter {name!r}: it is called {habit!r} here.')
         if HABITS.get(name) in known or name in elsewhere:
-            raise ValueError(refusal(f'parameter of {cls.__name__}', name, known, elsewhere))
-        raise ValueError(unknown(f'parameter of {cls.__name__}', name, [*known, *ARGUMENTS]))
+            raise InvalidValue(refusal(f'parameter of {cls.__name__}', name, known, elsewhere))
+        raise InvalidValue(unknown(f'parameter of {cls.__name__}', name, [*known, *ARGUMENTS]))
 
 
 def networks(net: Any, default: Sequence[Any]) -> list[Any]:
-    """The entries of ``net_list`` for what :func:`train` calls ``net``.
+    """Return the entries of ``net_list`` for the argument ``net`` of :func:`train`.
 
     Args:
         net: ``'256,256'``, ``[256, 256]``, keys of a spec, or a whole ``net_list``.
-        default: the entries that there would be; a name of another network, whose torso is shared, stays.
+        default: the default entries. An entry that names another network, to share its torso, is not changed.
 
     Raises:
-        ValueError: none of those.
+        ValueError: ``net`` is something else.
     """
     if isinstance(net, str):
         try:
             net = [int(part) for part in net.strip('[]').split(',')] if net != '[]' else []
         except ValueError:
-            raise ValueError(
+            raise InvalidValue(
                 f"net is {net!r}: give the units of the hidden layers, such as '256,256', or '[]' for none."
             ) from None
     if isinstance(net, Mapping):
@@ -285,14 +275,14 @@ def networks(net: Any, default: Sequence[Any]) -> list[Any]:
     elif isinstance(net, list | tuple):
         return list(net)
     else:
-        raise ValueError(
+        raise InvalidValue(
             f"net is {net!r}: give '256,256', [256, 256], dict(hidden=[256, 256], activation='relu') or a net_list."
         )
     return [{**entry, **changes} if isinstance(entry, dict) else entry for entry in default]
 
 
 def plain_settings(value: Any) -> Any:
-    """A setting as JSON has it; what is no plain data by what it is called."""
+    """Return a setting as JSON data; of what is no plain data, its name."""
     value = schedule_to_json(value)
     if isinstance(value, Mapping):
         return {str(key): plain_settings(item) for key, item in value.items()}
@@ -305,9 +295,9 @@ def plain_settings(value: Any) -> Any:
 
 
 def _checked_rate(cls: Any, rate: Any) -> Any:
-    """The learning rate, refused where there is nothing that takes it."""
+    """Return the learning rate; refuse it if the algorithm has no optimizer."""
     if rate is not None and not cls.optimizer_names:
-        raise ValueError(f'learning_rate={rate!r}: {cls.__name__} has no optimizer.')
+        raise InvalidValue(f'learning_rate={rate!r}: {cls.__name__} has no optimizer.')
     return RATE.check(rate)
 
 

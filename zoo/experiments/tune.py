@@ -1,18 +1,15 @@
 """Tuning hyper-parameters with Optuna (the extra ``tune``): ``zoo.tune('TD3', 'Pendulum-v1', trials=10)``.
 
-Each trial is a training in a process of its own, on any algorithm and environment. The study is a journal in the output
-folder, which many processes share and which a call that is made again goes on with.
+Each trial is a training in its own process. The study is a journal in the output folder, which the processes share and
+which a later call continues.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,30 +19,33 @@ from zoo import algorithms
 from zoo.callbacks import Evaluate
 from zoo.common.env_wrappers import find_env_type
 from zoo.common.schedules import Linear, schedule_from_json, schedule_to_json
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.checks import whole
+from zoo.common.tools.errors import Failure, InvalidValue, MissingPackage, unknown
 from zoo.common.tools.files import write_json, write_text
+from zoo.common.tools.printing import Table, say
 from zoo.common.tools.processes import alone_in
 from zoo.experiments import workers
+from zoo.experiments.results import keep_settings
 from zoo.experiments.runs import runs_folder
 from zoo.experiments.search_space import Choice, space_of
-from zoo.experiments.train import copies_for, plain_settings, train
+from zoo.experiments.train import copies_for, train
 
 SAMPLERS = ('tpe', 'random')
 PRUNERS = ('median', 'halving', 'none')
 
-#: Tests along a trial, by which it may be ended early.
+#: Tests in a trial; after each the pruner may end the trial.
 TESTS = 5
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial.
+    """A trial that has ended.
 
     Attributes:
-        number: from 0 on.
+        number: its number, from 0.
         state: ``'complete'``, ``'pruned'`` or ``'fail'``.
-        score: the last mean return of its tests; None where there was none.
-        params: as :func:`zoo.train` takes them.
+        score: the mean return of its last test; None if there was none.
+        params: the searched parameters, as :func:`zoo.train` takes them.
     """
 
     number: int
@@ -56,12 +56,12 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What :func:`tune` returns; the best trials, to be printed.
+    """What :func:`tune` returns. It prints as a list of the best trials.
 
     Attributes:
-        folder: with the study, ``trials.csv``, ``best.json``, and the run of each trial.
+        folder: has the study, ``trials.csv``, ``best.json``, and the run of each trial.
         alg, environment: what was tuned.
-        trials: all of them.
+        trials: all trials that have ended.
     """
 
     folder: Path
@@ -71,7 +71,7 @@ class Tuning:
 
     @property
     def best(self) -> Trial | None:
-        """The complete trial with the highest score; None where there is none."""
+        """The complete trial with the highest score; None if no trial is complete."""
         complete = [trial for trial in self.trials if trial.state == 'complete' and trial.score is not None]
         return max(complete, key=lambda trial: trial.score or 0.0, default=None)
 
@@ -93,18 +93,15 @@ class Tuning:
     def write(self) -> None:
         """Write ``trials.csv`` and ``best.json``."""
         names = list(dict.fromkeys(name for trial in self.trials for name in trial.params))
-        table = io.StringIO(newline='')
-        writer = csv.writer(table, lineterminator='\n')
-        writer.writerow(['trial', 'state', 'score', *names])
+        rows = []
         for trial in self.trials:
             score = '' if trial.score is None else trial.score
-            writer.writerow([trial.number, trial.state, score, *(_short(trial.params.get(name, '')) for name in names)])
-        write_text(self.folder / 'trials.csv', table.getvalue())
+            rows.append([trial.number, trial.state, score, *(_short(trial.params.get(name, '')) for name in names)])
+        write_text(self.folder / 'trials.csv', Table('', ['trial', 'state', 'score', *names], rows).csv())
         if self.best is not None:
             params = {name: schedule_to_json(value) for name, value in self.params.items()}
-            write_json(
-                self.folder / 'best.json', {'score': self.best.score, 'trial': self.best.number, 'params': params}
-            )
+            found = {'score': self.best.score, 'trial': self.best.number, 'params': params}
+            write_json(self.folder / 'best.json', found)
 
 
 def _mark(state: str) -> str:
@@ -134,54 +131,50 @@ def tune(
     progress: bool = True,
     **params: Any,
 ) -> Tuning:
-    """Search hyper-parameters with which an algorithm does best in an environment.
+    """Search the hyper-parameters with which an algorithm does best in an environment.
 
-    A trial's score is the mean return of a test without exploration at its end; four tests before decide whether it is
-    ended early. The study in ``out`` goes on when the call is made again, up to ``trials`` in all: trials that were
-    interrupted do not count, those that failed (a loss that is not finite) do.
+    A trial's score is the mean return of a test without exploration at its end. Four earlier tests decide whether the
+    trial ends early. The same call continues the study in ``out``, up to ``trials`` in all. Interrupted trials do not
+    count; trials that failed (a loss that is not finite) do.
 
     Args:
-        alg, env_id, env_type: see :func:`zoo.train`.
-        trials: how many in all.
-        train_steps: of each; None: as the algorithm's defaults for this environment have it.
-        search: names of parameters, searched around their defaults; or by name what is searched: a list of values, or
-            a pair ``(low, high)``; None: those of :data:`SEARCHED` that the algorithm has and ``params`` does not fix.
+        alg, env_id, env_type: the algorithm and the environment, as for :func:`zoo.train`.
+        trials: number of trials in all.
+        train_steps: environment steps of each trial; None: the algorithm's default for this environment.
+        search: names of parameters, which are searched around their defaults; or, by name, a list of values or a pair
+            ``(low, high)``. None: the parameters in :data:`zoo.experiments.search_space.SEARCHED` that the algorithm
+            has and ``params`` does not fix.
         sampler: ``'tpe'`` (tree-structured Parzen estimators, Bergstra et al. 2011) or ``'random'``.
-        pruner: ``'median'`` ends a trial that is worse than the median of the others, ``'halving'`` halves them again
-            and again, ``'none'`` ends none.
-        test_episodes: of each test.
+        pruner: ``'median'`` ends a trial that is worse than the median of the others, ``'halving'`` ends the worse half
+            again and again, ``'none'`` ends none.
+        test_episodes: episodes of each test.
         seed: of every training and of the sampler.
-        jobs: trials at a time; None: as many as there are cores.
-        out: the folder; None: ``tune_<algorithm>_<environment>`` where runs are.
-        progress: print a line when a trial begins and ends.
-        **params: of :func:`zoo.train`, the same in all trials.
+        jobs: trials at a time; None: one for each core.
+        out: the folder; None: ``tune_<algorithm>_<environment>`` in the folder of runs.
+        progress: print a line when a trial begins and when it ends.
+        **params: arguments of :func:`zoo.train`, the same in all trials.
 
     Returns:
-        All trials, the best one first in what it prints.
+        All trials.
 
     Raises:
-        ValueError: something that :func:`zoo.train` refuses, or ``out`` holds a study with other settings.
+        ValueError: :func:`zoo.train` would refuse an argument, or ``out`` holds a study with other settings.
         ImportError: Optuna is not installed.
-        RuntimeError: every trial has failed.
+        RuntimeError: every trial failed.
     """
     _optuna()
-    for name, value, known in (('algorithm', alg, algorithms.NAMES), ('sampler', sampler, SAMPLERS)):
+    names = {'algorithm': (alg, algorithms.NAMES), 'sampler': (sampler, SAMPLERS), 'pruner': (pruner, PRUNERS)}
+    for kind, (value, known) in names.items():
         if value not in known:
-            raise ValueError(unknown(name, value, known))
-    if pruner not in PRUNERS:
-        raise ValueError(unknown('pruner', pruner, PRUNERS))
-    for name, count in (
-        ('trials', trials),
-        ('train_steps', train_steps),
-        ('test_episodes', test_episodes),
-        ('jobs', jobs),
-    ):
-        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
-            raise ValueError(f'{name} is {count!r}: give a whole number of at least 1.')
+            raise InvalidValue(unknown(kind, value, known))
+    counts = {'trials': trials, 'train_steps': train_steps, 'test_episodes': test_episodes, 'jobs': jobs}
+    for name, count in counts.items():
+        if count is not None:
+            whole(name, count)
     env_type = find_env_type(env_id) if env_type is None else env_type
     for name in ('run_dir', 'callbacks', 'plot_func', 'render', 'resume'):
         if name in params:
-            raise ValueError(f'{name} is not for tuning, in which each trial has its own: leave it out.')
+            raise InvalidValue(f'{name} is chosen for each trial of a study: leave it out.')
     if params.get('nenv') is None:
         params['nenv'] = copies_for(alg, env_type, env_id)
     choices, environment, steps = space_of(alg, env_id, env_type, search, params, train_steps)
@@ -192,17 +185,17 @@ def tune(
     with alone_in(folder):
         told = {name: str(choice) for name, choice in choices.items()}
         settings = {'alg': alg, 'search': told, 'test_episodes': test_episodes, 'fixed': fixed}
-        _keep_settings(folder, settings | {'environment': environment, 'env_type': env_type})
+        keep_settings(folder, settings | {'environment': environment, 'env_type': env_type}, 'a study')
         study = _open(folder, sampler, pruner, seed)
         _give_up_interrupted(study)
         begun = study.get_trials(deepcopy=False)
         done = sum(map(_counts, begun))
         if progress and done:
-            _say(f'{min(done, trials)} of {trials} trials are there already.')
+            say(f'{min(done, trials)} of {trials} trials are there already.')
         args = (folder, alg, env_id, env_type, choices, fixed, test_episodes, sampler, pruner)
         tasks = [
             workers.Task(f'trial {done + i + 1} of {trials}', _work, (*args, seed + number), _output(folder, number))
-            # By a seed that no trial has had, also none that was interrupted: it would be the same again.
+            # A seed that no trial has had, not even an interrupted one: it would repeat that trial.
             for i, number in enumerate(range(len(begun), len(begun) + trials - done))
         ]
 
@@ -210,17 +203,17 @@ def tune(
             if progress:
                 best = read(folder, alg, environment).best
                 so_far = 'no score yet' if best is None else f'the best score is {best.score:.4g}'
-                _say(f'{task.name} has ended: {so_far if reason is None else reason}')
+                say(f'{task.name} has ended: {so_far if reason is None else reason}')
 
         workers.run(
-            tasks, jobs or workers.cores(), lambda task: _say(f'{task.name} begins') if progress else None, ended
+            tasks, jobs or workers.cores(), lambda task: say(f'{task.name} begins') if progress else None, ended
         )
         found = read(folder, alg, environment)
         found.write()
         if all(trial.state == 'fail' for trial in found.trials):
-            raise RuntimeError(f"every trial has failed; '{folder / 'output'}' has their errors.")
+            raise Failure(f"every trial has failed; '{folder / 'output'}' has their errors.")
         if len(found.trials) < trials:  # killed, most likely
-            raise RuntimeError(
+            raise Failure(
                 f"{trials - len(found.trials)} of {trials} trials have ended without a score or an error; '"
                 f"{folder / 'output'}' has what they said. The same again makes them anew."
             )
@@ -228,7 +221,7 @@ def tune(
 
 
 def read(folder: Path, alg: str, environment: str) -> Tuning:
-    """The trials of a study that have ended."""
+    """Return the trials of a study that have ended."""
     found = []
     for trial in _open(folder, 'random', 'none', 0).get_trials(deepcopy=False):
         if _counts(trial):
@@ -244,21 +237,17 @@ def _output(folder: Path, number: int) -> Path:
     return folder / 'output' / f'{number}.txt'
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def _optuna() -> Any:
     try:
         import optuna
     except ImportError as error:
-        raise ImportError(f"tuning needs Optuna: pip install 'zoo-rl[tune]' ({error}).") from error
+        raise MissingPackage(f"tuning needs Optuna: pip install 'zoo-rl[tune]' ({error}).") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 
 
 def _open(folder: Path, sampler: str, pruner: str, seed: int) -> Any:
-    """The study of a folder, made if need be."""
+    """Return the study of a folder; make it if need be."""
     optuna = _optuna()
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
@@ -281,7 +270,7 @@ def _open(folder: Path, sampler: str, pruner: str, seed: int) -> Any:
 
 
 def _counts(trial: Any) -> bool:
-    """Whether a trial has ended by itself: interrupted ones have left neither a score nor an error."""
+    """Whether a trial has ended by itself: an interrupted one left neither a score nor an error."""
     return trial.state.name in ('COMPLETE', 'PRUNED') or (trial.state.name == 'FAIL' and 'error' in trial.user_attrs)
 
 
@@ -292,22 +281,8 @@ def _give_up_interrupted(study: Any) -> None:
         study.tell(trial.number, state=TrialState.FAIL)
 
 
-def _keep_settings(folder: Path, wanted: dict[str, Any]) -> None:
-    """Write the settings of a study, or refuse to go on with others."""
-    wanted = json.loads(json.dumps(plain_settings(wanted)))
-    path = folder / 'settings.json'
-    if path.exists():
-        found = json.loads(path.read_text(encoding='utf-8'))
-        names = sorted(name for name in wanted if found.get(name) != wanted[name])
-        if names:
-            differ = '; '.join(f'{name}: {found.get(name)} there, {wanted[name]} now' for name in names)
-            raise ValueError(f"'{folder}' holds a study with other settings ({differ}): choose another folder, out=….")
-        return
-    write_json(path, wanted)
-
-
 class _Report(Evaluate):
-    """Tests along a trial, and ends it where the pruner says so."""
+    """Tests during a trial; ends the trial if the pruner says so."""
 
     def __init__(self, trial: Any, every: int, episodes: int) -> None:
         super().__init__(every, episodes, keep_best=False)
@@ -316,8 +291,8 @@ class _Report(Evaluate):
 
     def __call__(self, training: Any) -> bool | None:
         super().__call__(training)
-        # By the number of the test: at which step an update ends is not the same in all trials, and what a pruner
-        # compares are values of one and the same step.
+        # A pruner compares values of the same step. Updates end at different steps in different trials, so the
+        # number of the test stands for the step.
         self.trial.report(self.returns[-1], TESTS if training.done else training.steps // self.every)
         self.pruned = not training.done and bool(self.trial.should_prune())
         return not self.pruned
@@ -335,13 +310,13 @@ def _work(
     pruner: str,
     seed: int,
 ) -> None:
-    """One trial, in a process of its own."""
+    """Do one trial; this is what each process does."""
     study = _open(folder, sampler, pruner, seed)
     from optuna.exceptions import TrialPruned
 
     def objective(trial: Any) -> float:
         given = {name: choice.suggest(trial, name) for name, choice in choices.items()}
-        if 'batch_size' in given and 'horizon' in given:  # of an iteration
+        if 'batch_size' in given and 'horizon' in given:  # an iteration has no more samples
             given['batch_size'] = min(given['batch_size'], given['horizon'] * fixed['nenv'])
         plain = {name: schedule_to_json(value) for name, value in given.items()}
         trial.set_user_attr('params', json.dumps(plain))

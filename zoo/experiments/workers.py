@@ -1,10 +1,11 @@
-"""Tasks in processes of this machine: what comparisons, tuning and the dashboard have their trainings done by."""
+"""Tasks in processes of this machine, for comparisons, tuning and the dashboard."""
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import threading
@@ -21,23 +22,23 @@ import cloudpickle
 
 from zoo.common.tools.processes import without_main
 
-#: Seconds that an interrupted task has to save, and between looks whether the process that began it is still there.
+#: Seconds that an interrupted task has to save; seconds between checks that the parent process is still there.
 _SAVING, _LOOK = 60.0, 1.0
 
-#: The status with which an interrupted process ends, as shells have it.
+#: The exit status of an interrupted process, as in shells.
 _INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
 class Task:
-    """A call for a process of its own.
+    """A call that gets a process to itself.
 
     Attributes:
-        name: what it is called.
-        function: also one of a script or a notebook; what it returns is lost.
+        name: name of the task.
+        function: the function, which may be defined in a script or a notebook. Its return value is lost.
         args: its arguments.
-        log: the file for what it would write on the screen.
-        talks: whether its first argument is to be a connection to who began it.
+        log: the file for everything that it prints.
+        talks: put a connection to the parent process before the arguments.
     """
 
     name: str
@@ -48,17 +49,17 @@ class Task:
 
 
 class Worker:
-    """A process that does a task from now on. When the process that began it ends, it is interrupted.
+    """A process that does a task. It is interrupted when the parent process ends.
 
     Attributes:
-        task: what it does.
-        connection: to it, where the task talks; else None.
+        task: the task.
+        connection: the connection to the process if the task talks; else None.
 
     Args:
-        task: what is to be done.
+        task: the task, which begins at once.
 
     Raises:
-        Exception: whatever pickling says of a function or an argument that cannot be sent to a process.
+        Exception: the function or an argument cannot be pickled; the error of pickle or cloudpickle.
     """
 
     def __init__(self, task: Task) -> None:
@@ -80,56 +81,56 @@ class Worker:
 
     @property
     def sentinel(self) -> int:
-        """What ``multiprocessing.connection.wait`` takes."""
+        """Handle for ``multiprocessing.connection.wait``, ready when the process has ended."""
         return self._process.sentinel
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether the process is running."""
         return self._process.is_alive()
 
     def interrupt(self) -> None:
-        """Have it end as by Ctrl-C: a training saves first."""
+        """Interrupt it like Ctrl-C; a training saves first."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(cast(int, self._process.pid), signal.SIGINT)
 
     def join(self, seconds: float | None = None) -> None:
-        """Wait until it has ended, for so many seconds at the most."""
+        """Wait until it has ended, for at most ``seconds``."""
         self._process.join(seconds)
 
     def kill(self) -> None:
-        """End it without further ado."""
+        """Kill it at once."""
         self._process.kill()
         self._process.join()
 
     @property
     def reason(self) -> str | None:
-        """Of one that has ended: the last line of its error, or None where all went well."""
+        """The last line of the error of a process that has ended; None if all went well."""
         return None if self._process.exitcode == 0 else _reason(self.task, cast(int, self._process.exitcode))
 
     @property
     def interrupted(self) -> bool:
-        """Of one that has ended: whether it was by an interrupt."""
+        """Whether the process ended because of an interrupt."""
         return self._process.exitcode == _INTERRUPTED
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """Return how many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
 
 
 def run(
     tasks: Sequence[Task], jobs: int, begun: Callable[[Task], Any], ended: Callable[[Task, str | None], Any]
 ) -> None:
-    """Do tasks, so many at a time; all of them, also where some fail.
+    """Do all tasks, ``jobs`` at a time, even if some fail.
 
-    An interrupt (Ctrl-C) is handed on to the tasks under way, once, and raised when they have saved and ended.
+    An interrupt (Ctrl-C) is passed to the running tasks once, and raised when they have saved and ended.
 
     Args:
-        tasks: what is to be done, in this order.
-        jobs: how many at a time.
-        begun: told of each task that begins.
-        ended: told of each that has ended, with the last line of its error, or None where all went well.
+        tasks: the tasks, in the order in which they begin.
+        jobs: number of processes at a time.
+        begun: called with each task that begins.
+        ended: called with each task that has ended and the last line of its error, None if all went well.
     """
     waiting, under_way = list(reversed(tasks)), dict[int, Worker]()
     try:
@@ -157,12 +158,14 @@ def run(
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Let an interrupt wait, in a process that is started here too: until that is in a session of its own, the terminal
-    interrupts it with its parent, in the middle of its imports."""
+    """Delay interrupts, also in a process that is started meanwhile.
+
+    Until that process is in its own session, the terminal interrupts it with its parent, in the middle of its imports.
+    """
     if not hasattr(signal, 'pthread_sigmask'):
         yield
         return
-    resource_tracker.ensure_running()  # which lets them through again, when it begins
+    resource_tracker.ensure_running()  # its start would let interrupts through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -171,18 +174,20 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _reason(task: Task, code: int) -> str:
-    """Why a process has failed, from the last line that it has written."""
-    if code < 0:  # what it has written last is not why
+    """Return why a process failed: the last line that it wrote, without the module of an error of zoo."""
+    if code < 0:  # its last line is not the reason
         return f'its process was killed by {signal.Signals(-code).name}, as the system does where memory is short'
     lines = task.log.read_text(encoding='utf-8', errors='replace').strip().splitlines() if task.log.exists() else []
-    return lines[-1] if lines else f'it ended with the status {code}'
+    if not lines:
+        return f'it ended with the status {code}'
+    return re.sub(r'^zoo\.[\w.]*\.(?=\w+: )', '', lines[-1])
 
 
 def _do(call: bytes, log: str, parent: int, connection: Connection | None) -> None:
-    """What a process does: the call, with its output in the log."""
+    """Do the call of a task in its process, with all output in the log."""
     if hasattr(os, 'setsid'):
-        os.setsid()  # lest the terminal interrupt it too, when its parent does
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's shell has it ignored behind an &
+        os.setsid()  # otherwise the terminal interrupts it together with its parent
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs (&) with it ignored
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in (1, 2):
         os.dup2(out, stream)
@@ -201,7 +206,7 @@ def _do(call: bytes, log: str, parent: int, connection: Connection | None) -> No
 
 
 def _end_with(parent: int) -> None:
-    """Interrupt this process when the one that began it is gone."""
+    """Interrupt this process when its parent is gone."""
     while os.getppid() == parent:
         time.sleep(_LOOK)
     os.kill(os.getpid(), signal.SIGINT)
