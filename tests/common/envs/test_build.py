@@ -761,7 +761,7 @@ def test_unknown_names_get_the_nearest():
 
 def test_another_type_than_said():
     text = message(ValueError, 'HalfCheetah-v5', 'classic_control')
-    assert text == "'HalfCheetah-v5' is an environment of type mujoco: build_env('HalfCheetah-v5', 'mujoco')."
+    assert text == "'HalfCheetah-v5' is an environment of type mujoco: write build_env('HalfCheetah-v5', 'mujoco')."
     assert "build_env('FrozenLake-v1', 'gymnasium')" in message(ValueError, 'FrozenLake-v1', 'box2d')
 
 
@@ -794,9 +794,7 @@ def test_unknown_arguments():
     assert "perhaps 'max_episode_steps' is meant." in message(TypeError, Walk, max_epsode_steps=3)
     for env_id, argument in (('CartPole-v1', 'frame_size'), (Walk, 'pixels')):
         text = message(TypeError, env_id, **{argument: 64})
-        assert text.endswith(
-            ': pixels=True, and with it cameras, depth, frame_size, frame_stack, are for registered names.'
-        )
+        assert text.endswith(': pixels=True and its cameras, depth, frame_size, frame_stack are for registered names.')
     assert 'length cannot be given' in message(TypeError, Walk(), length=3)
 
 
@@ -901,7 +899,7 @@ def test_render_modes_that_are_none():
 
 def test_what_makes_no_environment():
     assert message(TypeError, lambda: None) == (
-        "'<lambda>' returned None, not an environment: let it return the environment that it makes."
+        "'<lambda>' returned None: let it return the environment that it makes."
     )
 
     class Needing(Walk):

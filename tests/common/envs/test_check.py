@@ -454,7 +454,7 @@ def test_what_makes_no_environment():
             super().__init__()
 
     assert problem(Needing).startswith("'Needing' cannot be made without 'size': give it by name")
-    assert problem(lambda: None).startswith("'<lambda>' returned None, not an environment")
+    assert problem(lambda: None).startswith("'<lambda>' returned None: let it return")
 
 
 def test_errors_of_the_making_are_the_makers():

@@ -343,7 +343,7 @@ def test_an_environment_whose_bounds_are_numbers():
 
 
 def test_bounds_that_do_not_fit_their_shape():
-    text = r'has the shape \(2,\), but bounds of the shapes \(3,\) and \(\): give both its shape, or a number'
+    text = r'has the shape \(2,\), but bounds of the shapes \(3,\) and \(\): give bounds of its shape, or a number'
     with pytest.raises(TypeError, match=text):
         convert_space(OldBounds([0, 0, 0], 1, (2,), np.float32))
 

@@ -1,8 +1,8 @@
 """The DeepMind Control Suite (Tassa et al. 2018, arXiv 1801.00690) by names such as ``'cartpole-swingup'``.
 
-Farama's bridge (Shimmy 2.0) is not used. It tells truncated from terminated as is done here, in one line, but gives a
-``Dict`` of float64 observations, actions between -1e10 and 1e10 where there are no bounds, no ``spec``, no action
-repeat and a picture without depth from one camera; what makes up for that would be longer than what it saves.
+Farama's bridge (Shimmy 2.0) is not used. It gives a ``Dict`` of float64 observations, actions between -1e10 and 1e10
+where there are no bounds, no ``spec``, no action repeat, and a picture without depth from one camera. Code that makes
+up for that would be longer than what the bridge saves.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from gymnasium.wrappers import TimeLimit
 from zoo.common.envs.kinds import pixels, registered, rendering
 from zoo.common.tools.errors import unknown
 
-#: The suite's actions are bounded by this number where they are not bounded at all (MuJoCo's mjMAXVAL).
+#: What the suite gives as the bound of an unbounded action (MuJoCo's mjMAXVAL).
 UNBOUNDED = 1e10
 
 
 def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env]:
-    """The factory of a task by its name, the domain's and the task's: ``'cheetah-run'``, ``'ball_in_cup-catch'``.
+    """Return the factory of a task, named by domain and task: ``'cheetah-run'``, ``'ball_in_cup-catch'``.
 
     Its keyword arguments are those of :func:`make`.
 
@@ -46,7 +46,7 @@ def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env]:
 
 
 def ids() -> list[str]:
-    """The names of all tasks, sorted."""
+    """Return the names of all tasks, sorted."""
     return sorted(_tasks())
 
 
@@ -55,12 +55,14 @@ def make(env_id: str, /, max_episode_steps: int | None = None, **kwargs: Any) ->
 
     Args:
         env_id: the task's name.
-        max_episode_steps: steps of the agent after which an episode is truncated, instead of the suite's time limit.
+        max_episode_steps: environment steps after which an episode is truncated, instead of the suite's time limit.
         **kwargs: ``pixels``, ``cameras``, ``depth``, ``frame_size`` and ``frame_stack`` as for
-            :func:`zoo.common.envs.kinds.pixels.add_pixels`, except that the camera is the first one unless ``cameras``
-            says
-            otherwise (the third one for quadrupeds, whose first does not follow them), as is customary; all others are
-            those of :class:`DMControl`.
+            :func:`zoo.common.envs.kinds.pixels.add_pixels`; the other arguments of :class:`DMControl`. Without
+            ``cameras`` the camera is the first one, as is customary, and for quadrupeds the third, which follows them.
+
+    Raises:
+        ValueError: ``max_episode_steps`` and ``time_limit`` are both given; a value that makes no sense.
+        TypeError: the task does not take one of ``kwargs``.
     """
     options = pixels.take_options(kwargs)
     if max_episode_steps is not None:
@@ -80,21 +82,21 @@ def make(env_id: str, /, max_episode_steps: int | None = None, **kwargs: Any) ->
 class DMControl(gymnasium.Env):
     """A task of the suite as a Gymnasium environment.
 
-    Observations are float32. An episode that the suite's time limit ends is truncated (most tasks: 1,000 steps); it is
-    terminated only when the task itself says that nothing can follow (discount 0; of the whole suite only ``lqr``).
-    After ``reset(seed=s)`` the episodes are those of dm_control's ``task_kwargs={'random': s}``.
+    Observations are float32. The suite's time limit truncates an episode (most tasks: after 1,000 steps). The episode
+    is terminated only when the task itself says that nothing can follow (discount 0, which only ``lqr`` has).
+    ``reset(seed=s)`` gives the episodes that dm_control has for ``task_kwargs={'random': s}``.
 
     Args:
         env_id: the task's name.
-        frame_skip: how often an action is repeated; the rewards are summed.
-        flatten: one vector ``[n]`` of all observations in the suite's order; else a ``Dict`` of them.
+        frame_skip: suite steps for each action; their rewards are summed.
+        flatten: join the observations to one vector ``[n]`` in the suite's order; else they are a ``Dict``.
         render_mode: None or ``'rgb_array'``.
-        random: seed of the model, where the suite draws it at random (``lqr``): the same in all copies.
-        **task_kwargs: the task's own: ``time_limit`` in seconds, ``fully_observable``.
+        random: seed of the model where the suite draws it (``lqr``); it is the same in all copies.
+        **task_kwargs: arguments of the task: ``time_limit`` in seconds, ``fully_observable``.
 
     Raises:
         TypeError: the task does not take one of ``task_kwargs``.
-        ValueError: ``frame_skip``, ``render_mode`` or ``time_limit`` is none of these.
+        ValueError: a wrong ``frame_skip``, ``render_mode`` or ``time_limit``.
     """
 
     metadata = {'render_modes': ['rgb_array']}
@@ -109,7 +111,7 @@ class DMControl(gymnasium.Env):
         **task_kwargs: Any,
     ) -> None:
         if isinstance(frame_skip, bool) or not isinstance(frame_skip, int) or frame_skip < 1:
-            raise ValueError(f'frame_skip is {frame_skip!r}: give how often to repeat an action, from 1 on.')
+            raise ValueError(f'frame_skip is {frame_skip!r}: give the number of times to repeat an action, at least 1.')
         if render_mode not in (None, 'rgb_array'):
             raise ValueError(f"render_mode of {env_id!r} is None or 'rgb_array', not {render_mode!r}.")
         limit = task_kwargs.get('time_limit', math.inf)
@@ -118,10 +120,10 @@ class DMControl(gymnasium.Env):
         domain, task = _tasks()[env_id]
         _check_arguments(env_id, getattr(_suite(), domain).SUITE[task], task_kwargs)
         self._env = _suite().load(domain, task, {'random': random, **task_kwargs})
-        self._env.task.random.seed()  # without a seed, episodes are not to be those of `random` every time
+        self._env.task.random.seed()  # else episodes without a seed would repeat
         if self.model.nhfield:
-            # Tasks with a terrain would open the suite's own renderer at every reset to hand the terrain to it, also
-            # where nothing is drawn and nothing can be.
+            # Tasks with a terrain hand it to the suite's own renderer at every reset, and open that even where nothing
+            # is drawn, or can be.
             physics = self._env.physics
             physics.__class__ = type(type(physics).__name__, (type(physics),), {'contexts': None})
         self._frame_skip = frame_skip
@@ -169,7 +171,7 @@ class DMControl(gymnasium.Env):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         if seed is not None:
-            self._env.task.random.seed(seed % 2**32)  # NumPy's older generator, which the suite has, takes 32 bits
+            self._env.task.random.seed(seed % 2**32)  # the suite has NumPy's older generator, which takes 32 bits
         observation = self._observe(self._env.reset().observation)
         if self._renderer is not None:
             self._renderer.upload_terrain()
@@ -212,7 +214,7 @@ def _suite() -> ModuleType:
     rendering.before_import()
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings('ignore', module='glfw')  # it looks for a display that is not needed
+            warnings.filterwarnings('ignore', module='glfw')  # it looks for a display, which is not needed
             from dm_control import suite
     except ModuleNotFoundError as error:
         raise ImportError(

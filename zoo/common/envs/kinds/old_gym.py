@@ -1,6 +1,6 @@
-"""Environments of the old ``gym`` interface, used as Gymnasium's.
+"""Environments of the old ``gym`` interface, used as Gymnasium environments.
 
-What differed, by version of ``gym`` (which is not needed here: an environment is known by what it has):
+What differed (``gym`` itself is not needed here: an environment is recognized by its attributes):
 
 =================  ==========================================  ======================================================
                    before 0.26                                 Gymnasium
@@ -12,7 +12,7 @@ seed               ``env.seed(seed)``                          ``reset(seed=seed
 spaces             of the package ``gym``                      of the package ``gymnasium``
 =================  ==========================================  ======================================================
 
-``gym`` 0.26 has Gymnasium's ``step`` and ``reset`` with its own spaces; it is accepted as well.
+``gym`` 0.26 has Gymnasium's ``step`` and ``reset`` with its own spaces; it is accepted, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from zoo.common.envs import answers
 
 
 def is_old_gym(env: Any) -> bool:
-    """Whether an object that is no ``gymnasium.Env`` has what an environment of ``gym`` has."""
+    """Whether an object that is no ``gymnasium.Env`` has the attributes of a ``gym`` environment."""
     return (
         not isinstance(env, (type, gymnasium.Env, gymnasium.vector.VectorEnv))
         and all(hasattr(env, name) for name in ('observation_space', 'action_space'))
@@ -42,16 +42,16 @@ class OldGymEnv(gymnasium.Env):
 
     ``done`` becomes ``truncated`` where ``info['TimeLimit.truncated']`` is true, else ``terminated``. Observations are
     cast to the dtype of their space (many old environments return float64 for a float32 ``Box``), rewards to float.
-    Other attributes are those of the environment itself, which is also ``unwrapped``. The first seed for an environment
-    that takes none is answered by a warning.
+    Other attributes are read from the environment itself, which is also ``unwrapped``. An environment that takes no
+    seed warns at the first one.
 
     Args:
         env: the environment.
 
     Raises:
-        TypeError: one of its spaces has no equal in Gymnasium.
-        ValueError: (by ``step``) a reward that is not one number; an answer that is no step.
-        TypeError: (by ``step``) a flag that is no truth; an info that is no dictionary.
+        TypeError: one of its spaces has no equal in Gymnasium; (by ``step``) a flag that is neither true nor false, or
+            an info that is no dictionary.
+        ValueError: (by ``step``) a reward that is not one number, or a result that is no step.
     """
 
     def __init__(self, env: Any) -> None:
@@ -121,7 +121,7 @@ class OldGymEnv(gymnasium.Env):
             self.env.close()
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith('_') or name == 'env':  # before __init__, while a copy of this is unpickled
+        if name.startswith('_') or name == 'env':  # a copy is being unpickled, and has no `env` yet
             raise AttributeError(name)
         return getattr(self.env, name)
 
@@ -129,7 +129,7 @@ class OldGymEnv(gymnasium.Env):
         return f'<OldGymEnv<{type(self.unwrapped).__name__}>>'
 
     def _has_info(self, result: Any) -> bool:
-        """Whether ``reset`` returned observation and info, as it could from gym 0.22 and does from 0.26 on."""
+        """Whether ``reset`` returned observation and info, which gym 0.22 allows and gym 0.26 requires."""
         if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
             return False
         space = self.observation_space  # the observation itself may be such a pair
@@ -137,11 +137,11 @@ class OldGymEnv(gymnasium.Env):
 
 
 def convert_space(space: Any) -> Space:
-    """Gymnasium's equal of a space of ``gym``, recognised by its attributes.
+    """Return Gymnasium's equal of a space of ``gym``, which is recognized by its attributes.
 
     Raises:
-        TypeError: it is none of ``Box``, ``Discrete``, ``MultiDiscrete``, ``MultiBinary``, ``Dict``, ``Tuple``; the
-            bounds of a ``Box`` do not fit its shape.
+        TypeError: a space other than ``Box``, ``Discrete``, ``MultiDiscrete``, ``MultiBinary``, ``Dict`` and ``Tuple``;
+            bounds of a ``Box`` that do not fit its shape.
     """
     if isinstance(space, Space):
         return space
@@ -159,8 +159,8 @@ def convert_space(space: Any) -> Space:
             return Discrete(int(space.n), start=int(getattr(space, 'start', 0)))
         return MultiBinary(space.n)
     raise TypeError(
-        f'{space!r} ({type(space).__module__}.{type(space).__name__}) is no space that Gymnasium has an equal of: use '
-        'Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them.'
+        f"{space!r} ({type(space).__module__}.{type(space).__name__}) has no equal among Gymnasium's spaces: use Box, "
+        ' Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them.'
     )
 
 
@@ -173,14 +173,14 @@ def _convert_box(space: Any) -> Box:
         low, high = (np.broadcast_to(bound, shape) for bound in (low, high))
     except ValueError as error:
         raise TypeError(
-            f'{space!r} has the shape {shape}, but bounds of the shapes {low.shape} and {high.shape}: give both its '
-            'shape, or a number for all entries.'
+            f'{space!r} has the shape {shape}, but bounds of the shapes {low.shape} and {high.shape}: give bounds of '
+            'its shape, or a number for all entries.'
         ) from error
     return Box(low, high, shape, dtype.type)
 
 
 def _cast(space: Space, x: Any) -> Any:
-    """``x`` in the dtype of its space; what does not fit stays, to be reported where observations are checked."""
+    """``x`` in the dtype of its space; what does not fit stays, for the check of observations to report."""
     if isinstance(space, Dict) and isinstance(x, dict):
         return {key: _cast(space.spaces[key], value) if key in space.spaces else value for key, value in x.items()}
     if isinstance(space, Tuple) and isinstance(x, (tuple, list)) and len(x) == len(space.spaces):
@@ -190,7 +190,7 @@ def _cast(space: Space, x: Any) -> Any:
         if array.dtype == space.dtype or not np.can_cast(array.dtype, space.dtype, 'same_kind'):
             return array
         cast = array.astype(space.dtype)
-        return array if cast.dtype.kind in 'iu' and (cast != array).any() else cast  # an integer may have no room in it
+        return array if cast.dtype.kind in 'iu' and (cast != array).any() else cast  # an integer type may be too small
     return x
 
 

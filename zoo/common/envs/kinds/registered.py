@@ -1,4 +1,4 @@
-"""Environments by the names that packages register with Gymnasium, and those that users bring."""
+"""Environments by the names that packages register with Gymnasium, and environments that users bring."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from zoo.common.envs.kinds import pixels, rendering
 from zoo.common.envs.kinds.old_gym import OldGymEnv, is_old_gym
 from zoo.common.tools.errors import nearest, unknown
 
-#: Environment type -> where the entry points of its environments lie, and so which registered ones belong to it.
+#: Environment type -> the beginning of its entry points, which says which registered names belong to it.
 PACKAGES = {
     'classic_control': 'gymnasium.envs.classic_control.',
     'box2d': 'gymnasium.envs.box2d.',
@@ -33,9 +33,9 @@ PACKAGES = {
 }
 #: The types whose names another package registers when it is imported.
 PLUGINS = {'atari': 'ale_py', 'robotics': 'gymnasium_robotics'}
-#: The types whose names Gymnasium registers even where the package that runs them is missing.
+#: The types whose names Gymnasium registers even without the package that runs them.
 RUN_BY = {'box2d': 'Box2D', 'mujoco': 'mujoco'}
-#: The types that need packages beyond the core ones; the extra of ``zoo-rl`` has the type's name.
+#: The types that need packages beyond the core; the extra of ``zoo-rl`` has the name of the type.
 EXTRAS = ('box2d', 'mujoco', 'atari', 'robotics')
 
 
@@ -44,16 +44,16 @@ class UnusableError(TypeError):
 
 
 def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env | VectorEnv]:
-    """The factory ``make(**kwargs)`` of an environment; it can be pickled if ``env_id`` can.
+    """Return the factory ``make(**kwargs)`` of an environment; it can be pickled if ``env_id`` can.
 
     Args:
         env_id: a registered name, ``'package:Name-v0'``; for ``env_type='gymnasium'`` also a class, a function that
-            returns an environment, or an environment object. What they give may be of the old ``gym`` interface.
+            returns an environment, or an environment object, also with the old ``gym`` interface.
         env_type: a key of :data:`PACKAGES`, or ``'gymnasium'``.
 
     Raises:
-        ValueError: an unknown name, or the name of an environment of another type.
-        TypeError: ``env_id`` is nothing that Gymnasium can use.
+        ValueError: an unknown name, or a name of another type.
+        TypeError: Gymnasium cannot use ``env_id``.
     """
     if isinstance(env_id, str):
         return partial(make_registered, find_spec(env_id, env_type))
@@ -70,7 +70,7 @@ def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env | VectorEnv]
 
 
 def register(env_type: str) -> None:
-    """Import the package that registers a type's names.
+    """Import the package that registers the names of a type.
 
     Raises:
         ImportError: it is not installed; the message has the ``pip install`` line.
@@ -91,25 +91,25 @@ def _missing(env_type: str, error: object) -> str:
 
 
 def _register_all() -> None:
-    """Register what is installed, to find out whose a name is that the type asked for does not have."""
+    """Register the names of all installed packages, to find the type of a name."""
     for env_type in PLUGINS:
         with contextlib.suppress(ImportError):
             register(env_type)
 
 
 def ids(env_type: str) -> list[str]:
-    """The registered names of a type, sorted; those of every type for ``'gymnasium'``."""
+    """Return the registered names of a type, sorted; all names for ``'gymnasium'``."""
     usable = (spec for spec in registry.values() if not _is_placeholder(spec))
     return sorted(spec.id for spec in usable if env_type in ('gymnasium', type_of(spec)))
 
 
 def installed_ids(env_type: str) -> list[str]:
-    """:func:`ids`, with the packages that register names imported first.
+    """Return :func:`ids` after importing the packages that register names.
 
     For ``'gymnasium'`` these are the names of all packages that are installed or have been imported.
 
     Raises:
-        ImportError: the type's package is not installed; the message has the ``pip install`` line.
+        ImportError: the package of the type is not installed; the message has the ``pip install`` line.
     """
     if env_type == 'gymnasium':
         _register_all()
@@ -120,7 +120,7 @@ def installed_ids(env_type: str) -> list[str]:
 
 
 def type_of(spec: EnvSpec) -> str:
-    """The type an environment belongs to, ``'gymnasium'`` when it is none of :data:`PACKAGES`."""
+    """Return the type of an environment, ``'gymnasium'`` when it is none of :data:`PACKAGES`."""
     module = _module(spec)
     return next((name for name, package in PACKAGES.items() if module.startswith(package)), 'gymnasium')
 
@@ -131,12 +131,12 @@ def _module(spec: EnvSpec) -> str:
 
 
 def find_spec(env_id: str, env_type: str) -> EnvSpec:
-    """The registered specification of ``env_id``.
+    """Return the registered specification of ``env_id``.
 
-    Gymnasium's own look-up is not used: it warns of every version that is not the latest, and it guesses.
+    Gymnasium's own look-up warns of every version that is not the latest, and it guesses.
 
     Raises:
-        ValueError: an unknown name (with the nearest one), or the name of an environment of another type.
+        ValueError: an unknown name (the message has the nearest one), or a name of another type.
         ImportError: ``package`` of ``'package:Name-v0'`` cannot be imported.
     """
     package, _, name = env_id.rpartition(':')
@@ -157,21 +157,21 @@ def find_spec(env_id: str, env_type: str) -> EnvSpec:
         raise ValueError(
             f'unknown environment {name!r}: '
             + (f'did you mean {close!r}? ' if close else '')
-            + "One that another package registers is built as 'package:Name-v0'."
+            + "An environment that another package registers is built as 'package:Name-v0'."
         )
     actual = type_of(spec)
     if env_type not in ('gymnasium', actual):
-        raise ValueError(f'{name!r} is an environment of type {actual}: build_env({env_id!r}, {actual!r}).')
+        raise ValueError(f'{name!r} is an environment of type {actual}: write build_env({env_id!r}, {actual!r}).')
     if isinstance(spec.entry_point, str) and spec.entry_point.startswith('__main__:'):
-        # Another process has another __main__, so the class itself has to travel there, not its name.
+        # Another process has another __main__, so the class itself travels there, not its name.
         spec = dataclasses.replace(spec, entry_point=cast(EnvCreator, load_env_creator(spec.entry_point)))
     return spec
 
 
 def _is_placeholder(spec: EnvSpec) -> bool:
-    """Whether a name is only kept to say what became of it (``HalfCheetah-v2``), or has no single environment.
+    """Whether a name only says what became of an environment (``HalfCheetah-v2``), or has no single environment.
 
-    Gymnasium-Robotics still registers those that need ``mujoco_py``, which is abandoned and cannot be built any more.
+    Gymnasium-Robotics still registers environments that need ``mujoco_py``, which cannot be built any more.
     """
     entry = spec.entry_point
     if isinstance(entry, str):
@@ -180,23 +180,31 @@ def _is_placeholder(spec: EnvSpec) -> bool:
 
 
 def make_registered(spec: EnvSpec, /, **kwargs: Any) -> gymnasium.Env:
+    """Make an environment, with the pixel observations that ``kwargs`` ask for.
+
+    Raises:
+        ValueError: a ``render_mode`` that the environment lacks, or a window without a display.
+        TypeError: the environment does not take one of ``kwargs``.
+        ImportError: a package is missing; the message has the ``pip install`` line.
+        RuntimeError: MuJoCo cannot load the renderer that ``MUJOCO_GL`` names.
+    """
     # An Atari game is seen in pixels already, and refuses the argument.
     options = {} if type_of(spec) == 'atari' else pixels.take_options(kwargs)
     mode = kwargs.get('render_mode')
     by_mujoco = type_of(spec) in ('mujoco', 'robotics')
     is_known = type_of(spec) != 'gymnasium' or _module(spec).startswith('gymnasium.envs.')
-    if mode == 'human' and is_known:  # others may print to the terminal
+    if mode == 'human' and is_known:  # other packages may print to the terminal
         rendering.check_display(spec.id, by_sdl=not by_mujoco)
-    if by_mujoco or mode == 'human':  # SDL too may load Mesa for its window
+    if by_mujoco or mode == 'human':  # SDL may load Mesa for its window, too
         rendering.before_import(mode)
     if kwargs.get('max_episode_steps') and 'max_episode_steps' in _parameters(spec.entry_point):
-        # Gymnasium keeps the argument to itself, and the environment would end its episodes where it does by itself.
+        # Gymnasium does not hand the argument on, and the environment would keep its own limit.
         spec = dataclasses.replace(spec, kwargs={**spec.kwargs, 'max_episode_steps': kwargs['max_episode_steps']})
     try:
         with warnings.catch_warnings():
             # Box2D's bindings warn when they are imported; where warnings are errors, that crashes the interpreter.
             warnings.simplefilter('ignore', DeprecationWarning)
-            if is_known:  # of others, which may have more modes than they list, Gymnasium's warning is enough
+            if is_known:  # other packages may have more modes than they list: Gymnasium's warning is enough
                 warnings.filterwarnings('ignore', '.*render_mode')
             env = gymnasium.make(spec, **{'disable_env_checker': True, **kwargs})
         if is_known:
@@ -219,7 +227,7 @@ def _call(
 ) -> gymnasium.Env | VectorEnv:
     name = _name(maker)
     if max_episode_steps is not None and 'max_episode_steps' in _parameters(maker):
-        kwargs['max_episode_steps'] = max_episode_steps  # else it would end its episodes where it does by itself
+        kwargs['max_episode_steps'] = max_episode_steps  # else it would keep its own limit
     if kwargs.get('render_mode') == 'human':
         rendering.before_import('human')
     try:
@@ -229,7 +237,7 @@ def _call(
         _ask_for_argument(error, name)
         raise
     if env is None:
-        raise UnusableError(f'{name!r} returned None, not an environment: let it return the environment that it makes.')
+        raise UnusableError(f'{name!r} returned None: let it return the environment that it makes.')
     env = _use_object(env, max_episode_steps)
     _check_render_mode(env, name, kwargs.get('render_mode'))
     return env
@@ -258,13 +266,13 @@ def _use_object(env: Any, /, max_episode_steps: int | None = None, **kwargs: Any
     if own is not None and own < max_episode_steps:
         raise ValueError(
             f'{name} has a time limit of {own} steps already, so max_episode_steps={max_episode_steps} would do '
-            'nothing: give it where that limit is set.'
+            f'nothing: change the limit of {own} where it is set.'
         )
     return TimeLimit(env, max_episode_steps)
 
 
 def _time_limit(env: Any) -> int | None:
-    """The steps after which a wrapper of Gymnasium's truncates an episode, None if there is none."""
+    """The steps after which a wrapper of Gymnasium truncates an episode; None without such a wrapper."""
     found = []
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, TimeLimit):
@@ -274,10 +282,10 @@ def _time_limit(env: Any) -> int | None:
 
 
 def _check_render_mode(env: gymnasium.Env | VectorEnv, name: str, mode: str | None) -> None:
-    """Refuse a mode that the environment does not have: it would draw nothing and say nothing.
+    """Refuse a mode that the environment does not have: it would draw nothing, without a word.
 
     Raises:
-        ValueError: the mode is none of those that the environment lists, if it lists any.
+        ValueError: the environment lists its modes, and not this one.
     """
     metadata = getattr(env, 'metadata', None)
     modes = metadata.get('render_modes') if isinstance(metadata, dict) else None
@@ -287,11 +295,11 @@ def _check_render_mode(env: gymnasium.Env | VectorEnv, name: str, mode: str | No
 
 
 def takes(env_id: Any, argument: str) -> bool:
-    """Whether an argument is the environment's own, or may be handed on to it.
+    """Whether an environment takes an argument itself, or may hand it on.
 
     Args:
-        env_id: as for :func:`find`, of the type ``'gymnasium'``.
-        argument: its name.
+        env_id: as for :func:`find` with the type ``'gymnasium'``.
+        argument: the name of the argument.
     """
     spec = find_spec(env_id, 'gymnasium') if isinstance(env_id, str) else None
     names = _parameters(env_id) if spec is None else [*spec.kwargs, *_parameters(spec.entry_point)]
@@ -299,14 +307,14 @@ def takes(env_id: Any, argument: str) -> bool:
 
 
 def _parameters(maker: Any) -> list[str]:
-    """The names of the arguments of a function or a constructor, with ``'**'`` for any other one.
+    """The names of the arguments of a function or a constructor, with ``'**'`` if it takes any other argument.
 
-    A class hands what it takes by ``**`` to its bases, so theirs are its own; a function may hand it to anything.
+    A class hands its ``**kwargs`` to its bases, so it takes their arguments; a function may hand them to anything.
     """
     if isinstance(maker, str):
         try:
             maker = load_env_creator(maker)
-        except Exception:  # its package is missing, which is told where the environment is made
+        except Exception:  # its package is missing; making the environment says so
             return []
     functions = [maker]
     if isinstance(maker, type):
@@ -334,7 +342,7 @@ def _refuse_argument(error: TypeError, name: str, maker: Any, kwargs: dict[str, 
     close = nearest(argument, [*known, 'nenv', 'seed', 'vectorized', 'reward_shaping', 'max_episode_steps'])
     hint = ''
     if argument in ('pixels', *pixels.OPTIONS):
-        hint = f': pixels=True, and with it {", ".join(pixels.OPTIONS)}, are for registered names'
+        hint = f': pixels=True and its {", ".join(pixels.OPTIONS)} are for registered names'
     elif close:
         hint = f': perhaps {close!r} is meant'
     elif known:
@@ -345,7 +353,7 @@ def _refuse_argument(error: TypeError, name: str, maker: Any, kwargs: dict[str, 
 def _ask_for_argument(error: TypeError, name: str) -> None:
     """Raise one sentence if ``error`` says that the call itself lacked an argument."""
     found = re.search(r'missing \d+ required (?:positional|keyword-only) arguments?: (.+)$', str(error))
-    if found and error.__traceback__ and error.__traceback__.tb_next is None:  # raised by the call, not inside of it
+    if found and error.__traceback__ and error.__traceback__.tb_next is None:  # raised by the call itself
         raise UnusableError(
             f'{name!r} cannot be made without {found.group(1)}: give it by name, as in build_env({name}, x=1), or give '
             'a function that makes the environment.'
