@@ -110,7 +110,7 @@ def test_parameters_that_nothing_reads_are_told_of(caplog):
     assert "theta=0.3 changes nothing without noise='ornstein_uhlenbeck'." in caplog.text
     assert 'priority_beta=1.0 changes nothing without prioritized=True.' in caplog.text
     with pytest.raises(
-        ValueError, match=r'^theta · dt is 2\.5, of which a process grows without end: give less than 2'
+        ValueError, match=r'^theta · dt is 2\.5, with which the process grows without end: give less than 2'
     ):
         make(noise='ornstein_uhlenbeck', theta=2.5, dt=1.0)
     with pytest.raises(ValueError, match="^noise is 'pink': give 'gaussian' or 'ornstein_uhlenbeck'"):

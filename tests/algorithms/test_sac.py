@@ -348,7 +348,7 @@ class TestDiscrete:
     def test_a_target_that_no_policy_reaches_is_refused(self):
         with pytest.raises(
             ValueError,
-            match=r'^target_entropy is 1\.0987, but of a policy over 3 actions .* is 1\.0986, .*: give less\.$',
+            match=r'^target_entropy is 1\.0987, but the greatest .* over 3 actions is 1\.0986, .*: give less\.$',
         ):
             self.make(False, target_entropy=1.0987)
         assert self.make(False, target_entropy=1.098)._target_entropy == 1.098

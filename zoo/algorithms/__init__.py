@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo.algorithms.base import catalog
 from zoo.algorithms.base.catalog import NAMES
 from zoo.common.tools.errors import unknown
+
+if TYPE_CHECKING:  # what a type checker knows; a test compares it with NAMES
+    from zoo.algorithms.a2c import A2C as A2C
+    from zoo.algorithms.a3c import A3C as A3C
+    from zoo.algorithms.ac import AC as AC
+    from zoo.algorithms.apexddpg import ApexDDPG as ApexDDPG
+    from zoo.algorithms.apexdqn import ApexDQN as ApexDQN
+    from zoo.algorithms.ars import ARS as ARS
+    from zoo.algorithms.c51 import C51 as C51
+    from zoo.algorithms.crossq import CrossQ as CrossQ
+    from zoo.algorithms.ddpg import DDPG as DDPG
+    from zoo.algorithms.dppo import DPPO as DPPO
+    from zoo.algorithms.dqn import DQN as DQN
+    from zoo.algorithms.es import ES as ES
+    from zoo.algorithms.impala import IMPALA as IMPALA
+    from zoo.algorithms.offpac import OffPAC as OffPAC
+    from zoo.algorithms.ppo import PPO as PPO
+    from zoo.algorithms.qrdqn import QRDQN as QRDQN
+    from zoo.algorithms.r2d2 import R2D2 as R2D2
+    from zoo.algorithms.rainbow import Rainbow as Rainbow
+    from zoo.algorithms.sac import SAC as SAC
+    from zoo.algorithms.td3 import TD3 as TD3
+    from zoo.algorithms.tqc import TQC as TQC
+    from zoo.algorithms.trpo import TRPO as TRPO
+    from zoo.algorithms.vpg import VPG as VPG
 
 __all__ = ['NAMES', *NAMES]  # noqa: PLE0604
 

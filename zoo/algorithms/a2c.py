@@ -12,11 +12,9 @@ policy's network and the value's are apart, but images are encoded once for both
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 import tensorflow as tf
 
-from zoo.algorithms.actor_critic import ActorCritic, GaeLambda, NormalizeAdvantage, Samples, normalized
+from zoo.algorithms.actor_critic import ActorCritic, NormalizeAdvantage, Samples, normalized
 from zoo.common.records import Trajectories
 
 
@@ -29,22 +27,10 @@ class A2C(ActorCritic):
     optimizer_names = ('all',)
     metric_names = ('policy', 'value', 'entropy')
     learn_defaults = {'horizon': 5}
-    default_optimizer: ClassVar[dict[str, Any]] = {
-        'name': 'RMSprop',
-        'learning_rate': 7e-4,
-        'rho': 0.99,
-        'epsilon': 1e-5,
-    }
+    default_optimizer = {'name': 'RMSprop', 'learning_rate': 7e-4, 'rho': 0.99, 'epsilon': 1e-5}
 
-    def __init__(
-        self,
-        *args: Any,
-        gae_lambda: GaeLambda = 1.0,
-        normalize_advantage: NormalizeAdvantage = False,
-        **params: Any,
-    ) -> None:
-        self.normalize_advantage = normalize_advantage
-        super().__init__(*args, **params | {'gae_lambda': gae_lambda})
+    gae_lambda = 1.0
+    normalize_advantage: NormalizeAdvantage = False
 
     def improve(self, rollout: Trajectories, now: dict[str, tf.Tensor]) -> tf.Tensor:
         """Advantages and one gradient step on all transitions, in one compiled call; the metrics."""

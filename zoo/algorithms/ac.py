@@ -12,11 +12,11 @@ their norm unless that is asked for: a few copies' are small but where an episod
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import tensorflow as tf
 
-from zoo.algorithms.actor_critic import ActorCritic, MaxGradNorm
+from zoo.algorithms.actor_critic import ActorCritic
 from zoo.common.records import Trajectories
 
 
@@ -31,8 +31,7 @@ class AC(ActorCritic):
     unused: ClassVar[tuple[str, ...]] = ('gae_lambda',)
     learn_defaults = {'horizon': 1}
 
-    def __init__(self, *args: Any, max_grad_norm: MaxGradNorm = None, **params: Any) -> None:
-        super().__init__(*args, **params | {'max_grad_norm': max_grad_norm})
+    max_grad_norm = None
 
     def advantages(
         self, rollout: Trajectories, value: tf.Tensor, after: tf.Tensor | None = None

@@ -16,7 +16,6 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.algorithms.base import Algorithm
-from zoo.algorithms.base.checking import warn_of_unread
 from zoo.common import spaces
 from zoo.common.acting.forward import Forward
 from zoo.common.acting.stochastic import stochastic
@@ -24,15 +23,11 @@ from zoo.common.maths.normalize import RewardScale, RunningMoments
 from zoo.common.maths.optimizers import AllReduce, mean_over
 from zoo.common.maths.returns import gae, next_values
 from zoo.common.networks.heads import stochastic_head, value_head
-from zoo.common.networks.network import Network, penalized
+from zoo.common.networks.network import penalized
 from zoo.common.networks.policy import StochasticPolicy
 from zoo.common.parameters import (
-    ActionSpace,
     Gamma,
-    NetList,
     NormalizeObs,
-    ObservationSpace,
-    OptimizersList,
     SdeSampleFreq,
     UseSde,
 )
@@ -44,10 +39,7 @@ from zoo.common.training import loops
 
 log = logging.getLogger('zoo')
 
-# What some of the algorithms have other defaults of.
-GaeLambda = Annotated[float, between(0, 1), 'λ of generalised advantage estimation']
-EntropyCoef = Annotated[float | Linear, at_least(0), 'weight of the entropy bonus']
-MaxGradNorm = Annotated[float | None, above(0), "bound of the gradient's global norm; None leaves it"]
+
 NormalizeAdvantage = Annotated[bool, 'make the advantages of a gradient step have mean 0 and deviation 1']
 
 
@@ -100,57 +92,33 @@ class ActorCritic(Algorithm):
     acts_in = ('Discrete', 'MultiDiscrete', 'MultiBinary', 'Box', 'Dict', 'Tuple')
     network_names: ClassVar[tuple[str, ...]] = ('actor', 'critic')
     shared_torso: ClassVar[dict[str, str]] = {'critic': 'actor'}
-    critic: Network
-    #: Where ``net_list`` and ``optimizers_list`` are not given.
-    default_network: ClassVar[dict[str, Any]] = {
-        'hidden': [64, 64],
-        'activation': 'tanh',
-        'initializer': 'orthogonal',
-    }
-    default_optimizer: ClassVar[dict[str, Any]] = {'name': 'Adam', 'learning_rate': 3e-4}
-    #: Steps of one copy in a row that a recurrent policy learns from in a minibatch; None: all of an iteration.
-    sequence_length: int | None = None
+    default_network = {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'}
+    default_optimizer = {'name': 'Adam', 'learning_rate': 3e-4}
     #: Parameters that may be schedules, whose values ``improve`` is given.
     scheduled: ClassVar[tuple[str, ...]] = ('entropy_coef',)
 
-    def __init__(
-        self,
-        observation_space: ObservationSpace,
-        action_space: ActionSpace,
-        net_list: NetList = None,
-        optimizers_list: OptimizersList = None,
-        gamma: Gamma = 0.99,
-        gae_lambda: GaeLambda = 0.95,
-        entropy_coef: EntropyCoef = 0.0,
-        value_coef: Annotated[float, at_least(0), 'weight of the value loss'] = 0.5,
-        max_grad_norm: MaxGradNorm = 0.5,
-        log_std_init: Annotated[
-            float,
-            between(-20, 2),
-            'initial log standard deviation for Box actions; with use_sde log σ',
-        ] = 0.0,
-        use_sde: UseSde = False,
-        sde_sample_freq: SdeSampleFreq = None,
-        normalize_obs: NormalizeObs = False,
-        normalize_reward: Annotated[
-            bool, 'divide rewards by the running standard deviation of the discounted return, and clip them at 10 of it'
-        ] = False,
-    ) -> None:
-        super().__init__(observation_space, action_space, normalize_obs)
-        self.gamma = gamma
-        self.gae_lambda = gae_lambda
-        self.entropy_coef = entropy_coef
-        self.value_coef = value_coef
-        self.max_grad_norm = max_grad_norm
-        self.log_std_init = log_std_init
-        self.use_sde = use_sde
-        self.sde_sample_freq = sde_sample_freq
-        warn_of_unread(self, {('use_sde', True): ('sde_sample_freq',)})
-        self.normalize_reward = normalize_reward
+    gamma: Gamma = 0.99
+    gae_lambda: Annotated[float, between(0, 1), 'λ of generalized advantage estimation'] = 0.95
+    entropy_coef: Annotated[float | Linear, at_least(0), 'weight of the entropy bonus'] = 0.0
+    value_coef: Annotated[float, at_least(0), 'weight of the value loss'] = 0.5
+    max_grad_norm: Annotated[float | None, above(0), "bound of the gradient's global norm; None leaves it"] = 0.5
+    log_std_init: Annotated[
+        float, between(-20, 2), 'initial log standard deviation for Box actions; with use_sde log σ'
+    ] = 0.0
+    use_sde: UseSde = False
+    sde_sample_freq: SdeSampleFreq = None
+    normalize_obs: NormalizeObs = False
+    normalize_reward: Annotated[
+        bool, 'divide rewards by the running standard deviation of the discounted return, and clip them at 10 of it'
+    ] = False
 
+    def build(self) -> None:
+        """Make policy and critic, their optimizers, the scale of rewards, and the behavior policy."""
+        if not self.use_sde:
+            self.warn_of_unread(('sde_sample_freq',), ' without use_sde=True')
         heads = {'actor': stochastic_head(self.action_adaptor, gain=0.01), 'critic': value_head(gain=1.0)}
-        self.build_networks(net_list, [heads[name] for name in self.network_names], type(self).default_network)
-        self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, log_std_init, use_sde)
+        self.build_networks([heads[name] for name in self.network_names])
+        self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, self.log_std_init, self.use_sde)
         if 'critic' in self.networks:
             self.critic = self.networks['critic']
             if self.critic.state_size and not self.critic.shares:
@@ -161,10 +129,14 @@ class ActorCritic(Algorithm):
         self.is_recurrent = self.policy.network.state_size > 0
         if self.policy.log_std is not None:
             self.state_variables['log_std'] = self.policy.log_std
-        self.build_optimizers(optimizers_list, self.groups(), type(self).default_optimizer, clip_norm=max_grad_norm)
-        self.reward_scale = RewardScale(gamma) if normalize_reward else None
+        self.build_optimizers(self.groups(), clip_norm=self.max_grad_norm)
+        self.reward_scale = RewardScale(self.gamma) if self.normalize_reward else None
         forward = Forward(self.policy.network, self.policy)
-        self.behavior = stochastic(forward, self.action_adaptor, self.policy.mask_path, sde_sample_freq)
+        self.behavior = stochastic(forward, self.action_adaptor, self.policy.mask_path, self.sde_sample_freq)
+
+    def sequence_steps(self, steps: int) -> int:
+        """Return how many steps of one copy in a row a recurrent policy learns from, of so many in an iteration."""
+        return steps
 
     def groups(self) -> list[list[tf.Variable]]:
         """The variables that each of ``optimizer_names`` moves: one moves all."""
@@ -297,14 +269,14 @@ class ActorCritic(Algorithm):
     def arranged(self, samples: Samples, copies: int) -> Samples:
         """The samples of a rollout of so many copies, as minibatches of them can be `drawn`.
 
-        Those of a recurrent policy in sequences of ``sequence_length`` steps of one copy, fields ``[L, C, …]``, time-
+        Those of a recurrent policy in sequences of `sequence_steps` of one copy, fields ``[L, C, …]``, time-
         major. Those of a copy are ``copies`` apart; its last one is filled up with its first steps, which are not valid
         there: batch normalisation, which sees all of them, learns of nothing that was not seen.
         """
         if not self.is_recurrent:
             return samples
         steps = samples.obs.begins.shape[0]
-        length = min(self.sequence_length or steps, steps)
+        length = self.sequence_steps(steps)
         count = -(-steps // length)
         filling = count * length - steps
 
@@ -428,7 +400,7 @@ class ActorCritic(Algorithm):
         """
         if self.is_recurrent:
             steps, copies = valid.shape
-            length = min(self.sequence_length or steps, steps)
+            length = self.sequence_steps(steps)
             valid = np.ones(-(-steps // length) * copies, bool)
             if batch_size < length and not self.fused.traces:
                 log.warning(

@@ -15,11 +15,11 @@ Departures:
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated
 
 from zoo.algorithms.ddpg import DDPG
+from zoo.common.acting.forward import Forward
 from zoo.common.acting.ladder import NoiseLadder
-from zoo.common.parameters import NStep, Prioritized
 from zoo.common.tools.params import at_least, between
 
 
@@ -30,25 +30,16 @@ class ApexDDPG(DDPG):
     """
 
     unused = ('noise', 'theta', 'dt')
-    learn_defaults: ClassVar[dict[str, Any]] = {
-        'roles': {'learners': 1, 'actors': 2, 'buffers': 1},
-        'update_every': None,
-    }
+    learn_defaults = {'roles': {'learners': 1, 'actors': 2, 'buffers': 1}, 'update_every': None}
 
-    def __init__(
-        self,
-        *args: Any,
-        explore_noise: Annotated[
-            float, between(0, 1), 'the highest σ of the noise on actions while training, of the first actor'
-        ] = 0.4,
-        noise_exponent: Annotated[
-            float, at_least(0), 'α of σ^(1 + α i / (N − 1)): how far that of the last actor is below it'
-        ] = 7.0,
-        n_step: NStep = 3,
-        prioritized: Prioritized = True,
-        **params: Any,
-    ) -> None:
-        given = {'explore_noise': explore_noise, 'n_step': n_step, 'prioritized': prioritized}
-        super().__init__(*args, **params | given)
-        self.noise_exponent = noise_exponent
-        self.behavior = NoiseLadder(self.forward, self.action_adaptor, explore_noise, noise_exponent)
+    explore_noise: Annotated[
+        float, between(0, 1), 'the highest σ of the noise on actions while training, of the first actor'
+    ] = 0.4
+    noise_exponent: Annotated[
+        float, at_least(0), 'α of σ^(1 + α i / (N − 1)): how far the σ of the last actor is below it'
+    ] = 7.0
+    n_step = 3
+    prioritized = True
+
+    def build_behavior(self, forward: Forward) -> None:
+        self.behavior = NoiseLadder(forward, self.action_adaptor, self.explore_noise, self.noise_exponent)

@@ -21,11 +21,11 @@ Departures:
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
-from zoo.algorithms.dqn import DQN, DoubleQ, Dueling, TargetUpdateEvery
+from zoo.algorithms.dqn import DQN
+from zoo.common.acting.forward import Forward
 from zoo.common.acting.ladder import PrioritizingEpsilonLadder
-from zoo.common.parameters import NStep, Prioritized
 from zoo.common.tools.params import at_least, between
 
 
@@ -33,38 +33,21 @@ class ApexDQN(DQN):
     """Ape-X DQN for ``Discrete`` actions: DQN with actors of their own ε, and replay in ranks of its own."""
 
     recurrent = False  # the actors' priorities are of single steps: R2D2 is its successor with a memory
-    unused = ('sequence_length', 'burn_in')
-    learn_defaults: ClassVar[dict[str, Any]] = {
-        'roles': {'learners': 1, 'actors': 2, 'buffers': 1},
-        'update_every': None,
-    }
+    unused: ClassVar[tuple[str, ...]] = ('sequence_length', 'burn_in')
+    learn_defaults = {'roles': {'learners': 1, 'actors': 2, 'buffers': 1}, 'update_every': None}
 
-    def __init__(
-        self,
-        *args: Any,
-        double_q: DoubleQ = True,
-        dueling: Dueling = True,
-        prioritized: Prioritized = True,
-        n_step: NStep = 3,
-        target_update_every: TargetUpdateEvery = 2500,
-        epsilon: Annotated[
-            float, between(0, 1), 'the highest probability of a random action, which the first actor has'
-        ] = 0.4,
-        epsilon_exponent: Annotated[
-            float, at_least(0), 'α of ε^(1 + α i / (N − 1)): how far that of the last actor is below it'
-        ] = 7.0,
-        **params: Any,
-    ) -> None:
-        given = {
-            'double_q': double_q,
-            'dueling': dueling,
-            'prioritized': prioritized,
-            'n_step': n_step,
-            'target_update_every': target_update_every,
-            'epsilon': epsilon,
-        }
-        super().__init__(*args, **params | given)
-        self.epsilon_exponent = epsilon_exponent
+    dueling = True
+    prioritized = True
+    n_step = 3
+    target_update_every = 2500
+    epsilon: Annotated[
+        float, between(0, 1), 'the highest probability of a random action, which the first actor has'
+    ] = 0.4
+    epsilon_exponent: Annotated[
+        float, at_least(0), 'α of ε^(1 + α i / (N − 1)): how far the ε of the last actor is below it'
+    ] = 7.0
+
+    def build_behavior(self, forward: Forward) -> None:
         self.behavior = PrioritizingEpsilonLadder(
-            self.forward, self.action_adaptor, self.mask_path, epsilon, epsilon_exponent
+            forward, self.action_adaptor, self.mask_path, self.epsilon, self.epsilon_exponent
         )

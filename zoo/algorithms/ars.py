@@ -13,11 +13,11 @@ some tasks.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
-from zoo.algorithms.evolution import Evolution, NoiseStd, NumDirections
+from zoo.algorithms.evolution import Evolution
 from zoo.common.records import Evaluations
 from zoo.common.tools.params import at_least
 
@@ -29,27 +29,21 @@ class ARS(Evolution):
     default_optimizer = {'name': 'SGD', 'learning_rate': 0.02}
     gain = 0.0
 
-    def __init__(
-        self,
-        *args: Any,
-        num_directions: NumDirections = 8,
-        noise_std: NoiseStd = 0.05,
-        top_directions: Annotated[
-            int | None, at_least(1), 'of the perturbations those that returned most, which alone count; None: all do'
-        ] = None,
-        alive_bonus_offset: Annotated[
-            float, 'added to the reward of every step where directions are compared, such as -1 for a bonus of 1'
-        ] = 0.0,
-        **params: Any,
-    ) -> None:
-        if top_directions is not None and top_directions > num_directions:
+    num_directions = 8
+    top_directions: Annotated[
+        int | None, at_least(1), 'of the perturbations those that returned most, which alone count; None: all do'
+    ] = None
+    alive_bonus_offset: Annotated[
+        float, 'added to the reward of every step where directions are compared, such as -1 for a bonus of 1'
+    ] = 0.0
+
+    def build(self) -> None:
+        if self.top_directions is not None and self.top_directions > self.num_directions:
             raise ValueError(
-                f'top_directions is {top_directions}, but there are {num_directions} directions (num_directions): give '
-                'at most as many.'
+                f'top_directions is {self.top_directions}, but there are {self.num_directions} directions '
+                '(num_directions): give at most as many.'
             )
-        self.top_directions = top_directions
-        self.alive_bonus_offset = alive_bonus_offset
-        super().__init__(*args, **params | {'num_directions': num_directions, 'noise_std': noise_std})
+        super().build()
 
     def weigh(self, evaluations: Evaluations) -> np.ndarray:
         """(r⁺ − r⁻) / (b σ_R) of the b directions of the largest max(r⁺, r⁻), 0 of the others ``[P]``: step 7."""

@@ -11,12 +11,12 @@ falls to 0; DQN's of the streams and of noisy layers.
 from __future__ import annotations
 
 import logging
-from typing import Annotated, Any, ClassVar
+from typing import Annotated
 
 import numpy as np
 import tensorflow as tf
 
-from zoo.algorithms.dqn import DQN, DoubleQ
+from zoo.algorithms.dqn import DQN
 from zoo.common.acting.layers import Means
 from zoo.common.maths.returns import categorical_projection
 from zoo.common.records import Batch, SequenceBatch
@@ -30,25 +30,21 @@ class C51(DQN):
 
     numbers = 'atoms'
     unused = ('kappa',)
-    default_optimizer: ClassVar[dict[str, Any]] = {'name': 'Adam', 'learning_rate': 2.5e-4, 'epsilon': 0.01 / 32}
+    default_optimizer = {'name': 'Adam', 'learning_rate': 2.5e-4, 'epsilon': 0.01 / 32}
 
-    def __init__(
-        self,
-        *args: Any,
-        atoms: Annotated[int, at_least(2), 'points on which the probabilities of a return are'] = 51,
-        v_min: Annotated[float, Range(), 'the lowest of them: the smallest discounted return'] = -10.0,
-        v_max: Annotated[float, Range(), 'the highest of them: the largest discounted return'] = 10.0,
-        double_q: DoubleQ = False,
-        **params: Any,
-    ) -> None:
-        if v_min >= v_max:
-            raise ValueError(f'v_min is {v_min:g}, but v_max is {v_max:g}: give a smaller v_min or a larger v_max.')
-        self.atoms = atoms
-        self.v_min = v_min
-        self.v_max = v_max
-        self.support = np.linspace(v_min, v_max, atoms, dtype=np.float32)
+    double_q = False
+    atoms: Annotated[int, at_least(2), 'points on which the probabilities of a return are'] = 51
+    v_min: Annotated[float, Range(), 'the lowest of them: the smallest discounted return'] = -10.0
+    v_max: Annotated[float, Range(), 'the highest of them: the largest discounted return'] = 10.0
+
+    def build(self) -> None:
+        if self.v_min >= self.v_max:
+            raise ValueError(
+                f'v_min is {self.v_min:g}, but v_max is {self.v_max:g}: give a smaller v_min or a larger v_max.'
+            )
+        self.support = np.linspace(self.v_min, self.v_max, self.atoms, dtype=np.float32)
         self._warned = False
-        super().__init__(*args, **params | {'double_q': double_q})
+        super().build()
 
     def build_means(self) -> Means:
         """Q(s, a) = Σ zᵢ pᵢ(s, a)."""

@@ -17,16 +17,14 @@ from typing import Annotated, Any
 
 import tensorflow as tf
 
-from zoo.algorithms.sac import SAC, Alpha, TargetEntropy
+from zoo.algorithms.sac import SAC
 from zoo.common.networks.network import Network, penalized
-from zoo.common.parameters import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList
 from zoo.common.records import Batch
 from zoo.common.tools.params import at_least
 
-#: Networks and optimisers where none are given.
+#: Networks where none are given.
 ACTOR = {'hidden': [256, 256], 'activation': 'relu', 'normalize': 'batch_renorm'}
 CRITIC = ACTOR | {'hidden': [2048, 2048]}
-ADAM = {'name': 'Adam', 'learning_rate': 1e-3, 'beta_1': 0.5}
 
 
 class CrossQ(SAC):
@@ -35,33 +33,30 @@ class CrossQ(SAC):
     acts_in = ('Box',)
     recurrent = False
 
-    def __init__(
-        self,
-        observation_space: ObservationSpace,
-        action_space: ActionSpace,
-        net_list: NetList = None,
-        optimizers_list: OptimizersList = None,
-        gamma: Gamma = 0.99,
-        policy_delay: Annotated[
-            int, at_least(1), 'updates of the critics for each of the actor and the temperature'
-        ] = 3,
-        alpha: Alpha = 'auto',
-        target_entropy: TargetEntropy = None,
-        normalize_obs: NormalizeObs = False,
-    ) -> None:
-        super().__init__(
-            observation_space,
-            action_space,
-            [ACTOR, CRITIC, CRITIC] if net_list is None else [_normalized(entry) for entry in net_list],
-            [ADAM] * len(self.optimizer_names) if optimizers_list is None else optimizers_list,
-            gamma=gamma,
-            tau=1.0,
-            alpha=alpha,
-            target_entropy=target_entropy,
-            normalize_obs=normalize_obs,
-        )
-        self.policy_delay = policy_delay
-        self.phases = policy_delay
+    # Without targets nothing follows a critic; the actor is not recurrent and does not explore by its state.
+    unused = ('tau', 'sequence_length', 'burn_in', 'use_sde', 'sde_sample_freq', 'log_std_init')
+    by_position = (
+        'observation_space',
+        'action_space',
+        'net_list',
+        'optimizers_list',
+        'gamma',
+        'policy_delay',
+        'alpha',
+        'target_entropy',
+        'normalize_obs',
+    )
+    default_optimizer = {'name': 'Adam', 'learning_rate': 1e-3, 'beta_1': 0.5}
+
+    policy_delay: Annotated[
+        int, at_least(1), 'updates of the critics for each update of the actor and the temperature'
+    ] = 3
+
+    def build(self) -> None:
+        entries = [ACTOR, CRITIC, CRITIC] if self.net_list is None else self.net_list
+        self.net_list = [_normalized(entry) for entry in entries]
+        super().build()
+        self.phases = self.policy_delay
         self.last_of_actor = tf.Variable(tf.zeros([3]))
         self.state_variables['last_of_actor'] = self.last_of_actor
 

@@ -16,27 +16,23 @@ from typing import Annotated, Literal
 import tensorflow as tf
 
 from zoo.algorithms.base import Algorithm
-from zoo.algorithms.base.checking import PRIORITY_PARAMS, warn_of_unread
+from zoo.algorithms.base.parameters import PRIORITY_PARAMS
 from zoo.common.acting.forward import Forward
 from zoo.common.acting.noise import GaussianNoise, OrnsteinUhlenbeck
 from zoo.common.maths.optimizers import polyak
 from zoo.common.networks.heads import deterministic_head, value_head
 from zoo.common.networks.network import penalized
 from zoo.common.parameters import (
-    ActionSpace,
     Gamma,
-    NetList,
     NormalizeObs,
     NStep,
-    ObservationSpace,
-    OptimizersList,
     Prioritized,
     PriorityAlpha,
     PriorityBeta,
     Tau,
 )
 from zoo.common.records import Batch
-from zoo.common.sampling import PRIORITIES
+from zoo.common.sampling import PRIORITIES, Priorities, Sampling
 from zoo.common.tools.params import above, at_least
 from zoo.common.training import loops
 
@@ -54,54 +50,51 @@ class DDPG(Algorithm):
     optimizer_names = ('actor', 'critic')
     metric_names = ('critic', 'actor', 'q')
 
-    def __init__(
-        self,
-        observation_space: ObservationSpace,
-        action_space: ActionSpace,
-        net_list: NetList = None,
-        optimizers_list: OptimizersList = None,
-        gamma: Gamma = 0.99,
-        tau: Tau = 0.005,
-        explore_noise: Annotated[float, at_least(0), 'σ of the noise on actions while training'] = 0.1,
-        noise: Annotated[
-            Literal['gaussian', 'ornstein_uhlenbeck'], 'its kind: new in every step, or a process along each episode'
-        ] = 'gaussian',
-        theta: Annotated[float, above(0), 'of an Ornstein-Uhlenbeck process, how fast it returns to 0'] = 0.15,
-        dt: Annotated[float, above(0), 'of an Ornstein-Uhlenbeck process, the time of one step'] = 0.01,
-        n_step: NStep = 1,
-        prioritized: Prioritized = False,
-        priority_alpha: PriorityAlpha = PRIORITIES.exponent,
-        priority_beta: PriorityBeta = PRIORITIES.correction,
-        normalize_obs: NormalizeObs = False,
-    ) -> None:
-        if theta * dt >= 2.0:
-            raise ValueError(f'theta · dt is {theta * dt:g}, of which a process grows without end: give less than 2.')
-        super().__init__(observation_space, action_space, normalize_obs)
-        self.gamma = gamma
-        self.tau = tau
-        self.explore_noise = explore_noise
-        self.noise = noise
-        self.theta = theta
-        self.dt = dt
-        self.n_step = n_step
-        self.prioritized = prioritized
-        self.priority_alpha = priority_alpha
-        self.priority_beta = priority_beta
-        unread = {('noise', 'ornstein_uhlenbeck'): ('theta', 'dt'), ('prioritized', True): PRIORITY_PARAMS}
-        warn_of_unread(self, unread)
+    default_network = {'hidden': [256, 256], 'activation': 'relu'}
+    default_optimizer = {'name': 'Adam', 'learning_rate': 1e-3}
+
+    gamma: Gamma = 0.99
+    tau: Tau = 0.005
+    explore_noise: Annotated[float, at_least(0), 'σ of the noise on actions while training'] = 0.1
+    noise: Annotated[
+        Literal['gaussian', 'ornstein_uhlenbeck'], 'its kind: new in every step, or a process along each episode'
+    ] = 'gaussian'
+    theta: Annotated[float, above(0), 'of an Ornstein-Uhlenbeck process, how fast it returns to 0'] = 0.15
+    dt: Annotated[float, above(0), 'of an Ornstein-Uhlenbeck process, the time of one step'] = 0.01
+    n_step: NStep = 1
+    prioritized: Prioritized = False
+    priority_alpha: PriorityAlpha = PRIORITIES.exponent
+    priority_beta: PriorityBeta = PRIORITIES.correction
+    normalize_obs: NormalizeObs = False
+
+    def build(self) -> None:
+        """Make actor and critic, their targets and optimizers, and exploration by noise."""
+        if self.theta * self.dt >= 2.0:
+            raise ValueError(
+                f'theta · dt is {self.theta * self.dt:g}, with which the process grows without end: give less than 2.'
+            )
+        if self.noise != 'ornstein_uhlenbeck':
+            self.warn_of_unread(('theta', 'dt'), " without noise='ornstein_uhlenbeck'")
+        if not self.prioritized:
+            self.warn_of_unread(PRIORITY_PARAMS, ' without prioritized=True')
 
         size = self.action_adaptor.parts[0].size
-        heads = [deterministic_head(size), value_head(action_size=size)]
-        self.build_networks(net_list, heads, {'hidden': [256, 256], 'activation': 'relu'})
+        self.build_networks([deterministic_head(size), value_head(action_size=size)])
         self.actor, self.critic = self.networks['actor'], self.networks['critic']
         self.target_actor, self.target_critic = self.build_target('actor'), self.build_target('critic')
+        self.build_optimizers([self.actor.trainable_variables, self.critic.trainable_variables])
+        self.build_behavior(Forward(self.actor))
 
-        groups = [self.actor.trainable_variables, self.critic.trainable_variables]
-        self.build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 1e-3})
-        forward = Forward(self.actor)
-        self.behavior: GaussianNoise = GaussianNoise(forward, self.action_adaptor, explore_noise)
-        if noise == 'ornstein_uhlenbeck':
-            self.behavior = OrnsteinUhlenbeck(forward, self.action_adaptor, explore_noise, theta, dt)
+    def build_behavior(self, forward: Forward) -> None:
+        """Set ``behavior``, how the agent explores."""
+        self.behavior = GaussianNoise(forward, self.action_adaptor, self.explore_noise)
+        if self.noise == 'ornstein_uhlenbeck':
+            self.behavior = OrnsteinUhlenbeck(forward, self.action_adaptor, self.explore_noise, self.theta, self.dt)
+
+    @property
+    def sampling(self) -> Sampling:
+        priorities = Priorities(self.priority_alpha, self.priority_beta) if self.prioritized else None
+        return Sampling(self.gamma, self.n_step, priorities)
 
     def critic_target(self, batch: Batch) -> tf.Tensor:
         """y = r + γ (1 − terminated) Q′(s′, π′(s′)), with n steps Σ γⁱ rᵢ + γⁿ (1 − terminated) Q′."""

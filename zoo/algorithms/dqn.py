@@ -19,12 +19,13 @@ Departures:
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+import logging
+from typing import Annotated, ClassVar
 
 import tensorflow as tf
 
 from zoo.algorithms.base import Algorithm
-from zoo.algorithms.base.checking import PRIORITY_PARAMS, warn_of_exploration, warn_of_sequences, warn_of_unread
+from zoo.algorithms.base.parameters import PRIORITY_PARAMS
 from zoo.common import spaces
 from zoo.common.acting.forward import Forward
 from zoo.common.acting.greedy import EpsilonGreedy, RecurrentEpsilonGreedy
@@ -36,14 +37,10 @@ from zoo.common.networks.network import penalized
 from zoo.common.parameters import (
     BURN_IN,
     SEQUENCE_LENGTH,
-    ActionSpace,
     BurnIn,
     Gamma,
-    NetList,
     NormalizeObs,
     NStep,
-    ObservationSpace,
-    OptimizersList,
     Prioritized,
     PriorityAlpha,
     PriorityBeta,
@@ -51,7 +48,7 @@ from zoo.common.parameters import (
     Tau,
 )
 from zoo.common.records import Batch
-from zoo.common.sampling import PRIORITIES
+from zoo.common.sampling import PRIORITIES, Priorities, Sampling, SequenceSampling
 from zoo.common.schedules import Linear
 from zoo.common.tools.params import above, at_least, between
 from zoo.common.training import loops
@@ -59,17 +56,7 @@ from zoo.common.training import loops
 #: The default schedule of exploration, where no layer is noisy.
 EPSILON = Linear(1.0, 0.05, until=0.1)
 
-# What the variants have other defaults of.
-DoubleQ = Annotated[bool, 'the network chooses the next action and the target values it']
-Dueling = Annotated[bool, "separate streams for the state's value and the advantages"]
-Noisy = Annotated[bool, 'layers whose weights are drawn anew for every action and update, which explore']
-NoisyStd = Annotated[float, above(0), 'deviation of noisy weights at first, for one input']
-TargetUpdateEvery = Annotated[int, at_least(1), 'gradient updates between moves of the target']
-Epsilon = Annotated[
-    float | Linear | None,
-    between(0, 1),
-    'probability of a random action in training; None: from 1 to 0.05 in the first tenth of it, or 0 with noisy layers',
-]
+log = logging.getLogger('zoo')
 
 
 def huber(size: tf.Tensor, kappa: float) -> tf.Tensor:
@@ -86,69 +73,73 @@ class DQN(Algorithm):
     network_names = ('q',)
     optimizer_names = ('q',)
     metric_names = ('q', 'q_mean')
-    #: Where ``net_list`` is not given, and where ``optimizers_list`` is not.
-    default_network: ClassVar[dict[str, Any]] = {'hidden': [64, 64], 'activation': 'relu'}
-    default_optimizer: ClassVar[dict[str, Any]] = {'name': 'Adam', 'learning_rate': 1e-4, 'clip_norm': 10.0}
+    default_network = {'hidden': [64, 64], 'activation': 'relu'}
+    default_optimizer = {'name': 'Adam', 'learning_rate': 1e-4, 'clip_norm': 10.0}
 
-    def __init__(
-        self,
-        observation_space: ObservationSpace,
-        action_space: ActionSpace,
-        net_list: NetList = None,
-        optimizers_list: OptimizersList = None,
-        gamma: Gamma = 0.99,
-        double_q: DoubleQ = True,
-        dueling: Dueling = False,
-        prioritized: Prioritized = False,
-        priority_alpha: PriorityAlpha = PRIORITIES.exponent,
-        priority_beta: PriorityBeta = PRIORITIES.correction,
-        noisy: Noisy = False,
-        noisy_std: NoisyStd = 0.5,
-        n_step: NStep = 1,
-        target_update_every: TargetUpdateEvery = 500,
-        tau: Tau = 1.0,
-        epsilon: Epsilon = None,
-        kappa: Annotated[float, above(0), 'error from which on the loss is linear'] = 1.0,
-        sequence_length: SequenceLength = SEQUENCE_LENGTH,
-        burn_in: BurnIn = BURN_IN,
-        normalize_obs: NormalizeObs = False,
-    ) -> None:
-        super().__init__(observation_space, action_space, normalize_obs)
-        self.gamma = gamma
-        self.double_q = double_q
-        self.dueling = dueling
-        self.prioritized = prioritized
-        self.priority_alpha = priority_alpha
-        self.priority_beta = priority_beta
-        self.noisy = noisy
-        self.noisy_std = noisy_std
-        self.n_step = n_step
-        self.target_update_every = target_update_every
-        self.tau = tau
-        self.kappa = kappa
-        self.sequence_length = sequence_length
-        self.burn_in = burn_in
-        self.epsilon = (0.0 if noisy else EPSILON) if epsilon is None else epsilon
-        warn_of_unread(self, {('prioritized', True): PRIORITY_PARAMS, ('noisy', True): ('noisy_std',)})
-        warn_of_exploration(self)
+    gamma: Gamma = 0.99
+    double_q: Annotated[bool, 'the network chooses the next action and the target values it'] = True
+    dueling: Annotated[bool, "separate streams for the state's value and the advantages"] = False
+    prioritized: Prioritized = False
+    priority_alpha: PriorityAlpha = PRIORITIES.exponent
+    priority_beta: PriorityBeta = PRIORITIES.correction
+    noisy: Annotated[bool, 'layers whose weights are drawn anew for every action and update, which explore'] = False
+    noisy_std: Annotated[float, above(0), 'deviation of noisy weights at first, for one input'] = 0.5
+    n_step: NStep = 1
+    target_update_every: Annotated[int, at_least(1), 'gradient updates between moves of the target'] = 500
+    tau: Tau = 1.0
+    epsilon: Annotated[
+        float | Linear | None,
+        between(0, 1),
+        'probability of a random action in training; None: from 1 to 0.05 in the first tenth, or 0 with noisy layers',
+    ] = None
+    kappa: Annotated[float, above(0), 'error from which on the loss is linear'] = 1.0
+    sequence_length: SequenceLength = SEQUENCE_LENGTH
+    burn_in: BurnIn = BURN_IN
+    normalize_obs: NormalizeObs = False
+
+    def build(self) -> None:
+        """Make the network, its target, the optimizer, and ε-greedy exploration."""
+        if self.epsilon is None:
+            self.epsilon = 0.0 if self.noisy else EPSILON
+        if not self.prioritized:
+            self.warn_of_unread(PRIORITY_PARAMS, ' without prioritized=True')
+        if not self.noisy:
+            self.warn_of_unread(('noisy_std',), ' without noisy=True')
+            if self.epsilon == 0.0:
+                log.warning('epsilon=0 without noisy=True never explores: epsilon=None does, by random actions.')
 
         self.actions = self.action_adaptor.parts[0].counts[0]
         self.means = self.build_means()
-        self.build_networks(net_list, [self.head()], type(self).default_network)
+        self.build_networks([self.head()])
         self.network = self.networks['q']
         self.target = self.build_target('q')
         self.update_count = tf.Variable(0, dtype=tf.int64)
         self.state_variables['update_count'] = self.update_count
-        self.build_optimizers(optimizers_list, [self.network.trainable_variables], type(self).default_optimizer)
-        warn_of_sequences(self, self.network)
-        if self.network.state_size and noisy:
+        self.build_optimizers([self.network.trainable_variables])
+        if not self.network.state_size:
+            self.warn_of_unread(('sequence_length', 'burn_in'), ', since no network is recurrent')
+        elif self.noisy:
             raise ValueError(
-                'noisy=True cannot explore with a recurrent network, whose state would be that of other weights at '
-                'every step: use noisy=False.'
+                'noisy=True cannot explore with a recurrent network: at every step its state would come from other '
+                'weights. Use noisy=False.'
             )
-        forward = Forward(self.network, mask_path=self.mask_path, means=self.means)
+        self.build_behavior(Forward(self.network, mask_path=self.mask_path, means=self.means))
+
+    def build_behavior(self, forward: Forward) -> None:
+        """Set ``behavior``, how the agent explores."""
+        assert self.epsilon is not None
         behavior = RecurrentEpsilonGreedy if self.network.state_size else EpsilonGreedy
         self.behavior = behavior(forward, self.action_adaptor, self.mask_path, self.epsilon)
+
+    @property
+    def sampling(self) -> Sampling:
+        state_size = self.behavior.state_size
+        return Sampling(
+            self.gamma,
+            self.n_step,
+            Priorities(self.priority_alpha, self.priority_beta) if self.prioritized else None,
+            SequenceSampling(self.sequence_length, self.burn_in, state_size) if state_size else None,
+        )
 
     # What a distributional variant has of its own: these three, and `losses`
 

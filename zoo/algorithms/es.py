@@ -14,11 +14,11 @@ having taken longer than others.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
-from zoo.algorithms.evolution import Evolution, NoiseStd, NumDirections
+from zoo.algorithms.evolution import Evolution
 from zoo.common.records import Evaluations
 from zoo.common.tools.params import at_least
 
@@ -30,18 +30,13 @@ class ES(Evolution):
     default_optimizer = {'name': 'Adam', 'learning_rate': 1e-2}
     gain = 0.01
 
-    def __init__(
-        self,
-        *args: Any,
-        num_directions: NumDirections = 32,
-        noise_std: NoiseStd = 0.05,
-        weight_decay: Annotated[
-            float, at_least(0), 'part of the weights that is added to the gradient, which pulls them to zero'
-        ] = 0.005,
-        **params: Any,
-    ) -> None:
-        self.weight_decay = self.decay = weight_decay
-        super().__init__(*args, **params | {'num_directions': num_directions, 'noise_std': noise_std})
+    weight_decay: Annotated[
+        float, at_least(0), 'part of the weights that is added to the gradient, which pulls them to zero'
+    ] = 0.005
+
+    def build(self) -> None:
+        super().build()
+        self.decay = self.weight_decay
 
     def weigh(self, evaluations: Evaluations) -> np.ndarray:
         """(u⁺ − u⁻) / 2P ``[P]``, u the centred ranks of the returns."""

@@ -8,7 +8,7 @@ played is in :mod:`zoo.common.population`.
 from __future__ import annotations
 
 import functools
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -19,15 +19,11 @@ from zoo.common.acting.forward import Forward
 from zoo.common.acting.greedy import Deterministic
 from zoo.common.acting.perturbed import direction
 from zoo.common.networks.heads import best_action_head
-from zoo.common.parameters import ActionSpace, NetList, NormalizeObs, ObservationSpace, OptimizersList
+from zoo.common.parameters import NormalizeObs
 from zoo.common.records import Evaluations
 from zoo.common.tools.compilation import PackedCall
 from zoo.common.tools.params import above, at_least
 from zoo.common.training import loops
-
-# What the algorithms have other defaults of.
-NumDirections = Annotated[int, at_least(1), 'perturbations of the parameters in an update, each of them both ways']
-NoiseStd = Annotated[float, above(0), 'standard deviation of the perturbations']
 
 
 class Evolution(Algorithm):
@@ -41,36 +37,25 @@ class Evolution(Algorithm):
     network_names = ('policy',)
     optimizer_names = ('policy',)
     metric_names = ('return_mean', 'return_max', 'gradient_norm')
-    #: Where ``net_list`` and ``optimizers_list`` are not given.
-    default_network: ClassVar[dict[str, Any]]
-    default_optimizer: ClassVar[dict[str, Any]]
     #: Gain of the orthogonal initialiser of the network's head.
     gain: ClassVar[float]
-    #: Part of the weights that is added to the gradient.
-    decay: float = 0.0
 
-    def __init__(
-        self,
-        observation_space: ObservationSpace,
-        action_space: ActionSpace,
-        net_list: NetList = None,
-        optimizers_list: OptimizersList = None,
-        num_directions: NumDirections = 32,
-        noise_std: NoiseStd = 0.05,
-        normalize_obs: NormalizeObs = False,
-    ) -> None:
-        super().__init__(observation_space, action_space, normalize_obs)
-        self.num_directions = num_directions
-        self.noise_std = noise_std
+    num_directions: Annotated[int, at_least(1), 'perturbations of the parameters in an update, each both ways'] = 32
+    noise_std: Annotated[float, above(0), 'standard deviation of the perturbations'] = 0.05
+    normalize_obs: NormalizeObs = False
 
+    def build(self) -> None:
+        """Make the network, its optimizer, and the deterministic policy."""
         head = best_action_head(self.action_adaptor, type(self).gain)
-        self.build_networks(net_list, [head], type(self).default_network)
+        self.build_networks([head])
         self.network = self.networks['policy']
         self._check_mask(head.units)
         self._check_network()
         forward = Forward(self.network)
-        self.build_optimizers(optimizers_list, [forward.trained], type(self).default_optimizer)
+        self.build_optimizers([forward.trained])
         self.behavior = Deterministic(forward, self.action_adaptor, self.mask_path)
+        #: Part of the weights that is added to the gradient.
+        self.decay = 0.0
 
     def _check_mask(self, actions: int) -> None:
         if self.mask_path is None:

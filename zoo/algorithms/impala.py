@@ -23,7 +23,7 @@ from typing import Annotated, Any, ClassVar, cast
 import numpy as np
 import tensorflow as tf
 
-from zoo.algorithms.actor_critic import ActorCritic, EntropyCoef, Samples, flattened, mean_of
+from zoo.algorithms.actor_critic import ActorCritic, Samples, flattened, mean_of
 from zoo.algorithms.base import Algorithm
 from zoo.common.maths.returns import vtrace
 from zoo.common.records import Trajectories
@@ -45,25 +45,19 @@ class IMPALA(ActorCritic):
     # Rewards are scaled along the episodes of each copy, and rollouts come in no order of those.
     unused: ClassVar[tuple[str, ...]] = ('gae_lambda', 'normalize_reward')
     learn_defaults = {'roles': {'learners': 1, 'actors': 2}}
-    default_optimizer: ClassVar[dict[str, Any]] = {'name': 'Adam', 'learning_rate': 7e-4}
+    default_optimizer = {'name': 'Adam', 'learning_rate': 7e-4}
 
-    def __init__(
-        self,
-        *args: Any,
-        rho_bar: Annotated[float, above(0), 'ρ̄, bound of the ratios that weigh an error: whose value is learned'] = 1.0,
-        c_bar: Annotated[float, above(0), 'c̄, bound of the ratios that later errors pass: how fast it is'] = 1.0,
-        clip_range: Annotated[
-            float | None,
-            above(0),
-            "ε of PPO's clipped objective: how far a ratio may be from 1 where a step would move it further; None: any",
-        ] = None,
-        entropy_coef: EntropyCoef = 0.01,
-        **params: Any,
-    ) -> None:
-        self.rho_bar = rho_bar
-        self.c_bar = c_bar
-        self.clip_range = clip_range
-        super().__init__(*args, **params | {'entropy_coef': entropy_coef})
+    entropy_coef = 0.01
+    rho_bar: Annotated[float, above(0), 'ρ̄, bound of the ratios that weigh an error: whose value is learned'] = 1.0
+    c_bar: Annotated[float, above(0), 'c̄, bound of the ratios that later errors pass: how fast it is'] = 1.0
+    clip_range: Annotated[
+        float | None,
+        above(0),
+        "ε of PPO's clipped objective: how far a ratio may be from 1 where a step would move it further; None: any",
+    ] = None
+
+    def build(self) -> None:
+        super().build()
         self.behavior.param_size = self.action_adaptor.param_size
         self._kept: RolloutBuffer | None = None
         self._count = 0

@@ -32,8 +32,9 @@ from zoo.common.maths.optimizers import polyak
 from zoo.common.networks.heads import stochastic_head, value_head
 from zoo.common.networks.network import penalized
 from zoo.common.networks.policy import StochasticPolicy
-from zoo.common.parameters import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, Tau
+from zoo.common.parameters import Gamma, NormalizeObs, Tau
 from zoo.common.records import Batch
+from zoo.common.sampling import Sampling
 from zoo.common.schedules import Linear
 from zoo.common.tools.params import above, at_least, between
 from zoo.common.training import loops
@@ -48,44 +49,37 @@ class OffPAC(Algorithm):
     optimizer_names = ('actor', 'critic', 'behavior')
     metric_names = ('actor', 'critic', 'behavior', 'entropy', 'rho', 'value')
 
-    def __init__(
-        self,
-        observation_space: ObservationSpace,
-        action_space: ActionSpace,
-        net_list: NetList = None,
-        optimizers_list: OptimizersList = None,
-        gamma: Gamma = 0.99,
-        tau: Tau = 0.005,
-        rho_bar: Annotated[float, above(0), 'bound of the importance weights'] = 1.0,
-        explore: Annotated[
-            float | Linear, between(0, 1), "probability of a uniformly random action in place of the policy's"
-        ] = 0.1,
-        entropy_coef: Annotated[float, at_least(0), 'weight of the entropy bonus'] = 0.01,
-        log_std_init: Annotated[float, between(-20, 2), 'initial log standard deviation for Box actions'] = 0.0,
-        normalize_obs: NormalizeObs = False,
-    ) -> None:
-        super().__init__(observation_space, action_space, normalize_obs)
-        self.gamma = gamma
-        self.tau = tau
-        self.rho_bar = rho_bar
-        self.explore = explore
-        self.entropy_coef = entropy_coef
-        self.log_std_init = log_std_init
+    default_network = {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'}
+    default_optimizer = {'name': 'Adam', 'learning_rate': 3e-4}
 
+    gamma: Gamma = 0.99
+    tau: Tau = 0.005
+    rho_bar: Annotated[float, above(0), 'bound of the importance weights'] = 1.0
+    explore: Annotated[
+        float | Linear, between(0, 1), "probability of a uniformly random action in place of the policy's"
+    ] = 0.1
+    entropy_coef: Annotated[float, at_least(0), 'weight of the entropy bonus'] = 0.01
+    log_std_init: Annotated[float, between(-20, 2), 'initial log standard deviation for Box actions'] = 0.0
+    normalize_obs: NormalizeObs = False
+
+    def build(self) -> None:
+        """Make the policy, its critic and target, the estimate of the behavior policy, and their optimizers."""
         policy_head = stochastic_head(self.action_adaptor, gain=0.01)
-        default: dict[str, Any] = {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'}
-        self.build_networks(net_list, [policy_head, value_head(gain=1.0), policy_head], default)
-        self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, log_std_init)
+        self.build_networks([policy_head, value_head(gain=1.0), policy_head])
+        self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, self.log_std_init)
         self.critic = self.networks['critic']
-        self.estimate = StochasticPolicy(self.networks['behavior'], self.action_adaptor, log_std_init)
+        self.estimate = StochasticPolicy(self.networks['behavior'], self.action_adaptor, self.log_std_init)
         for name, policy in (('log_std', self.policy), ('behavior_log_std', self.estimate)):
             if policy.log_std is not None:
                 self.state_variables[name] = policy.log_std
         self.target = self.build_target('critic')
-        groups = [x.trainable_variables for x in (self.policy, self.critic, self.estimate)]
-        self.build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
+        self.build_optimizers([x.trainable_variables for x in (self.policy, self.critic, self.estimate)])
         forward = Forward(self.policy.network, self.policy)
-        self.behavior = SometimesRandom(forward, self.action_adaptor, self.policy.mask_path, explore)
+        self.behavior = SometimesRandom(forward, self.action_adaptor, self.policy.mask_path, self.explore)
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(self.gamma)
 
     def log_prob(self, policy: StochasticPolicy, batch: Batch, training: bool = False) -> tf.Tensor:
         """The log-probability of the actions that were taken, ``[B]``, by a policy."""

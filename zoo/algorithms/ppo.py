@@ -12,12 +12,11 @@ zero and stay there.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tensorflow as tf
 
 from zoo.algorithms.actor_critic import ActorCritic, NormalizeAdvantage, Samples, mean_of, normalized
-from zoo.algorithms.base.checking import warn_of_unread
 from zoo.common import spaces
 from zoo.common.maths.optimizers import mean_over
 from zoo.common.networks.network import penalized
@@ -39,52 +38,43 @@ class PPO(ActorCritic):
     metric_names = ('policy', 'value', 'entropy', 'kl', 'clip_fraction')
     scheduled = ('entropy_coef', 'clip_range', 'clip_range_value')
 
-    def __init__(
-        self,
-        *args: Any,
-        method: Annotated[
-            Literal['clip', 'penalty'], 'what keeps the policy near the old one: a clipped ratio, or a cost of the KL'
-        ] = 'clip',
-        clip_range: Annotated[
-            float | Linear, at_least(0), 'ε of the clipped objective; of a penalty only what is reported as clipped'
-        ] = 0.2,
-        clip_range_value: Annotated[
-            float | Linear | None,
-            at_least(0),
-            'how far a value may move from the old one in an iteration; None: freely',
-        ] = None,
-        penalty_coef: Annotated[float, above(0), 'β of the penalty, at first; the divergence adapts it'] = 1.0,
-        penalty_target: Annotated[float, above(0), 'mean divergence from the old policy that β is adapted to'] = 0.01,
-        normalize_advantage: NormalizeAdvantage = True,
-        target_kl: Annotated[
-            float | None, above(0), 'mean divergence from the old policy that ends the epochs; None: nothing does'
-        ] = None,
-        sequence_length: Annotated[
-            int | None,
-            at_least(1),
-            'steps of one copy in a row that a recurrent policy learns from, how far gradients reach back; None: those '
-            'of an iteration',
-        ] = None,
-        **params: Any,
-    ) -> None:
-        self.method = method
-        self.clip_range = clip_range
-        self.clip_range_value = clip_range_value
-        self.penalty_coef = penalty_coef
-        self.penalty_target = penalty_target
-        self.normalize_advantage = normalize_advantage
-        self.target_kl = target_kl
-        self.sequence_length = sequence_length
-        super().__init__(*args, **params)
-        if sequence_length is not None and not self.is_recurrent:
+    method: Annotated[
+        Literal['clip', 'penalty'], 'what keeps the policy near the old one: a clipped ratio, or a cost of the KL'
+    ] = 'clip'
+    clip_range: Annotated[
+        float | Linear, at_least(0), 'ε of the clipped objective; of a penalty only what is reported as clipped'
+    ] = 0.2
+    clip_range_value: Annotated[
+        float | Linear | None, at_least(0), 'how far a value may move from the old one in an iteration; None: freely'
+    ] = None
+    penalty_coef: Annotated[float, above(0), 'β of the penalty, at first; the divergence adapts it'] = 1.0
+    penalty_target: Annotated[float, above(0), 'mean divergence from the old policy that β is adapted to'] = 0.01
+    normalize_advantage: NormalizeAdvantage = True
+    target_kl: Annotated[
+        float | None, above(0), 'mean divergence from the old policy that ends the epochs; None: nothing does'
+    ] = None
+    sequence_length: Annotated[
+        int | None,
+        at_least(1),
+        'steps of one copy in a row that a recurrent policy learns from, how far gradients reach back; None: those of '
+        'an iteration',
+    ] = None
+
+    def build(self) -> None:
+        super().build()
+        if self.sequence_length is not None and not self.is_recurrent:
             raise ValueError(
-                f'sequence_length={sequence_length} is for a recurrent policy: give net_list one, such as '
+                f'sequence_length={self.sequence_length} is for a recurrent policy: give net_list one, such as '
                 "dict(recurrent='lstm'), or leave it out."
             )
-        warn_of_unread(self, {('method', 'penalty'): ('penalty_coef', 'penalty_target')})
-        if method == 'penalty':
-            self.beta = tf.Variable(float(penalty_coef), dtype=tf.float32, trainable=False)
+        if self.method == 'penalty':
+            self.beta = tf.Variable(float(self.penalty_coef), dtype=tf.float32, trainable=False)
             self.state_variables['beta'] = self.beta
+        else:
+            self.warn_of_unread(('penalty_coef', 'penalty_target'), " without method='penalty'")
+
+    def sequence_steps(self, steps: int) -> int:
+        return min(self.sequence_length or steps, steps)
 
     def policy_loss(
         self,

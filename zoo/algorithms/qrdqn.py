@@ -9,11 +9,11 @@ Departures: DQN's of the streams and of noisy layers.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated
 
 import tensorflow as tf
 
-from zoo.algorithms.dqn import DQN, DoubleQ
+from zoo.algorithms.dqn import DQN
 from zoo.common.acting.layers import Means
 from zoo.common.maths.quantiles import quantile_huber
 from zoo.common.tools.params import at_least
@@ -23,17 +23,10 @@ class QRDQN(DQN):
     """Quantile regression DQN for ``Discrete`` actions."""
 
     numbers = 'quantiles'
-    default_optimizer: ClassVar[dict[str, Any]] = {'name': 'Adam', 'learning_rate': 5e-5, 'epsilon': 0.01 / 32}
+    default_optimizer = {'name': 'Adam', 'learning_rate': 5e-5, 'epsilon': 0.01 / 32}
 
-    def __init__(
-        self,
-        *args: Any,
-        quantiles: Annotated[int, at_least(2), 'quantiles of the return of each action'] = 200,
-        double_q: DoubleQ = False,
-        **params: Any,
-    ) -> None:
-        self.quantiles = quantiles
-        super().__init__(*args, **params | {'double_q': double_q})
+    double_q = False
+    quantiles: Annotated[int, at_least(2), 'quantiles of the return of each action'] = 200
 
     def build_means(self) -> Means:
         """Q(s, a) = mean of θᵢ(s, a)."""

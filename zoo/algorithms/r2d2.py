@@ -26,84 +26,50 @@ Departures:
 from __future__ import annotations
 
 import logging
-from typing import Annotated, Any, ClassVar
+from typing import Annotated
 
 import tensorflow as tf
 
-from zoo.algorithms.dqn import DQN, DoubleQ, Dueling, TargetUpdateEvery
+from zoo.algorithms.apexdqn import ApexDQN
+from zoo.common.acting.forward import Forward
 from zoo.common.acting.ladder import EpsilonLadder, RecurrentEpsilonLadder
 from zoo.common.maths.returns import signed_hyperbolic, signed_parabolic
-from zoo.common.parameters import BurnIn, Gamma, NStep, Prioritized, PriorityAlpha, PriorityBeta, SequenceLength
 from zoo.common.records import Batch
-from zoo.common.tools.params import at_least, between
+from zoo.common.tools.params import at_least
 
 log = logging.getLogger('zoo')
 
 
-class R2D2(DQN):
+class R2D2(ApexDQN):
     """R2D2 for ``Discrete`` actions: DQN with a memory, rescaled values, and actors of their own ε."""
 
+    recurrent = True
     unused = ('noisy', 'noisy_std', 'kappa')  # no state is of drawn weights; errors are squared
-    learn_defaults: ClassVar[dict[str, Any]] = {
-        'roles': {'learners': 1, 'actors': 2, 'buffers': 1},
-        'update_every': None,
-        'batch_size': 64,
-    }
-    default_network: ClassVar[dict[str, Any]] = {'hidden': [64], 'activation': 'relu', 'recurrent': 'lstm'}
-    default_optimizer: ClassVar[dict[str, Any]] = {
-        'name': 'Adam',
-        'learning_rate': 1e-4,
-        'epsilon': 1e-3,
-        'clip_norm': 40.0,
-    }
+    learn_defaults = {'batch_size': 64}
+    default_network = {'hidden': [64], 'activation': 'relu', 'recurrent': 'lstm'}
+    default_optimizer = {'name': 'Adam', 'learning_rate': 1e-4, 'epsilon': 1e-3, 'clip_norm': 40.0}
 
-    def __init__(
-        self,
-        *args: Any,
-        gamma: Gamma = 0.997,
-        double_q: DoubleQ = True,
-        dueling: Dueling = True,
-        prioritized: Prioritized = True,
-        priority_alpha: PriorityAlpha = 0.9,
-        priority_beta: PriorityBeta = 0.6,
-        n_step: NStep = 5,
-        target_update_every: TargetUpdateEvery = 2500,
-        sequence_length: SequenceLength = 80,
-        burn_in: BurnIn = 40,
-        rescaling: Annotated[
-            float, at_least(0), 'ε of h(x) = sign(x) (√(|x| + 1) − 1) + ε x, of which Q is given'
-        ] = 1e-3,
-        epsilon: Annotated[
-            float, between(0, 1), 'the highest probability of a random action, which the first actor has'
-        ] = 0.4,
-        epsilon_exponent: Annotated[
-            float, at_least(0), 'α of ε^(1 + α i / (N − 1)): how far that of the last actor is below it'
-        ] = 7.0,
-        **params: Any,
-    ) -> None:
-        given = {
-            'gamma': gamma,
-            'double_q': double_q,
-            'dueling': dueling,
-            'prioritized': prioritized,
-            'priority_alpha': priority_alpha,
-            'priority_beta': priority_beta,
-            'n_step': n_step,
-            'target_update_every': target_update_every,
-            'sequence_length': sequence_length,
-            'burn_in': burn_in,
-            'epsilon': epsilon,
-        }
-        super().__init__(*args, **params | given)
-        self.rescaling = rescaling
-        self.epsilon_exponent = epsilon_exponent
+    gamma = 0.997
+    priority_alpha = 0.9
+    priority_beta = 0.6
+    n_step = 5
+    sequence_length = 80
+    burn_in = 40
+    rescaling: Annotated[
+        float, at_least(0), 'ε of h(x) = sign(x) (√(|x| + 1) − 1) + ε x, the function of Q that the network gives'
+    ] = 1e-3
+
+    def build(self) -> None:
+        super().build()
         if not self.network.state_size:
             log.warning(
                 "R2D2 has a network without a memory, and so learns from single steps: give recurrent='lstm' or 'gru' "
                 'in net_list[0] (q).'
             )
+
+    def build_behavior(self, forward: Forward) -> None:
         ladder = RecurrentEpsilonLadder if self.network.state_size else EpsilonLadder
-        self.behavior = ladder(self.forward, self.action_adaptor, self.mask_path, epsilon, epsilon_exponent)
+        self.behavior = ladder(forward, self.action_adaptor, self.mask_path, self.epsilon, self.epsilon_exponent)
 
     def backup(self, batch: Batch, following: tf.Tensor) -> tf.Tensor:
         """h(r + γⁿ h⁻¹(z)) ``[B, 1]`` for what the target gives of the next action ``[B, 1]`` (section 2.3)."""

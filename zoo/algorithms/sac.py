@@ -30,7 +30,6 @@ import tensorflow as tf
 from gymnasium.spaces import Discrete
 
 from zoo.algorithms.base import Algorithm
-from zoo.algorithms.base.checking import warn_of_sequences, warn_of_unread
 from zoo.common import spaces
 from zoo.common.acting.forward import Forward
 from zoo.common.acting.stochastic import stochastic
@@ -41,30 +40,20 @@ from zoo.common.networks.policy import StochasticPolicy
 from zoo.common.parameters import (
     BURN_IN,
     SEQUENCE_LENGTH,
-    ActionSpace,
     BurnIn,
     Gamma,
-    NetList,
     NormalizeObs,
-    ObservationSpace,
-    OptimizersList,
     SdeSampleFreq,
     SequenceLength,
     Tau,
     UseSde,
 )
 from zoo.common.records import Batch
+from zoo.common.sampling import Sampling, SequenceSampling
 from zoo.common.tools.params import above, between
 from zoo.common.training import loops
 
 log = logging.getLogger('zoo')
-
-Alpha = Annotated[float | Literal['auto'], above(0), "the temperature; 'auto' tunes it from 1 to the target entropy"]
-TargetEntropy = Annotated[
-    float | None,
-    'in nats; None takes minus the number of entries of a Box (SAC paper, appendix D), or half of the greatest entropy '
-    'of a Discrete, where a state that forbids actions has its part of it by the logarithm of those that are left',
-]
 
 #: The default target entropy for ``Discrete``, a part of the greatest.
 PART_OF_ENTROPY = 0.5
@@ -81,84 +70,91 @@ class SAC(Algorithm):
     optimizer_names = ('actor', 'critic', 'alpha')
     metric_names = ('critic', 'actor', 'alpha', 'entropy', 'q')
 
-    def __init__(
-        self,
-        observation_space: ObservationSpace,
-        action_space: ActionSpace,
-        net_list: NetList = None,
-        optimizers_list: OptimizersList = None,
-        gamma: Gamma = 0.99,
-        tau: Tau = 0.005,
-        alpha: Alpha = 'auto',
-        target_entropy: TargetEntropy = None,
-        sequence_length: SequenceLength = SEQUENCE_LENGTH,
-        burn_in: BurnIn = BURN_IN,
-        use_sde: UseSde = False,
-        sde_sample_freq: SdeSampleFreq = None,
-        log_std_init: Annotated[float, between(-20, 2), 'initial log σ of state-dependent exploration'] = -3.0,
-        normalize_obs: NormalizeObs = False,
-    ) -> None:
-        if alpha != 'auto' and target_entropy is not None:
-            log.warning('alpha is fixed at %g, so target_entropy=%g changes nothing.', alpha, target_entropy)
-        super().__init__(observation_space, action_space, normalize_obs)
-        self.gamma = gamma
-        self.tau = tau
-        self.alpha = alpha
-        self.target_entropy = target_entropy
-        self.sequence_length = sequence_length
-        self.burn_in = burn_in
-        self.use_sde = use_sde
-        self.sde_sample_freq = sde_sample_freq
-        self.log_std_init = log_std_init
-        warn_of_unread(self, {('use_sde', True): ('sde_sample_freq', 'log_std_init')})
+    default_network = {'hidden': [256, 256], 'activation': 'relu'}
+    default_optimizer = {'name': 'Adam', 'learning_rate': 3e-4}
 
-        self.discrete = isinstance(action_space, Discrete)
+    gamma: Gamma = 0.99
+    tau: Tau = 0.005
+    alpha: Annotated[
+        float | Literal['auto'], above(0), "the temperature; 'auto' tunes it from 1 to the target entropy"
+    ] = 'auto'
+    target_entropy: Annotated[
+        float | None,
+        'in nats; None takes minus the number of entries of a Box (SAC paper, appendix D), or half of the greatest '
+        'entropy of a Discrete, where a state that forbids actions has its part of it by the logarithm of those that '
+        'are left',
+    ] = None
+    sequence_length: SequenceLength = SEQUENCE_LENGTH
+    burn_in: BurnIn = BURN_IN
+    use_sde: UseSde = False
+    sde_sample_freq: SdeSampleFreq = None
+    log_std_init: Annotated[float, between(-20, 2), 'initial log σ of state-dependent exploration'] = -3.0
+    normalize_obs: NormalizeObs = False
+
+    def build(self) -> None:
+        """Make the actor, the critics with their targets, the temperature, the optimizers, and the behavior policy."""
+        if self.alpha != 'auto' and self.target_entropy is not None:
+            log.warning('alpha is fixed at %g, so target_entropy=%g changes nothing.', self.alpha, self.target_entropy)
+        if not self.use_sde:
+            self.warn_of_unread(('sde_sample_freq', 'log_std_init'), ' without use_sde=True')
+
+        self.discrete = isinstance(self.action_space, Discrete)
         critics = self.network_names[1:]
-        policy_head = stochastic_head(self.action_adaptor, free_log_std=use_sde)
-        heads = [policy_head, *[self.critic_head()] * len(critics)]
-        self.build_networks(net_list, heads, {'hidden': [256, 256], 'activation': 'relu'})
-        log_std = log_std_init if use_sde else 0.0
-        self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, log_std, use_sde)
+        policy_head = stochastic_head(self.action_adaptor, free_log_std=self.use_sde)
+        self.build_networks([policy_head, *[self.critic_head()] * len(critics)])
+        log_std = self.log_std_init if self.use_sde else 0.0
+        self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, log_std, self.use_sde)
         if self.policy.log_std is not None:
             self.state_variables['log_std'] = self.policy.log_std
-        warn_of_sequences(self, self.networks['actor'])
         self.critics = [self.networks[name] for name in critics]
         if not self.policy.network.state_size:
+            self.warn_of_unread(('sequence_length', 'burn_in'), ', since no network is recurrent')
             for i, critic in enumerate(self.critics, 1):
                 if critic.state_size:
                     raise ValueError(
-                        f'net_list[{i}] ({critic.name}) is recurrent and the actor is not, but it is the state of the '
-                        'actor for which steps are drawn in sequences: make the actor recurrent too, or neither.'
+                        f'net_list[{i}] ({critic.name}) is recurrent and the actor is not, but sequences of steps are '
+                        'drawn for the state of the actor: make the actor recurrent too, or neither.'
                     )
         self.targets = self.build_targets()
-        self.log_alpha = tf.Variable(0.0 if alpha == 'auto' else float(np.log(alpha)), dtype=tf.float32)
+        self.log_alpha = tf.Variable(0.0 if self.alpha == 'auto' else float(np.log(self.alpha)), dtype=tf.float32)
         self.state_variables['log_alpha'] = self.log_alpha
-        self._check_entropy(target_entropy)
-        self._target_entropy = self._default_entropy() if target_entropy is None else float(target_entropy)
+        self._target_entropy = self._checked_entropy()
 
         critic_variables = [variable for critic in self.critics for variable in critic.trainable_variables]
-        groups = [self.policy.trainable_variables, critic_variables, [self.log_alpha]]
-        self.build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
+        self.build_optimizers([self.policy.trainable_variables, critic_variables, [self.log_alpha]])
         forward = Forward(self.policy.network, self.policy)
-        self.behavior = stochastic(forward, self.action_adaptor, self.policy.mask_path, sde_sample_freq)
+        self.behavior = stochastic(forward, self.action_adaptor, self.policy.mask_path, self.sde_sample_freq)
 
-    def _check_entropy(self, target: float | None) -> None:
-        if self.discrete and target is not None:
-            actions = self.action_adaptor.parts[0].counts[0]
-            if target < 0:
-                raise ValueError(
-                    f'target_entropy is {target:g}, but a policy over {actions} actions has an entropy of 0 to '
-                    f'{math.log(actions):.5g}: give one of these. (Minus the number of entries is for Box actions.)'
-                )
-            if target >= math.log(actions):
-                raise ValueError(
-                    f'target_entropy is {target:g}, but of a policy over {actions} actions the greatest is '
-                    f'{math.log(actions):.5g}, when all are alike: give less.'
-                )
+    @property
+    def sampling(self) -> Sampling:
+        state_size = self.behavior.state_size
+        sequences = SequenceSampling(self.sequence_length, self.burn_in, state_size) if state_size else None
+        return Sampling(self.gamma, sequences=sequences)
 
-    def _default_entropy(self) -> float:
-        part = self.action_adaptor.parts[0]
-        return PART_OF_ENTROPY * math.log(part.counts[0]) if self.discrete else -float(part.size)
+    def _checked_entropy(self) -> float:
+        """Return the target entropy, in nats.
+
+        Raises:
+            ValueError: no policy over this number of actions has the entropy that was given.
+        """
+        target, part = self.target_entropy, self.action_adaptor.parts[0]
+        if not self.discrete:
+            return -float(part.size) if target is None else float(target)
+        actions = part.counts[0]
+        greatest = math.log(actions)
+        if target is None:
+            return PART_OF_ENTROPY * greatest
+        if target < 0:
+            raise ValueError(
+                f'target_entropy is {target:g}, but a policy over {actions} actions has an entropy of 0 to '
+                f'{greatest:.5g}: give one of these. (Minus the number of entries is for Box actions.)'
+            )
+        if target >= greatest:
+            raise ValueError(
+                f'target_entropy is {target:g}, but the greatest entropy of a policy over {actions} actions is '
+                f'{greatest:.5g}, when all are alike: give less.'
+            )
+        return float(target)
 
     def critic_head(self) -> Head:
         """What a critic has to give: Q(s, a), or Q(s, ·) of ``Discrete`` actions."""

@@ -16,8 +16,9 @@ from zoo.common.acting.noise import GaussianNoise
 from zoo.common.maths.optimizers import polyak
 from zoo.common.networks.heads import deterministic_head, value_head
 from zoo.common.networks.network import penalized
-from zoo.common.parameters import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, Tau
+from zoo.common.parameters import Gamma, NormalizeObs, Tau
 from zoo.common.records import Batch
+from zoo.common.sampling import Sampling
 from zoo.common.tools.params import at_least
 from zoo.common.training import loops
 
@@ -32,44 +33,36 @@ class TD3(Algorithm):
     optimizer_names = ('actor', 'critic')
     metric_names = ('critic', 'actor', 'q')
 
-    def __init__(
-        self,
-        observation_space: ObservationSpace,
-        action_space: ActionSpace,
-        net_list: NetList = None,
-        optimizers_list: OptimizersList = None,
-        gamma: Gamma = 0.99,
-        tau: Tau = 0.005,
-        policy_delay: Annotated[int, at_least(1), 'updates of the critics for each of the actor and the targets'] = 2,
-        explore_noise: Annotated[float, at_least(0), 'deviation of the Gaussian noise on actions while training'] = 0.1,
-        target_noise: Annotated[float, at_least(0), "deviation of the noise that smooths the target's action"] = 0.2,
-        noise_clip: Annotated[float, at_least(0), 'bound of that noise'] = 0.5,
-        normalize_obs: NormalizeObs = False,
-    ) -> None:
-        super().__init__(observation_space, action_space, normalize_obs)
-        self.gamma = gamma
-        self.tau = tau
-        self.policy_delay = policy_delay
-        self.explore_noise = explore_noise
-        self.target_noise = target_noise
-        self.noise_clip = noise_clip
+    default_network = {'hidden': [256, 256], 'activation': 'relu'}
+    default_optimizer = {'name': 'Adam', 'learning_rate': 3e-4}
 
+    gamma: Gamma = 0.99
+    tau: Tau = 0.005
+    policy_delay: Annotated[int, at_least(1), 'updates of the critics for each update of the actor and the targets'] = 2
+    explore_noise: Annotated[float, at_least(0), 'deviation of the Gaussian noise on actions while training'] = 0.1
+    target_noise: Annotated[float, at_least(0), "deviation of the noise that smooths the target's action"] = 0.2
+    noise_clip: Annotated[float, at_least(0), 'bound of that noise'] = 0.5
+    normalize_obs: NormalizeObs = False
+
+    def build(self) -> None:
+        """Make the actor and two critics, their targets and optimizers, and exploration by noise."""
         size = self.action_adaptor.parts[0].size
         critic = value_head(action_size=size)
-        heads = [deterministic_head(size), critic, critic]
-        self.build_networks(net_list, heads, {'hidden': [256, 256], 'activation': 'relu'})
+        self.build_networks([deterministic_head(size), critic, critic])
         self.actor = self.networks['actor']
         self.critics = [self.networks['critic_1'], self.networks['critic_2']]
         self.target_actor = self.build_target('actor')
         self.target_critics = [self.build_target(name) for name in ('critic_1', 'critic_2')]
-        self.phases = policy_delay
+        self.phases = self.policy_delay
         self.last_actor_loss = tf.Variable(0.0)
         self.state_variables['last_actor_loss'] = self.last_actor_loss
-
         critic_variables = [variable for critic in self.critics for variable in critic.trainable_variables]
-        groups = [self.actor.trainable_variables, critic_variables]
-        self.build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 3e-4})
-        self.behavior = GaussianNoise(Forward(self.actor), self.action_adaptor, explore_noise)
+        self.build_optimizers([self.actor.trainable_variables, critic_variables])
+        self.behavior = GaussianNoise(Forward(self.actor), self.action_adaptor, self.explore_noise)
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(self.gamma)
 
     def critic_target(self, batch: Batch, seed: tf.Tensor) -> tf.Tensor:
         """y = r + γ (1 − terminated) min Q′(s′, π′(s′) + clipped noise): algorithm 1, lines 8 and 9."""

@@ -12,7 +12,7 @@ these, those of SAC.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import tensorflow as tf
 
@@ -30,18 +30,15 @@ class TQC(SAC):
 
     acts_in = ('Box',)
 
-    def __init__(
-        self,
-        *args: Any,
-        quantiles: Annotated[int, at_least(1), 'quantiles that each critic gives'] = 25,
-        drop: Annotated[int, at_least(0), 'how many for each critic, the largest of all, the target leaves out'] = 2,
-        **params: Any,
-    ) -> None:
-        if drop >= quantiles:
-            raise ValueError(f'drop is {drop}: leave at least one of the {quantiles} quantiles of each critic.')
-        self.quantiles = quantiles
-        self.drop = drop
-        super().__init__(*args, **params)
+    quantiles: Annotated[int, at_least(1), 'quantiles that each critic gives'] = 25
+    drop: Annotated[int, at_least(0), 'how many for each critic, the largest of all, the target leaves out'] = 2
+
+    def build(self) -> None:
+        if self.drop >= self.quantiles:
+            raise ValueError(
+                f'drop is {self.drop}: leave at least one of the {self.quantiles} quantiles of each critic.'
+            )
+        super().build()
 
     def critic_head(self) -> Head:
         """What a critic has to give: θ(s, a), the quantiles of its distribution of the return."""

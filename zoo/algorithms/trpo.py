@@ -15,11 +15,11 @@ weights are put on after the step.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import tensorflow as tf
 
-from zoo.algorithms.actor_critic import ActorCritic, MaxGradNorm, Samples, mean_of, normalized
+from zoo.algorithms.actor_critic import ActorCritic, Samples, mean_of, normalized
 from zoo.common.maths.optimizers import mean_over
 from zoo.common.networks.network import penalized
 from zoo.common.records import Trajectories
@@ -36,25 +36,14 @@ class TRPO(ActorCritic):
     metric_names = ('policy', 'value', 'entropy', 'kl', 'step')
     unused: ClassVar[tuple[str, ...]] = ('entropy_coef', 'value_coef')
     scheduled: ClassVar[tuple[str, ...]] = ('target_kl',)
-    default_optimizer: ClassVar[dict[str, Any]] = {'name': 'Adam', 'learning_rate': 1e-3}
+    default_optimizer = {'name': 'Adam', 'learning_rate': 1e-3}
 
-    def __init__(
-        self,
-        *args: Any,
-        target_kl: Annotated[float | Linear, above(0), 'δ, the mean divergence that a step may make'] = 0.01,
-        cg_iterations: Annotated[int, at_least(1), 'iterations of the conjugate gradient'] = 10,
-        cg_damping: Annotated[float, at_least(0), "added to the Fisher information matrix's diagonal"] = 0.1,
-        line_search_steps: Annotated[int, at_least(1), 'lengths that are tried until one is taken'] = 10,
-        line_search_decay: Annotated[float, between(0, 1), 'ratio of one length to the one before'] = 0.8,
-        max_grad_norm: MaxGradNorm = None,
-        **params: Any,
-    ) -> None:
-        self.target_kl = target_kl
-        self.cg_iterations = cg_iterations
-        self.cg_damping = cg_damping
-        self.line_search_steps = line_search_steps
-        self.line_search_decay = line_search_decay
-        super().__init__(*args, **params | {'max_grad_norm': max_grad_norm})
+    target_kl: Annotated[float | Linear, above(0), 'δ, the mean divergence that a step may make'] = 0.01
+    cg_iterations: Annotated[int, at_least(1), 'iterations of the conjugate gradient'] = 10
+    cg_damping: Annotated[float, at_least(0), "added to the Fisher information matrix's diagonal"] = 0.1
+    line_search_steps: Annotated[int, at_least(1), 'lengths that are tried until one is taken'] = 10
+    line_search_decay: Annotated[float, between(0, 1), 'ratio of one length to the one before'] = 0.8
+    max_grad_norm = None
 
     def groups(self) -> list[list[tf.Variable]]:
         """The optimiser moves the critic."""

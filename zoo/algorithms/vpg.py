@@ -17,15 +17,13 @@ horizon of some episodes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import tensorflow as tf
 
 from zoo.algorithms.actor_critic import ActorCritic, NormalizeAdvantage, Sequences, normalized
 from zoo.common import spaces
 from zoo.common.maths.returns import discounted_returns
-from zoo.common.networks.heads import Head
 from zoo.common.records import Trajectories
 
 log = logging.getLogger('zoo')
@@ -43,25 +41,16 @@ class VPG(ActorCritic):
     metric_names = ('policy', 'value', 'entropy')
     unused: ClassVar[tuple[str, ...]] = ('gae_lambda',)
 
-    def __init__(
-        self,
-        *args: Any,
-        baseline: Annotated[bool, "subtract the state's value, which a critic learns, from the return"] = True,
-        normalize_advantage: NormalizeAdvantage = True,
-        **params: Any,
-    ) -> None:
-        self.baseline = baseline
-        self.normalize_advantage = normalize_advantage
-        if not baseline:
-            self.network_names = ('actor',)  # type: ignore[misc] # of this agent
-        super().__init__(*args, **params)
+    baseline: Annotated[bool, "subtract the state's value, which a critic learns, from the return"] = True
+    normalize_advantage: NormalizeAdvantage = True
 
-    def build_networks(self, net_list: Sequence[Any] | None, heads: Sequence[Head], default: dict[str, Any]) -> None:
-        """See :class:`Algorithm`."""
-        if not self.baseline and isinstance(net_list, list | tuple) and len(net_list) == 2:
-            log.info('Without a baseline there is no critic: net_list[1] is left out.')
-            net_list = net_list[:1]
-        super().build_networks(net_list, heads, default)
+    def build(self) -> None:
+        if not self.baseline:
+            self.network_names = ('actor',)  # type: ignore[misc] # of this agent
+            if isinstance(self.net_list, list | tuple) and len(self.net_list) == 2:
+                log.info('Without a baseline there is no critic: net_list[1] is left out.')
+                self.net_list = self.net_list[:1]
+        super().build()
 
     def policy_and_value(self, obs: spaces.Flat, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
         """Parameters of the policy ``[B, …]`` and the baseline ``[B]``, 0 where there is none."""

@@ -23,8 +23,9 @@ from zoo.common.acting.noise import GaussianNoise
 from zoo.common.maths.optimizers import polyak
 from zoo.common.networks.heads import deterministic_head, value_head
 from zoo.common.networks.network import penalized
-from zoo.common.parameters import ActionSpace, Gamma, NetList, NormalizeObs, ObservationSpace, OptimizersList, Tau
+from zoo.common.parameters import Gamma, NormalizeObs, Tau
 from zoo.common.records import Transition
+from zoo.common.sampling import Sampling
 from zoo.common.tools.params import at_least
 from zoo.common.training import loops
 
@@ -39,27 +40,25 @@ class DDPG(Algorithm):
     optimizer_names = ('actor', 'critic')
     metric_names = ('critic', 'actor')
 
-    def __init__(
-        self,
-        observation_space: ObservationSpace,
-        action_space: ActionSpace,
-        net_list: NetList = None,
-        optimizers_list: OptimizersList = None,
-        gamma: Gamma = 0.99,
-        tau: Tau = 0.005,
-        explore_noise: Annotated[float, at_least(0), 'deviation of the Gaussian noise on actions while training'] = 0.1,
-        normalize_obs: NormalizeObs = False,
-    ) -> None:
-        super().__init__(observation_space, action_space, normalize_obs)
-        self.gamma, self.tau, self.explore_noise = gamma, tau, explore_noise
+    default_network = {'hidden': [256, 256], 'activation': 'relu'}
+    default_optimizer = {'name': 'Adam', 'learning_rate': 1e-3}
+
+    gamma: Gamma = 0.99
+    tau: Tau = 0.005
+    explore_noise: Annotated[float, at_least(0), 'deviation of the Gaussian noise on actions while training'] = 0.1
+    normalize_obs: NormalizeObs = False
+
+    def build(self) -> None:
         size = self.action_adaptor.parts[0].size
-        heads = [deterministic_head(size), value_head(action_size=size)]
-        self.build_networks(net_list, heads, {'hidden': [256, 256], 'activation': 'relu'})
+        self.build_networks([deterministic_head(size), value_head(action_size=size)])
         self.actor, self.critic = self.networks['actor'], self.networks['critic']
         self.target_actor, self.target_critic = self.build_target('actor'), self.build_target('critic')
-        groups = [self.actor.trainable_variables, self.critic.trainable_variables]
-        self.build_optimizers(optimizers_list, groups, {'name': 'Adam', 'learning_rate': 1e-3})
-        self.behavior = GaussianNoise(Forward(self.actor), self.action_adaptor, explore_noise)
+        self.build_optimizers([self.actor.trainable_variables, self.critic.trainable_variables])
+        self.behavior = GaussianNoise(Forward(self.actor), self.action_adaptor, self.explore_noise)
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(self.gamma)
 
     def critic_loss(self, batch: Transition) -> tf.Tensor:
         """mean (Q(s, a) − y)², y = r + γ (1 − terminated) Q′(s′, π′(s′)): algorithm 1."""
@@ -141,10 +140,9 @@ def test_a_subclass_that_gives_its_own_networks_is_saved_and_copied(tmp_path):
     class Small(DDPG):
         """DDPG of one size."""
 
-        def __init__(self, observation_space: ObservationSpace, action_space: ActionSpace, gamma: Gamma = 0.9) -> None:
-            super().__init__(
-                observation_space, action_space, net_list=[{'hidden': [4], 'features': 4}] * 2, gamma=gamma
-            )
+        unused = ('net_list', 'optimizers_list', 'tau')
+        default_network = {'hidden': [4], 'features': 4}
+        gamma = 0.9
 
     agent = Small(*SPACES)
     obs = agent.observation_space.sample()
@@ -152,17 +150,6 @@ def test_a_subclass_that_gives_its_own_networks_is_saved_and_copied(tmp_path):
         np.testing.assert_array_equal(twin.predict(obs), agent.predict(obs))
     with pytest.raises(AttributeError, match='^tau is fixed when the agent is made'):
         agent.tau = 0.5
-
-
-def test_a_parameter_that_is_not_kept_is_refused():
-    class Forgets(DDPG):
-        """DDPG with something more."""
-
-        def __init__(self, *args: object, bonus: float = 0.1, **kwargs: object) -> None:
-            super().__init__(*args, **kwargs)
-
-    with pytest.raises(TypeError, match=r'^Forgets takes bonus, but does not keep it, .*: set self\.bonus\.$'):
-        Forgets(*SPACES, net_list=[{'hidden': [4], 'features': 4}] * 2)
 
 
 def test_a_base_of_several_algorithms_needs_not_be_whole():

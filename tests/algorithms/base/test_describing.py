@@ -151,9 +151,7 @@ def test_a_subclass_of_a_users_own_keeps_the_parameters():
     class Bonus(algorithms.PPO):
         """PPO with something more."""
 
-        def __init__(self, *args: object, bonus: float = 0.1, **kwargs: object) -> None:
-            super().__init__(*args, **kwargs)
-            self.bonus = bonus
+        bonus: float = 0.1
 
     agent = Bonus(*SPACES, bonus=0.5, gamma=0.9)
     assert (agent.bonus, agent.gamma) == (0.5, 0.9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -37,7 +37,6 @@ def test_declarations_are_those_of_the_signature():
     assert [p.kind for p in KNOWN.values()][:6] == ['number', 'number', 'whole', 'flag', 'number', 'choice']
     assert KNOWN['fraction'].default == 0.9 and KNOWN['fraction'].meaning == 'a part of one'
     assert list(declared(example, only_keywords=True)) == ['last']
-    assert params.takes_any(example)
 
 
 @dataclass(kw_only=True)
@@ -178,3 +177,48 @@ def test_names_of_other_libraries():
     assert refused['total_timesteps'].endswith("it is called 'train_steps' here, and is a parameter of learn.")
     assert 'optimizers_list' in refused['lr']
     assert params.refusal('parameter', 'epoch', known, elsewhere).startswith("unknown parameter 'epoch': did you mean")
+
+
+class Base:
+    """A class with parameters of every origin."""
+
+    fraction: Annotated[float, between(0, 1), 'a part of one'] = 0.9
+    count: Annotated[int, at_least(1)]
+    entries: list[int] = []  # noqa: RUF012
+    shared: ClassVar[int] = 3
+    unknown: Unknown = 1  # noqa: F821
+    of_class: ClassVar[Unknown] = 1  # noqa: F821
+
+
+def test_fields_are_annotated_attributes():
+    found = params.fields(Base, {})
+    assert list(found) == ['fraction', 'count', 'entries', 'unknown']
+    assert found['fraction'].default == 0.9 and found['count'].default is Param.required
+    assert found['unknown'] == Param('unknown', 1, 'any')
+    found['entries'].fresh().append(1)
+    assert found['entries'].fresh() == []
+
+
+def test_a_subclass_changes_a_default_and_adds_a_field():
+    class Variant(Base):
+        """One of each."""
+
+        extra: int = 1
+        fraction = 0.5
+        other = 7
+
+    inherited = params.fields(Base, {})
+    found = params.fields(Variant, inherited)
+    assert list(found) == [*inherited, 'extra']
+    assert found['fraction'].default == 0.5 and found['fraction'].meaning == 'a part of one'
+    assert inherited['fraction'].default == 0.9
+
+
+def test_a_default_out_of_range_is_refused_with_class_and_field():
+    class Wrong(Base):
+        """A fraction that is none."""
+
+        fraction = 1.5
+
+    with pytest.raises(ValueError, match=r'^Wrong\.fraction is 1\.5: give a number from 0 to 1\.$'):
+        params.fields(Wrong, params.fields(Base, {}))

@@ -10,8 +10,6 @@ contract of an algorithm is :class:`zoo.common.training.agent.Agent`.
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +22,8 @@ from gymnasium import Env
 from gymnasium.spaces import Box, Space
 from gymnasium.vector import VectorEnv
 
-from zoo.algorithms.base import building, catalog, checking, describing, learning, playing, saving, summary, updating
+from zoo.algorithms.base import building, catalog, learning, playing, saving, summary, updating
+from zoo.algorithms.base.parameters import Parameterized
 from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior
 from zoo.common.acting.forward import Forward
@@ -36,22 +35,21 @@ from zoo.common.networks import copies, remembered
 from zoo.common.networks.heads import Head
 from zoo.common.networks.network import Network, compiles_by_xla
 from zoo.common.networks.policy import StochasticPolicy
+from zoo.common.parameters import ActionSpace, NetList, ObservationSpace, OptimizersList
 from zoo.common.records import Batch, SequenceBatch, TestResult, TrainingResult, Trajectories
 from zoo.common.replay.replay import Replay
 from zoo.common.rollouts.rollout import Evaluation, Player, Rollout
-from zoo.common.sampling import Priorities, Sampling, SequenceSampling
-from zoo.common.tools import params, seeding
+from zoo.common.sampling import Sampling
+from zoo.common.tools import seeding
 from zoo.common.tools.compilation import PackedCall, prefers_xla, set_threads
 from zoo.common.tools.errors import unknown
-from zoo.common.tools.params import Param
 from zoo.common.training import checkpoint
-from zoo.common.training.agent import Loop
 from zoo.common.training.training import Training
 
 Self = TypeVar('Self', bound='Algorithm')
 
 
-class Algorithm:
+class Algorithm(Parameterized):
     """A deep reinforcement learning agent; see :class:`zoo.common.training.agent.Agent`, whose attributes it has.
 
     A subclass gives its class attributes, a constructor, and ``update``. Its parameters are those of the constructor's
@@ -77,49 +75,54 @@ class Algorithm:
             network that does not fit.
     """
 
-    behavior: Behavior
-    loop: ClassVar[Loop]
     #: Kinds of action space that it acts in.
     acts_in: ClassVar[tuple[str, ...]]
     #: Whether actions are squashed by tanh, which needs bounds.
     squash: ClassVar[bool] = False
-    #: Names of the networks in ``net_list`` and of the optimisers in ``optimizers_list``, in order.
+    #: Names of the networks in ``net_list`` and of the optimizers in ``optimizers_list``, in order.
     network_names: ClassVar[tuple[str, ...]]
     optimizer_names: ClassVar[tuple[str, ...]]
+    #: Spec of each network where ``net_list`` is not given, and of each optimizer where ``optimizers_list`` is not.
+    default_network: ClassVar[dict[str, Any]] = {}
+    default_optimizer: ClassVar[dict[str, Any]] = {}
     #: Networks that may stand on the torso of another one, and by default do where the observation has images.
     shared_torso: ClassVar[dict[str, str]] = {}
     #: Whether it learns with networks that are recurrent over the steps of the environment.
     recurrent: ClassVar[bool] = False
-    #: Parameters of a base's constructor that mean nothing here, and are not taken.
-    unused: ClassVar[tuple[str, ...]] = ()
-    #: Defaults of parameters of ``learn`` that are this algorithm's own: ``{'horizon': 5}``.
-    learn_defaults: ClassVar[dict[str, Any]] = {}
     #: What ``update`` reports.
     metric_names: ClassVar[tuple[str, ...]]
 
+    observation_space: ObservationSpace
+    action_space: ActionSpace
+    net_list: NetList = None
+    optimizers_list: OptimizersList = None
+    #: Whether observations are normalized; an algorithm that leaves the choice to its user declares it as a field.
+    normalize_obs = False
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if '__init__' in cls.__dict__:
-            cls.__init__ = checking.checked(cls.__init__)  # type: ignore[method-assign] # the same, but it checks
-        describing.document(cls)
+        if cls.is_whole() and cls.loop.experience == 'steps' and cls.sampling is Algorithm.sampling:
+            raise TypeError(
+                f'{cls.__name__} learns from a replay buffer, but does not say how transitions are drawn from it: give '
+                'it a property sampling, such as one that returns Sampling(self.gamma).'
+            )
 
-    def __init__(self, observation_space: Space, action_space: Space, normalize_obs: bool = False) -> None:
-        type(self).check_action_space(action_space)
-        self.observation_space = observation_space
-        self.action_space = action_space
-        self.normalize_obs = normalize_obs
-        set_threads(any(item.kind == 'image' for item in features(observation_space)))
-        self.action_adaptor = ActionAdaptor(action_space, type(self).squash)
-        check_mask(observation_space, self.action_adaptor)
+    def __init__(self, *args: Any, **params: Any) -> None:
+        self.take_parameters(args, params)
+        type(self).check_action_space(self.action_space)
+        set_threads(any(item.kind == 'image' for item in features(self.observation_space)))
+        self.action_adaptor = ActionAdaptor(self.action_space, type(self).squash)
+        check_mask(self.observation_space, self.action_adaptor)
         self.statistics = {
             item.path: RunningMoments(item.size)
-            for item in features(observation_space, normalize_obs)
+            for item in features(self.observation_space, self.normalize_obs)
             if item.normalize
         }
-        self.preprocess = Preprocess(observation_space, self.statistics)
-        self.mask_path = mask_path(observation_space) if self.action_adaptor.maskable else None
+        self.preprocess = Preprocess(self.observation_space, self.statistics)
+        self.mask_path = mask_path(self.observation_space) if self.action_adaptor.maskable else None
         self.networks: dict[str, Network] = {}
         self.optimizers: dict[str, Optimizer] = {}
+        self.behavior: Behavior
         self.state_variables: dict[str, tf.Variable] = {}
         self.replay: Replay | None = None
         self.priorities: np.ndarray | None = None
@@ -134,16 +137,14 @@ class Algorithm:
         self.loop_state: dict[str, int] | None = None
         self.saved_buffer: Mapping[str, np.ndarray] | None = None
         self.is_training = False
-        self.player = Player(observation_space, action_space, self)
+        self.player = Player(self.observation_space, self.action_space, self)
         self.plays: dict[int, playing.Play] = {}
+        self.build()
+        self.is_built = True
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in self.__dict__ and name in type(self).fixed_names():
-            raise AttributeError(
-                f'{name} is fixed when the agent is made, since it is compiled into the update: make a new agent with '
-                f'{type(self).__name__}({name}=…).'
-            )
-        super().__setattr__(name, value)
+    def build(self) -> None:
+        """Make the networks, targets and optimizers, and ``behavior``, how the agent explores."""
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         weights = sum(int(np.prod(v.shape)) for network in self.networks.values() for v in network.trainable_variables)
@@ -152,47 +153,7 @@ class Algorithm:
             f'{spaces.describe(self.action_space)}: {weights:,} weights, {self.steps:,} steps>'
         )
 
-    # Parameters
-
-    @classmethod
-    def declared(cls) -> dict[str, Param]:
-        """The constructor's parameters by name."""
-        found: dict[str, Param] = {}
-        for base in cls.__mro__:
-            if '__init__' in base.__dict__:
-                init = base.__dict__['__init__']
-                found = params.declared(init) | found
-                if not params.takes_any(init):  # what a constructor hands on is declared by its base's
-                    break
-        return {name: param for name, param in found.items() if name not in cls.unused}
-
-    @classmethod
-    @functools.cache
-    def fixed_names(cls) -> frozenset[str]:
-        """The constructor's parameters, which are not to be set again."""
-        return frozenset().union(*(base.declared() for base in cls.__mro__ if issubclass(base, Algorithm)))
-
-    @classmethod
-    def declared_for_learn(cls) -> dict[str, Param]:
-        """The parameters by name that ``learn`` takes for this algorithm, besides its own arguments."""
-        passed_on = [cls.update] if cls.loop.experience != 'steps' else []
-        found = params.declared(learning.Settings) | params.declared(cls.loop.run, *passed_on, only_keywords=True)
-        for base in reversed(cls.__mro__):
-            for name, default in vars(base).get('learn_defaults', {}).items():
-                if name not in found:
-                    raise TypeError(unknown(f"parameter of {cls.__name__}'s learn", name, found))
-                found[name] = dataclasses.replace(found[name], default=copy.deepcopy(default))
-        return found
-
-    @classmethod
-    def params(cls) -> dict[str, Any]:
-        """The constructor's parameters with their defaults."""
-        return {name: param.default for name, param in cls.declared().items()}
-
-    @classmethod
-    def learn_params(cls) -> dict[str, Any]:
-        """The parameters that ``learn`` takes for this algorithm, with their defaults."""
-        return {name: param.default for name, param in cls.declared_for_learn().items()}
+    # Spaces
 
     @classmethod
     def check_action_space(cls, space: Space) -> None:
@@ -232,17 +193,15 @@ class Algorithm:
 
     # Construction: what a subclass calls
 
-    def build_networks(self, net_list: Sequence[Any] | None, heads: Sequence[Head], default: dict[str, Any]) -> None:
+    def build_networks(self, heads: Sequence[Head]) -> None:
         """Fill ``self.networks``: one entry of ``net_list`` for each of ``network_names``.
 
         Args:
-            net_list: the user's; None takes ``default`` for each.
-            heads: what each has to give.
-            default: spec.
+            heads: what each network has to give.
         """
         cls = type(self)
         names = self.network_names
-        entries = building.entries('net_list', net_list, default, names, cls.__name__)
+        entries = building.entries('net_list', self.net_list, self.default_network, names, cls.__name__)
         self.net_list = building.with_dtypes(entries, names)
         named = dict(zip(names, heads, strict=True))
         self.networks = building.networks(self.net_list, named, self.preprocess, cls.shared_torso)
@@ -252,26 +211,26 @@ class Algorithm:
 
     def build_target(self, name: str) -> Network:
         """A second network like ``self.networks[name]``, with the same weights: its target."""
+        assert self.net_list is not None
         i = self.network_names.index(name)
         target = copies.target_of(self.networks[name], self.net_list[i], building.label(i, name))
         for j, variable in enumerate(target.variables):
             self.state_variables[f'target/{name}/{j}'] = variable
         return target
 
-    def build_optimizers(
-        self,
-        optimizers_list: Sequence[Any] | None,
-        groups: Sequence[list[tf.Variable]],
-        default: dict[str, Any],
-        clip_norm: float | None = None,
-    ) -> None:
-        """Fill ``self.optimizers``: one entry of ``optimizers_list`` for each list of variables."""
+    def build_optimizers(self, groups: Sequence[list[tf.Variable]], clip_norm: float | None = None) -> None:
+        """Fill ``self.optimizers``: one entry of ``optimizers_list`` for each list of variables.
+
+        Args:
+            groups: the variables that each optimizer moves.
+            clip_norm: bound of the gradient's global norm where an entry names none.
+        """
         cls = type(self)
-        self.optimizers_list = building.entries(
-            'optimizers_list', optimizers_list, default, cls.optimizer_names, cls.__name__
-        )
-        named = dict(zip(cls.optimizer_names, groups, strict=True))
-        self.optimizers = building.optimizers(self.optimizers_list, named, clip_norm)
+        names = cls.optimizer_names
+        entries = building.entries('optimizers_list', self.optimizers_list, self.default_optimizer, names, cls.__name__)
+        self.optimizers_list = entries
+        named = dict(zip(names, groups, strict=True))
+        self.optimizers = building.optimizers(entries, named, clip_norm)
         for optimizer in self.optimizers.values():
             for network in self.networks.values():
                 optimizer.constrain(network.constraints)
@@ -289,11 +248,6 @@ class Algorithm:
 
     # Updates: what a subclass gives, and what the loops call
 
-    def update(self, *args: Any, **kwargs: Any) -> Any:
-        """One update: of a rollout, or of a batch inside the compiled call; see
-        :class:`zoo.common.training.agent.Agent`."""
-        raise NotImplementedError
-
     def episodes_restarted(self, copies: slice | None = None) -> None:
         """Called when every copy of the environment, or these of them, have been reset; for what an algorithm keeps
         along an episode."""
@@ -304,15 +258,8 @@ class Algorithm:
 
     @property
     def sampling(self) -> Sampling:
-        """How transitions are drawn from the replay buffer, by those of its parameters that the algorithm has."""
-        has: Any = self
-        priorities = None
-        if getattr(self, 'prioritized', False):
-            priorities = Priorities(has.priority_alpha, has.priority_beta)
-        sequences = None
-        if self.behavior.state_size and self.loop.experience == 'steps':
-            sequences = SequenceSampling(has.sequence_length, has.burn_in, self.behavior.state_size)
-        return Sampling(getattr(self, 'gamma', 1.0), getattr(self, 'n_step', 1), priorities, sequences)
+        """How transitions are drawn from the replay buffer. An algorithm that learns from one says it here."""
+        raise NotImplementedError
 
     @property
     def perturbations(self) -> tuple[int, float]:

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.algorithms.base import catalog
-from zoo.common.tools.params import Param, documentation, takes_any
+from zoo.common.tools.params import Param, documentation
+
+_BY_POSITION = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 @dataclass(frozen=True)
@@ -78,15 +80,29 @@ def describe(algorithm: Any) -> Description:
 
 def document(cls: Any) -> None:
     """Write the parameters into the documentation of an algorithm's class and of its ``learn``."""
-    if not all(hasattr(cls, name) for name in ('loop', 'network_names', 'optimizer_names')):
-        return  # a base of several algorithms
     names = (
         f'Entries of ``net_list``: {", ".join(cls.network_names)}. Entries of ``optimizers_list``: '
         f'{", ".join(cls.optimizer_names)}.'
     )
     own = inspect.cleandoc(cls.__dict__.get('__doc__') or f'{cls.__name__}.')
     cls.__doc__ = f'{own}\n\n{names}\n\nArgs:\n{documentation(cls.declared().values())}\n'
-    cls.__signature__ = _signature(cls)
+    parameters = [
+        inspect.Parameter(
+            name, _BY_POSITION if name in cls.by_position else inspect.Parameter.KEYWORD_ONLY, default=param.default
+        )
+        for name, param in cls.declared().items()
+    ]
+    cls.__signature__ = inspect.Signature(parameters)
+
+    def __init__(self: Any, *args: Any, **params: Any) -> None:
+        super(cls, self).__init__(*args, **params)
+
+    # Tab reads the signature of the constructor.
+    __init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter('self', _BY_POSITION), *parameters]
+    )
+    __init__.__qualname__ = f'{cls.__qualname__}.__init__'
+    cls.__init__ = __init__
     if 'learn' in cls.__dict__:
         return
 
@@ -110,21 +126,3 @@ def document(cls: Any) -> None:
     after = after.partition('\n\n')[2]
     learn.__doc__ = f'{before.rstrip()}\n{documentation(known.values())}\n\n{after}'
     cls.learn = learn
-
-
-def _signature(cls: Any) -> inspect.Signature:
-    """Of the constructor, with the parameters that it hands on to the base's; those beside them go by name."""
-    init = next(
-        base.__dict__['__init__'] for base in cls.__mro__ if '__init__' in base.__dict__ and not _hands_on(base)
-    )
-    by_position = {p.name for p in inspect.signature(init).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD}
-    kinds = {True: inspect.Parameter.POSITIONAL_OR_KEYWORD, False: inspect.Parameter.KEYWORD_ONLY}
-    found = [
-        inspect.Parameter(name, kinds[name in by_position], default=param.default)
-        for name, param in cls.declared().items()
-    ]
-    return inspect.Signature(sorted(found, key=lambda p: p.kind))
-
-
-def _hands_on(cls: Any) -> bool:
-    return takes_any(cls.__dict__['__init__'])

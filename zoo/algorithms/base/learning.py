@@ -216,7 +216,7 @@ def _train(
             'render=True shows the environment of this process, but with roles the actors step theirs: roles=None '
             'trains in this one.'
         )
-    if agent.sampling.sequences is not None:
+    if agent.loop.experience == 'steps' and agent.sampling.sequences is not None:
         _check_sequences(values)
     # Found before anything is written or started, since it may be refused.
     goals = None if values.get('her') is None else Goals(env)

@@ -1,37 +1,40 @@
-"""Parameters, each declared once: in the signature that takes it.
+"""Parameters, each declared once, where it is taken: in a signature, or as a field of a class.
 
-A parameter's type, range and meaning stand beside its name and default::
+A parameter has a name, a type, a range, a meaning and a default::
 
-    def __init__(self, ..., tau: Annotated[float, between(0, 1), 'step of the targets'] = 0.005) -> None:
+    tau: Annotated[float, between(0, 1), 'step of the targets'] = 0.005
 
-From that :func:`declared` makes a :class:`Param`, and everything else comes of it: the check when it is given, the
-defaults, the documentation, the tables of :func:`zoo.describe`. The types are those of Python's own hints:
+:func:`declared` reads the parameters of a signature, :func:`fields` reads those of a class. Both make a :class:`Param`
+of each. From it come the check of a given value, the default, the documentation, and the tables of
+:func:`zoo.describe`. Types are Python's own hints:
 
 =============================  =====================================================================
 ``int``                        a whole number; ``1e5`` is one too
 ``float``                      a finite number
 ``bool``                       True or False
 ``Literal['auto']``, …         one of these
-``… | Linear``                 a schedule as well, both of whose ends are in range
-``… | None``                   None as well
+``… | Linear``                 also a schedule with both ends in range
+``… | None``                   also None
 a class                        an instance of it
-``dict[str, Any]``, with a     a dict with the fields of the dataclass as its keys, each checked as it
-dataclass beside the meaning   is declared there; those that are left out have their defaults
+``dict[str, Any]``, with a     a dict with the fields of the dataclass as its keys; each is checked, and
+dataclass beside the meaning   a key that is left out has its default
 anything else                  not checked here
 =============================  =====================================================================
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import math
+import sys
 import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, ClassVar, Literal, Union
 
 import numpy as np
 
@@ -84,15 +87,15 @@ class Param:
 
     Attributes:
         name: its name.
-        default: its default; ``required`` where it has none.
+        default: its default; ``Param.required`` without one.
         kind: ``'whole'``, ``'number'``, ``'flag'``, ``'choice'``, ``'instance'``, ``'keys'`` or ``'any'``.
-        range: of a number.
+        range: the numbers that may be given.
         meaning: what it does, a phrase.
-        choices: values beside the numbers that may be given, or all of a choice.
-        classes: of which an instance has one.
-        keys: what a dict of further parameters holds.
-        optional: None may be given.
-        scheduled: a :class:`Linear` schedule may be given.
+        choices: the values of a choice, or further values beside numbers.
+        classes: the classes of an instance.
+        keys: the parameters that a dict holds.
+        optional: whether None may be given.
+        scheduled: whether a :class:`Linear` schedule may be given.
     """
 
     name: str
@@ -108,8 +111,12 @@ class Param:
 
     required = inspect.Parameter.empty
 
+    def fresh(self) -> Any:
+        """Return the default; a list or a dict is copied, so that nobody changes the default of others."""
+        return copy.deepcopy(self.default) if isinstance(self.default, list | dict | set) else self.default
+
     def check(self, value: Any) -> Any:
-        """The value as it is kept: a whole number as an ``int``, any other number as a ``float``.
+        """Return the value as it is kept: a whole number as an ``int``, any other number as a ``float``.
 
         Raises:
             ValueError: one sentence with the value and what may be given.
@@ -120,7 +127,7 @@ class Param:
             return value
         if self.kind in ('whole', 'number'):
             if self.scheduled and isinstance(value, Linear):
-                closed = replace(self.range, open_low=False)  # a clip range or a rate may end at nothing
+                closed = replace(self.range, open_low=False)  # a clip range or a rate may end at 0
                 return Linear(
                     self._number(value.start, value, self.range), self._number(value.end, value, closed), value.until
                 )
@@ -192,11 +199,11 @@ def _example(key: Param) -> str:
 
 
 def declared(*functions: Callable[..., Any], only_keywords: bool = False) -> dict[str, Param]:
-    """The parameters of functions (or classes) by name, in the order of their signatures.
+    """Return the parameters of functions (or classes) by name, in the order of their signatures.
 
     Args:
-        functions: whose parameters.
-        only_keywords: leave out those that may be given by position.
+        functions: these have the parameters.
+        only_keywords: leave out parameters that may be given by position.
     """
     found: dict[str, Param] = {}
     for function in functions:
@@ -218,8 +225,42 @@ def _declared(function: Callable[..., Any], only_keywords: bool) -> dict[str, Pa
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
-    except Exception:  # a hint that only a type checker can read: those of this function are not checked
+    except Exception:  # a hint that only a type checker can read: parameters of this function are not checked
         return {}
+
+
+def fields(cls: type, inherited: Mapping[str, Param]) -> dict[str, Param]:
+    """Return the parameters that a class has: inherited ones in their order, then those that it declares itself.
+
+    An annotated attribute declares a parameter, unless it is a ``ClassVar``. An attribute without annotation that has
+    the name of an inherited parameter is its new default.
+
+    Args:
+        cls: its attributes are read.
+        inherited: the parameters of its bases by name.
+
+    Raises:
+        ValueError: a default is out of its range; the message names class and parameter.
+    """
+    own = {name: _hint(cls, hint) for name, hint in inspect.get_annotations(cls).items()}
+    found = dict(inherited)
+    for name, hint in own.items():
+        if hint is not ClassVar and typing.get_origin(hint) is not ClassVar:
+            found[name] = _param(name, getattr(cls, name, Param.required), hint)
+    for name in [name for name in found if name in vars(cls)]:
+        value = replace(found[name], name=f'{cls.__name__}.{name}').check(vars(cls)[name])
+        found[name] = replace(found[name], default=value)
+    return found
+
+
+def _hint(cls: type, hint: Any) -> Any:
+    """Return an annotation of a class as a type; one that only a type checker can read is not checked."""
+    if not isinstance(hint, str):
+        return hint
+    try:
+        return eval(hint, vars(sys.modules[cls.__module__]), dict(vars(cls)))
+    except Exception:
+        return ClassVar if 'ClassVar' in hint else Any
 
 
 def _param(name: str, default: Any, hint: Any) -> Param:
@@ -261,12 +302,6 @@ def _options(hint: Any) -> tuple[list[Any], list[Any]]:
         return [hint], []
     found = [_options(option) for option in typing.get_args(hint)]
     return [x for options, _ in found for x in options], [x for _, extras in found for x in extras]
-
-
-def takes_any(function: Callable[..., Any]) -> bool:
-    """Whether a function takes keyword arguments of any name, to hand them on."""
-    kinds = [p.kind for p in inspect.signature(inspect.unwrap(function)).parameters.values()]
-    return inspect.Parameter.VAR_KEYWORD in kinds
 
 
 def checked(given: Mapping[str, Any], known: Mapping[str, Param]) -> dict[str, Any]:

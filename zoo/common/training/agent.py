@@ -144,8 +144,10 @@ class Agent(Learns, Protocol):
     * ``network_names``, ``optimizer_names``, ``metric_names``: its parts, and what it reports;
     * ``acts_in``: the kinds of action space that it can act in; ``squash``: whether a tanh keeps its actions in
       [−1, 1], which needs a ``Box`` with finite bounds;
-    * its hyper-parameters and its networks, targets, optimizers and ``behavior``; each network ends in a
+    * its hyper-parameters, each an annotated attribute of the class (:mod:`zoo.algorithms.base.parameters`);
+    * ``build``, which makes networks, targets, optimizers and ``behavior``; each network ends in a
       :class:`zoo.common.networks.heads.Head`;
+    * ``sampling``, where the loop's ``experience`` is ``'steps'``: how transitions are drawn from the replay buffer;
     * ``update``, by the loop's ``experience``:
 
       * ``'steps'``: ``update(batch, seed)`` is traced into the compiled call. ``batch`` is a
@@ -179,8 +181,8 @@ class Agent(Learns, Protocol):
     metric_names: ClassVar[tuple[str, ...]]
 
     preprocess: Preprocess
-    net_list: list[Any]
-    optimizers_list: list[Any]
+    net_list: Any
+    optimizers_list: Any
     networks: dict[str, Network]
     optimizers: dict[str, Optimizer]
     statistics: dict[str, RunningMoments]

@@ -1,0 +1,195 @@
+"""How an algorithm has its hyper-parameters: fields, each declared once, as an annotated attribute of the class.
+
+::
+
+    class TD3(Algorithm):
+        gamma: Gamma = 0.99
+        policy_delay: Annotated[int, at_least(1), 'critic updates for each update of the actor'] = 2
+
+From the fields follow the arguments of the constructor, their checks, ``params()``, ``help``, Tab, ``zoo.describe`` and
+what a type checker knows. A variant changes a default by an attribute without annotation, ``policy_delay = 3``.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from gymnasium import Env
+from gymnasium.spaces import Space
+from gymnasium.vector import VectorEnv
+
+from zoo.algorithms.base import describing, learning
+from zoo.common.tools import params
+from zoo.common.tools.errors import unknown
+from zoo.common.tools.params import Param
+from zoo.common.training.agent import Loop
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_: Any) -> Callable[[type], type]:
+        """Type checkers alone read it; ``typing`` has it from Python 3.11 on."""
+        return lambda cls: cls
+
+
+log = logging.getLogger('zoo')
+
+#: Parameters that prioritized replay alone reads.
+PRIORITY_PARAMS = ('priority_alpha', 'priority_beta')
+
+
+@dataclass_transform(eq_default=False)
+class Parameterized:
+    """A class whose annotated attributes are the arguments of its constructor."""
+
+    loop: ClassVar[Loop]
+    #: The fields of the class by name, inherited ones too.
+    fields: ClassVar[dict[str, Param]] = {}
+    #: Fields that may be given by position, in this order. A class below :class:`Algorithm` has all its fields here; a
+    #: variant takes the fields that it adds by keyword.
+    by_position: ClassVar[tuple[str, ...]] = ()
+    #: Inherited fields that mean nothing here: they keep their defaults, and the constructor does not take them.
+    unused: ClassVar[tuple[str, ...]] = ()
+    #: Defaults of parameters of ``learn`` that differ for this algorithm: ``{'horizon': 5}``.
+    learn_defaults: ClassVar[dict[str, Any]] = {}
+    #: Whether the constructor has ended; from then on fields are fixed.
+    is_built = False
+
+    def __init_subclass__(cls, kw_only: bool = False, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if '__init__' in cls.__dict__ and cls.fields:
+            raise TypeError(
+                f'{cls.__name__} has a constructor, but the parameters of an algorithm are fields: declare each in the '
+                'class, such as bonus: float = 0.1, and move the rest of __init__ to a method build(self), which calls '
+                'super().build().'
+            )
+        inherited: dict[str, Param] = {}
+        for base in reversed(cls.__mro__[1:]):
+            inherited |= vars(base).get('fields', {})
+        cls.fields = params.fields(cls, inherited)
+        for name in cls.fields.keys() - inherited.keys():
+            known = inspect.getattr_static(cls.__mro__[1], name, None)
+            if callable(known) or isinstance(known, property):
+                raise TypeError(f'{cls.__name__}.{name} is a method of every algorithm: name the parameter otherwise.')
+        if not kw_only and 'by_position' not in cls.__dict__ and len(cls.by_position) <= 4:  # spaces and lists alone
+            cls.by_position = tuple(cls.fields)
+        if cls.is_whole():
+            describing.document(cls)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self.is_built and name in self.fields:
+            raise AttributeError(
+                f'{name} is fixed when the agent is made, since it is compiled into the update: make a new agent with '
+                f'{type(self).__name__}({name}=…).'
+            )
+        super().__setattr__(name, value)
+
+    def update(self, *args: Any, **kwargs: Any) -> Any:
+        """Learn from a rollout, or from a batch inside the compiled call: see the docstring of
+        :class:`zoo.common.training.agent.Agent`. Where ``update`` is given rollouts, its keyword-only parameters are
+        parameters of ``learn``."""
+        raise NotImplementedError
+
+    @classmethod
+    def is_whole(cls) -> bool:
+        """Return whether this is an algorithm, and not a base that several of them share."""
+        return all(hasattr(cls, name) for name in ('loop', 'network_names', 'optimizer_names'))
+
+    @classmethod
+    def declared(cls) -> dict[str, Param]:
+        """Return the constructor's parameters by name, in its order."""
+        names = [*cls.by_position, *(name for name in cls.fields if name not in cls.by_position)]
+        return {name: cls.fields[name] for name in names if name not in cls.unused}
+
+    @classmethod
+    def declared_for_learn(cls) -> dict[str, Param]:
+        """Return the parameters by name that ``learn`` takes for this algorithm, besides its own arguments."""
+        passed_on = [cls.update] if cls.loop.experience != 'steps' else []
+        found = params.declared(learning.Settings) | params.declared(cls.loop.run, *passed_on, only_keywords=True)
+        for base in reversed(cls.__mro__):
+            for name, default in vars(base).get('learn_defaults', {}).items():
+                if name not in found:
+                    raise TypeError(unknown(f"parameter of {cls.__name__}'s learn", name, found))
+                found[name] = dataclasses.replace(found[name], default=copy.deepcopy(default))
+        return found
+
+    @classmethod
+    def params(cls) -> dict[str, Any]:
+        """Return the constructor's parameters with their defaults."""
+        return {name: param.fresh() for name, param in cls.declared().items()}
+
+    @classmethod
+    def learn_params(cls) -> dict[str, Any]:
+        """Return the parameters that ``learn`` takes for this algorithm, with their defaults."""
+        return {name: param.fresh() for name, param in cls.declared_for_learn().items()}
+
+    def take_parameters(self, args: Sequence[Any], given: Mapping[str, Any]) -> None:
+        """Check the arguments of the constructor, and keep each field under its name.
+
+        Raises:
+            ValueError: one sentence about what is missing, unknown or out of its range.
+        """
+        cls, known = type(self), type(self).declared()
+        by_position = [name for name in cls.by_position if name in known]
+        values = dict(zip(by_position, args, strict=False)) | dict(given)
+        _check_spaces(cls.__name__, values)
+        for name in given:
+            if name not in known:
+                raise ValueError(_unknown_param(cls, name, known))
+        if len(args) + len(given) > len(values):
+            raise ValueError(f'{cls.__name__} was given more arguments than it takes, or one of them twice.')
+        for name, param in known.items():
+            if param.default is Param.required and name not in values:
+                raise ValueError(f'{cls.__name__} needs {name}: {param.meaning or "it has no default"}.')
+        checked = params.checked(values, known)
+        for name, param in cls.fields.items():
+            setattr(self, name, checked[name] if name in checked else param.fresh())
+
+    def warn_of_unread(self, names: Iterable[str], reason: str) -> None:
+        """Log each of these parameters that was given, though nothing reads it.
+
+        Args:
+            names: of parameters; one that the constructor does not take was chosen by its author.
+            reason: the end of the sentence: ``' without noisy=True'``.
+        """
+        defaults = type(self).params()
+        for name in names:
+            if name in defaults and getattr(self, name) != defaults[name]:
+                log.warning('%s=%s changes nothing%s.', name, getattr(self, name), reason)
+
+
+def _unknown_param(cls: type[Parameterized], name: str, known: Iterable[str]) -> str:
+    elsewhere = {
+        other: f'is a parameter of learn, not of {cls.__name__}: agent.learn(env, {other}=…).'
+        for other in [*cls.learn_params(), *learning.ARGUMENTS]
+    }
+    return params.refusal(f'parameter of {cls.__name__}', name, known, elsewhere)
+
+
+def _check_spaces(name: str, given: Mapping[str, Any]) -> None:
+    """Refuse to make an agent of anything but spaces: in other libraries it is made of an environment.
+
+    Raises:
+        ValueError: one sentence that says how it is made here.
+    """
+    how = (
+        f"{name}(**alg_params) with alg_params, learn_params = call_default_params(env, env_type, '{name}'), or "
+        f'{name}(env.observation_space, env.action_space)'
+    )
+    for kind in ('observation_space', 'action_space'):
+        if kind not in given:
+            if any(isinstance(value, Env | VectorEnv) for value in given.values()):
+                raise ValueError(f'{name} is made of spaces, not of an environment: {how}.')
+            raise ValueError(f'{name} needs {kind}: {how}.')
+        value = given[kind]
+        if isinstance(value, Env | VectorEnv | str):
+            what = 'an environment' if not isinstance(value, str) else f'the name {value!r}'
+            raise ValueError(f'{name} is made of spaces, not of {what}: {how}.')
+        if not isinstance(value, Space):
+            raise ValueError(f'{kind} is {value!r}: give a space of gymnasium.spaces, or make the agent by {how}.')
