@@ -1,4 +1,4 @@
-"""What is in the distributions: the wheel has the library, the source distribution all that its tests need."""
+"""The distributions: the wheel has the library, the source distribution also has all that its tests need."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ IGNORED = (
     'dist',
     'curves',
     '.peers',
+    '.rllib',
     '*.egg-info',
     '__pycache__',
     '.*_cache',
@@ -35,7 +36,7 @@ if int(setuptools.__version__.partition('.')[0]) < 77:
 
 @pytest.fixture(scope='module')
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], set[str], str]:
-    """The names in the source distribution and in the wheel made from it, and the wheel's metadata."""
+    """Return the names in the source distribution, the names in the wheel made from it, and the wheel's metadata."""
     folder = tmp_path_factory.mktemp('built')
     shutil.copytree(ROOT, folder / 'tree', ignore=shutil.ignore_patterns(*IGNORED))
 
@@ -56,7 +57,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], set[str],
 
 
 def files(*folders: str) -> set[str]:
-    """The files of this tree in some folders."""
+    """Return the files of this tree in some folders."""
     paths = (path for folder in folders for path in (ROOT / folder).rglob('*') if path.is_file())
     return {path.relative_to(ROOT).as_posix() for path in paths if not path.match('*.py[cod]')}
 
@@ -66,7 +67,8 @@ def test_the_source_distribution_has_what_its_tests_need(built):
     wanted = files('zoo', 'tests', 'examples', 'notebooks', 'docs', '.ci') | {
         str(path.relative_to(ROOT)) for path in ROOT.glob('*.md')
     }
-    wanted |= {'LICENSE', 'MANIFEST.in', 'pyproject.toml', 'setup.py', 'zoo/py.typed', 'benchmarks/learning.py'}
+    wanted |= {'LICENSE', 'MANIFEST.in', 'pyproject.toml', 'setup.py', 'zoo/py.typed', 'tests/support/toys.py'}
+    wanted |= {'benchmarks/common.py', *files('benchmarks/speed', 'benchmarks/scores', 'benchmarks/scale')}
     assert wanted - sources == set()
     assert {name for name in sources if 'results/curves' in name or name.endswith('.pyc')} == set()
 

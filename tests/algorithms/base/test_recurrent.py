@@ -21,7 +21,7 @@ from zoo import algorithms, build_env, call_default_params
 from zoo.algorithms import PPO
 from zoo.algorithms.base import saving
 from zoo.common.records import Trajectories
-from zoo.common.training.experience import Collection
+from zoo.common.training.collection import Collection
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 ACTIONS, UNITS = 2, 2

@@ -21,7 +21,7 @@ from zoo.algorithms import DQN, R2D2, SAC
 from zoo.common.networks import remembered
 from zoo.common.records import Transition
 from zoo.common.replay.replay import Replay
-from zoo.common.training.experience import Collection
+from zoo.common.training.collection import Collection
 
 pytestmark = pytest.mark.usefixtures('plain_graphs')
 

@@ -155,7 +155,7 @@ def with_dtype(spec: dict[str, Any], entry: str) -> dict[str, Any]:
 
 
 #: How long a product of 256 × 256 matrices takes in bfloat16, with the casts of both, in times of float32, by the first
-#: of these flags of /proc/cpuinfo that a processor has; benchmarks/bfloat16.py measures it again.
+#: of these flags of /proc/cpuinfo that a processor has; benchmarks/speed/bfloat16.py measures it again.
 _TIMES_FLOAT32 = {'avx512_bf16': 2.1, 'avx512f': 5.9, '': 1.3}
 
 #: The flags of processors that gain: AMX of x86, and bfloat16 of ARM.

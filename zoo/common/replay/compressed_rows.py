@@ -1,6 +1,6 @@
 """Images compressed by LZ4, each row by itself.
 
-LZ4 unpacks faster than Zstandard, and an image is unpacked far more often than it is packed; ``benchmarks/replay.py``
+LZ4 unpacks faster than Zstandard, and an image is unpacked far more often than it is packed; ``benchmarks/speed/replay.py``
 compares them.
 """
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from zoo.common.tools import tensorflow_private
 
 #: Dense layers up to this product of a kernel's sides gain from XLA, wider ones and convolutions lose by it:
-#: benchmarks/results/compilation.md has the table, which benchmarks/compilation.py measures again.
+#: benchmarks/results/compilation.md has the table, which benchmarks/speed/compilation.py measures again.
 XLA_UP_TO = 128 * 128
 
 

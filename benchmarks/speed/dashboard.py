@@ -1,21 +1,18 @@
 """What the dashboard costs: how soon a cell answers while it trains, and its steps per second beside a script's.
 
-    python benchmarks/dashboard.py         # some five minutes; prints two tables
-    python benchmarks/dashboard.py --steps 30000 --rounds 1 --only PPO
+    python benchmarks/speed/dashboard.py         # some five minutes; prints two tables
+    python benchmarks/speed/dashboard.py --steps 30000 --rounds 1 --only PPO
 
-A kernel of Jupyter's own runs the dashboard; meanwhile cells are sent to it as the page of a notebook does. Both
-trainings, from the dashboard and by a script, are processes with the same settings, in turn, round by round. Steps per
-second are those of the whole run, from ``learn``'s own clock, and in the dashboard while it reads the run and draws its
-curves; there is no browser, which draws on the processor of whoever looks.
+A Jupyter kernel runs the dashboard; meanwhile cells are sent to it, as the page of a notebook sends them. The
+dashboard and the script train in processes with the same settings, in turn, round by round. Steps per second are those
+of the whole run, by the clock of ``learn``. The dashboard reads the run and draws its curves meanwhile. There is no
+browser, which would draw on the processor of whoever looks.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_client.manager import start_new_kernel
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py is
+from common import answer_of, environment, parser_of
 
 #: By algorithm: environment and steps, some twenty seconds each.
 CASES = {'PPO': ('CartPole-v1', 150_000), 'DQN': ('CartPole-v1', 60_000), 'SAC': ('Pendulum-v1', 5_000)}
@@ -47,11 +47,10 @@ class Notebook:
     """A kernel, and cells that are sent to it."""
 
     def __init__(self, folder: Path) -> None:
-        env = os.environ | {'ZOO_RUNS': str(folder)}
-        self.manager, self.client = start_new_kernel(env=env, cwd=str(folder))
+        self.manager, self.client = start_new_kernel(env=environment(ZOO_RUNS=str(folder)), cwd=str(folder))
 
     def cell(self, code: str) -> tuple[str, float]:
-        """What a cell prints, and the seconds until it has answered."""
+        """Return what a cell prints, and the seconds until it has answered."""
         printed: list[str] = []
 
         def hear(message: dict[str, Any]) -> None:
@@ -71,16 +70,14 @@ class Notebook:
 
 
 def from_script(alg: str, env_id: str, steps: int, folder: Path) -> float:
-    """Steps per second of a script."""
+    """Return the steps per second of a script."""
     command = [sys.executable, '-c', SCRIPT, alg, env_id, str(steps)]
-    env = os.environ | {'ZOO_RUNS': str(folder)}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=env, cwd=folder)
-    taken, seconds = json.loads(done.stdout.strip().splitlines()[-1])
+    taken, seconds = answer_of(command, environment(ZOO_RUNS=str(folder)))
     return float(taken / seconds)
 
 
 def from_dashboard(alg: str, env_id: str, steps: int, folder: Path) -> tuple[float, list[float]]:
-    """Steps per second from the dashboard; and in another run the seconds in which cells answered meanwhile."""
+    """Return steps per second from the dashboard and, of a second run, the seconds in which each cell answered."""
     notebook = Notebook(folder)
     answers: list[float] = []
     try:
@@ -111,7 +108,7 @@ def from_dashboard(alg: str, env_id: str, steps: int, folder: Path) -> tuple[flo
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--steps', type=int, help='of each run; by default as the table of cases has them')
     parser.add_argument('--only', choices=CASES, help='one algorithm')

@@ -1,7 +1,7 @@
 """What it takes to draw from a replay buffer: uniformly, several steps as one, by priority, compressed.
 
-    python benchmarks/replay.py             # a few minutes; writes results/replay.md
-    python benchmarks/replay.py --steps 2000 --frames 2000 --out FILE    # a quick look
+    python benchmarks/speed/replay.py             # a few minutes; writes results/replay.md
+    python benchmarks/speed/replay.py --steps 2000 --frames 2000 --out FILE    # a quick look
 
 A transition is stored, a batch is drawn, and where the draw is by priority, new priorities are set and summed up with
 the next draw; the columns take turns within a round. Rows are filled without an environment, but for the frames of
@@ -10,18 +10,19 @@ Pong, which a random policy plays.
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import os
+import functools
 import statistics
+import sys
 import time
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete, Space
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py is
+from common import RESULTS, header, parser_of, ratios, row, stamp, take_turns
 
 import zoo
 from zoo.common import spaces
@@ -30,7 +31,6 @@ from zoo.common.records import Transition
 from zoo.common.replay.replay import Replay
 from zoo.common.sampling import Priorities, Sampling
 
-RESULT = Path(__file__).resolve().parent / 'results' / 'replay.md'
 BATCH = 256
 CAPACITY = 1_000_000
 ROUNDS = 7
@@ -67,17 +67,17 @@ def filled(observation_space: Space, action_space: Space, sampling: Sampling, ca
 
 
 def timed(works: dict[str, Callable[[], Any]], calls: int) -> dict[str, list[float]]:
-    """Microseconds of a call of each, by round; the order changes from round to round."""
-    found: dict[str, list[float]] = {name: [] for name in works}
+    """Return the microseconds of a call of each, by round; the order is reversed in every second round."""
+
+    def microseconds(work: Callable[[], Any]) -> float:
+        begin = time.perf_counter()
+        for _ in range(calls):
+            work()
+        return (time.perf_counter() - begin) / calls * 1e6
+
     for work in works.values():
         work()
-    for turn in range(ROUNDS):
-        for name in list(works)[:: 1 - 2 * (turn % 2)]:
-            begin = time.perf_counter()
-            for _ in range(calls):
-                works[name]()
-            found[name].append((time.perf_counter() - begin) / calls * 1e6)
-    return found
+    return take_turns({name: functools.partial(microseconds, work) for name, work in works.items()}, ROUNDS, True)
 
 
 def drawing(replay: Replay, rng: np.random.Generator) -> Callable[[], Any]:
@@ -116,22 +116,20 @@ def vectors(steps: int) -> list[str]:
     lines = [
         f'## A batch of {BATCH} out of {CAPACITY:,}',
         '',
-        '| microseconds | ' + ' | '.join(SAMPLINGS) + ' | by priority / uniform |',
-        '|---|' + '---|' * (len(SAMPLINGS) + 1),
+        *header('microseconds', *SAMPLINGS, 'by priority / uniform'),
     ]
     for title, (observation_space, action_space) in TASKS.items():
         replays = {name: filled(observation_space, action_space, kind, CAPACITY) for name, kind in SAMPLINGS.items()}
-        rng = np.random.default_rng(1)
-        drawn = timed({name: drawing(replay, rng) for name, replay in replays.items()}, steps)
-        ratio = statistics.median(a / b for a, b in zip(drawn['by priority'], drawn['uniform'], strict=True))
-        medians = ' | '.join(f'{statistics.median(times):.0f}' for times in drawn.values())
-        lines.append(f'| {title}, draw and set priorities | {medians} | {ratio:.1f} |')
-        obs = np.zeros((1, *observation_space.shape), observation_space.dtype)
-        added = timed({name: adding(replay, obs, obs) for name, replay in replays.items()}, steps)
-        ratio = statistics.median(a / b for a, b in zip(added['by priority'], added['uniform'], strict=True))
-        medians = ' | '.join(f'{statistics.median(times):.0f}' for times in added.values())
-        lines.append(f'| {title}, store one | {medians} | {ratio:.1f} |')
-        del replays
+        rng, obs = np.random.default_rng(1), np.zeros((1, *observation_space.shape), observation_space.dtype)
+        for what, works in (
+            ('draw and set priorities', {name: drawing(replay, rng) for name, replay in replays.items()}),
+            ('store one', {name: adding(replay, obs, obs) for name, replay in replays.items()}),
+        ):
+            took = timed(works, steps)
+            ratio = statistics.median(ratios(took['by priority'], took['uniform']))
+            medians = (f'{statistics.median(times):.0f}' for times in took.values())
+            lines.append(row(f'{title}, {what}', *medians, f'{ratio:.1f}'))
+        del replays, works
     return [*lines, '']
 
 
@@ -154,27 +152,25 @@ def images(count: int, steps: int) -> list[str]:
     lines = [
         f'## Frames of `PongNoFrameskip-v4`, stacks of four, {count:,} of them',
         '',
-        '| | not compressed | compressed |',
-        '|---|---|---|',
+        *header('', 'not compressed', 'compressed'),
     ]
     codecs = [
         '## LZ4 and Zstandard',
         '',
         f'One frame at a time, as they are stored and drawn, over {count:,} frames.',
         '',
-        '| frames | codec | bytes of a frame | packed to | microseconds to pack | to unpack |',
-        '|---|---|---|---|---|---|',
+        *header('frames', 'codec', 'bytes of a frame', 'packed to', 'microseconds to pack', 'to unpack'),
     ]
     for size in (42, 84):
         frames = pong(size, count)
         space = spaces.FrameStack(Box(0, 255, (size, size, 1), np.uint8), 4)
         replays = [Replay(space, ActionAdaptor(Discrete(6)), count, compress=compress) for compress in (False, True)]
-        no, row = np.zeros(1, bool), np.zeros(1, np.int32)
+        no, action = np.zeros(1, bool), np.zeros(1, np.int32)
         stack = np.repeat(frames[:1], 4, axis=-1)
         for t in range(1, count):
             after = np.concatenate([stack[..., 1:], frames[t : t + 1]], -1)
             for replay in replays:
-                replay.add(Transition(stack, row, np.ones(1, np.float32), after, no, no))
+                replay.add(Transition(stack, action, np.ones(1, np.float32), after, no, no))
             stack = after
         rng = np.random.default_rng(1)
         names = ('not compressed', 'compressed')
@@ -187,8 +183,8 @@ def images(count: int, steps: int) -> list[str]:
         lines.append(f'| {title}: bytes of a transition | {held[0]:,.0f} | {held[1]:,.0f} ({held[0] / held[1]:.1f}×) |')
         lines.append(f'| {title}: gigabytes of 1,000,000 | {held[0] / 1e3:.2f} | {held[1] / 1e3:.2f} |')
         for what, times in ((f'draw {BATCH}', drawn), ('store one', added)):
-            cells = ' | '.join(f'{statistics.median(times[name]):,.0f}' for name in names)
-            lines.append(f'| {title}: microseconds to {what} | {cells} |')
+            medians = (f'{statistics.median(times[name]):,.0f}' for name in names)
+            lines.append(row(f'{title}: microseconds to {what}', *medians))
         codecs += codec_rows(title, frames)
     return [*lines, '', *codecs, '']
 
@@ -218,24 +214,23 @@ def codec_rows(title: str, frames: np.ndarray) -> list[str]:
     for name in codecs:
         mean = sum(map(len, packed[name])) / len(raw)
         took = [statistics.median(times[name]) / len(raw) for times in (packing, unpacking)]
-        rows.append(f'| {title} | {name} | {size:,} | {mean:,.0f} | {took[0]:.1f} | {took[1]:.1f} |')
+        rows.append(row(title, name, f'{size:,}', f'{mean:,.0f}', *(f'{x:.1f}' for x in took)))
     return rows
 
 
 def main() -> None:
     """Measure and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument('--steps', type=int, default=2000, help='calls in a round')
     parser.add_argument('--frames', type=int, default=20_000, help='frames of Pong')
-    parser.add_argument('--out', type=Path, default=RESULT)
+    parser.add_argument('--out', type=Path, default=RESULTS / 'replay.md')
     args = parser.parse_args()
-    libraries = ', '.join(f'{name} {metadata.version(name)}' for name in ('numpy', 'lz4', 'zstandard'))
     lines = [
         '# Drawing from a replay buffer',
         '',
-        f'`python benchmarks/replay.py --steps {args.steps} --frames {args.frames}`, {os.cpu_count()} cores, '
-        f'{libraries}, {datetime.date.today()}. Medians over '
-        f'{ROUNDS} rounds in which the columns took turns; the ratio is the median of those within a round.',
+        f'`python benchmarks/speed/replay.py --steps {args.steps} --frames {args.frames}`, '
+        f'{stamp("numpy", "lz4", "zstandard")}. Medians over {ROUNDS} rounds in which the columns took turns; the '
+        'ratio is the median of those within a round.',
         '',
         *vectors(args.steps),
         *images(args.frames, args.steps),

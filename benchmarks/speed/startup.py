@@ -1,36 +1,34 @@
 """Seconds until `zoo` shows something in a terminal: help, the first line of a training, and its first progress bar.
 
-    python benchmarks/startup.py                            # writes results/startup.md; a minute
-    python benchmarks/startup.py --python venv/bin/python   # of the zoo that another Python has
+    python benchmarks/speed/startup.py                            # writes results/startup.md; a minute
+    python benchmarks/speed/startup.py --python venv/bin/python   # of the zoo that another Python has
 
-What has to be imported depends on what is installed: Keras imports scikit-learn where it finds it, which zoo does not
-need and TensorLayer brings. So a plain ``pip install zoo-rl`` starts sooner than an environment with all extras.
+What has to be imported depends on what is installed. Keras imports scikit-learn where it finds it; zoo does not need
+it, and TensorLayer brings it. So zoo starts sooner after a plain ``pip install zoo-rl`` than with all extras.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import fcntl
 import os
 import platform
 import pty
-import statistics
 import struct
-import subprocess
 import sys
 import tempfile
 import termios
 import time
 from pathlib import Path
 
-RESULTS = Path(__file__).resolve().parent / 'results' / 'startup.md'
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py is
+from common import BENCHMARKS, answer_of, header, listed, middle_and_spread, parser_of, row, show, today, write_page
+
 TRAIN = ['train', 'PPO', 'CartPole-v1', '--steps', '6000']
 PACKAGES = ('tensorflow', 'keras', 'gymnasium', 'scikit-learn')
 
 
 def watch(command: list[str], folder: str) -> tuple[dict[str, float], str]:
-    """Run a command in a terminal; seconds until the first output, the first bar and the end, and all that it wrote."""
+    """Run a command in a terminal. Return the seconds until first output, first bar and end, and all that it wrote."""
     begin = time.perf_counter()
     pid, terminal = pty.fork()
     if pid == 0:
@@ -57,20 +55,15 @@ def watch(command: list[str], folder: str) -> tuple[dict[str, float], str]:
     return found | {'end': time.perf_counter() - begin}, text.decode(errors='replace')
 
 
-def versions(python: str) -> str:
-    """Of what that Python has."""
-    program = (
-        'import platform\nfrom importlib import metadata\nfound = ["python " + platform.python_version()]\n'
-        f'for name in {PACKAGES!r}:\n'
-        '    try:\n        found.append(f"{name} {metadata.version(name)}")\n'
-        '    except metadata.PackageNotFoundError:\n        found.append(f"no {name}")\n'
-        'print(", ".join(found))'
-    )
-    return subprocess.run([python, '-c', program], capture_output=True, text=True, check=True).stdout.strip()
+def versions_of(python: str) -> str:
+    """Return the versions that another Python has."""
+    program = 'import sys, json, common; print(json.dumps(common.versions(*sys.argv[1:])))'
+    env = os.environ | {'PYTHONPATH': str(BENCHMARKS)}
+    return listed(answer_of([python, '-c', program, *PACKAGES], env))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument('--python', action='append', help='of the environments to measure; repeatable')
     parser.add_argument('--rounds', type=int, default=7)
     args = parser.parse_args()
@@ -78,12 +71,11 @@ def main() -> None:
     lines = [
         '# Until zoo shows something',
         '',
-        f'`python benchmarks/startup.py`, {os.cpu_count()} cores, {platform.system()}. Seconds in a terminal, median '
-        f'of {args.rounds} starts with the smallest and the largest; the first start, which reads files from disk, is '
-        'left out.',
+        f'`python benchmarks/speed/startup.py`, {os.cpu_count()} cores, {platform.system()}. Seconds in a terminal, '
+        f'median of {args.rounds} starts with the smallest and the largest. The first start, which reads files from '
+        'disk, is left out.',
         '',
-        f'| with | `zoo --help` | first line of `zoo {" ".join(TRAIN)}` | its first bar (aim 5) | noise |',
-        '|---|---|---|---|---|',
+        *header('with', '`zoo --help`', f'first line of `zoo {" ".join(TRAIN)}`', 'its first bar (aim 5)', 'noise'),
     ]
     for python in pythons:
         rows: dict[str, list[float]] = {'help': [], 'first line': [], 'first bar': []}
@@ -99,13 +91,9 @@ def main() -> None:
                 for name in ('first line', 'first bar'):
                     rows[name].append(found[name])
                 rows['help'].append(shown['end'])
-        cells = ' | '.join(
-            f'{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})'
-            for values in (rows['help'], rows['first line'], rows['first bar'])
-        )
-        lines.append(f'| {versions(python)} | {cells} | {", ".join(sorted(noise)) or "none"} |')
-        print(lines[-1], flush=True)
-    RESULTS.write_text('\n'.join([*lines, '', f'Run on {datetime.date.today().isoformat()}.', '']), encoding='utf-8')
+        cells = (middle_and_spread(rows[name]) for name in ('help', 'first line', 'first bar'))
+        show(lines, row(versions_of(python), *cells, ', '.join(sorted(noise)) or 'none'))
+    write_page('startup', [*lines, '', f'Run on {today()}.'])
 
 
 if __name__ == '__main__':

@@ -1,11 +1,11 @@
 """The conformance suite over two hosts on one machine: two network namespaces with a cable between them, under mpirun.
 
-    python benchmarks/two_hosts.py                    # as root: the suite, two ranks on each host
-    python benchmarks/two_hosts.py --ranks 3 my.py    # another program, three ranks on each host
+    python benchmarks/scale/two_hosts.py                    # as root: the suite, two ranks on each host
+    python benchmarks/scale/two_hosts.py --ranks 3 my.py    # another program, three ranks on each host
 
-Each namespace has an address, a host name and nothing else: what the ranks of the two say to each other goes over TCP
-through the cable, and the number of bytes that did is printed. Where namespaces may not be made (it takes Linux, root
-and `ip`), or there is no `mpirun`, the script says so and ends with status 0, with nothing run.
+Each namespace has an address, a host name and nothing else. What the ranks of the two say to each other goes over TCP
+through the cable; the number of its bytes is printed. Namespaces need Linux, root and `ip`. Where one of these or
+`mpirun` is missing, the script says so, runs nothing and ends with status 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py is
+from common import ROOT, environment, find_mpirun, parser_of
+
 SUITE = ROOT / 'tests' / 'distributed' / 'conformance.py'
 #: Network of the cable: a piece of the range for tests between networks, which nothing else routes.
 ADDRESSES = ('198.18.77.1', '198.18.77.2')
@@ -29,11 +31,11 @@ CABLE = 'cable'
 
 
 def reason_to_skip() -> str | None:
-    """Why it cannot run here, or None."""
+    """Return why it cannot run here, or None."""
     if not sys.platform.startswith('linux'):
-        return 'network namespaces are of Linux alone'
+        return 'only Linux has network namespaces'
     if os.geteuid() != 0:
-        return 'network namespaces take root'
+        return 'network namespaces need root'
     for command in ('ip', 'unshare', 'hostname'):
         if shutil.which(command) is None:
             return f'there is no command {command}'
@@ -45,11 +47,6 @@ def reason_to_skip() -> str | None:
         return f'namespaces may not be made here ({made.stderr.strip()})'
     subprocess.run(['ip', 'netns', 'delete', probe], check=True)
     return None
-
-
-def find_mpirun() -> str | None:
-    """The command ``mpirun`` of the path, or the one beside this Python."""
-    return shutil.which('mpirun') or shutil.which('mpirun', path=str(Path(sys.executable).parent))
 
 
 @contextmanager
@@ -71,18 +68,18 @@ def two_namespaces() -> Iterator[tuple[str, str]]:
 
 
 def ip(*args: str) -> str:
-    """What a command of ``ip`` prints."""
+    """Return what a command of ``ip`` prints."""
     return subprocess.run(['ip', *args], check=True, capture_output=True, text=True).stdout
 
 
 def bytes_through_cable(name: str) -> int:
-    """Bytes that a namespace has sent and received."""
+    """Return the bytes that a namespace has sent and received."""
     counters = [f'/sys/class/net/{CABLE}/statistics/{way}_bytes' for way in ('tx', 'rx')]
     return sum(int(number) for number in ip('netns', 'exec', name, 'cat', *counters).split())
 
 
 def run(names: tuple[str, str], program: list[str], ranks: int, timeout: float) -> int:
-    """Run a program with some ranks in each namespace; the exit status of ``mpirun``."""
+    """Run a program with some ranks in each namespace; return the exit status of ``mpirun``."""
     with tempfile.TemporaryDirectory() as folder:
         # mpirun calls this as it would call ssh: with the host's address and the command to run there.
         agent = Path(folder) / 'agent'
@@ -96,10 +93,9 @@ def run(names: tuple[str, str], program: list[str], ranks: int, timeout: float) 
         command += ['--prtemca', 'prte_if_include', CABLE, '--mca', 'btl_tcp_if_include', CABLE]
         command += ['--mca', 'pml', 'ob1', '--mca', 'btl', 'self,sm,tcp', '-x', 'PYTHONPATH']
         command += ['--host', hosts, '--map-by', 'slot:oversubscribe', '-n', str(2 * ranks), sys.executable, *program]
-        environment = os.environ | {'PYTHONPATH': os.pathsep.join([str(ROOT), os.environ.get('PYTHONPATH', '')])}
         inside = ['ip', 'netns', 'exec', names[0], 'unshare', '--uts', 'sh', '-c', 'hostname zoo-a; exec "$@"', 'sh']
         try:
-            return subprocess.run([*inside, *command], env=environment, timeout=timeout).returncode
+            return subprocess.run([*inside, *command], env=environment(), timeout=timeout).returncode
         except subprocess.TimeoutExpired:
             print(f'two hosts: not done after {timeout:.0f} s', flush=True)
             return 1
@@ -107,7 +103,7 @@ def run(names: tuple[str, str], program: list[str], ranks: int, timeout: float) 
 
 def main() -> int:
     """The command; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
+    parser = parser_of(__doc__)
     parser.add_argument('--ranks', type=int, default=2, help='ranks on each host (default 2)')
     parser.add_argument('--timeout', type=float, default=300, help='seconds (default 300)')
     parser.add_argument('program', nargs=argparse.REMAINDER, help='a program and its arguments (default: the suite)')

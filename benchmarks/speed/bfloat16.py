@@ -1,24 +1,23 @@
 """bfloat16 beside float32, on this processor and with some of its instructions kept from use.
 
-    python benchmarks/bfloat16.py       # under a minute; writes results/bfloat16.md
+    python benchmarks/speed/bfloat16.py       # under a minute; writes results/bfloat16.md
 
-What the line that zoo logs on a slow processor says (``_TIMES_FLOAT32`` in ``zoo/common/networks.py``) and what
-``zoo/common/networks/layers/dense.py`` rounds is read off this table. Each row is measured in a process of its own
-with one thread: a
-chain of operations in one ``tf.function``, the best of some calls.
+Two things rest on this table: the line that zoo logs on a slow processor (in ``zoo/common/networks/spec.py``), and
+what ``zoo/common/networks/layers/dense.py`` rounds. Each row is measured in a process of its own with one thread: a
+chain of operations in one ``tf.function``, and the best of some calls.
 """
 
 from __future__ import annotations
 
-import datetime
+import argparse
 import json
-import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-RESULT = Path(__file__).resolve().parent / 'results' / 'bfloat16.md'
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py is
+from common import answer_of, environment, header, parser_of, row, show, stamp, write_page
+
 SIDE, CHAIN, CALLS = 256, 50, 20
 
 #: What keeps oneDNN from instructions, or TensorFlow from oneDNN, as it does without where there is no AVX-512.
@@ -70,37 +69,28 @@ def work() -> None:
         name: [microseconds(operation, dtype, chained) for dtype in (tf.float32, tf.bfloat16)]
         for name, (operation, chained) in operations.items()
     }
-    print(json.dumps({'found': found, 'tensorflow': tf.__version__}), flush=True)
+    print(json.dumps(found), flush=True)
 
 
 def main() -> None:
-    if sys.argv[1:] == ['--worker']:
+    parser = parser_of(__doc__)
+    parser.add_argument('--worker', action='store_true', help=argparse.SUPPRESS)
+    if parser.parse_args().worker:
         work()
         return
     lines = [
         '# bfloat16 beside float32',
         '',
-        '`python benchmarks/bfloat16.py`, one thread, no GPU. Microseconds in float32 / in bfloat16, for '
+        '`python benchmarks/speed/bfloat16.py`, one thread, no GPU. Microseconds in float32 / in bfloat16, for '
         f'{SIDE} × {SIDE} numbers, and how many times as long the latter takes. The casts of both factors and of the '
         'result belong to the product in bfloat16.',
         '',
-        "| instructions | product | gradient of relu | bias' gradient |",
-        '|---|---|---|---|',
+        *header('instructions', 'product', 'gradient of relu', "bias' gradient"),
     ]
     for name, kept in PROCESSORS.items():
-        done = subprocess.run(
-            [sys.executable, __file__, '--worker'],
-            capture_output=True,
-            text=True,
-            check=True,
-            env=os.environ | {'TF_CPP_MIN_LOG_LEVEL': '3'} | kept,
-        )
-        answer = json.loads(done.stdout.splitlines()[-1])
-        cells = [f'{a:,.0f} / {b:,.0f}: **{b / a:.2g}**' for a, b in answer['found'].values()]
-        lines.append(f'| {name} | {" | ".join(cells)} |')
-        print(lines[-1], flush=True)
-    lines += ['', f'TensorFlow {answer["tensorflow"]}. Run on {datetime.date.today().isoformat()}.', '']
-    RESULT.write_text('\n'.join(lines), encoding='utf-8')
+        found = answer_of([sys.executable, __file__, '--worker'], environment(**kept))
+        show(lines, row(name, *(f'{a:,.0f} / {b:,.0f}: **{b / a:.2g}**' for a, b in found.values())))
+    write_page('bfloat16', [*lines, '', f'Run on {stamp("tensorflow")}.'])
 
 
 if __name__ == '__main__':

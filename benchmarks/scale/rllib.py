@@ -1,35 +1,45 @@
 """Steps per second of trainings with two actors and one learner, of zoo and of RLlib, which take turns.
 
-    python benchmarks/rllib.py                # writes results/rllib.md; about six minutes, after RLlib is installed
-    python benchmarks/rllib.py --rounds 5
+    python benchmarks/scale/rllib.py              # writes results/rllib.md; about six minutes, after RLlib is installed
+    python benchmarks/scale/rllib.py --rounds 5
 
-RLlib lives in a virtual environment of its own, made beside this file at the first run (Ray, PyTorch for CPUs: about
-1.5 GB), since it needs another Gymnasium. Each training runs in processes of its own: one that learns and two that act,
-for RLlib ``num_env_runners=2, num_learners=0``, as its default has it. Steps are counted from the first row of the log
-after some seconds, when everything has started and is compiled, to that at the end. Networks, copies, rollouts,
-minibatches and epochs are the same; everything else is each library's default. The ratio is the median of those of one
-round.
+RLlib has a virtual environment of its own, ``benchmarks/.rllib``, which the first run makes (Ray, PyTorch for CPUs:
+about 1.5 GB): it needs another Gymnasium. Each training runs in processes of its own, one that learns and two that
+act. For RLlib these are ``num_env_runners=2, num_learners=0``, its default. Steps are counted from the first row of
+the log after some seconds, when everything has started and is compiled, to the row at the end. Networks, copies,
+rollouts, minibatches and epochs are the same; everything else is each library's default. The ratio is the median of
+the ratios in each round.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
+import functools
 import json
 import os
-import platform
 import statistics
-import subprocess
 import sys
 import time
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from throughput import peers_python
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py is
+from common import (
+    answer_of,
+    environment,
+    header,
+    listed,
+    parser_of,
+    peers_python,
+    ratios,
+    row,
+    spread,
+    take_turns,
+    today,
+    versions,
+    write_page,
+)
 
-HERE = Path(__file__).resolve().parent
-PEER_VENV = HERE / '.rllib'
 PEER = ('torch==2.13.0', 'ray[rllib]==2.60.0')
 ACTORS = 2
 HIDDEN = [64, 64]
@@ -127,70 +137,58 @@ TRAIN = {'zoo': train_zoo, 'rllib': train_rllib}
 
 def measure(python: str, library: str, alg: str) -> dict[str, Any]:
     """One training in a process of its own: its steps per second, and the versions."""
-    made = subprocess.run(
-        [python, str(Path(__file__)), '--worker', library, '--alg', alg],
-        capture_output=True,
-        text=True,
-        env=os.environ | {'PYTHONPATH': str(HERE.parent)} if library == 'zoo' else None,
-    )
-    found = [line for line in made.stdout.splitlines() if line.startswith('{')]
-    if not found:
-        raise RuntimeError(f'the training of {library} failed:\n{made.stderr[-2000:]}')
-    answer: dict[str, Any] = json.loads(found[-1])
-    return answer
+    command = [python, __file__, '--worker', library, '--alg', alg]
+    return answer_of(command, environment() if library == 'zoo' else None)
 
 
-def versions(library: str) -> dict[str, str]:
-    """Versions of what a training runs on."""
+def versions_of(library: str) -> dict[str, str]:
+    """Return the versions of what a training runs on."""
     names = {'zoo': ('tensorflow', 'keras', 'numpy', 'gymnasium'), 'rllib': ('ray', 'torch', 'numpy', 'gymnasium')}
-    return {'python': platform.python_version(), **{name: metadata.version(name) for name in names[library]}}
+    return versions(*names[library])
 
 
-def report(rates: dict[str, dict[str, list[float]]], known: dict[str, dict[str, str]]) -> str:
-    """The result page."""
+def report(rates: dict[str, dict[str, list[float]]], known: dict[str, dict[str, str]]) -> list[str]:
+    """Return the lines of the result page."""
     lines = [
         '# Trainings with actors: zoo and RLlib',
         '',
-        f'`python benchmarks/rllib.py`, {os.cpu_count()} cores, no GPU. CartPole-v1, networks of 64×64, two actors '
-        'with one copy each and one learner, each in its own process. Steps per second, medians over the rounds in '
-        'which the two took turns; the ratio is the median of those of one round, with the smallest and the largest.',
+        f'`python benchmarks/scale/rllib.py`, {os.cpu_count()} cores, no GPU. CartPole-v1, networks of 64×64, two '
+        'actors with one copy each and one learner, each in its own process. Steps per second, medians over the rounds '
+        'in which the two took turns; the ratio is the median of the rounds, with the smallest and the largest.',
         '',
-        '| work | rounds | zoo | RLlib | zoo / RLlib |',
-        '|---|---|---|---|---|',
+        *header('work', 'rounds', 'zoo', 'RLlib', 'zoo / RLlib'),
     ]
     for alg, found in rates.items():
-        own = [a / b for a, b in zip(found['zoo'], found['rllib'], strict=True)]
-        medians = ' | '.join(f'{statistics.median(found[library]):,.0f}' for library in TRAIN)
-        lines.append(
-            f'| {TITLES[alg]} | {len(own)} | {medians} | **{statistics.median(own):.2f}** '
-            f'({min(own):.2f} to {max(own):.2f}; aim 3) |'
-        )
-    lines += ['', *(f'* {x}: ' + ', '.join(f'{k} {v}' for k, v in found.items()) for x, found in known.items())]
-    return '\n'.join([*lines, '', f'Run on {datetime.date.today().isoformat()}.', ''])
+        own = ratios(found['zoo'], found['rllib'])
+        medians = (f'{statistics.median(found[library]):,.0f}' for library in TRAIN)
+        lines.append(row(TITLES[alg], len(own), *medians, f'**{statistics.median(own):.2f}** ({spread(own)}; aim 3)'))
+    return [*lines, '', *(f'* {name}: {listed(found)}' for name, found in known.items()), '', f'Run on {today()}.']
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument('--rounds', type=int, default=3, help='trainings of each library')
     parser.add_argument('--alg', choices=list(WORK), help='one of them')
     parser.add_argument('--worker', choices=list(TRAIN), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
-        rate = TRAIN[args.worker](args.alg)
-        print('\n' + json.dumps({'rate': rate, 'versions': versions(args.worker)}), flush=True)
+        print(
+            '\n' + json.dumps({'rate': TRAIN[args.worker](args.alg), 'versions': versions_of(args.worker)}), flush=True
+        )
         return
-    python = {'zoo': sys.executable, 'rllib': peers_python(PEER_VENV, PEER)}
+    python = {'zoo': sys.executable, 'rllib': peers_python('.rllib', PEER)}
     rates: dict[str, dict[str, list[float]]] = {}
     known: dict[str, dict[str, str]] = {}
     for alg in [args.alg] if args.alg else WORK:
-        rates[alg] = {library: [] for library in TRAIN}
-        for _ in range(args.rounds):
-            for library in TRAIN:
-                found = measure(python[library], library, alg)
-                rates[alg][library].append(found['rate'])
-                known[library] = found['versions']
-                print(f'{alg} {library:5} {found["rate"]:8.0f} steps/s', flush=True)
-    (HERE / 'results' / 'rllib.md').write_text(report(rates, known), encoding='utf-8')
+
+        def rate(library: str, alg: str = alg) -> float:
+            found = measure(python[library], library, alg)
+            known[library] = found['versions']
+            print(f'{alg} {library:5} {found["rate"]:8.0f} steps/s', flush=True)
+            return found['rate']
+
+        rates[alg] = take_turns({library: functools.partial(rate, library) for library in TRAIN}, args.rounds)
+    write_page('rllib', report(rates, known))
 
 
 if __name__ == '__main__':

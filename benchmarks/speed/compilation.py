@@ -1,17 +1,16 @@
 """Microseconds of one update as a plain graph and compiled by XLA, over the widths of networks.
 
-    python benchmarks/compilation.py       # about five minutes; writes results/compilation.md
+    python benchmarks/speed/compilation.py       # about five minutes; writes results/compilation.md
 
-The rule ``zoo.common.tools.compilation.prefers_xla`` is read off this table. Both columns are measured in turn, round
-by
-round; the figure is the median.
+The rule ``zoo.common.tools.compilation.prefers_xla`` rests on this table. Both columns are measured in turn, round by
+round; each figure is the median.
 """
 
 from __future__ import annotations
 
-import datetime
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,9 @@ from unittest import mock
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py is
+from common import header, parser_of, row, show, take_turns, today, write_page
 
 from zoo import algorithms
 from zoo.algorithms.base import algorithm
@@ -99,33 +101,32 @@ def measure(make: Callable[[], Callable[[], Any]], updates: int) -> list[float]:
         begin = time.perf_counter()
         call()
         repeats.append(max(1, int(0.1 / (time.perf_counter() - begin))))
-    seconds: list[list[float]] = [[], []]
-    for _ in range(ROUNDS):
-        for i, call in enumerate(calls):
-            begin = time.perf_counter()
-            for _ in range(repeats[i]):
-                call()
-            seconds[i].append((time.perf_counter() - begin) / repeats[i] / updates)
-    return [1e6 * statistics.median(values) for values in seconds]
+
+    def seconds(i: int) -> float:
+        begin = time.perf_counter()
+        for _ in range(repeats[i]):
+            calls[i]()
+        return (time.perf_counter() - begin) / repeats[i] / updates
+
+    found = take_turns({'plain': lambda: seconds(0), 'XLA': lambda: seconds(1)}, ROUNDS)
+    return [1e6 * statistics.median(values) for values in found.values()]
 
 
 def main() -> None:
+    parser_of(__doc__).parse_args()
     lines = [
         '# Plain graphs and XLA',
         '',
-        f'`python benchmarks/compilation.py`, {datetime.date.today().isoformat()}, {os.cpu_count()} cores, no GPU. '
+        f'`python benchmarks/speed/compilation.py`, {today()}, {os.cpu_count()} cores, no GPU. '
         'Microseconds of one update, with what it costs to call it once; medians. zoo compiles by XLA where '
         f"the product of a kernel's sides is at most {compilation.XLA_UP_TO:,} and nothing is convolutional.",
         '',
-        '| update | plain graph | XLA |',
-        '|---|---|---|',
+        *header('update', 'plain graph', 'XLA'),
     ]
     for name, (make, updates) in CASES.items():
         plain, xla = measure(make, updates)
-        lines.append(f'| {name} | {plain:,.0f} | {xla:,.0f} |')
-        print(lines[-1], flush=True)
-    path = Path(__file__).resolve().parent / 'results' / 'compilation.md'
-    path.write_text('\n'.join(lines) + '\n', encoding='utf-8')
+        show(lines, row(name, f'{plain:,.0f}', f'{xla:,.0f}'))
+    write_page('compilation', lines)
 
 
 if __name__ == '__main__':

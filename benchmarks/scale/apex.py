@@ -1,28 +1,28 @@
 """The learner's share of time in updates while actors push their steps into a buffer: Ape-X's point.
 
-    python benchmarks/apex.py             # two actors, one buffer, one learner; writes results/apex.md; two minutes
-    python benchmarks/apex.py --actors 4 --buffers 2 --seconds 60
+    python benchmarks/scale/apex.py           # two actors, a buffer, a learner; writes results/apex.md; two minutes
+    python benchmarks/scale/apex.py --actors 4 --buffers 2 --seconds 60
 
-What counts is the time inside the compiled update, of all that passes between the first and the last one; the rest is
-what the learner spends on asking, waiting, weighing and telling, and the more of the whole the smaller an update is.
-Steps per second are those of all actors.
+What counts is the share of time inside the compiled update, from the first update to the last. The rest is the time
+that the learner asks, waits, weighs and reports; the smaller an update, the larger this share. Steps per second are
+the sum over all actors.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
-import platform
+import sys
 import time
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py is
+from common import header, parser_of, row, show, stamp, write_page
+
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
-RESULTS = Path(__file__).resolve().parent / 'results' / 'apex.md'
-#: Units of the hidden layers, size of a batch and updates in a call: the paper's batch, CartPole's defaults, and fewer.
+#: Units of the hidden layers, batch size and updates in a call: the paper's batch, CartPole's defaults, fewer updates.
 SIZES: list[tuple[list[int] | None, int | None, int | None]] = [
     ([256, 256], 512, 8),
     (None, None, None),
@@ -31,7 +31,7 @@ SIZES: list[tuple[list[int] | None, int | None, int | None]] = [
 
 
 def measure(hidden: list[int] | None, batch_size: int | None, updates: int | None, args: argparse.Namespace) -> str:
-    """A row of the table; None stands for what the defaults have."""
+    """Return a row of the table; None stands for the default."""
     from zoo import algorithms, build_env, call_default_params
 
     env = build_env('CartPole-v1', 'classic_control')
@@ -64,35 +64,31 @@ def measure(hidden: list[int] | None, batch_size: int | None, updates: int | Non
     env.close()
     passed = took[-1][1] - took[0][1]
     within = sum(end - begin for begin, end in took[1:])
-    return (
-        f'| {args.actors} | {args.buffers} | {"×".join(map(str, hidden))} | {batch_size} | {updates} | '
-        f'**{100 * within / passed:.1f} %** | {updates * (len(took) - 1) / passed:,.0f} | '
-        f'{(steps[-1] - steps[0]) / passed:,.0f} |'
-    )
+    rates = (f'{count / passed:,.0f}' for count in (updates * (len(took) - 1), steps[-1] - steps[0]))
+    size = '×'.join(map(str, hidden))
+    return row(args.actors, args.buffers, size, batch_size, updates, f'**{100 * within / passed:.1f} %**', *rates)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument('--actors', type=int, default=2)
     parser.add_argument('--buffers', type=int, default=1)
     parser.add_argument('--seconds', type=float, default=30.0, help='of updates, for each row')
     args = parser.parse_args()
-    versions = ', '.join(f'{name} {metadata.version(name)}' for name in ('tensorflow', 'numpy', 'gymnasium'))
     lines = [
         '# The learner of Ape-X',
         '',
-        f'`python benchmarks/apex.py`, {datetime.date.today().isoformat()}. Python {platform.python_version()}, '
-        f'{versions}, {platform.system()}, {os.cpu_count()} cores. `CartPole-v1`, '
+        f'`python benchmarks/scale/apex.py`, {stamp("tensorflow", "numpy", "gymnasium")}. `CartPole-v1`, '
         f'{args.seconds:.0f} seconds a row.',
         '',
-        '| actors | buffers | network | batch | updates in a call | time in updates (aim 90 %) | updates a second '
-        '| steps a second |',
-        '|---|---|---|---|---|---|---|---|',
+        *header(
+            *('actors', 'buffers', 'network', 'batch', 'updates in a call'),
+            *('time in updates (aim 90 %)', 'updates a second', 'steps a second'),
+        ),
     ]
     for size in SIZES:
-        lines.append(measure(*size, args))
-        print(lines[-1], flush=True)
-    RESULTS.write_text('\n'.join([*lines, '']), encoding='utf-8')
+        show(lines, measure(*size, args))
+    write_page('apex', lines)
 
 
 if __name__ == '__main__':

@@ -1,30 +1,29 @@
 """Where the time of an update goes, operation by operation, by TensorFlow's profiler.
 
-    python benchmarks/operations.py                 # some minutes; writes results/operations.md
-    python benchmarks/operations.py --before DIR    # beside another checkout of zoo
+    python benchmarks/speed/operations.py                 # some minutes; writes results/operations.md
+    python benchmarks/speed/operations.py --before DIR    # beside another checkout of zoo
 
-One update of SAC, TD3 and DQN at a time, as the rows ``sac``, ``td3`` and ``dqn`` of ``throughput.py`` make them, on a
-batch of random numbers. Each column is profiled in processes of its own, which take turns; a figure is the median over
-the updates of one process, and of that the median over the processes.
+One update of SAC, TD3 and DQN at a time, of the tasks ``sac``, ``td3`` and ``dqn`` of ``tasks.py``, on a batch of
+random numbers. Each column is profiled in processes of its own, which take turns. A figure is the median over the
+processes of the median over the updates of each.
 
-The table of operations is of the first updates of a process, in which TensorFlow traces all of them. The table of the
-call is of later ones: tiny operations, which by then run on the thread that they were found on and leave no trace, are
-in its gaps. The time of an update is also measured without the profiler, which costs about a microsecond an operation.
+The table of operations is about the first updates of a process, in which TensorFlow traces all of them. The table of
+the call is about later ones. Tiny operations then run on the thread that found them and leave no trace: they are in
+its gaps. The time of an update is also measured without the profiler, which costs about a microsecond for each
+operation.
 
-An operation belongs to the first kind whose pattern its ``name:type`` matches. A kernel of XLA has the name and type
-that its compiler keeps for it, of the last of the operations that are fused in it.
+An operation belongs to the first kind whose pattern matches its ``name:type``. XLA fuses operations into kernels; its
+compiler keeps for each kernel the name and type of the last operation in it.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
-import datetime
 import json
 import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,10 +31,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from throughput import TASKS, commit, versions, zoo_agent
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py is
+from common import ROOT, answer_of, commit, header, listed, parser_of, row, today, write_page
+from tasks import TASKS
+from throughput import versions_of
+from trainers import zoo_agent
 
-HERE = Path(__file__).resolve().parent
-RESULT = HERE / 'results' / 'operations.md'
 NAMES = ('sac', 'td3', 'dqn')
 #: Updates that are profiled first, measured without the profiler, and profiled at last. TensorFlow does not trace an
 #: operation any more that it has seen to take a few thousand cycles, which it knows after some 90 runs.
@@ -113,7 +114,7 @@ def work(library: str, name: str) -> None:
         agent.update_on(batch)
         seconds.append(time.perf_counter() - begin)
     call = {'without the profiler': 1e6 * typical(seconds, agent.phases)} | profile(LATE).call(agent.phases)
-    print(json.dumps({'call': call, 'kinds': kinds, 'versions': versions('zoo')}), flush=True)
+    print(json.dumps({'call': call, 'kinds': kinds, 'versions': versions_of('zoo')}), flush=True)
 
 
 def typical(values: Sequence[float], phases: int) -> float:
@@ -220,30 +221,26 @@ def own_times(events: list[tuple[float, float, str]]) -> list[tuple[float, float
 
 def measure(library: str, name: str, checkout: Path) -> dict[str, Any]:
     """What a worker in a process of its own printed."""
-    command = [sys.executable, str(HERE / 'operations.py'), '--worker', library, '--task', name]
-    env = os.environ | {'PYTHONPATH': str(checkout)}
-    done = subprocess.run(command, capture_output=True, text=True, env=env)
-    if done.returncode:
-        raise RuntimeError(f'the worker of {library} failed on {name}:\n{done.stderr}')
-    return json.loads(done.stdout.splitlines()[-1])
+    env = os.environ | {'PYTHONPATH': str(checkout)}  # nothing else of this checkout
+    return answer_of([sys.executable, __file__, '--worker', library, '--task', name], env)
 
 
 def table(title: str, rows: Sequence[str], columns: dict[str, list[dict[str, Any]]], key: str) -> list[str]:
     """Medians over the processes of each column: one number in a cell, or number and microseconds."""
-    lines = [f'| {title} | {" | ".join(columns)} |', '|---' * (1 + len(columns)) + '|']
-    for row in rows:
+    lines = header(title, *columns)
+    for name in rows:
         cells = []
         for answers in columns.values():
-            found = [x if isinstance(x, list) else [x] for x in (answer[key][row] for answer in answers)]
+            found = [x if isinstance(x, list) else [x] for x in (answer[key][name] for answer in answers)]
             middle = [statistics.median(values) for values in zip(*found, strict=True)]
             cells.append(' / '.join(f'{x:,.0f}' if x >= 10 else f'{x:.1f}' for x in middle))
         if any(cell != '0.0 / 0.0' for cell in cells):
-            lines.append(f'| {row} | {" | ".join(cells)} |')
+            lines.append(row(name, *cells))
     return ['', *lines]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument('--task', choices=[*NAMES, 'all'], default='all')
     parser.add_argument('--rounds', type=int, default=3, help='processes of each column')
     parser.add_argument('--before', type=Path, help='another checkout of zoo')
@@ -252,7 +249,7 @@ def main() -> None:
     if args.worker:
         work(args.worker, args.task)
         return
-    columns = {'float32': ('zoo', HERE.parent), '`mixed_bfloat16`': ('zoo-bf16', HERE.parent)}
+    columns = {'float32': ('zoo', ROOT), '`mixed_bfloat16`': ('zoo-bf16', ROOT)}
     before = ''
     if args.before:
         columns = {'before': ('zoo', args.before.resolve())} | columns
@@ -260,10 +257,10 @@ def main() -> None:
     lines = [
         '# Operations of an update',
         '',
-        f'`python benchmarks/operations.py{" --before DIR" if args.before else ""}`, {os.cpu_count()} cores, no GPU. '
-        f'Medians over updates and {args.rounds} '
-        'processes, the columns in turns. Tiny operations, which TensorFlow does not trace once it knows them, are in '
-        f'the table of operations alone, which is of the first updates of a process.{before}',
+        f'`python benchmarks/speed/operations.py{" --before DIR" if args.before else ""}`, {os.cpu_count()} cores, '
+        f'no GPU. Medians over updates and {args.rounds} processes, the columns in turns. Tiny operations, which '
+        'TensorFlow does not trace once it knows them, are in the table of operations alone, which is about the first '
+        f'updates of a process.{before}',
     ]
     for name in NAMES if args.task == 'all' else (args.task,):
         print(TASKS[name].title, flush=True)
@@ -276,9 +273,7 @@ def main() -> None:
         tables += table('operations: number / core-microseconds', list(KINDS), found, 'kinds')
         print('\n'.join(tables), flush=True)
         lines += ['', f'## {TASKS[name].title}', *tables]
-    lines += ['', 'Versions: ' + ', '.join(f'{name} {version}' for name, version in of_this['versions'].items()) + '.']
-    lines += ['', f'Run on {datetime.date.today().isoformat()}.', '']
-    RESULT.write_text('\n'.join(lines), encoding='utf-8')
+    write_page('operations', [*lines, '', f'Versions: {listed(of_this["versions"])}.', '', f'Run on {today()}.'])
 
 
 if __name__ == '__main__':

@@ -1,25 +1,19 @@
 """What training with roles costs and stands: actors on a slow environment, one actor's size, half an hour, deaths.
 
-    python benchmarks/actors.py scaling               # 1 to 16 actors, an environment of 5 ms a step; three minutes
-    python benchmarks/actors.py scaling --alg IMPALA  # the same with rollouts that are taken as they come
-    python benchmarks/actors.py actor                 # memory and start of the actor of an MLP policy
-    python benchmarks/actors.py endurance             # 30 minutes with 4 actors: memory and open handles
-    python benchmarks/actors.py deaths                # kill -9 of each role in mid-training
+    python benchmarks/scale/actors.py scaling               # 1 to 16 actors, with 5 ms a step; three minutes
+    python benchmarks/scale/actors.py scaling --alg IMPALA  # the same with rollouts that are taken as they come
+    python benchmarks/scale/actors.py actor                 # memory and start of the actor of an MLP policy
+    python benchmarks/scale/actors.py endurance             # 30 minutes with 4 actors: memory and open handles
+    python benchmarks/scale/actors.py deaths                # kill -9 of each role in mid-training
 
-The last two are for the engines local and mpi, or for those that are named: --engine kungfu, where kungfu-run is on the
-path.
-
-Each writes its part of results/actors.json, from which results/actors.md is made.
+The last two measure the engines local and mpi, or those that are named: ``--engine kungfu`` where kungfu-run is on the
+path. Each writes its part of results/actors.json, and results/actors.md is made from it.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import datetime
-import json
 import os
-import platform
 import re
 import shutil
 import signal
@@ -28,23 +22,34 @@ import subprocess
 import sys
 import tempfile
 import time
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = Path(__file__).resolve().parent / 'results'
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py is
+from common import (
+    AS_ROOT,
+    environment,
+    header,
+    launcher,
+    parser_of,
+    read_results,
+    row,
+    stamp,
+    write_page,
+    write_results,
+)
+
 STEP = 5e-3
 ENGINES = ('local', 'mpi', 'kungfu')
-#: How `local`, `mpirun` and `kungfu-run` tell that a rank was killed.
+#: How `local`, `mpirun` and `kungfu-run` report that a rank was killed.
 MESSAGE = (
     r'rank \d+ \([^)]*\) was killed by \w+.*'
     r'|process rank \d+ [^.]*? exited on\s+signal \d+ \(\w+\)'
     r'|#<[^>]*> exited with error: signal: killed'
 )
-#: The roles of the trainings in which ranks are killed, and the rank of each that is.
+#: The roles of the trainings in which ranks are killed, and the rank of each role that is killed.
 ROLES = {'learners': 2, 'actors': 2, 'servers': 1}
 VICTIMS = {'learner': 1, 'actor': 3, 'server': 4}
 
@@ -61,15 +66,14 @@ class SlowCartPole(gymnasium.Wrapper):
 
 
 def agent_for(env: Any, alg: str = 'PPO', **params: Any) -> tuple[Any, dict[str, Any]]:
-    """An algorithm with the parameters tuned for CartPole, and those of its ``learn``."""
+    """Return an algorithm with the parameters tuned for CartPole, and the parameters of its ``learn``."""
     from zoo import algorithms, call_default_params
 
     alg_params, learn_params = call_default_params(env, 'classic_control', alg, seed=0)
     return getattr(algorithms, alg)(**alg_params), learn_params | {'run_dir': False, 'progress_bar': False} | params
 
 
-#: What of each algorithm is changed for the slow environment: an update for each 128 steps of every actor, or for each
-#: 160 steps of all.
+#: What is changed for the slow environment: PPO updates after 128 steps of every actor, IMPALA after 160 steps of all.
 SCALED: dict[str, dict[str, int]] = {
     'PPO': {'horizon': 128, 'epochs': 10, 'batch_size': 64},
     'IMPALA': {'horizon': 20, 'rollouts': 8},
@@ -77,7 +81,7 @@ SCALED: dict[str, dict[str, int]] = {
 
 
 def scaling(actors: list[int], alg: str, rounds: int = 32, size: int = 128) -> list[dict[str, float]]:
-    """Steps per second for several numbers of actors, in rounds of 128 steps of each.
+    """Return the steps per second for several numbers of actors, in rounds of 128 steps of each.
 
     The first ten, some seven seconds, are not counted: in them the update is compiled.
     """
@@ -107,7 +111,7 @@ def scaling(actors: list[int], alg: str, rounds: int = 32, size: int = 128) -> l
 
 
 def children() -> dict[int, str]:
-    """The processes that this one has started, by their id, with their command lines."""
+    """Return the processes that this one has started, by their id, with their command lines."""
     listing = subprocess.run(['ps', '-o', 'pid=,args=', '--ppid', str(os.getpid())], capture_output=True, text=True)
     found = {}
     for line in listing.stdout.splitlines():
@@ -118,13 +122,13 @@ def children() -> dict[int, str]:
 
 
 def resident(pid: int) -> float:
-    """Resident memory of a process, MB; of this it shares the pages of Python and its libraries with its siblings."""
+    """Return the resident memory of a process, MB. It shares the pages of Python and its libraries with others."""
     text = Path(f'/proc/{pid}/status').read_text()
     return int(re.search(r'VmRSS:\s+(\d+)', text)[1]) / 1024
 
 
 def actor(rounds: int = 5) -> dict[str, Any]:
-    """Memory of an actor in mid-training, whether it has TensorFlow, and the time from its start to its first step."""
+    """Return the memory of an actor, whether it has TensorFlow, and the time from its start to its first step."""
     from zoo import build_env
 
     sizes, loaded = [], []
@@ -191,17 +195,6 @@ agent.learn(env, callbacks=[look], **learn_params | dict(roles=roles, train_step
 """
 
 
-def launchers(engine: str, ranks: int, script: str) -> list[str]:
-    """The command that starts a program on so many ranks."""
-    here = Path(sys.executable).parent
-    if engine == 'local':
-        return [sys.executable, '-m', 'zoo.distributed.run', '-np', str(ranks), script]
-    if engine == 'mpi':
-        mpirun = shutil.which('mpirun') or str(here / 'mpirun')
-        return [mpirun, '--oversubscribe', '-n', str(ranks), sys.executable, script]
-    return ['kungfu-run', '-q', '-np', str(ranks), '-H', f'127.0.0.1:{ranks}', sys.executable, script]
-
-
 class Program:
     """A training on CartPole under a launcher; leaving the block ends it.
 
@@ -216,17 +209,9 @@ class Program:
         self.folder = Path(tempfile.mkdtemp())
         script = self.folder / 'program.py'
         script.write_text(PROGRAM.format(roles=roles, folder=str(self.folder), params=params))
-        environment = os.environ | {
-            'PYTHONPATH': os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')])),
-            'OMPI_ALLOW_RUN_AS_ROOT': '1',
-            'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1',
-            'TF_CPP_MIN_LOG_LEVEL': '3',
-        }
-        command = launchers(engine, self.ranks, str(script))
+        command, env = [*launcher(engine, self.ranks), str(script)], environment(**AS_ROOT)
         with open(self.folder / 'log', 'w') as log:
-            self.process = subprocess.Popen(
-                command, cwd=self.folder, env=environment, stdout=log, stderr=subprocess.STDOUT
-            )
+            self.process = subprocess.Popen(command, cwd=self.folder, env=env, stdout=log, stderr=subprocess.STDOUT)
 
     def __enter__(self) -> Program:
         wait_for(lambda: self.progress()[0] > 5000 or self.process.poll() is not None, 120)
@@ -245,19 +230,19 @@ class Program:
                 os.kill(pid, signal.SIGKILL)
 
     def progress(self) -> tuple[int, int]:
-        """Steps and episodes so far."""
+        """Return steps and episodes so far."""
         with contextlib.suppress(FileNotFoundError, ValueError):
             steps, episodes = (self.folder / 'progress').read_text().split()
             return int(steps), int(episodes)
         return 0, 0
 
     def log(self) -> str:
-        """What was printed, without colours."""
+        """Return what was printed, without colors."""
         return re.sub(r'\x1b\[[0-9;]*m', '', (self.folder / 'log').read_text())
 
 
 def wait_for(condition: Any, seconds: float) -> bool:
-    """Wait until something is true; whether it has become so."""
+    """Wait until something is true; return whether it is."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and not condition():
         time.sleep(0.02)
@@ -265,7 +250,7 @@ def wait_for(condition: Any, seconds: float) -> bool:
 
 
 def endurance(engine: str, minutes: float = 30.0, every: float = 10.0) -> dict[str, Any]:
-    """Memory and open handles of the learner and of 4 actors, from the first minute to the last."""
+    """Return memory and open handles of the learner and of 4 actors, from the first minute to the last."""
     params = 'log_every=2000, horizon=128, run_dir=False'
     with Program(engine, {'actors': 4}, params) as program:
         begin = time.monotonic()
@@ -302,7 +287,7 @@ def endurance(engine: str, minutes: float = 30.0, every: float = 10.0) -> dict[s
 
 
 def death(engine: str, victim: str) -> dict[str, Any]:
-    """Kill a rank by ``kill -9`` in mid-training, and see how the job ends (or goes on, for an actor on ``local``)."""
+    """Kill a rank by ``kill -9``; return how the job ends (or goes on, where an actor of ``local`` is killed)."""
     row: dict[str, Any] = {'engine': engine, 'victim': victim}
     params = "log_every=200, horizon=64, checkpoint_every=2000, run_dir=mark / 'run'"
     with Program(engine, ROLES, params) as program:
@@ -332,7 +317,7 @@ def death(engine: str, victim: str) -> dict[str, Any]:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process is there and not merely waiting for somebody to read its exit status."""
+    """Return whether a process runs, and does not merely wait for somebody to read its exit status."""
     try:
         return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] != 'Z'
     except FileNotFoundError:
@@ -340,22 +325,14 @@ def runs(pid: int) -> bool:
 
 
 def checkpoint_is_good(run: Path) -> bool:
-    """Whether the newest checkpoint can be loaded, in a process of its own."""
+    """Return whether the newest checkpoint can be loaded, in a process of its own."""
     code = f'import zoo; print(zoo.load({str(run)!r}).steps)'
-    environment = os.environ | {'PYTHONPATH': str(ROOT)}
-    return subprocess.run([sys.executable, '-c', code], env=environment, capture_output=True).returncode == 0
+    return subprocess.run([sys.executable, '-c', code], env=environment(), capture_output=True).returncode == 0
 
 
-def versions() -> str:
-    """One line of where and when."""
-    packages = ', '.join(f'{name} {metadata.version(name)}' for name in ('tensorflow', 'numpy', 'gymnasium', 'mpi4py'))
-    today = datetime.date.today().isoformat()
-    return f'{today}. Python {platform.python_version()}, {packages}, {platform.system()}, {os.cpu_count()} cores.'
-
-
-def write(results: dict[str, Any]) -> None:
-    """The tables of results/actors.md."""
-    lines = ['# Training with roles', '', 'Made by `benchmarks/actors.py`; every part says when.', '']
+def report(results: dict[str, Any]) -> None:
+    """Write the tables of results/actors.md."""
+    lines = ['# Training with roles', '', 'Made by `benchmarks/scale/actors.py`; every part says when.', '']
     for alg, updates in (
         ('PPO', '128 steps of every actor in an iteration, 10 epochs'),
         ('IMPALA', '8 rollouts of 20 steps in an update, of whichever actors'),
@@ -366,87 +343,87 @@ def write(results: dict[str, Any]) -> None:
         lines += [
             f'## A slow environment: {alg}',
             '',
-            f'`python benchmarks/actors.py scaling --alg {alg}`. {part["versions"]} CartPole with {STEP * 1000:g} ms '
-            f'of sleep in a step, {updates}, one learner, all on one machine.',
+            f'`python benchmarks/scale/actors.py scaling --alg {alg}`. {part["versions"]} CartPole with '
+            f'{STEP * 1000:g} ms of sleep in a step, {updates}, one learner, all on one machine.',
             '',
-            '| actors | steps per second | times one actor |',
-            '|---|---|---|',
-            *(f'| {r["actors"]} | {r["steps_per_second"]:.0f} | {r["ratio"]:.2f} |' for r in part['rows']),
+            *header('actors', 'steps per second', 'times one actor'),
+            *(row(r['actors'], f'{r["steps_per_second"]:.0f}', f'{r["ratio"]:.2f}') for r in part['rows']),
             '',
         ]
     if part := results.get('actor'):
-        row = part['row']
-        seconds = row['start_seconds']
+        found = part['row']
+        seconds = found['start_seconds']
         lines += [
             '## One actor',
             '',
-            f'`python benchmarks/actors.py actor`. {part["versions"]} PPO with an MLP, CartPole, {len(seconds)} runs.',
+            f'`python benchmarks/scale/actors.py actor`. {part["versions"]} PPO with an MLP, CartPole, '
+            f'{len(seconds)} runs.',
             '',
-            '| what | figure |',
-            '|---|---|',
-            f'| resident memory, the largest | {row["megabytes"]:.0f} MB |',
-            f'| TensorFlow loaded | {"yes" if row["tensorflow"] else "no"} |',
-            f'| from the start of its process to its first step | {statistics.median(seconds):.2f} s '
-            f'(median; largest {seconds[-1]:.2f} s) |',
+            *header('what', 'figure'),
+            row('resident memory, the largest', f'{found["megabytes"]:.0f} MB'),
+            row('TensorFlow loaded', 'yes' if found['tensorflow'] else 'no'),
+            row(
+                'from the start of its process to its first step',
+                f'{statistics.median(seconds):.2f} s (median; largest {seconds[-1]:.2f} s)',
+            ),
             '',
         ]
-    if any(f'endurance {engine}' in results for engine in ENGINES):
+    if names := [name for name in (f'endurance {engine}' for engine in ENGINES) if name in results]:
         lines += [
             '## Half an hour',
             '',
-            '`python benchmarks/actors.py endurance`. PPO on CartPole, 1 learner and 4 actors. Resident memory and '
-            'open handles, of the learner first, then of the actors.',
+            '`python benchmarks/scale/actors.py endurance`. PPO on CartPole, 1 learner and 4 actors. Resident memory '
+            'and open handles, of the learner first, then of the actors.',
             '',
-            '| engine | minutes | steps | episodes | MB after a minute | MB at the end | handles after a minute | '
-            'handles at the end |',
-            '|---|---|---|---|---|---|---|---|',
+            *header(
+                *('engine', 'minutes', 'steps', 'episodes', 'MB after a minute', 'MB at the end'),
+                *('handles after a minute', 'handles at the end'),
+            ),
         ]
-        notes = []
-        for name in (f'endurance {engine}' for engine in ENGINES if f'endurance {engine}' in results):
-            row = results[name]['row']
-            cells = [f'`{name.split()[1]}`', f'{row["minutes"]:.0f}', f'{row["steps"]:,}', f'{row["episodes"]:,}']
+        for name in names:
+            found = results[name]['row']
+            cells = [f'{found["minutes"]:.0f}', f'{found["steps"]:,}', f'{found["episodes"]:,}']
             for what in ('megabytes', 'handles'):
                 for when in ('after_a_minute', 'at_the_end'):
-                    cells.append(', '.join(map(str, row[f'{what}_{when}'])))
-            lines.append(f'| {" | ".join(cells)} |')
-            notes.append(f'`{name}`: {results[name]["versions"]}')
-        lines += ['', *(line for note in notes for line in (note, ''))]
-    if any(f'deaths {engine}' in results for engine in ENGINES):
+                    cells.append(', '.join(map(str, found[f'{what}_{when}'])))
+            lines.append(row(f'`{name.split()[1]}`', *cells))
+        lines += [line for name in names for line in ('', f'`{name}`: {results[name]["versions"]}')] + ['']
+    if names := [name for name in (f'deaths {engine}' for engine in ENGINES) if name in results]:
         lines += [
             '## kill -9 in mid-training',
             '',
             'PPO on CartPole with ' + ', '.join(f'{n} {role}' for role, n in ROLES.items()) + '. Seconds from the kill '
             'to the end of the job; for an actor on `local`, to 5,000 more steps of training.',
             '',
-            '| engine | killed | outcome | seconds | processes left | last checkpoint loads | message |',
-            '|---|---|---|---|---|---|---|',
+            *header(
+                *('engine', 'killed', 'outcome', 'seconds', 'processes left', 'last checkpoint loads', 'message'),
+            ),
         ]
         notes = []
-        for name in (f'deaths {engine}' for engine in ENGINES if f'deaths {engine}' in results):
-            for r in results[name]['rows']:
-                lines.append(
-                    f'| `{r["engine"]}` | {r["victim"]} | {r["outcome"]} | {r["seconds"]} | {r["left_over"]} | '
-                    f'{"yes" if r["checkpoint"] else "**no**"} | {r["message"]} |'
-                )
-            if roles := results[name]['rows'][0].get('roles'):
-                notes.append(
-                    f'The roles behind the ranks of `{results[name]["rows"][0]["engine"]}` are in the first line '
-                    f'of its log: "{roles}"'
-                )
-            notes.append(f'`{name}`: {results[name]["versions"]}')
-        lines += ['', *(line for note in notes for line in (note, ''))]
-    (RESULTS / 'actors.md').write_text('\n'.join(lines).rstrip() + '\n')
+        for name in names:
+            rows = results[name]['rows']
+            for r in rows:
+                loads = 'yes' if r['checkpoint'] else '**no**'
+                cells = (r['victim'], r['outcome'], r['seconds'], r['left_over'], loads, r['message'])
+                lines.append(row(f'`{r["engine"]}`', *cells))
+            if roles := rows[0].get('roles'):
+                notes += [
+                    '',
+                    f'The roles behind the ranks of `{rows[0]["engine"]}` are in the first line of its log: "{roles}"',
+                ]
+            notes += ['', f'`{name}`: {results[name]["versions"]}']
+        lines += notes
+    write_page('actors', lines)
 
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
+    parser = parser_of(__doc__)
     parser.add_argument('what', choices=['scaling', 'actor', 'endurance', 'deaths'])
     parser.add_argument('--minutes', type=float, default=30.0, help='of endurance')
     parser.add_argument('--engine', action='append', choices=ENGINES, help='of endurance, deaths')
     parser.add_argument('--alg', choices=list(SCALED), default='PPO', help='of scaling')
     options = parser.parse_args()
-    path = RESULTS / 'actors.json'
     parts: dict[str, Any] = {}
     if options.what == 'scaling':
         name = 'scaling' if options.alg == 'PPO' else f'scaling {options.alg}'
@@ -459,11 +436,10 @@ def main() -> None:
     else:
         for engine in options.engine or ['local', 'mpi']:
             parts[f'deaths {engine}'] = {'rows': [death(engine, victim) for victim in VICTIMS]}
-    results = json.loads(path.read_text()) if path.exists() else {}
-    for name, part in parts.items():
-        results[name] = {'versions': versions(), **part}
-    path.write_text(json.dumps(results, indent=1) + '\n')
-    write(results)
+    measured = stamp('tensorflow', 'numpy', 'gymnasium', 'mpi4py') + '.'
+    results = read_results('actors') | {name: {'versions': measured, **part} for name, part in parts.items()}
+    write_results('actors', results)
+    report(results)
 
 
 if __name__ == '__main__':

@@ -1,25 +1,22 @@
 """What 10, 100 and 1,000 actors ask of one learner: a model of measured costs, and the model beside real runs.
 
-    python benchmarks/scaling.py               # writes results/scaling.md; some three minutes
-    python benchmarks/scaling.py --step 1      # of an environment of 1 ms a step, not of 10
+    python benchmarks/scale/scaling.py               # writes results/scaling.md; some three minutes
+    python benchmarks/scale/scaling.py --step 1      # of an environment of 1 ms a step, not of 10
 
-Measured are the few things that a learner spends its time on: to receive a message, to hand out weights, to update, and
-to store and draw where there is a replay buffer. The rest is arithmetic, which docs/scaling.md states. The environment
-is a sleep, so that actors take a step's time of a machine of their own and none of this one.
+Measured are the few things on which a learner spends its time: it receives messages, hands out weights, updates, and
+stores and draws where there is a replay buffer. The rest is arithmetic, which docs/scaling.md states. A step of the
+environment is a sleep: actors take the time of a step on a machine of their own, and none of this machine's.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import json
 import os
-import platform
 import statistics
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +24,9 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-RESULTS = Path(__file__).resolve().parent / 'results' / 'scaling.md'
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py is
+from common import header, parser_of, row, stamp, write_page
+
 ACTORS = (10, 100, 1000)
 SIZES = (1_000, 30_000, 1_000_000)  # bytes of a message
 MESSAGES = 200
@@ -36,7 +35,7 @@ EPISODE, SHORT = 200, 20  # steps of an episode; where only the update after man
 
 
 class Sleeping(gymnasium.Env):
-    """17 numbers to see, random ones, and 6 to do, of a continuous or a discrete kind; a step is a sleep.
+    """An environment with 17 random numbers as observation and 6 actions, continuous or discrete. A step is a sleep.
 
     Args:
         seconds: of a step.
@@ -74,13 +73,13 @@ class Line:
 
     @classmethod
     def through(cls, sizes: Any, seconds: Any) -> Line:
-        """The fixed part is that of the smallest, the rest from the largest: a fit would give the large all weight."""
+        """Take the fixed part from the smallest size, the rest from the largest: a fit would weigh the large alone."""
         each = max(0.0, (seconds[-1] - seconds[0]) / (sizes[-1] - sizes[0]))
         return cls(max(0.0, seconds[0] - sizes[0] * each), each)
 
 
 def exchange(path: str) -> None:
-    """A rank of two: rank 0 receives, answers and hands out weights, and writes the seconds of processor of each."""
+    """Be a rank of two: rank 0 receives, answers and hands out weights, and writes the processor seconds of each."""
     from zoo.distributed import Role, connect
 
     with connect(learners=1, actors=1) as cluster:
@@ -113,7 +112,7 @@ def exchange(path: str) -> None:
 
 
 def exchange_costs() -> dict[str, Line]:
-    """What a message costs the one who receives it, a reply and a set of weights the one who sends them."""
+    """Return what a message costs its receiver, and what a reply and a set of weights cost their sender."""
     from zoo.distributed import launch
 
     with tempfile.TemporaryDirectory() as folder:
@@ -124,7 +123,7 @@ def exchange_costs() -> dict[str, Line]:
 
 
 def agent_for(alg: str, env: Any) -> tuple[Any, dict[str, Any]]:
-    """An algorithm with its defaults, 64 × 64, and the parameters of its ``learn``."""
+    """Return an algorithm with its defaults and networks of 64 × 64, and the parameters of its ``learn``."""
     from zoo import algorithms, call_default_params
 
     alg_params, learn_params = call_default_params(env, 'gymnasium', alg, seed=0)
@@ -136,7 +135,7 @@ def agent_for(alg: str, env: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def timed(call: Any, seconds: list[float]) -> Any:
-    """``call``, each of whose durations is noted."""
+    """Return a function that does ``call`` and notes each duration."""
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         begin = time.perf_counter()
@@ -148,12 +147,12 @@ def timed(call: Any, seconds: list[float]) -> Any:
 
 
 def middle(seconds: list[float]) -> float:
-    """The median, without the first ones, in which functions are compiled."""
+    """Return the median without the first two calls, in which functions are compiled."""
     return statistics.median(seconds[2:])
 
 
 def trained(alg: str, steps: int, **changes: Any) -> dict[str, Any]:
-    """What an algorithm costs where it learns: its parameters, and the seconds of update, acting, drawing, storing."""
+    """Return what an algorithm costs where it learns: parameters, and seconds to update, act, draw and store."""
     from zoo.common.replay.replay import Replay
 
     env = Sleeping(discrete=alg == 'ApexDQN', length=SHORT if alg in ('ES', 'ARS') else EPISODE)
@@ -213,7 +212,7 @@ class Asked:
 
 
 def per_second(asked: Asked, actors: int, step: float) -> float:
-    """Messages a second of so many actors, by what they can send and by what the learner can take."""
+    """Return the messages a second of so many actors, by what they can send and what the learner can take."""
     working = min(actors, asked.most or actors)
     sends = asked.steps * step + asked.own
     if asked.waits:  # every actor sends one, the learner takes all of them, and all begin anew
@@ -222,7 +221,7 @@ def per_second(asked: Asked, actors: int, step: float) -> float:
 
 
 def asked_of(cost: dict[str, Line], measured: dict[str, dict[str, Any]], actors: int) -> dict[str, Asked]:
-    """What each algorithm asks for, of so many actors."""
+    """Return what each algorithm asks for with so many actors."""
     from zoo.common.rollouts.rollout_buffer import rollout_bytes
 
     def rollout(found: dict[str, Any], steps: int) -> float:
@@ -264,7 +263,7 @@ def asked_of(cost: dict[str, Line], measured: dict[str, dict[str, Any]], actors:
 
 
 def real(alg: str, actors: int, step: float, params: dict[str, Any], seconds: float) -> float:
-    """Steps a second of a real training with so many actors."""
+    """Return the steps a second of a real training with so many actors."""
     from zoo import build_env
 
     env = build_env(lambda: Sleeping(step))
@@ -283,7 +282,7 @@ def real(alg: str, actors: int, step: float, params: dict[str, Any], seconds: fl
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
+    parser = parser_of(__doc__)
     parser.add_argument('--step', type=float, default=10.0, metavar='MS', help='of the environment, milliseconds')
     parser.add_argument('--seconds', type=float, default=10.0, help='of each real training')
     options = parser.parse_args()
@@ -308,21 +307,18 @@ def main() -> None:
     lines = [
         '# What many actors ask of one learner',
         '',
-        f'`python benchmarks/scaling.py --step {options.step:g}`, {datetime.date.today():%Y-%m-%d}, {os.cpu_count()} '
-        f'cores, load average at the start {load:.1f}. Python {platform.python_version()}, '
-        + ', '.join(f'{name} {metadata.version(name)}' for name in ('tensorflow', 'numpy', 'gymnasium'))
-        + f', {platform.system()}. [docs/scaling.md](../../docs/scaling.md) says what is assumed.',
+        f'`python benchmarks/scale/scaling.py --step {options.step:g}`, {stamp("tensorflow", "numpy", "gymnasium")}, '
+        f'load average at the start {load:.1f}. [docs/scaling.md](../../docs/scaling.md) says what is assumed.',
         '',
         f'An environment of {options.step:g} ms a step with 17 observations and 6 actions, networks of 64 × 64 (ARS: '
         'linear), the engine `local`.',
         '',
         '## Measured',
         '',
-        '| what | µs | and for each MB |',
-        '|---|---|---|',
+        *header('what', 'µs', 'and for each MB'),
     ]
     titles = {'receive': 'to receive a message', 'reply': 'to send one', 'save': 'to publish weights'}
-    lines += [f'| {titles[name]} | {line.fixed * 1e6:.0f} | {line.each * 1e12:.0f} |' for name, line in cost.items()]
+    lines += [row(titles[name], f'{x.fixed * 1e6:.0f}', f'{x.each * 1e12:.0f}') for name, x in cost.items()]
     work = {
         'PPO': '128 steps, 10 epochs, minibatches of 64',
         'IMPALA': '8 rollouts of 20 steps',
@@ -343,8 +339,9 @@ def main() -> None:
         'Of all actors, each second; *at work* is the part of its time that an actor steps its environment; *enough* '
         'are the actors beyond which learner or buffers give no more, for PPO those that wait for half of their time.',
         '',
-        '| algorithm | actors | steps | at work | messages | MB in | MB of weights out | updates | enough |',
-        '|---|---|---|---|---|---|---|---|---|',
+        *header(
+            *('algorithm', 'actors', 'steps', 'at work', 'messages', 'MB in', 'MB of weights out', 'updates', 'enough')
+        ),
     ]
     for alg in asked(1):
         for actors in ACTORS:
@@ -366,8 +363,7 @@ def main() -> None:
         '',
         f'Trainings of {options.seconds:g} s, all on this machine.',
         '',
-        '| algorithm | actors | steps a second, predicted | measured | measured / predicted |',
-        '|---|---|---|---|---|',
+        *header('algorithm', 'actors', 'steps a second, predicted', 'measured', 'measured / predicted'),
     ]
     for alg, name, params in (('PPO', 'PPO, DPPO', few), ('IMPALA', 'IMPALA', {'horizon': 20, 'rollouts': 8})):
         for actors in (2, 4):
@@ -375,10 +371,9 @@ def main() -> None:
             predicted = per_second(one, actors, step + acting) * one.steps
             found = real(alg, actors, step, params, options.seconds)
             print(f'{alg}, {actors} actors: {found:.0f} steps/s, predicted {predicted:.0f}', flush=True)
-            lines.append(f'| {alg} | {actors} | {predicted:,.0f} | {found:,.0f} | {found / predicted:.2f} |')
-    text = '\n'.join([*lines, ''])
-    RESULTS.write_text(text)
-    print(text)
+            lines.append(row(alg, actors, f'{predicted:,.0f}', f'{found:,.0f}', f'{found / predicted:.2f}'))
+    write_page('scaling', lines)
+    print('\n'.join(lines))
 
 
 if __name__ == '__main__':

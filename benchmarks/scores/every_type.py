@@ -1,27 +1,22 @@
 """The four lines for every type of environment, with one copy and with four: do they run, and is all of it finite?
 
-    python benchmarks/every_type.py              # every row, about ten minutes on two cores
-    python benchmarks/every_type.py atari pixels # some rows
+    python benchmarks/scores/every_type.py              # every row, about ten minutes on two cores
+    python benchmarks/scores/every_type.py atari pixels # some rows
 
-5,000 steps with the default parameters of a fitting algorithm, then a test of two episodes; the pixel rows take 1,000
-steps, since the CPU draws some hundred pictures a second. RLBench runs over the stand-in objects of its contract test.
-What is learned in so few steps is not the point: `learning.py` has that. Writes `results/every_type.md`.
+A fitting algorithm trains for 5,000 steps with its default parameters, then a test plays two episodes. The pixel rows
+take 1,000 steps, because the CPU draws some hundred pictures a second. RLBench runs over the stand-in objects of its
+test. So few steps teach little: `learning.py` measures what is learned. Writes `results/every_type.md`.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import datetime
-import json
 import math
 import os
-import platform
 import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +24,24 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
 import gymnasium
 
-HERE = Path(__file__).resolve().parent
-RESULTS = HERE / 'results' / 'every_type.json'
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py is
+from common import (
+    ROOT,
+    checked,
+    header,
+    listed,
+    parser_of,
+    read_results,
+    row,
+    today,
+    versions,
+    write_page,
+    write_results,
+)
 
 
 class WithPhase(gymnasium.Wrapper):
-    """Adds a discrete field to a ``Dict`` observation: in which quarter of a second the episode is, modulo 4."""
+    """Adds a discrete field to a ``Dict`` observation: the quarter of a second of the episode, modulo 4."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
@@ -71,7 +78,7 @@ def two_cameras() -> gymnasium.Env:
 
 @dataclass(frozen=True)
 class Row:
-    """One environment: what ``build_env`` and ``call_default_params`` are given, and what is changed."""
+    """One environment: the arguments of ``build_env`` and ``call_default_params``, and what is changed."""
 
     env: Any
     type: str
@@ -128,58 +135,53 @@ def run(name: str, copies: int) -> dict[str, Any]:
 @contextlib.contextmanager
 def rlbench_standin() -> Any:
     """Objects of the shape of RLBench's where RLBench is not installed."""
-    sys.path.insert(0, str(HERE.parent / 'tests' / 'common' / 'envs'))
+    sys.path.insert(0, str(ROOT / 'tests' / 'support'))
     import rlbench_standin as standin
 
     with standin.installed():
         yield
 
 
-def report(results: dict[str, Any]) -> str:
-    """The result page."""
+def report(results: dict[str, Any]) -> list[str]:
+    """Return the lines of the result page."""
     lines = [
         '# Every type of environment',
         '',
-        f'`python benchmarks/every_type.py`, {datetime.date.today()}: the four lines, then a test of two '
+        f'`python benchmarks/scores/every_type.py`, {today()}: the four lines, then a test of two '
         'episodes. RLBench over stand-in objects. Two cores, no GPU.',
         '',
-        '| row | environment | algorithm | observation | copies | steps | seconds | finite | test returns | files |',
-        '|---|---|---|---|---|---|---|---|---|---|',
+        *header(
+            *('row', 'environment', 'algorithm', 'observation', 'copies', 'steps'),
+            *('seconds', 'finite', 'test returns', 'files'),
+        ),
     ]
     for key, found in results.items():
         name, copies = key.rsplit('/', 1)
-        row = ROWS[name]
-        env = row.env if isinstance(row.env, str) else 'HalfCheetah-v5, two cameras with depth, state, phase'
+        asked = ROWS[name]
+        env = asked.env if isinstance(asked.env, str) else 'HalfCheetah-v5, two cameras with depth, state, phase'
         returns = ', '.join(str(value) for value in found['returns'])
         returns += f' (successes {found["successes"]})' if found['successes'] else ''
-        lines.append(
-            f'| {name} | {env} | {row.alg} | {found["space"]} | {copies} | {found["steps"]:,} | '
-            f'{found["seconds"]:.0f} | {"yes" if found["finite"] else "NO"} | {returns} | {", ".join(found["left"])} |'
-        )
+        cells = (asked.alg, found['space'], copies, f'{found["steps"]:,}', f'{found["seconds"]:.0f}')
+        lines.append(row(name, env, *cells, 'yes' if found['finite'] else 'NO', returns, ', '.join(found['left'])))
     packages = ('tensorflow', 'gymnasium', 'ale-py', 'mujoco', 'gymnasium-robotics', 'dm-control', 'numpy')
-    versions = ', '.join(f'{package} {metadata.version(package)}' for package in packages)
-    return '\n'.join([*lines, '', f'python {platform.python_version()}, {versions}']) + '\n'
+    return [*lines, '', listed(versions(*packages))]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument('rows', nargs='*', metavar='row', help=f'of {", ".join(ROWS)}; all when none is named')
     args = parser.parse_args()
-    for name in args.rows or ROWS:
-        if name not in ROWS:
-            parser.error(f'unknown row {name!r}: choose from {", ".join(ROWS)}')
+    for name in checked(parser, 'row', args.rows, ROWS):
         for copies in ROWS[name].copies:
             begin = time.perf_counter()
             with rlbench_standin() if name == 'rlbench' else contextlib.nullcontext():
                 entry = run(name, copies)
             print(f'{name}, {copies} copies: {entry} in {time.perf_counter() - begin:.0f} s', flush=True)
-            results = json.loads(RESULTS.read_text(encoding='utf-8')) if RESULTS.exists() else {}
-            results[f'{name}/{copies}'] = entry
-            ordered = {
-                f'{row}/{n}': results[f'{row}/{n}'] for row in ROWS for n in ROWS[row].copies if f'{row}/{n}' in results
-            }
-            RESULTS.write_text(json.dumps(ordered, indent=1) + '\n', encoding='utf-8')
-            (HERE / 'results' / 'every_type.md').write_text(report(ordered), encoding='utf-8')
+            results = read_results('every_type') | {f'{name}/{copies}': entry}
+            keys = [f'{each}/{n}' for each in ROWS for n in ROWS[each].copies]
+            ordered = {key: results[key] for key in keys if key in results}
+            write_results('every_type', ordered)
+            write_page('every_type', report(ordered))
 
 
 if __name__ == '__main__':

@@ -1,38 +1,50 @@
 """What agents learn with the default hyper-parameters: the score of separate test episodes, over seeds.
 
-    python benchmarks/learning.py                     # every row, most of a day
-    python benchmarks/learning.py ppo-cartpole        # one row, or several
-    python benchmarks/learning.py dqn-cartpole --seeds 0 1 2 3 4
+    python benchmarks/scores/learning.py                     # every row, most of a day
+    python benchmarks/scores/learning.py ppo-cartpole        # one row, or several
+    python benchmarks/scores/learning.py dqn-cartpole --seeds 0 1 2 3 4
 
-Each run is the four lines with ``call_default_params`` and nothing changed but ``train_steps`` and what its row says;
-then 20 episodes or more with the deterministic policy in a fresh environment with another seed. Results are kept in
-``results/learning.json``, one entry for each row and seed, and ``results/learning.md`` is written from it, so rows can
-be run one by one; each run's learning curve is in ``results/curves``. A run that was cut short goes on from its last
-checkpoint when the same row and seed are asked for again; its folder in ``runs`` is there as long as it is unfinished.
+Each run is the four lines with ``call_default_params``; only ``train_steps`` and what its row says differ. A test
+follows: 20 episodes or more with the deterministic policy in a fresh environment with another seed. Results are kept
+in ``results/learning.json``, one entry for each row and seed, so rows can be run one by one. ``results/learning.md``
+is written from it, and each run's learning curve is in ``results/curves``. A run that was cut short goes on from its
+last checkpoint when its row and seed are asked for again; its folder in ``benchmarks/runs`` stays until it is
+finished.
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
-import datetime
-import json
 import os
-import platform
 import shutil
 import statistics
+import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py is
+from common import (
+    BENCHMARKS,
+    RESULTS,
+    checked,
+    header,
+    listed,
+    parser_of,
+    read_results,
+    row,
+    today,
+    versions,
+    write_page,
+    write_results,
+)
+
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
-HERE = Path(__file__).resolve().parent
-RESULTS = HERE / 'results' / 'learning.json'
-CURVES = HERE / 'results' / 'curves'
+CURVES = RESULTS / 'curves'
+RUNS = BENCHMARKS / 'runs'
 
 
 @dataclass(frozen=True)
@@ -200,7 +212,7 @@ TEST_SEED = 10_000
 
 
 def run(name: str, seed: int) -> dict[str, Any]:
-    """Train and test one row with one seed."""
+    """Train and test one row with one seed; return its entry in the results."""
     import zoo
     from zoo import algorithms, build_env, call_default_params
 
@@ -209,7 +221,7 @@ def run(name: str, seed: int) -> dict[str, Any]:
     alg_params, learn_params = call_default_params(
         env, row.env_type, row.alg, seed=seed, dtype=row.dtype, recurrent=row.recurrent
     )
-    folder = HERE / 'runs' / f'{name}-{seed}'
+    folder = RUNS / f'{name}-{seed}'
     resume = any((folder / 'checkpoints').glob('*'))
     if resume:
         agent = zoo.load(folder)
@@ -239,70 +251,64 @@ def run(name: str, seed: int) -> dict[str, Any]:
         'train_steps': agent.steps,
         'minutes': (before + trained.wall_time) / 60,
         'reached': None if row.reach is None else reached(folder, row.reach),
-        'date': datetime.date.today().isoformat(),
-        'versions': {
-            'zoo': zoo.__version__,
-            'python': platform.python_version(),
-            **{package: metadata.version(package) for package in ('tensorflow', 'keras', 'gymnasium', 'numpy')},
-        },
+        'date': today(),
+        'versions': {'zoo': zoo.__version__} | versions('tensorflow', 'keras', 'gymnasium', 'numpy'),
     }
 
 
 def seconds(folder: Path, steps: int) -> float:
-    """What the run in a folder took until its agent had taken so many steps."""
+    """Return the seconds that the run in a folder took until its agent had taken so many steps."""
     monitor = folder / 'monitor.csv'
     rows = csv.DictReader(monitor.read_text(encoding='utf-8').splitlines()[1:]) if monitor.exists() else []
     return max((float(row['t']) for row in rows if int(row['step']) <= steps), default=0.0)
 
 
 def reached(folder: Path, mean: float) -> float | None:
-    """Minutes until ten episodes in a row had this mean return, or None if they never had."""
+    """Return the minutes until ten episodes in a row had this mean return, or None if they never had."""
     rows = csv.DictReader((folder / 'monitor.csv').read_text(encoding='utf-8').splitlines()[1:])
     times, returns = zip(*((float(row['t']), float(row['r'])) for row in rows), strict=True)
     found = (end for end in range(10, len(returns) + 1) if statistics.mean(returns[end - 10 : end]) >= mean)
     return next((times[end - 1] / 60 for end in found), None)
 
 
-def report(results: dict[str, Any]) -> str:
-    """The result page."""
+def report(results: dict[str, Any]) -> list[str]:
+    """Return the lines of the result page."""
     lines = [
         '# Learning',
         '',
-        '`python benchmarks/learning.py` with the default hyper-parameters; mean return of '
+        '`python benchmarks/scores/learning.py` with the default hyper-parameters; mean return of '
         '20 test episodes (10 whole games of Atari; of 50 with goals the part that succeeds) with the deterministic '
         'policy, separate from training. Two cores, no GPU.',
         '',
-        '| row | algorithm | environment | copies | steps | aim, each seed | seeds | min | median | minutes a seed |',
-        '|---|---|---|---|---|---|---|---|---|---|',
+        *header(
+            *('row', 'algorithm', 'environment', 'copies', 'steps', 'aim, each seed'),
+            *('seeds', 'min', 'median', 'minutes a seed'),
+        ),
     ]
-    for name, row in ROWS.items():
+    for name, asked in ROWS.items():
         found = results.get(name)
         if not found:
             continue
         means = [entry['mean'] for entry in found.values()]
-        digits = 1 if row.score == 'return' else 2
+        digits = 1 if asked.score == 'return' else 2
         seeds = ', '.join(
             f'[{seed}](curves/{name}-{seed}.png): {entry["mean"]:.{digits}f} ± {entry["std"]:.{digits}f}'
             for seed, entry in sorted(found.items())
         )
-        changed = row.env | row.alg_params | row.learn | ({'recurrent': row.recurrent} if row.recurrent else {})
+        changed = (
+            asked.env | asked.alg_params | asked.learn | ({'recurrent': asked.recurrent} if asked.recurrent else {})
+        )
         options = ''.join(f', `{key}={value}`' for key, value in changed.items())
-        options += '' if row.dtype == 'float32' else f', `{row.dtype}`'
+        options += '' if asked.dtype == 'float32' else f', `{asked.dtype}`'
         steps = min(entry['train_steps'] for entry in found.values())
         minutes = statistics.median(entry['minutes'] for entry in found.values())
-        aim = f'{"<" if row.below else "≥"} {row.aim:g}'
-        lines.append(
-            f'| {name} | {row.alg} | `{row.env_id}`{options} | {row.nenv} | {steps:,} | {aim} | '
-            f'{seeds} | **{min(means):.{digits}f}** | {statistics.median(means):.{digits}f} | {minutes:.1f} |'
-        )
+        aim = f'{"<" if asked.below else "≥"} {asked.aim:g}'
+        cells = (f'`{asked.env_id}`{options}', asked.nenv, f'{steps:,}', aim, seeds, f'**{min(means):.{digits}f}**')
+        lines.append(row(name, asked.alg, *cells, f'{statistics.median(means):.{digits}f}', f'{minutes:.1f}'))
     if 'dppo-pong' in results:
         lines += pong(results['dppo-pong'].values())
-    stamps = {
-        entry['date'] + ': ' + ', '.join(f'{k} {v}' for k, v in entry['versions'].items())
-        for found in results.values()
-        for entry in found.values()
-    }
-    return '\n'.join([*lines, '', *sorted(stamps)]) + '\n'
+    entries = (entry for found in results.values() for entry in found.values())
+    return [*lines, '', *sorted({f'{entry["date"]}: {listed(entry["versions"])}' for entry in entries})]
 
 
 #: Until Pong at 42x42 scores 17 and more, by IMPALA: who says so, with what, and seconds.
@@ -316,7 +322,7 @@ PONG = (
 
 
 def pong(found: Iterable[dict[str, Any]]) -> list[str]:
-    """How long zoo's DPPO and others took to learn Pong."""
+    """Return the lines about how long zoo's DPPO and others took to learn Pong."""
     lines = [
         '',
         '## Pong, by wall clock',
@@ -324,23 +330,20 @@ def pong(found: Iterable[dict[str, Any]]) -> list[str]:
         'Seconds until 17: of `dppo-pong` the mean of ten episodes of the training in a row; of the others, as they '
         'say, by IMPALA (README of alibaba/EasyReinforcementLearning, commit 2c570a5; algorithms page of RLlib 0.7).',
         '',
-        '| | by what | seconds |',
-        '|---|---|---|',
+        *header('', 'by what', 'seconds'),
     ]
     for entry in found:
         took = f'{60 * entry["reached"]:,.0f}' if entry['reached'] else f'not in {60 * entry["minutes"]:,.0f}'
-        lines.append(f'| zoo, DPPO | 2 actors, 2 learners; two cores, no GPU | **{took}** |')
-    return lines + [f'| {system} | {machine} | {took} |' for system, machine, took in PONG]
+        lines.append(row('zoo, DPPO', '2 actors, 2 learners; two cores, no GPU', f'**{took}**'))
+    return lines + [row(*cells) for cells in PONG]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument('rows', nargs='*', metavar='row', help=f'of {", ".join(ROWS)}; all when none is named')
     parser.add_argument('--seeds', type=int, nargs='+', help="instead of the row's own")
     args = parser.parse_args()
-    for name in args.rows or ROWS:
-        if name not in ROWS:
-            parser.error(f'unknown row {name!r}: choose from {", ".join(ROWS)}')
+    for name in checked(parser, 'row', args.rows, ROWS):
         for seed in args.seeds or ROWS[name].seeds:
             begin = time.perf_counter()
             entry = run(name, seed)
@@ -348,14 +351,14 @@ def main() -> None:
                 f'{name} seed {seed}: {entry["mean"]:.4g} in {(time.perf_counter() - begin) / 60:.1f} min', flush=True
             )
             CURVES.mkdir(parents=True, exist_ok=True)
-            folder = HERE / 'runs' / f'{name}-{seed}'
+            folder = RUNS / f'{name}-{seed}'
             shutil.copy(folder / 'curve.png', CURVES / f'{name}-{seed}.png')
             shutil.rmtree(folder)
             # Read again before writing: another process may have added its rows meanwhile.
-            results = json.loads(RESULTS.read_text(encoding='utf-8')) if RESULTS.exists() else {}
+            results = read_results('learning')
             results.setdefault(name, {})[str(seed)] = entry
-            RESULTS.write_text(json.dumps(results, indent=1) + '\n', encoding='utf-8')
-            (HERE / 'results' / 'learning.md').write_text(report(results), encoding='utf-8')
+            write_results('learning', results)
+            write_page('learning', report(results))
 
 
 if __name__ == '__main__':

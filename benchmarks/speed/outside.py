@@ -1,29 +1,30 @@
 """The part of a step of training that is not the update: stepping, acting, storing, drawing, and what is around them.
 
-    python benchmarks/outside.py                # writes results/outside.md; some ten minutes
-    python benchmarks/outside.py sac tqc        # some of the tasks
+    python benchmarks/speed/outside.py                # writes results/outside.md; some ten minutes
+    python benchmarks/speed/outside.py sac tqc        # some of the tasks
 
-The settings are those of the tasks of ``throughput.py`` with one update after each step of one environment. What counts
-as the update is the time inside the agent's ``update_on``, which takes drawn transitions and returns numbers; of
-processes of their own, the median and the extremes.
+The settings are those of the tasks of ``tasks.py`` with one update after each step of one environment. The update is
+the time inside the agent's ``update_on``, which takes drawn transitions and returns numbers. The figures are medians
+and extremes over several processes.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from throughput import TASKS, versions, zoo_agent, zoo_arguments
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py is
+from common import answer_of, checked, environment, header, listed, parser_of, row, show, spread, today, write_page
+from tasks import TASKS
+from throughput import versions_of
+from trainers import zoo_agent, zoo_arguments
 
-RESULT = Path(__file__).resolve().parent / 'results' / 'outside.md'
 NAMES = tuple(
     name
     for name, task in TASKS.items()
@@ -34,7 +35,7 @@ WARM = 500
 
 
 def measure(name: str, updates: int) -> tuple[float, float]:
-    """Seconds of a step and of its update, of so many of them."""
+    """Return the mean seconds of a step and of its update, over so many of them."""
     task = TASKS[name]
     agent, env = zoo_agent('zoo', task)
     update_on, spans = agent.update_on, []
@@ -55,21 +56,18 @@ def measure(name: str, updates: int) -> tuple[float, float]:
     return (spans[-1][1] - spans[0][1]) / (len(spans) - 1), within / (len(spans) - 1)
 
 
-def row(name: str, updates: int, rounds: int) -> str:
-    """Of the table."""
-    found = []
-    for _ in range(rounds):
-        command = [sys.executable, __file__, '--measure', name, '--updates', str(updates)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        found.append(json.loads(done.stdout.strip().splitlines()[-1]))
+def row_of(name: str, updates: int, rounds: int) -> str:
+    """Measure one task in processes of its own and return its row of the table."""
+    command = [sys.executable, __file__, '--measure', name, '--updates', str(updates)]
+    found = [answer_of(command, environment()) for _ in range(rounds)]
     parts = [100 * (1 - update / step) for step, update in found]
     step, update = (1e6 * statistics.median(column) for column in zip(*found, strict=True))
-    extremes = f'{min(parts):.1f} to {max(parts):.1f}'
-    return f'| {TASKS[name].title} | {step:,.0f} | {update:,.0f} | **{statistics.median(parts):.1f} %** ({extremes}) |'
+    outside = f'**{statistics.median(parts):.1f} %** ({spread(parts, ".1f")})'
+    return row(TASKS[name].title, f'{step:,.0f}', f'{update:,.0f}', outside)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument('names', nargs='*', metavar='task', help=f'of {", ".join(NAMES)}; all when none is named')
     parser.add_argument('--updates', type=int, default=3000)
     parser.add_argument('--rounds', type=int, default=3)
@@ -78,22 +76,18 @@ def main() -> None:
     if args.measure:
         print(json.dumps(measure(args.measure, args.updates)))
         return
-    if unknown := set(args.names) - set(NAMES):
-        parser.error(f'unknown task {min(unknown)!r}: choose from {", ".join(NAMES)}')
+    names = checked(parser, 'task', args.names, NAMES)
     lines = [
         '# Outside the update',
         '',
-        f'`python {" ".join(["benchmarks/outside.py", *sys.argv[1:]])}`, {datetime.date.today().isoformat()}, '
+        f'`python {" ".join(["benchmarks/speed/outside.py", *sys.argv[1:]])}`, {today()}, '
         f'{os.cpu_count()} cores, {args.updates:,} updates in each of {args.rounds} processes. Of SAC the aim is 12 %.',
         '',
-        '| work | microseconds of a step | of its update | outside |',
-        '|---|---|---|---|',
+        *header('work', 'microseconds of a step', 'of its update', 'outside'),
     ]
-    for name in args.names or NAMES:
-        lines.append(row(name, args.updates, args.rounds))
-        print(lines[-1], flush=True)
-    stamp = ', '.join(f'{package} {version}' for package, version in versions('zoo').items())
-    RESULT.write_text('\n'.join([*lines, '', f'Versions: {stamp}.', '']), encoding='utf-8')
+    for name in names:
+        show(lines, row_of(name, args.updates, args.rounds))
+    write_page('outside', [*lines, '', f'Versions: {listed(versions_of("zoo"))}.'])
 
 
 if __name__ == '__main__':
