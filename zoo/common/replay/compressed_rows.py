@@ -1,7 +1,7 @@
 """Images compressed by LZ4, each row by itself.
 
-LZ4 unpacks faster than Zstandard, and an image is unpacked far more often than it is packed; ``benchmarks/speed/replay.py``
-compares them.
+LZ4 unpacks faster than Zstandard, and an image is unpacked far more often than it is packed;
+``benchmarks/speed/replay.py`` compares them.
 """
 
 from __future__ import annotations
