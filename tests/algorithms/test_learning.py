@@ -1,7 +1,7 @@
 """Real tasks with the default hyper-parameters, to a published score within a budget of steps: ``pytest -m learning``.
 
 Each is the four lines with nothing changed but ``train_steps``; the score is the mean return of 20 episodes of the
-deterministic policy in an environment of another seed. benchmarks/scores/learning.py writes the table of what they reach.
+deterministic policy in an environment of another seed. benchmarks/scores/learning.py writes the table of their scores.
 """
 
 from __future__ import annotations
