@@ -16,7 +16,7 @@ from zoo import build_env
 from zoo.algorithms import A2C, A3C
 from zoo.common.schedules import Linear
 from zoo.distributed.training.actor import Actor
-from zoo.distributed.training.plan import plan_for
+from zoo.distributed.training.planning import plan_for
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 
@@ -107,7 +107,7 @@ def test_moving_statistics_are_refused_where_each_actor_would_have_its_own():
     env = build_env('CartPole-v1')
     torso = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4), keras.layers.BatchNormalization()])
     agent = A3C(env.observation_space, Discrete(2), net_list=[torso, {'hidden': [4]}])
-    with pytest.raises(ValueError, match='moving statistics, of which each actor would have its own'):
+    with pytest.raises(ValueError, match='moving statistics, and each actor would have its own'):
         plan_for(agent, env, {'actors': 1}, 0, 0, 100, {'horizon': 5})
 
 

@@ -28,10 +28,12 @@ from zoo.common.replay.replay import Replay
 from zoo.common.sampling import Priorities, Sampling, SequenceSampling
 from zoo.distributed import ClusterError, PeerLost, Role
 from zoo.distributed.layout import Layout
-from zoo.distributed.training.actor import none_ended, steps_in
-from zoo.distributed.training.buffer import Buffer, Shards
-from zoo.distributed.training.plan import Plan, Stored, plan_for
-from zoo.distributed.training.progress import Clock
+from zoo.distributed.training.buffer import Buffer
+from zoo.distributed.training.messages import no_episodes, steps_in
+from zoo.distributed.training.plan import Plan, Stored
+from zoo.distributed.training.planning import plan_for
+from zoo.distributed.training.role_metrics import Clock
+from zoo.distributed.training.shards import Shards
 
 SPACE, ACTIONS = Box(-np.inf, np.inf, (1,), np.float32), Discrete(2)
 
@@ -102,7 +104,7 @@ class Here:
         self.buffers: list[Buffer] = []
         self.buffers = [Buffer(self.cluster(Role.BUFFER, i), self.plan) for i in range(buffers)]
         for buffer in self.buffers:
-            buffer._tell({})
+            buffer.tell({})
         self.clock = Clock()
         self.shards = Shards(self.cluster(Role.LEARNER, 0), self.plan, self.clock)
         self.sent = 0.0
@@ -120,7 +122,7 @@ class Here:
     def work(self) -> None:
         for buffer in self.buffers:
             while buffer.asks.ready():
-                buffer._answer()
+                buffer.answer()
 
     def send(self, actor: int, priority: list[float] | None = None, begins: bool = False) -> list[float]:
         """Four steps of an actor; what is seen in them."""
@@ -133,7 +135,7 @@ class Here:
             rollout.reward[:, 0] = rollout.obs[:, 0, 0] % 7
             rollout.terminated[3], rollout.truncated[1] = self.sent % 3 == 0, self.sent % 5 == 0
             rollout.states[:] = rollout.obs + np.arange(rollout.states.shape[-1]) / 10
-        message = {'start': 0, 'version': 0, 'begins': begins, 'rollout': rollout, 'episodes': none_ended()}
+        message = {'start': 0, 'version': 0, 'begins': begins, 'rollout': rollout, 'episodes': no_episodes()}
         self.messages.append((actor, message))
         if priority is not None:
             message['priority'] = np.float32(priority)[:, None]
@@ -141,7 +143,7 @@ class Here:
         buffer = self.buffers[i]
         at = buffer.actors.index(actor)
         buffer.rollouts[at].put(message)
-        buffer._take(at)
+        buffer.take(at)
         assert self.shards.news(wait=False)[0]['count'] == 4
         return rollout.obs[:, 0, 0].tolist()
 

@@ -14,7 +14,8 @@ from launchers import ENGINES, run_on
 from traced import traced
 
 from zoo import algorithms, build_env
-from zoo.distributed.training.plan import Plan, plan_for
+from zoo.distributed.training.plan import Plan
+from zoo.distributed.training.planning import plan_for
 
 
 class Images(gymnasium.Env):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from zoo.distributed import Role
-from zoo.distributed.training.plan import check_roles
+from zoo.distributed.training.planning import check_roles
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,10 @@ from zoo.common.records import Episode
 from zoo.common.rollouts.rollout_buffer import RolloutBuffer
 from zoo.distributed import ClusterError
 from zoo.distributed.training import actor, train
-from zoo.distributed.training.actor import Ended, none_ended, one_after_another, tell
 from zoo.distributed.training.learner import Actors
-from zoo.distributed.training.plan import END, Plan, plan_for
+from zoo.distributed.training.messages import EndedEpisodes, no_episodes, one_after_another, report
+from zoo.distributed.training.plan import END, Plan
+from zoo.distributed.training.planning import plan_for
 
 #: Parameters of ``learn`` with which a training takes a second.
 #: The others are subclasses of one of these, whose acting is theirs.
@@ -289,7 +290,7 @@ def test_returns_are_those_of_all_learners():
 def test_episodes_are_told_in_the_order_in_which_they_ended():
     """Of messages side by side, one after another, and of nothing."""
     collector = SimpleNamespace(steps=100)
-    ended = Ended(collector)
+    ended = EndedEpisodes(collector)
     messages = []
     for ends in ([(4, 1.0), (8, 2.0)], [(6, 3.0)], []):
         begin = collector.steps
@@ -305,13 +306,13 @@ def test_episodes_are_told_in_the_order_in_which_they_ended():
         told.extend((training.steps, episode) for episode in episodes)
 
     training.stepped = stepped
-    tell(training, 24, np.concatenate([one_after_another([message]) for message in messages]))
+    report(training, 24, np.concatenate([one_after_another([message]) for message in messages]))
     first, second, third = Episode(1.0, 4, None, 1), Episode(2.0, 8, True, 1), Episode(3.0, 6, None, 1)
     assert told == [(12, first), (18, third), (24, second)] and training.steps == 24
     told.clear()
-    tell(training, 24, one_after_another(messages))
+    report(training, 24, one_after_another(messages))
     assert told == [(28, first), (32, second), (38, third)] and training.steps == 48
-    tell(training, 0, one_after_another([(0, none_ended())]))
+    report(training, 0, one_after_another([(0, no_episodes())]))
     assert training.steps == 48 and len(told) == 3
 
 
@@ -415,7 +416,7 @@ class Narrow(algorithms.DQN):
 
 def test_a_class_that_makes_its_networks_itself_is_sent():
     env = build_env('CartPole-v1')
-    sent = train._build(train._blueprint(Narrow(env.observation_space, env.action_space)))
+    sent = train.build_agent(train.pack_agent(Narrow(env.observation_space, env.action_space)))
     assert type(sent) is Narrow and sent.net_list[0]['hidden'] == [4]
 
 
@@ -426,7 +427,7 @@ def test_a_keras_network_is_sent_with_its_attributes():
     moved.shift = 1000.0
     torso = keras.Sequential([keras.Input((4,)), moved, keras.layers.Dense(8)])
     agent = agent_for('DQN', env, net_list=[torso])
-    sent = train._build(train._blueprint(agent))
+    sent = train.build_agent(train.pack_agent(agent))
     assert sent.network.torso is not torso
     sent.forward.load(agent.forward.weights())
     obs = np.ones((3, 4), np.float32)
@@ -471,7 +472,7 @@ def test_the_learner_is_told_of_the_new_episodes_of_an_actor_that_was_replaced()
         actors.rollout(SimpleNamespace(stepped=lambda *_: None), 4)
         assert told == ([slice(0, 1)] if version == 2 else [])
     # Each message is answered by its start, also that of the new one that was there before its version.
-    assert [queue.answered for queue in actors._replies] == [[(0, 1), (0, 2), (1, 2)], [(0, 1), (0, 2)]]
+    assert [queue.answered for queue in actors.replies] == [[(0, 1), (0, 2), (1, 2)], [(0, 1), (0, 2)]]
 
 
 @pytest.mark.parametrize('name', ['PPO', 'IMPALA'])
@@ -502,15 +503,15 @@ def test_learners_publish_the_same_versions_whoever_is_told_of_steps(wait: bool)
     agent = agent_for('DQN', env)
     params = OFF | {'update_every': None, 'updates': None, 'compress': False, 'recorded': None}
     plan = plan_for(agent, env, {'learners': 2, 'actors': 2, 'buffers': 2}, 0, 0, 1000, params)
-    queue = SimpleNamespace(get=lambda: {'episodes': none_ended(), 'added': 0}, put=lambda *_: None)
+    queue = SimpleNamespace(get=lambda: {'episodes': no_episodes(), 'added': 0}, put=lambda *_: None)
     saved = []
-    news = {'spent': np.zeros(4), 'count': 32, 'idle': np.nan, 'actor': 0, 'start': 0, 'episodes': none_ended()}
+    news = {'spent': np.zeros(4), 'count': 32, 'idle': np.nan, 'actor': 0, 'start': 0, 'episodes': no_episodes()}
     for number, told in ((0, [news] if wait else []), (1, [news | {'actor': 1}])):
         cluster = SimpleNamespace(role_rank=lambda number=number: number, queue=lambda *_: queue)
         cluster.role_all_reduce = lambda x, op: np.array([32 if op == 'sum' else 1])
         cluster.save = lambda _, state, number=number: saved.append((number, state['version']))
         actors = Actors(cluster, plan, agent)
-        actors._shards.news = lambda wait, told=told: told
+        actors.shards.news = lambda wait, told=told: told
         for _ in range(2):
             agent.updates += 1
             assert not list(actors.steps(SimpleNamespace(stepped=lambda *_: None), 0, wait))
@@ -520,7 +521,7 @@ def test_learners_publish_the_same_versions_whoever_is_told_of_steps(wait: bool)
 def actors_that_send(agent: algorithms.Algorithm, *sent: list[tuple[int, bool]]) -> Actors:
     """The learner's side of actors of one copy each, by what they send: a message's version, and whether it begins."""
     rollout = RolloutBuffer(agent.observation_space, agent.action_adaptor, 4, 1).rollout
-    common = {'rollout': rollout, 'episodes': none_ended(), 'spent': np.zeros(4)}
+    common = {'rollout': rollout, 'episodes': no_episodes(), 'spent': np.zeros(4)}
     messages: list[list[dict[str, Any]]] = [[] for _ in sent]
     for each, found in zip(sent, messages, strict=True):
         for version, begins in each:
@@ -926,7 +927,9 @@ from test_train import agent_for
 from zoo import build_env
 from zoo.distributed import PeerLost, Role, connect
 from zoo.distributed.training import server
-from zoo.distributed.training.plan import END, newest_weights, plan_for
+from zoo.distributed.training.messages import newest_weights
+from zoo.distributed.training.plan import END
+from zoo.distributed.training.planning import plan_for
 
 env = build_env({env_id!r})
 agent = agent_for({name!r}, env)

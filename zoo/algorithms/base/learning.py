@@ -223,7 +223,7 @@ def _train(
     with contextlib.nullcontext() if goals is None else goals:
         if settings.roles is None:
             return run()
-        from zoo.distributed.training.plan import plan_for
+        from zoo.distributed.training.planning import plan_for
         from zoo.distributed.training.train import train
 
         plan = plan_for(

@@ -1,5 +1,7 @@
-"""Training over the distributed layer: what ``agent.learn(env, roles=…)`` does in every rank.
+"""Training with roles: what ``agent.learn(env, roles=…)`` does in every rank.
 
-:mod:`~zoo.distributed.training.train` gives each rank its part, :mod:`~zoo.distributed.training.plan` has what all of
-them know, and each role has a file: learner, actor, server, buffer. The layer knows nothing of it.
+``train`` gives each rank its part. ``planning`` makes the ``plan``, which has what all ranks need to know; ``messages``
+is what they send each other. Each role has a file: ``learner``, ``actor``, ``server``, ``buffer`` (with ``shards``, the
+learner's view of all its buffers); ``evaluations`` has both ends of an evolution strategy. ``role_metrics`` is what is
+logged of the roles. The layer below knows nothing of this room.
 """

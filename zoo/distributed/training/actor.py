@@ -1,54 +1,36 @@
-"""The actor: it steps copies of the environment and sends what came of it to its learner, or to a buffer of that one.
+"""The actor: it steps copies of the environment and sends the steps to its learner, or to a buffer of that learner.
 
-Where the policy is a chain of dense layers, or where servers have it, an actor never imports TensorFlow.
+An actor imports no TensorFlow if the policy is a chain of dense layers or if servers have it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior
-from zoo.common.records import Episode, Trajectories, Transition
+from zoo.common.records import Trajectories
 from zoo.common.rollouts.collector import Collector
 from zoo.common.tools import seeding
-from zoo.common.training.experience import Step
-from zoo.distributed import wire
 from zoo.distributed.cluster import Cluster
-from zoo.distributed.engines.base import ClusterError, PeerLost
+from zoo.distributed.engines.base import PeerLost
 from zoo.distributed.layout import Role
-from zoo.distributed.training.plan import END, Plan, newest_weights
-from zoo.distributed.training.progress import Clock
+from zoo.distributed.training.messages import EndedEpisodes, newest_weights
+from zoo.distributed.training.plan import END, Plan
+from zoo.distributed.training.role_metrics import Clock
 from zoo.distributed.training.server import Served
 
 if TYPE_CHECKING:
     from zoo.common.training.agent import AgentOfGradients
-    from zoo.common.training.experience import StepCounter
 
 log = logging.getLogger('zoo')
 
 
-def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any, agent: AgentOfGradients | None = None) -> None:
-    """Act until the learner says that the training has ended.
-
-    Args:
-        cluster: of this actor.
-        plan: of the training.
-        behavior: the behaviour policy; without a forward pass the server is asked for actions.
-        env: the environment, of one copy or several.
-        agent: a :class:`zoo.common.training.agent.AgentOfGradients`, which computes them; None: the rollouts are sent.
-    """
-    actor = Actor(cluster, plan, behavior, env, agent)
-    actor.run()
-    actor.close()
-
-
 def close_env(env: Any) -> None:
-    """Close an environment that is not needed any more; that it cannot do it well is only worth a line."""
+    """Close an environment that is not needed any more; an error is only logged."""
     try:
         env.close()
     except Exception as error:
@@ -56,11 +38,18 @@ def close_env(env: Any) -> None:
 
 
 class Actor:
-    """One actor; see :func:`run` for its arguments.
+    """One actor.
 
-    Every message holds ``plan.horizon`` steps of every copy, or their gradient, and is answered by the learner with the
-    version of the newest weights; the actor may have ``plan.ahead`` messages without an answer before it waits for one.
-    Ahead by none, it acts with the weights that its last message has led to.
+    Every message holds ``plan.horizon`` steps of every copy, or their gradient. The learner answers it with the version
+    of the newest weights. The actor may have ``plan.ahead`` messages without an answer before it waits for one. With
+    ``ahead`` 0 it acts with the weights that followed from its last message.
+
+    Args:
+        cluster: this actor's cluster.
+        plan: the plan of the training.
+        behavior: the behavior policy; without a forward pass the server is asked for actions.
+        env: the environment, of one copy or several.
+        agent: computes the gradients of the rollouts; None: the rollouts are sent.
     """
 
     def __init__(
@@ -75,7 +64,7 @@ class Actor:
         self.rollouts = cluster.queue(me, plan.receiver_of(self.number), plan.ahead + 1, plan.max_bytes)
         self.replies = cluster.queue((Role.LEARNER, self.learner), me, plan.answers)
         self.served = Served(cluster, plan) if plan.layout.servers else None
-        # One that was started again does not repeat what it did before.
+        # An actor that was started again does not repeat what the process before it did.
         self.rng = seeding.generator(plan.seed, f'actor {self.number}, start {cluster.restarts}')
         if agent is not None:
             agent.reseed(plan.seed, f'networks of actor {self.number}, start {cluster.restarts}')
@@ -86,13 +75,13 @@ class Actor:
         self.clock = Clock()
 
     def run(self) -> None:
-        """See :func:`run`."""
+        """Act until the learner says that the training has ended."""
         if not self._renew():
             return
         collector = Collector(self.env, self.behavior.adaptor, begin=self.behavior.episodes_begin)
         collector.reset(int(self.rng.integers(2**31 - 1)))
         buffer = self.plan.storage(collector.space, collector.num_envs)
-        episodes = Ended(collector)
+        episodes = EndedEpisodes(collector)
         begins, unanswered = True, 0
         while True:
             act = self._explore if self.steps < self.plan.explore_steps else self._act
@@ -101,7 +90,7 @@ class Actor:
                 'start': self.cluster.restarts,
                 'version': self.version,
                 'begins': begins,
-                **self._said(rollout),
+                **self._content(rollout),
                 'episodes': episodes.numbers(),
                 'spent': self._spent(),
             }
@@ -111,20 +100,26 @@ class Actor:
             try:
                 with self.clock.waiting('learner'):
                     self.rollouts.put(message)
-                # Those that are there are heeded at once, for the sake of newer weights.
+                # Replies that are there are read at once, for newer weights.
                 while unanswered > self.plan.ahead or (unanswered and self.replies.ready()):
                     with self.clock.waiting('learner'):
                         reply = self.replies.get()
                     if END < reply['version'] and reply['start'] != self.cluster.restarts:
-                        continue  # it was for one that has died
+                        continue  # it was for a process that has died
                     if not self._heed(reply):
                         return
                     unanswered -= 1
             except PeerLost:  # a learner that leaves has ended the training; one that fails has ended the job
                 return
 
-    def _said(self, rollout: Trajectories) -> dict[str, Any]:
-        """What a message says of a rollout: all of it, or the gradient, None where there is nothing to learn."""
+    def close(self) -> None:
+        """Close the queues: the learner and the server wait for that."""
+        self.rollouts.close()
+        if self.served is not None:
+            self.served.close()
+
+    def _content(self, rollout: Trajectories) -> dict[str, Any]:
+        """Return the part of a message that is the rollout, or its gradient: None where no step is valid."""
         if self.agent is None:
             return {'rollout': rollout}
         self.agent.progress = self.progress
@@ -132,12 +127,12 @@ class Actor:
         return {'gradient': found, 'shape': np.array(rollout.valid.shape), 'steps': rollout.valid.sum()}
 
     def _spent(self) -> np.ndarray:
-        """Of what has been done since the last message, see :meth:`zoo.distributed.training.progress.Roles.heard`."""
+        """Return the times since the last message (:meth:`zoo.distributed.training.role_metrics.RoleMetrics.heard`)."""
         idle = np.nan if self.served is None else self.served.idle
         return np.array([*self.clock.lap('learner', 'server'), idle], np.float64)
 
     def _heed(self, reply: dict[str, Any]) -> bool:
-        """Take what a reply says; False when the training has ended."""
+        """Follow a reply; return False when the training has ended."""
         if reply['version'] == END:
             return False
         if reply['version'] != self.version and self.served is None:
@@ -146,7 +141,7 @@ class Actor:
         return True
 
     def _renew(self) -> bool:
-        """Act with the newest weights from now on; False when the training has ended."""
+        """Act with the newest weights from now on; return False when the training has ended."""
         saved = newest_weights(self.cluster, self.learner)
         if saved is None:
             return False
@@ -161,12 +156,6 @@ class Actor:
     def _take(self, state: dict[str, Any]) -> None:
         self.version, self.steps, self.progress = int(state['version']), int(state['steps']), float(state['progress'])
 
-    def close(self) -> None:
-        """Close the queues, which the learner and the server wait for."""
-        self.rollouts.close()
-        if self.served is not None:
-            self.served.close()
-
     def _act(self, obs: spaces.Flat) -> spaces.Flat:
         if self.served is not None:
             with self.clock.waiting('server'):
@@ -177,106 +166,3 @@ class Actor:
 
     def _explore(self, obs: spaces.Flat) -> spaces.Flat:
         return self.behavior.explore(obs, self.rng, self.progress)
-
-
-def check_sent(rollout: Trajectories, expected: Trajectories, actor: int, receiver: str) -> None:
-    """Look at what an actor sends: its program may have built another environment than that of who receives it.
-
-    Args:
-        rollout: what it sends.
-        expected: one like it.
-        actor: its number.
-        receiver: whom the message names.
-
-    Raises:
-        ClusterError: other parts, shapes or dtypes.
-    """
-    found, own = wire.flatten(rollout), wire.flatten(expected)
-    kinds = [
-        {name: (array.dtype, array.shape) for name, array in zip(flat.names, flat.arrays, strict=True)}
-        for flat in (found, own)
-    ]
-    if kinds[0] != kinds[1]:
-        raise ClusterError(
-            f'actor {actor} sends {wire.describe(found)}; {receiver} expects {wire.describe(own)}: build the same '
-            'environment, with as many copies, in every rank.'
-        )
-
-
-def steps_in(message: dict[str, Any], first: int) -> Iterator[Step]:
-    """The steps of an actor's message, in their order.
-
-    Args:
-        message: of an actor that was started again, too, whose episodes do not go on from those of the one before.
-        first: the number of its first copy, where it is stored.
-    """
-    rollout, priority = message['rollout'], message.get('priority')
-    for t in range(len(rollout.reward)):
-        *fields, valid = [spaces.tree_map(lambda x, t=t: x[t], field) for field in rollout[:7]]
-        state, own = (None if x is None else x[t] for x in (rollout.states, priority))
-        yield Step(Transition(*fields), valid, first, message['begins'] and t == 0, state, own)
-
-
-class Ended:
-    """The episodes that have ended since the last message, and at which of its steps.
-
-    Args:
-        collector: that plays them.
-    """
-
-    def __init__(self, collector: Collector) -> None:
-        self._collector = collector
-        self._rows: list[tuple[float, ...]] = []
-        self._begin = collector.steps
-
-    def add(self, episodes: Iterable[Episode]) -> None:
-        """Episodes that ended in the step that was just taken."""
-        at = self._collector.steps - self._begin
-        self._rows += [
-            (e.episode_return, e.length, np.nan if e.success is None else e.success, e.copy, at) for e in episodes
-        ]
-
-    def numbers(self) -> np.ndarray:
-        """All of them for a message, float64 ``[n, 5]``, after which the next one begins.
-
-        Return, length, whether it succeeded (NaN where the environment does not say), copy, and the steps of the
-        message when it ended.
-        """
-        found = np.array(self._rows, np.float64).reshape(-1, 5)
-        self._rows, self._begin = [], self._collector.steps
-        return found
-
-
-def none_ended() -> np.ndarray:
-    """What :meth:`Ended.numbers` gives where no episode has."""
-    return np.zeros((0, 5))
-
-
-def one_after_another(parts: Sequence[tuple[int, np.ndarray]]) -> np.ndarray:
-    """The episodes of messages of so many steps, each of which follows the one before, float64 ``[n, 5]``.
-
-    In the last column is the part of all those steps that had been taken when each ended, from 0 to 1.
-    """
-    counts, episodes = zip(*parts, strict=True)
-    before = np.repeat(np.cumsum(counts) - counts, [len(x) for x in episodes])
-    found = np.concatenate(episodes)
-    found[:, -1] = (before + found[:, -1]) / max(1, sum(counts))
-    return found
-
-
-def tell(training: StepCounter, count: int, episodes: np.ndarray) -> None:
-    """Tell a training of steps, and of each episode that ended among them when it did, in their order.
-
-    Args:
-        training: that is told.
-        count: steps of the environment.
-        episodes: see :func:`one_after_another`.
-    """
-    told = 0
-    for total, length, success, copy, part in episodes[np.argsort(episodes[:, -1], kind='stable')].tolist():
-        at = round(part * count)
-        training.stepped(
-            at - told, [Episode(total, int(length), None if np.isnan(success) else bool(success), int(copy))]
-        )
-        told = at
-    training.stepped(count - told, [])

@@ -1,232 +1,45 @@
 """The replay buffer in ranks of its own: actors send their steps there, and the learner draws from all of them as one.
 
-Each holds the transitions of some of the actors, and draws ahead of time what the learner will ask for next, so that
-the learner does not wait for it (Horgan et al. 2018, arXiv 1803.00933, section 3). It never imports TensorFlow.
-
-Draws from several are those from one that held everything. The learner divides a batch over them by what each weighs,
-the number of its transitions or the sum of their priorities, as it has last heard; the importance weights are of the
-chances that the transitions then had, and so right also where a buffer has changed since, and are divided by the
-highest one of the whole batch, not by that of a part.
+Each buffer holds the transitions of some actors and draws ahead of time what the learner will ask for next, so that the
+learner does not wait for it (Horgan et al. 2018, arXiv 1803.00933, section 3). It never imports TensorFlow.
+:mod:`zoo.distributed.training.shards` is the learner's end.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import time
-from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from zoo.common import spaces
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.datasets.recordings import TOO_SMALL, fill
 from zoo.common.envs.goals import Goals
-from zoo.common.records import Batch, SequenceBatch
 from zoo.common.replay.hindsight import Hindsight
-from zoo.common.replay.replay import EMPTY, Replay
-from zoo.common.replay.sequences import side_by_side
-from zoo.common.rollouts.rollout_buffer import rollout_bytes
-from zoo.common.sampling import importance, raised
-from zoo.common.schedules import value_at
+from zoo.common.replay.replay import Replay
 from zoo.common.tools import seeding
 from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import PeerLost
+from zoo.distributed.engines.waiting import Deadline
 from zoo.distributed.layout import Role
-from zoo.distributed.queues import Queue, wait_any
-from zoo.distributed.training.actor import check_sent, steps_in
-from zoo.distributed.training.plan import HEADER, RESTARTS, Plan
-from zoo.distributed.training.progress import Clock
+from zoo.distributed.queues import wait_any
+from zoo.distributed.training.messages import PATIENCE, check_sent, steps_in
+from zoo.distributed.training.plan import Plan
+from zoo.distributed.training.role_metrics import Clock
+from zoo.distributed.training.shards import buffer_queues
 
 log = logging.getLogger('zoo')
 
-#: Seconds that the end of the training waits for ranks that have not left yet.
-PATIENCE = 5.0
-
-#: Messages from the learner that may wait, draws that are asked for and new priorities.
-_ASKS = 16
-
-
-def _queues(cluster: Cluster, plan: Plan, learner: int, number: int) -> tuple[Queue, Queue, Queue]:
-    """From a learner to one of its buffers; from that what it has stored, and what it has drawn."""
-    assert plan.stored is not None  # or there would be no buffer
-    to, back = (Role.LEARNER, learner), (Role.BUFFER, number)
-    drawn = plan.loop_params['batch_size'] * plan.updates
-    senders = len(plan.actors_to(Role.BUFFER, number))
-    # Each actor waits for answers of the learner, but for one that has died nobody does: this queue is never full.
-    told = 1 + senders * (plan.ahead + 1) * (1 + RESTARTS)
-    sampling = plan.stored.sampling
-    rows, state_size = 1, 0
-    if sampling.sequences is not None:
-        rows, state_size = sampling.sequences.rows(sampling.n_step), sampling.sequences.state_size
-    size = rollout_bytes(plan.stored.observation_space, plan.behavior.adaptor, drawn * rows, 1)
-    size += drawn * (64 * rows + 4 * state_size) + HEADER
-    return (
-        cluster.queue(to, back, _ASKS, 32 * drawn + HEADER),
-        cluster.queue(back, to, told, plan.max_bytes),
-        cluster.queue(back, to, plan.drawn_ahead, size),
-    )
-
-
-class Shards:
-    """The learner's replay buffer (:class:`zoo.common.training.experience.ReplayBuffer`): all its buffers as one.
-
-    What is drawn is at most so many calls old as are drawn ahead: the steps and priorities since then are not in it.
-
-    Args:
-        cluster: of the learner.
-        plan: of the training.
-        clock: of the learner, which is told how long it waits for ``'buffers'``.
-    """
-
-    def __init__(self, cluster: Cluster, plan: Plan, clock: Clock) -> None:
-        assert plan.stored is not None  # or there would be no buffers
-        self._clock = clock
-        learner = cluster.role_rank()
-        queues = [_queues(cluster, plan, learner, number) for number in plan.buffers_of(learner)]
-        self._asks, self._news, self._drawn = zip(*queues, strict=True)
-        self._priorities = plan.stored.sampling.priorities
-        self._ahead = plan.drawn_ahead
-        self._told = [queue.get() for queue in self._news]  # a first word, when they are there
-        # Of the draws that are under way, and of the last one: for each buffer its number, which ones of the batch are
-        # drawn from it, and its part of all; then the places that they were found in.
-        self._asked: deque[list[tuple[int, np.ndarray, float]]] = deque()
-        self._last: list[tuple[int, np.ndarray, np.ndarray]] = []
-        self._highest = 0.0
-        self._next = 0
-
-    @property
-    def added(self) -> int:
-        """Transitions stored so far, also those written over since."""
-        return sum(told['added'] for told in self._told)
-
-    @property
-    def recorded(self) -> int:
-        """How many of them came by whole episodes."""
-        return sum(told['recorded'] for told in self._told)
-
-    def news(self, wait: bool) -> list[dict[str, Any]]:
-        """What has been stored, a dict for each message of an actor: the next one, or all that there are by now.
-
-        Args:
-            wait: for the next one, of each buffer in its turn.
-        """
-        if wait:
-            i = min(wait_any(self._news), key=lambda i: (i - self._next) % len(self._news))
-            self._next = i + 1
-            return [self._hear(i)]
-        return [self._hear(i) for i, queue in enumerate(self._news) for _ in iter(queue.ready, False)]
-
-    def _hear(self, i: int) -> dict[str, Any]:
-        self._told[i] = self._news[i].get()
-        return self._told[i]
-
-    def sample(
-        self, lead: tuple[int, ...], rng: np.random.Generator, progress: float, hindsight: Hindsight | None = None
-    ) -> Batch | SequenceBatch:
-        """Transitions drawn with replacement, fields ``[*lead, …]``; see
-        :meth:`zoo.common.replay.replay.Replay.sample`.
-
-        Args:
-            lead: how many, always the same.
-            rng: what is drawn from which buffer is drawn from it.
-            progress: fraction of the training, for what is scheduled.
-            hindsight: None, since the buffers have it.
-        """
-        assert hindsight is None
-        while len(self._asked) < self._ahead:
-            self._ask(lead, rng)
-        parts = self._asked.popleft()
-        with self._clock.waiting('buffers'):
-            sent = [self._drawn[i].get() for i, _, _ in parts]
-        self._ask(lead, rng)
-        for (i, _, _), message in zip(parts, sent, strict=True):
-            self._told[i]['mass'] = message['mass']
-        size = int(np.prod(lead))
-
-        def join(*arrays: np.ndarray) -> np.ndarray:
-            whole = arrays[0]
-            if len(arrays) > 1:
-                whole = np.empty((size, *whole.shape[1:]), whole.dtype)
-                for (_, which, _), part in zip(parts, arrays, strict=True):
-                    whole[which] = part
-            return whole
-
-        def in_batches(x: np.ndarray) -> np.ndarray:
-            return x.reshape(lead + x.shape[1:])
-
-        fields = [spaces.tree_map(join, *field) for field in zip(*(message['batch'] for message in sent), strict=True)]
-        batch: Batch | SequenceBatch
-        if isinstance(sent[0]['batch'], SequenceBatch):
-            batch = side_by_side(SequenceBatch(*fields), lead, rng)
-        else:
-            batch = Batch(*(spaces.tree_map(in_batches, field) for field in fields))
-        if self._priorities is not None:
-            chances = [
-                share * (message['priority'] / message['mass'])
-                for (_, _, share), message in zip(parts, sent, strict=True)
-            ]
-            correction = value_at(self._priorities.correction, progress)
-            batch = batch._replace(weight=importance(in_batches(join(*chances)), correction))
-            self._last = [(i, which, message['places']) for (i, which, _), message in zip(parts, sent, strict=True)]
-        return batch
-
-    def _ask(self, lead: tuple[int, ...], rng: np.random.Generator) -> None:
-        """Ask the buffers for a draw: by priority in strata over all of them, as one would be drawn from."""
-        masses = np.array([told['mass'] for told in self._told], np.float64)
-        ends = np.cumsum(masses)
-        if not ends[-1] > 0.0:
-            raise ValueError(EMPTY)
-        fractions = rng.random(lead)
-        if self._priorities is not None:
-            fractions = (np.arange(lead[-1]) + fractions) / lead[-1]
-        at = fractions.ravel() * ends[-1]
-        # Below the total, however it is rounded, and so in a buffer that weighs something.
-        found = np.searchsorted(ends, np.minimum(at, np.nextafter(ends[-1], 0.0)), side='right')
-        parts = []
-        for i, (mass, end) in enumerate(zip(masses, ends, strict=True)):
-            which = np.flatnonzero(found == i)
-            if len(which):
-                within = np.clip((at[which] - (end - mass)) / mass, 0.0, 1.0)
-                self._asks[i].put({'fractions': within})
-                parts.append((i, which, mass / ends[-1]))
-        self._asked.append(parts)
-
-    def prioritize(self, priorities: np.ndarray | None) -> None:
-        """Set the priorities ``[*lead]`` of the transitions that were drawn last, each in the buffer that it is from.
-
-        Of those that have been written over since they are ignored there. None changes nothing.
-
-        Raises:
-            FloatingPointError: one is NaN or infinite.
-        """
-        if priorities is None or self._priorities is None:
-            return
-        found = raised(priorities.ravel(), self._priorities.exponent)
-        self._highest = max(self._highest, float(found.max()))
-        for i, which, places in self._last:
-            self._asks[i].put({'places': places, 'found': found[which], 'highest': self._highest})
-
-    def close(self, end: float) -> None:
-        """Ask no more, and wait until the buffers have left, or until a time of :func:`time.monotonic`."""
-        for queue in self._asks:
-            queue.close()
-        for queue in (*self._news, *self._drawn):
-            with contextlib.suppress(PeerLost, TimeoutError):
-                while True:
-                    queue.get(max(0.0, end - time.monotonic()))
-            queue.close()
-
 
 def run(cluster: Cluster, plan: Plan, env: Any) -> None:
-    """Hold the transitions of some actors until they have all left.
+    """Hold the transitions of some actors until all of these have left.
 
     Args:
-        cluster: of this buffer.
-        plan: of the training.
-        env: the environment, which is not stepped; None where no rewards are computed by it.
+        cluster: this buffer's cluster.
+        plan: the plan of the training.
+        env: the environment, which computes rewards and is not stepped; None where none is needed.
     """
     with contextlib.ExitStack() as stack:
         goals = stack.enter_context(Goals(env)) if plan.needs_goals else None
@@ -237,17 +50,17 @@ class Buffer:
     """One buffer.
 
     Args:
-        cluster: of this buffer.
-        plan: of the training.
-        goals: of the environment, where transitions are told for other goals.
+        cluster: this buffer's cluster.
+        plan: the plan of the training.
+        goals: the environment's goals, for hindsight; None: no hindsight.
     """
 
     def __init__(self, cluster: Cluster, plan: Plan, goals: Goals | None = None) -> None:
-        assert plan.stored is not None  # or there would be no buffer
+        assert plan.stored is not None  # otherwise there would be no buffer
         self.plan, self.stored, self.number = plan, plan.stored, cluster.role_rank()
         me, learner = (Role.BUFFER, self.number), self.number % plan.layout.learners
         self.actors = plan.actors_to(Role.BUFFER, self.number)
-        self.asks, self.news, self.drawn = _queues(cluster, plan, learner, self.number)
+        self.asks, self.news, self.drawn = buffer_queues(cluster, plan, learner, self.number)
         self.rollouts = {
             i: cluster.queue((Role.ACTOR, actor), me, plan.ahead + 1, plan.max_bytes)
             for i, actor in enumerate(self.actors)
@@ -271,7 +84,7 @@ class Buffer:
         self._learns = True
 
     def _fill(self) -> None:
-        """Put this buffer's part of recorded episodes into it."""
+        """Put this buffer's part of the recorded episodes into it."""
         sources = self.plan.loop_params['recorded']
         if sources is None:
             return
@@ -286,30 +99,30 @@ class Buffer:
             log.warning(TOO_SMALL, count, len(self.replay))
 
     def run(self) -> None:
-        """See :func:`run`."""
-        self._tell({})
-        end: float | None = None
+        """Store and draw until all actors have left, or for some seconds after the learner has."""
+        self.tell({})
+        deadline: Deadline | None = None
         while self.rollouts:
             asking = [self.asks] if self._learns else []
             senders = list(self.rollouts)
-            left = None if end is None else max(0.0, end - time.monotonic())
+            left = None if deadline is None else deadline.left
             with self._clock.waiting('others'):
                 ready = wait_any([*asking, *(self.rollouts[i] for i in senders)], left)
-            self._clock.rounded()
+            self._clock.end_lap()
             if not ready:
-                break  # actors that take too long
+                break  # the actors that are left take too long
             for j in ready:
                 if j < len(asking):
-                    self._answer()
+                    self.answer()
                 else:
-                    self._take(senders[j - len(asking)])
-            if not self._learns and end is None:
-                end = time.monotonic() + PATIENCE
+                    self.take(senders[j - len(asking)])
+            if not self._learns and deadline is None:
+                deadline = Deadline(PATIENCE)
         for queue in (*self.rollouts.values(), self.asks, self.news, self.drawn):
             queue.close()
 
-    def _answer(self) -> None:
-        """Draw what the learner asks for, or take the priorities that it has found."""
+    def answer(self) -> None:
+        """Read a message of the learner: draw what it asks for, or set the priorities that it has computed."""
         try:
             asked = self.asks.get()
             if 'fractions' in asked:
@@ -320,7 +133,7 @@ class Buffer:
             self._learns = False
 
     def draw(self, fractions: np.ndarray) -> dict[str, Any]:
-        """Transitions at these fractions of what this buffer weighs, and what the learner needs to know of them."""
+        """Return the transitions at these fractions of the buffer's mass, with what the learner needs to weigh them."""
         rows = self.replay.rows_at(fractions, self.rng)
         batch = self.replay.gather(rows, self.rng, self.hindsight)
         drawn: dict[str, Any] = {'batch': batch, 'mass': self.replay.mass}
@@ -328,8 +141,8 @@ class Buffer:
             drawn |= {'priority': self.replay.priorities_of(rows), 'places': self.replay.places(rows)}
         return drawn
 
-    def _take(self, i: int) -> None:
-        """Store the next message of an actor."""
+    def take(self, i: int) -> None:
+        """Store the next message of an actor, or take note that it has left."""
         try:
             message = self.rollouts[i].get()
         except PeerLost:
@@ -346,10 +159,10 @@ class Buffer:
                 self.replay.cut(first, plan.num_envs)
             self.replay.add(step.transition, step.valid, first, step.state, step.priority)
         said = {name: x for name, x in message.items() if name not in ('rollout', 'priority')}
-        self._tell(said | {'actor': self.actors[i], 'count': int(rollout.valid.sum())})
+        self.tell(said | {'actor': self.actors[i], 'count': int(rollout.valid.sum())})
 
-    def _tell(self, news: dict[str, Any]) -> None:
-        """Tell the learner what has come, and what is held now."""
+    def tell(self, news: dict[str, Any]) -> None:
+        """Tell the learner what has come, and what this buffer holds now."""
         if not self._learns:
             return
         held = {'added': self.replay.added, 'recorded': self.replay.recorded, 'mass': np.float64(self.replay.mass)}

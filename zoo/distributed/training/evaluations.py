@@ -1,14 +1,13 @@
-"""Evaluations over ranks: the learner hands out perturbations by their seeds, actors send back what they returned.
+"""Evolution strategies over ranks: the learner hands out perturbations by their seeds, actors send back the returns.
 
-A generation is cut into chunks that are always the same, and an actor that is free is handed the next one. What a chunk
-gives does not depend on who plays it, so that the same seed gives the same parameters whichever actor is faster. The
-parameters themselves cross once in a generation for each actor, when it asks for them.
+A generation is cut into chunks that are always the same, and an actor that is free gets the next one. The result of a
+chunk does not depend on the actor that plays it. So the same seed gives the same parameters, whichever actor is faster.
+The parameters themselves are sent once in a generation to each actor, when it asks for them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -22,30 +21,39 @@ from zoo.common.rollouts.evaluator import Evaluator, both_ways, evaluations
 from zoo.common.training.experience import PerturbedEpisodes, StepCounter
 from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import ClusterError, PeerLost
+from zoo.distributed.engines.waiting import Deadline
 from zoo.distributed.layout import Role
 from zoo.distributed.queues import wait_any
-from zoo.distributed.training.actor import Ended, one_after_another, tell
-from zoo.distributed.training.plan import END, Plan, newest_weights
-from zoo.distributed.training.progress import Clock, Roles
+from zoo.distributed.training.messages import (
+    PATIENCE,
+    EndedEpisodes,
+    drain,
+    newest_weights,
+    one_after_another,
+    publish,
+    publish_end,
+    report,
+)
+from zoo.distributed.training.plan import END, Plan
+from zoo.distributed.training.role_metrics import Clock, RoleMetrics
 
 if TYPE_CHECKING:
     from zoo.common.training.agent import Agent
 
-#: Seconds that the end of the training waits for its actors, and that an actor may take to make room for a message.
-_PATIENCE = 5.0
-
-#: The chunk of the first message of an actor, which has played none.
+#: The chunk in the first message of an actor, which has played none.
 HELLO = -1
 
 
-class Evaluators(PerturbedEpisodes):
-    """Experience from actors that evaluate; see :class:`zoo.common.training.experience.Experience`. There is one
-    learner.
+class EvaluatingActors(PerturbedEpisodes):
+    """The learner's end: experience from actors that evaluate perturbations. There is one learner.
 
     Args:
-        cluster: of the learner.
-        plan: of the training.
-        agent: whose parameters are perturbed.
+        cluster: the learner's cluster.
+        plan: the plan of the training.
+        agent: the agent whose parameters are perturbed.
+
+    Attributes:
+        metrics: what is logged of the roles.
     """
 
     def __init__(self, cluster: Cluster, plan: Plan, agent: Agent) -> None:
@@ -54,40 +62,35 @@ class Evaluators(PerturbedEpisodes):
         self._results = [cluster.queue(actor, me, 2, plan.max_bytes) for actor in actors]
         self._tasks = [cluster.queue(me, actor) for actor in actors]
         self._starts = [0] * len(actors)  # how often each was started again
-        self._chunks: list[int | None] = [None] * len(actors)  # that each plays
+        self._chunks: list[int | None] = [None] * len(actors)  # the chunk that each plays
         self._free: set[int] = set()
         self._version = END
-        self.roles = Roles()
+        self.metrics = RoleMetrics()
         self.num_envs = len(actors) * plan.num_envs
 
     def restart(self, seed: int | None) -> bool:
-        """Every chunk begins new episodes by itself."""
-        return True
+        return True  # every chunk begins new episodes
 
     def evaluations(self, training: StepCounter, seeds: np.ndarray, std: float, episodes: int) -> Evaluations:
-        """See :class:`zoo.common.training.experience.Experience`; tells of the chunks in their order, when all have
-        been played."""
         self._version += 1
-        state = {'version': self._version, 'steps': self._agent.steps, 'progress': self._agent.progress}
-        self._cluster.save('weights', {**state, 'weights': self._agent.forward.weights()})
+        publish(self._cluster, self._agent, self._version, self._agent.forward.weights())
         all_seeds, signs = both_ways(seeds)
         size = self._plan.horizon
         parts = [slice(i, i + size) for i in range(0, len(signs), size)]
         waiting, found = deque(range(len(parts))), dict[int, dict[str, Any]]()
         while len(found) < len(parts):
-            for i in sorted(self._free) if waiting else ():
-                if waiting:
-                    self._chunks[i] = given = waiting.popleft()
-                    self._free.discard(i)
-                    part = parts[given]
-                    task = {'start': self._starts[i], 'version': self._version, 'chunk': given, 'std': std}
-                    self._tasks[i].put({**task, 'seeds': all_seeds[part], 'signs': signs[part]}, _PATIENCE)
-            with self.roles.clock.waiting('actors'):
+            for i in sorted(self._free)[: len(waiting)]:
+                self._chunks[i] = given = waiting.popleft()
+                self._free.discard(i)
+                part = parts[given]
+                task = {'start': self._starts[i], 'version': self._version, 'chunk': given, 'std': std}
+                self._tasks[i].put({**task, 'seeds': all_seeds[part], 'signs': signs[part]}, PATIENCE)
+            with self.metrics.clock.waiting('actors'):
                 ready = wait_any(self._results)
             for i in ready:
                 message = self._results[i].get()
                 chunk = int(message['chunk'])
-                if chunk == HELLO:  # also of one that was started again, whose predecessor has left its chunk undone
+                if chunk == HELLO:  # the first message; if the actor was started again, its last chunk is not done
                     self._starts[i] = int(message['start'])
                     undone = self._chunks[i]
                     if undone is not None:
@@ -97,61 +100,55 @@ class Evaluators(PerturbedEpisodes):
                     continue
                 else:
                     found[chunk] = message
-                    self.roles.heard(message['spent'], int(message['steps']))
+                    self.metrics.heard(message['spent'], int(message['steps']))
                 self._chunks[i] = None
                 self._free.add(i)
+        # Reported in the order of the chunks, whoever was faster.
         ordered = [found[i] for i in range(len(parts))]
         for message in ordered:
             count = int(message['steps'])
-            tell(training, count, one_after_another([(count, message['episodes'])]))
+            report(training, count, one_after_another([(count, message['episodes'])]))
         returns, lengths = (np.concatenate([message[name] for message in ordered]) for name in ('returns', 'lengths'))
         paths = self._agent.statistics
         observed = {path: np.concatenate([message['observed'][path] for message in ordered]) for path in paths}
         return evaluations(seeds, episodes, returns, lengths, observed)
 
     def measured(self) -> dict[str, float]:
-        """See :class:`zoo.common.training.experience.Experience` and
-        :class:`zoo.distributed.training.progress.Roles`."""
-        return self.roles.measured(max(0, self._version))
+        return self.metrics.measured(max(0, self._version))
+
+    def close(self) -> None:
+        """Tell the actors that the training has ended, and wait for some seconds until they have left."""
+        publish_end(self._cluster)
+        for tasks in self._tasks:
+            with contextlib.suppress(PeerLost, TimeoutError):
+                tasks.put({'version': np.int64(END)}, PATIENCE)
+        drain(self._results, Deadline(PATIENCE))
 
     def _check(self, i: int, message: dict[str, Any]) -> None:
-        """Look at the environment that an actor has built: its program may have built another one than this one."""
+        """Refuse an actor whose program has built another environment than this one."""
         if int(message['num_envs']) != self._plan.num_envs:
             raise ClusterError(
                 f'actor {i} has {int(message["num_envs"])} copies of the environment, learner 0 expects '
                 f'{self._plan.num_envs}: build the same environment, with as many copies, in every rank.'
             )
 
-    def close(self) -> None:
-        """Tell the actors that the training has ended, and return when they have closed their queues, or take long."""
-        self._cluster.save('weights', {'version': np.int64(END)})
-        for tasks in self._tasks:
-            with contextlib.suppress(PeerLost, TimeoutError):
-                tasks.put({'version': np.int64(END)}, _PATIENCE)
-        end = time.monotonic() + _PATIENCE
-        for queue in self._results:
-            with contextlib.suppress(PeerLost, TimeoutError):
-                while True:
-                    queue.get(max(0.0, end - time.monotonic()))
-            queue.close()
-
 
 def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
-    """Play the chunks that the learner hands out, until it says that the training has ended.
+    """Play the chunks that the learner hands out, as an actor, until the training has ended.
 
     Args:
-        cluster: of this actor.
-        plan: of the training.
+        cluster: this actor's cluster.
+        plan: the plan of the training.
         behavior: the policy.
         env: the environment, of one copy or several.
     """
-    assert isinstance(behavior, Deterministic) and behavior.forward is not None  # or the plan would not be of this kind
+    assert isinstance(behavior, Deterministic) and behavior.forward is not None  # so says the agent's contract
     me, learner = (Role.ACTOR, cluster.role_rank()), (Role.LEARNER, 0)
     results, tasks = cluster.queue(me, learner, 2, plan.max_bytes), cluster.queue(learner, me)
     collector = Collector(env, behavior.adaptor)
     play = Evaluator(collector, behavior, plan.loop_params['episodes_per_evaluation'])
     own, version = cluster.restarts, END
-    episodes, clock = Ended(collector), Clock()
+    episodes, clock = EndedEpisodes(collector), Clock()
     try:
         results.put({'start': own, 'chunk': np.int64(HELLO), 'num_envs': collector.num_envs})
         while True:
@@ -159,7 +156,7 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
                 task = tasks.get()
             if task['version'] == END:
                 break
-            if task['start'] != own:  # it was for one that has died
+            if task['start'] != own:  # it was for a process that has died
                 continue
             if task['version'] != version:
                 saved = newest_weights(cluster, 0)

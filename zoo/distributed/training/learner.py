@@ -1,9 +1,8 @@
-"""The learner's side of a distributed training: experience that actors send, and what several learners agree on."""
+"""The learner: it updates the agent on what actors send, together with the other learners."""
 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,42 +25,60 @@ from zoo.common.training.experience import (
 from zoo.common.training.training import Training
 from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import ClusterError, PeerLost
+from zoo.distributed.engines.waiting import Deadline
 from zoo.distributed.layout import Role
 from zoo.distributed.queues import wait_any
-from zoo.distributed.training.actor import check_sent, none_ended, one_after_another, steps_in, tell
-from zoo.distributed.training.buffer import PATIENCE, Shards
-from zoo.distributed.training.evaluations import Evaluators
+from zoo.distributed.training.evaluations import EvaluatingActors
+from zoo.distributed.training.messages import (
+    PATIENCE,
+    check_sent,
+    drain,
+    next_in_turn,
+    no_episodes,
+    one_after_another,
+    publish,
+    publish_end,
+    report,
+    steps_in,
+)
 from zoo.distributed.training.plan import END, Plan
-from zoo.distributed.training.progress import Clock, Roles
+from zoo.distributed.training.role_metrics import Clock, RoleMetrics
+from zoo.distributed.training.shards import Shards
 
 if TYPE_CHECKING:
     from zoo.common.training.agent import Agent, AgentOfGradients
 
 
 class Actors(Rollouts, Streams, Gradients, Steps):
-    """Experience from actors; see :class:`zoo.common.training.experience.Experience`. Actor ``i`` sends to learner ``i
-    mod L``.
+    """Experience from actors, for every loop but evolution. Actor ``i`` sends to learner ``i mod learners``.
 
     Args:
-        cluster: of this learner.
-        plan: of the training.
-        agent: whose weights the actors act with.
+        cluster: this learner's cluster.
+        plan: the plan of the training.
+        agent: the agent whose weights the actors act with.
+
+    Attributes:
+        metrics: what is logged of the roles.
+        shards: the buffers of this learner, as one replay buffer; None: there are none.
+        replies: the queue of answers to each actor of this learner.
     """
 
     def __init__(self, cluster: Cluster, plan: Plan, agent: Agent) -> None:
         self._cluster, self._plan, self._agent = cluster, plan, agent
-        me = (Role.LEARNER, cluster.role_rank())
-        actors = [(Role.ACTOR, i) for i in plan.actors_of(Role.LEARNER, me[1])]
+        self._number = cluster.role_rank()
+        me = (Role.LEARNER, self._number)
+        self._own = plan.actors_of(*me)  # the numbers of this learner's actors
+        actors = [(Role.ACTOR, i) for i in self._own]
         self._version = END
         self._published = -1
-        self.roles = Roles(self._updates)
-        self._shards = Shards(cluster, plan, self.roles.clock) if plan.layout.buffers else None
-        self.replay: ReplayBuffer | None = self._shards
+        self.metrics = RoleMetrics(self._updates)
+        self.shards = Shards(cluster, plan, self.metrics.clock) if plan.layout.buffers else None
+        self.replay: ReplayBuffer | None = self.shards
         senders = [] if plan.layout.buffers else actors
         self._rollouts = [cluster.queue(actor, me, plan.ahead + 1, plan.max_bytes) for actor in senders]
-        self._replies = [cluster.queue(me, actor, plan.answers) for actor in actors]
+        self.replies = [cluster.queue(me, actor, plan.answers) for actor in actors]
         self._starts = [0] * len(actors)  # how often each was started again
-        # Learner 0 keeps account of the episodes of all.
+        # Learner 0 counts the episodes of all learners.
         first = (Role.LEARNER, 0)
         others = [(Role.LEARNER, i) for i in range(1, plan.layout.learners)]
         self._accounts = [cluster.queue(other, first) for other in others if me in (first, other)]
@@ -72,16 +89,12 @@ class Actors(Rollouts, Streams, Gradients, Steps):
         self.learners = plan.layout.learners
 
     def restart(self, seed: int | None) -> bool:
-        """The actors' episodes go on, so that an exact resume is not to be had of them.
-
-        At the beginning of a training, before any message, they are new ones, as the agent is told.
-        """
+        # The actors' episodes go on, so an exact resume is not possible. Before any message, they are new episodes.
         if not self._checked:
             self._agent.episodes_restarted()
         return False
 
     def rollout(self, training: StepCounter, horizon: int) -> Trajectories:
-        """See :class:`zoo.common.training.experience.Experience`; the next rollout is written over this one."""
         if self._buffer is None:
             self._buffer = buffer_for(self._agent, horizon, self.num_envs)
         self._publish()
@@ -90,30 +103,63 @@ class Actors(Rollouts, Streams, Gradients, Steps):
                 self._reply(i, start)
         count, episodes = 0, []
         for i, queue in enumerate(self._rollouts):
-            with self.roles.clock.waiting('actors'):
+            with self.metrics.clock.waiting('actors'):
                 message = queue.get()
                 begins = message['begins']
-                while message['version'] != self._version:  # of one that has died, or was there before the version
+                while message['version'] != self._version:  # of an actor that has died, or sent before this version
                     self._reply(i, message['start'])
                     message = queue.get()
                     begins = begins or message['begins']
             self._starts[i] = message['start']
-            copies = slice(i * self._plan.num_envs, (i + 1) * self._plan.num_envs)
             if begins and i in self._checked:
-                self._agent.episodes_restarted(copies)
-            self._check(i, message['rollout'])
-            self._buffer.put(copies, message['rollout'])
-            own = self._heard(message)
+                self._agent.episodes_restarted(self._copies(i))
+            own, ended = self._store(i, message, self._buffer, i)
             count += own
-            episodes.append(one_after_another([(own, message['episodes'])]))  # side by side with those of the others
-        self._tell(training, count, np.concatenate(episodes))
+            episodes.append(one_after_another([(own, ended)]))  # at the same time as those of the other actors
+        self._report(training, count, np.concatenate(episodes))
         return self._buffer.rollout
 
+    def stream(self, training: StepCounter, horizon: int, rollouts: int) -> Trajectories:
+        # An actor is answered when its message is taken, and goes on. So its rollout began with weights of at most
+        # ``plan.ahead + 1`` of its own messages before. V-trace or the like has to correct for that.
+        if self._buffer is None:
+            self._buffer = buffer_for(self._agent, horizon, rollouts * self._plan.num_envs)
+        self._publish()
+        parts = []
+        for k in range(rollouts):
+            i, message = self._next_message()
+            self._reply(i, message['start'])
+            parts.append(self._store(i, message, self._buffer, k))
+        self._report(training, sum(count for count, _ in parts), one_after_another(parts))
+        return self._buffer.rollout
+
+    def improve(self, training: StepCounter, horizon: int) -> dict[str, float] | None:
+        # Each gradient is applied, and its actor told of the new weights, before the next one is looked at.
+        agent, plan = cast('AgentOfGradients', self._agent), self._plan
+        if self._version == END:
+            self._publish()
+        i, message = self._next_message()
+        if message['shape'].tolist() != [horizon, plan.num_envs]:
+            steps, copies = message['shape'].tolist()
+            raise ClusterError(
+                f'actor {self._own[i]} sends the gradient of {steps} steps of {copies} copies; the learner expects '
+                f'{horizon} of {plan.num_envs}: build the same environment in every rank.'
+            )
+        try:
+            metrics = None if message['gradient'] is None else agent.take_gradient(message['gradient'])
+        except ValueError as error:
+            raise ClusterError(f'actor {self._own[i]}: {error}') from None
+        self._checked.add(i)
+        count = int(message['steps'])
+        self.metrics.heard(message['spent'], count)
+        self._report(training, count, one_after_another([(count, message['episodes'])]))
+        self._publish()
+        self._reply(i, message['start'])
+        return metrics
+
     def steps(self, training: StepCounter, explore_steps: int, wait: bool = True) -> Iterator[Step]:
-        """See :class:`zoo.common.training.experience.Experience`: those of one message, of whichever actor has sent
-        one."""
-        if self._shards is not None:
-            self._hear(training, wait)
+        if self.shards is not None:
+            self._hear(self.shards, training, wait)
             return
         if self._agent.updates != self._published:
             self._publish()
@@ -122,180 +168,128 @@ class Actors(Rollouts, Streams, Gradients, Steps):
         self._check(i, message['rollout'])
         count = self._heard(message)
         yield from steps_in(message, i * self._plan.num_envs)
-        self._tell(training, count, one_after_another([(count, message['episodes'])]))
+        self._report(training, count, one_after_another([(count, message['episodes'])]))
 
-    def stream(self, training: StepCounter, horizon: int, rollouts: int) -> Trajectories:
-        """See :class:`zoo.common.training.experience.Experience`: of whichever actors have sent them; none is waited
-        for.
+    def least(self, number: int) -> int:
+        return self._reduced(number, 'min')
 
-        An actor is answered when its message is taken, and goes on meanwhile. So its rollout was begun with the weights
-        of at most ``plan.ahead + 1`` of its own messages before; V-trace or the like is to make up for that.
+    def measured(self) -> dict[str, float]:
+        return self.metrics.measured(self._updates)
+
+    def close(self) -> None:
+        """Tell the actors that the training has ended, also an actor that has died and is about to be started again.
+
+        Returns when all actors and buffers have left, so that none of them asks a rank that is gone; or after some
+        seconds.
         """
-        if self._buffer is None:
-            self._buffer = buffer_for(self._agent, horizon, rollouts * self._plan.num_envs)
-        self._publish()
-        parts = []
-        for k in range(rollouts):
-            i, message = self._next_message()
-            self._reply(i, message['start'])
-            self._check(i, message['rollout'])
-            self._buffer.put(slice(k * self._plan.num_envs, (k + 1) * self._plan.num_envs), message['rollout'])
-            parts.append((self._heard(message), message['episodes']))
-        self._tell(training, sum(count for count, _ in parts), one_after_another(parts))
-        return self._buffer.rollout
+        publish_end(self._cluster)
+        for i, start in enumerate(self._starts):
+            with contextlib.suppress(PeerLost, TimeoutError):
+                self._reply(i, start, END)
+        deadline = Deadline(PATIENCE)
+        drain(self._rollouts, deadline)
+        if self.shards is not None:
+            self.shards.close(deadline)
 
-    def improve(self, training: StepCounter, horizon: int) -> dict[str, float] | None:
-        """See :class:`zoo.common.training.experience.Experience`: by the gradient of whichever actor has sent one.
+    def _hear(self, shards: Shards, training: StepCounter, wait: bool) -> None:
+        """Take what the buffers say of messages that they have stored: of the next one, or of all that are there.
 
-        It is applied, and its actor told of the new weights, before another is looked at.
+        Newer weights are published where any learner hears something: not more often than an actor is answered, and by
+        all learners at once, because a server waits until learner 0 has the version that an actor of another learner
+        asks for.
         """
-        agent = cast('AgentOfGradients', self._agent)
-        if self._version == END:
+        if self._published < 0:  # the weights for the first steps
             self._publish()
-        i, message = self._next_message()
-        plan = self._plan
-        if message['shape'].tolist() != [horizon, plan.num_envs]:
-            steps, copies = message['shape'].tolist()
-            raise ClusterError(
-                f'actor {plan.actors_of(Role.LEARNER, 0)[i]} sends the gradient of {steps} steps of {copies} copies; '
-                f'the learner expects {horizon} of {plan.num_envs}: build the same environment in every rank.'
-            )
-        try:
-            metrics = None if message['gradient'] is None else agent.take_gradient(message['gradient'])
-        except ValueError as error:
-            raise ClusterError(f'actor {plan.actors_of(Role.LEARNER, 0)[i]}: {error}') from None
-        self._checked.add(i)
-        count = int(message['steps'])
-        self.roles.heard(message['spent'], count)
-        self._tell(training, count, one_after_another([(count, message['episodes'])]))
-        self._publish()
-        self._reply(i, message['start'])
-        return metrics
+        with self.metrics.clock.waiting('actors'):
+            told = shards.news(wait)
+        if (wait or self._reduced(len(told), 'max')) and self._agent.updates != self._published:
+            self._publish()
+        for news in told:
+            self.metrics.heard(news['spent'], int(news['count']), float(news['idle']))
+            i = self._own.index(news['actor'])
+            self._checked.add(i)  # the buffer has checked it
+            self._reply(i, news['start'])
+        parts = [(int(news['count']), news['episodes']) for news in told] or [(0, no_episodes())]
+        self._report(training, sum(count for count, _ in parts), one_after_another(parts))
 
     def _next_message(self) -> tuple[int, dict[str, Any]]:
-        """The number of an actor that has sent something, each in its turn, and its message."""
+        """Return the index of an actor that has sent something, each in its turn, and its message."""
         ready = wait_any(self._rollouts, 0.0)
         depth = len(ready)
         if not ready:
-            with self.roles.clock.waiting('actors'):
+            with self.metrics.clock.waiting('actors'):
                 ready = wait_any(self._rollouts)
-        i = min(ready, key=lambda i: (i - self._next) % len(self._rollouts))
+        i = next_in_turn(ready, self._next, len(self._rollouts))
         self._next = i + 1
         message = self._rollouts[i].get()
-        self.roles.chosen(depth, self._version - int(message['version']))
+        self.metrics.chosen(depth, self._version - int(message['version']))
         return i, message
 
+    def _store(self, i: int, message: dict[str, Any], buffer: RolloutBuffer, place: int) -> tuple[int, np.ndarray]:
+        """Put the rollout of a message into its place in a buffer; return its number of steps and its episodes."""
+        self._check(i, message['rollout'])
+        buffer.put(self._copies(place), message['rollout'])
+        return self._heard(message), message['episodes']
+
+    def _copies(self, place: int) -> slice:
+        """Return the copies of the environment of the actor in a place."""
+        return slice(place * self._plan.num_envs, (place + 1) * self._plan.num_envs)
+
     def _heard(self, message: dict[str, Any]) -> int:
-        """The steps of a message with a rollout."""
+        """Count a message with a rollout, and return its number of steps."""
         count = int(message['rollout'].valid.sum())
-        self.roles.heard(message['spent'], count)
+        self.metrics.heard(message['spent'], count)
         return count
 
-    def measured(self) -> dict[str, float]:
-        """See :class:`zoo.common.training.experience.Experience` and
-        :class:`zoo.distributed.training.progress.Roles`."""
-        return self.roles.measured(self._updates)
-
-    @property
-    def _updates(self) -> int:
-        """Of the agent so far; where it learns from rollouts, each of which its weights are published after."""
-        return self._agent.updates if self._plan.stored is not None else max(0, self._version)
-
-    def _hear(self, training: StepCounter, wait: bool) -> None:
-        """Take what the buffers tell of messages that they have stored: of one, or of all that there are by now.
-
-        Newer weights are published where any learner is told of something: not more often than an actor hears of it,
-        and by all learners at once, for a server waits until learner 0 has the version that an actor of another one
-        asks for.
-        """
-        assert self._shards is not None
-        if self._published < 0:  # what the first steps are taken with
-            self._publish()
-        with self.roles.clock.waiting('actors'):
-            told = self._shards.news(wait)
-        if (wait or self._reduced(len(told), 'max')) and self._agent.updates != self._published:
-            self._publish()
-        own = self._plan.actors_of(Role.LEARNER, self._cluster.role_rank())
-        for news in told:
-            self.roles.heard(news['spent'], int(news['count']), float(news['idle']))
-            i = own.index(news['actor'])
-            self._checked.add(i)  # by the buffer
-            self._reply(i, news['start'])
-        parts = [(int(news['count']), news['episodes']) for news in told] or [(0, none_ended())]
-        self._tell(training, sum(count for count, _ in parts), one_after_another(parts))
-
-    def least(self, number: int) -> int:
-        """See :class:`zoo.common.training.experience.Experience`."""
-        return self._reduced(number, 'min')
-
-    def close(self) -> None:
-        """Tell the actors that the training has ended, also one that has died and is about to be there again.
-
-        Returns when all have closed their queues, so that none of them asks a rank that has left, or after some
-        patience with those that take long.
-        """
-        self._cluster.save('weights', {'version': np.int64(END)})
-        for i in range(len(self._replies)):
-            with contextlib.suppress(PeerLost, TimeoutError):
-                self._reply(i, self._starts[i], END)
-        end = time.monotonic() + PATIENCE
-        for queue in self._rollouts:
-            with contextlib.suppress(PeerLost, TimeoutError):
-                while True:
-                    queue.get(max(0.0, end - time.monotonic()))
-            queue.close()
-        if self._shards is not None:
-            self._shards.close(end)
-
     def _check(self, i: int, rollout: Trajectories) -> None:
-        """Look once at what an actor sends: its program may have built another environment than this one."""
+        """Refuse the first rollout of an actor whose program has built another environment than this one."""
         if i in self._checked:
             return
         self._checked.add(i)
-        agent, plan, me = self._agent, self._plan, self._cluster.role_rank()
-        own = plan.storage(agent.observation_space, plan.num_envs).rollout
-        check_sent(rollout, own, plan.actors_of(Role.LEARNER, me)[i], f'learner {me}')
+        own = self._plan.storage(self._agent.observation_space, self._plan.num_envs).rollout
+        check_sent(rollout, own, self._own[i], f'learner {self._number}')
+
+    @property
+    def _updates(self) -> int:
+        """The number of updates so far. A learner of rollouts publishes its weights after each update."""
+        return self._agent.updates if self._plan.stored is not None else max(0, self._version)
 
     def _publish(self) -> None:
-        """Save the weights for the actors and servers to request."""
+        """Publish the weights for the actors and servers, as a new version."""
         agent = self._agent
         self._version, self._published = self._version + 1, agent.updates
-        state = {'version': self._version, 'steps': agent.steps, 'progress': agent.progress}
-        if self._plan.has_gradients:
-            weights = cast('AgentOfGradients', agent).weights()
-        else:
-            weights = agent.forward.weights()
-        self._cluster.save('weights', {**state, 'weights': weights})
+        weights = cast('AgentOfGradients', agent).weights() if self._plan.has_gradients else agent.forward.weights()
+        publish(self._cluster, agent, self._version, weights)
 
     def _reply(self, i: int, start: int, version: int | None = None) -> None:
-        """Answer a message of an actor, of which there may be a later start by now, which does not heed it."""
+        """Answer a message of an actor. An actor that was started again since ignores the answer."""
         state = {'start': start, 'steps': np.int64(self._agent.steps), 'progress': float(self._agent.progress)}
-        self._replies[i].put({'version': self._version if version is None else version, **state}, PATIENCE)
+        self.replies[i].put({'version': self._version if version is None else version, **state}, PATIENCE)
 
-    def _tell(self, training: StepCounter, count: int, episodes: np.ndarray) -> None:
-        """Tell of steps and episodes, learner 0 also of those of the others."""
-        if self.learners > 1 and self._cluster.role_rank() == 0:
+    def _report(self, training: StepCounter, count: int, episodes: np.ndarray) -> None:
+        """Report the steps of all learners, and this learner's episodes; learner 0 reports all episodes."""
+        if self.learners > 1 and self._number == 0:
             episodes = np.concatenate([episodes, *(queue.get()['episodes'] for queue in self._accounts)])
         elif self.learners > 1:
             self._accounts[0].put({'episodes': episodes})
-        tell(training, self._reduced(count, 'sum'), episodes)
+        report(training, self._reduced(count, 'sum'), episodes)
 
     def _reduced(self, number: int, op: str) -> int:
         if self.learners == 1:
             return number
-        with self.roles.clock.waiting('learners'):
+        with self.metrics.clock.waiting('learners'):
             return int(self._cluster.role_all_reduce(np.array([number], np.int64), op)[0])
 
 
 class Together:
-    """What makes several learners one: see :meth:`zoo.common.training.agent.Agent.learn_together`.
+    """The reduction over all learners that makes them one (:meth:`zoo.common.training.agent.Agent.learn_together`).
 
     Args:
-        cluster: of this learner.
-        clock: of this learner, which is told how long the exchanges take.
+        cluster: this learner's cluster.
+        clock: this learner's clock, which counts how long the exchanges take.
 
     Attributes:
-        error: why an exchange has failed. Compiled code, which calls this, only tells that something has.
+        error: why an exchange has failed. Compiled code, which makes the calls, only reports that something failed.
     """
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
@@ -304,7 +298,7 @@ class Together:
         self.error: ClusterError | None = None
 
     def __call__(self, x: np.ndarray, op: str) -> np.ndarray:
-        """The reduction of ``x`` over all learners."""
+        """Return the reduction of ``x`` over all learners."""
         try:
             with self._clock.waiting('learners'):
                 return self._cluster.role_all_reduce(x, op)
@@ -315,10 +309,10 @@ class Together:
 
 @contextlib.contextmanager
 def learning(cluster: Cluster, plan: Plan, agent: Agent) -> Iterator[Experience]:
-    """The experience of a learner, whose agent begins with the weights of learner 0 and learns with all others."""
-    kind = Evaluators if plan.experience == 'evaluations' else Actors
+    """Give a learner its experience. Its agent begins with the weights of learner 0 and learns with all learners."""
+    kind = EvaluatingActors if plan.experience == 'evaluations' else Actors
     experience = kind(cluster, plan, agent)
-    together = Together(cluster, experience.roles.clock) if plan.layout.learners > 1 else None
+    together = Together(cluster, experience.metrics.clock) if plan.layout.learners > 1 else None
     if together is not None:
         agent.restore_state(cluster.role_broadcast(agent.state() if cluster.role_rank() == 0 else None))
         agent.learn_together(together)
@@ -337,13 +331,13 @@ def learning(cluster: Cluster, plan: Plan, agent: Agent) -> Iterator[Experience]
 
 
 def follow(cluster: Cluster, plan: Plan, agent: Agent, env: Any) -> None:
-    """Learn as one of the learners that are not the first: it writes and shows nothing.
+    """Learn as one of the learners after learner 0. They write and show nothing.
 
     Args:
-        cluster: of this learner.
-        plan: of the training.
-        agent: an agent like that of learner 0.
-        env: the environment, which is not stepped; None: one that is like it has not been built.
+        cluster: this learner's cluster.
+        plan: the plan of the training.
+        agent: an agent like learner 0's.
+        env: the environment, which computes rewards for hindsight and is not stepped; None where none is needed.
     """
     with contextlib.ExitStack() as stack:
         goals = stack.enter_context(Goals(env)) if plan.needs_goals else None

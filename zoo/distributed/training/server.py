@@ -1,9 +1,11 @@
 """The inference server: it has the policy, and actors without one ask it for actions (SEED RL, Espeholt et al. 2020).
 
-What several actors ask at about the same time is answered by one forward pass.
+One forward pass answers all actors that ask at about the same time.
 """
 
 from __future__ import annotations
+
+import contextlib
 
 import numpy as np
 
@@ -14,20 +16,21 @@ from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import PeerLost
 from zoo.distributed.layout import Role
 from zoo.distributed.queues import wait_any
-from zoo.distributed.training.plan import Plan, newest_weights
-from zoo.distributed.training.progress import Clock
+from zoo.distributed.training.messages import newest_weights
+from zoo.distributed.training.plan import END, Plan
+from zoo.distributed.training.role_metrics import Clock
 
 
 class Served:
-    """The actor's end: a policy that a server has. Called with flat observations it returns stored actions.
+    """The actor's end: a policy that a server has.
 
     Args:
-        cluster: of the actor.
-        plan: of the training.
+        cluster: the actor's cluster.
+        plan: the plan of the training.
 
     Attributes:
-        params: the parameters of the policy for the last actions, where the algorithm asks for them.
-        idle: the part of its time that the server waits for requests, as it has said last.
+        params: the parameters of the policy for the last actions, if the algorithm asks for them; else None.
+        idle: the part of its time that the server waits for requests, from its last answer.
     """
 
     params: np.ndarray | None = None
@@ -37,16 +40,16 @@ class Served:
         number = cluster.role_rank()
         me, server = (Role.ACTOR, number), (Role.SERVER, plan.server_of(number))
         self._ask, self._answer = cluster.queue_pair(me, server)
-        # An answer that was meant for an actor that has died has another number.
+        # An answer for an actor that has died has another number.
         self._number = cluster.restarts << 40
 
     def __call__(self, obs: spaces.Flat, version: int, progress: float) -> spaces.Flat:
-        """Stored actions ``[N, …]`` for flat observations ``[N, …]``, exploring.
+        """Return stored actions ``[N, …]`` for flat observations ``[N, …]``, with exploration.
 
         Args:
             obs: the observations.
-            version: of the weights; older ones are not used.
-            progress: fraction of the training done.
+            version: the oldest version of the weights that may be used.
+            progress: the fraction of the training that is done.
         """
         self._number += 1
         self._ask.put({'number': self._number, 'version': version, 'progress': progress, 'obs': obs})
@@ -57,29 +60,29 @@ class Served:
                 return answer['action']
 
     def close(self) -> None:
-        """Ask no more."""
+        """Tell the server that this actor asks no more."""
         self._ask.close()
 
 
 def run(cluster: Cluster, plan: Plan, behavior: Behavior) -> None:
-    """Answer until all actors have left.
+    """Answer until all actors of this server have left.
 
     Args:
-        cluster: of this server.
-        plan: of the training.
-        behavior: the behaviour policy.
+        cluster: this server's cluster.
+        plan: the plan of the training.
+        behavior: the behavior policy.
     """
     number = cluster.role_rank()
     rng = seeding.generator(plan.seed, f'server {number}')
     pairs = [
         cluster.queue_pair((Role.ACTOR, actor), (Role.SERVER, number)) for actor in plan.actors_of(Role.SERVER, number)
     ]
-    version, clock = -1, Clock()
+    version, clock = END, Clock()
     while pairs:
         asked, left = [], []
         with clock.waiting('actors'):
             ready = wait_any([ask for ask, _ in pairs])
-        clock.rounded()
+        clock.end_lap()
         for i in ready:
             try:
                 asked.append((pairs[i], pairs[i][0].get()))
@@ -90,9 +93,9 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior) -> None:
             continue
         requests = [request for _, request in asked]
         newest = max(request['version'] for request in requests)
-        while version < newest:  # learners have the same versions, and number 0 may save its own a moment later
+        while version < newest:  # all learners have the same versions, but number 0 may save its own a moment later
             saved = newest_weights(cluster, 0)
-            if saved is None:  # what is still asked for is not used any more
+            if saved is None:  # the training has ended: nobody uses these actions
                 break
             if version < saved['version']:
                 version = saved['version']
@@ -105,9 +108,7 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior) -> None:
         for (_, answer), request in asked:
             end = start + spaces.count(request['obs'])
             part = spaces.tree_map(lambda x, start=start, end=end: x[start:end], action)
-            try:
-                own = None if params is None else params[start:end]
+            own = None if params is None else params[start:end]
+            with contextlib.suppress(PeerLost):  # it has just left; the next round takes it off the list
                 answer.put({'number': request['number'], 'action': part, 'params': own, 'idle': clock.idle})
-            except PeerLost:
-                pass  # it has just left; the next round takes it off the list
             start = end

@@ -1,7 +1,8 @@
 """Training over ranks: what ``agent.learn(env, roles=dict(learners=…, actors=…, …))`` does.
 
-Under a launcher every rank runs the same program to this point and takes its role here. Without one, this process is
-learner 0 and starts the others itself, as processes of this machine. Either way ``learn`` returns in learner 0 alone.
+Under a launcher every rank runs the same program up to this point and takes its role here. Without one, this process is
+learner 0 and starts the other ranks itself, as processes of this machine. In both cases ``learn`` returns only in
+learner 0.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import cloudpickle
 
 from zoo.common.tools.quiet import load_tensorflow
 from zoo.common.training.experience import Experience
-from zoo.distributed import cluster, jobs, launchers, process
-from zoo.distributed.cluster import Cluster
+from zoo.distributed import jobs, launchers, process
+from zoo.distributed.cluster import Cluster, connect
 from zoo.distributed.engines.base import ClusterError, PeerLost
-from zoo.distributed.layout import Layout, Role
-from zoo.distributed.training import actor, buffer, evaluations, learner, server
+from zoo.distributed.layout import Role
+from zoo.distributed.training import buffer, evaluations, learner, server
+from zoo.distributed.training.actor import Actor, close_env
 from zoo.distributed.training.plan import RESTARTS, Plan
 
 if TYPE_CHECKING:
@@ -36,16 +38,15 @@ _has_trained = False
 
 
 def train(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience], Result]) -> Result:
-    """Train with the roles of a plan.
+    """Train with the roles of a plan, and return what ``lead`` returns.
+
+    In the ranks of a launcher other than learner 0 this ends the process.
 
     Args:
-        agent: of this rank.
-        env: of this rank.
-        plan: of the training.
+        agent: this rank's agent.
+        env: this rank's environment.
+        plan: the plan of the training.
         lead: trains as learner 0, on the experience that it is given.
-
-    Returns:
-        what ``lead`` does, in learner 0; in the other ranks of a launcher this ends the process.
 
     Raises:
         ClusterError: a rank has failed, or the roles do not add up to the ranks that were launched.
@@ -70,11 +71,11 @@ def train(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience], Resul
                     'This %s keeps TensorFlow: its environment cannot be sent to a new process (%s).', role, error
                 )
             else:
-                actor.close_env(env)
+                close_env(env)
                 process.become(call)
-    joined = cluster.connect(*_counts(plan.layout))
+    joined = connect(*plan.layout.counts)
     if joined.role() == Role.LEARNER and joined.role_rank() == 0:
-        if joined.engine.name != 'local':  # whose own messages name the role; a launcher's have but the rank
+        if joined.engine.name != 'local':  # its messages name the role; a launcher's messages have only the rank
             log.warning('Training over %s: %s.', joined.engine.name, plan.layout.by_rank())
         with learner.learning(joined, plan, agent) as experience:
             return lead(experience)
@@ -91,7 +92,7 @@ def _train_here(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience],
         )
     layout = plan.layout
     if layout.learners > 1 or not all(plan.is_light(role) for role in (Role.ACTOR, Role.SERVER) if layout.count(role)):
-        plan = replace(plan, blueprint=_blueprint(agent))
+        plan = replace(plan, blueprint=pack_agent(agent))
     try:
         process.pack(take_part, (plan,))
     except Exception as error:
@@ -100,15 +101,20 @@ def _train_here(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience],
             'give build_env a name, a class, or a function that opens what it needs itself.'
         ) from error
     with jobs.Job(take_part, layout.size, (plan,), first=1):
-        with cluster.connect(*_counts(layout)) as joined, learner.learning(joined, plan, agent) as experience:
+        with connect(*layout.counts) as joined, learner.learning(joined, plan, agent) as experience:
             return lead(experience)
 
 
 def take_part(plan: Plan, is_launched: bool = False) -> None:
-    """What a process does that was started for a plan, or that has become an actor or buffer of a launched program."""
-    joined = cluster.connect(*_counts(plan.layout))
-    agent = None if plan.is_light(joined.role()) else _build(plan.blueprint)
-    assert plan.rebuild is not None  # or no process would have been given this plan
+    """Take a role in a process that was started for a plan, or that a launched program became.
+
+    Args:
+        plan: the plan of the training.
+        is_launched: whether a launcher started this rank.
+    """
+    joined = connect(*plan.layout.counts)
+    agent = None if plan.is_light(joined.role()) else build_agent(plan.blueprint)
+    assert plan.rebuild is not None  # otherwise no process would have this plan
     with _exits_are_errors():
         env = plan.rebuild(seed=None) if joined.role() == Role.ACTOR else None
         if joined.role() in (Role.LEARNER, Role.BUFFER) and plan.needs_goals:
@@ -116,8 +122,13 @@ def take_part(plan: Plan, is_launched: bool = False) -> None:
     _play(joined, plan, agent, env, is_launched)
 
 
-def _build(blueprint: bytes | None) -> Agent:
-    assert blueprint is not None  # since a role needs the agent
+def build_agent(blueprint: bytes | None) -> Agent:
+    """Build the agent of :func:`pack_agent` in this process.
+
+    Raises:
+        ClusterError: it cannot be built here.
+    """
+    assert blueprint is not None  # a role needs the agent
     try:
         load_tensorflow()
         agent_class, params, entries = pickle.loads(blueprint)
@@ -132,9 +143,9 @@ def _build(blueprint: bytes | None) -> Agent:
 
 
 def _play(joined: Cluster, plan: Plan, agent: Agent | None, env: Any, is_launched: bool) -> None:
-    """Take a role from beginning to end. The environment is closed last, when nobody waits for this rank any more.
+    """Play a role from beginning to end. The environment is closed last, when nobody waits for this rank any more.
 
-    Under a launcher a rank does not end before the program of learner 0 has, and uses nothing until then: some
+    Under a launcher a rank ends only when the program of learner 0 has ended, and uses no processor until then: some
     launchers take a rank that ends early for a failure, and MPI would wait for the others without sleeping.
     """
     role = joined.role()
@@ -147,48 +158,46 @@ def _play(joined: Cluster, plan: Plan, agent: Agent | None, env: Any, is_launche
     elif role == Role.BUFFER:
         buffer.run(joined, plan, env)
     else:
-        joined.allow_restarts(RESTARTS)  # not before: an environment that cannot be built is tried once
+        joined.allow_restarts(RESTARTS)  # not earlier: an environment that cannot be built is tried once
         with _exits_are_errors():
             if plan.experience == 'evaluations':
                 evaluations.run(joined, plan, behavior, env)
             else:
                 gradients = cast('AgentOfGradients | None', agent if plan.has_gradients else None)
-                actor.run(joined, plan, behavior, env, gradients)
+                playing = Actor(joined, plan, behavior, env, gradients)
+                playing.run()
+                playing.close()
     if is_launched:
         with contextlib.suppress(PeerLost):
             joined.queue((Role.LEARNER, 0), (role, joined.role_rank())).get()
     joined.close()
     if env is not None:
-        actor.close_env(env)
+        close_env(env)
 
 
 @contextlib.contextmanager
 def _exits_are_errors() -> Iterator[None]:
-    """An environment that ends the program, whatever the status, has not done this rank's part."""
+    """Turn ``SystemExit`` into an error: an environment that ends the program has not done this rank's part."""
     try:
         yield
     except SystemExit as end:
         raise ClusterError(f'the environment ended the program, by sys.exit({end.code!r}).') from end
 
 
-def _counts(layout: Layout) -> tuple[int, int, int, int]:
-    return layout.learners, layout.actors, layout.servers, layout.buffers
-
-
-def _blueprint(agent: Agent) -> bytes:
-    """The agent as it can be built in another process.
+def pack_agent(agent: Agent) -> bytes:
+    """Return an agent's class, arguments and networks, pickled, to build one like it in another process.
 
     Raises:
-        ValueError: a network that cannot be sent there.
+        ValueError: a network cannot be sent there.
     """
     from zoo.common.networks.copies import packed
 
     agent_class, params = agent.blueprint()
     entries = []
-    # A class whose constructor takes none makes them itself.
+    # A class whose constructor takes no networks makes them itself.
     for name, entry in zip(agent.network_names, params.pop('net_list', ()), strict='net_list' in agent.params()):
         try:
-            # By Keras' own way, a configuration, a model would leave attributes behind and act by another function.
+            # By its configuration, Keras' own way, a model would lose attributes and compute another function.
             entries.append(packed(entry))
         except Exception as error:
             why = ' '.join(str(error).split())[:200].rstrip('.')

@@ -7,9 +7,9 @@ import time
 import numpy as np
 import pytest
 
-from zoo.distributed.training import progress
+from zoo.distributed.training import role_metrics
 from zoo.distributed.training.learner import Together
-from zoo.distributed.training.progress import Clock, Roles
+from zoo.distributed.training.role_metrics import Clock, RoleMetrics
 
 
 def test_a_clock_tells_what_was_waited_for():
@@ -26,12 +26,12 @@ def test_a_clock_tells_what_was_waited_for():
 
 def test_a_clock_remembers_its_last_whole_lap(monkeypatch: pytest.MonkeyPatch):
     clock = Clock()
-    clock.rounded()
+    clock.end_lap()
     assert np.isnan(clock.idle)
-    monkeypatch.setattr(progress, 'LAP', 0.01)
+    monkeypatch.setattr(role_metrics, 'LAP', 0.01)
     with clock.waiting('others'):
         time.sleep(0.02)
-    clock.rounded()
+    clock.end_lap()
     assert 0.5 < clock.idle <= 1.0 and clock.lap('others')[1] == 0.0
 
 
@@ -44,7 +44,7 @@ def test_a_wait_that_fails_was_waited():
 
 
 def test_what_the_learner_logs():
-    roles = Roles(10)
+    roles = RoleMetrics(10)
     roles.heard(np.array([2.0, 0.5, 0.0, np.nan]), 100, 0.5)
     roles.heard(np.array([6.0, 0.5, 1.0, 0.25]), 60)
     roles.chosen(2, 0)

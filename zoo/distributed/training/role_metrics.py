@@ -1,7 +1,7 @@
-"""How a training with roles goes: what each role does a second, and how long it waits for the others.
+"""What is logged of the roles: what each role does in a second, and how long it waits for the others.
 
-Actors, servers and buffers put their times into the messages that they send anyway; the learner adds its own, and logs
-the means since the last row under ``roles/…``.
+Actors, servers and buffers put their times into the messages that they send anyway. The learner adds its own times, and
+logs the means since the last row under ``roles/…``.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-#: Seconds of a lap of those that say what part of their time they wait.
+#: Seconds of a lap of servers and buffers, which say what part of their time they wait.
 LAP = 1.0
 
 
 class Clock:
-    """The time since the last lap, and how much of it was spent waiting, for one thing and another.
+    """The time since the last lap, and how much of it was spent waiting, by what was waited for.
 
     Attributes:
-        idle: the part of its time that was waited for anything, in the last whole lap of `rounded`; NaN before.
+        idle: the part of the last whole lap of :meth:`end_lap` that was spent waiting; NaN before.
     """
 
     idle = np.nan
@@ -31,36 +31,36 @@ class Clock:
 
     @contextlib.contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """What is done in it is to wait for that."""
+        """Count the time of the block as waiting for ``what``."""
         begin = time.perf_counter()
         try:
             yield
         finally:
             self._waited[what] = self._waited.get(what, 0.0) + time.perf_counter() - begin
 
-    def rounded(self) -> None:
-        """Begin a new lap where the last one has taken long enough, and remember what part of it was waited."""
+    def end_lap(self) -> None:
+        """Set :attr:`idle` and begin a new lap, if the current one has lasted :data:`LAP`."""
         if time.perf_counter() - self._begin > LAP:
             waited = sum(self._waited.values())
             (seconds,) = self.lap()
             self.idle = waited / seconds
 
     def lap(self, *what: str) -> list[float]:
-        """Seconds since the last lap, and those that were waited for each of these; then all begins anew."""
+        """Return the seconds since the last lap, and the seconds spent waiting for each of these; begin a new lap."""
         now = time.perf_counter()
         found = [now - self._begin, *(self._waited.get(name, 0.0) for name in what)]
         self._begin, self._waited = now, {}
         return found
 
 
-class Roles:
-    """What the learner logs of the roles, of its own actors and buffers and of the servers that these ask.
+class RoleMetrics:
+    """What a learner logs of itself, of its actors and buffers, and of the servers that its actors ask.
 
     Args:
-        updates: that the learner has behind it.
+        updates: the updates that the learner has made so far.
 
     Attributes:
-        clock: of the learner; it waits for ``'actors'``, for ``'buffers'`` and for the other ``'learners'``.
+        clock: the learner's; it waits for ``'actors'``, for ``'buffers'`` and for the other ``'learners'``.
     """
 
     def __init__(self, updates: int = 0) -> None:
@@ -76,13 +76,13 @@ class Roles:
         self._lags: list[int] = []
 
     def heard(self, spent: np.ndarray, steps: int, idle: float = np.nan) -> None:
-        """A message was taken.
+        """Count a message of an actor.
 
         Args:
-            spent: float64 ``[4]``: seconds since the actor's message before, of which it waited for the learner, and
-                for a server; the part of its time that this server waits, NaN where there is none.
-            steps: of the environment, in it.
-            idle: the part of its time that the buffer waits which has taken it; NaN where none has.
+            spent: float64 ``[4]``: seconds since the actor's last message; how many of them it waited for the learner,
+                and for a server; the part of its time that this server waits, NaN without a server.
+            steps: environment steps in the message.
+            idle: the part of its time that the buffer that took the message waits; NaN without a buffer.
         """
         self._spent.append(spent)
         if np.isfinite(idle):
@@ -90,22 +90,22 @@ class Roles:
         self._steps += steps
 
     def chosen(self, depth: int, lag: int) -> None:
-        """Of ``depth`` messages that were there one was taken, of weights that were ``lag`` versions old."""
+        """Count a message that the learner chose among ``depth``, of weights that were ``lag`` versions old."""
         self._depths.append(depth)
         self._lags.append(lag)
 
     def measured(self, updates: int) -> dict[str, float]:
-        """The metrics since the last time; those of which there is nothing to tell are left out.
+        """Return the metrics since the last call. A metric without data is left out.
 
         * ``roles/learner_waits``, ``roles/actors_wait``, ``roles/servers_wait``, ``roles/buffers_wait``: the part of
-          their time in which they wait for others;
+          its time in which a role waits for others;
         * ``roles/actor_steps_per_second``: environment steps of one actor;
         * ``roles/learner_updates_per_second``: updates of the agent;
         * ``roles/queue``: messages that were there when the learner came for one;
-        * ``roles/staleness``: versions between the weights that were acted with and those that learned from it.
+        * ``roles/staleness``: versions between the weights that an actor acted with and the weights that learned.
 
         Args:
-            updates: that the learner has behind it by now.
+            updates: the updates that the learner has made by now.
         """
         seconds, *waited = self.clock.lap('actors', 'buffers', 'learners')
         found = {
