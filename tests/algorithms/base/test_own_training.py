@@ -287,7 +287,7 @@ def test_an_algorithm_of_action_values_plays_and_has_nothing_to_evaluate():
     rollout = agent.rollout(copies(3, 3), steps=120)
     assert rollout.log_prob is None and set(np.unique(rollout.action)) == {0, 1}
     assert np.array_equal(rollout.returns(0.0), rollout.reward)  # it has no critic of states
-    with pytest.raises(ValueError, match='DQN has no critic, whose values'):
+    with pytest.raises(ValueError, match='DQN has no critic, so that no values'):
         rollout.advantages(0.9, 0.9)
     with pytest.raises(ValueError, match='DQN has no stochastic policy'):
         agent.evaluate(rollout)

@@ -697,7 +697,7 @@ def test_observation_outside_a_space_of_so_many_values(space: Any, value: Any, w
         if mode is not None and isinstance(space, MultiBinary) and np.max(value) == 256:
             continue  # Gymnasium's copies cast it to something else
         collector = collector_of(env)
-        with pytest.raises(ValueError, match=r'^step .*: mend the one or the other\.$') as caught:
+        with pytest.raises(ValueError, match=r'^step .*: correct one of the two\.$') as caught:
             play(collector, 10)
         begin = 'step 3: ' if mode is None else 'step 9: copy 1 of '
         assert str(caught.value).startswith(f'{begin}the environment gave an observation {where}with the value')

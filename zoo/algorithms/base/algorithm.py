@@ -38,7 +38,7 @@ from zoo.common.networks.policy import StochasticPolicy
 from zoo.common.parameters import ActionSpace, NetList, ObservationSpace, OptimizersList
 from zoo.common.records import Batch, SequenceBatch, TestResult, TrainingResult, Trajectories
 from zoo.common.replay.replay import Replay
-from zoo.common.rollouts.rollout import Evaluation, Player, Rollout
+from zoo.common.rollouts.rollout import EvaluatedRollout, Player, Rollout
 from zoo.common.sampling import Sampling
 from zoo.common.tools import seeding
 from zoo.common.tools.compilation import PackedCall, prefers_xla, set_threads
@@ -543,7 +543,7 @@ class Algorithm(Parameterized):
         """
         return playing.rollout(self, env, steps, episodes, deterministic, seed)
 
-    def evaluate(self, rollout: Rollout, training: bool = False) -> Evaluation:
+    def evaluate(self, rollout: Rollout, training: bool = False) -> EvaluatedRollout:
         """What the agent thinks now of a rollout: log-probabilities, entropies, values; gradients flow through them.
 
         To be called inside a ``tf.GradientTape`` for those, with or without a ``tf.function`` around it.
@@ -554,7 +554,7 @@ class Algorithm(Parameterized):
                 learns, and ``penalty`` is what they add to the loss.
 
         Returns:
-            Tensors with the leading axes of the rollout, see :class:`zoo.common.rollouts.rollout.Evaluation`.
+            Tensors with the leading axes of the rollout, see :class:`zoo.common.rollouts.rollout.EvaluatedRollout`.
 
         Raises:
             ValueError: a rollout of other spaces, or an algorithm without a stochastic policy.

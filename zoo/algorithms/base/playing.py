@@ -17,8 +17,9 @@ from zoo.common.adaptors import action as actions
 from zoo.common.adaptors import observation as observations
 from zoo.common.networks.network import penalized
 from zoo.common.records import Episode
+from zoo.common.rollouts.claims import claims
 from zoo.common.rollouts.collector import Collector
-from zoo.common.rollouts.rollout import Evaluation, Rollout, Span
+from zoo.common.rollouts.rollout import EvaluatedRollout, Rollout, Span
 from zoo.common.tools import seeding
 
 
@@ -126,7 +127,7 @@ def rollout(
     if play is None or episodes is not None or seed is not None or not play.collector.holds:
         play = Play(agent, env, seed)
     else:
-        play.collector.check_free()
+        claims.check_free(env)
     found = play.go_on(steps, episodes, deterministic)  # after a failure the next call begins anew
     for key in [key for key, other in plays.items() if not other.collector.holds]:
         del plays[key]  # somebody else has begun episodes there
@@ -135,7 +136,7 @@ def rollout(
     return found
 
 
-def evaluate(agent: Any, rollout: Rollout, training: bool) -> Evaluation:
+def evaluate(agent: Any, rollout: Rollout, training: bool) -> EvaluatedRollout:
     """See :meth:`zoo.algorithms.base.algorithm.Algorithm.evaluate`."""
     if not isinstance(rollout, Rollout):
         raise ValueError(
@@ -169,7 +170,7 @@ def evaluate(agent: Any, rollout: Rollout, training: bool) -> Evaluation:
     penalty = tf.constant(0.0)
     if training:
         penalty = penalized(penalty, *agent.networks.values())
-    return Evaluation(
+    return EvaluatedRollout(
         shaped(distribution.log_prob(params, action)), shaped(entropy), shaped(value), shaped(params), penalty
     )
 

@@ -1,8 +1,7 @@
-"""Perturbed parameters, and the whole episodes that are played with each of them: what evolution strategies learn from.
+"""Whole episodes with perturbed parameters: what evolution strategies learn from.
 
-A perturbation is known by its seed: whoever has the seed and the parameters makes the same numbers of it, so that
-processes send each other seeds and returns alone (Salimans et al. 2017, arXiv 1703.03864, section 2.1). Nothing here
-imports TensorFlow where the policy is a chain of dense layers.
+A perturbation is drawn from its seed, so that processes exchange only seeds and returns (Salimans et al. 2017,
+arXiv 1703.03864, section 2.1). Nothing here imports TensorFlow where the policy is a chain of dense layers.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from zoo.common.rollouts.collector import Collector
 
 
 class Evaluator:
-    """Plays whole episodes, in every copy of an environment those of another perturbation at the same time.
+    """Plays whole episodes, with another perturbation in each copy of an environment.
 
-    What an episode gives is the sum of the rewards as training sees them, shaped if they are. Where the library's Atari
-    games end with each life, it is that of the whole game.
+    The return of an episode is the sum of the rewards that training sees, shaped if they are shaped. Where Atari games
+    end with each life, it is the return of the whole game.
 
     Args:
         collector: of the copies.
-        behavior: the policy; its observations' statistics do not move meanwhile.
-        episodes: of each evaluation.
+        behavior: the policy; the running statistics of its observations stay fixed.
+        episodes: the number of episodes of each evaluation.
 
     Attributes:
-        finished: the episodes that ended in the last step, but for those of a copy that had nothing left to play.
+        finished: the episodes that ended in the last step, without copies that had nothing left to play.
     """
 
     def __init__(self, collector: Collector, behavior: Deterministic, episodes: int) -> None:
@@ -43,21 +42,20 @@ class Evaluator:
     def __call__(
         self, seeds: np.ndarray, signs: np.ndarray, std: float, stepped: Callable[[int], None]
     ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-        """Play ``K`` evaluations, from new episodes on.
+        """Play ``K`` evaluations, beginning with new episodes.
 
-        A single environment is seeded for every episode, by the evaluation alone, so that it does not matter who plays
-        which of them. Copies, which begin episodes by themselves, are seeded once, by the first evaluation.
+        A single environment is seeded for every episode from its evaluation, so that any process may play it with the
+        same result. Copies begin episodes by themselves and are seeded once, from the first evaluation.
 
         Args:
             seeds: int64 ``[K]``, of the perturbations.
             signs: ``[K]``, 1 where the perturbation is added, −1 where it is subtracted.
-            std: what it is multiplied by.
-            stepped: called after every step with the collector's count of steps before it.
+            std: the standard deviation of a perturbation.
+            stepped: is called after every step with the collector's step count before it.
 
         Returns:
-            The fields ``returns``, ``lengths`` and ``observed`` of :class:`zoo.common.records.Evaluations`, each with
-            the
-            axis ``[K, …]`` in place of its first two.
+            The fields ``returns``, ``lengths`` and ``observed`` of :class:`zoo.common.records.Evaluations`, with one
+            axis ``[K, …]`` in place of their first two.
         """
         found = population(self.behavior.forward, self.collector.num_envs)
         try:
@@ -125,15 +123,15 @@ class Evaluator:
 
 
 class Tally:
-    """The sums of what is observed in each evaluation, for the running statistics to take in afterwards.
+    """Sums of the observations in each evaluation, which the running statistics take in afterwards.
 
     Args:
         statistics: the running statistics, by path.
-        count: evaluations.
-        copies: of the environment.
+        count: the number of evaluations.
+        copies: the number of copies of the environment.
 
     Attributes:
-        found: by path float64 ``[count, 2, size]``, see :class:`zoo.common.records.Evaluations`.
+        found: sums and sums of squares of the distances from the mean, by path float64 ``[count, 2, size]``.
     """
 
     def __init__(self, statistics: Mapping[str, RunningMoments], count: int, copies: int) -> None:
@@ -142,7 +140,7 @@ class Tally:
         self._running = {path: np.zeros((copies, 2, moments.mean.size)) for path, moments in statistics.items()}
 
     def add(self, obs: spaces.Flat, valid: np.ndarray) -> None:
-        """Take in what was acted on, ``[N, …]``, where it was (bool ``[N]``)."""
+        """Add the observations ``[N, …]`` that were acted on, where ``valid``, bool ``[N]``."""
         for path, running in self._running.items():
             moments = self._statistics[path]
             x = (obs[path] if path else obs).reshape(len(valid), -1) - moments.mean
@@ -151,20 +149,20 @@ class Tally:
             running[:, 1] += np.square(x)
 
     def credit(self, copy: int, evaluation: int) -> None:
-        """An episode of a copy has ended, which belongs to this evaluation."""
+        """Add the episode that a copy has ended to an evaluation."""
         for path, running in self._running.items():
             self.found[path][evaluation] += running[copy]
             running[copy] = 0.0
 
 
 def both_ways(seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Seeds and signs ``[2 P]`` of the evaluations of ``P`` perturbations: each is added, and then subtracted."""
+    """Return seeds and signs ``[2 P]`` of the evaluations of ``P`` perturbations: each is added, then subtracted."""
     return np.repeat(seeds, 2), np.tile([1, -1], len(seeds))
 
 
 def evaluations(
     seeds: np.ndarray, episodes: int, returns: np.ndarray, lengths: np.ndarray, observed: dict[str, np.ndarray]
 ) -> Evaluations:
-    """What came of all evaluations of :func:`both_ways`, each ``[2 P, …]``, with an axis for the two ways."""
+    """Return the results ``[2 P, …]`` of the evaluations of :func:`both_ways` with an axis for the signs."""
     pairs = {path: x.reshape(-1, 2, *x.shape[1:]) for path, x in observed.items()}
     return Evaluations(seeds, returns.reshape(-1, 2), lengths.reshape(-1, 2), pairs, episodes)

@@ -1,25 +1,23 @@
 """The rollout that a user holds: what ``agent.rollout`` has played, to compute with and to learn from by hand.
 
-The loops of the library work on :class:`zoo.common.records.Trajectories`, the bare record of the same.
+The library's own loops work on the bare record :class:`zoo.common.records.Trajectories`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Space
 
 from zoo.common import spaces
 from zoo.common.records import Episode, Trajectories
+from zoo.common.rollouts import estimates
+from zoo.common.rollouts.estimates import Critic, Values
 
-#: What `Rollout.returns` and `Rollout.advantages` take for the values of states.
-Values: TypeAlias = Callable[[Any], Any] | tuple[Any, Any] | float | None
-
-#: The fields that every rollout has, in this order; ``log_prob`` may be None.
+#: The fields that every rollout has, in this order; ``log_prob`` and ``state`` may be None.
 FIELDS = (
     'obs',
     'action',
@@ -34,21 +32,21 @@ FIELDS = (
     'state',
 )
 
-#: Those of them that `Rollout.with_fields` may put others in the place of.
+#: The fields that `Rollout.with_fields` may replace.
 REPLACEABLE = ('reward', 'log_prob')
 
 
-class Evaluation(NamedTuple):
-    """What an agent thinks of a rollout now: tensors with the leading axes of the rollout, ``[T, N]`` or ``[B]``.
+class EvaluatedRollout(NamedTuple):
+    """A rollout under the agent's policy and critic as they are now: tensors ``[T, N]`` or ``[B]``, like the rollout.
 
     Attributes:
-        log_prob: float32, the log-probability (of ``Box`` actions: density) of each action that was taken.
-        entropy: float32, of the policy in each state, in nats; None where it has no closed form, as after a tanh.
+        log_prob: float32, the log-probability of each action, or its log-density in a ``Box``.
+        entropy: float32, the policy's entropy in each state, in nats; None without a closed form, as after a tanh.
         value: float32, V of each state; None where the agent has no critic of states.
         params: float32 ``[…, param_size]``, the parameters of the policy's distribution
-            (``agent.action_adaptor.distribution``, which has ``kl(p, q)`` among others).
-        penalty: float32, one number: in training mode what the networks add to a loss (Keras' ``add_loss`` and
-            regularisers), otherwise 0.
+            ``agent.action_adaptor.distribution``, which has ``kl(p, q)`` among other methods.
+        penalty: float32, one number: in training mode the losses that the networks add (Keras' ``add_loss`` and
+            regularizers), otherwise 0.
     """
 
     log_prob: Any
@@ -60,20 +58,20 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Player:
-    """Who played, and in what.
+    """The agent that played, and its spaces.
 
     Attributes:
         observation_space, action_space: of one copy of the environment.
-        agent: the agent; None once a rollout was pickled.
+        agent: the agent; None after a rollout was pickled.
     """
 
     observation_space: Space
     action_space: Space
-    agent: Any = None
+    agent: Critic | None = None
 
 
 class Span(NamedTuple):
-    """Where in a play a rollout lies: the rows ``begin`` to ``end`` of these copies."""
+    """The place of a rollout in a play: rows ``begin`` to ``end`` of these copies."""
 
     play: object
     begin: int
@@ -82,18 +80,18 @@ class Span(NamedTuple):
 
 
 class Rollout:
-    """Steps that an agent has played: named arrays in NumPy with leading axes ``[T, N]`` or ``[B]``.
+    """Steps that an agent has played: named NumPy arrays with leading axes ``[T, N]`` or ``[B]``.
 
-    As it is played, and in slices of that, it is *ordered*: ``T`` successive steps of ``N`` copies of the environment,
-    ``[T, N, …]``. :meth:`flat`, :meth:`shuffle` and :meth:`minibatches` make loose transitions of it, ``[B, …]``. It
-    does not change: every method returns a new one or an array.
+    A new rollout and its slices are *ordered*: ``T`` successive steps of ``N`` copies of the environment, ``[T, N,
+    …]``. :meth:`flat`, :meth:`shuffle` and :meth:`minibatches` give *loose* transitions ``[B, …]``. A rollout does not
+    change: every method returns a new rollout or an array.
 
     Observations and actions are flat structures: one array, or for a ``Dict`` or ``Tuple`` a dict of arrays by path.
-    A rollout can be handed to a ``tf.function``, in which its fields are tensors; those of equal shapes share a graph.
+    A ``tf.function`` takes a rollout and sees its fields as tensors. Rollouts of equal shapes share a graph.
 
     Attributes:
         obs: the observation before the step, ``[…, *shape]`` in the environment's dtype.
-        action: in the policy's own units, see :mod:`zoo.common.adaptors.action`.
+        action: in the policy's own units, as :mod:`zoo.common.adaptors.action` describes.
         reward: float32, as the environment gave it.
         next_obs: the observation after the step, the true final one at an episode's end.
         terminated: bool, the task ended: nothing of value follows.
@@ -101,13 +99,13 @@ class Rollout:
         valid: bool, False where there is no transition: a copy was only reset, or had played its share of the episodes.
         begins: bool, an episode begins with this step.
         cut: bool, the episode goes on after this step, but not in the next row: two rollouts were joined here.
-        log_prob: float32, the log-probability of the action by the stochastic policy that drew it; None if there was
-            none, as of ε-greedy actions, or of those of a deterministic policy.
+        log_prob: float32, the log-probability of the action under the stochastic policy that drew it; None for
+            ε-greedy actions and deterministic policies.
         state: float32 ``[…, S]``, the recurrent state before the step, zero where an episode begins; None where the
-            policy has none. An agent that has one evaluates ordered rollouts alone.
-        player: who played in what.
+            policy has none. A recurrent agent evaluates only ordered rollouts.
+        player: the agent that played, and its spaces.
 
-    Fields that :meth:`with_fields` added are attributes too.
+    Fields added by :meth:`with_fields` are attributes too.
     """
 
     obs: Any
@@ -134,9 +132,9 @@ class Rollout:
         self.__dict__.update(player=player, _names=tuple(fields), _span=span, _ends=tuple(ends))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f'a rollout does not change: make another one with rollout.with_fields({name}=…).')
+        raise AttributeError(f'a rollout does not change: make a new one by rollout.with_fields({name}=…).')
 
-    # What it is
+    # Properties
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -150,21 +148,21 @@ class Rollout:
 
     @property
     def steps(self) -> int:
-        """The number of transitions, of those rows that are valid."""
+        """The number of transitions: the valid rows."""
         return int(np.count_nonzero(self.valid))
 
     @property
     def finished(self) -> list[Episode]:
-        """The episodes that ended in these steps, in the order in which they did; none of loose transitions."""
+        """The episodes that ended in these steps, in the order of their ends; empty for loose transitions."""
         return [episode for _, _, episode in self.__dict__['_ends']]
 
     @property
     def mean_return(self) -> float:
-        """The mean return of the episodes that ended in these steps, NaN if none did."""
+        """The mean return of the episodes that ended in these steps; NaN if none did."""
         return float(np.mean([x.episode_return for x in self.finished])) if self.finished else float('nan')
 
     def __len__(self) -> int:
-        """The length of the first axis, ``T`` or ``B``."""
+        """Return the length of the first axis, ``T`` or ``B``."""
         return int(self.reward.shape[0])
 
     def __repr__(self) -> str:
@@ -172,22 +170,22 @@ class Rollout:
         ended = f'; {len(self.finished)} episodes ended, mean return {self.mean_return:g}' if self.finished else ''
         return f'<Rollout {shape}: {", ".join(self.fields)}{ended}>'
 
-    # Another one of the same steps
+    # New rollouts
 
     def with_fields(self, **fields: Any) -> Rollout:
-        """The same with more fields, such as advantages, which slices and minibatches then have too.
+        """Return the rollout with more fields, such as advantages, which its slices and minibatches have too.
 
         Args:
-            fields: arrays with the rollout's leading axes; ``reward`` and ``log_prob`` take the place of those.
+            fields: arrays with the rollout's leading axes. ``reward`` and ``log_prob`` replace the present ones.
 
         Raises:
-            ValueError: a name that is taken, or other leading axes.
+            ValueError: a name is taken, or the leading axes differ.
         """
         lead = tuple(self.reward.shape)
         found = self.fields
         for name, value in fields.items():
             if name not in REPLACEABLE and (name in FIELDS or hasattr(type(self), name) or name.startswith('_')):
-                raise ValueError(f'{name!r} is what a rollout itself has: give the field another name.')
+                raise ValueError(f'a rollout has {name!r} already: give the field another name.')
             array = np.asarray(value)
             if array.shape[: len(lead)] != lead:
                 raise ValueError(
@@ -197,14 +195,14 @@ class Rollout:
         return self._with(found)
 
     def __getitem__(self, index: Any) -> Rollout:
-        """Some of the steps.
+        """Return some of the steps.
 
-        Of an ordered rollout ``[begin:end]`` or ``[begin:end, copies]``, with ``copies`` a slice or a list of numbers:
-        the axes stay, and the last step counts as cut where its episode goes on. A bool array ``[T, N]`` picks loose
-        transitions, of those that are valid. Of loose ones, a slice, or an array of numbers or bools.
+        An ordered rollout takes ``[begin:end]`` or ``[begin:end, copies]``, with ``copies`` a slice or a list of
+        numbers. The axes stay, and the last step counts as cut where its episode goes on. A bool array ``[T, N]`` picks
+        valid rows as loose transitions. Loose transitions take a slice, or an array of numbers or bools.
 
         Raises:
-            ValueError: an index that would put steps out of their order, or leave out an axis.
+            ValueError: an index that would break the order of the steps, or remove an axis.
         """
         if not self.ordered:
             if isinstance(index, slice):
@@ -212,7 +210,7 @@ class Rollout:
             rows = np.asarray(index)
             if rows.ndim != 1 or (rows.dtype == bool and len(rows) != len(self)) or rows.dtype.kind not in 'biu':
                 raise ValueError(
-                    f'loose transitions are picked by a slice or a list, [3:8] or [[1, 4]], not {index!r}.'
+                    f'loose transitions are picked by a slice or a list, such as [3:8] or [[1, 4]], not by {index!r}.'
                 )
             return self._loose(np.flatnonzero(rows) if rows.dtype == bool else rows)
         if isinstance(index, np.ndarray) and index.dtype == bool and index.shape == self.reward.shape:
@@ -240,18 +238,18 @@ class Rollout:
         return self._with(self._mapped(lambda x: x[begin:end][:, pick]), span, ends)
 
     def __add__(self, other: Rollout) -> Rollout:
-        """See :meth:`concatenate`."""
         return Rollout.concatenate([self, other]) if isinstance(other, Rollout) else NotImplemented
 
     @classmethod
     def concatenate(cls, rollouts: Sequence[Rollout]) -> Rollout:
-        """One rollout after the other.
+        """Join rollouts, one after the other.
 
-        Ordered ones are joined along time, copy by copy. Where one goes on in the next row as the environment did,
-        as in successive calls of ``agent.rollout``, so do its episodes; elsewhere those under way are marked as cut.
+        Ordered rollouts are joined along time, copy by copy. Episodes go on from one rollout to the next where the
+        environment did, as in successive calls of ``agent.rollout``. Otherwise the episodes under way are marked as
+        cut.
 
         Raises:
-            ValueError: none at all, of other spaces or fields, of other numbers of copies, or ordered with loose ones.
+            ValueError: an empty list; other spaces, fields or numbers of copies; ordered and loose ones together.
         """
         rollouts = list(rollouts)
         if not rollouts:
@@ -287,26 +285,26 @@ class Rollout:
         return cls(fields, first.player, span, ends)
 
     def flat(self) -> Rollout:
-        """The transitions one after another, ``[B, …]``, without the rows that are not valid."""
+        """Return the valid rows as loose transitions ``[B, …]``."""
         return self._loose(np.flatnonzero(self.valid))
 
     def shuffle(self, seed: int | np.random.Generator | None = None) -> Rollout:
-        """The transitions ``[B, …]`` in a random order, without the rows that are not valid.
+        """Return the valid rows as loose transitions ``[B, …]`` in a random order.
 
         Args:
-            seed: a seed or a generator; None draws from the agent's own.
+            seed: a seed or a generator; None: the agent's own generator.
         """
         return self._loose(self._generator(seed).permutation(np.flatnonzero(self.valid)))
 
     def minibatches(self, n: int, seed: int | np.random.Generator | None = None) -> Iterator[Rollout]:
-        """``n`` random minibatches of loose transitions, all of one size, in which every valid one is: one epoch.
+        """Iterate over ``n`` random minibatches of loose transitions, which cover every valid row: one epoch.
 
-        Their size is the number of rows divided by ``n``, rounded up; the last ones are filled up with transitions from
-        the first, so that rollouts of one shape give minibatches of one shape, which a ``tf.function`` compiles once.
+        Their size is the number of rows divided by ``n``, rounded up. The last ones are filled up with transitions from
+        the first. So rollouts of one shape give minibatches of one shape, which a ``tf.function`` compiles once.
 
         Args:
-            n: how many.
-            seed: see :meth:`shuffle`.
+            n: the number of minibatches.
+            seed: a seed or a generator; None: the agent's own generator.
 
         Raises:
             ValueError: ``n`` is less than 1 or more than the rows, or there is no transition.
@@ -314,20 +312,20 @@ class Rollout:
         rows = int(np.prod(self.reward.shape))
         valid = np.flatnonzero(self.valid)
         if not valid.size:
-            raise ValueError('this rollout holds no transition, so there are none to draw minibatches from.')
+            raise ValueError('this rollout holds no transition to draw minibatches from: play more steps.')
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= rows:
-            raise ValueError(f'n is {n!r}: give a number of minibatches from 1 to {rows}, the rows of the rollout.')
+            raise ValueError(f'n is {n!r}: give a number of minibatches from 1 to {rows}, the number of rows.')
         order = np.resize(self._generator(seed).permutation(valid), (int(n), -(-rows // int(n))))
         return (self._loose(chosen) for chosen in order)
 
     def episodes(self, whole: bool = True) -> list[Rollout]:
-        """The episodes one by one, in the order in which they ended: ordered rollouts ``[L, 1, …]``, all rows valid.
+        """Return the episodes in the order in which they ended: ordered rollouts ``[L, 1, …]`` of valid rows.
 
         Args:
-            whole: only those that begin and end in here; False: also the parts of those that do not.
+            whole: only episodes that begin and end in this rollout; False: parts of episodes too.
 
         Raises:
-            ValueError: of loose transitions.
+            ValueError: loose transitions.
         """
         self._check_ordered('episodes')
         done = self.terminated | self.truncated
@@ -336,120 +334,55 @@ class Rollout:
             begin = None
             for t in np.flatnonzero(self.valid[:, copy]).tolist():
                 begin = t if begin is None else begin
-                # A copy that is only reset, or has played its share, has ended an episode in the row before.
+                # Before a row that is not valid, the copy has ended an episode.
                 if done[t, copy] or self.cut[t, copy] or t == len(self) - 1:
                     if not whole or (self.begins[begin, copy] and done[t, copy]):
                         pieces.append((t, copy, begin))
                     begin = None
         return [self[begin : t + 1, [copy]] for t, copy, begin in sorted(pieces)]
 
-    # What is computed of it
+    # Estimates
 
     def returns(self, gamma: float, values: Values = None) -> np.ndarray:
-        """The discounted return of every step, float32 ``[T, N]``; 0 where a row is not valid.
+        """Return the discounted return of every step, float32 ``[T, N]``; 0 where a row is not valid.
 
-        That is the sum of the rewards to the end of the episode (:func:`zoo.common.maths.returns.discounted_returns`).
-        Where
-        the episode goes on unseen, because it was truncated or cut or the rollout ends, the value of the next
-        observation stands for the rest; after a termination nothing does.
+        The return is the sum of the rewards to the end of the episode
+        (:func:`zoo.common.maths.returns.discounted_returns`). Where the episode goes on unseen, because it was
+        truncated or cut or the rollout ends, the value of the next observation stands for the rest.
 
         Args:
             gamma: discount, in [0, 1].
-            values: V of states, as for :meth:`advantages`; None takes the agent's critic, and where it has none, 0:
-                then the returns are those that were seen.
+            values: V of states, in a form that :meth:`advantages` takes. None: the agent's critic; without a critic 0,
+                so that the returns are those that were seen.
 
         Raises:
-            ValueError: of loose transitions, or values of another shape.
+            ValueError: loose transitions, or values of another shape.
         """
-        from zoo.common.maths.returns import discounted_returns
-
         self._check_ordered('returns')
-        if not len(self):
-            return np.zeros(self.reward.shape, np.float32)
-        _, next_value = self._values(0.0 if values is None and self._critic_values() is None else values)
-        found = discounted_returns(self.reward, next_value, self.terminated, self._ended_unseen, gamma)
-        return np.where(self.valid, found.numpy(), np.float32(0.0))
+        return estimates.returns(self.trajectories, gamma, values, self.player.agent)
 
     def advantages(self, gamma: float, lam: float, values: Values = None) -> np.ndarray:
-        """Generalised advantage estimates, float32 ``[T, N]``; 0 where a row is not valid.
+        """Return generalized advantage estimates, float32 ``[T, N]``; 0 where a row is not valid.
 
-        Schulman et al. (arXiv 1506.02438), see :func:`zoo.common.maths.returns.gae`. An advantage plus the value of
-        its state
-        is the λ-return, which a critic learns.
+        Schulman et al. (arXiv 1506.02438), computed by :func:`zoo.common.maths.returns.gae`. An advantage plus the
+        value of its state is the λ-return, which a critic learns.
 
         Args:
             gamma: discount, in [0, 1].
             lam: λ, in [0, 1]: 0 trusts the values, 1 the rewards.
             values: V of states: a function from flat observations ``[B, …]`` to ``[B]`` or ``[B, 1]``, such as a Keras
                 model; or the pair of arrays ``[T, N]`` of the values before and after each step; or one number, the
-                value of every state; None takes the agent's critic as it is now.
+                value of every state. None: the agent's critic as it is now.
 
         Raises:
-            ValueError: of loose transitions, values of another shape, or none where the agent has no critic.
+            ValueError: loose transitions, values of another shape, or None where the agent has no critic.
         """
-        from zoo.common.maths.returns import gae
-
         self._check_ordered('advantages')
-        if not len(self):
-            return np.zeros(self.reward.shape, np.float32)
-        value, next_value = self._values(values)
-        found, _ = gae(self.reward, value, next_value, self.terminated, self._ended_unseen, gamma, lam)
-        return np.where(self.valid, found.numpy(), np.float32(0.0))
-
-    @property
-    def _ended_unseen(self) -> np.ndarray:
-        """Where the episode goes on, but not in the next row."""
-        return self.truncated | self.cut
-
-    def _values(self, values: Values) -> tuple[Any, Any]:
-        """V before and after each step, float32 ``[T, N]``."""
-        from zoo.common.maths.returns import next_values
-
-        shape = tuple(self.reward.shape)
-        if values is None:
-            known = self._critic_values()
-            if known is None:
-                agent = self.player.agent
-                who = 'this rollout has lost its agent' if agent is None else f'{type(agent).__name__} has no critic'
-                raise ValueError(f'{who}, whose values of states could be taken: give values=…, such as a function.')
-            return known
-        if isinstance(values, Real):
-            constant = np.full(shape, values, np.float32)
-            return constant, constant
-        if isinstance(values, tuple | list) and len(values) == 2:
-            before, after = (np.asarray(x, np.float32) for x in values)
-            if before.shape != shape or after.shape != shape:
-                raise ValueError(
-                    f'values are two arrays of shapes {before.shape} and {after.shape}: both need {shape}, the values '
-                    'before and after each step.'
-                )
-            return before, after
-        if not callable(values):
-            raise ValueError(
-                f'values is a {type(values).__name__}: give a function of observations, the pair of arrays of the '
-                'values before and after each step, or a number.'
-            )
-
-        def critic(obs: Any) -> Any:
-            import tensorflow as tf
-
-            count = spaces.count(obs)
-            found = tf.cast(tf.convert_to_tensor(values(spaces.tree_map(tf.convert_to_tensor, obs))), tf.float32)
-            if found.shape not in ([count], [count, 1]):
-                raise ValueError(f'the values of {count} states have shape {tuple(found.shape)}: ({count},) is needed.')
-            return tf.reshape(found, [-1])
-
-        value = critic(spaces.tree_map(lambda x: x.reshape(-1, *x.shape[2:]), self.obs)).numpy().reshape(shape)
-        return value, next_values(critic, value, self.next_obs, self.terminated, self._ended_unseen)
-
-    def _critic_values(self) -> tuple[Any, Any] | None:
-        """Those of the agent's critic as it is now; None where it has none."""
-        agent = self.player.agent
-        return agent.values_of(self.trajectories) if agent is not None and agent.values_states else None
+        return estimates.advantages(self.trajectories, gamma, lam, values, self.player.agent)
 
     @property
     def trajectories(self) -> Trajectories:
-        """The same as the record that the loops of the library work on, in which what was cut was truncated."""
+        """The steps as the record that the library's loops work on, where a cut counts as truncated."""
         self._check_ordered('trajectories')
         first = None if self.state is None else self.state[0]
         return Trajectories(
@@ -458,7 +391,7 @@ class Rollout:
             self.reward,
             self.next_obs,
             self.terminated,
-            self._ended_unseen,
+            self.truncated | self.cut,
             self.valid,
             first,
             None if self.state is None else self.begins,
@@ -474,11 +407,11 @@ class Rollout:
         return Rollout(fields, self.player, span, ends)
 
     def _mapped(self, function: Callable[[Any], Any]) -> dict[str, Any]:
-        """All fields, with a function of each array."""
+        """Apply a function to the arrays of all fields."""
         return {name: None if x is None else spaces.tree_map(function, x) for name, x in self.fields.items()}
 
     def _loose(self, rows: np.ndarray) -> Rollout:
-        """Loose transitions, by their numbers in the flattened leading axes."""
+        """Return loose transitions, by their numbers in the flattened leading axes."""
         lead = len(self.reward.shape)
         return Rollout(self._mapped(lambda x: x.reshape(-1, *x.shape[lead:])[rows]), self.player)
 
@@ -490,8 +423,8 @@ class Rollout:
     def _check_ordered(self, what: str) -> None:
         if not self.ordered:
             raise ValueError(
-                f'{what} needs the steps in their order, which these transitions have lost: call it before flat, '
-                'shuffle or minibatches, and keep what it gives with with_fields.'
+                f'{what} needs the steps in their order, which loose transitions have lost: call it before flat, '
+                'shuffle or minibatches, and keep the result by with_fields.'
             )
 
     def _check_joins(self, other: Rollout) -> None:
@@ -500,23 +433,23 @@ class Rollout:
             own, found = getattr(one, kind), getattr(two, kind)
             if own is not found and not spaces.same(own, found):
                 raise ValueError(
-                    f'rollouts are concatenated that have other spaces: an {kind} {spaces.describe(own)} and one '
-                    f'{spaces.describe(found)}.'
+                    f'the rollouts have other spaces, an {kind} {spaces.describe(own)} and one '
+                    f'{spaces.describe(found)}: concatenate rollouts of one environment.'
                 )
         mine, its = ({name for name, x in rollout.fields.items() if x is not None} for rollout in (self, other))
         if mine != its:
             raise ValueError(
-                f'rollouts are concatenated of which only one has {", ".join(sorted(mine ^ its))}: give both the same '
-                'fields with with_fields.'
+                f'of two rollouts to join only one has {", ".join(sorted(mine ^ its))}: give both the same fields by '
+                'with_fields.'
             )
         if self.reward.shape[1:] != other.reward.shape[1:]:
             raise ValueError(
-                f'rollouts of the shapes {tuple(self.reward.shape)} and {tuple(other.reward.shape)} cannot follow one '
-                'another: concatenate what their flat() gives.'
+                f'rollouts of shapes {tuple(self.reward.shape)} and {tuple(other.reward.shape)} cannot follow one '
+                'another: concatenate their flat() transitions.'
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickling: the arrays and the spaces, without the agent."""
+        """Return what is pickled: the arrays and the spaces, without the agent."""
         player = Player(self.player.observation_space, self.player.action_space)
         return {**self.__dict__, 'player': player, '_span': None}
 
@@ -524,7 +457,7 @@ class Rollout:
         self.__dict__.update(state)
 
     def __tf_flatten__(self) -> tuple[Any, tuple[Any, ...]]:
-        """For ``tf.function``: what is fixed in a graph, and the fields."""
+        """Return what a ``tf.function`` takes as fixed, and the fields."""
         return (self.player, self.__dict__['_names']), tuple(self.fields.values())
 
     @classmethod

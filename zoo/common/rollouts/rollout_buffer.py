@@ -1,4 +1,4 @@
-"""Storage of one iteration's experience for on-policy algorithms."""
+"""Storage for the rollouts of one iteration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zoo.common.rollouts.collector import Collector
 
 log = logging.getLogger('zoo')
 
-#: From this size on the memory is announced before it is taken.
+#: Storage of at least this size is announced by a warning.
 ANNOUNCE_BYTES = 100e6
 
 
@@ -29,7 +29,7 @@ def rollout_bytes(
     param_size: int = 0,
     every_state: bool = False,
 ) -> int:
-    """Memory of a :class:`RolloutBuffer`."""
+    """Return the memory of a :class:`RolloutBuffer` with these arguments."""
     row = RolloutBuffer(observation_space, action_adaptor, 1, 1, state_size, param_size, every_state).rollout
     fields = [field for field in row._replace(state=None) if field is not None]
     each = sum(x.nbytes for field in fields for _, x in spaces.tree_items(field))
@@ -37,7 +37,7 @@ def rollout_bytes(
 
 
 def of_copies(rollout: Trajectories, copies: np.ndarray) -> Trajectories:
-    """New arrays with the steps of copies, by their numbers, ``[T, len(copies), …]``; one may be named twice."""
+    """Return new arrays with the steps of some copies, ``[T, len(copies), …]``; a copy may be named twice."""
     found = (
         None if x is None else spaces.tree_map(lambda x, of=name: x[copies] if of == 'state' else x[:, copies], x)
         for name, x in zip(Trajectories._fields, rollout, strict=True)
@@ -46,7 +46,7 @@ def of_copies(rollout: Trajectories, copies: np.ndarray) -> Trajectories:
 
 
 def side_by_side(one: Trajectories, other: Trajectories) -> Trajectories:
-    """The copies of two rollouts of as many steps as those of one."""
+    """Return the copies of two rollouts with equally many steps as one rollout."""
     found = (
         None if x is None else spaces.tree_map(lambda *both, of=name: np.concatenate(both, int(of != 'state')), x, y)
         for name, x, y in zip(Trajectories._fields, one, other, strict=True)
@@ -55,15 +55,15 @@ def side_by_side(one: Trajectories, other: Trajectories) -> Trajectories:
 
 
 class RolloutBuffer:
-    """``T`` steps of ``N`` copies, time-major, allocated once and written over in every iteration.
+    """``T`` steps of ``N`` copies, time-major, allocated once and written over in each iteration.
 
     Args:
         observation_space, action_adaptor: give shapes and dtypes.
         horizon: ``T``, steps of each copy.
         num_envs: ``N``.
         state_size: ``S``, entries of the policy's recurrent state; 0 where it has none.
-        param_size: ``P``, parameters of the policy's distribution; 0 where they are not asked for.
-        every_state: keep the recurrent state before every step, as a replay buffer does, not before the first alone.
+        param_size: ``P``, parameters of the policy's distribution; 0: do not keep them.
+        every_state: keep the recurrent state before every step, for a replay buffer; else before the first step only.
     """
 
     def __init__(
@@ -107,13 +107,13 @@ class RolloutBuffer:
         """Take ``T`` steps of every copy.
 
         Args:
-            collector: of the ``N`` copies.
-            act: from the flat observations ``[N, …]`` to stored actions.
-            stepped: called after every step with the collector's count of steps before it.
-            behavior: what acts, where the policy has a recurrent state or its parameters are asked for.
+            collector: steps the ``N`` copies.
+            act: maps flat observations ``[N, …]`` to stored actions.
+            stepped: is called after every step with the collector's step count before it.
+            behavior: the policy, where its recurrent state or its parameters are kept.
 
         Returns:
-            The storage itself, which the next call writes over.
+            The storage, which the next call writes over.
         """
         begins, params, states = self.rollout.begins, self.rollout.params, self.rollout.states
         if begins is not None:
@@ -145,14 +145,14 @@ class RolloutBuffer:
         return self.rollout
 
     def put(self, copies: slice | np.ndarray, part: Trajectories) -> None:
-        """Write the rollout of some of the copies, of as many steps."""
+        """Write a rollout of ``T`` steps in place of some copies."""
         for name, target, values in zip(Trajectories._fields, self.rollout, part, strict=True):
             for path, x in () if values is None else spaces.tree_items(values):
                 own = target[path] if path else target
                 own[copies if name == 'state' else (slice(None), copies)] = x
 
     def _write(self, t: int, *fields: spaces.Flat) -> None:
-        """Write the first fields of :class:`Trajectories`, each ``[N, …]``, at step ``t``."""
+        """Write the first fields of :class:`zoo.common.records.Trajectories`, each ``[N, …]``, at step ``t``."""
         for storage, value in zip(self.rollout[: len(fields)], fields, strict=True):
             if isinstance(storage, dict):
                 for path, target in storage.items():

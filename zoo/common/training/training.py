@@ -28,7 +28,7 @@ from zoo.common.envs.about import about
 from zoo.common.envs.goals import Goals
 from zoo.common.records import Episode, TrainingResult
 from zoo.common.replay.replay import Replay
-from zoo.common.rollouts.collector import training_in
+from zoo.common.rollouts.claims import claims
 from zoo.common.training.agent import Agent, Loop
 from zoo.common.training.collection import Collection
 from zoo.common.training.experience import Experience
@@ -157,7 +157,7 @@ class Training:
 
     def run(self, loop: Loop, **params: Any) -> TrainingResult:
         """Run ``loop`` to its end and close everything, whatever happens on the way."""
-        with training_in(self._stepped), contextlib.ExitStack() as ends:
+        with claims.training_in(self._stepped), contextlib.ExitStack() as ends:
             try:
                 for callback in self._callbacks:
                     if hasattr(callback, 'begin'):
