@@ -501,7 +501,7 @@ class TestSharedTorso:
 
     def test_a_complete_network_has_no_torso_to_share(self):
         whole = keras.Sequential([keras.Input((3,)), keras.layers.Dense(ACTIONS)])
-        with pytest.raises(ValueError, match=r'net_list\[1\] \(critic\) is to share the torso of actor, which is a'):
+        with pytest.raises(ValueError, match=r'net_list\[1\] \(critic\) shares the torso of actor, but actor is'):
             PPO(VECTOR, Discrete(ACTIONS), net_list=[whole, 'actor'])
 
 

@@ -22,7 +22,7 @@ from zoo import algorithms, build_env, call_default_params
 from zoo.algorithms.base import Algorithm, saving
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.maths.optimizers import copy_weights
-from zoo.common.networks import copies
+from zoo.common.networks import fingerprints
 from zoo.common.networks.build import build_network, build_on
 from zoo.common.networks.heads import Head, action_value_head, value_head
 from zoo.common.networks.layers import dense
@@ -343,16 +343,16 @@ class TestNetworksOfTheUser:
 
     def test_on_another_processor_it_may_round_otherwise(self):
         made, plain = network(sequential(8, 4)), network(sequential(8, 4, dtype='float32'))
-        kept = np.array(copies.fingerprint(made))
+        kept = np.array(fingerprints.fingerprint(made))
         copy_weights(plain.variables, made.variables)
         for found, by, is_same in ((made, 0.01, True), (made, 0.2, False), (plain, 0.01, False)):
-            expected = kept if found is made else np.array(copies.fingerprint(plain))
+            expected = kept if found is made else np.array(fingerprints.fingerprint(plain))
             moved = expected + by * np.abs(expected).max()
             if is_same:
-                copies.check_fingerprints({'q': found}, {'q': moved.tolist()})
+                fingerprints.check_fingerprints({'q': found}, {'q': moved.tolist()})
             else:
                 with pytest.raises(ValueError, match='computes something else'):
-                    copies.check_fingerprints({'q': found}, {'q': moved.tolist()})
+                    fingerprints.check_fingerprints({'q': found}, {'q': moved.tolist()})
 
 
 class TestActing:

@@ -88,7 +88,7 @@ def test_the_update_sees_the_states_that_were_acted_with(mode: AutoresetMode | N
         np.testing.assert_array_equal(rollout.begins[valid], first[valid])
         assert not acted_with[valid & first].any() and acted_with[valid & ~first].any(-1).all()
         np.testing.assert_array_equal(rollout.state, acted_with[0])
-        _, after = agent.policy.network.sequence(rollout.obs, rollout.state, rollout.begins)
+        _, after = agent.policy.network.encode_sequence(rollout.obs, rollout.state, rollout.begins)
         before = np.concatenate([rollout.state[None], after[:-1]])
         before[rollout.begins] = 0.0
         np.testing.assert_allclose(before[valid], acted_with[valid], atol=1e-5)

@@ -376,7 +376,7 @@ class TestLoading:
     def test_a_checkpoint_without_fingerprints_loads(self, tmp_path, monkeypatch):
         agent = make('DQN', modal)
         with monkeypatch.context() as patch:
-            patch.setattr('zoo.common.networks.copies.fingerprints', lambda networks: {})
+            patch.setattr('zoo.common.networks.fingerprints.fingerprints', lambda networks: {})
             patch.setattr('zoo.common.networks.network.Network.random_variables', [])
             agent.save(tmp_path / 'saved')
         loaded = zoo.load(tmp_path / 'saved', net_list=[modal(0)])

@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 
 from zoo.common import spaces
 from zoo.common.adaptors.observation import Preprocess
-from zoo.common.networks import copies
+from zoo.common.networks import copies, fingerprints, probes
 from zoo.common.networks.build import build_network
 from zoo.common.networks.heads import Head, action_value_head, value_head
 from zoo.common.networks.network import Network
@@ -187,7 +187,7 @@ def test_a_network_that_is_random_by_itself_has_a_target_and_one_line_says_what_
     entry = Noisy(1.0)
     second = target(entry, network(entry))
     assert second.torso is not entry
-    assert caplog.text.count('net_list[0] (q) gives other numbers every time') == 1
+    assert caplog.text.count('net_list[0] (q) gives different numbers at every call') == 1
 
 
 SPACES = {
@@ -207,29 +207,29 @@ SPACES = {
 @pytest.mark.parametrize('name', SPACES)
 def test_probes_are_observations(name: str):
     space = SPACES[name]
-    for make in (copies._random_probes, copies._fixed_probes):
-        probes, again = make(space), make(space)
-        for probe, same in zip(probes, again, strict=True):
+    for make in (probes.random_probes, probes.fixed_probes):
+        made, again = make(space), make(space)
+        for (probe, _), (same, _) in zip(made, again, strict=True):
             for path, x in spaces.tree_items(probe):
                 leaf = spaces.leaves(space)[path]
-                assert x.shape == (copies.ROWS, *leaf.shape) and x.dtype == leaf.dtype
+                assert x.shape == (probes.ROWS, *leaf.shape) and x.dtype == leaf.dtype
                 assert np.isfinite(x).all() and len(np.unique(x)) > 1
                 np.testing.assert_array_equal(x, same[path] if path else same)
-        for path, x in spaces.tree_items(probes[0]):
+        for path, x in spaces.tree_items(made[0][0]):
             assert all(spaces.leaves(space)[path].contains(row) for row in x), path
     if name == 'nested':
-        far = copies._random_probes(space)[1]['c']
+        far = probes.random_probes(space)[1][0]['c']
         assert np.abs(far).max() > 1.0, 'beyond the bounds too'
 
 
 def test_fingerprints_of_networks_that_are_given_as_objects():
     networks = {'actor': network({'hidden': [4]}), 'critic': network(adapted())}
-    found = copies.fingerprints(networks)
-    assert found.keys() == {'critic'} and np.shape(found['critic']) == (2 * copies.ROWS, 2)
-    copies.check_fingerprints(networks, found)
-    copies.check_fingerprints(networks, found)
-    copies.check_fingerprints(networks, {})
+    found = fingerprints.fingerprints(networks)
+    assert found.keys() == {'critic'} and np.shape(found['critic']) == (2 * probes.ROWS, 2)
+    fingerprints.check_fingerprints(networks, found)
+    fingerprints.check_fingerprints(networks, found)
+    fingerprints.check_fingerprints(networks, {})
     networks['critic'].trainable_variables[0].assign_add(tf.fill([3, 2], 0.1))
     message = r'^net_list\[1\] \(critic\) computes something else from the saved weights .*\.$'
     with pytest.raises(ValueError, match=message):
-        copies.check_fingerprints(networks, found)
+        fingerprints.check_fingerprints(networks, found)

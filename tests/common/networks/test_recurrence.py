@@ -53,6 +53,13 @@ def sequence(seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=(T, N, 3)).astype(np.float32), begins
 
 
+def outputs_of(network: Network, obs: Any, state: Any, begins: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """Outputs ``[T, N, units]`` and the states after each step ``[T, N, S]``."""
+    x, after = network.encode_sequence(obs, state, begins)
+    x = network.from_torso(x)
+    return tf.reshape(x, [*begins.shape, x.shape[-1]]), after
+
+
 @pytest.mark.parametrize('kind', LAYERS)
 def test_sequences_steps_and_numpy_are_keras(kind: str):
     """Episode by episode Keras' own layer computes the same; a state that is given is the one that is gone on from."""
@@ -62,7 +69,7 @@ def test_sequences_steps_and_numpy_are_keras(kind: str):
     stir(made.variables)
     obs, begins = sequence()
     start = np.random.default_rng(2).normal(size=(N, made.state_size)).astype(np.float32)
-    output, after = (x.numpy() for x in made.sequence(tf.constant(obs), tf.constant(start), tf.constant(begins)))
+    output, after = (x.numpy() for x in outputs_of(made, tf.constant(obs), tf.constant(start), tf.constant(begins)))
     assert output.shape == (T, N, 1) and after.shape == (T, N, made.state_size)
 
     for n in range(3):
@@ -165,7 +172,7 @@ def test_what_comes_before_an_episode_begins_does_not_reach_it():
     start = tf.Variable(tf.ones([N, 6]))
     with tf.GradientTape() as tape:
         tape.watch(inputs := tf.constant(obs))
-        output, _ = made.sequence(inputs, start, tf.constant(begins))
+        output, _ = outputs_of(made, inputs, start, tf.constant(begins))
         late = tf.reduce_sum(output[3:])
     by_inputs, by_start = tape.gradient(late, [inputs, start])
     assert not by_inputs.numpy()[:3].any() and by_inputs.numpy()[3:].all() and not by_start.numpy().any()
@@ -207,7 +214,7 @@ class TestSpecs:
         }
         begins = sequence()[1]
         start = np.zeros((N, 16), np.float32)
-        output, _ = made.sequence(tf.nest.map_structure(tf.constant, obs), tf.constant(start), tf.constant(begins))
+        output, _ = outputs_of(made, tf.nest.map_structure(tf.constant, obs), tf.constant(start), tf.constant(begins))
         forward, state = Forward(made), start
         assert forward.numpy is None
         for t in range(T):
@@ -219,7 +226,7 @@ class TestSpecs:
         made = network({'hidden': [256, 256], 'recurrent': 'lstm', 'recurrent_units': 8, 'dtype': 'mixed_bfloat16'})
         assert made.mixed and made.core is not None and made.core.cells[0].layer.compute_dtype == 'float32'
         obs, begins = sequence()
-        output, after = made.sequence(tf.constant(obs), tf.zeros([N, 16]), tf.constant(begins))
+        output, after = outputs_of(made, tf.constant(obs), tf.zeros([N, 16]), tf.constant(begins))
         assert output.dtype == after.dtype == tf.float32
 
 

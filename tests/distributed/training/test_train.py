@@ -170,7 +170,7 @@ def test_actors_carry_the_state_of_a_recurrent_policy(tmp_path: Path):
 
     def look(rollout: Any, **params: Any) -> Any:
         rollouts.append([rollout.state.copy(), rollout.begins.copy(), rollout.terminated | rollout.truncated])
-        _, after = agent.policy.network.sequence(rollout.obs, rollout.state, rollout.begins)
+        _, after = agent.policy.network.encode_sequence(rollout.obs, rollout.state, rollout.begins)
         last.append(np.where(rollouts[-1][2][-1][:, None], 0.0, after[-1]))  # by the weights that were acted with
         return update(rollout, **params)
 

@@ -33,8 +33,9 @@ from zoo.common.maths.normalize import RunningMoments
 from zoo.common.maths.optimizers import AllReduce, Optimizer
 from zoo.common.networks import copies, remembered
 from zoo.common.networks.heads import Head
-from zoo.common.networks.network import Network, compiles_by_xla
+from zoo.common.networks.network import Network
 from zoo.common.networks.policy import StochasticPolicy
+from zoo.common.networks.trials import compiles_by_xla
 from zoo.common.parameters import ActionSpace, NetList, ObservationSpace, OptimizersList
 from zoo.common.records import Batch, SequenceBatch, TestResult, TrainingResult, Trajectories
 from zoo.common.replay.replay import Replay

@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.common import spaces
-from zoo.common.networks import copies
-from zoo.common.networks.network import unannounced
+from zoo.common.networks import copies, fingerprints
+from zoo.common.networks.announcing import unannounced
 from zoo.common.schedules import schedule_from_json, schedule_to_json
 from zoo.common.tools import keras_private, seeding
 from zoo.common.tools.errors import unknown
@@ -129,7 +129,7 @@ def save(agent: Agent, path: str | os.PathLike[str], buffer: bool, loop_state: d
         'rng': seeding.state(agent.rng),
         'loop_state': loop_state,
         'saved_at': time.time(),
-        'fingerprints': copies.fingerprints(agent.networks),
+        'fingerprints': fingerprints.fingerprints(agent.networks),
     }
     held = None
     if buffer:
@@ -210,9 +210,9 @@ def load(
     _leave_out_statistics(agent, state)
     _check_arrays(agent, state, path)
     assign(agent, state)
-    copies.check_fingerprints(agent.networks, found.get('fingerprints', {}))
+    fingerprints.check_fingerprints(agent.networks, found.get('fingerprints', {}))
     if net_list is not None:
-        copies.check_specs(agent.networks, agent.net_list, found['net_list'])
+        fingerprints.check_specs(agent.networks, agent.net_list, found['net_list'])
     try:
         agent.steps, agent.updates = int(found['steps']), int(found['updates'])
         agent.progress = float(found['progress'])

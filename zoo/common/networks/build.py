@@ -1,4 +1,29 @@
-"""Networks from the entries of ``net_list``."""
+"""The policy adaptor: from an entry of ``net_list`` to the network that an algorithm needs.
+
+An algorithm states what its network must give as a :class:`Head`. :func:`build_network` makes the network from
+
+* a **spec**, ``dict(hidden=[256, 256], activation='tanh')``: torso and head are assembled;
+* a **torso**, a network whose output does not have the head's size: a head is attached, and one log line says so;
+* a **complete network**, whose output has the head's size;
+* the **name** of an earlier network in the list: the head is put on that network's torso, so both share an encoder.
+
+Torsos and complete networks are Keras 3 models, TensorLayer 2 models, ``tf.Module`` objects, or callables with
+``trainable_variables``. They are called with the preprocessed observation in the environment's form: a tensor for a
+leaf space, a dict or tuple of tensors for ``Dict`` and ``Tuple``, without the action mask
+(:mod:`zoo.common.adaptors.observation`). A critic of state *and* action is called with ``[obs, action]``, with two
+arguments, or with one joined vector if the observation is a vector, whichever it takes. If a torso takes the
+observation alone, the action joins in the head.
+
+A TensorLayer model is put in training mode by ``is_train``; another callable is given ``training`` if it takes that.
+
+A network may be recurrent over environment steps: a spec with ``recurrent='lstm'``, or a chain of Keras layers that
+takes sequences, ``keras.Sequential([Dense(64), LSTM(64), Dense(64)])`` (:mod:`zoo.common.networks.recurrent`). The
+caller holds its state, ``[N, S]``.
+
+A torso or complete network with Keras' dtype policy ``'mixed_bfloat16'`` computes in bfloat16, from float32 weights.
+Its output is cast to float32, and heads compute in float32. A spec asks for it by ``dtype``
+(:mod:`zoo.common.networks.torsos`).
+"""
 
 from __future__ import annotations
 
@@ -9,9 +34,11 @@ import tensorflow as tf
 
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.networks import recurrent, torsos
+from zoo.common.networks.announcing import announces
 from zoo.common.networks.heads import Head, make_head
-from zoo.common.networks.network import Network, announces, encoded_zeros, probe
+from zoo.common.networks.network import Network
 from zoo.common.networks.spec import full_spec
+from zoo.common.networks.trials import encoded_width, probe
 from zoo.common.networks.users import adapt
 
 log = logging.getLogger('zoo')
@@ -27,12 +54,12 @@ def build_network(
 
     Args:
         entry: a spec, a torso or a complete network.
-        label: how messages name it: ``'net_list[0] (actor)'``.
+        label: its name in messages: ``'net_list[0] (actor)'``.
         preprocess: of the observations.
-        head: what it takes and what its output has to be.
+        head: what the network takes and gives.
 
     Raises:
-        ValueError: the entry does not fit: which one, what it maps, what is needed.
+        ValueError: the entry does not fit; the message says which one, what it maps, and what the algorithm needs.
     """
     name, action_size = label.partition('(')[2].rstrip(')'), head.action_size
     if isinstance(entry, dict):
@@ -53,7 +80,7 @@ def build_network(
         mixed = spec['dtype'] == 'mixed_bfloat16' and torsos.rounds(torso)
         if spec['dtype'] == 'mixed_bfloat16' and not mixed and announces.get():
             log.warning(
-                "%s: dtype='mixed_bfloat16' changes nothing, since it has no layer that is wide enough to gain by it.",
+                "%s: dtype='mixed_bfloat16' changes nothing, since no layer is wide enough to gain by it.",
                 label,
             )
         return Network(name, preprocess, torso, call_torso, made, wanted=head, mixed=mixed, core=core)
@@ -68,30 +95,30 @@ def build_network(
 
 
 def build_on(other: Network, label: str, head: Head, initial: str = 'glorot_uniform', seed: Any = None) -> Network:
-    """A network that puts a head of its own on the torso of another one.
+    """A network with its own head on the torso of another network.
 
     Args:
-        other: whose torso it is.
-        label: how messages name it: ``'net_list[1] (critic)'``.
-        head: what the output has to be.
-        initial: initialiser of the head, where that names no gain.
-        seed: of the head's weights.
+        other: owns the torso.
+        label: its name in messages: ``'net_list[1] (critic)'``.
+        head: what the network gives.
+        initial: initializer of the head, if the head has no gain.
+        seed: for the head's weights.
 
     Raises:
-        ValueError: the other network is complete, so that there is no torso to stand on.
+        ValueError: the other network is complete, so it has no torso to share.
     """
     if other.head is None:
         raise ValueError(
-            f'{label} is to share the torso of {other.name}, which is a complete network: give a torso there, whose '
-            'output is not yet the head.'
+            f'{label} shares the torso of {other.name}, but {other.name} is a complete network: give a torso there, '
+            'without its last layer.'
         )
     name = label.partition('(')[2].rstrip(')')
-    made = make_head(head, encoded_zeros(other).shape[-1], initial, torsos.SeedSequence(seed))
+    made = make_head(head, encoded_width(other), initial, torsos.SeedSequence(seed))
     return Network(
         name,
         other.preprocess,
         other.torso,
-        other._call_torso,
+        other.call_torso,
         made,
         custom=other.custom,
         shares=True,

@@ -1,39 +1,8 @@
-"""The policy adaptor: from an entry of ``net_list`` to the network that an algorithm needs.
-
-An algorithm says what its network has to give, as a :class:`Head`; :func:`build_network` makes it from
-
-* a **spec**, ``dict(hidden=[256, 256], activation='tanh')``: torso and head are assembled;
-* a **torso**, a network whose output is not of the head's size: a head is attached, and one log line says so;
-* a **complete network**, whose output is of the head's size;
-* the **name** of an earlier network of the list, on whose torso its head is put: one encoder for both.
-
-The middle two are a Keras 3 model, a TensorLayer 2 model, a ``tf.Module``, or a callable with ``trainable_variables``.
-They are called with the preprocessed observation in the environment's own form: a tensor for a leaf space, a dict or
-tuple of tensors for ``Dict`` and ``Tuple`` (without the action mask); see :mod:`zoo.common.adaptors.observation`. A
-critic of state *and* action is called with ``[obs, action]`` or with the two as arguments, as it takes them, or with
-both joined in one vector where the observation is one; after a torso of the observation alone the action joins in the
-head.
-
-A network means what Keras says it means. Where it is trained it is called in training mode: dropout drops, batch
-normalisation takes the batch's moments and learns its statistics, and what it adds to the loss is added
-(:meth:`Network.penalties`). Everywhere else, in acting, in targets and in values that are only bootstrapped from, it is
-in inference mode. A TensorLayer model is switched by ``is_train``, another callable is given ``training`` if it takes
-that.
-
-A network may be recurrent over the steps of the environment: a spec with ``recurrent='lstm'``, or a chain of Keras
-layers that takes sequences, ``keras.Sequential([Dense(64), LSTM(64), Dense(64)])`` (:mod:`zoo.common.recurrence`). Its
-state is given to it and returned, ``[N, S]``: `Network.step` takes one step, `Network.sequence` whole sequences.
-
-A torso or complete network of Keras' dtype policy ``'mixed_bfloat16'`` computes in bfloat16, from weights of float32;
-what it gives is made float32, and heads compute in that. A spec says so by ``dtype``: :mod:`zoo.common.networks`.
-"""
+"""A network for an algorithm: preprocessing, torso and head as one function of a flat observation."""
 
 from __future__ import annotations
 
 import contextlib
-import contextvars
-import logging
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -47,39 +16,28 @@ from zoo.common.networks.heads import Head
 from zoo.common.networks.layers import dueling, noisy
 from zoo.common.tools import keras_private
 
-log = logging.getLogger('zoo')
-
-#: Batch size of the trial calls. Not 2, lest a tensor be unpacked into an observation and an action.
-PROBES = 3
-
-announces = contextvars.ContextVar('announces', default=True)
-
-
-@contextlib.contextmanager
-def unannounced() -> Iterator[None]:
-    """Build networks that are second ones of their kind, without the log lines that the first have had."""
-    token = announces.set(False)
-    try:
-        yield
-    finally:
-        announces.reset(token)
-
 
 class Network:
-    """Preprocessing, torso and head as one function of a flat observation; made by :func:`build_network`.
+    """Preprocessing, torso and head as one function of a flat observation.
+
+    :func:`zoo.common.networks.build.build_network` makes it. A network that the loss trains is called in training mode,
+    as Keras means it: dropout drops, batch normalization takes the batch's moments and updates its statistics, and the
+    model may add to the loss (`penalties`). Everywhere else it is called in inference mode: in acting, in targets and
+    in values from which is only bootstrapped.
 
     Attributes:
         name: for logs, checkpoints and messages.
         torso: the user's or the assembled network.
-        head: the Keras model after it, or None when the torso is complete.
-        custom: the user's class name, or None for a spec.
-        shares: the torso is another network's, which owns its weights.
-        target: a second network that computes the same from weights of its own, where there is one.
-        wanted: what it was built to take and give.
-        bounds: a tanh is put on the output of a complete network, which has to be in [−1, 1] and is not.
-        mixed: the torso computes in bfloat16, as far as that can be seen; what it gives is float32 all the same.
-        core: the recurrent layers behind the torso and what follows them; None where there are none.
-        state_size: entries of the recurrent state, 0 where there is none.
+        head: the Keras model after the torso; None if the torso is complete.
+        call_torso: the function of features by path, action or None, and training mode that calls the torso.
+        custom: the user's class name; None for a spec.
+        shares: whether another network owns the torso's weights.
+        target: the network that computes the same from target weights, if there is one.
+        wanted: what the network was built to take and give.
+        bounds: whether a tanh is put on the output, because it must be in [−1, 1] and a complete network exceeds that.
+        mixed: whether the torso computes in bfloat16, as far as can be seen; its output is float32 in any case.
+        core: the recurrent layers after the torso, and everything between and after them; None without any.
+        state_size: entries of the recurrent state; 0 without recurrent layers.
     """
 
     def __init__(
@@ -109,7 +67,7 @@ class Network:
         self.state_size = 0 if core is None else core.state_size
         self.target: Network | None = None
         self.bounds = False
-        self._call_torso = call_torso
+        self.call_torso = call_torso
         self._joins_action = joins_action
         self._trained = self._keras_trained()
         if mixed:
@@ -122,16 +80,15 @@ class Network:
         training: bool = False,
         noise: tf.Tensor | None = None,
     ) -> tf.Tensor:
-        """Output ``[B, units]`` for a flat observation ``[B, …]`` (and an action ``[B, n]`` for a critic of both).
+        """Output ``[B, units]`` for flat observations ``[B, …]``, and actions ``[B, n]`` if this is a critic of both.
+
+        A recurrent network takes plain observations for the first ones of an episode.
 
         Args:
-            obs: flat observations.
-            action: for a critic of both.
-            training: in training mode, where this is the network that the loss trains.
+            obs: flat observations, or :class:`zoo.common.networks.remembered.Remembered` ones.
+            action: for a critic of observation and action.
+            training: in training mode.
             noise: for noisy layers, see `from_torso`.
-
-        A recurrent network takes the observations for the first ones of an episode, if they are not
-        :class:`zoo.common.networks.remembered.Remembered`.
         """
         if isinstance(obs, remembered.Remembered):
             return self._of_remembered(obs, action, training, noise)
@@ -144,50 +101,32 @@ class Network:
             return self(seen.rows(), action, training, noise)
         takes_action = action is not None and not self._joins_action
         encoded, before = seen.run(self, takes_action, training)
-        if takes_action:  # others than those taken: the step is taken again, from the state before it
-            x = self._call_torso(self.preprocess(seen.rows()), action, training)
+        if takes_action:  # they may differ from the actions taken: repeat the step, from the state before it
+            x = self.call_torso(self.preprocess(seen.rows()), action, training)
             encoded, _ = self.core.step(x, before, training)
         return self.from_torso(encoded, action, noise)
 
     def encode(self, obs: spaces.Flat, action: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
-        """The torso's output ``[B, width]``, of a recurrent network that of the first step of an episode."""
-        return self._encode(self.preprocess(obs), action, training)
+        """The torso's output ``[B, width]``; for a recurrent network, after the first step of an episode."""
+        return self.encode_features(self.preprocess(obs), action, training)
 
-    def _encode(self, found: dict[str, tf.Tensor], action: tf.Tensor | None, training: bool) -> tf.Tensor:
-        x = self._call_torso(found, action, training)
+    def encode_features(self, found: dict[str, tf.Tensor], action: tf.Tensor | None, training: bool) -> tf.Tensor:
+        """The same as `encode` for preprocessed observations, by path."""
+        x = self.call_torso(found, action, training)
         if self.core is None:
             return x
         return self.core.step(x, tf.zeros([tf.shape(x)[0], self.state_size]), training)[0]
 
     def step(self, obs: spaces.Flat, state: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Of a recurrent network, in inference mode: output ``[N, units]`` and the state after the step ``[N, S]``.
+        """Output ``[N, units]`` and the state after one step ``[N, S]`` of a recurrent network, in inference mode.
 
         Args:
             obs: flat observations ``[N, …]``.
-            state: float32 ``[N, S]``, of zeros where an episode begins.
+            state: float32 ``[N, S]``, before the step; zeros where an episode begins.
         """
-        x, after = self.encode_step(obs, state)
-        return self.from_torso(x), after
-
-    def encode_step(self, obs: spaces.Flat, state: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `step`, with what the head is given ``[N, width]`` in place of the output."""
         assert self.core is not None  # only a recurrent network has a state
-        return self.core.step(self._call_torso(self.preprocess(obs), None, False), state)
-
-    def sequence(
-        self, obs: spaces.Flat, state: tf.Tensor, begins: tf.Tensor, training: bool = False
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Of a recurrent network: outputs ``[T, N, units]`` and the states after each step ``[T, N, S]``.
-
-        Args:
-            obs: flat observations ``[T, N, …]``, time-major.
-            state: float32 ``[N, S]``, before the first step.
-            begins: bool ``[T, N]``; where True an episode begins, and the state is zero before that step.
-            training: in training mode, where this is the network that the loss trains.
-        """
-        x, after = self.encode_sequence(obs, state, begins, training)
-        x = self.from_torso(x)
-        return tf.reshape(x, [*begins.shape, x.shape[-1]]), after
+        x, after = self.core.step(self.call_torso(self.preprocess(obs), None, False), state)
+        return self.from_torso(x), after
 
     def encode_sequence(
         self,
@@ -197,34 +136,39 @@ class Network:
         training: bool = False,
         action: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `sequence`, with what the head is given, as rows ``[T · N, width]``, in place of the outputs.
+        """The head's inputs ``[T · N, width]`` and the states after each step ``[T, N, S]`` of a recurrent network.
 
-        With the actions ``[T, N, n]`` where the torso takes them too.
+        Args:
+            obs: flat observations ``[T, N, …]``, time-major.
+            state: float32 ``[N, S]``, before the first step.
+            begins: bool ``[T, N]``: where True, an episode begins and the state is zero before that step.
+            training: in training mode.
+            action: ``[T, N, n]``, if the torso takes actions too.
         """
         assert self.core is not None  # only a recurrent network has a state
         rows = spaces.tree_map(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), obs)
         action = None if action is None else tf.reshape(action, [-1, action.shape[-1]])
-        x = self._call_torso(self.preprocess(rows), action, training)
+        x = self.call_torso(self.preprocess(rows), action, training)
         return self.core.sequence(x, state, begins, training)
 
     def from_torso(self, x: tf.Tensor, action: tf.Tensor | None = None, noise: tf.Tensor | None = None) -> tf.Tensor:
-        """The head's output for the torso's.
+        """The head's output for the torso's output.
 
         Args:
             x: the torso's output.
-            action: where it joins in the head.
-            noise: normal numbers ``[1, noise_size]`` or ``[B, noise_size]`` of which noisy layers draw their weights,
-                alike for all rows or for each by itself; None takes their means.
+            action: for a head that the action joins.
+            noise: normal numbers for the weights of noisy layers: ``[1, noise_size]``, one draw for all rows, or
+                ``[B, noise_size]``, one for each; None takes the mean weights.
         """
         if self.head is None:
             return tf.tanh(x) if self.bounds else x
         if noise is not None:
-            return self.head.layers[-1](x, noise)  # a head of noisy layers has no other
+            return self.head.layers[-1](x, noise)  # a noisy head has no other layer
         return self.head(tf.concat([x, action], -1) if self._joins_action else x)
 
     @contextlib.contextmanager
     def in_float32(self) -> Iterator[None]:
-        """What is traced meanwhile computes in float32 where Keras' dtype policies say bfloat16."""
+        """Within this context, traced graphs compute in float32 where Keras' dtype policies say bfloat16."""
         layers = keras_private.flattened(self.torso) if isinstance(self.torso, keras.Layer) else []
         kept = [(layer, layer.dtype_policy) for layer in layers if layer.compute_dtype == 'bfloat16']
         try:
@@ -235,15 +179,21 @@ class Network:
             for layer, policy in kept:
                 layer.dtype_policy = policy
 
-    def penalties(self) -> list[tf.Tensor]:
-        """What a Keras model adds to the loss that trains it: ``add_loss``, and the regularisers' terms.
+    @property
+    def _own_model(self) -> keras.Layer | None:
+        """The user's Keras model, if this network has one and owns its weights."""
+        owned = self.custom is not None and not self.shares and isinstance(self.torso, keras.Layer)
+        return self.torso if owned else None
 
-        To be asked for once after each call in training mode, in the same graph: those of the call are forgotten then.
+    def penalties(self) -> list[tf.Tensor]:
+        """The terms that a user's Keras model adds to the loss: by ``add_loss`` and by regularizers.
+
+        To be called once after each call in training mode, in the same graph; it forgets the terms.
         """
-        if self.custom is None or self.shares or not isinstance(self.torso, keras.Layer):
+        if self._own_model is None:
             return []
-        found = list(self.torso.losses)
-        keras_private.clear_losses(self.torso)
+        found = list(self._own_model.losses)
+        keras_private.clear_losses(self._own_model)
         return found
 
     @property
@@ -258,20 +208,19 @@ class Network:
 
     @property
     def random_variables(self) -> list[tf.Variable]:
-        """The states of Keras' generators of random numbers, such as dropout's."""
-        if self.custom is None or self.shares or not isinstance(self.torso, keras.Layer):
-            return []
-        return [v.value for v in self.torso.variables if v.name == 'seed_generator_state']  # others are of its metrics
+        """The states of Keras' random number generators, such as dropout's."""
+        model = self._own_model
+        # Its other variables that are no weights belong to metrics.
+        return [] if model is None else [v.value for v in model.variables if v.name == 'seed_generator_state']
 
     @property
     def constraints(self) -> list[tuple[tf.Variable, Callable[[tf.Tensor], tf.Tensor]]]:
-        """The weights that Keras constrains, and what gives the value that they are to have after a step."""
-        if self.custom is None or self.shares or not isinstance(self.torso, keras.Layer):
-            return []
-        return [(v.value, v.constraint) for v in self.torso.trainable_variables if v.constraint is not None]
+        """The weights that Keras constrains, each with the function that gives its value after a step."""
+        trained = [] if self._own_model is None else self._own_model.trainable_variables
+        return [(v.value, v.constraint) for v in trained if v.constraint is not None]
 
     def check_trained(self) -> None:
-        """Refuse layers of Keras that were frozen or unfrozen since this was made, which its optimizer cannot follow.
+        """Refuse Keras layers that were frozen or unfrozen after this was made; its optimizer cannot follow.
 
         Raises:
             ValueError: one sentence that names a weight.
@@ -285,20 +234,18 @@ class Network:
                 )
 
     def _keras_trained(self) -> dict[int, str]:
-        """The names of the weights that a Keras model of the user's says are trained, by their identity."""
-        if self.custom is None or self.shares or not isinstance(self.torso, keras.Layer):
-            return {}
-        return {id(v): v.path for v in self.torso.trainable_variables}
+        """By identity, the names of the weights that a user's Keras model trains."""
+        return {} if self._own_model is None else {id(v): v.path for v in self._own_model.trainable_variables}
 
     def _owned(self, trainable: bool = False) -> list[tf.Variable]:
         torso = [] if self.shares else variables_of(self.torso, trainable)
-        if self.core is not None and self.custom is None and not self.shares:  # else they are the torso's own
+        if self.core is not None and self.custom is None and not self.shares:  # a custom torso has them
             torso += [variable for cell in self.core.cells for variable in cell.variables]
         return torso + variables_of(self.head, trainable)
 
     @property
     def streams(self) -> list[Any]:
-        """The layers of a head that is noisy, dueling or both: one, or those of the value and of the advantages."""
+        """The layers of a noisy or dueling head: one, or one for the value and one for the advantages."""
         last = None if self.head is None else self.head.layers[-1]
         if isinstance(last, dueling.DuelingHead):
             return [last.value, last.advantage]
@@ -306,14 +253,14 @@ class Network:
 
     @property
     def noise_size(self) -> int:
-        """Normal numbers of which noisy layers draw their weights once; 0 where there is none of them."""
+        """Normal numbers for one draw of the weights of all noisy layers; 0 if there are none."""
         return sum(layer.noise_size for layer in self.streams if isinstance(layer, noisy.NoisyDense))
 
     @property
     def moving_variables(self) -> list[tf.Variable]:
-        """What Keras layers learn of the batches that they see in training mode, such as moving means.
+        """What Keras layers learn from batches in training mode, such as moving means.
 
-        Those are the weights that are not trained of layers that are.
+        These are the untrained weights of layers that are not frozen.
         """
         if self.shares or not isinstance(self.torso, keras.Layer):
             return []
@@ -338,45 +285,7 @@ def variables_of(model: Any, trainable: bool = False) -> list[tf.Variable]:
     return []
 
 
-def probe(
-    preprocess: Preprocess, action_size: int, call_torso: Callable[..., Any], training: bool = False
-) -> tf.Tensor:
-    """The torso's output for a batch of zero observations (which builds a network that awaits one)."""
-    found = {
-        item.path: tf.zeros([PROBES, *item.shape], tf.int32 if item.kind == 'index' else tf.float32)
-        for item in preprocess.features
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter('ignore')
-        # Keras only warns where it matches inputs of another structure by position.
-        warnings.filterwarnings('error', message='The structure of `inputs`')
-        return call_torso(found, tf.zeros([PROBES, action_size]) if action_size else None, training)
-
-
-def compiles_by_xla(network: Network) -> bool:
-    """Whether XLA can compile a user's network, forward and backward; it is not run. Specs are known to be compiled."""
-    if network.custom is None:
-        return True
-
-    def gradients() -> list[tf.Tensor | None]:
-        with tf.GradientTape() as tape:
-            output = probe(network.preprocess, network.wanted.action_size, network._encode, training=True)
-        network.penalties()
-        return [x for x in tape.gradient(output, network.trainable_variables) if x is not None]
-
-    try:
-        tf.function(gradients, jit_compile=True, autograph=False).experimental_get_compiler_ir()(stage='hlo')
-    except (ValueError, TypeError, tf.errors.OpError):
-        log.info('%s has operations that XLA cannot compile: updates run as a plain graph.', network.name)
-        return False
-    return True
-
-
 def penalized(loss: tf.Tensor, *trained: Network) -> tf.Tensor:
-    """The loss with what the networks add to it that were just called in training mode; see `Network.penalties`."""
+    """The loss plus the `Network.penalties` of networks that were just called in training mode."""
     found = [tf.cast(x, tf.float32) for network in trained for x in network.penalties()]
     return tf.add_n([loss, *found]) if found else loss
-
-
-def encoded_zeros(network: Network) -> tf.Tensor:
-    return probe(network.preprocess, 0, network._encode)

@@ -11,7 +11,9 @@ from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.masks import masked
 from zoo.common.adaptors.observation import mask_path
 from zoo.common.adaptors.parts import SDE_EPSILON
-from zoo.common.networks.network import Network, announces, encoded_zeros
+from zoo.common.networks.announcing import announces
+from zoo.common.networks.network import Network
+from zoo.common.networks.trials import encoded_width
 
 log = logging.getLogger('zoo')
 
@@ -47,12 +49,12 @@ class StochasticPolicy:
         self.adaptor = adaptor
         self.sde = sde
         self.mask_path = mask_path(network.preprocess.space) if adaptor.maskable else None
-        width = network.from_torso(encoded_zeros(network)).shape[-1]
+        features = encoded_width(network)
+        width = network.from_torso(tf.zeros([1, features])).shape[-1]
         self.log_std: tf.Variable | None = None
         if sde:
             self._check_sde()
-            shape = [encoded_zeros(network).shape[-1], width]
-            self.log_std = tf.Variable(tf.fill(shape, float(log_std_init)), name='log_std')
+            self.log_std = tf.Variable(tf.fill([features, width], float(log_std_init)), name='log_std')
             return
         gaussians = sum(part.size for part in adaptor.parts if 'gaussian' in part.kind)
         if width == adaptor.param_size:

@@ -16,8 +16,10 @@ from gymnasium.spaces import Tuple
 from zoo.common import spaces
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.networks import recurrent, torsos
+from zoo.common.networks.announcing import announces
 from zoo.common.networks.heads import Head, make_head
-from zoo.common.networks.network import PROBES, Network, announces, probe, variables_of
+from zoo.common.networks.network import Network, variables_of
+from zoo.common.networks.trials import PROBES, probe
 from zoo.common.tools import keras_private
 
 log = logging.getLogger('zoo')
@@ -298,7 +300,7 @@ def _stays_bounded(network: Network, action_size: int) -> bool:
         for scale in BOUND_SCALES:
             for variable in weights:
                 variable.assign(tf.constant(scale * rng.standard_normal(variable.shape), variable.dtype))
-            output = network._encode(features, action, False).numpy()
+            output = network.encode_features(features, action, False).numpy()
             if (np.abs(output) > 1.0).any():  # a number that is none says nothing: such weights are never reached
                 return False
     finally:
