@@ -107,7 +107,9 @@ def test_the_mean_of_rewards_is_kept_and_outliers_are_clipped(caplog: pytest.Log
     np.testing.assert_array_equal(scaled[:3, 0], [10.0, -10.0, 0.0])
     rare(few, np.zeros((1000, 1), bool))
     (said,) = caplog.messages
-    assert said.startswith('normalize_reward: a reward of 1000 is 22.4 deviations of the return; it and whatever is')
+    assert said.startswith(
+        'normalize_reward: a reward of 1000 is 22.4 standard deviations of the return; larger ones than 10 are clipped.'
+    )
 
 
 def test_running_returns_of_some_copies_are_forgotten():

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from zoo.common.maths import returns
 
-# Worked example for gae, discounted_returns and n_step_returns, gamma = lambda = 1/2. Three copies, the same numbers:
+# Worked example for gae and discounted_returns, gamma = lambda = 1/2. Three copies, the same numbers:
 # copy 0 never ends, copy 1 is truncated at t = 1, copy 2 terminates at t = 1.
 REWARD = np.repeat([[1.0], [2.0], [3.0], [4.0]], 3, axis=1)
 VALUE = np.repeat([[1.0], [1.0], [2.0], [2.0]], 3, axis=1)
@@ -49,27 +49,6 @@ def test_discounted_returns_worked_by_hand():
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ('n', 'expected'),
-    [
-        # r_t + 0.5 V(s_{t+1}), and r_1 = 2 alone where terminated
-        (1, [[1.5, 1.5, 1.5], [4.0, 4.0, 2.0], [5.0, 5.0, 5.0], [8.0, 8.0, 8.0]]),
-        # copy 0: 1 + 0.5*2 + 0.25*4 = 3     2 + 0.5*3 + 0.25*4 = 4.5   3 + 0.5*4 + 0.25*8 = 7   4 + 0.5*8 = 8
-        # copy 1: 1 + 0.5*2 + 0.25*4 = 3     2 + 0.5*4 = 4
-        # copy 2: 1 + 0.5*2 = 2              2
-        (2, [[3.0, 3.0, 2.0], [4.5, 4.0, 2.0], [7.0, 7.0, 7.0], [8.0, 8.0, 8.0]]),
-        # copy 0: 1 + 0.5*2 + 0.25*3 + 0.125*4 = 3.25     2 + 0.5*3 + 0.25*4 + 0.125*8 = 5.5; the others ended before
-        (3, [[3.25, 3.0, 2.0], [5.5, 4.0, 2.0], [7.0, 7.0, 7.0], [8.0, 8.0, 8.0]]),
-        # longer than the sequence: the discounted returns
-        (9, [[3.75, 3.0, 2.0], [5.5, 4.0, 2.0], [7.0, 7.0, 7.0], [8.0, 8.0, 8.0]]),
-    ],
-)
-def test_n_step_returns_worked_by_hand(n, expected):
-    terminated, truncated = ends_at_step_1(4)
-    actual = returns.n_step_returns(REWARD, NEXT_VALUE, terminated, truncated, 0.5, n)
-    np.testing.assert_allclose(actual, expected, rtol=1e-12)
-
-
 def test_vtrace_worked_by_hand():
     terminated, truncated = ends_at_step_1(3)
     ratio = np.repeat([[2.0], [0.5], [4.0]], 3, axis=1)
@@ -92,25 +71,6 @@ def test_vtrace_worked_by_hand():
     # copy 1: 0.5*(2 + 0.5*4 - 2) = 1   2*(1 + 0.5*3 - 2) = 1
     # copy 2: 0.5*(2 - 2) = 0           2*(1 + 0.5*2 - 2) = 0
     np.testing.assert_allclose(advantage, [[2.0, 1.0, 0.0], [2.0, 1.0, 0.0], [4.0, 4.0, 4.0]], atol=1e-12)
-
-
-def test_retrace_worked_by_hand():
-    terminated, truncated = ends_at_step_1(3)
-    ratio = np.repeat([[9.0], [0.5], [4.0]], 3, axis=1)
-    reward = np.repeat([[1.0], [2.0], [5.0]], 3, axis=1)
-    q = np.repeat([[2.0], [2.0], [4.0]], 3, axis=1)
-    next_value = np.repeat([[4.0], [4.0], [2.0]], 3, axis=1)
-    behaviour = np.full((3, 3), -0.7)
-    target = returns.retrace(
-        behaviour + np.log(ratio), behaviour, reward, q, next_value, terminated, truncated, 0.5, trace_lambda=0.5
-    )
-    # c = 0.5 min(1, ratio) = 0.5, 0.25, 0.5
-    # delta: 1 + 0.5*4 - 2 = 1     2 + 0.5*4 - 2 = 2 (terminated: 2 - 2 = 0)     5 + 0.5*2 - 4 = 2
-    # target_2 = 4 + 2 = 6
-    # copy 0: 2 + 2 + 0.5*c_2*(6 - 4) = 4.5     2 + 1 + 0.5*c_1*(4.5 - 2) = 3.3125
-    # copy 1: 2 + 2 = 4                         2 + 1 + 0.5*c_1*(4 - 2) = 3.25
-    # copy 2: 2 + 0 = 2                         2 + 1 + 0.5*c_1*0 = 3
-    np.testing.assert_allclose(target, [[3.3125, 3.25, 3.0], [4.5, 4.0, 2.0], [6.0, 6.0, 6.0]], rtol=1e-12)
 
 
 def test_categorical_projection_worked_by_hand():
@@ -179,17 +139,11 @@ def reference(b: dict, function: str, gamma: float) -> tuple[np.ndarray, ...]:
         return advantage, advantage + b['value']
     if function == 'discounted_returns':
         return (np.array([sum_n_step(b, t, gamma, len(steps)) for t in steps]),)
-    if function.startswith('n_step_returns'):
-        n = int(function.rpartition(' ')[2])
-        return (np.array([sum_n_step(b, t, gamma, n) for t in steps]),)
-    if function == 'vtrace':
-        rho, c = np.minimum(ratio, 1.5), np.minimum(ratio, 1.1)
-        vs = np.array([b['value'][t] + sum_of_traces(b, t, gamma, 'value', rho, c) for t in steps])
-        ended = b['terminated'] | b['truncated']
-        next_vs = [b['next_value'][t] if ended[t] or t + 1 == len(vs) else vs[t + 1] for t in steps]
-        return vs, rho * (b['reward'] + gamma * ~b['terminated'] * next_vs - b['value'])
-    c = 0.9 * np.minimum(ratio, 1.0)
-    return (np.array([b['q'][t] + sum_of_traces(b, t, gamma, 'q', ones, np.append(c[1:], 0.0)) for t in steps]),)
+    rho, c = np.minimum(ratio, 1.5), np.minimum(ratio, 1.1)
+    vs = np.array([b['value'][t] + sum_of_traces(b, t, gamma, 'value', rho, c) for t in steps])
+    ended = b['terminated'] | b['truncated']
+    next_vs = [b['next_value'][t] if ended[t] or t + 1 == len(vs) else vs[t + 1] for t in steps]
+    return vs, rho * (b['reward'] + gamma * ~b['terminated'] * next_vs - b['value'])
 
 
 def call(b: dict, function: str, gamma: float) -> tuple[tf.Tensor, ...]:
@@ -199,23 +153,12 @@ def call(b: dict, function: str, gamma: float) -> tuple[tf.Tensor, ...]:
         return returns.gae(b['reward'], b['value'], b['next_value'], *ends, gamma, 0.9)
     if function == 'discounted_returns':
         return (returns.discounted_returns(b['reward'], b['next_value'], *ends, gamma),)
-    if function.startswith('n_step_returns'):
-        n = int(function.rpartition(' ')[2])
-        return (returns.n_step_returns(b['reward'], b['next_value'], *ends, gamma, n),)
     log_probs = b['target_log_prob'], b['behaviour_log_prob']
-    if function == 'vtrace':
-        return returns.vtrace(*log_probs, b['reward'], b['value'], b['next_value'], *ends, gamma, 1.5, 1.1)
-    return (returns.retrace(*log_probs, b['reward'], b['q'], b['next_value'], *ends, gamma, 0.9),)
+    return returns.vtrace(*log_probs, b['reward'], b['value'], b['next_value'], *ends, gamma, 1.5, 1.1)
 
 
-FUNCTIONS = [
-    'gae',
-    'discounted_returns',
-    *(f'n_step_returns {n}' for n in (1, 2, 3, 4, 5, 7, 10)),
-    'vtrace',
-    'retrace',
-]
-FLOATS = ('reward', 'value', 'next_value', 'q', 'target_log_prob', 'behaviour_log_prob')
+FUNCTIONS = ['gae', 'discounted_returns', 'vtrace']
+FLOATS = ('reward', 'value', 'next_value', 'target_log_prob', 'behaviour_log_prob')
 
 
 def random_batch(steps: int, copies: int, seed: int, dtype: type = np.float64) -> dict[str, np.ndarray]:
@@ -287,7 +230,7 @@ def finite_differences(f: Callable[[np.ndarray], float], x: np.ndarray, step: fl
 
 
 @pytest.mark.full(but='discounted_returns')
-@pytest.mark.parametrize('function', ['gae', 'discounted_returns', 'n_step_returns 3', 'vtrace', 'retrace'])
+@pytest.mark.parametrize('function', FUNCTIONS)
 def test_gradients_equal_finite_differences(function):
     batch = random_batch(6, 2, seed=11)
     rng = np.random.default_rng(12)
@@ -327,12 +270,11 @@ def test_projection_gradients_equal_finite_differences():
 def test_gradient_is_finite_where_the_ratio_overflows():
     batch = random_batch(4, 2, seed=14, dtype=np.float32)
     log_prob = tf.constant(batch['target_log_prob'] + 200.0)  # exp(200) is infinite in float32
-    for function in ('vtrace', 'retrace'):
-        with tf.GradientTape() as tape:
-            tape.watch(log_prob)
-            y = tf.add_n([tf.reduce_sum(x) for x in call(batch | {'target_log_prob': log_prob}, function, 0.9)])
-        assert np.isfinite(y)
-        assert np.all(np.isfinite(tape.gradient(y, log_prob)))
+    with tf.GradientTape() as tape:
+        tape.watch(log_prob)
+        y = tf.add_n([tf.reduce_sum(x) for x in call(batch | {'target_log_prob': log_prob}, 'vtrace', 0.9)])
+    assert np.isfinite(y)
+    assert np.all(np.isfinite(tape.gradient(y, log_prob)))
 
 
 def test_no_bounds_means_plain_importance_sampling():
@@ -378,8 +320,8 @@ def test_projection_onto_its_own_support_changes_nothing():
     np.testing.assert_allclose(actual, probs, atol=1e-6)
 
 
-@pytest.mark.full(but='n_step_returns 5')
-@pytest.mark.parametrize('function', ['gae', 'discounted_returns', 'n_step_returns 5', 'vtrace', 'retrace'])
+@pytest.mark.full(but='vtrace')
+@pytest.mark.parametrize('function', FUNCTIONS)
 def test_xla_gives_the_same(function):
     batch = {name: tf.constant(x) for name, x in random_batch(33, 4, seed=18, dtype=np.float32).items()}
     compiled = tf.function(lambda b: call(b, function, 0.95), jit_compile=True)
@@ -462,9 +404,6 @@ def test_refusals(change, error, message):
 
 
 def test_other_refusals():
-    batch = random_batch(4, 2, seed=24)
-    with pytest.raises(ValueError, match='n is 0, it should be at least 1'):
-        call(batch, 'n_step_returns 0', 0.9)
     spec = tf.TensorSpec([None, 2], tf.float32)
     flag = tf.TensorSpec([None, 2], tf.bool)
     traced = tf.function(lambda r, v, e, u: returns.discounted_returns(r, v, e, u, 0.9))

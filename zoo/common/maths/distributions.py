@@ -1,14 +1,13 @@
 """Probability distributions over actions: pure functions of tensors.
 
-A distribution here is a small frozen description (how many categories, how many dimensions). What a network puts out,
-the *parameters*, is handed to every method as one tensor ``[..., param_size]`` with any leading axes, so that a
-distribution can be built once, outside the compiled function, and used inside it. Nothing keeps state and random
-numbers come from a ``seed`` that the caller gives, so each method is the same function eagerly, in a ``tf.function``
-and under XLA.
+A distribution is a small frozen description: how many categories, how many dimensions. Its *parameters* are what a
+network puts out: one tensor ``[..., param_size]`` with any leading axes, given to every method. So a distribution is
+built once, outside the compiled function, and used inside it. Distributions keep no state, and random numbers come from
+the caller's ``seed``: each method is the same function eagerly, in a ``tf.function`` and under XLA.
 
 Masking: give the logits of forbidden choices -1e9, or any finite value below it. Their probability is then exactly
-zero, and ``log_prob`` of the others, ``entropy``, ``kl`` and all their gradients stay finite. An infinite logit would
-make NaN (``0 * -inf``).
+zero. ``log_prob`` of the other choices, ``entropy``, ``kl`` and all gradients stay finite. An infinite logit would make
+NaN (``0 * -inf``).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import tensorflow as tf
 _LOG_2 = math.log(2.0)
 _LOG_2PI = math.log(2.0 * math.pi)
 
-# Named, because TensorFlow may pick another generator on another device, where a seed would then mean other numbers.
+# Unless it is named, TensorFlow picks the generator by the device, and a seed gives other numbers on another one.
 _GENERATOR = 'philox'
 _UNIFORM_STEPS = 1 << 23
 
@@ -32,15 +31,15 @@ Action: TypeAlias = tf.Tensor | dict[str, tf.Tensor]
 
 
 class Distribution(abc.ABC):
-    """What every distribution over actions offers.
+    """The methods of every distribution over actions.
 
-    Shapes: ``params`` is ``[..., param_size]``, float32 (float64 is kept as it is); results named ``[...]`` have its
-    leading axes. ``seed`` is an int32 tensor ``[2]``; the same seed gives the same sample.
+    ``params`` is ``[..., param_size]``, float32; float64 is kept. Results named ``[...]`` have its leading axes.
+    ``seed`` is an int32 tensor ``[2]``; the same seed gives the same sample.
 
     Distributions whose entropy has a closed form also have ``entropy(params) -> [...]``, in nats. ``SquashedGaussian``
     has none.
 
-    Every method raises ``ValueError`` when the last axis of ``params`` is not ``param_size`` and ``TypeError`` when
+    Every method raises ``ValueError`` when the last axis of ``params`` is not ``param_size``, and ``TypeError`` when
     ``params`` is not a float tensor.
     """
 
@@ -51,22 +50,22 @@ class Distribution(abc.ABC):
 
     @abc.abstractmethod
     def log_prob(self, params: tf.Tensor, action: Action) -> tf.Tensor:
-        """Log-probability, or log-density, of ``action``, in nats: ``[...]``."""
+        """Give the log-probability, or log-density, of ``action``, in nats: ``[...]``."""
 
     @abc.abstractmethod
     def kl(self, p: tf.Tensor, q: tf.Tensor) -> tf.Tensor:
-        """Kullback-Leibler divergence KL(p || q) between two sets of parameters, in nats: ``[...]``."""
+        """Give the Kullback-Leibler divergence KL(p || q) between two sets of parameters, in nats: ``[...]``."""
 
     @abc.abstractmethod
     def mode(self, params: tf.Tensor) -> Action:
-        """The action to take when acting deterministically."""
+        """Give the action to take when acting deterministically."""
 
     @abc.abstractmethod
     def sample(self, params: tf.Tensor, seed: tf.Tensor) -> Action:
-        """One action for each set of parameters. Continuous actions are differentiable with respect to ``params``."""
+        """Draw an action for each set of parameters. Gradients flow through continuous actions to ``params``."""
 
     def sample_and_log_prob(self, params: tf.Tensor, seed: tf.Tensor) -> tuple[Action, tf.Tensor]:
-        """The action of ``sample(params, seed)`` and its log-probability ``[...]``."""
+        """Draw the action of ``sample(params, seed)``, and give its log-probability ``[...]`` too."""
         action = self.sample(params, seed)
         return action, self.log_prob(params, action)
 
@@ -143,9 +142,9 @@ class MultiCategorical(Distribution):
         return _categorical_sample(self._table(params), seed)
 
     def _table(self, params: tf.Tensor) -> tf.Tensor:
-        """Logits as ``[..., len(nvec), max(nvec)]``, so that all choices share each operation; padding is masked out.
+        """Give the logits as ``[..., len(nvec), max(nvec)]``, so that all choices share each operation.
 
-        The mask is the lowest finite number, not -1e9: below every mask a user may set, so that padding is never drawn.
+        Padding has the lowest finite number, not -1e9: it is below every mask of a user, so padding is never drawn.
         """
         params = _checked(self, params)
         widest = max(self.nvec)
@@ -205,8 +204,8 @@ class Bernoulli(Distribution):
 class DiagGaussian(Distribution):
     """Gaussian of ``n`` independent dimensions.
 
-    Parameters: mean and log standard deviation, concatenated, ``[..., 2 n]``. Action: float ``[..., n]``. Bounds on the
-    log standard deviation are the business of the head that puts it out.
+    Parameters: mean and log standard deviation, concatenated, ``[..., 2 n]``. Action: float ``[..., n]``. The head that
+    puts out the log standard deviation bounds it.
     """
 
     n: int
@@ -242,13 +241,13 @@ class SquashedGaussian(Distribution):
     """Gaussian of ``n`` independent dimensions squashed by tanh: ``action = tanh(u)``, ``u ~ N(mean, std)``.
 
     Haarnoja et al., *Soft Actor-Critic* (arXiv 1801.01290), appendix C, equation 21: ``log pi(a) = log N(u) - sum_i
-    log(1 - tanh(u_i)^2)``. The correction is computed as ``log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u))``, which
-    stays accurate where ``1 - tanh(u)^2`` rounds to zero.
+    log(1 - tanh(u_i)^2)``. The correction is computed as ``log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u))``. This
+    form is accurate where ``1 - tanh(u)^2`` rounds to zero.
 
     Parameters: mean and log standard deviation of ``u``, concatenated, ``[..., 2 n]``. Action: float ``[..., n]`` in
     (-1, 1); an endpoint itself appears only where tanh rounds to it.
 
-    There is no ``entropy``: it has no closed form. Losses use ``-log_prob`` of a sample, as SAC does. ``kl`` is that of
+    There is no ``entropy``: it has no closed form. Losses use ``-log_prob`` of a sample, as SAC does. ``kl`` compares
     the two Gaussians: the divergence does not change under a bijection that both sides share.
     """
 
@@ -262,12 +261,12 @@ class SquashedGaussian(Distribution):
         return 2 * self.n
 
     def log_prob(self, params: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
-        """Log-density ``[...]`` of an action, by way of ``u = atanh(action)``.
+        """Give the log-density ``[...]`` of an action, by way of ``u = atanh(action)``.
 
         The action is first clipped to ``[-limit, limit]`` with ``limit = 1 - 8 eps`` (about ``1 - 1e-6`` in float32,
-        where |u| = 7.3). At the endpoints atanh is infinite, and closer to them the rounding of the action itself moves
-        ``u`` by a few hundredths and more. Outside the limit the gradient with respect to the action is zero. When the
-        action is being drawn, ``sample_and_log_prob`` needs neither atanh nor clipping.
+        where |u| = 7.3). At the endpoints atanh is infinite; near them the rounding of the action moves ``u`` by a few
+        hundredths and more. Outside the limit the gradient with respect to the action is zero. For an action that is
+        drawn at the same time, ``sample_and_log_prob`` needs neither atanh nor clipping.
         """
         params = _checked(self, params)
         mean, log_std = tf.split(params, 2, axis=-1)
@@ -280,10 +279,9 @@ class SquashedGaussian(Distribution):
         return _gaussian_kl(_checked(self, p), _checked(self, q))
 
     def mode(self, params: tf.Tensor) -> tf.Tensor:
-        """``tanh(mean)`` ``[..., n]``, the image of the Gaussian's mode, and what SAC evaluates with.
+        """Give ``tanh(mean)`` ``[..., n]``, the median of each dimension, which SAC acts by when it is evaluated.
 
-        It is the median of each dimension. The density itself may peak elsewhere, at the ends when the standard
-        deviation is large.
+        The density may peak elsewhere: at the ends, when the standard deviation is large.
         """
         return tf.tanh(tf.split(_checked(self, params), 2, axis=-1)[0])
 
@@ -292,7 +290,7 @@ class SquashedGaussian(Distribution):
         return tf.tanh(mean + tf.exp(log_std) * _normal_like(mean, seed))
 
     def sample_and_log_prob(self, params: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The action ``[..., n]`` of ``sample`` and its log-density ``[...]``, computed from the value before tanh."""
+        # The log-density comes from the value before tanh: it needs no atanh of a rounded action.
         mean, log_std = tf.split(_checked(self, params), 2, axis=-1)
         noise = _normal_like(mean, seed)
         u = mean + tf.exp(log_std) * noise
@@ -303,12 +301,12 @@ class SquashedGaussian(Distribution):
 class Product(Distribution):
     """Independent named parts, for ``Dict`` and ``Tuple`` action spaces.
 
-    ``parts`` is ``((path, distribution), ...)`` with distinct paths. Parameters: those of the parts, concatenated in
-    order, ``[..., sum of param_size]``. Action: a flat dict ``{path: action of that part}``.
+    ``parts`` is ``((path, distribution), ...)`` with distinct paths. Parameters: the parts' parameters, concatenated in
+    order, ``[..., sum of param_size]``. Action: a flat dict ``{path: action of the part}``.
 
-    ``log_prob``, ``entropy`` and ``kl`` are sums over the parts. Every part draws with a seed of its own, split from
-    the one given. ``entropy`` raises ``TypeError`` when a part has none. ``log_prob`` raises ``ValueError`` when the
-    keys of the action are not the paths.
+    ``log_prob``, ``entropy`` and ``kl`` are sums over the parts. Each part draws with its own seed, split from the one
+    given. ``entropy`` raises ``TypeError`` when a part has none. ``log_prob`` raises ``ValueError`` when the keys of
+    the action are not the paths.
     """
 
     parts: tuple[tuple[str, Distribution], ...]
@@ -365,7 +363,7 @@ class Product(Distribution):
         return [(path, part, piece) for (path, part), piece in zip(self.parts, pieces, strict=True)]
 
     def _seeds(self, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        # Hashed, not counted up from `seed`: callers count too, and part 1 of one step would repeat part 0 of the next.
+        # Hashed and not counted up from `seed`: callers count up, so part 1 of a step would repeat part 0 of the next.
         split = tf.unstack(tf.random.split(seed, len(self.parts), alg=_GENERATOR))
         return {path: part_seed for (path, _), part_seed in zip(self.parts, split, strict=True)}
 
@@ -376,7 +374,7 @@ def _check_size(name: str, n: int) -> None:
 
 
 def _checked(distribution: Distribution, params: tf.Tensor) -> tf.Tensor:
-    """``params`` as a tensor, after a check of its type and last axis that costs nothing once traced."""
+    """Give ``params`` as a tensor. Its dtype and last axis are checked while tracing, at no cost later."""
     params = tf.convert_to_tensor(params)
     if not params.dtype.is_floating:
         raise TypeError(f'{type(distribution).__name__} needs float parameters, not {params.dtype.name}.')
@@ -389,7 +387,7 @@ def _checked(distribution: Distribution, params: tf.Tensor) -> tf.Tensor:
 
 
 def _categorical_log_prob(logits: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
-    # One fused kernel, forwards and backwards. A gather would turn into a slow scatter in the gradient under XLA.
+    # One fused kernel, forward and backward. The gradient of a gather is a slow scatter under XLA.
     return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.cast(action, tf.int32), logits=logits)
 
 
@@ -404,16 +402,16 @@ def _categorical_kl(p_logits: tf.Tensor, q_logits: tf.Tensor) -> tf.Tensor:
 
 
 def _categorical_sample(logits: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """The Gumbel-max draw: argmax of logits + Gumbel noise is distributed as softmax(logits)."""
-    # The noise lies between -2.9 and 16.7, so no masked logit is ever drawn.
+    """Draw by the Gumbel-max trick: argmax of logits + Gumbel noise is distributed as softmax(logits)."""
+    # The noise lies between -2.9 and 16.7, so a masked logit is never drawn.
     return tf.argmax(logits - tf.math.log(-tf.math.log(_uniform_like(logits, seed))), axis=-1, output_type=tf.int32)
 
 
 def _uniform_like(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Uniform numbers strictly between 0 and 1, in the shape and dtype of ``x``.
+    """Draw uniform numbers strictly between 0 and 1, in the shape and dtype of ``x``.
 
-    Made from random integers, because those of a seed are the same with and without XLA. The floats that
-    ``stateless_uniform`` and ``stateless_normal`` make of them are not.
+    They are made from random integers: a seed gives the same integers with and without XLA, but
+    ``stateless_uniform`` and ``stateless_normal`` make other floats from them.
     """
     steps = tf.random.stateless_uniform(
         tf.shape(x), seed, minval=0, maxval=_UNIFORM_STEPS, dtype=tf.int32, alg=_GENERATOR
@@ -422,12 +420,12 @@ def _uniform_like(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
 
 def _normal_like(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Standard normal numbers, by the inverse of the distribution function; |noise| < 5.3."""
+    """Draw standard normal numbers by the inverse of the distribution function; |noise| < 5.3."""
     return math.sqrt(2.0) * tf.math.erfinv(2.0 * _uniform_like(x, seed) - 1.0)
 
 
 def _normal_log_prob(noise: tf.Tensor, log_std: tf.Tensor) -> tf.Tensor:
-    """Log-density of ``mean + exp(log_std) * noise``, each dimension by itself."""
+    """Give the log-density of ``mean + exp(log_std) * noise`` for each dimension."""
     return -0.5 * (tf.square(noise) + _LOG_2PI) - log_std
 
 
@@ -441,5 +439,5 @@ def _gaussian_kl(p: tf.Tensor, q: tf.Tensor) -> tf.Tensor:
 
 
 def _log_tanh_slope(u: tf.Tensor) -> tf.Tensor:
-    """``log(d tanh(u) / du) = log(1 - tanh(u)^2)``."""
+    """Compute ``log(d tanh(u) / du) = log(1 - tanh(u)^2)``."""
     return 2.0 * (_LOG_2 - u - tf.math.softplus(-2.0 * u))

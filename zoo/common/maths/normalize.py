@@ -1,4 +1,4 @@
-"""Running mean and standard deviation of observations and rewards; they belong to the agent and are saved with it."""
+"""Running mean and standard deviation of observations and rewards. The agent keeps them and saves them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ log = logging.getLogger('zoo')
 
 EPSILON = 1e-8
 
-#: What is normalised is clipped at so many standard deviations, as in OpenAI Baselines' VecNormalize.
+#: Normalized values are clipped at this many standard deviations, as in OpenAI Baselines' VecNormalize.
 CLIP = 10.0
 
 
 class RunningMoments:
     """Mean and variance of a stream of vectors, by the parallel algorithm of Chan et al. (1979).
 
-    Kept in NumPy, where it is updated once per iteration from a whole batch; the compiled graphs read copies of it from
-    variables, which are made at the first use so that acting needs no TensorFlow. All is in float64: float32 would lose
-    what is left of a large value, such as a clock, when its mean is taken off.
+    NumPy arrays hold them and take in whole batches. Compiled graphs read copies from variables, which are made at the
+    first use, so that acting needs no TensorFlow. All is in float64: in float32 a large value, such as a clock, would
+    lose its digits when the mean is subtracted.
 
     Args:
         size: length of the vectors.
@@ -30,8 +30,8 @@ class RunningMoments:
     Attributes:
         count: vectors seen.
         mean, scale: the mean and one over the standard deviation, float64 ``[size]``; 0 and 1 before any data.
-        all_reduce: ``all_reduce(array, 'sum')``, the sum over all learners, which then take in what any of them has
-            seen; None: this one alone.
+        all_reduce: ``all_reduce(array, 'sum')``, the sum over all learners. Each learner then takes in the vectors of
+            all. None: there is one learner.
     """
 
     def __init__(self, size: int) -> None:
@@ -42,7 +42,7 @@ class RunningMoments:
         self._refresh()
 
     def update(self, x: np.ndarray) -> None:
-        """Take in ``x`` of shape ``[batch, size]``, or with more leading axes; only the rows that are to count."""
+        """Take in the rows of ``x``, ``[…, size]``."""
         x = np.asarray(x, np.float64).reshape(-1, self.mean.size)
         count, total = float(len(x)), x.sum(axis=0)
         if self.all_reduce is not None:
@@ -71,22 +71,22 @@ class RunningMoments:
                 variable.assign(value)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickling: without what belongs to this process."""
+        """Leave out, for pickling, what belongs to this process."""
         return {k: v for k, v in self.__dict__.items() if k != 'variables'} | {'all_reduce': None}
 
     @cached_property
     def variables(self) -> tuple[Any, Any]:
-        """``tf.Variable`` copies, float64 ``[size]``, of the mean and of one over the standard deviation."""
+        """Copies of `mean` and `scale` as ``tf.Variable``, float64 ``[size]``."""
         import tensorflow as tf
 
         return tuple(tf.Variable(value, trainable=False) for value in (self.mean, self.scale))
 
     def state(self) -> dict[str, np.ndarray]:
-        """Arrays to save."""
+        """Give the arrays to save."""
         return {'count': np.array(self.count), 'mean': self.mean.copy(), 'sum_squares': self.sum_squares.copy()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """The inverse of `state`."""
+        """Take over what `state` gave."""
         self.count = float(state['count'])
         self.mean = np.array(state['mean'], np.float64)
         self.sum_squares = np.array(state['sum_squares'], np.float64)
@@ -94,15 +94,15 @@ class RunningMoments:
 
 
 class RewardScale:
-    """Divides rewards by the running standard deviation of the discounted return (VecNormalize of OpenAI Baselines).
+    """Divides rewards by the running standard deviation of the discounted return (OpenAI Baselines' VecNormalize).
 
-    The mean is not subtracted: that would change which behaviour is best where episodes can end. The scale moves while
-    it is learned, so it suits algorithms that use a reward once, soon after it was seen. A replay buffer gives the same
-    reward for as long as it holds it: under a moving scale the value that a critic has to learn would move too, and its
-    targets with it, so off-policy algorithms take rewards as they are, or scaled by a constant (``reward_shaping``).
+    The mean is not subtracted: where episodes can end, that would change which behavior is best. The scale moves while
+    it is learned, so it suits algorithms that use a reward once, soon after it was seen. A replay buffer gives one
+    reward many times. Under a moving scale the values that a critic learns would move too. So off-policy algorithms
+    take rewards as they are, or scaled by a constant (``reward_shaping``).
 
     Args:
-        gamma: discount.
+        gamma: discount factor.
     """
 
     def __init__(self, gamma: float) -> None:
@@ -112,19 +112,19 @@ class RewardScale:
         self.reset()
 
     def reset(self, copies: slice | None = None) -> None:
-        """Forget the running returns, as when every copy, or these of them, start a new episode; the scale stays."""
+        """Forget the running returns of copies that start a new episode, by default of all; the scale stays."""
         if copies is None:
             self.returns = np.zeros(0)
         else:
             self.returns[copies] = 0.0
 
     def __call__(self, reward: np.ndarray, done: np.ndarray, valid: np.ndarray | None = None) -> np.ndarray:
-        """Take in rewards and give them back scaled, clipped to ±10, which is said when it first happens.
+        """Take in rewards and give them scaled, clipped to ±10. The first clipping is logged.
 
         Args:
             reward: ``[T, N]``.
-            done: bool ``[T, N]``, the episode ended, however it did.
-            valid: bool ``[T, N]``, False where a copy was only reset: such a row is left out of the statistics.
+            done: bool ``[T, N]``, True where an episode terminated or was truncated.
+            valid: bool ``[T, N]``, False where a copy was only reset: such steps are left out of the statistics.
 
         Returns:
             float32 ``[T, N]``.
@@ -143,8 +143,8 @@ class RewardScale:
         if beyond.any() and not self._said:
             self._said = True
             log.warning(
-                'normalize_reward: a reward of %g is %.3g deviations of the return; it and whatever is farther than %g '
-                'counts as that many. Where rewards are so rare, scale them by a constant instead (reward_shaping).',
+                'normalize_reward: a reward of %g is %.3g standard deviations of the return; larger ones than %g are '
+                'clipped. Where rewards are so rare, scale them by a constant instead (reward_shaping).',
                 reward[beyond][0],
                 scaled[beyond][0],
                 CLIP,
@@ -152,10 +152,10 @@ class RewardScale:
         return np.clip(scaled, -CLIP, CLIP).astype(np.float32)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Arrays to save."""
+        """Give the arrays to save."""
         return {**self.moments.state(), 'returns': self.returns.copy()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """The inverse of `state`."""
+        """Take over what `state` gave."""
         self.moments.restore(state)
         self.returns = np.array(state['returns'], np.float64)

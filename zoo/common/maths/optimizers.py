@@ -1,4 +1,4 @@
-"""Optimisers and target networks."""
+"""Optimizers, and the updates of target networks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from zoo.common.tools.params import Param, Range, above, at_least, between
 
 log = logging.getLogger('zoo')
 
-#: ``all_reduce(array, op)``, the mean or the sum (``op``) of an array over all learners, in each of them.
+#: ``all_reduce(array, op)``: every learner gets the mean or the sum (``op``) of the array over all learners.
 AllReduce = Callable[[np.ndarray, str], np.ndarray]
 
 _BELOW_ONE = Range(0, 1, open_high=True)
 
-#: What the values of a spec may be; keys that are missing here are left to Keras.
+#: The allowed values of a spec. Keras checks all other keys.
 PARAMS = {
     param.name: param
     for param in (
@@ -39,34 +39,35 @@ PARAMS = {
     )
 }
 
-#: Keys of the spec of our own Adam, with their defaults: those of Keras, and the clipping of the global norm.
+#: The keys of a spec for zoo's own Adam, with their defaults, which are Keras' own.
 ADAM: dict[str, Any] = {'name': 'Adam'} | {
     name: PARAMS[name].default for name in ('learning_rate', 'beta_1', 'beta_2', 'epsilon', 'clip_norm')
 }
 
 
 class Optimizer:
-    """An optimiser over a fixed list of variables: Adam of our own, or any of Keras.
+    """An optimizer over a fixed list of variables: zoo's own Adam, or any optimizer of Keras.
 
-    Adam (Kingma and Ba 2015, in the form with the corrected learning rate of their section 2) is written so that it is
-    fast in both kinds of graph. In a plain one each variable is moved by the one kernel ``ResourceApplyAdam``, where
-    Keras makes some ten small operations. Under XLA, where fusion makes arithmetic free and every variable that crosses
-    into the compiled code costs some 5 µs, both moments are one vector for all variables.
+    Adam (Kingma and Ba 2015, with the corrected learning rate of their section 2) is fast in both kinds of graph. In a
+    plain graph one kernel, ``ResourceApplyAdam``, moves each variable; Keras makes some ten small operations. XLA fuses
+    arithmetic at no cost, but each variable that crosses into its code costs some 5 µs. So under XLA one vector holds
+    each moment of all variables.
 
     Args:
-        spec: ``dict(name='Adam', learning_rate=3e-4, clip_norm=0.5, …)`` with the arguments of the Keras optimiser of
-            that name, or a Keras optimiser. ``learning_rate`` may be a :class:`Linear` schedule; ``clip_norm`` bounds
-            the gradient's global norm.
-        variables: what it moves.
-        label: how messages name it.
+        spec: ``dict(name='Adam', learning_rate=3e-4, clip_norm=0.5, …)`` with arguments of the Keras optimizer of that
+            name, or a Keras optimizer. ``learning_rate`` may be a :class:`Linear` schedule; ``clip_norm`` bounds the
+            gradient's global norm.
+        variables: the variables to move.
+        label: how messages name the optimizer.
         clip_norm: bound of the gradient's global norm where the spec names none.
 
     Attributes:
-        all_reduce: where other learners move the same weights, what makes the gradients their mean.
+        all_reduce: the exchange with other learners that move the same weights; None where there are none.
+        flat: whether one vector holds each moment of all variables.
 
     Raises:
-        ValueError: a spec that names no optimiser or that Keras does not take, a value out of its range, or an
-            optimiser that is already in use.
+        ValueError: a spec that names no optimizer or that Keras does not take, a value out of its range, or an
+            optimizer that is already in use.
     """
 
     def __init__(self, spec: Any, variables: Sequence[tf.Variable], label: str, clip_norm: float | None = None) -> None:
@@ -84,7 +85,7 @@ class Optimizer:
             self.schedule = spec.get('learning_rate', ADAM['learning_rate'])
             if _is_ours(spec):
                 self._init_adam({**ADAM, **spec})
-                # Keras' optimizers see to those of TensorFlow's variables themselves.
+                # Keras' optimizers apply the constraints of TensorFlow's variables themselves.
                 self.constrain((v, v.constraint) for v in self.variables if v.constraint is not None)
                 return
             self.keras = _from_spec(spec, label)
@@ -106,7 +107,7 @@ class Optimizer:
             raise ValueError(f'{label} already belongs to another agent: give each agent an optimizer of its own.')
         try:
             self.keras.build(self.variables)
-        except AttributeError as error:  # of one that looks at more of a weight than its numbers
+        except AttributeError as error:  # Muon reads more of a weight than its numbers
             name = type(self.keras).__name__
             raise ValueError(f"{label}: Keras' {name} moves weights of Keras alone, not these: {error}.") from None
 
@@ -123,16 +124,16 @@ class Optimizer:
         }
 
     def constrain(self, constraints: Iterable[tuple[tf.Variable, Callable[[tf.Tensor], tf.Tensor]]]) -> None:
-        """Make ``variable ← constraint(variable)`` the end of every step, where the variable is one of its own."""
+        """End every step with ``variable ← constraint(variable)``, for those pairs whose variable it moves."""
         own = {id(variable) for variable in self.variables}
         self._constraints += [(variable, function) for variable, function in constraints if id(variable) in own]
 
     def share(self, moving: Iterable[tf.Variable]) -> None:
-        """Make these, which the losses move by themselves, the mean over all learners with every step."""
+        """With every step, set these variables to their mean over all learners; the losses move them."""
         self._moving += moving
 
     def minimize(self, loss: Callable[[], tf.Tensor]) -> tf.Tensor:
-        """One gradient step on ``loss()``, which is also the result. To be called inside a compiled function."""
+        """Take one gradient step on ``loss()`` and give its value. To be called inside a compiled function."""
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self.variables)
             value = loss()
@@ -140,7 +141,7 @@ class Optimizer:
         return value
 
     def apply(self, gradients: Sequence[tf.Tensor | None]) -> None:
-        """Apply gradients of the variables, clipped by their global norm if asked; a missing one counts as zero."""
+        """Apply gradients, clipped by their global norm if asked; a missing gradient counts as zero."""
         gradients = [
             tf.zeros_like(variable) if gradient is None else tf.convert_to_tensor(gradient)
             for gradient, variable in zip(gradients, self.variables, strict=True)
@@ -196,7 +197,7 @@ class Optimizer:
             )
 
     def set_progress(self, progress: float) -> None:
-        """Move a scheduled learning rate to where training is, in [0, 1]."""
+        """Set a scheduled learning rate for this progress of training, in [0, 1]."""
         if isinstance(self.schedule, Linear):
             rate = self._learning_rate if self.keras is None else self.keras.learning_rate.value
             rate.assign(self.schedule(progress), read_value=False)
@@ -210,7 +211,7 @@ class Optimizer:
         return next((str(i) for i, variable in enumerate(self.keras.variables) if variable is rate), None)
 
     def state(self, names: Sequence[str]) -> dict[str, np.ndarray]:
-        """The arrays to save, by names that do not depend on how they lie in memory.
+        """Give the arrays to save, by names that do not depend on their layout in memory.
 
         Zoo's Adam has ``iterations``, ``learning_rate``, and for each weight ``first_moment/<name>`` and
         ``second_moment/<name>``. An optimizer of Keras has its own variables: ``0``, ``1``, ….
@@ -229,7 +230,7 @@ class Optimizer:
         return found
 
     def restore(self, names: Sequence[str], saved: Mapping[str, np.ndarray]) -> None:
-        """Take in what `state` gave with the same names, in either layout."""
+        """Take over what `state` gave with the same names, in either layout."""
         if self.keras is not None:
             for i, variable in enumerate(self.keras.variables):
                 variable.value.assign(saved[str(i)])
@@ -244,11 +245,10 @@ class Optimizer:
                 variable.assign(value)
 
     def upgraded(self, names: Sequence[str], saved: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The state of zoo's Adam as `state` names it, from the numbers ``0``, ``1``, … of checkpoint format 1.
+        """Rename the arrays of zoo's Adam from the numbers ``0``, ``1``, … of checkpoint format 1 to those of `state`.
 
         After the iterations and the learning rate, that format has either two vectors, each with the moments of all
-        weights, or the first moments of each weight and then the second ones. A state of another form is returned as
-        it is.
+        weights, or the first moments of each weight and then the second ones. Other arrays are given as they are.
         """
         numbers = [saved[str(i)] for i in range(len(saved)) if str(i) in saved]
         if self.keras is not None or len(numbers) < len(saved) or len(numbers) < 4:
@@ -263,12 +263,12 @@ class Optimizer:
         return {'iterations': iterations, 'learning_rate': rate, **dict(zip(keys, moments, strict=True))}
 
     def _split(self, vector: np.ndarray) -> list[np.ndarray]:
-        """The pieces of a vector of all weights, in the shapes of ``variables``."""
+        """Split a vector of all weights into the shapes of ``variables``."""
         pieces = np.split(vector, np.cumsum(self._sizes)[:-1])
         return [piece.reshape(v.shape) for piece, v in zip(pieces, self.variables, strict=True)]
 
     def fitting(self, names: Sequence[str], saved: Mapping[str, np.ndarray], entry: Any) -> dict[str, np.ndarray]:
-        """What this optimizer takes over from a saved one that it replaces: everything except the learning rate.
+        """Give what this optimizer takes over from a saved one that it replaces: everything except the learning rate.
 
         If the kind or a shape differs, this optimizer starts anew and a warning is logged.
 
@@ -297,14 +297,14 @@ class Optimizer:
 
 
 def _is_ours(spec: dict[str, Any]) -> bool:
-    """Whether a spec is of our own Adam rather than of Keras'."""
+    """Whether a spec means zoo's own Adam and not Keras' Adam."""
     if 'custom' in spec or str(spec.get('name', 'Adam')).lower() != 'adam' or not ADAM.keys() >= spec.keys():
         return False
     return isinstance(spec.get('learning_rate', ADAM['learning_rate']), Real | Linear)
 
 
 def _checked(spec: dict[str, Any], label: str) -> dict[str, Any]:
-    """A spec with its numbers as they are kept."""
+    """Check the values of a spec, and give them in the types that are kept."""
     rate = spec.get('learning_rate')
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
         raise ValueError(
@@ -324,7 +324,8 @@ def _from_spec(spec: dict[str, Any], label: str) -> keras.optimizers.Optimizer:
         for key, value in vars(keras.optimizers).items()
         if isinstance(value, type)
         and issubclass(value, keras.optimizers.Optimizer)
-        and 'learning_rate' in inspect.signature(value).parameters  # not the base, nor what wraps another one
+        and 'learning_rate'
+        in inspect.signature(value).parameters  # neither the base nor LossScaleOptimizer, which wraps another one
     }
     by_lower = {key.lower(): value for key, value in classes.items()}
     if str(name).lower() not in by_lower:
@@ -343,10 +344,15 @@ def _from_spec(spec: dict[str, Any], label: str) -> keras.optimizers.Optimizer:
 
 
 def mean_over(all_reduce: AllReduce | None, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """The means of float32 tensors over all learners, as one array; the tensors themselves where there is but one.
+    """Give the means of float32 tensors over all learners, exchanged as one array.
 
-    To be called inside a compiled function, by every learner equally often and in one order: the graph calls back when
-    the tensors are there, so what shares no tensor with an exchange before it needs ``tf.control_dependencies``.
+    To be called inside a compiled function. Every learner must make the same exchanges in the same order. The graph
+    runs an exchange as soon as its tensors are computed. Two exchanges that share no tensor need
+    ``tf.control_dependencies`` to keep their order.
+
+    Args:
+        all_reduce: the exchange; None gives the tensors unchanged.
+        tensors: float32, of any shapes.
     """
     if all_reduce is None:
         return list(tensors)
@@ -358,22 +364,22 @@ def mean_over(all_reduce: AllReduce | None, tensors: Sequence[tf.Tensor]) -> lis
 
 
 def polyak(targets: Iterable[tf.Variable], sources: Iterable[tf.Variable], tau: float) -> None:
-    """Move target weights towards the sources': target ← (1 − τ) target + τ source; what is no real number is copied.
+    """Move targets toward sources: target ← (1 − τ) target + τ source. Variables of integers or bool are copied.
 
-    That holds for all variables of a network: moving statistics follow as slowly as the weights that they belong to.
+    A network's moving statistics are among its variables: they follow as slowly as its weights.
     """
     if tau == 1.0:
-        copy_weights(targets, sources)  # exactly: the formula below would round
+        copy_weights(targets, sources)  # the formula below would round
         return
     for target, source in zip(targets, sources, strict=True):
         if not target.dtype.is_floating:
             target.assign(source)
             continue
-        # target − τ (target − source) by the kernel for gradient descent: one pass over the weights less.
+        # target − τ (target − source) by the kernel of gradient descent saves one pass over the weights.
         tf.raw_ops.ResourceApplyGradientDescent(var=target.handle, alpha=tau, delta=target - source)
 
 
 def copy_weights(targets: Iterable[tf.Variable], sources: Iterable[tf.Variable]) -> None:
-    """Make target weights equal to the sources'."""
+    """Copy the values of the sources to the targets."""
     for target, source in zip(targets, sources, strict=True):
         target.assign(source)

@@ -1,4 +1,4 @@
-"""The loss of quantile regression, which every critic that gives quantiles of the return learns by.
+"""The loss of quantile regression: every critic of quantiles of the return learns by it.
 
 Dabney et al. 2018, *Distributional Reinforcement Learning with Quantile Regression* (arXiv 1710.10044), equations 9
 and 10.
@@ -13,18 +13,16 @@ import tensorflow as tf
 
 
 def quantile_huber(quantiles: tf.Tensor, target: tf.Tensor, kappa: float = 1.0) -> tuple[tf.Tensor, tf.Tensor]:
-    """Of each row Σₘ mean over k of |τₘ − 1{yₖ < θₘ}| Lκ(yₖ − θₘ), and mean |yₖ − θₘ|, both ``[B]``.
+    """Compute for each row Σₘ meanₖ |τₘ − 1{yₖ < θₘ}| Lκ(yₖ − θₘ), and the mean of |yₖ − θₘ|, both ``[B]``.
 
-    Lκ is the Huber loss, half the square up to κ and linear beyond; τₘ = (2m + 1) / 2M is in the middle of the m-th
-    part of [0, 1]. The gradient is found along with the loss: the pairs are many, and are gone through once in place of
-    some ten times.
+    Lκ is the Huber loss: half the square up to κ, linear beyond. τₘ = (2m + 1) / 2M is the middle of the m-th part of
+    [0, 1]. The gradient is computed along with the loss: this passes over all pairs once instead of some ten times.
 
     Args:
         quantiles: θ, float32 ``[B, M]``, in ascending order once they are learned.
-        target: y, float32 ``[B, K]``, in any order; no gradient flows to it, nor through the second result.
-        kappa: above 0.
+        target: y, float32 ``[B, K]``, in any order. No gradient flows to it, nor through the second result.
+        kappa: κ, above 0.
     """
-
     target = tf.stop_gradient(tf.convert_to_tensor(target))
 
     @tf.custom_gradient
@@ -40,7 +38,7 @@ def _loss_and_gradient(quantiles: tf.Tensor, target: tf.Tensor, kappa: tf.Tensor
     count = quantiles.shape[-1]
     fractions = ((np.arange(count, dtype=np.float32) + 0.5) / count)[:, None]
     error = target[:, None, :] - quantiles[:, :, None]
-    slope = tf.clip_by_value(error, -kappa, kappa)  # of the Huber loss, which is slope · (error − ½ slope)
+    slope = tf.clip_by_value(error, -kappa, kappa)  # the Huber loss is slope · (error − ½ slope)
     weighted = tf.where(error < 0.0, 1.0 - fractions, fractions) * slope
     loss = tf.reduce_sum(tf.reduce_mean(weighted * (error - 0.5 * slope), 2), 1)
     return loss, -tf.reduce_mean(weighted, 2)

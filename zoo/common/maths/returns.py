@@ -1,18 +1,22 @@
 """Returns, advantages and value targets: pure functions of tensors, named as in the papers.
 
-All sequences are time-major, ``[T, ...]`` (usually ``[T, N]``: T steps of N copies of an environment), of one float
-dtype, which the results keep (float32 in training; float64 is never cast down). ``terminated`` and ``truncated`` are
-bool and of the same shape. ``next_value[t]`` is the value of the *true* next observation of step t, at the end of an
-episode the final observation and not the first one after the reset.
+All sequences are time-major, ``[T, ...]``, usually ``[T, N]``: T steps of N copies of an environment. They share one
+float dtype, which the results keep (float32 in training). ``terminated`` and ``truncated`` are bool and of the same
+shape. ``next_value[t]`` is the value of the *true* next observation of step t: at the end of an episode that is the
+final observation, not the first one after the reset.
 
-One rule for the ends of episodes holds in every function: step t bootstraps from ``next_value[t]`` unless it
-terminated, and nothing flows back into step t from later steps once it terminated or was truncated. So a time limit is
-no loss of value. The end of the sequence counts as a truncation. A step in which an environment only reset itself
-(``Trajectories.valid`` is False) follows such an end and so reaches no other step: leave its own row out of the loss.
+All functions treat the ends of episodes alike:
 
-Nothing here stops gradients: a loss that takes a result as a constant says so itself.
+* Step t bootstraps from ``next_value[t]`` unless it terminated. So a time limit costs no value.
+* Nothing flows back into step t from later steps once it terminated or was truncated.
+* The end of the sequence counts as a truncation.
 
-Raises, all functions, while tracing: ``TypeError`` for a dtype, ``ValueError`` for a shape, or for a T that is unknown.
+A step in which an environment only reset itself (``Trajectories.valid`` is False) follows such an end, so it changes no
+other step. Leave its own row out of the loss.
+
+Nothing here stops gradients: a loss that takes a result as a constant does that itself.
+
+While tracing, all functions raise ``TypeError`` for a wrong dtype and ``ValueError`` for a wrong shape or unknown T.
 """
 
 from __future__ import annotations
@@ -28,20 +32,20 @@ Scalar: TypeAlias = float | tf.Tensor
 def next_values(
     critic: Callable[[Any], tf.Tensor], value: tf.Tensor, next_obs: Any, terminated: tf.Tensor, truncated: tf.Tensor
 ) -> tf.Tensor:
-    """The values of the next observations of :class:`zoo.common.records.Trajectories`.
+    """Compute the values of the next observations of :class:`zoo.common.records.Trajectories`.
 
-    Most are known already: ``next_obs[t]`` is ``obs[t + 1]`` unless the episode ended at t. The critic is called only
-    for the rows in which a copy was truncated, one after another, and for the last row.
+    Most are known: ``next_obs[t]`` is ``obs[t + 1]`` unless the episode ended at t. The critic is called once for each
+    row in which a copy was truncated, and for the last row.
 
     Args:
         critic: values ``[N]`` of observations ``[N, …]``.
         value: ``[T, N]``, V(s_t).
-        next_obs: ``[T, N, …]``, or a nested structure of such.
+        next_obs: ``[T, N, …]``, or a nested structure of such tensors.
         terminated: bool ``[T, N]``.
         truncated: bool ``[T, N]``.
 
     Returns:
-        V(s_{t+1}) ``[T, N]``; where terminated, a number that means nothing.
+        V(s_{t+1}) ``[T, N]``; where terminated, a number without meaning.
     """
     cut = tf.convert_to_tensor(truncated) & ~tf.convert_to_tensor(terminated)
     steps = tf.range(value.shape[0])
@@ -69,7 +73,7 @@ def gae(
     gamma: Scalar,
     gae_lambda: Scalar,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Generalised advantage estimation.
+    """Compute generalized advantage estimates.
 
     Schulman et al., *High-Dimensional Continuous Control Using Generalized Advantage Estimation* (arXiv 1506.02438),
     equation 16: ``A_t = sum_k (gamma lambda)^k delta_{t+k}`` with ``delta_t = r_t + gamma V(s_{t+1}) - V(s_t)``.
@@ -98,15 +102,15 @@ def gae(
 def discounted_returns(
     reward: tf.Tensor, next_value: tf.Tensor, terminated: tf.Tensor, truncated: tf.Tensor, gamma: Scalar
 ) -> tf.Tensor:
-    """Discounted sum of rewards to the end of the episode, bootstrapped where the episode goes on unseen.
+    """Compute the discounted sums of rewards to the end of the episode, bootstrapped where the episode goes on unseen.
 
     Sutton and Barto, *Reinforcement Learning: An Introduction* (2nd edition), equations 3.8 and 3.9: ``G_t = r_t +
-    gamma G_{t+1}``; in place of ``G_{t+1}`` stands ``next_value[t]`` at a truncation and at the end of the sequence,
-    and 0 at a termination. Pass zeros as ``next_value`` for plain Monte Carlo returns.
+    gamma G_{t+1}``. In place of ``G_{t+1}`` stands ``next_value[t]`` at a truncation and at the end of the sequence,
+    and 0 at a termination. With zeros as ``next_value`` these are plain Monte Carlo returns.
 
     Args:
         reward: ``[T, ...]``.
-        next_value: ``[T, ...]``; counts only at truncations and at the last step.
+        next_value: ``[T, ...]``; only read at truncations and at the last step.
         terminated: bool ``[T, ...]``.
         truncated: bool ``[T, ...]``.
         gamma: discount factor, in [0, 1].
@@ -115,47 +119,9 @@ def discounted_returns(
         G ``[T, ...]``.
     """
     (reward, next_value), terminated, end = _checked(terminated, truncated, reward=reward, next_value=next_value)
-    b, c = _return_recursion(reward, next_value, terminated, end, gamma)
-    return _reverse_scan(b, c)
-
-
-def n_step_returns(
-    reward: tf.Tensor, next_value: tf.Tensor, terminated: tf.Tensor, truncated: tf.Tensor, gamma: Scalar, n: int
-) -> tf.Tensor:
-    """The n-step return of every step.
-
-    Sutton and Barto, equation 7.1: ``G_t = r_t + gamma r_{t+1} + ... + gamma^(k-1) r_{t+k-1} + gamma^k V(s_{t+k})``
-    with ``k = n``, or less where the episode or the sequence ends sooner; no bootstrap after a termination. ``n = 1``
-    is the TD target, ``n >= T`` is ``discounted_returns``.
-
-    Args:
-        reward: ``[T, ...]``.
-        next_value: ``[T, ...]``, V(s_{t+1}) of the true next observation.
-        terminated: bool ``[T, ...]``.
-        truncated: bool ``[T, ...]``.
-        gamma: discount factor, in [0, 1].
-        n: number of steps, at least 1.
-
-    Returns:
-        G ``[T, ...]``.
-
-    Raises:
-        ValueError: ``n`` is less than 1.
-    """
-    if n < 1:
-        raise ValueError(f'n is {n}, it should be at least 1.')
-    (reward, next_value), terminated, end = _checked(terminated, truncated, reward=reward, next_value=next_value)
-    target = reward + _like(gamma, reward) * (1.0 - terminated) * next_value
-    # G of n steps is n - 1 times `y_t <- b_t + c_t y_{t+1}` from the one-step target. Maps over 1, 2, 4, ... steps are
-    # made by doubling and those in the binary form of n - 1 applied: a large n costs no long graph.
-    b, c = _return_recursion(reward, next_value, terminated, end, gamma)
-    steps, left = 1, min(n, reward.shape[0]) - 1
-    while left:
-        if left & 1:
-            target = _after(b, c, target, steps)
-        b, c = _after(b, c, b, steps), _after(tf.zeros_like(c), c, c, steps)
-        steps, left = 2 * steps, left >> 1
-    return target
+    gamma = _like(gamma, reward)
+    end = tf.concat([end[:-1], tf.ones_like(end[-1:])], axis=0)
+    return _reverse_scan(reward + gamma * end * (1.0 - terminated) * next_value, gamma * (1.0 - end))
 
 
 def vtrace(
@@ -170,14 +136,14 @@ def vtrace(
     rho_bar: Scalar = 1.0,
     c_bar: Scalar = 1.0,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """V-trace value targets and policy-gradient advantages.
+    """Compute V-trace value targets and policy-gradient advantages.
 
     Espeholt et al., *IMPALA* (arXiv 1802.01561), equation 1 and section 4.2. With ``rho_t = min(rho_bar, pi/mu)`` and
     ``c_t = min(c_bar, pi/mu)``: ``v_s = V(s_s) + sum_t gamma^(t-s) (c_s ... c_{t-1}) rho_t (r_t + gamma V(s_{t+1}) -
     V(s_t))``, and the advantage is ``rho_s (r_s + gamma v_{s+1} - V(s_s))``. The paper takes ``rho_bar >= c_bar``.
 
     Args:
-        target_log_prob: ``[T, ...]``, log pi(a_t | s_t) of the policy that is being learned.
+        target_log_prob: ``[T, ...]``, log pi(a_t | s_t) of the policy that learns.
         behaviour_log_prob: ``[T, ...]``, log mu(a_t | s_t) of the policy that acted.
         reward: ``[T, ...]``.
         value: ``[T, ...]``, V(s_t).
@@ -185,8 +151,8 @@ def vtrace(
         terminated: bool ``[T, ...]``.
         truncated: bool ``[T, ...]``.
         gamma: discount factor, in [0, 1].
-        rho_bar: bound on rho, which decides whose value function this is; infinity for none.
-        c_bar: bound on c, which decides how fast it is learned; infinity for none.
+        rho_bar: bound on rho; it decides which policy's value function this is. Infinity for no bound.
+        c_bar: bound on c; it decides how fast that function is learned. Infinity for no bound.
 
     Returns:
         ``vs`` ``[T, ...]``, the target of the value function, and the advantage ``[T, ...]``. ``v_{s+1}`` is
@@ -211,69 +177,22 @@ def vtrace(
     return vs, rho * (reward + discount * next_vs - value)
 
 
-def retrace(
-    target_log_prob: tf.Tensor,
-    behaviour_log_prob: tf.Tensor,
-    reward: tf.Tensor,
-    q: tf.Tensor,
-    next_value: tf.Tensor,
-    terminated: tf.Tensor,
-    truncated: tf.Tensor,
-    gamma: Scalar,
-    trace_lambda: Scalar = 1.0,
-) -> tf.Tensor:
-    """Retrace(lambda) targets for Q(s_t, a_t).
-
-    Munos et al., *Safe and Efficient Off-Policy Reinforcement Learning* (arXiv 1606.02647), the operator R with the
-    coefficients of Retrace: ``Q(s_t, a_t) + sum_k gamma^k (c_{t+1} ... c_{t+k}) delta_{t+k}``, ``c = lambda min(1,
-    pi/mu)``, ``delta_t = r_t + gamma E_pi Q(s_{t+1}, .) - Q(s_t, a_t)``.
-
-    Args:
-        target_log_prob: ``[T, ...]``, log pi(a_t | s_t) of the policy that is evaluated.
-        behaviour_log_prob: ``[T, ...]``, log mu(a_t | s_t) of the policy that acted.
-        reward: ``[T, ...]``.
-        q: ``[T, ...]``, Q(s_t, a_t).
-        next_value: ``[T, ...]``, the expectation of Q(s_{t+1}, a) for a drawn from pi, at the true next observation.
-        terminated: bool ``[T, ...]``.
-        truncated: bool ``[T, ...]``.
-        gamma: discount factor, in [0, 1].
-        trace_lambda: lambda, in [0, 1].
-
-    Returns:
-        The targets ``[T, ...]``. The ratio of the first step does not enter.
-    """
-    (target_log_prob, behaviour_log_prob, reward, q, next_value), terminated, end = _checked(
-        terminated,
-        truncated,
-        target_log_prob=target_log_prob,
-        behaviour_log_prob=behaviour_log_prob,
-        reward=reward,
-        q=q,
-        next_value=next_value,
-    )
-    gamma = _like(gamma, reward)
-    c = _like(trace_lambda, reward) * _clipped_ratio(target_log_prob - behaviour_log_prob, 1.0)
-    next_c = tf.concat([c[1:], tf.zeros_like(c[:1])], axis=0)
-    delta = reward + gamma * (1.0 - terminated) * next_value - q
-    return q + _reverse_scan(delta, gamma * (1.0 - end) * next_c)
-
-
 def categorical_projection(z_p: tf.Tensor, probs: tf.Tensor, z_q: tf.Tensor) -> tf.Tensor:
-    """Projects a categorical distribution of returns onto another support (C51).
+    """Project a categorical distribution of returns onto another support (C51).
 
-    Bellemare et al., *A Distributional Perspective on Reinforcement Learning* (arXiv 1707.06887), equation 7, which is
-    what algorithm 1 computes: an atom of mass p at z gives each of its two neighbours in ``z_q`` a share that falls
-    linearly with distance; beyond the ends all goes to the end. Written with the distances, mass that meets an atom
-    exactly is not lost, as it is in algorithm 1 taken literally (there l = u, and both shares are zero).
+    Bellemare et al., *A Distributional Perspective on Reinforcement Learning* (arXiv 1707.06887), equation 7 and
+    algorithm 1: an atom of mass p at z gives each of its two neighbors in ``z_q`` a share that falls linearly with
+    distance. Beyond the ends, all mass goes to the end. Algorithm 1 taken literally loses the mass that meets an atom
+    exactly (there l = u, and both shares are zero). Written with the distances, as here, none is lost.
 
     Args:
         z_p: ``[..., P]``, the atoms of each distribution, in any order; in a Bellman update
             ``r + gamma (1 - terminated) z``.
-        probs: ``[..., P]``, their probabilities.
+        probs: ``[..., P]``, the probabilities of the atoms.
         z_q: ``[Q]``, the new support, evenly spaced and rising, at least two atoms.
 
     Returns:
-        ``[..., Q]``, the probabilities on ``z_q``; their sum is that of ``probs``.
+        ``[..., Q]``, the probabilities on ``z_q``; they have the same sum as ``probs``.
 
     Raises:
         TypeError: a dtype is not float or the dtypes differ.
@@ -292,10 +211,10 @@ def categorical_projection(z_p: tf.Tensor, probs: tf.Tensor, z_q: tf.Tensor) -> 
 
 
 def signed_hyperbolic(x: tf.Tensor, epsilon: Scalar) -> tf.Tensor:
-    """h, which brings values of any size near each other, so that rewards need not be clipped.
+    """Compute h(x), which brings values of any size near each other, so that rewards need not be clipped.
 
-    Pohlen et al. 2018, *Observe and Look Further* (arXiv 1805.11593), of the transformed Bellman operator: ``h(x) =
-    sign(x) (√(|x| + 1) − 1) + ε x``, here as ``x (1 / (√(|x| + 1) + 1) + ε)``, the same without a difference of nearly
+    Pohlen et al. 2018, *Observe and Look Further* (arXiv 1805.11593), the transformed Bellman operator: ``h(x) =
+    sign(x) (√(|x| + 1) − 1) + ε x``. It is computed as ``x (1 / (√(|x| + 1) + 1) + ε)``, which subtracts no nearly
     equal numbers.
 
     Args:
@@ -307,11 +226,11 @@ def signed_hyperbolic(x: tf.Tensor, epsilon: Scalar) -> tf.Tensor:
 
 
 def signed_parabolic(x: tf.Tensor, epsilon: Scalar) -> tf.Tensor:
-    """The inverse of :func:`signed_hyperbolic`.
+    """Compute the inverse of :func:`signed_hyperbolic`.
 
     From the appendix of the same paper: ``h⁻¹(x) = sign(x) (w² − 1)`` with ``w = (√(1 + 4 ε u) − 1) / (2 ε)`` and ``u =
-    |x| + 1 + ε``. Since ``ε w² + w = u`` that is ``x (w + 1) / (1 + ε (w + 1))``, and ``w = 2 u / (√(1 + 4 ε u) + 1)``,
-    which float32 has to its last digits for small ε, too; as the paper has it, it would be off by 1e-4.
+    |x| + 1 + ε``. Since ``ε w² + w = u``, that is ``x (w + 1) / (1 + ε (w + 1))``, where ``w = 2 u / (√(1 +
+    4 ε u) + 1)``. In this form float32 is exact to its last digits for small ε too; the paper's form is off by 1e-4.
 
     Args:
         x: of any shape.
@@ -325,9 +244,9 @@ def signed_parabolic(x: tf.Tensor, epsilon: Scalar) -> tf.Tensor:
 
 
 def _reverse_scan(b: tf.Tensor, c: tf.Tensor) -> tf.Tensor:
-    """``y_t = b_t + c_t y_{t+1}``, with nothing after the last step (c there is not read).
+    """Compute ``y_t = b_t + c_t y_{t+1}``, with nothing after the last step (c is not read there).
 
-    The map of each step is composed with that of 1, 2, 4, ... steps later: log2(T) rounds of whole-array operations.
+    The map of each step is composed with the map of 1, 2, 4, ... steps later: log2(T) rounds of whole-array operations.
     Measured on 2 cores, in microseconds, against a reverse ``tf.while_loop`` that writes a ``TensorArray``:
 
     ========  ================  ================
@@ -338,8 +257,8 @@ def _reverse_scan(b: tf.Tensor, c: tf.Tensor) -> tf.Tensor:
     2048 x 64  2,700 / 16,935    2,140 / 387
     ========  ================  ================
 
-    So under XLA the loop would win by little beside the update that follows on as many samples, and in a graph it would
-    lose by a lot. Unrolling all steps takes XLA 23 s to compile at T = 256.
+    The loop gains under XLA, but little beside the update on as many samples; in a graph it loses much. Unrolling all
+    steps takes XLA 23 s to compile at T = 256.
     """
     steps, total = 1, b.shape[0]
     c = c[:-1]
@@ -350,34 +269,20 @@ def _reverse_scan(b: tf.Tensor, c: tf.Tensor) -> tf.Tensor:
     return b
 
 
-def _after(b: tf.Tensor, c: tf.Tensor, y: tf.Tensor, steps: int) -> tf.Tensor:
-    """``b_t + c_t y_{t+steps}``, and ``b_t`` where that is past the end."""
-    return tf.concat([b[:-steps] + c[:-steps] * y[steps:], b[-steps:]], axis=0)
-
-
-def _return_recursion(
-    reward: tf.Tensor, next_value: tf.Tensor, terminated: tf.Tensor, end: tf.Tensor, gamma: Scalar
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """b and c of ``G_t = b_t + c_t G_{t+1}``: the reward, with the bootstrap where the episode or the sequence ends."""
-    gamma = _like(gamma, reward)
-    end = tf.concat([end[:-1], tf.ones_like(end[-1:])], axis=0)
-    return reward + gamma * end * (1.0 - terminated) * next_value, gamma * (1.0 - end)
-
-
 def _clipped_ratio(log_ratio: tf.Tensor, bound: Scalar) -> tf.Tensor:
-    """``min(bound, exp(log_ratio))``, clipped before exp: its gradient would be NaN where exp overflows."""
+    """Compute ``min(bound, exp(log_ratio))``, clipped before exp: the gradient would be NaN where exp overflows."""
     return tf.exp(tf.minimum(log_ratio, tf.math.log(_like(bound, log_ratio))))
 
 
 def _like(scalar: Scalar, x: tf.Tensor) -> tf.Tensor:
-    # tf.cast alone would take a Python number through float32, and a float64 check would see it.
+    # tf.cast would round a Python number to float32 first, also where the sequences are float64.
     return tf.cast(scalar, x.dtype) if tf.is_tensor(scalar) else tf.constant(scalar, x.dtype)
 
 
 def _checked(
     terminated: tf.Tensor, truncated: tf.Tensor, **floats: tf.Tensor
 ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
-    """The float sequences as tensors, and ``terminated`` and ``terminated or truncated`` as 0 / 1 of their dtype."""
+    """Give the float sequences as tensors; ``terminated`` and ``terminated or truncated`` as 0 / 1 of their dtype."""
     tensors = _same_float(**floats)
     flags = {'terminated': tf.convert_to_tensor(terminated), 'truncated': tf.convert_to_tensor(truncated)}
     for name, flag in flags.items():
