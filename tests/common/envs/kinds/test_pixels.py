@@ -257,7 +257,7 @@ def test_the_factory_can_be_pickled() -> None:
     ('options', 'message'),
     [
         ({'cameras': 'abov'}, "camera 'abov': did you mean 'above'"),
-        ({'cameras': 7}, 'no camera 7; ids go from -1, the free camera, to 1, and the names are above'),
+        ({'cameras': 7}, 'no camera 7: give an id from -1, the free camera, to 1, or a name: above'),
         ({'cameras': ('above', 0)}, 'once each'),
         ({'cameras': ()}, 'at least one'),
         ({'pixels': 'yes'}, "'both' for images and the state, not 'yes'"),
@@ -269,8 +269,8 @@ def test_the_factory_can_be_pickled() -> None:
         ({'frame_size': (84, 84.5)}, 'at least 8 pixels, whole numbers'),
         ({'frame_size': (84, 84, 3)}, 'at least 8 pixels'),
         ({'frame_size': '84'}, 'at least 8 pixels'),
-        ({'depth': -1.0}, 'distance in metres'),
-        ({'depth': 'far'}, "distance in metres at which it is cut off, not 'far'"),
+        ({'depth': -1.0}, 'distance in meters'),
+        ({'depth': 'far'}, "distance in meters at which it is cut off, not 'far'"),
     ],
 )
 def test_bad_arguments(options: dict[str, Any], message: str) -> None:

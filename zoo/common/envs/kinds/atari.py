@@ -1,10 +1,9 @@
 """Atari 2600 games with the preprocessing of the DQN papers, over ALE or over EnvPool.
 
 Mnih et al. 2015, *Human-level control through deep reinforcement learning* (Nature 518), Methods; the details as in
-OpenAI Baselines, which later work kept. Training sees clipped rewards and the loss of a life as an episode's end;
-scores are the game's own: ``info['episode']`` holds the unclipped return ``r`` and the length ``l`` of the whole game
-when it is over, and ``info['zoo/life_lost']`` is True at an end that is only a lost life. Training curves and test
-results are made of the former.
+OpenAI Baselines, which later work kept. Training sees clipped rewards, and an episode ends when a life is lost. Scores
+are the game's own: when the game is over, ``info['episode']`` holds its unclipped return ``r`` and its length ``l``, of
+which training curves and test results are made. ``info['zoo/life_lost']`` is True at an end that is only a lost life.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from zoo.common.envs.answers import LIFE_LOST
 from zoo.common.envs.kinds import envpool, registered
 from zoo.common.envs.wrappers.views import StackFrames, push_frame
 
-#: Arguments of :class:`AtariPreprocessing` and of the stack of frames; all others are ALE's.
+#: Arguments of :class:`AtariPreprocessing` and of the stack of frames; all other arguments are ALE's.
 OPTIONS: dict[str, Any] = {
     'frame_size': 84,
     'frame_skip': 4,
@@ -40,16 +39,16 @@ OPTIONS: dict[str, Any] = {
 
 
 def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env]:
-    """The factory of a game by one of ALE's registered names: ``'PongNoFrameskip-v4'``, ``'ALE/Pong-v5'``.
+    """Return the factory of a game by one of ALE's registered names: ``'PongNoFrameskip-v4'``, ``'ALE/Pong-v5'``.
 
-    The version decides what it always did: with ``v5`` and ``v0`` an action is repeated with probability 1/4 instead
-    of the new one ("sticky actions"), with ``v4`` never. Frame skipping is the preprocessing's, whatever the name says.
+    The version means what it always meant. With ``v5`` and ``v0`` the last action is repeated with probability 1/4 in
+    place of the new one ("sticky actions"), with ``v4`` never. The preprocessing skips frames, whatever the name says.
 
     Its keyword arguments are those of :class:`AtariPreprocessing` and ALE's own (``mode``, ``difficulty``,
     ``full_action_space``, ``repeat_action_probability``, ``render_mode``).
 
     Raises:
-        ValueError: an unknown name, or one of another type.
+        ValueError: an unknown name, or a name of another type.
         ImportError: ALE is not installed.
     """
     if not isinstance(env_id, str):
@@ -61,29 +60,29 @@ def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env]:
 def _make(spec: EnvSpec, /, **kwargs: Any) -> gymnasium.Env:
     options = {name: kwargs.pop(name, default) for name, default in OPTIONS.items()}
     stack = options.pop('frame_stack')
-    # ALE itself would draw the screen in every frame, also in those that are skipped; the RAM costs nothing.
+    # ALE itself would draw the screen in every frame, even in a skipped one; the RAM costs nothing.
     env = registered.make_registered(spec, obs_type='ram', frameskip=1, max_num_frames_per_episode=0, **kwargs)
     return StackFrames(AtariPreprocessing(env, **options), stack)
 
 
 class AtariPreprocessing(gymnasium.Wrapper):
-    """Frame skipping, the maximum of two frames, grey or colour frames of any size, no-ops, lives, clipped rewards.
+    """Skips frames, joins the last two, shrinks them, begins with no-ops, ends at lost lives, clips rewards.
 
-    (Gymnasium's wrapper of that name begins a new game when a life is lost and draws every frame.)
+    Gymnasium's wrapper of that name begins a new game when a life is lost, and draws every frame.
 
     Args:
         env: an ALE environment made with ``obs_type='ram'`` and ``frameskip=1``.
         frame_size: height and width of the observation, or the pair ``(height, width)``, in pixels.
-        frame_skip: frames that an action is held; the last two are joined by their maximum, since sprites flicker.
-        noop_max: a game begins with 1 to so many no-ops, drawn uniformly; 0 for none.
-        life_loss: a lost life is an episode's end (terminated); the next one goes on in the same game.
-        clip_reward: the reward is only its sign.
-        fire_reset: press FIRE at a beginning, in games that wait for it.
-        grayscale: grey frames ``[height, width, 1]``, else RGB ``[height, width, 3]``.
+        frame_skip: frames for which an action is held. The maximum of the last two is seen, since sprites flicker.
+        noop_max: a game begins with a number of no-ops, drawn uniformly from 1 to this; 0 for none.
+        life_loss: a lost life terminates the episode; the next episode goes on in the same game.
+        clip_reward: replace the reward by its sign.
+        fire_reset: press FIRE at the beginning, in games that wait for it.
+        grayscale: gray frames ``[height, width, 1]``, else RGB ``[height, width, 3]``.
         max_episode_steps: steps after which a game is truncated.
     """
 
-    reports_episodes = True  # of whole games, in info['episode']
+    reports_episodes = True  # whole games, in info['episode']
 
     def __init__(
         self,
@@ -125,7 +124,7 @@ class AtariPreprocessing(gymnasium.Wrapper):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begin a game, or, after an end that was only a lost life and without a seed, go on with its next life."""
+        """Begin a game. After a lost life, and without a seed, go on with the next life instead."""
         over = not self._next_life or seed is not None
         if not over:
             info, over = self._press(0, 1)
@@ -150,7 +149,7 @@ class AtariPreprocessing(gymnasium.Wrapper):
         return info
 
     def _press(self, action: int, frames: int) -> tuple[dict[str, Any], bool]:
-        """Hold an action without looking: the last info and whether the game is over."""
+        """Hold an action unseen; return the last info and whether the game is over."""
         for _ in range(frames):
             _, reward, over, _, info = self.env.step(action)
             self._return += float(reward)
@@ -188,33 +187,32 @@ class AtariPreprocessing(gymnasium.Wrapper):
 
 
 class Pool(VectorEnv):
-    """Copies in the threads of ALE's own vector environment, or of EnvPool's, with the observations, rewards and info
-    of the single ones.
+    """Copies in the threads of ALE or EnvPool, with the observations, rewards and info of a single environment.
 
-    Both engines give single frames of whole games here; stacks, lives, clipped rewards, time limits and the reset in
-    the step that ends a game (``SAME_STEP``) are added. Unlike in single environments nothing is pressed after a lost
-    life, and the no-ops are drawn in the engine's own way.
+    Both engines give single frames of whole games; this class adds stacks, lives, clipped rewards, time limits and the
+    reset in the step that ends a game (``SAME_STEP``). Two things differ from single environments: nothing is pressed
+    after a lost life, and the engine draws the no-ops in its own way.
 
     Measured on two cores, microseconds per step of each of 8 copies of Pong: one after the other in this process 360,
     in ALE's threads 180, in EnvPool's 270.
 
     Args:
-        nenv: number of copies.
+        nenv: the number of copies.
         reference: the single environment.
         envpool: use EnvPool.
-        **kwargs: as for the single one.
+        **kwargs: as for a single environment.
 
     Raises:
         ImportError: EnvPool is asked for and not installed.
         ValueError: EnvPool does not have the game.
-        TypeError: an argument that the engine has no equal of.
+        TypeError: the engine does not take an argument.
     """
 
     reports_episodes = True
 
     @staticmethod
     def may_pay(nenv: int, kwargs: dict[str, Any]) -> bool:
-        """Whether ``vectorized=True`` means ALE's threads: it takes every one of the arguments."""
+        """Whether ``vectorized=True`` means ALE's threads: they take every argument."""
         return nenv > 1 and kwargs.keys() <= {*OPTIONS, *_Ale.KNOWN}
 
     def __init__(self, nenv: int, reference: gymnasium.Env, envpool: bool, **kwargs: Any) -> None:
@@ -239,7 +237,7 @@ class Pool(VectorEnv):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Begin a game in every copy; with ``seed``, copy ``i`` is seeded with ``seed + i`` (or ``seed[i]``)."""
         if options:
-            raise ValueError(f'these games take no options for reset, but got {options!r}.')
+            raise ValueError(f'these games take no options for reset, but got {options!r}: leave them out.')
         if seed is None:
             seed = int(self.np_random.integers(2**31 - self.num_envs))
         seeds = np.asarray(seed if isinstance(seed, (list, tuple)) else np.arange(seed, seed + self.num_envs))
@@ -249,7 +247,7 @@ class Pool(VectorEnv):
         return self._last, {'lives': self._lives}
 
     def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Step every copy; ``info`` is as in :mod:`zoo.common.env_wrappers` and of the single environment."""
+        """Step every copy; :mod:`zoo.common.envs.build` says what ``info`` holds."""
         frame, reward, terminated, lives = self._engine.step(np.asarray(actions))
         observation = push_frame(self._last, frame)
         self._returns += reward
@@ -278,13 +276,13 @@ class Pool(VectorEnv):
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the engine's threads."""
-        self._engine = None  # type: ignore[assignment] # of what is closed nothing is asked any more
+        self._engine = None  # type: ignore[assignment] # nobody steps what is closed
 
 
 class _Ale:
     """ALE's vector environment, one frame at a time."""
 
-    #: Its arguments beyond :data:`OPTIONS`.
+    #: The arguments that it takes beyond :data:`OPTIONS`.
     KNOWN = ('repeat_action_probability', 'full_action_space')
 
     def __init__(self, nenv: int, spec: EnvSpec, options: dict[str, Any], **kwargs: Any) -> None:
@@ -320,7 +318,7 @@ class _Ale:
 
     @staticmethod
     def _cast(frame: np.ndarray) -> np.ndarray:
-        """``[N, 1, height, width]`` or ``[N, 1, height, width, 3]`` with channels last."""
+        """Frames ``[N, 1, height, width]`` or ``[N, 1, height, width, 3]`` with channels last."""
         return frame[:, 0, ..., None] if frame.ndim == 4 else frame[:, 0]
 
 

@@ -17,12 +17,12 @@ from zoo.common.spaces import is_leaf
 
 
 def has_task(env_id: str, reference: gymnasium.Env) -> bool:
-    """Whether EnvPool is installed and has the task with the observations of ``reference``, Gymnasium's environment."""
+    """Whether EnvPool is installed and has the task with the observations of Gymnasium's environment ``reference``."""
     return is_installed() and is_leaf(reference.observation_space) and env_id in _names()
 
 
 def is_installed() -> bool:
-    """Whether EnvPool is there; it is not imported for that, which would take a second."""
+    """Whether EnvPool is installed, without the second that importing it takes."""
     return importlib.util.find_spec('envpool') is not None
 
 
@@ -40,7 +40,7 @@ def check_task(env_id: str) -> None:
 
 
 def make_pool(env_id: str, seeds: list[int], kwargs: dict[str, Any]) -> Any:
-    """A pool of one copy for each seed (int32).
+    """Return a pool with one copy for each seed (int32).
 
     Raises:
         ValueError: EnvPool does not take one of ``kwargs``.
@@ -49,7 +49,7 @@ def make_pool(env_id: str, seeds: list[int], kwargs: dict[str, Any]) -> Any:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter('ignore')  # on the precision of its own spaces, which are not used
+            warnings.simplefilter('ignore')  # about the precision of its own spaces, which are not used
             pool = envpool.make_gymnasium(env_id, seed=seeds, num_threads=min(len(seeds), _cores()), **kwargs)
             _ = pool.observation_space
     except TypeError as error:
@@ -62,15 +62,15 @@ def make_pool(env_id: str, seeds: list[int], kwargs: dict[str, Any]) -> Any:
 class EnvPoolVectorEnv(VectorEnv):
     """``nenv`` copies of an EnvPool task with Gymnasium's spaces, seeds, time limit and ``SAME_STEP`` autoreset.
 
-    EnvPool itself resets a finished copy in its *next* step, reports a task that ends in its very last allowed step as
-    truncated and not terminated, and fixes its seeds when it is made. Here the time limit is counted outside, so that
-    ``terminated`` is the task's own; finished copies are reset at once; and ``reset(seed=…)`` makes the pool anew.
-    EnvPool draws its random numbers in its own way: episodes differ from those of ``'sync'`` with the same seed.
+    EnvPool itself resets a finished copy in its *next* step. It reports a task that ends in the last allowed step as
+    truncated and not terminated. It fixes its seeds when it is made. Here the time limit is counted outside, so that
+    ``terminated`` comes from the task; finished copies are reset at once; and ``reset(seed=…)`` makes a new pool.
+    EnvPool draws its random numbers in its own way: the same seed gives other episodes with ``'sync'``.
 
     Args:
         env_id: a name that both Gymnasium and EnvPool know.
-        nenv: number of copies.
-        reference: one copy of Gymnasium's environment, from which the spaces and the time limit are taken.
+        nenv: the number of copies.
+        reference: one copy of Gymnasium's environment, which has the spaces and the time limit.
         **kwargs: passed to EnvPool.
 
     Raises:
@@ -94,7 +94,7 @@ class EnvPoolVectorEnv(VectorEnv):
         self._limit = cast(EnvSpec, reference.spec).max_episode_steps or np.inf
         self._elapsed = np.zeros(nenv, np.int64)
         self._all = np.ones(nenv, np.bool_)
-        # EnvPool's own limit is out of reach, as `step` counts Gymnasium's itself.
+        # Beyond reach: `step` counts Gymnasium's limit itself.
         self._kwargs = dict(kwargs, num_envs=nenv, max_episode_steps=10**9)
         self._pool: Any = None
 
@@ -103,7 +103,7 @@ class EnvPoolVectorEnv(VectorEnv):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start a new episode in every copy; with ``seed``, copy ``i`` is seeded with ``seed + i`` (or ``seed[i]``)."""
         if options:
-            raise ValueError(f'EnvPool takes no options for reset, but got {options!r}.')
+            raise ValueError(f'EnvPool takes no options for reset, but got {options!r}: leave them out.')
         if seed is not None or self._pool is None:
             self._make_pool(seed)
         observation, info = self._pool.reset()
@@ -111,7 +111,7 @@ class EnvPoolVectorEnv(VectorEnv):
         return self._cast(observation), self._info(info)
 
     def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Step every copy and reset those that finished; ``info`` is as in :mod:`zoo.common.env_wrappers`."""
+        """Step every copy, reset the copies that finished; :mod:`zoo.common.envs.build` says what ``info`` holds."""
         observation, reward, terminated, _, info = self._pool.step(np.asarray(actions))
         observation, info = self._cast(observation), self._info(info)
         self._elapsed += 1
@@ -151,7 +151,7 @@ class EnvPoolVectorEnv(VectorEnv):
         return observation.astype(self.single_observation_space.dtype, copy=False)
 
     def _info(self, info: dict[str, Any]) -> dict[str, Any]:
-        """EnvPool's info in Gymnasium's form: arrays ``[nenv, …]``, each with a mask of the copies that have it."""
+        """EnvPool's info in Gymnasium's form: arrays ``[nenv, …]``, and for each a mask of the copies that have it."""
         kept = {key: value for key, value in info.items() if key != 'env_id' and isinstance(value, np.ndarray)}
         return kept | {f'_{key}': self._all for key in kept}
 

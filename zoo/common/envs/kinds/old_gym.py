@@ -160,7 +160,7 @@ def convert_space(space: Any) -> Space:
         return MultiBinary(space.n)
     raise TypeError(
         f"{space!r} ({type(space).__module__}.{type(space).__name__}) has no equal among Gymnasium's spaces: use Box, "
-        ' Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them.'
+        'Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them.'
     )
 
 

@@ -1,9 +1,9 @@
-"""Pixel observations, also of several cameras and with depth, for every environment that can be rendered.
+"""Pixel observations, from several cameras and with depth, for every environment that can be rendered.
 
 MuJoCo scenes (Gymnasium's, Gymnasium-Robotics', dm_control's) are drawn here, not by the environment. Gymnasium's own
-viewer takes GLFW where there is no display and then fails, draws into the context of whichever environment was made
-last, and a second failure of MuJoCo to find OpenGL ends the process; its ``AddRenderObservation`` has one camera, no
-size and no depth. Everything else is drawn by its own ``render()`` and resized.
+viewer takes GLFW where there is no display, and then fails. It draws into the context of the environment that was made
+last, and a second failure of MuJoCo to find OpenGL ends the process. Its ``AddRenderObservation`` has one camera, no
+size and no depth. All other environments draw by their own ``render()``, and the picture is resized.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from zoo.common.tools.errors import unknown
 
 #: The arguments of :func:`add_pixels` that go with ``pixels``.
 OPTIONS = ('cameras', 'depth', 'frame_size', 'frame_stack')
-#: With ``depth=True``, what lies farther away than this many metres is seen at this distance.
+#: With ``depth=True``, what lies farther away than this many meters is seen at this distance.
 MAX_DEPTH = 20.0
 #: Height and width of the pictures that ``render()`` draws of a MuJoCo scene.
 PICTURE = (480, 480)
 
 
 def take_options(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Take the arguments of :func:`add_pixels` out of ``kwargs``; an empty dict when pixels are not asked for."""
+    """Take the arguments of :func:`add_pixels` out of ``kwargs``; return an empty dict without ``pixels``."""
     pixels = kwargs.pop('pixels', False)
     if pixels is False:
         return {}
@@ -37,36 +37,36 @@ def take_options(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def add_pixels(env: gymnasium.Env, frame_stack: int = 1, **options: Any) -> gymnasium.Env:
-    """:class:`PixelObservations` of ``env``, and the last ``frame_stack`` images behind each other in the last axis."""
+    """Make the observations of ``env`` images, the last ``frame_stack`` of them joined along the last axis."""
     return StackFrames(PixelObservations(env, **options), frame_stack)
 
 
 class PixelObservations(gymnasium.Wrapper):
     """Observations become images, or images are added to them.
 
-    An image is uint8 ``[height, width, 3]``; the depth that belongs to it is float32 ``[height, width, 1]``, the
-    distance from the camera's plane in metres. Every step returns new arrays. The observation is
+    An image is uint8 ``[height, width, 3]``. Its depth is float32 ``[height, width, 1]``, the distance from the
+    camera's plane in meters. Every step returns new arrays. The observation is
 
     * for ``pixels=True``, one camera and no depth: the image itself;
-    * otherwise a ``Dict`` with the image as ``pixels`` and the depth as ``depth``, or, of several cameras, the image
-      under the camera's name and the depth under that name followed by ``_depth`` (a camera without a name is
-      ``camera_<id>``, the free one ``free``);
-    * and for ``pixels='both'`` the environment's own observation besides: as ``state``, or, where it is a ``Dict``
-      already, by its own keys.
+    * otherwise a ``Dict`` with the image as ``pixels`` and the depth as ``depth``. With several cameras, the image has
+      the camera's name as its key, and the depth that name followed by ``_depth``. A camera without a name is
+      ``camera_<id>``, the free camera ``free``;
+    * for ``pixels='both'`` also the environment's own observation: as ``state``, or by its own keys if it is a
+      ``Dict``.
 
     Args:
         env: an environment with ``render_mode='rgb_array'``, or any with a MuJoCo scene.
         pixels: True for images alone, ``'both'`` for images and the environment's own observation.
         cameras: a camera of the MuJoCo scene, or several, by name or id (-1: the free camera). None: the camera named
             ``'track'`` if there is one, else the environment's own view.
-        depth: whether to see depth too; a number is the distance in metres beyond which it is cut off, instead of
-            :data:`MAX_DEPTH`. (The scene itself goes on for a hundred metres and more, of which a picture scaled to
-            [0, 1] would show nothing near.)
+        depth: whether to add depth; a number is the distance in meters at which it is cut off, instead of
+            :data:`MAX_DEPTH`. A scene goes on for a hundred meters and more; scaled to [0, 1], that would show nothing
+            near.
         frame_size: height and width of an image, or the pair ``(height, width)``, in pixels.
 
     Raises:
-        ValueError: an argument that is none of these; a camera that the scene does not have; an environment that
-            cannot be rendered; keys that are there already.
+        ValueError: a wrong argument; a camera that the scene lacks; an environment that cannot be rendered; a key that
+            the observation has already.
         RuntimeError: (by ``reset``) no renderer was found.
         ImportError: (by ``reset``) the environment's renderer is not installed.
     """
@@ -172,10 +172,10 @@ def has_scene(env: gymnasium.Env) -> bool:
 
 
 def camera_ids(env: gymnasium.Env, cameras: str | int | Sequence[str | int] | None) -> dict[str, int]:
-    """Key of the observation -> id of the camera, see :class:`PixelObservations`.
+    """Return the ids of cameras by their keys in the observation, see :class:`PixelObservations`.
 
     Raises:
-        ValueError: the scene does not have one of them, or one is named twice.
+        ValueError: the scene lacks a camera, or a camera is given twice.
     """
     model = cast(Any, env.unwrapped).model
     names = [model.camera(i).name for i in range(model.ncam)]
@@ -192,17 +192,17 @@ def camera_ids(env: gymnasium.Env, cameras: str | int | Sequence[str | int] | No
         camera = names.index(camera) if isinstance(camera, str) else int(camera)
         if not -1 <= camera < len(names):
             raise ValueError(
-                f'{env}: there is no camera {camera}; ids go from -1, the free camera, to {len(names) - 1}'
-                + (f', and the names are {", ".join(known)}.' if known else '.')
+                f'{env}: there is no camera {camera}: give an id from -1, the free camera, to {len(names) - 1}'
+                + (f', or a name: {", ".join(known)}.' if known else '.')
             )
         found['free' if camera == -1 else names[camera] or f'camera_{camera}'] = camera
     if not wanted or len(found) < len(wanted):
-        raise ValueError(f'{env}: cameras are given once each, and at least one, but got {cameras!r}.')
+        raise ValueError(f'{env}: give at least one camera, and each once, not {cameras!r}.')
     return found if len(found) > 1 else {'pixels': next(iter(found.values()))}
 
 
 def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """The image uint8 ``[height, width, 3]`` at another height and width, averaged over areas; always a new array.
+    """Return an image uint8 ``[height, width, 3]`` at another height and width, averaged over areas, as a new array.
 
     Raises:
         ImportError: OpenCV is not installed.
@@ -229,7 +229,7 @@ def _rendered(env: gymnasium.Env) -> np.ndarray:
 def _frame_size(frame_size: int | tuple[int, int]) -> tuple[int, int]:
     sides = frame_size if isinstance(frame_size, (tuple, list)) else (frame_size, frame_size)
     if len(sides) != 2 or not all(isinstance(side, (int, np.integer)) and side >= 8 for side in sides):
-        raise ValueError(f'frame_size is {frame_size!r}: give at least 8 pixels, whole numbers such as 84 or (64, 96).')
+        raise ValueError(f'frame_size is {frame_size!r}: give integers of at least 8 pixels, such as 84 or (64, 96).')
     return int(sides[0]), int(sides[1])
 
 
@@ -237,7 +237,7 @@ def _max_depth(depth: bool | float) -> float:
     if isinstance(depth, (bool, np.bool_)):
         return MAX_DEPTH if depth else 0.0
     if not (isinstance(depth, (int, float, np.number)) and np.isfinite(depth) and depth > 0):
-        raise ValueError(f'depth is True, False or the distance in metres at which it is cut off, not {depth!r}.')
+        raise ValueError(f'depth is True, False or the distance in meters at which it is cut off, not {depth!r}.')
     return float(depth)
 
 
