@@ -1,6 +1,6 @@
-"""What an environment answers to ``step`` and ``reset``: read where it can mean one thing, else refused in a sentence.
+"""What ``step`` and ``reset`` of an environment return: read if it can mean only one thing, else refused in a sentence.
 
-Where a function takes ``who``, that gives the beginning of the sentence: the step and the environment, or a copy of it.
+``who``, an argument of many functions here, gives the beginning of the sentence: the step, the environment, the copy.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-#: The key of ``info`` that marks an end which is only a part of a longer game, as a lost life in Atari is.
+#: The key of ``info`` that marks the end of only a part of a longer game, such as a lost life in Atari.
 LIFE_LOST = 'zoo/life_lost'
 
 STEP = 'observation, reward, terminated, truncated, info'
 
 
 def autoreset_mode(env: VectorEnv) -> AutoresetMode:
-    """When a vector environment resets a copy whose episode has ended, from ``env.metadata['autoreset_mode']``.
+    """Return when a vector environment resets a copy that has ended, from ``env.metadata['autoreset_mode']``.
 
     Raises:
-        ValueError: it does not say, or something else than a mode or the name of one.
+        ValueError: there is no such entry, or it is not a mode or its name.
     """
     metadata = env.metadata if isinstance(env.metadata, dict) else {}
     said = metadata.get('autoreset_mode')
@@ -44,10 +44,10 @@ def _letters(name: Any) -> str:
 
 
 def step(result: Any, who: Callable[..., str]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-    """The five values that ``step`` returned, of which nothing but ``info`` is looked at.
+    """Return the five values that ``step`` returned; only ``info`` is checked.
 
     Raises:
-        ValueError: there are not five.
+        ValueError: there are not five values.
         TypeError: ``info`` is no dictionary.
     """
     try:
@@ -60,21 +60,21 @@ def step(result: Any, who: Callable[..., str]) -> tuple[Any, Any, Any, Any, dict
 
 
 def not_a_step(result: Any, who: Callable[..., str]) -> ValueError:
-    """The error for what ``step`` returned where it was not five values."""
+    """Return the error for a result of ``step`` that is not five values."""
     found = f'{len(result)} values' if isinstance(result, (tuple, list)) else shown(result)
     return ValueError(f'{who()} returned {found} from step(), not {STEP}.')
 
 
 def not_an_info(info: Any, who: Callable[..., str]) -> TypeError:
-    """The error for an ``info`` of a step that is no dictionary."""
+    """Return the error for the ``info`` of a step that is no dictionary."""
     return TypeError(f'{who()} gave the info {shown(info)}, not a dictionary.')
 
 
 def first(result: Any, where: str) -> tuple[Any, dict[str, Any]]:
-    """The pair that ``reset`` returned.
+    """Return the pair that ``reset`` returned.
 
     Raises:
-        ValueError: it did not.
+        ValueError: it returned something else.
     """
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
         return result
@@ -82,7 +82,7 @@ def first(result: Any, where: str) -> tuple[Any, dict[str, Any]]:
 
 
 def number(reward: Any, who: Callable[..., str]) -> float:
-    """A reward: a number, or an array that holds one.
+    """Return a reward from a number, or from an array that holds one.
 
     Raises:
         TypeError: it is neither.
@@ -99,13 +99,13 @@ def number(reward: Any, who: Callable[..., str]) -> float:
 
 
 def flag(name: str, value: Any, who: Callable[..., str]) -> bool:
-    """``terminated`` or ``truncated``: a bool, 0 or 1, or an array that holds one.
+    """Return ``terminated`` or ``truncated`` from a bool, 0 or 1, or from an array that holds one.
 
     Raises:
         TypeError: it is neither.
     """
     if isinstance(value, (bool, np.bool_)):
-        return value  # type: ignore[return-value] # NumPy's does as well
+        return value  # type: ignore[return-value] # NumPy's bool will do
     found = _one(value)
     if found not in (0, 1):
         raise TypeError(f'{who()} gave {name} as {shown(value)}, which is neither True nor False.')
@@ -113,20 +113,20 @@ def flag(name: str, value: Any, who: Callable[..., str]) -> bool:
 
 
 def numbers(rewards: Any, n: int, who: Callable[..., str]) -> np.ndarray:
-    """The rewards of ``n`` copies, ``[n]``.
+    """Return the rewards of ``n`` copies, ``[n]``.
 
     Raises:
-        TypeError: they are not one number for each.
+        TypeError: there is not one number for each copy.
     """
     x = _of_each('rewards', rewards, n, who)
     return x if x.dtype.kind in 'fiub' else np.array([number(x[i], partial(who, i)) for i in range(n)], np.float64)
 
 
 def flags(name: str, values: Any, n: int, who: Callable[..., str]) -> np.ndarray:
-    """``terminated`` or ``truncated`` of ``n`` copies, bool ``[n]``.
+    """Return ``terminated`` or ``truncated`` of ``n`` copies, bool ``[n]``.
 
     Raises:
-        TypeError: they are not one truth for each.
+        TypeError: there is not one flag for each copy.
     """
     x = _of_each(name, values, n, who)
     return x if x.dtype == bool else np.array([flag(name, x[i], partial(who, i)) for i in range(n)], bool)
@@ -140,9 +140,9 @@ def _of_each(name: str, values: Any, n: int, who: Callable[..., str]) -> np.ndar
 
 
 def of_copy(info: Any, key: str, i: int) -> Any:
-    """What copy ``i`` of a vector environment set in ``info``; None where it did not, or in another form.
+    """Return what copy ``i`` of a vector environment set in ``info``; None where it set nothing, or in another form.
 
-    The mask ``_key`` says which copies did. An array of one dictionary for each copy is understood, too.
+    The mask ``_key`` says which copies set it. An array with one dictionary for each copy is understood, too.
     """
     try:
         if isinstance(info, np.ndarray):
@@ -157,7 +157,7 @@ def of_copy(info: Any, key: str, i: int) -> Any:
 
 
 def account(episode: Any) -> tuple[float, int] | None:
-    """Return and length of an episode as the environment has them in ``info['episode']``; None: in another form."""
+    """Return the return and length that the environment has in ``info['episode']``; None for any other form."""
     if not isinstance(episode, dict):
         return None
     total, length = _one(episode.get('r')), _one(episode.get('l'))
@@ -167,7 +167,7 @@ def account(episode: Any) -> tuple[float, int] | None:
 
 
 def success(value: Any) -> bool | None:
-    """The truth that ``value`` is, a bool or 0 or 1 or an array that holds one; None: unknown."""
+    """Return a bool from a bool, 0 or 1, or from an array that holds one; None for anything else."""
     found = _one(value)
     return bool(found) if found in (0, 1) else None
 
@@ -189,6 +189,6 @@ def _size(value: Any) -> int:
 
 
 def shown(value: Any) -> str:
-    """A value for a sentence, in one line and not too long."""
+    """Return a value for a sentence, in one line and not too long."""
     text = ' '.join(repr(value.item() if isinstance(value, np.generic) else value).split())
     return text if len(text) <= 80 else f'{text[:77]}…'

@@ -1,4 +1,4 @@
-"""Drawing MuJoCo scenes off screen: the renderer, and the OpenGL underneath, on machines without a display."""
+"""Drawing MuJoCo scenes off screen, on machines without a display: the renderer, and the OpenGL underneath."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ import numpy as np
 SHADOW_MAP, SHADOW_TEXELS = 1024, 8
 #: The libraries of the renderers that need no display, under Linux.
 LIBRARIES = {'egl': ('libEGL.so.1',), 'osmesa': ('libOSMesa.so.8', 'libOSMesa.so.6')}
-#: Mesa's drivers, which EGL loads by itself: a part of the library since Mesa 24.2, before it a file beside it.
+#: Mesa's drivers, which EGL loads by itself: part of the library since Mesa 24.2, a file beside it before.
 DRIVERS = ('libEGL_mesa.so.0', '/usr/lib/*/dri/swrast_dri.so', '/usr/lib64/dri/swrast_dri.so')
 
 
 class SceneRenderer:
     """Draws the MuJoCo scene of an environment off screen.
 
-    The pictures are those of Gymnasium's and dm_control's viewers, except that shadows come from a smaller map where
-    the picture is small: drawn by the CPU, an 84 x 84 picture of HalfCheetah takes 10 ms instead of 37, and differs
-    by 0.02 of 255 in the mean.
+    The pictures are as from Gymnasium's and dm_control's viewers, except that small pictures have a smaller map of
+    shadows: drawn by the CPU, an 84 x 84 picture of HalfCheetah takes 10 ms instead of 37, and differs by 0.02 of 255
+    in the mean.
 
     Args:
         env: an environment whose ``unwrapped`` has ``model`` and ``data``.
@@ -47,13 +47,13 @@ class SceneRenderer:
         self._gl: Any = None
         self._context: Any = None
         self._mujoco = mujoco
-        self._env = cast(Any, env.unwrapped)  # one with a scene
+        self._env = cast(Any, env.unwrapped)  # it has a scene
         self._model = model = self._env.model
         height, width = size
         self._gl = _gl_context(width, height)
         options, quality = model.vis.global_, model.vis.quality
         kept = options.offwidth, options.offheight, quality.shadowsize
-        # The context's buffers have the sizes that the model says now; they need be no larger than the picture.
+        # The buffers of the context get the sizes that the model has now; the size of the picture is enough.
         options.offwidth, options.offheight = width, height
         quality.shadowsize = min(quality.shadowsize, max(SHADOW_MAP, SHADOW_TEXELS * max(size)))
         try:
@@ -61,7 +61,9 @@ class SceneRenderer:
         finally:
             options.offwidth, options.offheight, quality.shadowsize = kept
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
-        self._context.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZEROFAR  # the other way loses the far half's digits
+        self._context.readDepthMap = (
+            mujoco.mjtDepthMap.mjDEPTH_ZEROFAR
+        )  # the other direction loses the digits of the far half
         self._scene = mujoco.MjvScene(model, 10_000)
         self._option, self._perturb = mujoco.MjvOption(), mujoco.MjvPerturb()
         self._viewport = mujoco.MjrRect(0, 0, width, height)
@@ -70,11 +72,11 @@ class SceneRenderer:
         close_at_exit()
 
     def draw(self, camera: int, max_depth: float = 0.0) -> tuple[np.ndarray, np.ndarray | None]:
-        """A picture uint8 ``[height, width, 3]``, and its depth float32 ``[height, width, 1]`` in metres.
+        """Return a picture uint8 ``[height, width, 3]``, and its depth float32 ``[height, width, 1]`` in meters.
 
         Args:
-            camera: the camera's id, -1 for the free one.
-            max_depth: the depth is cut off here; 0 for no depth.
+            camera: the id of the camera, -1 for the free camera.
+            max_depth: the distance at which the depth is cut off; 0 for no depth.
         """
         mujoco, height, width = self._mujoco, self._viewport.height, self._viewport.width
         # Gymnasium-Robotics moves the marker of the goal to its place only when it renders.
@@ -99,7 +101,7 @@ class SceneRenderer:
         return image, depth if depth is None else self._metres(depth[::-1], max_depth)
 
     def _metres(self, depth: np.ndarray, max_depth: float) -> np.ndarray:
-        """From the buffer's values, 1 at the near and 0 at the far clipping plane and linear in 1 / distance."""
+        """Meters from the buffer's values: 1 at the near, 0 at the far clipping plane, linear in 1 / distance."""
         extent = self._model.stat.extent
         near, far = self._model.vis.map.znear * extent, self._model.vis.map.zfar * extent
         metres = 1.0 / (1.0 / far + depth.astype(np.float64) * (1.0 / near - 1.0 / far))
@@ -110,7 +112,7 @@ class SceneRenderer:
         if camera >= 0:
             view.type, view.fixedcamid = self._mujoco.mjtCamera.mjCAMERA_FIXED, camera
             return view
-        # As Gymnasium's viewer has it.
+        # As in Gymnasium's viewer.
         view.lookat[:] = np.median(self._env.data.geom_xpos, axis=0)
         view.distance = self._model.stat.extent
         settings = getattr(getattr(self._env, 'mujoco_renderer', None), 'default_cam_config', None) or {}
@@ -123,13 +125,13 @@ class SceneRenderer:
         return view
 
     def upload_terrain(self) -> None:
-        """Take over height fields that the environment has changed: they are kept on the renderer's side."""
+        """Take over height fields that the environment has changed; the renderer keeps its own copy."""
         for field in range(self._model.nhfield):
             self._gl.make_current()
             self._mujoco.mjr_uploadHField(self._model, self._context, field)
 
     def close(self) -> None:
-        """Give the buffers back, in the context that they belong to."""
+        """Free the buffers, in the context that they belong to."""
         if self._gl is not None and self._context is not None:
             self._gl.make_current()
             self._context.free()
@@ -150,20 +152,20 @@ def _close_all() -> None:
 
 
 def close_at_exit() -> None:
-    """When Python ends, close what is open before EGL is closed; to be called after whatever registers the latter."""
+    """Close open renderers when Python ends, before EGL is closed. Call this after whatever registers closing EGL."""
     atexit.unregister(_close_all)
-    atexit.register(_close_all)  # what is registered last comes first
+    atexit.register(_close_all)  # the last function registered runs first
 
 
 def _gl_context(width: int, height: int) -> Any:
-    """An OpenGL context for drawing off screen, made current.
+    """Return an OpenGL context for drawing off screen, made current.
 
     Raises:
         RuntimeError: there is no renderer; the sentence says what to install.
     """
     wanted = _wanted()
     if platform.system() != 'Linux':
-        kinds = ['gl_context']  # MuJoCo's own choice, which is the only one there
+        kinds = ['gl_context']  # MuJoCo's own choice, the only one there
     elif wanted in (*LIBRARIES, 'glfw'):
         kinds = [wanted]
     else:
@@ -176,7 +178,7 @@ def _gl_context(width: int, height: int) -> Any:
             context = importlib.import_module(f'mujoco.{kind}').GLContext(width, height)
             context.make_current()
             return context
-        except Exception as error:  # PyOpenGL and its kin raise whatever comes to their mind
+        except Exception as error:  # PyOpenGL raises many kinds
             reasons.append(f'{kind}: {error}')
     raise RuntimeError(no_renderer('; '.join(reasons)))
 
@@ -184,8 +186,8 @@ def _gl_context(width: int, height: int) -> Any:
 def _check_renderer(kind: str) -> None:
     """Raise if the renderer cannot work.
 
-    To try it out would not do: PyOpenGL keeps to the first library that it tried, and MuJoCo ends the process when it
-    finds no OpenGL for the second time.
+    It cannot be tried out: PyOpenGL keeps to the first library that it tried, and MuJoCo ends the process when it finds
+    no OpenGL for the second time.
     """
     if kind in LIBRARIES:
         reasons = []
@@ -206,10 +208,10 @@ def _check_renderer(kind: str) -> None:
 
 
 def before_import(render_mode: str | None = None) -> None:
-    """To be called before what may load Mesa by itself: MuJoCo, dm_control, a window; :func:`keep_apart` if so.
+    """Call :func:`keep_apart` before MuJoCo, dm_control or a window loads Mesa, if it may do so.
 
     Args:
-        render_mode: that of the environment, which may have a viewer of its own.
+        render_mode: the mode of the environment, which may have its own viewer.
     """
     wanted = _wanted()
     if wanted in LIBRARIES or render_mode is not None:
@@ -218,11 +220,11 @@ def before_import(render_mode: str | None = None) -> None:
 
 @cache
 def keep_apart(kind: str) -> None:
-    """Let Mesa and TensorFlow live in one process under Linux, by loading each bound to its own LLVM.
+    """Let Mesa and TensorFlow live in one process under Linux, each bound to its own LLVM.
 
-    Both make theirs visible to all libraries that are loaded later, and the one that calls the other's ends the process
-    with a segmentation fault. So TensorFlow comes first, while no other is there (in a process of its own, a copy of
-    an environment does without it), and Mesa is told to look into itself first.
+    Each makes its LLVM visible to all libraries that are loaded later. The library that calls the other's LLVM ends the
+    process with a segmentation fault. So TensorFlow is loaded first, and Mesa is told to look into itself first. (The
+    process of an environment's copy needs no TensorFlow.)
 
     Args:
         kind: the renderer.
@@ -234,7 +236,7 @@ def keep_apart(kind: str) -> None:
             importlib.import_module('tensorflow')
     for pattern in LIBRARIES[kind] if kind == 'osmesa' else DRIVERS:
         for library in glob.glob(pattern) if '/' in pattern else [pattern]:
-            with contextlib.suppress(OSError):  # there is none, or one of another maker
+            with contextlib.suppress(OSError):  # no such library, or a library of another maker
                 ctypes.CDLL(library, os.RTLD_NOW | getattr(os, 'RTLD_DEEPBIND', 0))
 
 
@@ -243,7 +245,7 @@ def _wanted() -> str:
 
 
 def no_renderer(reason: object) -> str:
-    """The sentence for a missing renderer."""
+    """Return the sentence for a missing renderer."""
     return (
         'no renderer was found that draws off screen: install the system package libegl1 or libosmesa6, and set the '
         f'variable MUJOCO_GL to egl or osmesa if that alone does not help (it is {os.environ.get("MUJOCO_GL")!r} now; '
@@ -252,14 +254,14 @@ def no_renderer(reason: object) -> str:
 
 
 def check_display(name: str, by_sdl: bool) -> None:
-    """Refuse to open a window where there is no display: MuJoCo's viewer would end the process, others show nothing.
+    """Refuse a window without a display: MuJoCo's viewer would end the process, other viewers would show nothing.
 
     Args:
         name: what the error message calls the environment.
-        by_sdl: whether SDL opens the window (pygame, ALE), which draws elsewhere where SDL_VIDEODRIVER says so.
+        by_sdl: whether SDL opens the window (pygame, ALE); it draws elsewhere if ``SDL_VIDEODRIVER`` says so.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no display.
     """
     if platform.system() != 'Linux' or os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY'):
         return
@@ -272,14 +274,14 @@ def check_display(name: str, by_sdl: bool) -> None:
 
 
 def check_window(name: str) -> None:
-    """:func:`check_display` for a window that pygame has opened where nobody sees it, as it does without a display."""
+    """Refuse a window that pygame has opened where nobody sees it, which it does without a display."""
     pygame = sys.modules.get('pygame')
     if pygame and pygame.display.get_surface() and pygame.display.get_driver() in ('dummy', 'offscreen'):
         check_display(name, by_sdl=True)
 
 
 def check_import(error: Exception) -> None:
-    """Explain why MuJoCo or dm_control cannot be imported, if that is for the renderer that MUJOCO_GL names.
+    """Explain why MuJoCo or dm_control cannot be imported, if the reason is the renderer that ``MUJOCO_GL`` names.
 
     They load it at once, whether it will be needed or not.
 
