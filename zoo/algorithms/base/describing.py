@@ -12,6 +12,7 @@ from typing import Any
 
 from zoo.algorithms.base import catalog
 from zoo.common.tools.params import Param, documentation
+from zoo.common.tools.printing import Table
 
 _BY_POSITION = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
@@ -51,13 +52,8 @@ class Description:
         return '\n'.join(lines)
 
     def _repr_html_(self) -> str:
-        parts = [f'<p>{html.escape(self.summary)}</p>']
-        for title, rows in self._tables():
-            cells = [''.join(f'<td style="text-align:left">{html.escape(cell)}</td>' for cell in row) for row in rows]
-            head = ''.join(f'<th style="text-align:left">{cell}</th>' for cell in self._columns)
-            body = ''.join(f'<tr>{row}</tr>' for row in cells)
-            parts.append(f'<table><caption>{html.escape(title)}</caption><tr>{head}</tr>{body}</table>')
-        return ''.join(parts)
+        tables = ''.join(Table(title, self._columns, rows).html() for title, rows in self._tables())
+        return f'<p>{html.escape(self.summary)}</p>{tables}'
 
 
 def describe(algorithm: Any) -> Description:

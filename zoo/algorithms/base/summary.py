@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import inspect
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from zoo.common.adaptors.observation import Feature, features
 from zoo.common.networks.layers.dueling import DuelingHead
 from zoo.common.networks.layers.noisy import NoisyDense
 from zoo.common.networks.torsos import activation_name
+from zoo.common.tools.printing import Table
 
 if TYPE_CHECKING:
     from zoo.common.adaptors.parts import Part
@@ -27,16 +28,6 @@ _SHOWN_APART = ('observation_space', 'action_space', 'net_list', 'optimizers_lis
 
 #: Characters of a value in a table.
 _WIDTH = 60
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of a summary: its title, the names of its columns, its rows, and a line below them."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    below: str = ''
 
 
 @dataclass(frozen=True)
@@ -56,38 +47,11 @@ class Summary:
     def __repr__(self) -> str:
         lines = [self.title]
         for table in self.tables:
-            lines += ['', table.title, *_text(table)]
+            lines += ['', table.title, *(f'  {line}' for line in table.lines())]
         return '\n'.join(lines)
 
     def _repr_html_(self) -> str:
-        parts = [f'<p><b>{html.escape(self.title)}</b></p>']
-        for table in self.tables:
-            head = ''.join(f'<th style="text-align:left">{html.escape(cell)}</th>' for cell in table.columns)
-            rows = [
-                ''.join(f'<td style="text-align:left">{html.escape(cell)}</td>' for cell in row) for row in table.rows
-            ]
-            body = ''.join(f'<tr>{row}</tr>' for row in rows)
-            caption = f'<caption style="text-align:left"><b>{html.escape(table.title)}</b></caption>'
-            parts.append(f'<table>{caption}<tr>{head}</tr>{body}</table>')
-            if table.below:
-                parts.append(f'<p>{html.escape(table.below)}</p>')
-        return ''.join(parts)
-
-
-def _text(table: Table) -> Iterator[str]:
-    """The lines of a table, columns under each other, numbers to the right."""
-    cells = [table.columns, *table.rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(table.columns))]
-    counts = [name == 'weights' for name in table.columns]
-    if table.rows:
-        for row in cells:
-            joined = '  '.join(
-                cell.rjust(width) if right else cell.ljust(width)
-                for cell, width, right in zip(row, widths, counts, strict=True)
-            )
-            yield f'  {joined}'.rstrip()
-    if table.below:
-        yield f'  {table.below}'
+        return f'<p><b>{html.escape(self.title)}</b></p>{"".join(table.html() for table in self.tables)}'
 
 
 def summarize(agent: Any) -> Summary:
@@ -195,7 +159,7 @@ def _network(agent: Any, name: str, network: Network) -> Table:
     )
     below = f'{_count(network.trainable_variables):,} weights that are trained'
     below += ', and a target of the same shape' if network.target is not None else ''
-    return Table(title, ('layer', 'type', 'output', 'weights'), tuple(rows), below)
+    return Table(title, ('layer', 'type', 'output', 'weights'), tuple(rows), below, ('weights',))
 
 
 def _layers(model: Any) -> list[tuple[str, str, str, str]]:
@@ -232,7 +196,7 @@ def _optimizers(agent: Any) -> Table:
         else:
             kind, settings = type(entry).__name__, 'an optimizer of Keras that was handed over'
         rows.append((name, kind, settings, f'{_count(optimizer.variables):,}'))
-    return Table('Optimizers', ('name', 'type', 'settings', 'weights'), tuple(rows))
+    return Table('Optimizers', ('name', 'type', 'settings', 'weights'), tuple(rows), right=('weights',))
 
 
 def _parameters(agent: Any) -> Table:
