@@ -11,9 +11,12 @@ import pytest
 import zoo
 from zoo.common.tools.params import Param, above, at_least, between
 from zoo.dashboard.charts import Curve, chart
-from zoo.dashboard.experiment import Experiment, Source
+from zoo.dashboard.experiment import Experiment
+from zoo.dashboard.fields import Source
+from zoo.dashboard.preview import preview
+from zoo.dashboard.program import experiment_of, program_for
 from zoo.dashboard.runs import Runs
-from zoo.dashboard.training import Training
+from zoo.dashboard.training import BackgroundTraining
 from zoo.dashboard.values import nearest, read, read_keywords, written
 
 
@@ -105,11 +108,11 @@ def test_a_refused_choice_changes_nothing(experiment):
 def test_copies_are_those_that_the_defaults_are_meant_for_until_they_are_chosen(experiment):
     experiment = experiment.snapshot()
     experiment.choose(alg='A2C')
-    assert experiment.order()['nenv'] == 8 and 'nenv=8' in experiment.program()
+    assert experiment.order()['nenv'] == 8 and 'nenv=8' in program_for(experiment)
     experiment.choose(env_id='Acrobot-v1')
     assert experiment.order()['nenv'] == 16
     experiment.choose(alg='PPO')
-    assert experiment.order()['nenv'] == 1 and 'nenv' not in experiment.program()
+    assert experiment.order()['nenv'] == 1 and 'nenv' not in program_for(experiment)
     experiment.choose(nenv=2)
     experiment.choose(alg='A2C')
     assert experiment.order()['nenv'] == 2
@@ -168,7 +171,7 @@ def test_a_network_is_given_by_code_or_shares_a_torso(experiment):
             experiment.set('net_list[1]', Source(wrong))
     assert experiment.field('net_list[1]').value == Source(code)
     experiment.type('net_list[1]', 'actor')
-    assert "alg_params['net_list'][1] = 'actor'" in experiment.program()
+    assert "alg_params['net_list'][1] = 'actor'" in program_for(experiment)
 
 
 def test_the_program_assembles_the_same_agent(experiment):
@@ -178,7 +181,7 @@ def test_the_program_assembles_the_same_agent(experiment):
         experiment.type('optimizers_list[0]', 'learning_rate=5e-4')
         experiment.set('net_list[1]', Source('import keras\nkeras.Sequential([keras.layers.Dense(8)])'))
         experiment.type('train_steps', '512')
-        program, wanted = experiment.program(), experiment.assemble().config()
+        program, wanted = program_for(experiment), experiment.assemble().config()
         names: dict = {}
         exec(program.replace("agent.learn(env, 'train', **learn_params)", ''), names)
         assert names['agent'].config() == wanted
@@ -211,8 +214,8 @@ def test_environments_of_the_users_own(tmp_path):
     experiment = Experiment([Corridor], 'gymnasium', 'Corridor')
     assert experiment.environments('gymnasium')[0] == 'Corridor'
     assert experiment.order()['env_id'] is Corridor and experiment.is_own()
-    assert 'build_env(Corridor,' in experiment.program()
-    assert experiment.preview().picture is None and 'There is no picture' in experiment.preview().refused
+    assert 'build_env(Corridor,' in program_for(experiment)
+    assert preview(experiment).picture is None and 'There is no picture' in preview(experiment).refused
 
     lock = threading.Lock()
 
@@ -221,14 +224,14 @@ def test_environments_of_the_users_own(tmp_path):
 
     other = Experiment([make], 'gymnasium', 'make')
     with pytest.raises(ValueError, match='cannot be sent to the process that trains'):
-        Training.start(other.order(), tmp_path)
+        BackgroundTraining.start(other.order(), tmp_path)
 
 
 @pytest.mark.full
 def test_a_training_that_fails_is_told_in_words(tmp_path):
     experiment = Experiment([Corridor], 'gymnasium', 'Corridor')
     experiment.choose(env_params={'fails_at': 600})
-    training = Training.start(experiment.order(), tmp_path)
+    training = BackgroundTraining.start(experiment.order(), tmp_path)
     training.wait(300)
     assert training.state == 'failed' and training.error == 'the wheel came off' and not training.alive
 
@@ -248,7 +251,7 @@ def test_runs_are_sorted_filtered_and_told_apart(tmp_path):
     with pytest.raises(ValueError, match="no column 'height'"):
         runs.rows(sort='height')
     with pytest.raises(ValueError, match='which no name makes'):
-        Experiment.of(rows[0].run)
+        experiment_of(rows[0].run)
 
 
 def test_a_chart_has_a_line_for_each_curve():

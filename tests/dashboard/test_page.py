@@ -11,6 +11,7 @@ import pytest
 
 import zoo
 from zoo.dashboard import Dashboard
+from zoo.dashboard.program import program_for
 
 STEPS = 200_000  # more than are taken: it is stopped
 
@@ -42,20 +43,24 @@ def test_what_is_refused_is_said_and_the_nearest_value_stays(page):
     assert edit(page, 'gamma', '1.5') == '1' and page.said == 'gamma is 1.5: give a number from 0 to 1. It is 1 now.'
     assert edit(page, 'gamma', 'often') == '1' and page.said.startswith("gamma is 'often': give a number from 0 to 1")
     assert edit(page, 'net_list[0]', 'hidden=[0]') != 'hidden=[0]' and 'positive whole numbers' in page.said
-    page.env_type.value = 'rlbench'
-    assert page.env_type.value == 'classic_control' and 'PyPI' in page.said
-    page.arguments['nenv'].value = '0'
-    assert page.arguments['nenv'].value == '1' and 'nenv is the number of copies' in page.said
+    page.choices.env_type.value = 'rlbench'
+    assert page.choices.env_type.value == 'classic_control' and 'PyPI' in page.said
+    page.choices.arguments['nenv'].value = '0'
+    assert page.choices.arguments['nenv'].value == '1' and 'nenv is the number of copies' in page.said
     assert edit(page, 'gamma', '0.9') == '0.9' and page.said == ''
 
 
 def test_choosing_shows_what_was_chosen(page):
-    page.env_id.value = 'Pendulum-v1'
-    page.alg.value = 'SAC'
-    assert 'TD3' in page.alg.options and 'data:image/png' in page.frame.value and 'data:image/png' in page.diagram.value
-    assert 'Box(-2.0, 2.0, (1,), float32)' in page.spaces.value
-    page.env_id.value = 'CartPole-v1'
-    page.alg.value = 'PPO'
+    page.choices.env_id.value = 'Pendulum-v1'
+    page.choices.alg.value = 'SAC'
+    assert (
+        'TD3' in page.choices.alg.options
+        and 'data:image/png' in page.seen.frame.value
+        and 'data:image/png' in page.seen.diagram.value
+    )
+    assert 'Box(-2.0, 2.0, (1,), float32)' in page.seen.spaces.value
+    page.choices.env_id.value = 'CartPole-v1'
+    page.choices.alg.value = 'PPO'
     assert page.experiment.field('gamma').value == 0.9  # the edits of an algorithm stay with it
 
 
@@ -106,7 +111,7 @@ def test_a_training_pauses_goes_on_and_stops_with_a_checkpoint(page, stopped):
 def test_the_program_does_the_same(page, stopped, tmp_path, monkeypatch):
     monkeypatch.setenv('ZOO_RUNS', str(tmp_path))
     program = (stopped / 'program.py').read_text()
-    assert program == page.experiment.program() and "learn_params['horizon'] = 64" in program
+    assert program == program_for(page.experiment) and "learn_params['horizon'] = 64" in program
     exec(
         program.replace("'train', **learn_params", "'train', callbacks=[lambda t: t.steps < 1000], **learn_params"), {}
     )
@@ -158,7 +163,7 @@ def test_runs_are_listed_overlaid_taken_over_saved_and_loaded(page, stopped, tmp
     buttons['load'].click()
     assert page.agent.gamma == 0.5 and 'step 512' in page.said
     buttons['take over'].click()
-    assert page.alg.value == 'DQN' and page.form.row('gamma').input.value == '0.5'
+    assert page.choices.alg.value == 'DQN' and page.form.row('gamma').input.value == '0.5'
     assert page.experiment.params() == given
 
 

@@ -17,13 +17,15 @@ __all__ = ['Dashboard']
 
 
 def __getattr__(name: str) -> Any:
-    """The page is imported when it is asked for: a process that trains for it needs no widgets."""
+    """Import the page when it is asked for: the process that trains for it needs no widgets."""
     if name != 'Dashboard':
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    from zoo.common.tools.errors import MissingPackage
+
     try:
         import ipywidgets  # noqa: F401
     except ImportError as error:
-        raise ImportError(
+        raise MissingPackage(
             f"the dashboard needs Jupyter's widgets: pip install 'zoo-rl[notebook]' ({error})."
         ) from error
     from zoo.dashboard.page import Dashboard

@@ -1,7 +1,7 @@
-"""Curves as SVG text, which takes its colours from the page: the same picture is readable in light and in dark.
+"""Curves as SVG text, with the colors of the page, so that they are readable in light and in dark.
 
-A picture of Matplotlib takes 150 ms and some 50 kB; drawn anew every second it would take a part of the processor from
-the training that it shows. These take a few.
+A picture of Matplotlib takes 150 ms and about 50 kB. Drawn every second, it would slow down the training that it shows.
+These curves take a few milliseconds.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike
 
-#: Points of a line, and dots: no more can be told apart.
+#: The most points of a line, and the most dots: more cannot be told apart.
 _POINTS, _DOTS = 300, 400
-#: Colours, and dashes in case that they cannot be told apart; the colours are in the style sheet.
-COLOURS = 8
+#: Number of colors, each with its own dashes; the style sheet has them.
+COLORS = 8
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,14 @@ class Curve:
 
     Attributes:
         label: its name.
-        x, y: of its points; NaN are left out.
+        x, y: its points; those with NaN are left out.
         dots: fainter points at the same ``x``, such as single episodes.
     """
 
     label: str
-    x: Sequence[float]
-    y: Sequence[float]
-    dots: Sequence[float] | None = None
+    x: ArrayLike
+    y: ArrayLike
+    dots: ArrayLike | None = None
 
 
 def chart(
@@ -44,14 +45,14 @@ def chart(
     size: tuple[int, int] = (600, 270),
     empty: str = 'nothing yet',
 ) -> str:
-    """A chart of curves.
+    """Return a chart of curves as SVG.
 
     Args:
-        curves: those that have points are drawn.
-        title: above it, with the last value of a single curve.
-        x_label: below it; empty: none.
-        size: in pixels; it is scaled to its place.
-        empty: what stands in it before there is anything.
+        curves: the curves; those without points are not drawn.
+        title: above the chart, with the last value if there is one curve.
+        x_label: below the chart; empty: none.
+        size: width and height in pixels; the page scales it.
+        empty: the text in the chart while there are no points.
     """
     width, height = size
     left, right, top, bottom = 52, 14, 30, 34 if x_label else 22
@@ -91,26 +92,26 @@ def chart(
     if x_label:
         parts.append(f'<text class="zoo-tick zoo-x-label" x="{width - right}" y="{height - 4}">{x_label}</text>')
     for i, (curve, _, _) in enumerate(cleaned):
-        colour = f'zoo-c{i % COLOURS}'
+        color = f'zoo-c{i % COLORS}'
         if curve.dots is not None and len(cleaned) <= 3:
             dots_x, dots_y = _thinned(*_clean(curve.x, curve.dots), _DOTS)
             path = ''.join(f'M{a:.1f} {b:.1f}h0' for a, b in zip(at_x(dots_x), at_y(dots_y), strict=True))
-            parts.append(f'<path class="zoo-dots {colour}" d="{path}"/>')
+            parts.append(f'<path class="zoo-dots {color}" d="{path}"/>')
     for i, (curve, x, y) in enumerate(cleaned):
         line_x, line_y = _thinned(x, y, _POINTS)
         points = ' '.join(f'{a:.1f},{b:.1f}' for a, b in zip(at_x(line_x), at_y(line_y), strict=True))
-        colour = f'zoo-c{i % COLOURS}'
+        color = f'zoo-c{i % COLORS}'
         told = f'{html.escape(curve.label)}: {number(y[-1])} at {number(x[-1])}'
-        parts.append(f'<polyline class="zoo-line {colour}" points="{points}"><title>{told}</title></polyline>')
+        parts.append(f'<polyline class="zoo-line {color}" points="{points}"><title>{told}</title></polyline>')
         end = float(at_x(x[-1])), float(at_y(y[-1]))
-        parts.append(f'<circle class="zoo-end {colour}" cx="{end[0]:.1f}" cy="{end[1]:.1f}" r="3"/>')
+        parts.append(f'<circle class="zoo-end {color}" cx="{end[0]:.1f}" cy="{end[1]:.1f}" r="3"/>')
     return ''.join([*parts, '</svg>'])
 
 
 def legend(labels: Sequence[str]) -> str:
-    """The names of the curves of a chart, with their colours and dashes."""
+    """Return the names of the curves of a chart, with their colors and dashes, as HTML."""
     items = [
-        f'<span class="zoo-key"><svg viewBox="0 0 28 8"><line class="zoo-line zoo-c{i % COLOURS}" x1="1" x2="27" y1="4"'
+        f'<span class="zoo-key"><svg viewBox="0 0 28 8"><line class="zoo-line zoo-c{i % COLORS}" x1="1" x2="27" y1="4"'
         f' y2="4"/></svg>{html.escape(label)}</span>'
         for i, label in enumerate(labels)
     ]
@@ -118,7 +119,7 @@ def legend(labels: Sequence[str]) -> str:
 
 
 def number(value: float) -> str:
-    """A number for an axis: ``250``, ``20k``, ``1.5M``, ``0.013``, ``−3.2``."""
+    """Return a number for an axis: ``250``, ``20k``, ``1.5M``, ``0.013``, ``−3.2``."""
     for unit, letter in ((1e9, 'G'), (1e6, 'M'), (1e3, 'k')):
         if abs(value) >= unit * (10 if letter == 'k' else 1):
             return f'{value / unit:.4g}{letter}'.replace('-', '\N{MINUS SIGN}')

@@ -1,4 +1,4 @@
-"""The form of the parameters: a fitting field for each, its meaning beside it, what was edited marked."""
+"""The form of the parameters: a field and the meaning of each; edited ones are marked."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from zoo.dashboard.experiment import Experiment, Field, Source
+from zoo.dashboard.experiment import Experiment
+from zoo.dashboard.fields import Field, Source, entry_text
 from zoo.dashboard.parts import box, button, choice, label_of, text
 
-#: The parts of the form: what the page calls each group of parameters.
+#: The groups of parameters and their titles.
 GROUPS = {'networks': 'Networks', 'agent': 'Algorithm', 'learn': 'Learning', 'edited': 'Edited'}
 
 _SPECS = {
@@ -28,14 +29,14 @@ keras.Sequential([
 ])"""
 
 
-class Row:
+class ParameterRow:
     """A parameter on the page.
 
     Args:
-        field: what it shows at first.
+        field: the parameter as it is now.
         edit: called with the name and what was typed or chosen.
         reset: called with the name.
-        torsos: of a network: those on whose torso it may stand.
+        torsos: the networks whose torso a network may share.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class Row:
 
 
 def _is_shown(field: Field, group: str, wanted: list[str]) -> bool:
-    """Whether a parameter is in a group, or has all the words that are wanted, in whatever group."""
+    """Whether a parameter is in a group; with ``wanted`` words, whether it has them all, in any group."""
     if wanted:
         return all(word in f'{field.name} {field.label} {field.param.meaning}'.lower() for word in wanted)
     own = 'networks' if field.group == 'optimizers' else field.group
@@ -146,7 +147,7 @@ def _label(field: Field) -> str:
 
 
 def _default(field: Field) -> str:
-    told = Experiment.shown(field.default) if field.group in ('networks', 'optimizers') else str(field.default)
+    told = entry_text(field.default) if field.group in ('networks', 'optimizers') else str(field.default)
     return told if len(told) <= 60 else f'{told[:59]}…'
 
 
@@ -154,9 +155,9 @@ class Form:
     """All parameters of an experiment.
 
     Args:
-        experiment: a function that gives it.
-        edited: called after an edit, with the names of what may have changed on the page.
-        told: runs a function, and tells on the page what it refuses.
+        experiment: a function that returns the experiment.
+        edited: called after an edit.
+        told: runs a function and shows its error on the page.
     """
 
     def __init__(
@@ -165,7 +166,7 @@ class Form:
         self._experiment = experiment
         self._edited = edited
         self._told = told
-        self._rows: dict[tuple[str, str], Row] = {}
+        self._rows: dict[tuple[str, str], ParameterRow] = {}
         self._quiet = False
         self.group = widgets.ToggleButtons(options=[(label, name) for name, label in GROUPS.items()], value='networks')
         self.group.add_class('zoo-tabs')
@@ -179,12 +180,12 @@ class Form:
         self.box.add_class('zoo-form')
         self.show()
 
-    def row(self, name: str) -> Row:
-        """The row of a parameter of the algorithm that is chosen."""
+    def row(self, name: str) -> ParameterRow:
+        """Return the row of a parameter of the chosen algorithm."""
         experiment = self._experiment()
         key = (experiment.alg, name)
         if key not in self._rows:
-            self._rows[key] = Row(experiment.field(name), self._edit, self._reset, experiment.torsos(name))
+            self._rows[key] = ParameterRow(experiment.field(name), self._edit, self._reset, experiment.torsos(name))
         return self._rows[key]
 
     def show(self) -> None:
@@ -195,7 +196,7 @@ class Form:
         labels = [
             (f'{told} · {edited}' if name == 'edited' and edited else told, name) for name, told in GROUPS.items()
         ]
-        if tuple(self.group.options) != tuple(labels):  # which forgets what is chosen
+        if tuple(self.group.options) != tuple(labels):  # setting them forgets the choice
             chosen, self._quiet = self.group.value, True
             self.group.options, self.group.value = labels, chosen
             self._quiet = False

@@ -1,4 +1,4 @@
-"""The page: its parts side by side, and what each of its buttons does."""
+"""The page: its parts, and what each button does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -15,16 +14,19 @@ from typing import Any
 import ipywidgets as widgets
 
 import zoo
+from zoo.common.tools.errors import InvalidValue
 from zoo.dashboard import parts
-from zoo.dashboard.experiment import ARGUMENTS, Experiment, program_of
+from zoo.dashboard.choices import Choices
+from zoo.dashboard.experiment import Experiment
 from zoo.dashboard.form import Form
+from zoo.dashboard.program import experiment_of, program_for, program_of
 from zoo.dashboard.runs import PROGRAM, Runs
-from zoo.dashboard.table import Table
-from zoo.dashboard.training import Film, Training
-from zoo.dashboard.values import keywords, written
+from zoo.dashboard.seen import Seen
+from zoo.dashboard.table import RunsTable
+from zoo.dashboard.training import BackgroundTraining, Filming
 from zoo.dashboard.watch import Watch
 
-#: Seconds between two looks at a training, and between two at the table meanwhile.
+#: Seconds between two updates of the page while it trains; seconds between two updates of the table.
 _LOOK, _TABLE = 0.5, 5.0
 
 
@@ -34,22 +36,22 @@ class Dashboard(widgets.Box):
     >>> from zoo.dashboard import Dashboard
     >>> Dashboard()
 
-    Trainings run in a process of their own, so that other cells answer meanwhile. The end of the notebook's kernel
-    stops one as Ctrl-C does: it is saved and can be resumed.
+    A training runs in its own process, so other cells run meanwhile. When the notebook's kernel ends, the training is
+    interrupted as with Ctrl-C: it is saved and can be resumed.
 
     Args:
         environments: classes and functions that make environments, to choose under the type ``'gymnasium'`` besides
             the environment classes that the notebook defines.
-        runs: folder of the runs; None: what ``ZOO_RUNS`` names, or else ``runs``.
-        env_type, env_id, alg: what is chosen first.
+        runs: folder of the runs; None: the folder that the variable ``ZOO_RUNS`` names, else ``runs``.
+        env_type, env_id, alg: what is chosen at first.
 
     Attributes:
         experiment: what is chosen and edited.
         training: the training that is shown; None before the first.
-        agent: what the button *load* has loaded; None before.
+        agent: the agent that the button *load* loaded; None before.
 
     Raises:
-        ValueError, ImportError: what is to be chosen first is not there.
+        ValueError, ImportError: ``env_type``, ``env_id`` or ``alg`` is unknown, or a package is not installed.
     """
 
     def __init__(
@@ -62,26 +64,25 @@ class Dashboard(widgets.Box):
     ) -> None:
         self._environments = tuple(environments)
         self.experiment = Experiment(self._environments, env_type, env_id, alg)
-        self.training: Training | None = None
+        self.training: BackgroundTraining | None = None
         self.agent: Any = None
         self.folder = Path(runs or os.environ.get('ZOO_RUNS') or 'runs').expanduser().absolute()
-        self._origins: dict[Path, Experiment] = {}  # of the runs of this page: what a folder may not say
+        self._origins: dict[Path, Experiment] = {}  # what the folders of this page's runs may not say
         self._lock = threading.RLock()
-        self._quiet = False
         self._follower: threading.Thread | None = None
         self._table_due = 0.0
         self.message = parts.text(kind='zoo-message')
         self.watch = Watch()
-        self._make_choices()
-        self.form = Form(lambda: self.experiment, self._edited, self._told)
-        self._make_preview()
+        self.choices = Choices(lambda: self.experiment, self._do_choose)
+        self.seen = Seen()
+        self.form = Form(lambda: self.experiment, self._show_experiment, self._told)
         self._make_buttons()
-        self.table = Table(Runs(self.folder), self._told, self._actions(), program_of)
+        self.table = RunsTable(Runs(self.folder), self._told, self._actions(), program_of)
         style = (resources.files('zoo.dashboard') / 'style.css').read_text(encoding='utf-8')
         self._views = {
-            'preview': parts.box(self.preview, kind='zoo-view'),
+            'preview': parts.box(self.seen.box, kind='zoo-view'),
             'training': self.watch.box,
-            'program': parts.box(self.program, kind='zoo-view'),
+            'program': parts.box(self.seen.program, kind='zoo-view'),
         }
         self.view = widgets.ToggleButtons(
             options=[('Environment & networks', 'preview'), ('Training', 'training'), ('Program', 'program')]
@@ -97,8 +98,8 @@ class Dashboard(widgets.Box):
                 self.message,
                 parts.box(
                     parts.box(
-                        parts.card('Environment', self._environment_box),
-                        parts.card('Algorithm', self._algorithm_box, self.form.box),
+                        parts.card('Environment', self.choices.environment_box),
+                        parts.card('Algorithm', self.choices.algorithm_box, self.form.box),
                         kind='zoo-column',
                     ),
                     parts.box(self.view, self._control_box, stage, kind='zoo-card zoo-right'),
@@ -109,139 +110,18 @@ class Dashboard(widgets.Box):
         )
         self.add_class('zoo-dashboard')
         self._show_view()
-        self._show_choices()
+        self.choices.show()
         self._show_experiment()
 
-    # Choices
-
-    def _make_choices(self) -> None:
-        self.env_type = widgets.Dropdown(options=self.experiment.types(), value=self.experiment.env_type)
-        self.env_id = widgets.Dropdown(options=self._names())
-        self.other_env = widgets.Text(placeholder="another registered name, 'package:Name-v0'", continuous_update=False)
-        self.env_params = widgets.Text(placeholder='max_episode_steps=200', continuous_update=False)
-        self.arguments: dict[str, Any] = {}
-        for name, (default, options, _) in ARGUMENTS.items():
-            if options is None:
-                self.arguments[name] = widgets.Text(continuous_update=False)
-            else:
-                self.arguments[name] = parts.choice(options, default)
-        self.alg = widgets.Dropdown(options=self.experiment.fitting)
-        self.summary = parts.text(kind='zoo-faint')
-        self.env_type.observe(lambda change: self._chose(env_type=change.new), 'value')
-        self.env_id.observe(lambda change: self._chose(env_id=change.new), 'value')
-        self.other_env.observe(lambda change: self._chose(env_id=change.new.strip() or None), 'value')
-        self.alg.observe(lambda change: self._chose(alg=change.new), 'value')
-        self.env_params.observe(lambda change: self._typed('env_params', change.new), 'value')
-        for name, widget in self.arguments.items():
-            widget.observe(partial(self._argument, name), 'value')
-
-        def field(name: str, label: str) -> Any:
-            return parts.labelled(label, self.arguments[name], ARGUMENTS[name][2])
-
-        self._other_box = parts.labelled('or by its name', self.other_env)
-        self._environment_box = parts.box(
-            parts.labelled('type', self.env_type),
-            parts.labelled('environment', self.env_id),
-            self._other_box,
-            parts.box(
-                field('seed', 'seed'), field('nenv', 'copies'), field('vectorized', 'they run'), kind='zoo-three'
-            ),
-            parts.labelled('other arguments', self.env_params, 'of build_env and the environment’s constructor'),
-            kind='zoo-choices',
-        )
-        self._algorithm_box = parts.box(
-            parts.labelled('algorithm', self.alg),
-            self.summary,
-            parts.box(
-                field('layers', 'layers'), field('dtype', 'precision'), field('recurrent', 'memory'), kind='zoo-three'
-            ),
-            kind='zoo-choices',
-        )
-
-    def _names(self) -> list[str]:
-        names = self.experiment.environments(self.experiment.env_type)
-        return names if self.experiment.env_id in names else [self.experiment.env_id, *names]  # an older version
-
-    def _chose(self, **choice: Any) -> None:
-        if not self._quiet:
-            self._do_choose(lambda: self.experiment.choose(**choice))
-
-    def _argument(self, name: str, change: Any) -> None:
-        options = ARGUMENTS[name][1]
-        if options is None:
-            self._typed(name, change.new)
-        else:
-            self._chose(**{name: options[change.new]})
-
-    def _typed(self, name: str, typed: str) -> None:
-        if not self._quiet:
-            self._do_choose(lambda: self.experiment.type_argument(name, typed))
+    def _show_experiment(self) -> None:
+        self.seen.show(self.experiment)
 
     def _do_choose(self, choose: Callable[[], str | None]) -> None:
         with self._lock:
             self._told(choose)
-            self._show_choices()
+            self.choices.show()
             self.form.show()
             self._show_experiment()
-
-    def _show_choices(self) -> None:
-        """Show what is chosen, which is what was chosen before where something was refused."""
-        experiment = self.experiment
-        self._quiet = True
-        try:
-            self.env_type.value = experiment.env_type
-            names = self._names()
-            if tuple(self.env_id.options) != tuple(names):
-                self.env_id.options = names
-            self.env_id.value = experiment.env_id
-            self.other_env.value = ''
-            self._other_box.layout.display = '' if experiment.env_type == 'gymnasium' else 'none'
-            if tuple(self.alg.options) != experiment.fitting:
-                self.alg.options = experiment.fitting
-            self.alg.value = experiment.alg
-            self.env_params.value = keywords(experiment.env_params)
-            for name, widget in self.arguments.items():
-                value = experiment.arguments[name]
-                options = ARGUMENTS[name][1]
-                widget.value = written(value) if options is None else parts.label_of(options, value)
-        finally:
-            self._quiet = False
-        self.summary.value = f'<p>{html.escape(experiment.describe().summary)}</p>'
-
-    # What is chosen, seen
-
-    def _make_preview(self) -> None:
-        self.spaces = parts.text(kind='zoo-spaces')
-        self.frame = parts.text(kind='zoo-frame')
-        self.diagram = parts.text(kind='zoo-diagram')
-        self.preview = parts.box(parts.box(self.spaces, self.frame, kind='zoo-seen'), self.diagram)
-        self.preview.add_class('zoo-preview')
-        self.program = parts.text(kind='zoo-program')
-        self._previewed: Any = None
-
-    def _edited(self) -> None:
-        self._show_experiment()
-
-    def _show_experiment(self) -> None:
-        """Show the environment, the networks and the program."""
-        experiment = self.experiment
-        env = (experiment.env_type, experiment.env_id, experiment.arguments['seed'], written(experiment.env_params))
-        if env != self._previewed:
-            self._previewed = env
-            seen = experiment.preview()
-            self.spaces.value = _spaces(seen.observation_space, seen.action_space, experiment.fitting)
-            if seen.picture is None:
-                self.frame.value = f'<p class="zoo-faint">{html.escape(seen.refused)}</p>'
-            else:
-                self.frame.value = parts.picture(seen.picture, f'{experiment.env_id} at its beginning')
-        try:
-            self.diagram.value = parts.picture(experiment.diagram(), 'the networks')
-        except Exception as error:
-            self.diagram.value = f'<p class="zoo-error">{html.escape(parts.sentence(error))}</p>'
-        self.program.value = (
-            '<p class="zoo-faint">The program that does the same, with what differs from the defaults; every run of '
-            f'this page leaves its own in its folder, {PROGRAM}.</p><pre>{html.escape(experiment.program())}</pre>'
-        )
 
     # Training
 
@@ -251,7 +131,7 @@ class Dashboard(widgets.Box):
         self.stop_button = parts.button(
             'Stop',
             self.stop,
-            'as Ctrl-C: it saves, and can be resumed; once more: without waiting for an update',
+            'as Ctrl-C: it saves and can be resumed; a second click does not wait for an update',
             icon='stop',
         )
         self.film_button = parts.button('Film', self.film, 'an episode of the newest checkpoint', icon='film')
@@ -268,26 +148,22 @@ class Dashboard(widgets.Box):
         self._refuse_second()
         self.folder.mkdir(parents=True, exist_ok=True)
         snapshot = self.experiment.snapshot()
-        self._follow(Training.start(self.experiment.order(), self.folder), snapshot)
+        self._follow(BackgroundTraining.start(self.experiment.order(), self.folder), snapshot)
 
     def resume(self, run: Any) -> None:
-        """Go on with a run that was interrupted.
-
-        Args:
-            run: as ``zoo.open_run`` takes it.
-        """
+        """Resume an interrupted run, given as for ``zoo.open_run``."""
         self._told(lambda: self._resume(zoo.open_run(run)))
 
     def _resume(self, run: Any) -> None:
         self._refuse_second()
         env, net_list = self._made_of(run)
-        self._follow(Training.resume(run.path, env, net_list), self._origins.get(run.path))
+        self._follow(BackgroundTraining.resume(run.path, env, net_list), self._origins.get(run.path))
 
     def _refuse_second(self) -> None:
         if self.training is not None and self.training.alive:
-            raise ValueError('a training is under way: stop it first, or wait for its end.')
+            raise InvalidValue('a training is under way: stop it first, or wait for its end.')
 
-    def _follow(self, training: Training, origin: Experiment | None) -> None:
+    def _follow(self, training: BackgroundTraining, origin: Experiment | None) -> None:
         self.training = training
         self._origin = origin
         self.watch.clear()
@@ -298,7 +174,7 @@ class Dashboard(widgets.Box):
             self._follower.start()
 
     def _look(self) -> None:
-        """In a thread, while there is something to see: a cell that runs does not hold the page up."""
+        """Update the page from a thread while something happens, so that a running cell does not block it."""
         while self.training is not None and (self.training.alive or self.watch.filming):
             time.sleep(_LOOK)
             self._told(self.tick, keep=True)
@@ -314,9 +190,9 @@ class Dashboard(widgets.Box):
             training.poll()
             if training.run_dir is not None and known is None and self._origin is not None:
                 self._origins[training.run_dir] = self._origin
-                program = training.run_dir / PROGRAM
-                if not program.exists():
-                    program.write_text(self._origin.program(), encoding='utf-8')
+                kept = training.run_dir / PROGRAM
+                if not kept.exists():
+                    kept.write_text(program_for(self._origin), encoding='utf-8')
             self.watch.show(training)
             self.watch.poll_film()
             self._show_buttons()
@@ -332,7 +208,7 @@ class Dashboard(widgets.Box):
                     self._film(run)
 
     def pause(self) -> None:
-        """Hold the training up, or let it go on."""
+        """Pause the training, or let it go on."""
 
         def do() -> None:
             if self.training is not None:
@@ -342,7 +218,7 @@ class Dashboard(widgets.Box):
         self._told(do)
 
     def stop(self) -> None:
-        """Stop the training: it saves, and can be resumed. Once more: without waiting for an update."""
+        """Stop the training, which saves and can be resumed; the second call does not wait for an update."""
 
         def do() -> None:
             if self.training is not None:
@@ -352,29 +228,29 @@ class Dashboard(widgets.Box):
         self._told(do)
 
     def film(self) -> None:
-        """Film an episode of the newest checkpoint of the training that is shown."""
+        """Film an episode of the newest checkpoint of the shown training."""
 
         def do() -> None:
             if self.training is None or self.training.run_dir is None:
-                raise ValueError('nothing has been trained yet: there is no agent to film.')
+                raise InvalidValue('nothing has been trained yet: there is no agent to film.')
             self._film(zoo.open_run(self.training.run_dir))
 
         self._told(do)
 
     def _film(self, run: Any) -> None:
         if self.watch.filming:
-            raise ValueError('a film is in the making: wait for it.')
+            raise InvalidValue('a film is in the making: wait for it.')
         if not run.checkpoints:
-            raise ValueError(
+            raise InvalidValue(
                 f'{run.name} has no checkpoint yet: one is written every checkpoint_every steps, and when it stops.'
             )
-        self.watch.begin_film(Film(run, *self._made_of(run)))
+        self.watch.begin_film(Filming(run, *self._made_of(run)))
         if self._follower is None or not self._follower.is_alive():
             self._follower = threading.Thread(target=self._look, name='zoo-dashboard', daemon=True)
             self._follower.start()
 
     def _made_of(self, run: Any) -> tuple[dict[str, Any] | None, list[Any] | None]:
-        """Of a run of this page, what its folder cannot say: the arguments of ``build_env``, and the networks."""
+        """Return what the folder of a run of this page cannot say: arguments of ``build_env``, and networks."""
         origin = self._origins.get(run.path)
         if origin is None or not origin.is_own():
             return None, None
@@ -426,7 +302,7 @@ class Dashboard(widgets.Box):
         self._film(run)
 
     def _take(self, run: Any) -> None:
-        found = self._origins[run.path].snapshot() if run.path in self._origins else Experiment.of(run)
+        found = self._origins[run.path].snapshot() if run.path in self._origins else experiment_of(run)
         found.keep(self._environments)
         self.experiment = found
         self._do_choose(lambda: f'The settings of {run.name} are in the fields above.')
@@ -439,7 +315,7 @@ class Dashboard(widgets.Box):
     def _save(self, run: Any) -> str:
         wanted = self.save_path.value.strip()
         if not wanted:
-            raise ValueError('no folder is given: write one beside the button, such as agents/best.')
+            raise InvalidValue('no folder is given: write one beside the button, such as agents/best.')
         path = run.load(net_list=self._made_of(run)[1]).save(wanted)
         return f"The agent of {run.name} is saved: zoo.load('{path}') loads it."
 
@@ -457,11 +333,11 @@ class Dashboard(widgets.Box):
         return html.unescape(shown.partition('>')[2].rpartition('</p>')[0])
 
     def _told(self, do: Callable[[], Any], keep: bool = False) -> None:
-        """Do something, and tell what it says or what it refuses.
+        """Do something, and show the sentence that it returns or its error.
 
         Args:
             do: returns a sentence or nothing.
-            keep: let the sentence that is shown stay, if there is no new one.
+            keep: without a new sentence, keep the shown one.
         """
         with self._lock:
             try:
@@ -476,11 +352,3 @@ class Dashboard(widgets.Box):
 
     def _show_view(self) -> None:
         self._stage.children = (self._views[self.view.value],)
-
-
-def _spaces(observation: str, action: str, fitting: Iterable[str]) -> str:
-    fit = ' '.join(f'<span>{name}</span>' for name in fitting)
-    return (
-        f'<h5>observation</h5><code>{html.escape(observation)}</code><h5>action</h5><code>{html.escape(action)}</code>'
-        f'<h5>algorithms that act in it</h5><div class="zoo-chips">{fit}</div>'
-    )

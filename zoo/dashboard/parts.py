@@ -11,7 +11,7 @@ import ipywidgets as widgets
 
 
 def box(*children: Any, kind: str = '') -> Any:
-    """Widgets in a box that the style sheet lays out by its classes."""
+    """Return widgets in a box; the style sheet lays it out by its classes, ``kind``."""
     found = widgets.Box(list(children))
     for name in kind.split():
         found.add_class(name)
@@ -19,13 +19,13 @@ def box(*children: Any, kind: str = '') -> Any:
 
 
 def card(title: str, *children: Any, kind: str = '') -> Any:
-    """A part of the page with its title."""
+    """Return a part of the page with its title."""
     head = text(f'<h3>{html.escape(title)}</h3>', 'zoo-card-title')
     return box(head, *children, kind=f'zoo-card {kind}')
 
 
 def text(value: str = '', kind: str = '') -> Any:
-    """HTML; what is not ours in it has to be escaped."""
+    """Return HTML; text of the user must be escaped in it."""
     found = widgets.HTML(value)
     for name in kind.split():
         found.add_class(name)
@@ -33,7 +33,7 @@ def text(value: str = '', kind: str = '') -> Any:
 
 
 def button(label: str, do: Callable[[], Any], tooltip: str = '', kind: str = '', icon: str = '') -> Any:
-    """A button and what it does."""
+    """Return a button that calls ``do``."""
     found = widgets.Button(description=label, tooltip=tooltip, icon=icon)
     found.add_class('zoo-button')
     for name in kind.split():
@@ -43,29 +43,29 @@ def button(label: str, do: Callable[[], Any], tooltip: str = '', kind: str = '',
 
 
 def labelled(label: str, widget: Any, meaning: str = '') -> Any:
-    """A field with its name above it."""
+    """Return a field with its name above it."""
     told = f' title="{html.escape(meaning)}"' if meaning else ''
     return box(text(f'<label{told}>{html.escape(label)}</label>', 'zoo-label'), widget, kind='zoo-field')
 
 
 def picture(data: bytes, alt: str, kind: str = 'png') -> str:
-    """A picture as HTML."""
+    """Return a picture as HTML."""
     encoded = base64.b64encode(data).decode()
     return f'<img alt="{html.escape(alt)}" src="data:image/{kind};base64,{encoded}">'
 
 
 def choice(options: Mapping[str, Any], value: Any) -> Any:
-    """A list to choose from by labels. Its values are the labels: for a list, None would be no choice at all."""
+    """Return a list to choose from. Its values are the labels, because a value None would mean no choice."""
     return widgets.Dropdown(options=list(options), value=label_of(options, value))
 
 
 def label_of(options: Mapping[str, Any], value: Any) -> str:
-    """The label of a value."""
+    """Return the label of a value."""
     return next(label for label, option in options.items() if type(option) is type(value) and option == value)
 
 
 def sentence(error: BaseException) -> str:
-    """An error in words."""
+    """Return the first line of an error message."""
     told = str(error).strip()
     lines = [line for line in told.splitlines() if line.strip()]
     return lines[0] if lines else f'{type(error).__name__}, without a word.'

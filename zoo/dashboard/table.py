@@ -1,4 +1,4 @@
-"""The part of the page that shows all runs: a table, the curves of any of them in one chart, one in full."""
+"""The part of the page with all runs: a table, the curves of the ticked runs in one chart, one run in full."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from zoo.common.tools.errors import InvalidValue
 from zoo.dashboard import parts
 from zoo.dashboard.charts import chart, legend, number
-from zoo.dashboard.runs import COLUMNS, Row, Runs, configuration, curve
+from zoo.dashboard.runs import COLUMNS, RunRow, Runs, configuration, curve
 from zoo.dashboard.values import keywords, written
 
-#: Rows on a page of the table, and runs in one chart.
+#: Rows on a page of the table; the most runs in one chart.
 PAGE, MOST = 10, 8
 
 
 class _Line:
-    """One line of the table, which is given one run after the other."""
+    """One line of the table, which shows different runs over time."""
 
-    def __init__(self, ticked: Callable[[_Line, bool], Any], opened: Callable[[Row], Any]) -> None:
-        self.row: Row | None = None
-        self._shows: int | None = None  # the thread that sets the tick: another one may be handling a click meanwhile
+    def __init__(self, ticked: Callable[[_Line, bool], Any], opened: Callable[[RunRow], Any]) -> None:
+        self.row: RunRow | None = None
+        self._shows: int | None = None  # the thread that sets the tick; another one may handle a click meanwhile
         self.tick = widgets.Checkbox(indent=False, tooltip='in the chart')
         self.tick.observe(lambda change: self._shows == get_ident() or ticked(self, change.new), 'value')
         self.cells = parts.text(kind='zoo-cells')
         self.open = parts.button('open', lambda: self.row and opened(self.row), 'its configuration and its agent')
         self.box = parts.box(self.tick, self.cells, self.open, kind='zoo-line-of-table')
 
-    def show(self, row: Row, chosen: bool, opened: bool) -> None:
+    def show(self, row: RunRow, chosen: bool, opened: bool) -> None:
         self.row, self._shows = row, get_ident()
         self.tick.value = chosen
         self._shows = None
@@ -40,7 +41,7 @@ class _Line:
         (self.box.add_class if opened else self.box.remove_class)('zoo-opened')
 
 
-def _cells(row: Row) -> str:
+def _cells(row: RunRow) -> str:
     seed = '' if row.run.seed is None else str(row.run.seed)
     done = min(1.0, row.steps / row.train_steps) if row.train_steps else 0.0
     steps = f'{number(row.steps)}<small> / {number(row.train_steps)}</small><i style="width:{100 * done:.0f}%"></i>'
@@ -58,19 +59,19 @@ def _cells(row: Row) -> str:
     return ''.join(f'<span title="{html.escape(row.name)}">{cell}</span>' for cell in cells)
 
 
-def keywords_of(row: Row) -> str:
-    """What a run differs in, as HTML."""
+def keywords_of(row: RunRow) -> str:
+    """Return the settings in which a run differs, as HTML."""
     return html.escape(keywords(row.differs))
 
 
-class Table:
+class RunsTable:
     """The table, the chart below it, and the run that is opened.
 
     Args:
-        runs: what it shows.
-        told: runs a function, and tells on the page what it refuses.
-        actions: buttons for the run that is opened, made by the page.
-        program: of a run.
+        runs: the runs to show.
+        told: runs a function and shows its error on the page.
+        actions: buttons for the opened run, made by the page.
+        program: a function that returns the program of a run.
     """
 
     def __init__(
@@ -83,9 +84,9 @@ class Table:
         self.runs = runs
         self._told, self._program = told, program
         self.chosen: list[str] = []
-        self.opened: Row | None = None
+        self.opened: RunRow | None = None
         self.sort, self.descending, self.page = 'begun', True, 0
-        self._rows: list[Row] = []
+        self._rows: list[RunRow] = []
         self.filter = widgets.Text(placeholder='filter: ppo cartpole gamma=0.98', continuous_update=True)
         self.filter.add_class('zoo-filter')
         self.filter.observe(lambda _: self._to_page(0), 'value')
@@ -167,16 +168,16 @@ class Table:
             dropped, self.chosen = self.chosen[:-MOST], self.chosen[-MOST:]
             self.show()
             if dropped:
-                raise ValueError(f'{MOST} runs are as many as can be told apart: {dropped[0]} was left out.')
+                raise InvalidValue(f'at most {MOST} runs can be told apart in one chart: {dropped[0]} was left out.')
 
         self._told(tick)
 
-    def open(self, row: Row) -> None:
+    def open(self, row: RunRow) -> None:
         """Show a run in full."""
         self.opened = row
         try:
             program = self._program(row.run)
-        except Exception as error:  # said in its place
+        except Exception as error:  # shown instead of the program
             program = f'# {parts.sentence(error)}'
         self.details.value = (
             f'<h4>{html.escape(row.name)}</h4><div class="zoo-two"><div><h5>Program</h5><pre>{html.escape(program)}'
@@ -185,8 +186,8 @@ class Table:
         self.show()
 
 
-def _label(row: Row, among: list[Row]) -> str:
-    """What tells a run from others: algorithm, environment where there are several, what it differs in, its seed."""
+def _label(row: RunRow, among: list[RunRow]) -> str:
+    """Return a label: algorithm, environment if there are several, differing settings, part of the name."""
     label = row.run.algorithm
     if len({other.run.environment for other in among}) > 1:
         label += f' {row.run.environment}'

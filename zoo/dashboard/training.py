@@ -1,21 +1,21 @@
-"""Training in the background: a process of its own, which the page follows by its run directory and steers by a pipe.
+"""Training in the background: in a process that the page follows by its run directory and controls by a pipe.
 
-Why a process. A thread would take turns with the notebook's own code, so that neither would go at its speed; and an
-error of a simulator would end the notebook. The process does what a script does, ``zoo.train``, with one callback more,
-which looks into the pipe some ten times a second:
+A thread would share the processor with the notebook's code, and a crash of a simulator would end the notebook. The
+process calls ``zoo.train``, as a script does, with one more callback, which reads the pipe about ten times a second:
 
-* *pause* holds the training up at the next update, where the agent is whole; the time does not count.
-* *stop* interrupts it there, as Ctrl-C does a script: it saves a checkpoint, from which it can be resumed.
+* *pause* holds the training at the next update, where the agent is whole; the time does not count.
+* *stop* interrupts it there, like Ctrl-C: it saves a checkpoint and can be resumed.
 
-Both are at an update, since a process that is stopped by a signal in mid-step cannot say where it is, and actors in
-other processes would go on. An update can be long in coming; :meth:`Training.interrupt` does not wait for it.
+Both wait for an update: a process that a signal stops within a step cannot say where it is, and actors in other
+processes would go on. An update can take long; :meth:`BackgroundTraining.interrupt` does not wait for it.
 
-When the notebook's kernel ends, the training is interrupted and saves, too.
+When the notebook's kernel ends, the training is interrupted and saves.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import shutil
 import tempfile
@@ -29,22 +29,22 @@ import numpy as np
 
 import zoo
 from zoo.callbacks import Callback
+from zoo.common.tools.errors import InvalidValue
 from zoo.experiments.workers import Task, Worker
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-#: Seconds between looks into the pipe, and the most steps.
+#: Seconds between two looks into the pipe; the most environment steps between them.
 _LOOK, _MOST_STEPS = 0.1, 50
-#: Of a film: steps, and width of the picture in pixels.
+#: Most steps of a film; width of its pictures in pixels.
 FILM_STEPS, _FILM_WIDTH = 400, 360
 
 
 class Narrow(gymnasium.Wrapper):
-    """An environment whose pictures are narrow enough for a page."""
+    """An environment with pictures that are narrow enough for the page."""
 
     def render(self) -> Any:
-        """A picture, uint8 ``[height, width, 3]``."""
         from PIL import Image
 
         frame: Any = self.env.render()
@@ -55,10 +55,10 @@ class Narrow(gymnasium.Wrapper):
 
 
 class Control(Callback):
-    """In the training process: answers who asks how far it is, pauses, and interrupts.
+    """Answers the page from within the training process, pauses, and interrupts.
 
     Args:
-        connection: to the page. What is sent is an answer, so that a page that does not listen holds nothing up.
+        connection: to the page. It is written only after a question, so a page that does not read blocks nothing.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -67,14 +67,12 @@ class Control(Callback):
         self._last = time.monotonic(), 0
 
     def begin(self, training: Any) -> None:
-        """See :class:`zoo.callbacks.Callback`."""
         self._connection.send(('begun', str(training.run_dir), training.steps, training.train_steps))
 
     def __call__(self, training: Any) -> None:
-        """See :class:`zoo.callbacks.Callback`."""
         now, (before, steps) = time.monotonic(), self._last
         self._last = now, training.steps
-        # Looking every so many steps, and not at a clock after each, costs fast trainings nothing.
+        # Counting steps instead of reading a clock after each costs fast trainings nothing.
         rate = (training.steps - steps) / max(now - before, 1e-9)
         self.every = max(1, min(_MOST_STEPS, int(rate * _LOOK)))
         while self._connection.poll():
@@ -100,21 +98,21 @@ class Control(Callback):
 
 
 def _train(connection: Connection, folder: str, order: dict[str, Any]) -> None:
-    """In the training process: a new run, in a folder of runs."""
+    """Train a new run in a folder of runs; runs in the training process."""
     os.environ['ZOO_RUNS'] = folder
     _, result = zoo.train(**order, callbacks=[Control(connection)])
     connection.send(('ended', result.steps, result.wall_time))
 
 
 def _resume(connection: Connection, run: str, env: Mapping[str, Any] | None, net_list: list[Any] | None) -> None:
-    """In the training process: a run goes on."""
+    """Resume a run; runs in the training process."""
     made = None if env is None else zoo.build_env(**env)
     _, result = zoo.resume(run, env=made, net_list=net_list, callbacks=[Control(connection)])
     connection.send(('ended', result.steps, result.wall_time))
 
 
 def _film(run: str, env: Mapping[str, Any] | None, net_list: list[Any] | None, path: str) -> None:
-    """In a process: an episode of a run's newest agent."""
+    """Film an episode of a run's newest agent; runs in its own process."""
     found = zoo.open_run(run)
     agent = found.load(net_list=net_list)
     looks = {'nenv': 1, 'vectorized': False, 'render_mode': 'rgb_array'}
@@ -124,7 +122,7 @@ def _film(run: str, env: Mapping[str, Any] | None, net_list: list[Any] | None, p
 
 
 def _began(function: Any, args: tuple[Any, ...], name: str, talks: bool) -> Worker:
-    """The process of a task.
+    """Start the process of a task.
 
     Raises:
         ValueError: something of the user's own cannot be sent to a process.
@@ -133,22 +131,22 @@ def _began(function: Any, args: tuple[Any, ...], name: str, talks: bool) -> Work
     try:
         return Worker(Task(name, function, args, log, talks))
     except Exception as error:
-        raise ValueError(
+        raise InvalidValue(
             f'this cannot be sent to the process that trains ({type(error).__name__}: {error}): define environments as '
             'classes or functions, and networks of Keras layers, and leave out what holds open files, locks or windows.'
         ) from error
 
 
-class Training:
-    """A run under way in a process of its own.
+class BackgroundTraining:
+    """A training in its own process.
 
     Attributes:
         state: ``'starting'``, ``'training'``, ``'pausing'``, ``'paused'``, ``'stopping'``, ``'stopped'`` (saved, to be
             resumed), ``'ended'`` or ``'failed'``.
         run_dir: where it writes; None before it has begun.
-        steps, train_steps: how far it is, and where it ends.
-        result: of one that has ended, its steps and its seconds.
-        error: why it failed, a sentence.
+        steps, train_steps: environment steps so far, and in all.
+        result: its steps and its seconds, after it has ended.
+        error: a sentence that says why it failed.
     """
 
     def __init__(self, worker: Worker) -> None:
@@ -163,12 +161,12 @@ class Training:
         atexit.register(self._end)  # before the one by which multiprocessing waits for it
 
     @classmethod
-    def start(cls, order: Mapping[str, Any], folder: str | os.PathLike[str]) -> Training:
+    def start(cls, order: Mapping[str, Any], folder: str | os.PathLike[str]) -> BackgroundTraining:
         """Begin a run.
 
         Args:
             order: the arguments of ``zoo.train``.
-            folder: of the runs.
+            folder: the folder of runs.
 
         Raises:
             ValueError: something of the user's own cannot be sent to a process.
@@ -181,29 +179,29 @@ class Training:
         run: str | os.PathLike[str],
         env: Mapping[str, Any] | None = None,
         net_list: list[Any] | None = None,
-    ) -> Training:
-        """Go on with a run that was interrupted.
+    ) -> BackgroundTraining:
+        """Resume an interrupted run.
 
         Args:
             run: its folder.
-            env: the arguments of ``build_env`` where no name makes the environment.
-            net_list: where networks are of the user's own.
+            env: the arguments of ``build_env``, if the environment has no name.
+            net_list: the networks, if they are the user's own.
         """
         return cls(_began(_resume, (os.fspath(run), env, net_list), 'resume', True))
 
     @property
     def alive(self) -> bool:
-        """Whether there is anything to wait for."""
+        """Whether it has not ended yet."""
         return self.state not in ('stopped', 'ended', 'failed')
 
     @property
     def output(self) -> str:
-        """What it has written on its screen: warnings."""
+        """What it has printed: warnings."""
         log = self._worker.task.log
         return log.read_text(encoding='utf-8', errors='replace') if log.exists() else self._output
 
     def pause(self) -> None:
-        """Hold it up at its next update."""
+        """Pause it at its next update."""
         if self.state == 'training':
             self._send('pause')
             self.state = 'pausing'
@@ -215,7 +213,7 @@ class Training:
             self.state = 'training'
 
     def stop(self) -> None:
-        """Interrupt it at its next update; it saves. One that has not begun ends at once."""
+        """Interrupt it at its next update, where it saves; before its first step it ends at once."""
         if self.state == 'starting':
             self.interrupt()
         elif self.alive:
@@ -274,10 +272,8 @@ class Training:
 
     def _send(self, message: str) -> None:
         assert self._worker.connection is not None
-        try:
+        with contextlib.suppress(OSError):  # it has just ended
             self._worker.connection.send(message)
-        except OSError:  # it has just ended
-            pass
 
     def _over(self) -> None:
         self._worker.join()
@@ -300,17 +296,17 @@ class Training:
         self._worker.interrupt()
 
 
-class Film:
-    """An episode of a run's newest agent, filmed in a process of its own.
+class Filming:
+    """The filming of an episode with a run's newest agent, in its own process.
 
     Attributes:
-        path: of the film, an animated WebP.
-        error: why there is none, a sentence.
+        path: the film, an animated WebP.
+        error: a sentence that says why there is no film.
     """
 
     def __init__(self, run: Any, env: Mapping[str, Any] | None = None, net_list: list[Any] | None = None) -> None:
         if not run.checkpoints:
-            raise ValueError(f'{run.name} has no checkpoint yet: there is no agent to film.')
+            raise InvalidValue(f'{run.name} has no checkpoint yet: there is no agent to film.')
         self.steps = int(run.checkpoints[-1].name)
         self.path: Path = run.path / 'videos' / f'{run.checkpoints[-1].name}.webp'
         self.error = ''
@@ -329,6 +325,6 @@ class Film:
 
 
 def in_words(line: str) -> str:
-    """The last line of an error without the name of its class: ``'ValueError: gamma is 2'`` → ``'gamma is 2'``."""
+    """Return the last line of an error without its class: ``'ValueError: gamma is 2'`` → ``'gamma is 2'``."""
     name, _, text = line.partition(': ')
     return text if text and name.replace('.', '').isidentifier() else line

@@ -1,77 +1,58 @@
-"""Values as somebody types them: read, written, and the nearest valid one where one is refused."""
+"""Values as a user types them: reading, writing, and the nearest valid value."""
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from zoo import Linear
-
-#: What an entry may call; all else in it is literal.
-_CALLS = {'Linear': Linear, 'dict': dict}
+from zoo.common.tools.errors import InvalidValue
+from zoo.common.tools.literals import read_literal
 
 
 def read(text: str, name: str) -> Any:
-    """The value that a text stands for: a literal of Python's, a ``Linear`` schedule, a dict.
+    """Return the value of a text: a Python literal, a ``Linear`` schedule or a dict; a single word is itself.
 
-    Nothing in it is executed. ``1e5``, ``[64, 64]``, ``None``, ``Linear(1e-3, 0)``, ``dict(learners=1, actors=4)``, and
-    a single word is itself.
+    Nothing in the text is executed. Examples: ``1e5``, ``[64, 64]``, ``Linear(1e-3, 0)``, ``dict(learners=1)``.
 
     Args:
-        text: as it was typed.
-        name: of what it is a value of, for the message.
+        text: what was typed.
+        name: name of the parameter, for the message.
 
     Raises:
-        ValueError: one sentence that says what may be given.
+        ValueError: the text is something else; the message says what may be given.
     """
     text = text.strip()
     if text.isidentifier() and text not in ('None', 'True', 'False'):
         return text
     try:
-        return _value(ast.parse(text, mode='eval').body)
+        return read_literal(text)
     except (ValueError, TypeError, SyntaxError) as error:
         if isinstance(error, ValueError) and 'Linear' in str(error):
             raise
-        raise ValueError(
+        raise InvalidValue(
             f"{name} is {text!r}: give a value as Python writes it, such as 0.99, None, [64, 64], 'auto' or "
             'Linear(1e-3, 0).'
         ) from None
 
 
 def read_keywords(text: str, name: str) -> dict[str, Any]:
-    """The dict that ``hidden=[64, 64], activation='tanh'`` stands for; see :func:`read`."""
+    """Return the dict for ``hidden=[64, 64], activation='tanh'``; nothing in the text is executed."""
     try:
-        call = ast.parse(f'dict({text})', mode='eval').body
-        value = _value(call)
+        value = read_literal(f'dict({text})')
     except (ValueError, TypeError, SyntaxError) as error:
         if isinstance(error, ValueError) and 'Linear' in str(error):
             raise
-        raise ValueError(
+        raise InvalidValue(
             f"{name} is {text!r}: give names and values, such as hidden=[64, 64], activation='tanh'."
         ) from None
     assert isinstance(value, dict)
     return value
 
 
-def _value(node: ast.expr) -> Any:
-    if isinstance(node, ast.Call):
-        function: Any = _CALLS.get(node.func.id) if isinstance(node.func, ast.Name) else None
-        named = {keyword.arg: _value(keyword.value) for keyword in node.keywords if keyword.arg is not None}
-        if function is None or len(named) < len(node.keywords):
-            raise ValueError('no value')
-        return function(*map(_value, node.args), **named)
-    if isinstance(node, ast.List | ast.Tuple):
-        items = [_value(item) for item in node.elts]
-        return items if isinstance(node, ast.List) else tuple(items)
-    if isinstance(node, ast.Dict) and all(key is not None for key in node.keys):
-        return {_value(key): _value(item) for key, item in zip(node.keys, node.values, strict=True) if key is not None}
-    return ast.literal_eval(node)
-
-
 def written(value: Any) -> str:
-    """The text of a value, which :func:`read` reads again, and Python too."""
+    """Return the text of a value, which :func:`read` and Python can read."""
     if isinstance(value, Linear):
         rest = '' if value.until == 1.0 else f', {value.until:g}'
         return f'Linear({written(value.start)}, {written(value.end)}{rest})'
@@ -89,16 +70,16 @@ def written(value: Any) -> str:
 
 
 def keywords(values: Mapping[str, Any]) -> str:
-    """``hidden=[64, 64], activation='tanh'``, which :func:`read_keywords` reads again."""
+    """Return a text such as ``hidden=[64, 64], activation='tanh'``, which :func:`read_keywords` can read."""
     return ', '.join(f'{name}={written(value)}' for name, value in values.items())
 
 
 def nearest(param: Any, value: Any) -> Any:
-    """The valid value that is nearest to a refused one; None where there is no such, and what was there is to stay.
+    """Return the valid value nearest to a refused one; None if there is none.
 
     Args:
-        param: the declaration, as ``zoo.describe`` has it.
-        value: that its check refuses.
+        param: the declaration of the parameter, from ``zoo.describe``.
+        value: a value that its check refuses.
     """
     if param.kind not in ('whole', 'number') or isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -110,5 +91,5 @@ def nearest(param: Any, value: Any) -> Any:
         found = min(max(round(found), math.ceil(low)), high) if math.isfinite(low) else round(found)
     try:
         return param.check(found)
-    except ValueError:  # an end that is not itself included
+    except ValueError:  # the end itself is excluded
         return None

@@ -1,4 +1,4 @@
-"""The part of the page that shows a training: how far it is, its curves, and how its agent plays."""
+"""The part of the page that shows a training: its progress, its curves, and an episode of its agent."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import zoo
 from zoo.dashboard import parts
 from zoo.dashboard.charts import Curve, chart
 from zoo.dashboard.runs import curve
-from zoo.dashboard.training import FILM_STEPS, Film, Training
+from zoo.dashboard.training import FILM_STEPS, BackgroundTraining, Filming
 
-#: What the page calls the states of a training.
+#: The states of a training, in words.
 STATES = {
     'starting': 'starting a process',
     'training': 'training',
@@ -27,9 +27,9 @@ STATES = {
 }
 #: The title of the learning curve.
 _RETURNS = 'Return of the episodes'
-#: Reading and drawing take at most such a part of the time.
+#: Reading and drawing take at most this part of the time.
 _SHARE = 0.04
-#: Of what the process writes on its screen: lines of TensorFlow's that say nothing of the training.
+#: Parts of lines that TensorFlow prints and that say nothing about the training.
 _NOISE = (
     'WARNING: All log messages before absl',
     'cudart_stub',
@@ -56,22 +56,22 @@ class Watch:
             parts.box(self.metrics, self.film, kind='zoo-watch-below'),
             kind='zoo-watch',
         )
-        self._filming: Film | None = None
+        self._filming: Filming | None = None
         self._due = 0.0
         self._drawn = -1.0
         self._rate = math.nan
         self.clear()
 
     def clear(self) -> None:
-        """Nothing is trained yet."""
+        """Show that nothing is trained yet."""
         self.status.value = _status('idle', 'nothing is trained yet', 0.0, 'Choose, edit, and press Train.')
         self.returns.value = chart([], _RETURNS, empty='the learning curve will be here')
         self.metrics.value = self.said.value = ''
         self.film.value = _framed('', 'Film an episode of the newest checkpoint.')
         self._due, self._drawn, self._rate = 0.0, -1.0, math.nan
 
-    def show(self, training: Training) -> None:
-        """Bring all up to date; the curves only as often as they are cheap to draw."""
+    def show(self, training: BackgroundTraining) -> None:
+        """Show a training as it is now. Curves are drawn less often, so that drawing stays cheap."""
         done = training.steps / max(training.train_steps, 1)
         now = time.monotonic()
         if training.run_dir is not None and (now >= self._due or not training.alive):
@@ -95,7 +95,7 @@ class Watch:
             said = [line.replace(f'{training.run_dir and training.run_dir.parent}{os.sep}', '') for line in said[-3:]]
             self.said.value = ''.join(f'<p>{html.escape(line)}</p>' for line in said)
 
-    def _draw(self, training: Training) -> None:
+    def _draw(self, training: BackgroundTraining) -> None:
         assert training.run_dir is not None
         try:
             run = zoo.open_run(training.run_dir)
@@ -112,18 +112,18 @@ class Watch:
 
     # An episode
 
-    def begin_film(self, film: Film) -> None:
+    def begin_film(self, film: Filming) -> None:
         """Show a film when it is done."""
         self._filming = film
         self.film.value = _framed('', f'filming the agent of step {film.steps:,} …')
 
     @property
     def filming(self) -> bool:
-        """Whether a film is in the making."""
+        """Whether a film is being made."""
         return self._filming is not None
 
     def poll_film(self) -> None:
-        """Show the film that is in the making, if it is done."""
+        """Show the film that is being made, once it is done."""
         film = self._filming
         if film is None or not film.done:
             return
@@ -136,7 +136,7 @@ class Watch:
 
 
 def metrics(run: Any) -> str:
-    """Small charts of the losses, the speed and what else is logged of a run."""
+    """Return small charts of the losses, the speed and other logged metrics of a run, as HTML."""
     columns = run.progress
     names = [name for name in columns if name.startswith('loss/')]
     names += [name for name in columns if name.startswith(('test/', 'episode/success'))]
