@@ -1,4 +1,4 @@
-"""What every engine has to do. Every rank runs this, under each launcher; it needs four ranks:
+"""The conformance suite of the engines: what every engine must do. Four ranks run it under a launcher:
 
 python -m zoo.distributed.run -np 4 tests/distributed/conformance.py
 mpirun -n 4 python tests/distributed/conformance.py
@@ -23,14 +23,14 @@ checks = 0
 
 
 def check(holds: bool, what: object = '') -> None:
-    """An assertion that counts."""
+    """Assert, and count the check."""
     global checks
     assert holds, what
     checks += 1
 
 
 def raises(kind: type[BaseException], call, *args) -> None:
-    """The call raises that."""
+    """Check that a call raises an error of this kind."""
     try:
         call(*args)
     except kind:
@@ -40,7 +40,7 @@ def raises(kind: type[BaseException], call, *args) -> None:
 
 
 def subsets(ranks: tuple[int, ...]):
-    """Every subset of one rank or more."""
+    """Yield every subset of one rank or more."""
     return itertools.chain.from_iterable(itertools.combinations(ranks, n) for n in range(1, len(ranks) + 1))
 
 
@@ -92,7 +92,7 @@ def broadcasts(cluster: Cluster) -> None:
 
 
 def queues(cluster: Cluster) -> None:
-    """Actors 0, 1, 2 put, learner 0 gets, with a bound of two messages."""
+    """Check queues of two messages: actors 0, 1, 2 put, learner 0 gets."""
     producers = range(cluster.role_size('actor'))
     pairs = [cluster.queue_pair(('actor', i), ('learner', 0), 2, 1 << 20) for i in producers]
     if cluster.role() == 'actor':

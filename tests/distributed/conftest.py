@@ -1,1 +1,1 @@
-"""Its place is what it is for: the tests of this folder and of those in it import the helpers beside it."""
+"""Put this folder on the import path: its tests, and the tests of the folders in it, import the helpers beside it."""

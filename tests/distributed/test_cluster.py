@@ -1,4 +1,4 @@
-"""Roles, jobs and their failures on this machine; what every engine does is in conformance.py."""
+"""Roles, jobs and their failures on this machine. conformance.py has what every engine must do."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if cluster.rank == 1:
 
 
 def in_use(folder: Path) -> bool:
-    """Whether a job that runs, of another test, holds the lock of a folder, or has only just made it."""
+    """Return whether a running job of another test uses a folder: it holds the lock, or is just making the folder."""
     try:
         with open(folder / 'lock') as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -53,7 +53,7 @@ def in_use(folder: Path) -> bool:
 
 @pytest.fixture
 def folders():
-    """Job folders that a test leaves behind."""
+    """Give a function that returns the job folders that a test has left behind."""
     before = set(Path('/dev/shm').glob('zoo-job-*'))
     return lambda: {folder for folder in set(Path('/dev/shm').glob('zoo-job-*')) - before if not in_use(folder)}
 
@@ -153,7 +153,7 @@ def test_nothing_is_left_when_the_launcher_is_ended(tmp_path, folders, number):
 
 @pytest.mark.full
 def test_a_rank_that_leaves_before_all_know_that_it_came(folders):
-    """The first rank tells one after the other that all have come to a collective; the second may leave meanwhile."""
+    """The first rank tells the others in turn that all have come to a collective. The second may leave meanwhile."""
 
     def work() -> None:
         cluster = connect(learners=3)

@@ -1,4 +1,4 @@
-"""The ends that a launcher does not see, in a process whose engine is a stand-in; test_engines.py has the launchers."""
+"""The ends that a launcher does not see, with a stand-in for the engine. test_engines.py has the real launchers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_exit_message(code: object, message: str | None):
 
 @pytest.mark.full
 def test_a_rank_ends_with_its_launcher(tmp_path: Path):
-    """Killed, it has no time to end its ranks: kungfu-run leaves them."""
+    """A launcher that is killed has no time to end its ranks; kungfu-run leaves them running."""
     rank, said = tmp_path / 'rank.py', tmp_path / 'said'
     rank.write_text(RANK + "print('ready', os.getpid(), flush=True)\nwhile True: time.sleep(100)")
     launcher = (

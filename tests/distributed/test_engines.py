@@ -1,4 +1,4 @@
-"""Every engine under its launcher: the conformance suite, what it promises, and how a job ends when a rank does."""
+"""Every engine under its launcher: the conformance suite, its promises, and how a job ends when a rank does."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def raises(kind, call):
 
 
 def check(engine: str, tmp_path: Path, program: str, *options: str) -> None:
-    """Run a program, which finds ``engine`` and some helpers, on four ranks."""
+    """Run a program on four ranks. The preamble gives it ``engine`` and some helpers."""
     script = tmp_path / 'program.py'
     script.write_text(PREAMBLE + program)
     result = run_on(engine, 4, script, tmp_path, *options)
@@ -77,7 +77,7 @@ for group in [everyone, (0, 1), (1, 2, 3), (0, 3), (rank,)]:
         assert received.shape == (100_001,) and (received == root).all()
         assert engine.broadcast(np.empty(0, np.uint8) if rank == root else None, root, group).size == 0
 
-# A result is the caller's to keep, however many follow and although memory is used again.
+# The caller may keep a result, although memory is used again for later ones.
 results = [engine.all_reduce(np.full(50_000, number, np.float32), 'sum', everyone)[5:] for number in range(12)]
 assert all((result == 4 * number).all() for number, result in enumerate(results))
 for group in [everyone, (0, 1, 3)]:
@@ -220,7 +220,7 @@ def test_promises(engine: str, program: str, tmp_path: Path):
     check(engine, tmp_path, PROGRAMS[program])
 
 
-#: What else Open MPI may go through; by itself it takes shared memory here.
+#: Other transports of Open MPI. By default it takes shared memory here.
 TRANSPORTS = {
     'tcp': '--mca btl self,tcp --mca btl_tcp_if_include 127.0.0.0/8',
     'ucx': '--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any',
@@ -259,7 +259,7 @@ if cluster.engine.rank == 2:
 cluster.barrier()
 """
 
-#: What rank 2 does, and the words of the one message about it.
+#: What rank 2 does, and words of the one message about it.
 WAYS = {
     'kill': ('os.kill(os.getpid(), signal.SIGKILL)', r'signal 9|signal: killed|killed by SIGKILL'),
     'raise': ("raise ValueError('broken')", r'rank 2 \(actor 0\) failed:\n(.*\n)+ValueError: broken'),
@@ -391,7 +391,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.full
 def test_rank_0_has_time_to_save_at_a_signal_that_mpirun_hands_on(tmp_path: Path):
-    """It has not at the one by which mpirun ends its ranks: SIGKILL is a quarter of a second behind that."""
+    """At SIGTERM it has no time: mpirun sends SIGKILL a quarter of a second later."""
     script = tmp_path / 'program.py'
     script.write_text(INTERRUPTED)
     process = start_on('mpi', 2, script, tmp_path)

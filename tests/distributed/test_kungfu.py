@@ -1,4 +1,4 @@
-"""The engine ``kungfu`` over a stand-in for KungFu's library; test_engines.py has it for real."""
+"""The engine ``kungfu`` over a stand-in for KungFu's library. test_engines.py runs the real one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Net:
 
 
 class Library:
-    """KungFu's functions for one rank. Its queues hold one message, and a read of another size changes nothing."""
+    """KungFu's functions for one rank. A queue holds one message, and a read of another size changes nothing."""
 
     def __init__(self, net: Net, rank: int) -> None:
         self.net, self.rank = net, rank
@@ -57,7 +57,7 @@ class Library:
         self.GoSubsetBroadcast = Entry(self.SubsetBroadcast)
 
     def meet(self, name: str, members: tuple[int, ...], mine: np.ndarray) -> dict[int, np.ndarray]:
-        """Everyone's contribution, once all members are there."""
+        """Return all members' contributions once all are there."""
         net = self.net
         with net.changed:
             assert (self.rank, name) not in net.open, f'the name {name!r} was used twice at once'
@@ -129,7 +129,7 @@ def view(pointer: Any, count: int, dtype: Any) -> np.ndarray:
 
 
 def on_ranks(size: int, work: Callable[[KungfuEngine], Any]) -> list[Any]:
-    """Run some work on every rank, each in a thread, and close the engines."""
+    """Run a function on every rank, each in a thread, and close the engines."""
     net = Net(size)
 
     def rank_work(rank: int) -> Any:

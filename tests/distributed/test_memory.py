@@ -1,4 +1,4 @@
-"""Received memory is used again, but never while something refers to it."""
+"""Memory for received messages is used again, but never while something refers to it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_blocks_of_every_kind_can_be_written(size: int):
 
 
 def test_without_huge_pages(monkeypatch: pytest.MonkeyPatch):
-    """A system that lacks them, or was built without, gets other memory."""
+    """A system without huge pages gets other memory."""
     monkeypatch.delattr(memory_module.mmap, 'MADV_HUGEPAGE', raising=False)
     assert Memory().take(1 << 22).shape == (1 << 22,)
     monkeypatch.setattr(memory_module.mmap, 'MADV_HUGEPAGE', -1, raising=False)

@@ -1,4 +1,4 @@
-"""Structures as messages and back."""
+"""Structures become messages and come back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zoo.distributed import wire
 
 
 def same(a, b) -> bool:
-    """Equal in value, type, dtype and shape, all the way down."""
+    """Return whether two structures are equal in values, types, dtypes and shapes."""
     if type(a) is not type(b):
         return False
     if isinstance(a, dict):

@@ -1,4 +1,4 @@
-"""How a test starts a program on some ranks: each engine by its launcher, which the test is skipped without."""
+"""Start a program on some ranks, by the launcher of an engine. Without the launcher the test is skipped."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ENGINES = ['local', 'mpi', 'kungfu']
 #: Seconds that a program may take.
 LIMIT = 200.0
 
-#: What `kungfu-run` writes before a line of a rank's output, once its colours are taken off.
+#: What `kungfu-run` writes before a line of a rank's output, once its colors are removed.
 _PREFIX = re.compile(r'^\[[\d.]+::std(out|err)\] ?', re.MULTILINE)
-_COLOUR = re.compile(r'\x1b\[[\d;]*m')
+_COLOR = re.compile(r'\x1b\[[\d;]*m')
 
 
 def find(program: str) -> str | None:
-    """A program beside this Python, or on the path."""
+    """Return the path of a program beside this Python, or on the path; None: there is none."""
     return shutil.which(program, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get('PATH', '')]))
 
 
@@ -32,12 +32,12 @@ def start_on(engine: str, ranks: int, script: Path, folder: Path, *options: str,
     """Start a program under an engine's launcher.
 
     Args:
-        engine: of :data:`ENGINES`.
-        ranks: how many to start.
+        engine: one of :data:`ENGINES`.
+        ranks: the number of ranks.
         script: the program.
-        folder: where it runs; KungFu leaves its logs there.
-        options: of the launcher.
-        variables: of the environment.
+        folder: the working directory. KungFu leaves its logs there.
+        options: options of the launcher.
+        variables: variables of the environment.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(('OMPI_', 'PMIX_', 'PMI_'))}
     environment.pop('OMP_NUM_THREADS', None)
@@ -72,10 +72,10 @@ def start_on(engine: str, ranks: int, script: Path, folder: Path, *options: str,
 def run_on(
     engine: str, ranks: int, script: Path, folder: Path, *options: str, **variables: str
 ) -> subprocess.CompletedProcess:
-    """Run a program under an engine's launcher and wait for it; see :func:`start_on` for the arguments.
+    """Run a program under an engine's launcher (with the arguments of :func:`start_on`) and wait for it.
 
     Returns:
-        with what launcher and ranks have printed, text of all of them, as ``stdout``.
+        the process; its ``stdout`` is everything that the launcher and the ranks printed.
     """
     process = start_on(engine, ranks, script, folder, *options, **variables)
     try:
@@ -85,5 +85,5 @@ def run_on(
         output, _ = process.communicate()
         pytest.fail(f'{process.args} had not ended after {LIMIT:g} s:\n{output}')
     if engine == 'kungfu':
-        output = _PREFIX.sub('', _COLOUR.sub('', output))
+        output = _PREFIX.sub('', _COLOR.sub('', output))
     return subprocess.CompletedProcess(process.args, process.returncode, output)

@@ -24,7 +24,7 @@ from zoo.distributed.engines.local import engine as local
 from zoo.distributed.engines.local.bell import SLICE
 from zoo.distributed.engines.local.folder import Board, JobFolder, Seat
 from zoo.distributed.engines.waiting import Deadline
-from zoo.distributed.process import BEAT, THREADS, pack, run_rank
+from zoo.distributed.rank_process import BEAT, THREADS, pack, run_rank
 
 # Seconds: a rank that shows no sign of life and uses no processor for so long has stopped answering; ranks have so long
 # to end by themselves; rank 0 has so long to end its update and save when it is interrupted once.
@@ -163,12 +163,7 @@ class Job:
     def _watch_ranks(self) -> None:
         next_beat = time.monotonic() + BEAT
         while self._processes and not self._ending.is_set():
-            wait([process.sentinel for process in self._processes.values()], timeout=SLICE)
-            for rank, process in list(self._processes.items()):
-                if process.is_alive():
-                    continue
-                del self._processes[rank]
-                self._end_group(process.pid)
+            for rank, process in self._ended_now():
                 # A rank has done its part if it left and a signal then ended it, such as a library's at its exit; or if
                 # it waits for rank 0, and rank 0 has ended its block in good order.
                 if (
@@ -191,6 +186,15 @@ class Job:
             if self._deadline.left <= 0:
                 self._fail(f'the job has not ended within {self._timeout:g} s; {len(self._processes)} ranks still ran.')
                 return
+
+    def _ended_now(self) -> Iterator[tuple[int, Any]]:
+        """Wait a moment for a process to end; yield each rank that has ended, once, with its process."""
+        wait([process.sentinel for process in self._processes.values()], timeout=SLICE)
+        for rank, process in list(self._processes.items()):
+            if not process.is_alive():
+                del self._processes[rank]
+                self._end_group(process.pid)
+                yield rank, process
 
     def _start_again(self, rank: int, process: Any, stopped: bool = False) -> bool:
         """Start a rank again if that is allowed; return whether it was."""
@@ -216,16 +220,12 @@ class Job:
         why, is_consequence = self._why(rank, process)
         deadline = Deadline(1.0)
         while is_consequence and self._processes and deadline.left > 0:
-            wait([process.sentinel for process in self._processes.values()], timeout=SLICE)
-            for other, process in list(self._processes.items()):
-                if not process.is_alive():
-                    del self._processes[other]
-                    self._end_group(process.pid)
-                    if process.exitcode:
-                        other_why, is_consequence = self._why(other, process)
-                        if not is_consequence:
-                            why = other_why
-                            break
+            for other, ended in self._ended_now():
+                if ended.exitcode:
+                    other_why, is_consequence = self._why(other, ended)
+                    if not is_consequence:
+                        why = other_why
+                        break
         self._fail(why)
 
     def _why(self, rank: int, process: Any) -> tuple[str, bool]:

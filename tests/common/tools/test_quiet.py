@@ -90,7 +90,7 @@ def test_a_tensorflow_that_was_imported_before_opens_its_devices_quietly(stand_i
         'from zoo.algorithms import TD3',
         'import zoo; zoo.load',
         'from zoo import *; call_default_params(build_env("Pendulum-v1", "classic_control"), "classic_control", "SAC")',
-        "from zoo.distributed.training.train import build_agent; build_agent(b'')",
+        "from zoo.distributed.training.roles import build_agent; build_agent(b'')",
     ],
 )
 def test_a_tensorflow_that_cannot_be_loaded_shows_its_notes(broken, code):

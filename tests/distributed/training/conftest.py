@@ -1,4 +1,4 @@
-"""Updates in this process are compiled as they are where there are several learners."""
+"""Updates in this process are compiled as in a training with several learners: without XLA."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def without_xla(plain_updates: None) -> None:
-    """See there."""
+    """Let every test of this folder update without XLA."""

@@ -1,4 +1,4 @@
-"""Replay in ranks of its own: what is drawn from several is as from one, and what becomes of it when ranks die."""
+"""Replay buffers in ranks of their own: several are drawn from as one, and what happens when a rank dies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from zoo.common.sampling import Priorities, Sampling, SequenceSampling
 from zoo.distributed import ClusterError, PeerLost, Role
 from zoo.distributed.layout import Layout
 from zoo.distributed.training.buffer import Buffer
-from zoo.distributed.training.messages import no_episodes, steps_in
+from zoo.distributed.training.exchanges import no_episodes, steps_in
 from zoo.distributed.training.plan import Plan, Stored
 from zoo.distributed.training.planning import plan_for
 from zoo.distributed.training.role_metrics import Clock
@@ -39,7 +39,7 @@ SPACE, ACTIONS = Box(-np.inf, np.inf, (1,), np.float32), Discrete(2)
 
 
 class Line:
-    """A queue within this process; who waits at it lets the buffers work."""
+    """A queue within this process. A wait at it lets the buffers work."""
 
     def __init__(self, work: Any) -> None:
         self.messages: deque[Any] = deque()
@@ -63,7 +63,7 @@ class Line:
 
 
 class Here:
-    """A learner's shards and its buffers, whose actors send steps that are numbered by what is seen in them."""
+    """A learner's shards and its buffers in this process. Actors send steps whose observations are their numbers."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Here:
                 buffer.answer()
 
     def send(self, actor: int, priority: list[float] | None = None, begins: bool = False) -> list[float]:
-        """Four steps of an actor; what is seen in them."""
+        """Send four steps of an actor; return their observations."""
         rollout: Trajectories = self.plan.storage(SPACE, 1).rollout
         rollout.obs[:, 0, 0] = self.sent + np.arange(4)
         rollout.next_obs[:, 0, 0] = rollout.obs[:, 0, 0] + 1
@@ -148,7 +148,7 @@ class Here:
         return rollout.obs[:, 0, 0].tolist()
 
     def held(self) -> dict[float, float]:
-        """What is seen in the transitions that are held, and their priorities."""
+        """Return the observations of the stored transitions with their priorities."""
         found = {}
         for buffer in self.buffers:
             rows = np.flatnonzero(buffer.replay.valid)
@@ -163,7 +163,7 @@ def counts(seen: np.ndarray) -> dict[float, int]:
 
 @pytest.mark.parametrize('buffers', [1, 2, 3])
 def test_chances_and_weights_are_those_of_one_buffer(buffers: int):
-    """In strata over all of them every transition comes as often as its priority says, to one or two."""
+    """Draws are stratified over all buffers: each transition comes as often as its priority says, to one or two."""
     here = Here(buffers, 100)
     chances: dict[float, float] = {}
     for i, each in enumerate([[1, 2, 3, 4], [10, 20, 30, 40], [5, 6, 7, 8]]):
@@ -181,7 +181,7 @@ def test_chances_and_weights_are_those_of_one_buffer(buffers: int):
 
 
 def test_uniform_chances_are_those_of_one_buffer():
-    """Though one holds three times as much as the other."""
+    """One buffer holds three times as much as the other."""
     here = Here(2, 100, None, actors=4)
     seen = [x for actor in (0, 2, 0, 1) for x in here.send(actor)]
     batches = [here.shards.sample((2, 2000), np.random.default_rng(i), 0.0) for i in range(4)]
@@ -192,7 +192,7 @@ def test_uniform_chances_are_those_of_one_buffer():
 
 
 def test_weights_are_of_the_chances_that_there_were():
-    """Of a buffer whose priorities have changed since the learner has heard of them too much or too little is drawn."""
+    """A buffer whose priorities have changed since the learner heard of them is drawn from too often or too rarely."""
     here = Here(2, 100)
     here.send(0, [1, 1, 1, 1])
     here.send(1, [1, 1, 1, 1])
@@ -212,7 +212,7 @@ def test_weights_are_of_the_chances_that_there_were():
 
 
 def test_priorities_that_come_back_reach_their_transitions():
-    """Also when others have been written over some of them since."""
+    """Some of the transitions have been overwritten since."""
     here = Here(2, 16)
     for actor in (0, 1, 0, 1):
         here.send(actor, [1, 1, 1, 1])
@@ -245,7 +245,7 @@ def test_nothing_goes_on_from_the_steps_of_an_actor_that_has_died():
 
 @pytest.mark.parametrize('buffers', [1, 2])
 def test_sequences_are_those_of_one_process(buffers: int):
-    """Around the ends of episodes, the seam of the ring, an actor that has died, and the newest step."""
+    """At the ends of episodes, the seam of the ring, an actor that has died, and the newest step."""
     sequences, count = SequenceSampling(length=4, burn_in=3, state_size=2), 2000
     here = Here(buffers, 40, actors=2, sequences=sequences, n_step=2)
     one = Replay(SPACE, here.adaptor, 40, 2, here.plan.stored.sampling)
@@ -281,7 +281,7 @@ def test_sequences_are_those_of_one_process(buffers: int):
 
 
 def test_draws_are_ahead():
-    """The next two are drawn before they are asked for, and no more than two; the first one is waited for."""
+    """Exactly two draws are made before they are needed. The learner waits for the first one."""
     here = Here(1, 100)
     here.send(0)
     draw = here.buffers[0].draw
@@ -329,7 +329,7 @@ def test_a_buffer_that_the_agent_has_is_not_left_aside():
 
 
 def seen_in(agent: Any) -> list[Any]:
-    """The batches that an agent is updated on from now on."""
+    """Return a list that will hold the batches of all later updates of an agent."""
     seen: list[Any] = []
     update_on = agent.update_on
     agent.update_on = lambda batches: seen.append(batches) or update_on(batches)
@@ -338,7 +338,7 @@ def seen_in(agent: Any) -> list[Any]:
 
 @pytest.mark.full
 def test_four_actors_and_two_buffers(tmp_path: Path, capfd: pytest.CaptureFixture):
-    """One of the actors dies. As many updates as without buffers, and no transition crosses an episode's end."""
+    """One actor dies. There are as many updates as without buffers, and no transition crosses an episode's end."""
     env = build_env(traced('CartPole-v1', tmp_path, die_at=130))
     agent = agent_for('DQN', env, prioritized=True)
     seen = seen_in(agent)
@@ -354,7 +354,7 @@ def test_four_actors_and_two_buffers(tmp_path: Path, capfd: pytest.CaptureFixtur
 
 @pytest.mark.full
 def test_learners_that_do_not_wait(tmp_path: Path):
-    """Two, each with a buffer: they update on the same steps again where no new ones come."""
+    """Two learners with a buffer each update on the same steps again if no new steps come."""
     env = build_env(traced('CartPole-v1', tmp_path, delay=0.02))
     agent = agent_for('DQN', env)
     roles = {'learners': 2, 'actors': 2, 'buffers': 2}
@@ -372,7 +372,7 @@ def test_learners_that_do_not_wait(tmp_path: Path):
 
 @pytest.mark.full
 def test_buffers_tell_transitions_for_other_goals():
-    """The rewards are those of an environment that the buffer has, but never steps."""
+    """The rewards come from an environment that the buffer has but never steps."""
     env = build_env(Sums, reward_shaping=lambda reward: 2 * reward)
     agent = agent_for('DQN', env)
     seen = seen_in(agent)
@@ -382,7 +382,7 @@ def test_buffers_tell_transitions_for_other_goals():
 
 
 class Tenth(gymnasium.Env):
-    """Rewards of a tenth."""
+    """An environment with rewards of 0.1."""
 
     observation_space = Box(0.0, 1.0, (1,), np.float32)
     action_space = Discrete(2)

@@ -1,4 +1,4 @@
-"""Evolution strategies over ranks: the same parameters as in one process, and actors that die."""
+"""Evolution strategies over ranks give the parameters of one process, also when actors die."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zoo.distributed.training.planning import plan_for
 
 
 class Images(gymnasium.Env):
-    """Noise, and a reward for the action 2."""
+    """Images of noise, and a reward for action 2."""
 
     observation_space, action_space = Box(0, 255, (8, 8, 1), np.uint8), Discrete(3)
 
@@ -56,7 +56,7 @@ def assert_same_state(found: Any, expected: Any) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize('name', ['ES', 'ARS'])
 def test_ranks_are_equal_to_one_process(name: str, tmp_path: Path):
-    """Parameters, statistics and generators to the bit, and the episodes in their order; actors without TensorFlow."""
+    """Parameters, statistics and generators are equal to the bit, episodes come in order, actors have no TensorFlow."""
     env = build_env('CartPole-v1')
     alone = agent_for(name, env, normalize_obs=True)
     expected = learn(alone, env)
@@ -86,7 +86,7 @@ def test_copies_are_reproducible_though_not_equal_to_another_number_of_actors(tm
 
 @pytest.mark.full
 def test_images():
-    """A network that is no chain of dense layers: actors have TensorFlow, and their parameters are perturbed there."""
+    """The network is not a chain of dense layers: actors have TensorFlow and perturb the parameters there."""
     env = build_env(Images)
     alone, agent = (agent_for('ES', env, num_directions=2) for _ in range(2))
     assert agent.behavior.light().forward is None

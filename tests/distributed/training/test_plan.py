@@ -1,4 +1,4 @@
-"""Which roles go together."""
+"""Which roles fit together."""
 
 from __future__ import annotations
 

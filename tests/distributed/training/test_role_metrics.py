@@ -1,4 +1,4 @@
-"""What is logged of the roles: times and counts of known messages."""
+"""What is logged of the roles, for messages with known times and counts."""
 
 from __future__ import annotations
 

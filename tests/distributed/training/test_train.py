@@ -1,4 +1,4 @@
-"""Training with roles: in processes of their own, under each launcher, and when ranks die."""
+"""Training with roles: in processes that learn starts, under each launcher, and when ranks die."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ from zoo import algorithms, build_env, call_default_params, load
 from zoo.common.records import Episode
 from zoo.common.rollouts.rollout_buffer import RolloutBuffer
 from zoo.distributed import ClusterError
-from zoo.distributed.training import actor, train
+from zoo.distributed.training import actor
+from zoo.distributed.training.exchanges import EndedEpisodes, no_episodes, one_after_another, report
 from zoo.distributed.training.learner import Actors
-from zoo.distributed.training.messages import EndedEpisodes, no_episodes, one_after_another, report
 from zoo.distributed.training.plan import END, Plan
 from zoo.distributed.training.planning import plan_for
+from zoo.distributed.training.roles import build_agent, pack_agent
 
 #: Parameters of ``learn`` with which a training takes a second.
 #: The others are subclasses of one of these, whose acting is theirs.
@@ -47,7 +48,7 @@ OFF = {'train_steps': 500, 'explore_steps': 64, 'batch_size': 16, 'update_every'
 
 
 class Images(gymnasium.Env):
-    """Small images and a vector; one step in ten is the last."""
+    """Small images and a vector, in episodes of ten steps."""
 
     observation_space = Dict(camera=Box(0, 255, (12, 12, 3), np.uint8), pose=Box(-1.0, 1.0, (2,), np.float32))
     action_space = Discrete(3)
@@ -64,7 +65,7 @@ class Images(gymnasium.Env):
 
 
 class Sums(gymnasium.Env):
-    """Adding tenths up to a goal, in ten steps; by chance it is not met."""
+    """A goal environment: ten steps add up tenths. By chance the goal is never reached."""
 
     observation_space = Dict({key: Box(-9, 9, (1,)) for key in ('observation', 'achieved_goal', 'desired_goal')})
     action_space = Discrete(3)
@@ -89,7 +90,7 @@ class Sums(gymnasium.Env):
 
 
 def agent_for(name: str, env: Any, **params: Any) -> algorithms.Algorithm:
-    """An agent with small networks."""
+    """Return an agent with small networks."""
     alg_params, _ = call_default_params(env, 'gymnasium', name, seed=0)
     specs = [entry if isinstance(entry, str) else entry | {'hidden': [8]} for entry in alg_params['net_list']]
     return getattr(algorithms, name)(**alg_params | {'net_list': specs} | params)
@@ -101,7 +102,7 @@ def few(agent: Any) -> dict[str, int]:
 
 
 def learn(agent: Any, env: Any, **params: Any) -> Any:
-    """A short training, or a test, with a fixed seed."""
+    """Train for a short time, or test, with a fixed seed."""
     return agent.learn(env, **{'seed': 1, 'run_dir': False, 'progress_bar': False} | few(agent) | params)
 
 
@@ -162,7 +163,7 @@ def test_light_actors_train_every_algorithm(name: str, tmp_path: Path):
 
 @pytest.mark.full
 def test_actors_carry_the_state_of_a_recurrent_policy(tmp_path: Path):
-    """Without TensorFlow; each rollout goes on from where its copies were, and an episode begins with nothing."""
+    """Actors have no TensorFlow. Each rollout goes on from its copies' last states; an episode begins with zeros."""
     env = build_env(traced('CartPole-v1', tmp_path), nenv=2)
     nets = [{'hidden': [8], 'recurrent': 'lstm'}, 'actor']
     agent = algorithms.PPO(env.single_observation_space, env.single_action_space, net_list=nets)
@@ -188,7 +189,7 @@ def test_actors_carry_the_state_of_a_recurrent_policy(tmp_path: Path):
 
 @pytest.mark.full
 def test_a_replay_buffer_has_the_states_that_actors_had(tmp_path: Path):
-    """Of random steps, too, and of one that has died and begins anew; behind a dueling head, without TensorFlow."""
+    """Also for random steps and for an actor that was started again; with a dueling head, without TensorFlow."""
     env = build_env(traced('CartPole-v1', tmp_path, die_at=40))
     nets = [{'hidden': [8], 'recurrent': 'lstm'}]
     agent = algorithms.DQN(env.observation_space, env.action_space, net_list=nets, dueling=True)
@@ -219,7 +220,7 @@ def test_learners_and_servers(tmp_path: Path):
     [({'actors': 1}, {'nenv': 2, 'vectorized': 'async'}), ({'learners': 2, 'actors': 2}, {})],
 )
 def test_learners_tell_transitions_for_other_goals(roles: dict[str, int], built: dict[str, Any]):
-    """The rewards are those of an environment that learners have, but never step."""
+    """The rewards come from an environment that learners have but never step."""
     env = build_env(Sums, reward_shaping=lambda reward: 2 * reward, **built)
     agent, seen = agent_for('DQN', env), []
     update_on = agent.update_on
@@ -240,7 +241,7 @@ def test_goals_are_looked_for_before_any_process_is_started():
 @pytest.mark.full
 @pytest.mark.parametrize('servers', [0, 1])
 def test_images(servers: int):
-    """A network that is no chain of dense layers: actors have TensorFlow, or ask a server."""
+    """The network is not a chain of dense layers: actors have TensorFlow, or ask a server."""
     env = build_env(Images)
     agent = agent_for('PPO', env)
     assert agent.behavior.light().forward is None
@@ -288,7 +289,7 @@ def test_returns_are_those_of_all_learners():
 
 
 def test_episodes_are_told_in_the_order_in_which_they_ended():
-    """Of messages side by side, one after another, and of nothing."""
+    """For messages at the same time, messages in turn, and no message."""
     collector = SimpleNamespace(steps=100)
     ended = EndedEpisodes(collector)
     messages = []
@@ -329,7 +330,7 @@ def test_nothing_stays_open():
 @pytest.mark.full
 @pytest.mark.parametrize('closing', ['raises', 'hangs'])
 def test_an_environment_that_cannot_be_closed(closing: str, tmp_path: Path, capfd: pytest.CaptureFixture):
-    """It is closed when its actor has done its part."""
+    """The environment is closed when its actor has done its part."""
     env = build_env(traced('CartPole-v1', tmp_path, closing=closing))
     assert learn(agent_for('PPO', env), env, roles={'actors': 1}).steps == 600
     assert 'Started again' not in capfd.readouterr().err
@@ -359,7 +360,7 @@ def test_an_environment_that_cannot_be_sent():
 
 @keras.saving.register_keras_serializable('test')
 class Doubled(keras.layers.Layer):
-    """A layer that another process does not know."""
+    """A layer that other processes do not know."""
 
     def call(self, x: Any) -> Any:
         return 2.0 * x
@@ -367,7 +368,7 @@ class Doubled(keras.layers.Layer):
 
 @pytest.mark.full
 def test_a_network_of_the_users_own():
-    """Of classes that are known here alone, those of a script or a notebook, too: they are sent with it."""
+    """Classes that only this process knows, such as a script's or a notebook's, are sent with it."""
     env = build_env('CartPole-v1')
     torso = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), Doubled(), keras.layers.LayerNormalization()])
     Doubled.__module__ = '__main__'
@@ -399,7 +400,7 @@ def test_a_network_that_cannot_be_sent():
 
 @keras.saving.register_keras_serializable('zoo_tests')
 class Moved(keras.layers.Layer):
-    """Whose configuration does not have what was set since."""
+    """A layer with an attribute that its configuration does not hold."""
 
     shift = 0.0
 
@@ -408,15 +409,16 @@ class Moved(keras.layers.Layer):
 
 
 class Narrow(algorithms.DQN):
-    """Its networks are its own business."""
+    """An algorithm that chooses its networks itself."""
 
-    def __init__(self, observation_space: Any, action_space: Any) -> None:
-        super().__init__(observation_space, action_space, net_list=[{'hidden': [4]}])
+    def build(self) -> None:
+        self.net_list = [{'hidden': [4]}]
+        super().build()
 
 
 def test_a_class_that_makes_its_networks_itself_is_sent():
     env = build_env('CartPole-v1')
-    sent = train.build_agent(train.pack_agent(Narrow(env.observation_space, env.action_space)))
+    sent = build_agent(pack_agent(Narrow(env.observation_space, env.action_space)))
     assert type(sent) is Narrow and sent.net_list[0]['hidden'] == [4]
 
 
@@ -427,7 +429,7 @@ def test_a_keras_network_is_sent_with_its_attributes():
     moved.shift = 1000.0
     torso = keras.Sequential([keras.Input((4,)), moved, keras.layers.Dense(8)])
     agent = agent_for('DQN', env, net_list=[torso])
-    sent = train.build_agent(train.pack_agent(agent))
+    sent = build_agent(pack_agent(agent))
     assert sent.network.torso is not torso
     sent.forward.load(agent.forward.weights())
     obs = np.ones((3, 4), np.float32)
@@ -450,7 +452,7 @@ def test_a_run_directory_a_checkpoint_and_going_on(tmp_path: Path):
 
 
 def test_the_learner_is_told_of_new_episodes_at_the_beginning_alone():
-    """At a checkpoint later on the actors' episodes go on, and with them what PPO keeps along an episode."""
+    """At a later checkpoint the actors' episodes go on, and so does what PPO keeps along an episode."""
     env = build_env('CartPole-v1')
     agent = agent_for('PPO', env)
     told = []
@@ -462,7 +464,7 @@ def test_the_learner_is_told_of_new_episodes_at_the_beginning_alone():
 
 
 def test_the_learner_is_told_of_the_new_episodes_of_an_actor_that_was_replaced():
-    """Also where the first message of the new one was too late."""
+    """Also if the first message of the new actor came too late."""
     agent = agent_for('PPO', build_env('CartPole-v1'))
     told = []
     agent.episodes_restarted = lambda copies=None: told.append(copies)
@@ -471,7 +473,7 @@ def test_the_learner_is_told_of_the_new_episodes_of_an_actor_that_was_replaced()
     for version in (0, 1, 2):
         actors.rollout(SimpleNamespace(stepped=lambda *_: None), 4)
         assert told == ([slice(0, 1)] if version == 2 else [])
-    # Each message is answered by its start, also that of the new one that was there before its version.
+    # Each answer has the start of its message, also of the new actor's first one, which came before the version.
     assert [queue.answered for queue in actors.replies] == [[(0, 1), (0, 2), (1, 2)], [(0, 1), (0, 2)]]
 
 
@@ -498,7 +500,7 @@ def test_an_actor_heeds_no_answer_to_one_that_has_died(name: str, monkeypatch: p
 
 @pytest.mark.parametrize('wait', [True, False])
 def test_learners_publish_the_same_versions_whoever_is_told_of_steps(wait: bool):
-    """A server would wait for ever for that of learner 0."""
+    """Otherwise a server would wait for ever for the version of learner 0."""
     env = build_env('CartPole-v1')
     agent = agent_for('DQN', env)
     params = OFF | {'update_every': None, 'updates': None, 'compress': False, 'recorded': None}
@@ -519,7 +521,7 @@ def test_learners_publish_the_same_versions_whoever_is_told_of_steps(wait: bool)
 
 
 def actors_that_send(agent: algorithms.Algorithm, *sent: list[tuple[int, bool]]) -> Actors:
-    """The learner's side of actors of one copy each, by what they send: a message's version, and whether it begins."""
+    """Return the learner's end of actors with one copy each; they send messages with these (version, begins)."""
     rollout = RolloutBuffer(agent.observation_space, agent.action_adaptor, 4, 1).rollout
     common = {'rollout': rollout, 'episodes': no_episodes(), 'spent': np.zeros(4)}
     messages: list[list[dict[str, Any]]] = [[] for _ in sent]
@@ -570,7 +572,7 @@ def test_a_dead_actor_is_replaced(tmp_path: Path, capfd: pytest.CaptureFixture):
 
 
 class Slow(gymnasium.Wrapper):
-    """CartPole that takes long in one actor, the first to open a file, and tells in the observation which it is."""
+    """CartPole that is slow in one actor, the first to make a file. The observation says which actor it is."""
 
     def __init__(self, folder: str) -> None:
         super().__init__(gymnasium.make('CartPole-v1'))
@@ -596,7 +598,7 @@ class Slow(gymnasium.Wrapper):
 
 @pytest.mark.full
 def test_nobody_waits_for_a_slow_actor_whose_rollouts_are_old(tmp_path: Path):
-    """IMPALA takes what is there; the slow one's rollouts are of weights of many updates ago, and are told to be."""
+    """IMPALA takes what is there. The slow actor's rollouts have old weights, and their parameters say so."""
     env = build_env(partial(Slow, str(tmp_path)))
     agent = agent_for('IMPALA', env)
     update, slow, params = agent.update, [], []
@@ -641,7 +643,7 @@ def test_nobody_waits_for_a_slow_actor_whose_rollouts_are_old(tmp_path: Path):
 
 @pytest.mark.full
 def test_learners_that_take_rollouts_as_they_come_from_actors_that_ask_a_server(tmp_path: Path):
-    """What a server acts by comes with its actions: but for updates in between the ratios are 1."""
+    """The parameters of the policy come with the server's actions: without updates in between the ratios are 1."""
     env = build_env('CartPole-v1', nenv=2)
     agent = agent_for('IMPALA', env, optimizers_list=[{'learning_rate': 1e-9}])
     roles = {'learners': 2, 'actors': 2, 'servers': 1}
@@ -653,7 +655,7 @@ def test_learners_that_take_rollouts_as_they_come_from_actors_that_ask_a_server(
 
 @pytest.mark.full
 def test_actors_that_compute_gradients(tmp_path: Path):
-    """With TensorFlow, each its own; one that dies is replaced, and one is not waited for by the other."""
+    """Each actor has TensorFlow. One that dies is replaced, and no actor waits for another."""
     env = build_env(traced('CartPole-v1', tmp_path, die_at=130, delay=0.002), nenv=2)
     agent = agent_for('A3C', env, normalize_obs=True)
     before = agent.state()
@@ -757,7 +759,7 @@ print(agent.steps > 700, len(learn(agent, env, mode='test', test_episodes=1).len
 
 @pytest.mark.full
 def test_from_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Its classes are in no module, and an interrupt ends the training alone."""
+    """The classes of a notebook are in no module, and an interrupt ends only the training."""
     pytest.importorskip('ipykernel')
     nbclient, nbformat = pytest.importorskip('nbclient'), pytest.importorskip('nbformat')
     monkeypatch.setenv('PYTHONPATH', os.pathsep.join([str(ROOT), str(Path(__file__).parent), *sys.path]))
@@ -818,7 +820,7 @@ def launch(
 @pytest.mark.full
 @pytest.mark.parametrize('engine', ENGINES)
 def test_the_same_program_under_each_launcher(engine: str, tmp_path: Path):
-    """Learner 0 alone goes on after learn; actors have become light."""
+    """Only learner 0 goes on after learn, and actors have become light."""
     result = launch(engine, 3, tmp_path, 'PPO', 'CartPole-v1', {'actors': 2})
     assert result.returncode == 0, result.stdout
     assert result.stdout.count('trained') == 1
@@ -861,7 +863,7 @@ learn(agent_for({name!r}, env), env, roles={roles})
 
 @pytest.mark.full
 def test_ranks_with_different_environments(tmp_path: Path):
-    """NumPy would write the one copy over both."""
+    """NumPy would broadcast the one copy over both."""
     result = launch('local', 3, tmp_path, 'DQN', 'CartPole-v1', {'actors': 2}, DIFFERENT)
     assert result.returncode != 0
     words = r'actor 1 sends obs float32\[32, 1, 4\], .*; learner 0 expects obs float32\[16, 2, 4\], .*: build the same'
@@ -915,7 +917,7 @@ print('trained', learn(agent_for({name!r}, env), env, roles={roles}, train_steps
 @pytest.mark.full
 @pytest.mark.parametrize('engine', ENGINES)
 def test_a_program_that_ends_while_actors_are_busy(engine: str, tmp_path: Path):
-    """The last message of an actor is under way when the learner has had enough, and nothing comes after that."""
+    """An actor's last message is under way when the training ends, and nothing comes after it."""
     result = launch(engine, 4, tmp_path, 'DQN', 'CartPole-v1', {'actors': 2, 'servers': 1}, ENDS)
     assert result.returncode == 0, result.stdout
     assert 'trained' in result.stdout
@@ -927,7 +929,7 @@ from test_train import agent_for
 from zoo import build_env
 from zoo.distributed import PeerLost, Role, connect
 from zoo.distributed.training import server
-from zoo.distributed.training.messages import newest_weights
+from zoo.distributed.training.exchanges import newest_weights
 from zoo.distributed.training.plan import END
 from zoo.distributed.training.planning import plan_for
 
@@ -955,7 +957,7 @@ cluster.close()
 @pytest.mark.full
 @pytest.mark.parametrize('engine', ENGINES)
 def test_a_learner_that_has_left_has_ended_the_training(engine: str, tmp_path: Path):
-    """A slow actor may act, and ask a server, after the learner has gone: neither takes that for a failure."""
+    """A slow actor may act, and ask a server, after the learner has left. That is no failure."""
     result = launch(engine, 3, tmp_path, 'TD3', 'Pendulum-v1', {'actors': 1, 'servers': 1}, LEFT)
     assert result.returncode == 0, result.stdout
     assert 'weights None' in result.stdout and 'action (2, 1)' in result.stdout
@@ -985,7 +987,7 @@ algorithms.PPO(**alg_params).learn(env, run_dir={run_dir!r}, **learn_params)
 @pytest.mark.full
 @pytest.mark.parametrize('launcher', [[], ['-m', 'zoo.distributed.run', '-np', '2']], ids=['here', 'launched'])
 def test_an_interrupted_script(launcher: list[str], tmp_path: Path):
-    """It registers an environment of its own, reads arguments, and is stopped by Ctrl-C: the agent is saved."""
+    """A script registers an environment, reads arguments and is stopped by Ctrl-C: the agent is saved."""
     script, run_dir = tmp_path / 'script.py', tmp_path / 'run'
     script.write_text(SCRIPT.format(run_dir=str(run_dir)))
     command = [sys.executable, *launcher, str(script), '--level', '3']

@@ -1,4 +1,4 @@
-"""An environment that leaves traces; in a module that imports no TensorFlow, as actors import it."""
+"""An environment that leaves traces, in a module without TensorFlow, because actors import it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import gymnasium
 
 
 class Traced(gymnasium.Wrapper):
-    """An environment that writes a line for each process that steps it, and fails or dies when it is told to.
+    """An environment that writes a file in each process that steps it, and fails or dies when it is told to.
 
     Args:
-        env: within.
-        folder: where to write; a file for each process.
-        die_at: the step at which the process is killed, if no other has been before.
-        fail_at: the step at which this raises, always.
-        delay: seconds that a step takes.
-        closing: 'well', or that it raises, crashes or hangs in an actor that has stepped it.
-        exit_with: the status with which that step ends the program instead, by ``sys.exit``.
-        crashes: an actor's process is killed by a signal when it exits, as by a library that it has loaded.
+        env: the environment to wrap.
+        folder: where the files are written.
+        die_at: the step at which the process is killed, unless another process was killed before.
+        fail_at: the step at which every process raises.
+        delay: seconds that each step waits.
+        closing: 'well', or 'raises', 'crashes' or 'hangs' in an actor that has stepped it.
+        exit_with: at ``fail_at`` end the program with this status instead, by ``sys.exit``.
+        crashes: whether a signal kills an actor's process when it exits, like a faulty library would.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Traced(gymnasium.Wrapper):
 
 
 def traced(env_id: str, folder: Path, **kwargs: Any) -> Any:
-    """A builder of a traced environment."""
+    """Return a function that builds a traced environment."""
     return partial(make_traced, env_id, str(folder), **kwargs)
 
 

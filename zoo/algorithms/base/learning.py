@@ -224,7 +224,7 @@ def _train(
         if settings.roles is None:
             return run()
         from zoo.distributed.training.planning import plan_for
-        from zoo.distributed.training.train import train
+        from zoo.distributed.training.roles import train
 
         plan = plan_for(
             agent, env, settings.roles, roles_seed, start, settings.train_steps, values, settings.checkpoint_buffer

@@ -37,26 +37,19 @@ class Channel(Protocol):
     """One end of a bounded first-in, first-out queue of whole messages from one rank to another."""
 
     def put(self, parts: list[memoryview], timeout: float | None) -> None:
-        """Send one message. The parts may be changed once this returns.
-
-        Args:
-            parts: contiguous buffers of bytes that together are the message.
-            timeout: seconds to wait while the queue is full; None waits without limit.
+        """Send one message: contiguous buffers of bytes, which may be changed once this returns.
 
         Raises:
             MessageTooLarge: the parts together are larger than the queue's ``max_bytes``.
-            TimeoutError: the queue stayed full.
+            TimeoutError: the queue was full for ``timeout`` seconds; None waits without limit.
             PeerLost: the receiver is gone.
         """
 
     def get(self, timeout: float | None) -> memoryview:
         """Receive one whole message: its parts in a row, in memory that the caller may keep.
 
-        Args:
-            timeout: seconds to wait while the queue is empty; None waits without limit.
-
         Raises:
-            TimeoutError: the queue stayed empty.
+            TimeoutError: the queue was empty for ``timeout`` seconds; None waits without limit.
             PeerLost: the sender is gone, and every message that it sent whole has been received.
         """
 
@@ -103,7 +96,7 @@ class Engine(Protocol):
         Args:
             buffer: uint8, 1-D and contiguous on the root; None elsewhere.
             root: the global rank that sends.
-            group: the ranks that take part.
+            group: the ranks that take part, by their global numbers.
         """
 
     def barrier(self, group: tuple[int, ...]) -> None:
@@ -121,23 +114,16 @@ class Engine(Protocol):
         """
 
     def save(self, name: str, parts: list[memoryview]) -> None:
-        """Keep a message under a name for every rank to request. A reader gets the whole of one save, never a mixture.
+        """Keep a message, contiguous buffers of bytes, under a name of 1 to 200 characters for every rank to request.
 
-        Args:
-            name: 1 to 200 characters.
-            parts: contiguous buffers that together are the message. Its size may differ from the last save's.
+        A reader gets the whole of one save, never a mixture. The size may differ from the last save's.
         """
 
     def request(self, rank: int, name: str, timeout: float | None) -> memoryview:
-        """Return what a rank has saved last under a name, in memory that the caller may keep.
-
-        Args:
-            rank: the global rank that saves; it may be the caller.
-            name: the name.
-            timeout: seconds to wait for the first save; None waits without limit.
+        """Return what a rank, which may be this one, has saved last under a name, in memory that the caller may keep.
 
         Raises:
-            TimeoutError: nothing was saved under that name.
+            TimeoutError: nothing was saved under that name for ``timeout`` seconds; None waits without limit.
             PeerLost: the rank died before it saved anything under that name.
         """
 

@@ -118,13 +118,7 @@ def topology(size: int, root: int, group: tuple[int, ...]) -> np.ndarray:
 
 
 class KungfuEngine(MessageEngine):
-    """One rank under ``kungfu-run``. Its calls are thread-safe.
-
-    Args:
-        library: KungFu's C library, or an object with its functions.
-        rank: the global rank of this process.
-        size: the number of ranks.
-    """
+    """One rank under ``kungfu-run``. Its calls are thread-safe. ``library`` has the functions of KungFu's C library."""
 
     name = 'kungfu'
 
@@ -272,9 +266,11 @@ class KungfuEngine(MessageEngine):
         count = 0
         while True:
             tag, data, done = self._outboxes[target].get()
-            self._put(target, np.array([count, tag, data.nbytes], np.int64).view(np.uint8))
+            self._queue(
+                'GoKungfuQueuePut', self.rank, target, np.array([count, tag, data.nbytes], np.int64).view(np.uint8)
+            )
             if data.nbytes:
-                self._put(target, data)
+                self._queue('GoKungfuQueuePut', self.rank, target, data)
             count += 1
             with self._changed:
                 self._unsent -= 1
@@ -289,13 +285,13 @@ class KungfuEngine(MessageEngine):
         expected = 0
         header = np.empty(3, np.int64)
         while True:
-            self._get(source, header.view(np.uint8))
+            self._queue('GoKungfuQueueGet', source, self.rank, header.view(np.uint8))
             count, tag, size = (int(number) for number in header)
             if count != expected:
                 self.abort(f'rank {self.rank}: message {count} came from rank {source} instead of message {expected}.')
             data = np.empty(size, np.uint8)
             if size:
-                self._get(source, data)
+                self._queue('GoKungfuQueueGet', source, self.rank, data)
             expected += 1
             with self._changed:
                 self._take(source, tag, _Whole(data))
@@ -303,15 +299,10 @@ class KungfuEngine(MessageEngine):
             if tag == GONE:
                 return
 
-    def _put(self, target: int, data: np.ndarray) -> None:
-        pair = (self.rank, target)
-        number = ctypes.c_int32(self._queues[pair])
-        self._call('GoKungfuQueuePut', *pair, number, data, data.size, np.uint8, done=False)
-
-    def _get(self, source: int, data: np.ndarray) -> None:
-        pair = (source, self.rank)
-        number = ctypes.c_int32(self._queues[pair])
-        self._call('GoKungfuQueueGet', *pair, number, data, data.size, np.uint8, done=False)
+    def _queue(self, function: str, source: int, target: int, data: np.ndarray) -> None:
+        """Put uint8 data into the queue between two ranks, or fill it from there."""
+        number = ctypes.c_int32(self._queues[source, target])
+        self._call(function, source, target, number, data, data.size, np.uint8, done=False)
 
     def _keep_watching(self) -> None:
         while not self._closing:

@@ -62,10 +62,7 @@ class MessageEngine(ABC):
     A subclass implements the abstract methods below, hands every arrival to :meth:`_take`, and calls :meth:`_watch`
     several times a second from a thread of its own until ``_closing`` is true.
 
-    Args:
-        rank: the number of this rank.
-        size: the number of ranks.
-        identities: what :func:`zoo.distributed.engines.neighbor.process_identity` returned on every rank.
+    ``identities`` is what :func:`zoo.distributed.engines.neighbor.process_identity` returned on every rank.
     """
 
     name: str
@@ -273,13 +270,7 @@ class MessageEngine(ABC):
 class MessageChannel:
     """One end of a queue between two ranks, as messages and credits.
 
-    Args:
-        engine: the engine of this rank.
-        source: the global rank that puts.
-        target: the global rank that gets.
-        index: the number of this queue among those from ``source`` to ``target``.
-        maxsize: how many messages may wait.
-        max_bytes: the size of the largest message, at most :data:`LARGEST`.
+    :meth:`zoo.distributed.engines.base.Engine.channel` has the arguments; ``max_bytes`` is at most :data:`LARGEST`.
     """
 
     def __init__(

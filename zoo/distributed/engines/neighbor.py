@@ -14,11 +14,8 @@ _ALIVE_EVERY, _STOPPED_LIMIT, _SILENT_LIMIT = 1.0, 5.0, 60.0
 class NeighborWatch:
     """Whether the rank before this one still answers. The ranks that have not left form a ring.
 
-    Each rank sends a sign of life to the next one, and watches the one before it.
-
-    Args:
-        rank: this rank.
-        identities: what :func:`process_identity` returned on every rank.
+    Each rank sends a sign of life to the next one, and watches the one before it. ``identities`` is what
+    :func:`process_identity` returned on every rank.
     """
 
     def __init__(self, rank: int, identities: list[str]) -> None:
@@ -34,13 +31,9 @@ class NeighborWatch:
             self._silence = 0.0
 
     def turn(self, gone: set[int]) -> int | None:
-        """Count the time since the last turn as silence, and choose whom to watch; to be called several times a second.
+        """Count the time since the last turn as silence; return the rank to send a sign of life to, if one is due.
 
-        Args:
-            gone: the ranks that have left.
-
-        Returns:
-            the rank to send a sign of life to, if one is due.
+        This is called several times a second, with the ranks that have left.
         """
         now = time.monotonic()
         # At most so much in one turn: a rank that was itself kept from running blames nobody.

@@ -10,11 +10,7 @@ GRACE = 3.0
 
 
 class Deadline:
-    """The moment at which a wait ends.
-
-    Args:
-        timeout: seconds from now; None waits without limit.
-    """
+    """The moment at which a wait ends, ``timeout`` seconds from now; None: there is no limit."""
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout
@@ -26,11 +22,7 @@ class Deadline:
         return max(0.0, self._end - time.monotonic())
 
     def check(self, what: str) -> None:
-        """Raise when no time is left.
-
-        Raises:
-            TimeoutError: ``'<what>, in <timeout> s.'``.
-        """
+        """Raise ``TimeoutError('<what>, in <timeout> s.')`` when no time is left."""
         if self._timeout is not None and self.left <= 0:
             raise TimeoutError(f'{what}, in {self._timeout:g} s.')
 

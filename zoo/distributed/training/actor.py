@@ -18,7 +18,7 @@ from zoo.common.tools import seeding
 from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import PeerLost
 from zoo.distributed.layout import Role
-from zoo.distributed.training.messages import EndedEpisodes, newest_weights
+from zoo.distributed.training.exchanges import EndedEpisodes, newest_weights
 from zoo.distributed.training.plan import END, Plan
 from zoo.distributed.training.role_metrics import Clock
 from zoo.distributed.training.server import Served
@@ -45,8 +45,6 @@ class Actor:
     ``ahead`` 0 it acts with the weights that followed from its last message.
 
     Args:
-        cluster: this actor's cluster.
-        plan: the plan of the training.
         behavior: the behavior policy; without a forward pass the server is asked for actions.
         env: the environment, of one copy or several.
         agent: computes the gradients of the rollouts; None: the rollouts are sent.

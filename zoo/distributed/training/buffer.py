@@ -25,7 +25,7 @@ from zoo.distributed.engines.base import PeerLost
 from zoo.distributed.engines.waiting import Deadline
 from zoo.distributed.layout import Role
 from zoo.distributed.queues import wait_any
-from zoo.distributed.training.messages import PATIENCE, check_sent, steps_in
+from zoo.distributed.training.exchanges import PATIENCE, check_sent, steps_in
 from zoo.distributed.training.plan import Plan
 from zoo.distributed.training.role_metrics import Clock
 from zoo.distributed.training.shards import buffer_queues
@@ -36,10 +36,7 @@ log = logging.getLogger('zoo')
 def run(cluster: Cluster, plan: Plan, env: Any) -> None:
     """Hold the transitions of some actors until all of these have left.
 
-    Args:
-        cluster: this buffer's cluster.
-        plan: the plan of the training.
-        env: the environment, which computes rewards and is not stepped; None where none is needed.
+    The environment computes rewards for hindsight and is not stepped; None: it is not needed.
     """
     with contextlib.ExitStack() as stack:
         goals = stack.enter_context(Goals(env)) if plan.needs_goals else None
@@ -47,13 +44,7 @@ def run(cluster: Cluster, plan: Plan, env: Any) -> None:
 
 
 class Buffer:
-    """One buffer.
-
-    Args:
-        cluster: this buffer's cluster.
-        plan: the plan of the training.
-        goals: the environment's goals, for hindsight; None: no hindsight.
-    """
+    """One buffer; with the goals of an environment it draws with hindsight."""
 
     def __init__(self, cluster: Cluster, plan: Plan, goals: Goals | None = None) -> None:
         assert plan.stored is not None  # otherwise there would be no buffer

@@ -24,16 +24,7 @@ from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.engines.waiting import Deadline
 from zoo.distributed.layout import Role
 from zoo.distributed.queues import wait_any
-from zoo.distributed.training.messages import (
-    PATIENCE,
-    EndedEpisodes,
-    drain,
-    newest_weights,
-    one_after_another,
-    publish,
-    publish_end,
-    report,
-)
+from zoo.distributed.training import exchanges
 from zoo.distributed.training.plan import END, Plan
 from zoo.distributed.training.role_metrics import Clock, RoleMetrics
 
@@ -47,10 +38,6 @@ HELLO = -1
 class EvaluatingActors(PerturbedEpisodes):
     """The learner's end: experience from actors that evaluate perturbations. There is one learner.
 
-    Args:
-        cluster: the learner's cluster.
-        plan: the plan of the training.
-        agent: the agent whose parameters are perturbed.
 
     Attributes:
         metrics: what is logged of the roles.
@@ -73,7 +60,7 @@ class EvaluatingActors(PerturbedEpisodes):
 
     def evaluations(self, training: StepCounter, seeds: np.ndarray, std: float, episodes: int) -> Evaluations:
         self._version += 1
-        publish(self._cluster, self._agent, self._version, self._agent.forward.weights())
+        exchanges.publish(self._cluster, self._agent, self._version, self._agent.forward.weights())
         all_seeds, signs = both_ways(seeds)
         size = self._plan.horizon
         parts = [slice(i, i + size) for i in range(0, len(signs), size)]
@@ -84,7 +71,7 @@ class EvaluatingActors(PerturbedEpisodes):
                 self._free.discard(i)
                 part = parts[given]
                 task = {'start': self._starts[i], 'version': self._version, 'chunk': given, 'std': std}
-                self._tasks[i].put({**task, 'seeds': all_seeds[part], 'signs': signs[part]}, PATIENCE)
+                self._tasks[i].put({**task, 'seeds': all_seeds[part], 'signs': signs[part]}, exchanges.PATIENCE)
             with self.metrics.clock.waiting('actors'):
                 ready = wait_any(self._results)
             for i in ready:
@@ -107,7 +94,7 @@ class EvaluatingActors(PerturbedEpisodes):
         ordered = [found[i] for i in range(len(parts))]
         for message in ordered:
             count = int(message['steps'])
-            report(training, count, one_after_another([(count, message['episodes'])]))
+            exchanges.report(training, count, exchanges.one_after_another([(count, message['episodes'])]))
         returns, lengths = (np.concatenate([message[name] for message in ordered]) for name in ('returns', 'lengths'))
         paths = self._agent.statistics
         observed = {path: np.concatenate([message['observed'][path] for message in ordered]) for path in paths}
@@ -118,11 +105,11 @@ class EvaluatingActors(PerturbedEpisodes):
 
     def close(self) -> None:
         """Tell the actors that the training has ended, and wait for some seconds until they have left."""
-        publish_end(self._cluster)
+        exchanges.publish_end(self._cluster)
         for tasks in self._tasks:
             with contextlib.suppress(PeerLost, TimeoutError):
-                tasks.put({'version': np.int64(END)}, PATIENCE)
-        drain(self._results, Deadline(PATIENCE))
+                tasks.put({'version': np.int64(END)}, exchanges.PATIENCE)
+        exchanges.drain(self._results, Deadline(exchanges.PATIENCE))
 
     def _check(self, i: int, message: dict[str, Any]) -> None:
         """Refuse an actor whose program has built another environment than this one."""
@@ -134,21 +121,14 @@ class EvaluatingActors(PerturbedEpisodes):
 
 
 def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
-    """Play the chunks that the learner hands out, as an actor, until the training has ended.
-
-    Args:
-        cluster: this actor's cluster.
-        plan: the plan of the training.
-        behavior: the policy.
-        env: the environment, of one copy or several.
-    """
+    """Play the chunks that the learner hands out, as an actor, until the training has ended."""
     assert isinstance(behavior, Deterministic) and behavior.forward is not None  # so says the agent's contract
     me, learner = (Role.ACTOR, cluster.role_rank()), (Role.LEARNER, 0)
     results, tasks = cluster.queue(me, learner, 2, plan.max_bytes), cluster.queue(learner, me)
     collector = Collector(env, behavior.adaptor)
     play = Evaluator(collector, behavior, plan.loop_params['episodes_per_evaluation'])
     own, version = cluster.restarts, END
-    episodes, clock = EndedEpisodes(collector), Clock()
+    episodes, clock = exchanges.EndedEpisodes(collector), Clock()
     try:
         results.put({'start': own, 'chunk': np.int64(HELLO), 'num_envs': collector.num_envs})
         while True:
@@ -159,7 +139,7 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
             if task['start'] != own:  # it was for a process that has died
                 continue
             if task['version'] != version:
-                saved = newest_weights(cluster, 0)
+                saved = exchanges.newest_weights(cluster, 0)
                 if saved is None:
                     break
                 behavior.forward.load(saved['weights'])

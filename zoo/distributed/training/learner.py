@@ -28,19 +28,8 @@ from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.engines.waiting import Deadline
 from zoo.distributed.layout import Role
 from zoo.distributed.queues import wait_any
+from zoo.distributed.training import exchanges
 from zoo.distributed.training.evaluations import EvaluatingActors
-from zoo.distributed.training.messages import (
-    PATIENCE,
-    check_sent,
-    drain,
-    next_in_turn,
-    no_episodes,
-    one_after_another,
-    publish,
-    publish_end,
-    report,
-    steps_in,
-)
 from zoo.distributed.training.plan import END, Plan
 from zoo.distributed.training.role_metrics import Clock, RoleMetrics
 from zoo.distributed.training.shards import Shards
@@ -52,10 +41,6 @@ if TYPE_CHECKING:
 class Actors(Rollouts, Streams, Gradients, Steps):
     """Experience from actors, for every loop but evolution. Actor ``i`` sends to learner ``i mod learners``.
 
-    Args:
-        cluster: this learner's cluster.
-        plan: the plan of the training.
-        agent: the agent whose weights the actors act with.
 
     Attributes:
         metrics: what is logged of the roles.
@@ -115,7 +100,7 @@ class Actors(Rollouts, Streams, Gradients, Steps):
                 self._agent.episodes_restarted(self._copies(i))
             own, ended = self._store(i, message, self._buffer, i)
             count += own
-            episodes.append(one_after_another([(own, ended)]))  # at the same time as those of the other actors
+            episodes.append(exchanges.one_after_another([(own, ended)]))  # the actors take their steps at the same time
         self._report(training, count, np.concatenate(episodes))
         return self._buffer.rollout
 
@@ -130,7 +115,7 @@ class Actors(Rollouts, Streams, Gradients, Steps):
             i, message = self._next_message()
             self._reply(i, message['start'])
             parts.append(self._store(i, message, self._buffer, k))
-        self._report(training, sum(count for count, _ in parts), one_after_another(parts))
+        self._report_in_turn(training, parts)
         return self._buffer.rollout
 
     def improve(self, training: StepCounter, horizon: int) -> dict[str, float] | None:
@@ -152,7 +137,7 @@ class Actors(Rollouts, Streams, Gradients, Steps):
         self._checked.add(i)
         count = int(message['steps'])
         self.metrics.heard(message['spent'], count)
-        self._report(training, count, one_after_another([(count, message['episodes'])]))
+        self._report_in_turn(training, [(count, message['episodes'])])
         self._publish()
         self._reply(i, message['start'])
         return metrics
@@ -167,8 +152,8 @@ class Actors(Rollouts, Streams, Gradients, Steps):
         self._reply(i, message['start'])
         self._check(i, message['rollout'])
         count = self._heard(message)
-        yield from steps_in(message, i * self._plan.num_envs)
-        self._report(training, count, one_after_another([(count, message['episodes'])]))
+        yield from exchanges.steps_in(message, i * self._plan.num_envs)
+        self._report_in_turn(training, [(count, message['episodes'])])
 
     def least(self, number: int) -> int:
         return self._reduced(number, 'min')
@@ -182,12 +167,12 @@ class Actors(Rollouts, Streams, Gradients, Steps):
         Returns when all actors and buffers have left, so that none of them asks a rank that is gone; or after some
         seconds.
         """
-        publish_end(self._cluster)
+        exchanges.publish_end(self._cluster)
         for i, start in enumerate(self._starts):
             with contextlib.suppress(PeerLost, TimeoutError):
                 self._reply(i, start, END)
-        deadline = Deadline(PATIENCE)
-        drain(self._rollouts, deadline)
+        deadline = Deadline(exchanges.PATIENCE)
+        exchanges.drain(self._rollouts, deadline)
         if self.shards is not None:
             self.shards.close(deadline)
 
@@ -209,8 +194,8 @@ class Actors(Rollouts, Streams, Gradients, Steps):
             i = self._own.index(news['actor'])
             self._checked.add(i)  # the buffer has checked it
             self._reply(i, news['start'])
-        parts = [(int(news['count']), news['episodes']) for news in told] or [(0, no_episodes())]
-        self._report(training, sum(count for count, _ in parts), one_after_another(parts))
+        parts = [(int(news['count']), news['episodes']) for news in told] or [(0, exchanges.no_episodes())]
+        self._report_in_turn(training, parts)
 
     def _next_message(self) -> tuple[int, dict[str, Any]]:
         """Return the index of an actor that has sent something, each in its turn, and its message."""
@@ -219,7 +204,7 @@ class Actors(Rollouts, Streams, Gradients, Steps):
         if not ready:
             with self.metrics.clock.waiting('actors'):
                 ready = wait_any(self._rollouts)
-        i = next_in_turn(ready, self._next, len(self._rollouts))
+        i = exchanges.next_in_turn(ready, self._next, len(self._rollouts))
         self._next = i + 1
         message = self._rollouts[i].get()
         self.metrics.chosen(depth, self._version - int(message['version']))
@@ -247,7 +232,7 @@ class Actors(Rollouts, Streams, Gradients, Steps):
             return
         self._checked.add(i)
         own = self._plan.storage(self._agent.observation_space, self._plan.num_envs).rollout
-        check_sent(rollout, own, self._own[i], f'learner {self._number}')
+        exchanges.check_sent(rollout, own, self._own[i], f'learner {self._number}')
 
     @property
     def _updates(self) -> int:
@@ -259,12 +244,16 @@ class Actors(Rollouts, Streams, Gradients, Steps):
         agent = self._agent
         self._version, self._published = self._version + 1, agent.updates
         weights = cast('AgentOfGradients', agent).weights() if self._plan.has_gradients else agent.forward.weights()
-        publish(self._cluster, agent, self._version, weights)
+        exchanges.publish(self._cluster, agent, self._version, weights)
 
     def _reply(self, i: int, start: int, version: int | None = None) -> None:
         """Answer a message of an actor. An actor that was started again since ignores the answer."""
         state = {'start': start, 'steps': np.int64(self._agent.steps), 'progress': float(self._agent.progress)}
-        self.replies[i].put({'version': self._version if version is None else version, **state}, PATIENCE)
+        self.replies[i].put({'version': self._version if version is None else version, **state}, exchanges.PATIENCE)
+
+    def _report_in_turn(self, training: StepCounter, parts: list[tuple[int, np.ndarray]]) -> None:
+        """Report messages that follow each other in time, by their numbers of steps and their episodes."""
+        self._report(training, sum(count for count, _ in parts), exchanges.one_after_another(parts))
 
     def _report(self, training: StepCounter, count: int, episodes: np.ndarray) -> None:
         """Report the steps of all learners, and this learner's episodes; learner 0 reports all episodes."""
@@ -272,7 +261,7 @@ class Actors(Rollouts, Streams, Gradients, Steps):
             episodes = np.concatenate([episodes, *(queue.get()['episodes'] for queue in self._accounts)])
         elif self.learners > 1:
             self._accounts[0].put({'episodes': episodes})
-        report(training, self._reduced(count, 'sum'), episodes)
+        exchanges.report(training, self._reduced(count, 'sum'), episodes)
 
     def _reduced(self, number: int, op: str) -> int:
         if self.learners == 1:
@@ -284,9 +273,7 @@ class Actors(Rollouts, Streams, Gradients, Steps):
 class Together:
     """The reduction over all learners that makes them one (:meth:`zoo.common.training.agent.Agent.learn_together`).
 
-    Args:
-        cluster: this learner's cluster.
-        clock: this learner's clock, which counts how long the exchanges take.
+    The clock counts how long the exchanges take.
 
     Attributes:
         error: why an exchange has failed. Compiled code, which makes the calls, only reports that something failed.
@@ -333,11 +320,7 @@ def learning(cluster: Cluster, plan: Plan, agent: Agent) -> Iterator[Experience]
 def follow(cluster: Cluster, plan: Plan, agent: Agent, env: Any) -> None:
     """Learn as one of the learners after learner 0. They write and show nothing.
 
-    Args:
-        cluster: this learner's cluster.
-        plan: the plan of the training.
-        agent: an agent like learner 0's.
-        env: the environment, which computes rewards for hindsight and is not stepped; None where none is needed.
+    The environment computes rewards for hindsight and is not stepped; None: it is not needed.
     """
     with contextlib.ExitStack() as stack:
         goals = stack.enter_context(Goals(env)) if plan.needs_goals else None

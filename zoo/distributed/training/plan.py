@@ -83,9 +83,7 @@ class Plan:
     def storage(self, observation_space: Space, num_envs: int) -> RolloutBuffer:
         """Return storage for one message of an actor; with each step's recurrent state if a replay buffer stores it.
 
-        Args:
-            observation_space: the space of one copy of the environment, as this rank has built it.
-            num_envs: the number of copies.
+        ``observation_space`` is the space of one copy of the environment, as this rank has built it.
         """
         behavior = self.behavior
         sizes = behavior.state_size, behavior.param_size

@@ -28,11 +28,7 @@ _FREE_AHEAD = 7
 
 
 def check_roles(roles: Any, replays: bool = False) -> Layout:
-    """Return the layout for ``learn_params['roles']``.
-
-    Args:
-        roles: what the user gave.
-        replays: whether the algorithm has a replay buffer.
+    """Return the layout for ``learn_params['roles']`` of an algorithm that has a replay buffer, or none.
 
     Raises:
         ValueError: this is not a dict of roles and numbers, or the numbers do not fit together.

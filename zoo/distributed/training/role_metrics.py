@@ -56,8 +56,7 @@ class Clock:
 class RoleMetrics:
     """What a learner logs of itself, of its actors and buffers, and of the servers that its actors ask.
 
-    Args:
-        updates: the updates that the learner has made so far.
+    ``updates`` are the updates that the learner has made so far.
 
     Attributes:
         clock: the learner's; it waits for ``'actors'``, for ``'buffers'`` and for the other ``'learners'``.
@@ -103,9 +102,6 @@ class RoleMetrics:
         * ``roles/learner_updates_per_second``: updates of the agent;
         * ``roles/queue``: messages that were there when the learner came for one;
         * ``roles/staleness``: versions between the weights that an actor acted with and the weights that learned.
-
-        Args:
-            updates: the updates that the learner has made by now.
         """
         seconds, *waited = self.clock.lap('actors', 'buffers', 'learners')
         found = {

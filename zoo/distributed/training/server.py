@@ -16,7 +16,7 @@ from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import PeerLost
 from zoo.distributed.layout import Role
 from zoo.distributed.queues import wait_any
-from zoo.distributed.training.messages import newest_weights
+from zoo.distributed.training.exchanges import newest_weights
 from zoo.distributed.training.plan import END, Plan
 from zoo.distributed.training.role_metrics import Clock
 
@@ -24,9 +24,6 @@ from zoo.distributed.training.role_metrics import Clock
 class Served:
     """The actor's end: a policy that a server has.
 
-    Args:
-        cluster: the actor's cluster.
-        plan: the plan of the training.
 
     Attributes:
         params: the parameters of the policy for the last actions, if the algorithm asks for them; else None.
@@ -65,13 +62,7 @@ class Served:
 
 
 def run(cluster: Cluster, plan: Plan, behavior: Behavior) -> None:
-    """Answer until all actors of this server have left.
-
-    Args:
-        cluster: this server's cluster.
-        plan: the plan of the training.
-        behavior: the behavior policy.
-    """
+    """Answer until all actors of this server have left."""
     number = cluster.role_rank()
     rng = seeding.generator(plan.seed, f'server {number}')
     pairs = [

@@ -24,7 +24,7 @@ from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.waiting import Deadline
 from zoo.distributed.layout import Role
 from zoo.distributed.queues import Queue, wait_any
-from zoo.distributed.training.messages import drain, next_in_turn
+from zoo.distributed.training.exchanges import drain, next_in_turn
 from zoo.distributed.training.plan import HEADER, RESTARTS, Plan
 from zoo.distributed.training.role_metrics import Clock
 
@@ -61,12 +61,8 @@ class Shards:
     """The learner's replay buffer (:class:`zoo.common.training.experience.ReplayBuffer`): all its buffers as one.
 
     Buffers draw ahead of time, so that the learner does not wait for them. What is drawn is at most
-    ``plan.drawn_ahead`` calls old: the steps and priorities since then are not in it.
-
-    Args:
-        cluster: the learner's cluster.
-        plan: the plan of the training.
-        clock: the learner's clock, which counts how long it waits for ``'buffers'``.
+    ``plan.drawn_ahead`` calls old: the steps and priorities since then are not in it. The clock counts how long the
+    learner waits for ``'buffers'``.
     """
 
     def __init__(self, cluster: Cluster, plan: Plan, clock: Clock) -> None:
@@ -94,11 +90,9 @@ class Shards:
         return sum(told['recorded'] for told in self._told)
 
     def news(self, wait: bool) -> list[dict[str, Any]]:
-        """Return what the buffers have stored: a dict for each message of an actor, in the order of the buffers.
+        """Return what the buffers have stored: a dict for each message of an actor.
 
-        Args:
-            wait: wait for the next message, of each buffer in its turn, and return that alone; False: return all that
-                are there.
+        With ``wait`` this waits for the next message, of each buffer in its turn; otherwise it returns all that came.
         """
         if wait:
             i = next_in_turn(wait_any(self._news), self._next, len(self._news))

@@ -24,17 +24,8 @@ class LocalChannel:
 
     Two counters come first: the messages put, which only the source writes, and the messages taken, which only the
     target writes. They stay true when a process is killed between any two steps. The file is sparse: a slot takes the
-    memory of the largest message that it has held.
-
-    Args:
-        folder: the job's folder.
-        board: the job's board.
-        rank: this rank.
-        source: the global rank that puts.
-        target: the global rank that gets.
-        index: the number of this queue among those from ``source`` to ``target``.
-        maxsize: how many messages may wait.
-        max_bytes: the size of the largest message.
+    memory of the largest message that it has held. ``Engine.channel`` in :mod:`zoo.distributed.engines.base`
+    says what the arguments are.
 
     Raises:
         ClusterError: the other end made the queue with other bounds.

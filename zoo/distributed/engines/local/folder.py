@@ -23,33 +23,20 @@ _RUNNING, _LEFT = 0, 1  # states of a rank
 
 
 class Seat(NamedTuple):
-    """The place of this process in a job.
-
-    Attributes:
-        folder: the job's folder.
-        rank: the number of this rank.
-        size: the number of ranks.
-        restarts: how often this rank was started again.
-        parent: the process id of the watching process; 0 in the watching process itself.
-    """
+    """The place of this process in a job."""
 
     folder: str
     rank: int
     size: int
-    restarts: int = 0
-    parent: int = 0
+    restarts: int = 0  # how often this rank was started again
+    parent: int = 0  # the process id of the watching process; 0 in that process itself
 
 
 class Board:
     """What all ranks know of each other: a small mapped file, and some files of text, in the job's folder.
 
-    Args:
-        folder: the job's folder.
-        size: the number of ranks.
-
     Attributes:
-        restarts: int64 ``[size]``, how often each rank was started again.
-        allowed: int64 ``[size]``, how often each rank allows that.
+        restarts, allowed: int64 ``[size]``, how often each rank was started again, and how often it allows that.
         beats: int64 ``[size]``, counted up by each rank while it runs.
     """
 
@@ -112,9 +99,6 @@ class JobFolder:
 
     The process that makes it holds a lock on a file in it. When all processes of a job were killed at once, nobody
     removed its folder: later jobs see by the lock that it is not in use, and remove it.
-
-    Args:
-        size: the number of ranks.
     """
 
     def __init__(self, size: int) -> None:
@@ -144,12 +128,8 @@ class JobFolder:
 def leave_with(folder: Path, rank: int, kind: str, message: str) -> NoReturn:
     """End this process, which the watching process started, with a message for that one to print.
 
-    Args:
-        folder: the job's folder.
-        rank: this rank.
-        kind: ``'error'``; ``'lost'`` if the cause is that another rank is lost; ``'abort'`` if the message names its
-            rank itself. Otherwise the watching process puts number and role of the rank before it.
-        message: the message.
+    The kind is ``'error'``, ``'lost'`` if the cause is that another rank is lost, or ``'abort'`` if the message names
+    its rank itself. Otherwise the watching process puts number and role of the rank before the message.
     """
     with contextlib.suppress(OSError):  # the job is over
         write_text(folder / f'error-{rank}', f'{kind}\n{message}')

@@ -23,12 +23,6 @@ class Group:
 
     There are two sets of places to write to, used in turn. So a rank may write the next piece while others still read
     the last one. No rank is two pieces ahead, because each piece has a barrier.
-
-    Args:
-        folder: the job's folder.
-        board: the job's board.
-        members: the ranks of the group, sorted.
-        rank: this rank.
     """
 
     def __init__(self, folder: Path, board: Board, members: tuple[int, ...], rank: int) -> None:

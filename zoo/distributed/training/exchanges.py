@@ -71,14 +71,8 @@ def newest_weights(cluster: Cluster, learner: int) -> dict[str, Any] | None:
 def check_sent(rollout: Trajectories, expected: Trajectories, actor: int, receiver: str) -> None:
     """Refuse the rollout of an actor whose program has built another environment than the receiver's.
 
-    Args:
-        rollout: what the actor sends.
-        expected: a rollout like the one that the receiver expects.
-        actor: the number of the actor.
-        receiver: what the error message calls the receiver.
-
     Raises:
-        ClusterError: other parts, shapes or dtypes.
+        ClusterError: the rollout has other parts, shapes or dtypes than the expected one.
     """
     found, own = wire.flatten(rollout), wire.flatten(expected)
     kinds = [
@@ -93,12 +87,7 @@ def check_sent(rollout: Trajectories, expected: Trajectories, actor: int, receiv
 
 
 def steps_in(message: dict[str, Any], first: int) -> Iterator[Step]:
-    """Yield the steps of an actor's message, in order.
-
-    Args:
-        message: the message. Its first step begins new episodes if the actor was started again.
-        first: the number of the actor's first copy in the replay buffer.
-    """
+    """Yield the steps of an actor's message in order. ``first`` is the place of its first copy in the replay buffer."""
     rollout, priority = message['rollout'], message.get('priority')
     for t in range(len(rollout.reward)):
         *fields, valid = [spaces.tree_map(lambda x, t=t: x[t], field) for field in rollout[:7]]
@@ -107,11 +96,7 @@ def steps_in(message: dict[str, Any], first: int) -> Iterator[Step]:
 
 
 class EndedEpisodes:
-    """The episodes that have ended since the last message, and at which of its steps.
-
-    Args:
-        collector: plays the episodes.
-    """
+    """The episodes that have ended since the last message, and at which of its steps."""
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
@@ -144,10 +129,8 @@ def no_episodes() -> np.ndarray:
 def one_after_another(parts: Sequence[tuple[int, np.ndarray]]) -> np.ndarray:
     """Join the episodes of messages that follow each other in time, float64 ``[n, 5]``.
 
-    The last column becomes the part of all these steps that had been taken when each episode ended, from 0 to 1.
-
-    Args:
-        parts: for each message its number of steps and its :meth:`EndedEpisodes.numbers`.
+    Each part is a message's number of steps and its :meth:`EndedEpisodes.numbers`. The last column becomes the part of
+    all these steps that had been taken when each episode ended, from 0 to 1.
     """
     counts, episodes = zip(*parts, strict=True)
     before = np.repeat(np.cumsum(counts) - counts, [len(x) for x in episodes])
@@ -157,13 +140,7 @@ def one_after_another(parts: Sequence[tuple[int, np.ndarray]]) -> np.ndarray:
 
 
 def report(training: StepCounter, count: int, episodes: np.ndarray) -> None:
-    """Report steps to a training, and each episode at the step at which it ended, in order.
-
-    Args:
-        training: is told of them.
-        count: environment steps.
-        episodes: from :func:`one_after_another`.
-    """
+    """Report steps to a training, and each episode of :func:`one_after_another` at the step at which it ended."""
     told = 0
     for total, length, success, copy, part in episodes[np.argsort(episodes[:, -1], kind='stable')].tolist():
         at = round(part * count)

@@ -19,7 +19,7 @@ import cloudpickle
 
 from zoo.common.tools.quiet import load_tensorflow
 from zoo.common.training.experience import Experience
-from zoo.distributed import jobs, launchers, process
+from zoo.distributed import jobs, launchers, rank_process
 from zoo.distributed.cluster import Cluster, connect
 from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.layout import Role
@@ -43,9 +43,6 @@ def train(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience], Resul
     In the ranks of a launcher other than learner 0 this ends the process.
 
     Args:
-        agent: this rank's agent.
-        env: this rank's environment.
-        plan: the plan of the training.
         lead: trains as learner 0, on the experience that it is given.
 
     Raises:
@@ -63,16 +60,16 @@ def train(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience], Resul
     place = launchers.launched_place()
     if place is not None and place[1] == plan.layout.size and plan.rebuild is not None:
         role, _ = plan.layout.place(place[0])
-        if role in (Role.ACTOR, Role.BUFFER) and plan.is_light(role) and process.can_become():
+        if role in (Role.ACTOR, Role.BUFFER) and plan.is_light(role) and rank_process.can_become():
             try:
-                call = process.pack(take_part, (plan, True))
+                call = rank_process.pack(take_part, (plan, True))
             except Exception as error:
                 log.warning(
                     'This %s keeps TensorFlow: its environment cannot be sent to a new process (%s).', role, error
                 )
             else:
                 close_env(env)
-                process.become(call)
+                rank_process.become(call)
     joined = connect(*plan.layout.counts)
     if joined.role() == Role.LEARNER and joined.role_rank() == 0:
         if joined.engine.name != 'local':  # its messages name the role; a launcher's messages have only the rank
@@ -94,7 +91,7 @@ def _train_here(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience],
     if layout.learners > 1 or not all(plan.is_light(role) for role in (Role.ACTOR, Role.SERVER) if layout.count(role)):
         plan = replace(plan, blueprint=pack_agent(agent))
     try:
-        process.pack(take_part, (plan,))
+        rank_process.pack(take_part, (plan,))
     except Exception as error:
         raise ValueError(
             f'roles need to build the environment in other processes, but this one cannot be sent there ({error}): '
@@ -109,7 +106,6 @@ def take_part(plan: Plan, is_launched: bool = False) -> None:
     """Take a role in a process that was started for a plan, or that a launched program became.
 
     Args:
-        plan: the plan of the training.
         is_launched: whether a launcher started this rank.
     """
     joined = connect(*plan.layout.counts)

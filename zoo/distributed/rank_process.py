@@ -77,7 +77,7 @@ def become(call: bytes) -> NoReturn:
     place = local.seat and tuple(local.seat)
     code = (
         f'import sys; sys.path[:] = {sys.path!r}; sys.argv[:] = {sys.argv!r}; '
-        f'from zoo.distributed import process; process.go_on({handle}, {place})'
+        f'from zoo.distributed import rank_process; rank_process.go_on({handle}, {place})'
     )
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
