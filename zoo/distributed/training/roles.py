@@ -128,7 +128,7 @@ def build_agent(blueprint: bytes | None) -> Agent:
     try:
         load_tensorflow()
         agent_class, params, entries = pickle.loads(blueprint)
-        return agent_class(**params, **({'net_list': [pickle.loads(entry) for entry in entries]} if entries else {}))
+        return agent_class(**params, net_list=[pickle.loads(entry) for entry in entries])
     except Exception as error:
         why = str(error).strip().partition('\n')[0]
         raise ClusterError(
@@ -190,8 +190,7 @@ def pack_agent(agent: Agent) -> bytes:
 
     agent_class, params = agent.blueprint()
     entries = []
-    # A class whose constructor takes no networks makes them itself.
-    for name, entry in zip(agent.network_names, params.pop('net_list', ()), strict='net_list' in agent.params()):
+    for name, entry in zip(agent.network_names, params.pop('net_list'), strict=True):
         try:
             # By its configuration, Keras' own way, a model would lose attributes and compute another function.
             entries.append(packed(entry))
