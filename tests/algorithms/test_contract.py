@@ -198,7 +198,7 @@ def test_pairing(name, observation, action, tmp_path):
 def test_with_xla(name, tmp_path):
     observation_space, action_space = toys.OBSERVATIONS['Tuple'], toys.ACTIONS[CLAIMS[name][-1]]
     agent = make(name, observation_space, action_space)
-    assert compiled(agent)._xla
+    assert compiled(agent).xla
     check_training(agent, toys.AnySpaces(observation_space, action_space))
     check_loading(agent, toys.AnySpaces(observation_space, action_space), tmp_path)
 

@@ -154,9 +154,9 @@ def test_alpha_loss_by_hand(entropy):
 
 
 def test_target_entropy():
-    assert make()._target_entropy == -2.0
-    assert make(target_entropy=-0.5)._target_entropy == -0.5
-    assert SAC(VECTOR, Box(-1.0, 1.0, (2, 3)))._target_entropy == -6.0
+    assert make().wanted_entropy(None) == -2.0
+    assert make(target_entropy=-0.5).wanted_entropy(None) == -0.5
+    assert SAC(VECTOR, Box(-1.0, 1.0, (2, 3))).wanted_entropy(None) == -6.0
 
 
 def test_a_target_for_a_fixed_temperature_is_said_to_change_nothing(caplog):
@@ -351,7 +351,7 @@ class TestDiscrete:
             match=r'^target_entropy is 1\.0987, but the greatest .* over 3 actions is 1\.0986, .*: give less\.$',
         ):
             self.make(False, target_entropy=1.0987)
-        assert self.make(False, target_entropy=1.098)._target_entropy == 1.098
+        assert self.make(False, target_entropy=1.098).wanted_entropy(None) == 1.098
 
     def test_one_update_by_finite_differences(self, is_masked):
         agent, data = self.make(is_masked, optimizers_list=[SGD] * 3, tau=0.1), self.data(is_masked)

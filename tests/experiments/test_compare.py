@@ -135,7 +135,7 @@ def test_seconds_are_those_of_all_steps():
     """Also of those after the last episode that ended."""
     own = {'alg': 'PPO', 'train_steps': 64, 'horizon': 64, 'batch_size': 64, 'epochs': 1, 'net': '4'}
     Path('run').mkdir()
-    compare._run_one(Path('run'), own, Slow, find_env_type(Slow), 0, 1)
+    compare.run_one(Path('run'), own, Slow, find_env_type(Slow), 0, 1)
     result = json.loads(Path('run/result.json').read_text())
     assert result['seconds'] >= max(zoo.open_run('run').episodes['t']) + 14 * 0.02
     assert result['steps_per_second'] == 64 / result['seconds']
@@ -151,12 +151,12 @@ def test_an_interrupted_run_is_resumed_where_that_is_exact(buffer: bool):
     with pytest.raises(KeyboardInterrupt):
         zoo.train('DQN', 'CartPole-v1', run_dir='here', callbacks=[interrupt], checkpoint_buffer=buffer, **few)
     Path('here/output.txt').write_text('kept')
-    found = compare._resumed(Path('here'))
+    found = compare.resumed_agent(Path('here'))
     if buffer:
         agent, seconds = found
         run = zoo.open_run('here')
         assert agent.steps == 200 and seconds >= max(run.episodes['t'])
-        again, seconds = compare._resumed(Path('here'))  # as if it were interrupted in its test
+        again, seconds = compare.resumed_agent(Path('here'))  # as if it were interrupted in its test
         assert again.steps == 200 and seconds == max(run.episodes['t'])
         assert zoo.open_run('here').progress['step'] == [50, 100, 150, 200]
     else:
@@ -290,7 +290,7 @@ def test_a_label_without_a_curve_is_named(tmp_path: Path):
         (folder / 'config.json').write_text('{"algorithm": "PPO"}')
         (folder / 'monitor.csv').write_text(f'#{{}}\nr,l,t,step\n1,{steps},0.1,{steps}\n')
         scores.append(results.Score(seed, 1.0, (1.0,), 100.0, 1.0, folder))
-    page = report.Comparison(tmp_path, 'CartPole-v1', None, {'a<b': tuple(scores)})._body()
+    page = report.Comparison(tmp_path, 'CartPole-v1', None, {'a<b': tuple(scores)})._repr_html_()
     assert 'Without a curve, because their runs have no steps in common: a&lt;b.' in page
 
 

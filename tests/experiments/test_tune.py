@@ -113,7 +113,7 @@ FEW: dict[str, Any] = {
 def test_a_study_goes_on(capsys):
     first = zoo.tune('DQN', 'CartPole-v1', trials=2, jobs=1, **FEW)
     assert first.folder == Path('runs/tune_DQN_CartPole-v1') and len(first.trials) == 2
-    study = tune._open(first.folder, 'random', 'none', 0)
+    study = tune.open_study(first.folder, 'random', 'none', 0)
     study.ask()  # as of a trial that was killed
     more = zoo.tune('DQN', 'CartPole-v1', trials=3, **FEW | {'progress': True})
     assert more.trials[:2] == first.trials and len(more.trials) == 3
@@ -150,7 +150,7 @@ def test_no_two_trials_have_one_seed_also_after_an_interrupt(monkeypatch):
         tune.workers, 'run', lambda tasks, *_: asked.extend((task.name, task.args[-1]) for task in tasks)
     )
     Path('here').mkdir()
-    study = tune._open(Path('here'), 'random', 'none', 0)
+    study = tune.open_study(Path('here'), 'random', 'none', 0)
     study.ask()  # interrupted
     second = study.ask()
     second.set_user_attr('params', '{}')
@@ -168,7 +168,7 @@ def test_pruners_compare_tests_by_their_number(monkeypatch):
     def steps_of(horizon: int) -> list[int]:
         reported.clear()
         trial = SimpleNamespace(report=lambda value, step: reported.append(step), should_prune=lambda: False)
-        report = tune._Report(trial, 2000, 1)
+        report = tune.ReportToStudy(trial, 2000, 1)
         for due in (2000, 4000, 6000, 8000, 10_000):
             steps = -(-due // horizon) * horizon
             report(SimpleNamespace(steps=steps, done=steps >= 10_000))

@@ -583,6 +583,7 @@ class Environment:
         self._headless = headless
         self._pyrep: PyRep | None = None
         self._scene: Scene | None = None
+        self.task: Any = None
 
     def launch(self) -> None:
         self._pyrep = PyRep()
@@ -594,8 +595,22 @@ class Environment:
         self._scene = Scene(self._obs_config, self._robot)
 
     def get_task(self, task_class: Any) -> TaskEnvironment:
-        task = task_class(self._pyrep, self._robot)
-        return TaskEnvironment(self._scene, task, self._action_mode, self._shaped_rewards)
+        self.task = task_class(self._pyrep, self._robot)
+        return TaskEnvironment(self._scene, self.task, self._action_mode, self._shaped_rewards)
+
+    # What tests look at: the task of `get_task`, the scene, and what the simulator was launched with.
+
+    @property
+    def scene(self) -> Scene:
+        return self._scene
+
+    @property
+    def config(self) -> Any:
+        return self._obs_config
+
+    @property
+    def headless(self) -> bool:
+        return self._headless
 
     def shutdown(self) -> None:
         if self._pyrep is not None:

@@ -98,7 +98,7 @@ def compare(
                 place = folder / folder_name(label) / f'seed_{seed}'
                 if read_result(place) is None:
                     args = (place, own, env_id, env_type, seed, test_episodes)
-                    tasks.append(workers.Task(f'{label}, seed {seed}', _run_one, args, place / 'output.txt'))
+                    tasks.append(workers.Task(f'{label}, seed {seed}', run_one, args, place / 'output.txt'))
         failed: list[str] = []
         total = len(settings) * len(wanted)
         done = total - len(tasks)
@@ -194,11 +194,11 @@ def _check_environment(folder: Path, environment: str) -> None:
             raise InvalidValue(f"'{folder}' holds a comparison in {found}: choose another folder, out=….")
 
 
-def _run_one(folder: Path, own: dict[str, Any], env_id: Any, env_type: str, seed: int, test_episodes: int) -> None:
+def run_one(folder: Path, own: dict[str, Any], env_id: Any, env_type: str, seed: int, test_episodes: int) -> None:
     """Train and test one run; this is what each process does."""
     params = {'progress_bar': False, **own}
     alg = params.pop('alg')
-    found = _resumed(folder)
+    found = resumed_agent(folder)
     if found is None:
         agent, result = train(alg, env_id, env_type, seed=seed, run_dir=folder, **params)
         found = agent, result.wall_time
@@ -218,7 +218,7 @@ def _run_one(folder: Path, own: dict[str, Any], env_id: Any, env_type: str, seed
     )
 
 
-def _resumed(folder: Path) -> tuple[Any, float] | None:
+def resumed_agent(folder: Path) -> tuple[Any, float] | None:
     """Finish the training in a folder and return its agent and its seconds.
 
     Returns None if the training has to start again; then the folder is emptied. The seconds before the interruption

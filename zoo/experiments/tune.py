@@ -186,7 +186,7 @@ def tune(
         told = {name: str(choice) for name, choice in choices.items()}
         settings = {'alg': alg, 'search': told, 'test_episodes': test_episodes, 'fixed': fixed}
         keep_settings(folder, settings | {'environment': environment, 'env_type': env_type}, 'a study')
-        study = _open(folder, sampler, pruner, seed)
+        study = open_study(folder, sampler, pruner, seed)
         _give_up_interrupted(study)
         begun = study.get_trials(deepcopy=False)
         done = sum(map(_counts, begun))
@@ -223,7 +223,7 @@ def tune(
 def read(folder: Path, alg: str, environment: str) -> Tuning:
     """Return the trials of a study that have ended."""
     found = []
-    for trial in _open(folder, 'random', 'none', 0).get_trials(deepcopy=False):
+    for trial in open_study(folder, 'random', 'none', 0).get_trials(deepcopy=False):
         if _counts(trial):
             given = {name: schedule_from_json(x) for name, x in json.loads(trial.user_attrs['params']).items()}
             last = trial.value
@@ -246,7 +246,7 @@ def _optuna() -> Any:
     return optuna
 
 
-def _open(folder: Path, sampler: str, pruner: str, seed: int) -> Any:
+def open_study(folder: Path, sampler: str, pruner: str, seed: int) -> Any:
     """Return the study of a folder; make it if need be."""
     optuna = _optuna()
     from optuna.storages import JournalStorage
@@ -281,7 +281,7 @@ def _give_up_interrupted(study: Any) -> None:
         study.tell(trial.number, state=TrialState.FAIL)
 
 
-class _Report(Evaluate):
+class ReportToStudy(Evaluate):
     """Tests during a trial; ends the trial if the pruner says so."""
 
     def __init__(self, trial: Any, every: int, episodes: int) -> None:
@@ -311,7 +311,7 @@ def _work(
     seed: int,
 ) -> None:
     """Do one trial; this is what each process does."""
-    study = _open(folder, sampler, pruner, seed)
+    study = open_study(folder, sampler, pruner, seed)
     from optuna.exceptions import TrialPruned
 
     def objective(trial: Any) -> float:
@@ -320,7 +320,7 @@ def _work(
             given['batch_size'] = min(given['batch_size'], given['horizon'] * fixed['nenv'])
         plain = {name: schedule_to_json(value) for name, value in given.items()}
         trial.set_user_attr('params', json.dumps(plain))
-        report = _Report(trial, max(1, math.ceil(fixed['train_steps'] / TESTS)), test_episodes)
+        report = ReportToStudy(trial, max(1, math.ceil(fixed['train_steps'] / TESTS)), test_episodes)
         place = folder / f'trial_{trial.number:04d}'
         try:
             settings = {'progress_bar': False, **fixed, **given}

@@ -296,7 +296,7 @@ class TestCompiledUpdates:
         assert compiled(agent).traces == agent.phases
         if kind == 'image 2-D':
             assert agent.forward.numpy is None
-            assert set(agent.forward._graphs) == {1, 2, None}
+            assert set(agent.forward.graphs) == {1, 2, None}
 
     @pytest.mark.usefixtures('plain_graphs')
     def test_no_retracing_where_copies_are_reset_in_a_step_of_their_own(self):

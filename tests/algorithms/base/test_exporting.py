@@ -256,7 +256,7 @@ def test_the_description_by_hand(agents, tmp_path):
 
 def test_names_are_no_two_alike():
     space = Dict({'a/b': Discrete(2), 'a b': Discrete(2), 'A_B': Discrete(2), 'été': Discrete(2), '1': Tuple((WIDE,))})
-    found = exporting._names('obs', space)
+    found = exporting.tensor_names('obs', space)
     assert found == {'1/0': 'obs_1_0', 'A_B': 'obs_A_B', 'a b': 'obs_a_b_2', 'a/b': 'obs_a_b_3', 'été': 'obs_t'}
 
 
@@ -421,7 +421,7 @@ def test_an_agent_is_as_it_was_before(tmp_path):
     space = agent.observation_space.np_random.bit_generator.state
     export(agent, tmp_path / 'a', 'litert')
     assert agent.rng.bit_generator.state == rng
-    assert agent.forward._graphs.keys() <= {1}  # the graph of another number of copies has its place still
+    assert agent.forward.graphs.keys() <= {1}  # the graph of another number of copies has its place still
     assert agent.observation_space.np_random.bit_generator.state == space
     for name, x in agent.state().items():
         np.testing.assert_array_equal(x, state[name])

@@ -406,7 +406,7 @@ class TestBrokenConfigurations:
         body = json.loads((path / 'config.json').read_text())
         change(body['config'])
         del body['sha256']
-        body['sha256'] = checkpoint._json_sha256(body)
+        body['sha256'] = checkpoint.json_sha256(body)
         (path / 'config.json').write_text(json.dumps(body))
         return path
 

@@ -28,7 +28,7 @@ from zoo.common.networks.heads import Head, action_value_head, value_head
 from zoo.common.networks.layers import dense
 from zoo.common.networks.layers.batch_renorm import BatchRenormalization
 from zoo.common.networks.network import Network
-from zoo.common.networks.spec import DTYPES, _processor_flags, warn_where_slow
+from zoo.common.networks.spec import DTYPES, processor_flags, warn_where_slow
 from zoo.common.records import Batch, Transition
 
 MIXED = 'mixed_bfloat16'
@@ -476,7 +476,7 @@ class TestTheLineWhereItIsSlow:
         ],
     )
     def test_is_said_once(self, flags, times, monkeypatch, caplog):
-        monkeypatch.setattr('zoo.common.networks.spec._processor_flags', lambda: set(flags.split()))
+        monkeypatch.setattr('zoo.common.networks.spec.processor_flags', lambda: set(flags.split()))
         with caplog.at_level(logging.INFO, 'zoo'):
             network({'hidden': [4]})
             assert not caplog.records
@@ -493,10 +493,10 @@ class TestTheLineWhereItIsSlow:
         }
         for text, expected in texts.items():
             monkeypatch.setattr(Path, 'read_text', lambda self, text=text: 'processor\t: 0\n' + text)
-            assert _processor_flags() == expected
+            assert processor_flags() == expected
 
         def missing(self: Path) -> str:
             raise FileNotFoundError
 
         monkeypatch.setattr(Path, 'read_text', missing)
-        assert _processor_flags() == set()
+        assert processor_flags() == set()

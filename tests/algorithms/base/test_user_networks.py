@@ -100,7 +100,7 @@ class TestTrainingMode:
             request.getfixturevalue('plain_graphs')
         agent = make(name, modal)
         learn(agent)
-        assert agent.fused._xla is xla
+        assert agent.fused.xla is xla
         assert agent.fused.traces == agent.phases
         for network, norm in zip(agent.networks.values(), batch_norms(agent).values(), strict=True):
             assert np.abs(norm.moving_mean.numpy()).max() > 1e-4
@@ -302,7 +302,7 @@ class TestOtherKinds:
         agent = algorithms.DQN(VECTOR, Discrete(3), net_list=[Calls()])
         with caplog.at_level(logging.INFO, 'zoo'):
             agent.update_on(batches(agent))
-        assert not agent.fused._xla
+        assert not agent.fused.xla
         assert caplog.text.count('q has operations that XLA cannot compile') == 1
 
     @pytest.mark.full

@@ -415,7 +415,7 @@ def test_few_graphs_for_all_numbers_of_copies_and_orders_of_keys():
         found = forward(obs)
         np.testing.assert_allclose(found, net(tensors(obs)), atol=1e-5)
         np.testing.assert_array_equal(forward(dict(reversed(obs.items()))), found)
-    assert set(forward._graphs) == {1, 4, None}
+    assert set(forward.graphs) == {1, 4, None}
 
 
 @pytest.mark.full(but='gaussian')

@@ -99,7 +99,7 @@ def episodes(rng: np.random.Generator, space: Any, count: int, longest: int) -> 
         for path, leaf in spaces.leaves(space).items():
             if isinstance(leaf, spaces.FrameStack):
                 frames = rng.integers(256, size=(length + 1, *leaf.frame_shape)).astype(np.uint8)
-                items[path] = recordings._stacked(frames, leaf.frames)
+                items[path] = recordings.stacked(frames, leaf.frames)
             else:
                 items[path] = rng.standard_normal((length + 1, *leaf.shape)).astype(leaf.dtype)
         end = int(rng.integers(3))

@@ -200,7 +200,7 @@ def test_episodes_do_not_show_through_the_legend():
     [(0, '0'), (250, '250'), (20_000, '20k'), (2_500, '2.5k'), (1e6, '1M'), (1.25e6, '1.25M'), (2e9, '2G')],
 )
 def test_steps_are_written_short(steps: float, text: str):
-    assert plots._steps_label(steps) == text
+    assert plots.steps_label(steps) == text
 
 
 def test_labels_are_no_mathematics_and_none_is_hidden(tmp_path: Path):

@@ -65,7 +65,9 @@ def test_built_anew_it_is_the_same_to_the_last_bit(size: int, waiting: int, monk
     tree.find(np.zeros(1))
     other.values[:] = tree.values
     other.rebuild()
-    np.testing.assert_array_equal(tree._sums[tree._roots :], other._sums[tree._roots :])
+    assert tree.total() == other.total()
+    fractions = np.concatenate([np.cumsum(tree.values) / tree.total(), rng.random(10_000)]).clip(0.0, 1.0)
+    np.testing.assert_array_equal(tree.find(fractions), other.find(fractions))
 
 
 @pytest.mark.parametrize('size', SIZES)
@@ -87,17 +89,17 @@ def test_where_a_sum_was_rounded_up_the_last_row_that_is_not_zero_is_found():
     """What is wanted is the sum itself, which neither child exceeds."""
     tree = SumTree(2 * TOP)
     tree.put(np.array([0]), 1.0)
-    assert tree._depth == 1
-    nodes, wanted = np.array([tree._roots]), np.array([1.0])
-    assert tree._descend(nodes, wanted) - tree._begin == 1, 'a zero'
-    assert tree._descend_past_zeros(nodes, wanted) - tree._begin == 0
+    first_root, first_value = TOP, 2 * TOP  # one level below the roots, in a heap
+    nodes, wanted = np.array([first_root]), np.array([1.0])
+    assert tree.descend(nodes, wanted) == first_value + 1, 'a zero'
+    assert tree.descend_past_zeros(nodes, wanted) == first_value
 
 
 def test_rounding_that_leads_to_a_zero_is_mended(monkeypatch: pytest.MonkeyPatch):
     tree = SumTree(5000)
     tree.put(np.array([6, 4444]), 1.0)
-    honest = SumTree._descend
-    monkeypatch.setattr(SumTree, '_descend', lambda self, nodes, wanted: honest(self, nodes, wanted + 1.0))
+    honest = SumTree.descend
+    monkeypatch.setattr(SumTree, 'descend', lambda self, nodes, wanted: honest(self, nodes, wanted + 1.0))
     np.testing.assert_array_equal(tree.find(np.array([0.0, 0.4, 0.6])), [6, 6, 4444])
 
 
@@ -122,4 +124,5 @@ def test_nothing_to_find_is_refused():
 @pytest.mark.parametrize('size', [*SIZES, 1_000_001])
 def test_memory(size: int):
     tree = SumTree(size)
-    assert tree._sums.nbytes == SumTree.bytes_of(size) <= 16.1 * (size + TOP)
+    held = sum(x.nbytes for x in vars(tree).values() if isinstance(x, np.ndarray))
+    assert held == SumTree.bytes_of(size) <= 16.1 * (size + TOP)

@@ -15,9 +15,9 @@ from zoo.common.tools.compilation import PackedCall
 
 @pytest.fixture(autouse=True)
 def _nothing_was_said():
-    tensorflow_private._say_public.cache_clear()
+    tensorflow_private.say_public.cache_clear()
     yield
-    tensorflow_private._say_public.cache_clear()
+    tensorflow_private.say_public.cache_clear()
 
 
 def compiled(xla: bool = False) -> tuple[Any, tf.Variable]:

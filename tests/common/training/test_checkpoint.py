@@ -39,7 +39,7 @@ def edit_config(path: Path, change, reseal: bool = False) -> None:
     change(body)
     if reseal:
         body.pop('sha256')
-        body['sha256'] = checkpoint._json_sha256(body)
+        body['sha256'] = checkpoint.json_sha256(body)
     (path / 'config.json').write_text(json.dumps(body))
 
 
@@ -428,7 +428,7 @@ def test_a_pickle_with_right_checksums_is_not_run(saved: Path, tmp_path: Path):
             return (Path.touch, (tmp_path / 'executed',))
 
     np.savez(saved / 'buffer.npz', reward=np.array([Bomb()], dtype=object))
-    entry = {'bytes': (saved / 'buffer.npz').stat().st_size, 'sha256': checkpoint._sha256(saved / 'buffer.npz')}
+    entry = {'bytes': (saved / 'buffer.npz').stat().st_size, 'sha256': checkpoint.sha256_of(saved / 'buffer.npz')}
     edit_config(saved, lambda body: body['files'].update({'buffer.npz': entry}), reseal=True)
     with pytest.raises(ValueError, match='allow_pickle'):
         read(saved).buffer['reward']

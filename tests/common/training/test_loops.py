@@ -334,7 +334,7 @@ def test_checkpoints_by_default(tmp_path: Path):
     train(agent, counting(), 500, off_policy, run_dir=tmp_path)
     assert [x['name'] for x in agent.saved] == ['000000500'], 'short runs save their end'
     training = Training(Notes(), counting(), 1_000_000, progress_bar=False)
-    assert training._checkpoint_every == 100_000
+    assert training.checkpoint_every == 100_000
 
 
 def test_no_transition_crosses_a_checkpoint(tmp_path: Path):

@@ -125,8 +125,8 @@ class _Model:
     def __init__(self, agent: Any, runtime: Runtime) -> None:
         self.agent = agent
         self.runtime = runtime
-        self.inputs = _names('obs', agent.observation_space)
-        self.outputs = _names('action', agent.action_space)
+        self.inputs = tensor_names('obs', agent.observation_space)
+        self.outputs = tensor_names('action', agent.action_space)
         self.state_size = agent.behavior.state_size
         network = agent.forward.network
         #: Acting is in float32 wherever it is in NumPy, also where training computes in bfloat16.
@@ -305,7 +305,7 @@ def observations(
     return found
 
 
-def _names(prefix: str, space: Space) -> dict[str, str]:
+def tensor_names(prefix: str, space: Space) -> dict[str, str]:
     """Names of tensors by the path of the leaf, in the order of paths; no two are alike in any case of letters."""
     found: dict[str, str] = {}
     for path in spaces.leaves(space):

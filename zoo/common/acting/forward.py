@@ -65,7 +65,7 @@ class Forward:
         self._mask_path = policy.mask_path if policy is not None else mask_path
         if self._mask_path is not None:
             self._check_mask(self._mask_path)
-        self._graphs: dict[int | None, Any] = {}
+        self.graphs: dict[int | None, Any] = {}
         self._step_graphs: dict[int | None, Any] = {}
         self.numpy: Chain | None
         self.numpy, self._packed = chain_of(network, policy, self._mask_path, means) or (None, [])
@@ -143,7 +143,7 @@ class Forward:
         if self.noise_size:
             shape = (spaces.count(obs), self.noise_size)
             inputs.append(self._tensor(np.zeros(shape, np.float32) if noise is None else noise))
-        return self._graph(self._graphs, self._output, spaces.count(obs), self.noise_size)(*inputs).numpy()
+        return self._graph(self.graphs, self._output, spaces.count(obs), self.noise_size)(*inputs).numpy()
 
     def step(self, obs: spaces.Flat, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Output ``[N, …]`` of a recurrent network, and the state after the step ``[N, S]``, both float32.

@@ -154,7 +154,7 @@ class File:
             seen = {path: x[begin + i : end + i + 1] for path, x in obs.items()}
             for path, leaf in spaces.leaves(self.observation_space).items():
                 if isinstance(leaf, spaces.FrameStack):
-                    seen[path] = _stacked(seen[path], leaf.frames)
+                    seen[path] = stacked(seen[path], leaf.frames)
             yield RecordedEpisode(
                 spaces.from_items(self.observation_space, seen),
                 spaces.from_items(self.action_space, {path: x[begin:end] for path, x in action.items()}),
@@ -164,7 +164,7 @@ class File:
             )
 
 
-def _stacked(newest: np.ndarray, frames: int) -> np.ndarray:
+def stacked(newest: np.ndarray, frames: int) -> np.ndarray:
     """Stacks of frames from those of an episode, the first one in place of those before it."""
     past = np.arange(len(newest))[:, None] - np.arange(frames - 1, -1, -1)
     return np.concatenate([newest[rows] for rows in np.maximum(past, 0).T], -1)

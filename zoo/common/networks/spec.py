@@ -168,7 +168,7 @@ def warn_where_slow() -> None:
 
     Nothing is said where that is not known: on another system than Linux, or with a GPU.
     """
-    flags = _processor_flags()
+    flags = processor_flags()
     if not flags or flags & _GAINS or tf.config.list_physical_devices('GPU'):
         return
     log.warning(
@@ -178,7 +178,7 @@ def warn_where_slow() -> None:
     )
 
 
-def _processor_flags() -> set[str]:
+def processor_flags() -> set[str]:
     """What Linux says that the processor can; nothing where that is not known."""
     try:
         lines = Path('/proc/cpuinfo').read_text().splitlines()

@@ -224,12 +224,12 @@ def _decorate(axes: Axes, title: str, xlabel: str, ylabel: str) -> None:
     axes.spines[['left', 'bottom']].set_color('#999999')
     axes.tick_params(colors=INK, color='#999999', labelsize=9)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 2.5, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _steps_label(value)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: steps_label(value)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f'{value:,.10g}'.replace('-', '\N{MINUS SIGN}')))
     axes.margins(x=0.02)
 
 
-def _steps_label(steps: float) -> str:
+def steps_label(steps: float) -> str:
     """``250``, ``20k``, ``1.5M``."""
     for unit, letter in ((1e9, 'G'), (1e6, 'M'), (1e3, 'k')):
         if abs(steps) >= unit:

@@ -114,13 +114,13 @@ class SumTree:
         nodes = running[1:].searchsorted(wanted, side='right')
         wanted -= running.take(nodes)
         nodes += self._roots
-        found = self._descend(nodes, wanted)
+        found = self.descend(nodes, wanted)
         empty = np.flatnonzero(self._sums.take(found) == 0.0)
         if len(empty):
-            found[empty] = self._descend_past_zeros(nodes[empty], wanted[empty])
+            found[empty] = self.descend_past_zeros(nodes[empty], wanted[empty])
         return found - self._begin
 
-    def _descend(self, nodes: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    def descend(self, nodes: np.ndarray, wanted: np.ndarray) -> np.ndarray:
         """Go from roots down to the values where the running sum below the root exceeds ``wanted``.
 
         Where a sum was rounded up, ``wanted`` may reach beyond both children. Then the last value is found, even a 0.
@@ -134,7 +134,7 @@ class SumTree:
             nodes += right
         return nodes
 
-    def _descend_past_zeros(self, nodes: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    def descend_past_zeros(self, nodes: np.ndarray, wanted: np.ndarray) -> np.ndarray:
         """Go down in the same way, but never to a child that is 0. One child is above 0, since their sum is."""
         for _ in range(self._depth):
             nodes = nodes + nodes

@@ -58,7 +58,7 @@ class PackedCall:
 
     def __init__(self, function: Callable[..., tf.Tensor], xla: bool) -> None:
         self._function = function
-        self._xla = xla
+        self.xla = xla
         self._compiled: dict[tuple, tensorflow_private.Call] = {}
 
     @property
@@ -100,7 +100,7 @@ class PackedCall:
             known = tf.nest.map_structure(lambda x: () if x is None else x, arrays)
             return self._function(*tf.nest.pack_sequence_as(known, found), *static)
 
-        function = tf.function(unpacked, jit_compile=self._xla, autograph=False)
+        function = tf.function(unpacked, jit_compile=self.xla, autograph=False)
         signature = [tf.TensorSpec([size], tf.float32)]
         signature += [tf.TensorSpec(shape, tf.uint8) for shape, dtype in shapes if dtype == np.uint8]
         return tensorflow_private.calling(function.get_concrete_function(*signature))

@@ -27,7 +27,7 @@ def calling(function: Any) -> Call:
     """The fastest way to call a concrete function of one output: the runtime's own where it is known."""
     direct = direct_call(function)
     if direct is None:
-        _say_public()
+        say_public()
     return direct or public_call(function)
 
 
@@ -64,7 +64,7 @@ def direct_call(function: Any) -> Call | None:
 
 
 @functools.cache
-def _say_public() -> None:
+def say_public() -> None:
     log.warning(
         'TensorFlow %s has a runtime that zoo does not know: updates are called in the public way, which takes longer.',
         tf.__version__,

@@ -120,8 +120,8 @@ def write(
         body['files'] = {}
         for file in sorted(new.iterdir()):
             flush(file)
-            body['files'][file.name] = {'bytes': file.stat().st_size, 'sha256': _sha256(file)}
-        write_json(new / _CONFIG, {**body, 'sha256': _json_sha256(body)})
+            body['files'][file.name] = {'bytes': file.stat().st_size, 'sha256': sha256_of(file)}
+        write_json(new / _CONFIG, {**body, 'sha256': json_sha256(body)})
         # safetensors makes its file readable by its owner alone, whatever the umask says.
         shutil.copymode(new / _CONFIG, new / _WEIGHTS)
         flush(new)
@@ -197,7 +197,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
         )
     checksum = body.pop('sha256', None)
     try:
-        intact = checksum == _json_sha256(body)
+        intact = checksum == json_sha256(body)
     except (ValueError, RecursionError):  # a NaN or a depth that write never makes
         intact = False
     if not intact:
@@ -238,7 +238,7 @@ def _check_file(file: Path, entry: Mapping[str, Any]) -> None:
     if size != entry['bytes']:
         state = 'altered' if size > entry['bytes'] else 'truncated'
         raise CheckpointError(f"'{file}' is {state}: it has {size} bytes and was written with {entry['bytes']}.")
-    if _sha256(file) != entry['sha256']:
+    if sha256_of(file) != entry['sha256']:
         raise CheckpointError(f"'{file}' is altered: its content does not match its checksum.")
 
 
@@ -309,7 +309,7 @@ def _write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
                 np.lib.format.write_array(member, array, allow_pickle=False)
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
     digest = hashlib.sha256()
     piece = memoryview(bytearray(1 << 20))
     with open(path, 'rb', buffering=0) as file:
@@ -318,6 +318,6 @@ def _sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _json_sha256(body: Mapping[str, Any]) -> str:
+def json_sha256(body: Mapping[str, Any]) -> str:
     text = json.dumps(body, sort_keys=True, separators=(',', ':'), allow_nan=False)
     return hashlib.sha256(text.encode('ascii')).hexdigest()

@@ -125,10 +125,10 @@ class Training:
         self._env_seed = env_seed
         self._log_every = log_every or max(1, train_steps // 200)
         # Episodes are cut there, and most are far shorter than this.
-        self._checkpoint_every = checkpoint_every or max(10_000, train_steps // 10)
+        self.checkpoint_every = checkpoint_every or max(10_000, train_steps // 10)
         self._checkpoint_buffer = checkpoint_buffer
         self._next_log = start + self._log_every
-        self._next_checkpoint = start + self._checkpoint_every
+        self._next_checkpoint = start + self.checkpoint_every
         self._last_checkpoint: Path | None = None
         self._stopped = False
         name = type(agent).__name__
@@ -272,7 +272,7 @@ class Training:
         if self.steps >= self._next_due:
             self._call_timed()
         if self.steps >= self._next_checkpoint and not self.done:
-            self._next_checkpoint = self.steps + self._checkpoint_every
+            self._next_checkpoint = self.steps + self.checkpoint_every
             self._save()
             # Every episode starts anew, so that a run resumed from here and this one go on alike, where all that it
             # needs is saved; whether it is written or not, so that writing changes nothing.

@@ -42,7 +42,7 @@ def build(task: str = 'ReachTarget', **kwargs: Any) -> RLBenchEnv:
 
 def aim(env: RLBenchEnv, log: Any) -> np.ndarray:
     """The ``joint_velocity`` action that moves the toy's tip to its target."""
-    scene, task = log.launched[-1]._scene, env._task._task
+    scene, task = log.launched[-1].scene, log.launched[-1].task
     action = np.zeros(8, np.float32)
     action[:3] = np.clip((task.target - scene.joints[:3]) / 0.05, -1, 1)
     return action
@@ -50,7 +50,7 @@ def aim(env: RLBenchEnv, log: Any) -> np.ndarray:
 
 def switched_on(log: Any) -> set[str]:
     """Everything that the configuration of the last launch asks for."""
-    config = log.launched[-1]._obs_config
+    config = log.launched[-1].config
     low = {name for name, value in vars(config).items() if value is True}
     return low | {
         f'{camera}_{channel}'
@@ -117,7 +117,7 @@ def test_ids(toy):
 @pytest.mark.parametrize('name', ['SlideBlockToTarget', 'slide_block_to_target'])
 def test_both_spellings(toy, name):
     env = build(name)
-    assert env._task._task.name == 'slide_block_to_target'
+    assert toy.launched[-1].task.name == 'slide_block_to_target'
     assert env.spec.id == 'SlideBlockToTarget' and env.spec.max_episode_steps == 200
     env.close()
 
@@ -190,7 +190,7 @@ def test_state(toy):
     assert switched_on(toy) == set(STATE)
     env.reset(seed=3)
     observation, *_ = env.step(env.action_space.sample())
-    expected = toy.launched[-1]._scene.observe(env._task._task).get_low_dim_data()
+    expected = toy.launched[-1].scene.observe(toy.launched[-1].task).get_low_dim_data()
     assert expected.dtype == np.float64 and observation.dtype == np.float32
     np.testing.assert_array_equal(observation, expected.astype(np.float32))
     env.close()
@@ -294,7 +294,7 @@ def test_a_shape_that_changes_is_named(toy):
 def sent(env: RLBenchEnv, log: Any, action: list[float]) -> np.ndarray:
     env.reset()
     env.step(np.array(action, np.float32))
-    return log.launched[-1]._scene.actions[-1]
+    return log.launched[-1].scene.actions[-1]
 
 
 @pytest.mark.parametrize('mode, scale', [('joint_velocity', 1.0), ('joint_position', 0.1)])
@@ -304,7 +304,7 @@ def test_joint_actions_are_rescaled(toy, mode, scale):
     action = [1, -1, 0.5, 0, 0, 0, -0.25, 1]
     np.testing.assert_allclose(sent(env, toy, action), [*(scale * np.array(action[:-1])), 1.0], rtol=1e-6)
     position = (0.05 if mode == 'joint_velocity' else 1.0) * scale
-    np.testing.assert_allclose(toy.launched[-1]._scene.joints[:2], [position, -position], rtol=1e-6)  # not absolute
+    np.testing.assert_allclose(toy.launched[-1].scene.joints[:2], [position, -position], rtol=1e-6)  # not absolute
     assert sent(env, toy, [0.0] * 7 + [-1.0])[-1] == 0.0
     np.testing.assert_array_equal(sent(env, toy, [9.0] * 8), [scale] * 7 + [1.0])  # clipped
     env.close()
@@ -358,7 +358,7 @@ def test_an_action_that_is_no_number_is_an_error(toy, mode, value):
         action[entry] = value
         with pytest.raises(ValueError, match=rf'ReachTarget: the action is \[.*{value}.*\], but must be finite'):
             env.step(action)
-    assert not toy.launched[-1]._scene.actions
+    assert not toy.launched[-1].scene.actions
     env.close()
 
 
@@ -366,7 +366,7 @@ def test_a_planned_movement_to_where_the_gripper_is(toy):
     env = build(action_mode='ee_pose_planning')
     env.reset(seed=0)
     env.step(np.array([1, 0, 0, 0, 0, 0, 1], np.float32))
-    scene = toy.launched[-1]._scene
+    scene = toy.launched[-1].scene
     joints, steps = scene.joints.copy(), scene.steps
     *_, info = env.step(np.array([0, 0, 0, 0, 0, 0, 1], np.float32))
     assert not info['invalid_action'] and scene.steps == steps + 1
@@ -385,7 +385,7 @@ def test_points_of_a_plan_that_are_said_twice(toy, kept):
     standin.FAILURES['planned'][:] = [points[kept]]
     *_, info = env.step(np.array([1, 0, 0, 0, 0, 0, 1], np.float32))
     assert not info['invalid_action']
-    np.testing.assert_array_equal(toy.launched[-1]._scene.joints, points[kept[-1]])
+    np.testing.assert_array_equal(toy.launched[-1].scene.joints, points[kept[-1]])
     env.close()
 
 
@@ -462,7 +462,7 @@ def test_observations_are_the_caller_s_to_change(toy, key):
 def test_an_invalid_action_is_never_better_than_a_valid_one_with_a_shaped_reward(toy):
     env = build(action_mode='ee_pose', arm_scale=2.0, shaped_rewards=True, invalid_action_penalty=0.25)
     env.reset(seed=0)
-    distance = env._task._task.distance()
+    distance = toy.launched[-1].task.distance()
     _, reward, _, _, info = env.step(np.array([1, 0, 0, 0, 0, 0, 1], np.float32))
     assert info['invalid_action']
     assert reward == pytest.approx(-distance - 0.25)
@@ -504,7 +504,7 @@ def test_shaped_success(toy, task):
     terminated = False
     while not terminated:
         _, reward, terminated, truncated, info = env.step(aim(env, toy))
-        assert reward == pytest.approx(-env._task._task.distance()) and not truncated
+        assert reward == pytest.approx(-toy.launched[-1].task.distance()) and not truncated
         assert info['is_success'] is terminated
     env.close()
 
@@ -530,7 +530,7 @@ def test_success_in_the_last_step_is_no_truncation(toy):
     env = build(max_episode_steps=1, arm_scale=20.0)
     env.reset(seed=1)
     action = np.zeros(8, np.float32)
-    action[:3] = env._task._task.target
+    action[:3] = toy.launched[-1].task.target
     assert env.step(action)[2:4] == (True, False)
     env.close()
 
@@ -764,7 +764,7 @@ def test_a_forked_process_does_not_shut_it_down(toy):
 @pytest.mark.parametrize('kwargs, headless', [({}, True), ({'render_mode': 'human'}, False), ({'headless': 0}, False)])
 def test_headless(toy, kwargs, headless):
     env = build(**kwargs)
-    assert bool(toy.launched[-1]._headless) is headless
+    assert bool(toy.launched[-1].headless) is headless
     assert env.render() is None
     env.close()
 
