@@ -30,7 +30,7 @@ from zoo.algorithms import PPO
 from zoo.algorithms.base import algorithm
 from zoo.common.maths import optimizers
 algorithm.prefers_xla = optimizers.prefers_xla = lambda variables: False
-Algorithm = PPO.__mro__[-2]
+from zoo.algorithms.base import Algorithm
 learn = Algorithm.learn
 def short(self, env, mode='train', **params):
     if mode == 'train':
@@ -173,7 +173,7 @@ def test_an_exported_agent_acts_in_programs_without_zoo(tmp_path):
         assert done.stdout.strip() == (expected if batch in program else expected.strip('[]').split()[0])
 
 
-@pytest.mark.full(but='self_play.py')
+@pytest.mark.full(but='your_own_ppo.py')
 @pytest.mark.parametrize(
     'example', [str(path.relative_to(ROOT / 'examples')) for path in EXAMPLES if path.name != 'four_lines.py']
 )

@@ -96,7 +96,7 @@ class TestListing1:
     def test_dir_lists_the_algorithms(self):
         assert {'NAMES', *algorithms.NAMES} <= set(dir(algorithms))
 
-    @pytest.mark.full(but=('ES-2', 'A3C-1'))
+    @pytest.mark.full(but='ES-2')
     @pytest.mark.parametrize(
         ('name', 'nenv'),
         [(name, 1) for name in algorithms.NAMES]
@@ -329,7 +329,8 @@ class TestPredict:
         expected = agent.predict(np.array([0.5, -0.25, 1.0], np.float32))
         np.testing.assert_array_equal(agent.predict([0.5, -0.25, 1.0]), expected)
         np.testing.assert_array_equal(agent.predict(np.array([0.5, -0.25, 1.0])), expected)
-        np.testing.assert_array_equal(agent.predict([[0.5, -0.25, 1.0]] * 2), [expected] * 2)
+        # Rows of a batch may be summed in another order.
+        np.testing.assert_allclose(agent.predict([[0.5, -0.25, 1.0]] * 2), [expected] * 2, rtol=1e-6)
 
     def test_dict_observations_whatever_their_order(self):
         space = Dict(

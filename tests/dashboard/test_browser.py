@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.full
-
 webdriver = pytest.importorskip('selenium.webdriver')
 Keys = pytest.importorskip('selenium.webdriver.common.keys').Keys
 
@@ -25,9 +23,12 @@ NOTEBOOK = Path(__file__).parents[2] / 'notebooks' / 'dashboard.ipynb'
 #: What is generous on a loaded machine; on an idle one the whole test takes half a minute.
 PATIENCE = 240.0
 
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason='no Chromium with its driver: apt-get install chromium chromium-driver'
-)
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(
+        not (CHROMIUM and DRIVER), reason='no Chromium with its driver: apt-get install chromium chromium-driver'
+    ),
+]
 
 
 def until(condition, what):

@@ -13,6 +13,9 @@ import zoo
 from zoo.dashboard import Dashboard
 from zoo.dashboard.program import program_for
 
+#: Each test goes on with the page as the one before it has left it.
+pytestmark = pytest.mark.full
+
 STEPS = 200_000  # more than are taken: it is stopped
 
 
@@ -38,7 +41,6 @@ def edit(page, name, text):
     return page.form.row(name).input.value
 
 
-@pytest.mark.full
 def test_what_is_refused_is_said_and_the_nearest_value_stays(page):
     assert edit(page, 'gamma', '1.5') == '1' and page.said == 'gamma is 1.5: give a number from 0 to 1. It is 1 now.'
     assert edit(page, 'gamma', 'often') == '1' and page.said.startswith("gamma is 'often': give a number from 0 to 1")
@@ -96,7 +98,6 @@ def stopped(page):
     return page.training.run_dir
 
 
-@pytest.mark.full
 def test_a_training_pauses_goes_on_and_stops_with_a_checkpoint(page, stopped):
     run = zoo.open_run(stopped)
     assert run.checkpoints and 0 < run.steps < STEPS
@@ -107,7 +108,6 @@ def test_a_training_pauses_goes_on_and_stops_with_a_checkpoint(page, stopped):
     until(page, lambda: 'data:image/webp' in page.watch.film.value)  # an episode of the agent that was saved
 
 
-@pytest.mark.full
 def test_the_program_does_the_same(page, stopped, tmp_path, monkeypatch):
     monkeypatch.setenv('ZOO_RUNS', str(tmp_path))
     program = (stopped / 'program.py').read_text()
@@ -124,7 +124,6 @@ def test_the_program_does_the_same(page, stopped, tmp_path, monkeypatch):
             assert [own[row] for row in rows] == [values[row] for row in rows], column
 
 
-@pytest.mark.full
 def test_a_stopped_run_is_resumed_to_its_end(page, stopped):
     before = int(zoo.open_run(stopped).checkpoints[-1].name)
     page.table.filter.value = 'gamma=0.95'
@@ -140,7 +139,6 @@ def test_a_stopped_run_is_resumed_to_its_end(page, stopped):
     assert page.training.run_dir == stopped and int(zoo.open_run(stopped).checkpoints[-1].name) > before
 
 
-@pytest.mark.full
 def test_runs_are_listed_overlaid_taken_over_saved_and_loaded(page, stopped, tmp_path):
     until(page, lambda: not page.watch.filming)
     given = {'gamma': 0.5, 'train_steps': 512, 'explore_steps': 2000}  # which updates nothing, so nothing is compiled
@@ -176,7 +174,6 @@ def test_without_widgets_it_says_what_to_install():
     assert told.startswith("the dashboard needs Jupyter's widgets: pip install 'zoo-rl[notebook]'")
 
 
-@pytest.mark.full
 def test_the_notebook_runs_from_top_to_bottom(tmp_path):
     import nbclient
     import nbformat

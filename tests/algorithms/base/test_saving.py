@@ -60,6 +60,7 @@ def layout(monkeypatch: pytest.MonkeyPatch, plain_graphs: None) -> Any:
     return lambda flat: monkeypatch.setattr(optimizers, 'prefers_xla', lambda variables: flat)
 
 
+@pytest.mark.full(but='each weight-DQN')
 @NAMES
 @LAYOUTS
 def test_a_checkpoint_loads_into_the_other_layout_and_back(layout, tmp_path, name, flat):
@@ -82,6 +83,7 @@ def test_a_checkpoint_loads_into_the_other_layout_and_back(layout, tmp_path, nam
         np.testing.assert_allclose(saving.arrays(other)[key], array, rtol=1e-4, atol=1e-6, err_msg=key)
 
 
+@pytest.mark.full
 def test_another_limit_of_xla_loads(monkeypatch, tmp_path):
     """As the library has it, with nothing put in the place of `prefers_xla`; both updates are compiled."""
     agent = make('DQN')
@@ -130,6 +132,7 @@ def numbered(agent: Algorithm, flat: bool) -> dict[str, np.ndarray]:
     return found
 
 
+@pytest.mark.full(but='into each weight-each weight-DQN')
 @NAMES
 @LAYOUTS
 @pytest.mark.parametrize('loaded_flat', [True, False], ids=['into one vector', 'into each weight'])
