@@ -1,7 +1,7 @@
 """Who imports whom (parsed, not run), and what an import costs.
 
 An import counts wherever it stands: in a function too, and under ``if TYPE_CHECKING``, since a type is part of what a
-module knows. The only imports that run upward are those of two modules that hand names on, ``zoo/__init__.py`` and
+module knows. Only two modules import from above, because they hand names on: ``zoo/__init__.py`` and
 ``zoo/common/utils.py``.
 """
 
@@ -92,7 +92,7 @@ class Import(NamedTuple):
 
 
 def read_sources() -> dict[str, str]:
-    """Every module of zoo by its dotted name, packages as ``zoo.common.__init__``."""
+    """Return the source of every module of zoo by its dotted name, packages as ``zoo.common.__init__``."""
     return {
         '.'.join(('zoo', *path.relative_to(ROOT).with_suffix('').parts)): path.read_text(encoding='utf-8')
         for path in sorted(ROOT.rglob('*.py'))
@@ -101,16 +101,16 @@ def read_sources() -> dict[str, str]:
 
 @functools.cache
 def parsed(source: str) -> ast.Module:
-    """The syntax tree of a module."""
+    """Return the syntax tree of a module."""
     return ast.parse(source)
 
 
 def imports(name: str, sources: dict[str, str]) -> Iterator[Import]:
-    """The imports of zoo's modules in a module."""
+    """Yield the imports of zoo's modules in a module."""
     modules = {module.removesuffix('.__init__') for module in sources}
 
     def module_of(dotted: str) -> str:
-        """The longest beginning of a dotted name that is a module: the rest are names in it."""
+        """Return the longest beginning of a dotted name that is a module; the rest are names in it."""
         while dotted not in modules and '.' in dotted:
             dotted = dotted.rpartition('.')[0]
         return dotted
@@ -139,14 +139,14 @@ def imports(name: str, sources: dict[str, str]) -> Iterator[Import]:
 
 
 def room_of(module: str) -> str | None:
-    """The room of a module (without ``zoo.``); None where no floor has one."""
+    """Return the room of a module (without ``zoo.``), or None if no floor has it."""
     while module and module not in FLOOR_OF:
         module = module.rpartition('.')[0]
     return module if module in FLOOR_OF else None
 
 
 def upward(sources: dict[str, str]) -> list[str]:
-    """A line for each import that runs up, or between rooms of one floor."""
+    """Return a line for each import that runs up, or between rooms of one floor."""
     found = []
     for name in sources:
         module = name.removesuffix('.__init__').removeprefix('zoo').lstrip('.')
@@ -164,7 +164,7 @@ def upward(sources: dict[str, str]) -> list[str]:
 
 
 def private_imports(sources: dict[str, str]) -> list[str]:
-    """A line for each name with a leading underscore that is taken from another file."""
+    """Return a line for each name with a leading underscore that is taken from another file."""
     found = []
     for name, source in sources.items():
         modules = set()
@@ -181,7 +181,7 @@ def private_imports(sources: dict[str, str]) -> list[str]:
 
 
 def star_imports(sources: dict[str, str]) -> list[str]:
-    """A line for each ``from … import *``, whatever it imports from."""
+    """Return a line for each ``from … import *``."""
     return [
         f'{name}:{node.lineno}'
         for name, source in sources.items()
@@ -191,7 +191,7 @@ def star_imports(sources: dict[str, str]) -> list[str]:
 
 
 def cycle(sources: dict[str, str]) -> list[str]:
-    """The modules of one import cycle, in order, or nothing."""
+    """Return the modules of one import cycle in order, or nothing."""
     graph = {
         name.removesuffix('.__init__'): [
             item.target for item in imports(name, sources) if (name, item.target.removeprefix('zoo.')) not in ALLOWED_UP
@@ -280,7 +280,7 @@ def test_the_path_of_a_transition_does_not_climb():
 
 
 def planted(module: str, source: str) -> dict[str, str]:
-    """The sources with one module more (or another)."""
+    """Return the sources with one module added or replaced."""
     return SOURCES | {module: source}
 
 
@@ -388,7 +388,7 @@ def test_a_planted_cycle_is_found(planted_modules):
 
 
 def run(code: str) -> str:
-    """What a fresh interpreter prints."""
+    """Return what a fresh interpreter prints."""
     return subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True).stdout
 
 

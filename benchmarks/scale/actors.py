@@ -199,9 +199,9 @@ class Program:
     """A training on CartPole under a launcher; leaving the block ends it.
 
     Args:
-        engine: whose launcher.
-        roles: of the training.
-        params: of ``learn``, as its source text.
+        engine: Its launcher starts the ranks.
+        roles: The roles of the training.
+        params: Further arguments of ``learn``, as source text.
     """
 
     def __init__(self, engine: str, roles: dict[str, int], params: str) -> None:

@@ -127,7 +127,7 @@ def agent_for(alg: str, env: Any) -> tuple[Any, dict[str, Any]]:
     from zoo import algorithms, call_default_params
 
     alg_params, learn_params = call_default_params(env, 'gymnasium', alg, seed=0)
-    if alg != 'ARS':  # whose policy is linear
+    if alg != 'ARS':  # its policy is linear
         alg_params['net_list'] = [
             entry if isinstance(entry, str) else entry | {'hidden': [64, 64]} for entry in alg_params['net_list']
         ]

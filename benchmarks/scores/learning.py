@@ -165,7 +165,7 @@ for alg, env_id, steps, aim in (('DQN', 'CartPole-v1', 30_000, 150.0), ('SAC', '
     ROWS[kind] = replace(off_policy, below=True)
 ROWS['r2d2-cartpole-hidden'] = replace(ROWS['dqn-cartpole-hidden-lstm'], alg='R2D2', recurrent=None)
 ROWS['dqn-lunarlander'] = Row('DQN', 'LunarLander-v3', 'box2d', 1, 100_000, (0, 1, 2), 150.0)
-# Evolution strategies, whose deterministic policies are perturbed.
+# Evolution strategies perturb deterministic policies.
 ROWS['ars-cartpole'] = Row('ARS', 'CartPole-v1', 'classic_control', 1, 50_000, (0, 1, 2), 500.0)
 ROWS['es-cartpole'] = replace(ROWS['ars-cartpole'], alg='ES', steps=200_000, aim=475.0)
 # The policy gradients.
@@ -190,7 +190,7 @@ ROWS |= {
     'ppo-pendulum': Row('PPO', 'Pendulum-v1', 'classic_control', 4, 100_000, (0, 1, 2), -250.0),
     'trpo-lunarlander': Row('TRPO', 'LunarLander-v3', 'box2d', 2, 200_000, (0, 1, 2), 130.0),
     'trpo-lunarlander-continuous': Row('TRPO', 'LunarLanderContinuous-v3', 'box2d', 2, 200_000, (0, 1, 2), 130.0),
-    # The aims are published scores less one of their deviations; the copies and steps are those of their source.
+    # The aims are published scores minus one standard deviation; copies and steps are from the same source.
     'a2c-acrobot': Row('A2C', 'Acrobot-v1', 'classic_control', 16, 500_000, (0, 1, 2), -100.6),
     'ppo-acrobot': Row('PPO', 'Acrobot-v1', 'classic_control', 16, 1_000_000, (0, 1, 2), -91.7),
     'a2c-mountaincar': Row('A2C', 'MountainCar-v0', 'classic_control', 16, 1_000_000, (0, 1, 2), -135.4),

@@ -44,7 +44,7 @@ EARLY, UPDATES, LATE = 60, 300, 100
 
 PRODUCT = r'\w*(MatMul|Conv2D\w*|Einsum)$'  # with the types that oneDNN gives them, such as _MklNativeFusedMatMul
 KINDS = {
-    # Layers have a scope and so have the gradients that TensorFlow makes; those of zoo's own layers have none.
+    # Layers and the gradients that TensorFlow makes have a scope; gradients of zoo's own layers have none.
     'products backward': rf'gradient_tape/.*{PRODUCT}|^MatMul(_\d+)?:{PRODUCT}',
     'products forward, with bias and activation where they are fused': PRODUCT,
     'Adam': r':ResourceApplyAdam$',
@@ -65,12 +65,12 @@ _KINDS = {kind: re.compile(pattern) for kind, pattern in KINDS.items()}
 
 
 def kind_of(operation: str) -> str:
-    """The kind of ``name:type``."""
+    """Return the kind of ``name:type``."""
     return next(kind for kind, pattern in _KINDS.items() if pattern.search(operation))
 
 
 def random_batch(agent: Any, size: int) -> Any:
-    """Transitions ``[1, size, …]`` of the agent's spaces."""
+    """Return random transitions ``[1, size, …]`` of the agent's spaces."""
     import numpy as np
 
     from zoo.common.records import Batch, Transition
@@ -118,7 +118,7 @@ def work(library: str, name: str) -> None:
 
 
 def typical(values: Sequence[float], phases: int) -> float:
-    """The median, or where updates differ in turn (TD3's delayed actor) the mean of their medians."""
+    """Return the median; where updates differ in turn (TD3's delayed actor), the mean of their medians."""
     return statistics.mean(statistics.median(values[phase::phases]) for phase in range(phases))
 
 
@@ -128,7 +128,7 @@ class Trace:
     Attributes:
         updates: of the annotation around each.
         calls: of the compiled functions.
-        operations: with the operation's own time, without that of those inside it, and its ``name:type``.
+        operations: with the operation's own time, without the operations inside it, and its ``name:type``.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -159,7 +159,7 @@ class Trace:
         self.operations.sort()
 
     def kinds(self) -> dict[str, tuple[float, float]]:
-        """Number and microseconds of an update's operations by kind: the median of each, as often as it is done."""
+        """Return number and microseconds of an update's operations by kind: the median of each, times its number."""
         times: dict[str, list[float]] = collections.defaultdict(list)
         for begin, _, own, name in self.operations:
             if self.updates[0][0] <= begin:
@@ -171,7 +171,7 @@ class Trace:
         return found
 
     def call(self, phases: int) -> dict[str, float]:
-        """Microseconds of an update by parts of its call."""
+        """Return the microseconds of an update by parts of its call."""
         parts: dict[str, list[float]] = collections.defaultdict(list)
         for begin, end in self.updates:
             inside = [x for x in self.operations if begin <= x[0] < end]
@@ -193,7 +193,7 @@ class Trace:
 
 
 def kernels_of(plane: Any) -> Iterator[tuple[str, str]]:
-    """The kernels of XLA's modules, with the ``name:type`` that each was compiled from."""
+    """Yield the kernels of XLA's modules, each with the ``name:type`` that it was compiled from."""
     from tensorflow.compiler.xla.service import hlo_pb2
 
     for event in plane.event_metadata.values():
@@ -206,7 +206,7 @@ def kernels_of(plane: Any) -> Iterator[tuple[str, str]]:
 
 
 def own_times(events: list[tuple[float, float, str]]) -> list[tuple[float, float, float, str]]:
-    """Begin, end, time without that of the events inside, and name, for the events of one thread."""
+    """Return begin, end, own time without the events inside, and name of the events of one thread."""
     found: list[list[Any]] = []
     open_: list[list[Any]] = []
     for begin, end, name in sorted(events, key=lambda event: (event[0], -event[1])):
@@ -220,13 +220,13 @@ def own_times(events: list[tuple[float, float, str]]) -> list[tuple[float, float
 
 
 def measure(library: str, name: str, checkout: Path) -> dict[str, Any]:
-    """What a worker in a process of its own printed."""
+    """Return what a worker in a process of its own prints."""
     env = os.environ | {'PYTHONPATH': str(checkout)}  # nothing else of this checkout
     return answer_of([sys.executable, __file__, '--worker', library, '--task', name], env)
 
 
 def table(title: str, rows: Sequence[str], columns: dict[str, list[dict[str, Any]]], key: str) -> list[str]:
-    """Medians over the processes of each column: one number in a cell, or number and microseconds."""
+    """Return the medians over the processes of each column: one number in a cell, or number and microseconds."""
     lines = header(title, *columns)
     for name in rows:
         cells = []

@@ -3,7 +3,7 @@
     python benchmarks/speed/outside.py                # writes results/outside.md; some ten minutes
     python benchmarks/speed/outside.py sac tqc        # some of the tasks
 
-The settings are those of the tasks of ``tasks.py`` with one update after each step of one environment. The update is
+Measured are the tasks of ``tasks.py`` that do one update after each step of one environment. The update is
 the time inside the agent's ``update_on``, which takes drawn transitions and returns numbers. The figures are medians
 and extremes over several processes.
 """
@@ -30,7 +30,7 @@ NAMES = tuple(
     for name, task in TASKS.items()
     if task.learns and task.nenv == task.fused == task.train_freq == task.gradient_steps == 1
 )
-#: Updates that are not measured, the first of which are compiled.
+#: Updates that are not measured; the first ones compile.
 WARM = 500
 
 

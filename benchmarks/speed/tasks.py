@@ -28,7 +28,7 @@ class Task:
         alg, env, type: of zoo; the peers take the first two.
         nenv, vectorized: copies of the environment, and how zoo steps them.
         net_arch: hidden layers; on Atari those after the Nature CNN and its 512 features.
-        n_steps, n_epochs: of the algorithms on rollouts; TRPO's epochs are those of its critic.
+        n_steps, n_epochs: of the algorithms on rollouts; for TRPO the epochs of its critic.
         recurrent: units of an LSTM that policy and value share; 0: there is none.
         train_freq to target_update_interval: of the others; None leaves the last to the library.
         double_q: of zoo's DQN; the peers have none of it.
@@ -160,7 +160,7 @@ TASKS['dqn-zoo'] = dataclasses.replace(
     libraries=('zoo', 'zoo-bf16', 'sb3', 'sbx'),
     bars={'sb3': 4, 'sbx': 3},
 )
-#: SBX takes no part on Atari: in PPO its actor and its critic have a CNN each, where those of the others share one, and
+#: SBX takes no part on Atari: in PPO its actor and critic have a CNN each, while the other libraries share one, and
 #: in DQN the gradient of XLA's convolutions takes a core about a second an update.
 TASKS['ppo-atari'] = Task(
     title='PPO, 8 copies of `PongNoFrameskip-v4`, tuned: 128 steps each, 4 epochs, minibatch 256, Nature CNN on '

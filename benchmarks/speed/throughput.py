@@ -121,7 +121,7 @@ class Worker:
         self.versions = self._answer()['ready']
 
     def measure(self) -> float:
-        """Seconds of one piece."""
+        """Return the seconds of one piece."""
         self.process.stdin.write('go\n')
         self.process.stdin.flush()
         return self._answer()['seconds']
@@ -150,7 +150,7 @@ def rates_of(workers: dict[str, Worker], task: Task, rounds: int) -> dict[str, l
 
 
 def compare(name: str, rounds: int, peers: str, libraries: Sequence[str]) -> dict[str, Any]:
-    """All libraries on one task."""
+    """Measure all libraries on one task; return the entry of its results."""
     task = TASKS[name]
     print(f'\n{task.title}', flush=True)
     workers = {
@@ -175,7 +175,7 @@ def compare(name: str, rounds: int, peers: str, libraries: Sequence[str]) -> dic
 
 
 def compare_checkouts(names: Sequence[str], rounds: int, before: Path, libraries: Sequence[str]) -> list[str]:
-    """The page of this checkout beside another one, taking turns on each task."""
+    """Let this checkout and another one take turns on each task; return the page."""
     lines = [
         '# Training throughput before and after a change',
         '',
@@ -203,7 +203,7 @@ def compare_checkouts(names: Sequence[str], rounds: int, before: Path, libraries
 
 
 def report(results: dict[str, Any]) -> list[str]:
-    """The result page; what a result of an earlier run lacks is said to be not measured."""
+    """Return the result page; what an earlier run has not measured is called not measured."""
     columns = [library for library in LIBRARIES if library != 'rejax']
     titles = [*(LIBRARIES[x] for x in columns), *(' / '.join(LIBRARIES[x] for x in pair) for pair in RATIOS.values())]
     lines = [
@@ -235,14 +235,14 @@ def report(results: dict[str, Any]) -> list[str]:
             found = ratios(rates['zoo'], rates['rejax'])
             notes += [
                 '',
-                f'{task.title}: rejax, whose environment is compiled with the update, made '
+                f'{task.title}: rejax, which compiles the environment with the update, made '
                 f'{statistics.median(rates["rejax"]):,.0f} steps per second in the same run; zoo / rejax is '
                 f'**{statistics.median(found):.2f}** ({spread(found)}).',
             ]
     lines += [*notes, '', 'Versions:', '']
     known_versions = {library: found for result in results.values() for library, found in result['versions'].items()}
     for library, found in known_versions.items():
-        if library != 'zoo-bf16':  # those of zoo
+        if library != 'zoo-bf16':  # it has zoo's versions
             lines.append(f'* {library}: {listed(found)}')
     dates = sorted({result['date'] for result in results.values()})
     return [*lines, '', f'Run on {" and ".join(dates)}.']

@@ -26,7 +26,7 @@ FROM_SPACES = ('observation_space', 'action_space', 'net_list', 'optimizers_list
 
 
 def zoo_arguments(task: Task) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What zoo's constructor and its ``learn`` take for a task, besides networks and optimisers."""
+    """Return what zoo's constructor and ``learn`` take for a task, besides networks and optimizers."""
     made: dict[str, Any]
     learn: dict[str, Any] = {'batch_size': task.batch_size}
     if task.alg in ON_POLICY:
@@ -49,14 +49,14 @@ def zoo_arguments(task: Task) -> tuple[dict[str, Any], dict[str, Any]]:
     if task.alg == 'DQN':
         made['double_q'] = task.double_q
     if task.target_update_interval is not None:
-        # The peers count steps of the environment and zoo counts updates, of which there are fewer: the target is moved
+        # The peers count environment steps and zoo counts updates, which are fewer: the target is moved
         # as many times in all, which is every 5 updates where it is every 10 steps with 128 updates to 256 steps.
         made['target_update_every'] = task.target_update_interval * task.gradient_steps // task.train_freq
     return made, learn
 
 
 def peer_arguments(library: str, task: Task, actions: tuple[int, ...]) -> dict[str, Any]:
-    """What the constructors of Stable-Baselines3 and SBX take for a task, besides the policy and the environment.
+    """Return what the constructors of Stable-Baselines3 and SBX take, besides the policy and the environment.
 
     Args:
         library: which of them.
@@ -100,7 +100,7 @@ def peer_arguments(library: str, task: Task, actions: tuple[int, ...]) -> dict[s
 
 
 def zoo_agent(library: str, task: Task) -> tuple[Any, Any]:
-    """zoo's agent for a task, and its environment."""
+    """Return zoo's agent for a task, and its environment."""
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
     from zoo import algorithms, build_env, call_default_params
 
@@ -112,7 +112,7 @@ def zoo_agent(library: str, task: Task) -> tuple[Any, Any]:
     alg_params |= {name: default for name, default in cls.params().items() if name not in FROM_SPACES}
     alg_params |= zoo_arguments(task)[0]
     for spec in alg_params['net_list']:
-        if isinstance(spec, dict):  # not the name of a network whose layers it shares
+        if isinstance(spec, dict):  # a name would mean that it shares that network's layers
             spec['hidden'] = list(task.net_arch)
             if task.recurrent:
                 spec['recurrent_units'] = task.recurrent
@@ -124,7 +124,7 @@ def zoo_agent(library: str, task: Task) -> tuple[Any, Any]:
 
 
 def zoo_trainer(library: str, task: Task) -> Train:
-    """Training by zoo, or only stepping and acting."""
+    """Return training by zoo, or only stepping and acting."""
     agent, env = zoo_agent(library, task)
     from zoo.common.rollouts.collector import Collector
 
@@ -142,7 +142,7 @@ def zoo_trainer(library: str, task: Task) -> Train:
 
 
 def peer_trainer(library: str, task: Task) -> Train:
-    """The same by Stable-Baselines3 or SBX, with the wrappers and the Nature CNN of the former on Atari."""
+    """Return the same by Stable-Baselines3 or SBX; on Atari both have the wrappers and Nature CNN of the former."""
     peer = importlib.import_module(PACKAGES[library])
     from stable_baselines3.common.env_util import make_atari_env, make_vec_env
     from stable_baselines3.common.vec_env import VecFrameStack
@@ -172,7 +172,7 @@ def peer_trainer(library: str, task: Task) -> Train:
 
 
 def rejax_trainer(library: str, task: Task) -> Train:
-    """The same by rejax, in one compiled call, which is compiled for the number of steps."""
+    """Return the same by rejax, in one call that is compiled for the number of steps."""
     import jax
     import rejax
 

@@ -117,7 +117,7 @@ CASES = {
 
 
 def train(name: str) -> dict[str, np.ndarray]:
-    """The arrays that a case's training ends with, by their names in a checkpoint; none of an optimizer."""
+    """Return the arrays at the end of a case's training by their names in a checkpoint, without optimizers' states."""
     case = CASES[name]
     with mock.patch.object(compilation, 'XLA_UP_TO', compilation.XLA_UP_TO if case.xla else 0):
         return _train(name, case)
@@ -151,12 +151,12 @@ def _weights(agent: Algorithm) -> dict[str, np.ndarray]:
 
 
 def take(name: str) -> dict[str, dict[str, Any]]:
-    """The fingerprints of a case's weights, by their names in a checkpoint."""
+    """Return the fingerprints of a case's weights, by their names in a checkpoint."""
     return {key: fingerprint(array) for key, array in sorted(train(name).items())}
 
 
 def fingerprint(array: np.ndarray) -> dict[str, Any]:
-    """Shape, mean and root mean square to 6 digits, and the hash of the bytes."""
+    """Return shape, mean and root mean square to 6 digits, and the hash of the bytes."""
     numbers = np.asarray(array, np.float64)
     return {
         'shape': list(array.shape),
@@ -171,13 +171,13 @@ def _rounded(number: float) -> float:
 
 
 def machine() -> dict[str, str]:
-    """What decides the bytes: versions of packages, and the processor."""
+    """Return what decides the bytes: versions of packages, and the processor."""
     found = {name: version(name) for name in PACKAGES}
     return found | {'python': platform.python_version(), 'machine': platform.machine(), 'processor': _processor()}
 
 
 def _processor() -> str:
-    """A hash of the processor's model and flags, where the system tells them."""
+    """Return a hash of the processor's model and flags, where the system tells them."""
     try:
         lines = Path('/proc/cpuinfo').read_text(encoding='utf-8').splitlines()
     except OSError:
@@ -192,13 +192,13 @@ def _processor() -> str:
 
 
 def read() -> dict[str, Any]:
-    """What is recorded: ``taken_with`` and ``weights``."""
+    """Return what is recorded: ``taken_with`` and ``weights``."""
     found: dict[str, Any] = json.loads(FILE.read_text(encoding='utf-8'))
     return found
 
 
 def differences(name: str, recorded: dict[str, Any], exact: bool) -> list[str]:
-    """A sentence about each weight of a case that is not what is recorded."""
+    """Return a sentence about each weight of a case that differs from the record."""
     expected, found = recorded['weights'].get(name, {}), take(name)
     said = []
     for key in sorted(expected.keys() | found.keys()):
@@ -235,7 +235,7 @@ def write(weights: dict[str, Any]) -> None:
 
 
 def chosen(only: Iterable[str] | None) -> list[str]:
-    """The names of the cases that are meant, by their own names or by those of their algorithms."""
+    """Return the names of the chosen cases: cases and algorithms can be named."""
     if only is None:
         return list(CASES)
     only = set(only)

@@ -54,7 +54,7 @@ print(json.dumps(failed))
 
 
 def read_paths() -> list[tuple[str, bool]]:
-    """The dotted names of the list, each with whether it is marked as deprecated."""
+    """Return the dotted names of the list, each with whether it is marked as deprecated."""
     lines = [line.partition('#') for line in PATHS.read_text(encoding='utf-8').splitlines()]
     return [(path.strip(), mark.strip() == 'deprecated') for path, _, mark in lines if path.strip()]
 

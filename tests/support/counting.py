@@ -1,4 +1,4 @@
-"""A toy environment whose observations say where they come from, so that every transition can be checked exactly."""
+"""A toy environment with observations that say where they come from, so that every transition can be checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A toy goal environment whose goals say where they come from, so that every relabelled transition can be checked."""
+"""A toy goal environment with goals that say where they come from, so that relabeled transitions can be checked."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ LIMIT = 7
 class Line(gymnasium.Env):
     """A walk along whole numbers: 0 where the goal is reached, and -1 elsewhere.
 
-    The observation is ``(episode, t)``, or three frames filled with ``t``; a goal is ``(episode, t, place)``, of which
-    only the place matters. The episodes of each copy have numbers of their own, from ``1000 * (copy + 1)`` on; the goal
-    that is desired has ``(0, 0, ±2)``.
+    The observation is ``(episode, t)``, or three frames filled with ``t``; a goal is ``(episode, t, place)``; only
+    the place matters. The episodes of each copy are numbered from ``1000 * (copy + 1)`` on. The desired goal is
+    ``(0, 0, ±2)``.
 
     Args:
         copy: its number.

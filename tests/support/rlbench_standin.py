@@ -360,7 +360,7 @@ class MoveArmThenGripper:
 
 
 class Scene:
-    """The state of the toy: joints, of which the first three are the place of the gripper's tip."""
+    """The state of the toy: joints. The first three are the place of the gripper's tip."""
 
     def __init__(self, config: ObservationConfig, robot: SimpleNamespace) -> None:
         self.config, self.robot, self.arm = config, robot, robot.arm

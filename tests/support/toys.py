@@ -43,16 +43,16 @@ ACTIONS: dict[str, Space] = {
 }
 
 
-#: Algorithms whose networks and acting are those of another one, a class that they are subclasses of: what does not
-#: depend on their update is run of that one, and of them with ``-m matrix``.
+#: Algorithms that take networks and acting from another algorithm, their base class. Tests that do not depend on the
+#: update run with the base class, and with these only by ``-m matrix``.
 VARIANTS = {
     name
     for name in algorithms.NAMES
     if any(base.__name__ in algorithms.NAMES for base in getattr(algorithms, name).__mro__[1:])
 }
-# They have PPO's networks and act as it does; what of them is their own is their update.
+# They have PPO's networks and its way of acting; only their update differs.
 VARIANTS |= {'A2C', 'AC', 'IMPALA', 'OffPAC', 'TRPO', 'VPG'}
-# And it is ES that stands for this one.
+# ES represents it.
 VARIANTS |= {'ARS'}
 
 #: Algorithms that learn by the gradients of losses, and not from the returns of perturbed parameters alone.
@@ -60,16 +60,16 @@ WITH_LOSSES = [name for name in algorithms.NAMES if getattr(algorithms, name).lo
 
 
 def marked(names: Iterable[str]) -> list[Any]:
-    """Algorithms, marked where another one represents them."""
+    """Return parameters of a test: algorithms, marked ``matrix`` where another one represents them."""
     return [pytest.param(name, marks=[pytest.mark.matrix] if name in VARIANTS else []) for name in names]
 
 
-#: One of each kind of update: what the shared code does for all is shown by these.
+#: One algorithm for each kind of update. They show what the shared code does for all.
 KINDS = ('CrossQ', 'DQN', 'PPO', 'SAC', 'TD3')
 
 
 def kinds(names: Iterable[str], kept: Iterable[str] = KINDS) -> list[Any]:
-    """Algorithms, marked where one of those that are kept has the same shared code under it."""
+    """Return parameters of a test: algorithms, marked ``matrix`` except those to keep, which run the same shared code."""
     return [pytest.param(name, marks=[] if name in kept else [pytest.mark.matrix]) for name in names]
 
 
@@ -83,7 +83,7 @@ def observation_space(name: str, action_space: Space) -> Space:
 
 
 def taken(algorithm: Any, params: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of ``learn``, but for those of a rollout or an update that this algorithm has not; in this process."""
+    """Return parameters of ``learn`` for this process, without those that this algorithm does not have."""
     known, some = algorithm.learn_params(), ('horizon', 'epochs', 'batch_size', 'rollouts')
     taken = {name: x for name, x in params.items() if name not in some or name in known}
     return taken if known['roles'] is None else {'roles': None} | taken
@@ -219,7 +219,7 @@ class Aim(gymnasium.Env):
 
 
 class Sorting(gymnasium.Env):
-    """A nested observation of which one number matters, and an action of two choices that it decides.
+    """A nested observation with one number that matters, which decides between two actions.
 
     The label tells the first choice, whether it is 0 the second; the image and the vector are noise. Episodes of 5
     labels, a point for each right choice: 10 at best, 5/3 + 5/2 by chance.

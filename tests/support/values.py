@@ -20,7 +20,7 @@ class NumpyValues:
     """Dense layers of ReLU, and a head that may be dueling, noisy and distributional.
 
     Attributes:
-        weights: those of the network, in their order; they may be changed.
+        weights: The weights of the network in their order; they may be changed.
     """
 
     def __init__(self, network: Any, actions: int, dueling: bool, noisy: bool) -> None:
@@ -103,7 +103,7 @@ def update_by_hand(
     """The weighted loss as a function of nothing, which reads ``network.weights``; the priorities; the next actions.
 
     Args:
-        agent: whose parameters hold.
+        agent: Its parameters are used.
         network, target: its networks.
         data: with an action mask, or without.
         noise: of the loss, of the target and of the double Q-learner's choice.
