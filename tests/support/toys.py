@@ -69,7 +69,7 @@ KINDS = ('CrossQ', 'DQN', 'PPO', 'SAC', 'TD3')
 
 
 def kinds(names: Iterable[str], kept: Iterable[str] = KINDS) -> list[Any]:
-    """Return parameters of a test: algorithms, marked ``matrix`` except those to keep, which run the same shared code."""
+    """Return parameters of a test: algorithms, marked ``matrix`` except one for each kind of shared code."""
     return [pytest.param(name, marks=[] if name in kept else [pytest.mark.matrix]) for name in names]
 
 
