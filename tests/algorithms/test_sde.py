@@ -263,16 +263,16 @@ def test_light_actors(tmp_path: Path):
 class TestRefused:
     @pytest.mark.parametrize('name', ['PPO', 'SAC'])
     def test_actions_that_are_no_box(self, name):
-        with pytest.raises(ValueError, match=r'^use_sde=True is noise on the actions of a Box, but these are Discrete'):
+        with pytest.raises(ValueError, match=r'^use_sde=True adds noise to the actions of a Box, but these are'):
             getattr(algorithms, name)(VECTOR, Discrete(3), use_sde=True)
 
     def test_parts_of_actions(self):
-        with pytest.raises(ValueError, match='use_sde=True is noise on the actions of a Box'):
+        with pytest.raises(ValueError, match='use_sde=True adds noise to the actions of a Box'):
             algorithms.PPO(VECTOR, Dict(a=BOX, b=Discrete(2)), use_sde=True)
 
     def test_recurrent_networks(self):
         nets = [{'hidden': [4], 'recurrent': 'lstm'}, 'actor']
-        with pytest.raises(ValueError, match=r'is recurrent, whose exploration cannot be state-dependent here'):
+        with pytest.raises(ValueError, match=r'is recurrent, but use_sde=True needs a network that is not'):
             algorithms.PPO(VECTOR, BOX, net_list=nets, use_sde=True)
 
     def test_defaults_with_a_recurrent_network_leave_it_out(self):
@@ -284,7 +284,7 @@ class TestRefused:
 
     def test_complete_networks(self):
         whole = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-        with pytest.raises(ValueError, match=r'is a complete network, but use_sde=True makes noise of the features'):
+        with pytest.raises(ValueError, match=r'is a complete network, but use_sde=True makes noise from the features'):
             algorithms.PPO(VECTOR, BOX, net_list=[whole, {'hidden': [4]}], use_sde=True)
 
     @pytest.mark.full

@@ -111,7 +111,7 @@ class TestSpecs:
             algorithms.DQN(VECTOR, Discrete(3), net_list=[{'dtype': dtype}])
 
     def test_why_not_half_precision(self):
-        with pytest.raises(ValueError, match=r'gradients vanish where the loss is not scaled'):
+        with pytest.raises(ValueError, match=r'gradients vanish without loss scaling'):
             network({'dtype': 'mixed_float16'})
 
     def test_tensorlayer_is_refused(self, policy):

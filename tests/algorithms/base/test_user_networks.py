@@ -574,7 +574,7 @@ class TestIgnoredOptions:
         complete = keras.Sequential([keras.layers.Dense(3)])
         algorithms.DQN(VECTOR, Discrete(3), net_list=[complete], dueling=True)
         assert [record.getMessage() for record in caplog.records] == [
-            'net_list[0] (q) is a complete network, so dueling=True changes nothing: give a torso for it.'
+            'net_list[0] (q) is a complete network, so dueling=True changes nothing: give a torso.'
         ]
 
     @pytest.mark.full

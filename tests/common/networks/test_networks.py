@@ -22,8 +22,8 @@ from zoo.common.networks.layers.dense import Dense
 from zoo.common.networks.layers.dueling import DuelingHead
 from zoo.common.networks.layers.noisy import NoisyDense
 from zoo.common.networks.network import Network
+from zoo.common.networks.pieces import convolutions, embedding_width
 from zoo.common.networks.spec import SPEC_DEFAULTS, full_spec, with_own_seeds
-from zoo.common.networks.torsos import convolutions, embedding_width
 
 SIZES = [(8, 8), (9, 13), (36, 36), (42, 42), (64, 64), (84, 84), (160, 210), (210, 160), (240, 320)]
 ENTRY = 'net_list[0] (q)'
@@ -195,7 +195,7 @@ def test_features_of_a_dict_are_matched_by_key():
         ({'seed': 'a'}, "seed is 'a'"),
         ({'normalize': 'batch_norm'}, "normalize is 'batch_norm'; give 'batch_renorm' or None"),
         ({'normalize': True}, "normalize is True; give 'batch_renorm' or None"),
-        ({'normalize': 'batch_renorm', 'layers': 'tensorlayer'}, "is a layer of Keras, .* give layers='keras'"),
+        ({'normalize': 'batch_renorm', 'layers': 'tensorlayer'}, "is a Keras layer, .* give layers='keras'"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else '',
 )

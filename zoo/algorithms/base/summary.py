@@ -16,7 +16,7 @@ from zoo.common.acting.stochastic import Stochastic
 from zoo.common.adaptors.observation import Feature, features
 from zoo.common.networks.layers.dueling import DuelingHead
 from zoo.common.networks.layers.noisy import NoisyDense
-from zoo.common.networks.torsos import activation_name
+from zoo.common.networks.pieces import activation_name
 from zoo.common.tools.printing import Table
 
 if TYPE_CHECKING:

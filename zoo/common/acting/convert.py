@@ -23,7 +23,7 @@ from zoo.common.acting.layers import (
     StateDependentDeviation,
 )
 from zoo.common.acting.recurrent_layers import KINDS
-from zoo.common.networks import recurrent, spec, torsos
+from zoo.common.networks import pieces, recurrent, spec
 from zoo.common.networks.layers.batch_renorm import BatchRenormalization
 from zoo.common.networks.layers.dense import Dense
 from zoo.common.networks.layers.dueling import DuelingHead
@@ -126,7 +126,7 @@ def _is_plain_dense(layer: keras.layers.Layer) -> bool:
 
 def _dense(layer: keras.layers.Dense, norm: BatchRenormalization | None) -> Converted:
     kernel, biases = layer.kernel.value, [layer.bias.value] if layer.use_bias else []
-    shape, activation = tuple(kernel.shape), torsos.activation_name(layer.activation)
+    shape, activation = tuple(kernel.shape), pieces.activation_name(layer.activation)
     if norm is None:
         return Converted(Affine(shape, layer.use_bias, activation), [kernel], biases)
     statistics = [v.value for v in (norm.gamma, norm.beta, norm.moving_mean, norm.moving_variance)]

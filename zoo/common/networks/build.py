@@ -33,7 +33,7 @@ from typing import Any
 import tensorflow as tf
 
 from zoo.common.adaptors.observation import Preprocess
-from zoo.common.networks import recurrent, torsos
+from zoo.common.networks import pieces, recurrent, torsos
 from zoo.common.networks.announcing import announces
 from zoo.common.networks.heads import Head, make_head
 from zoo.common.networks.network import Network
@@ -71,7 +71,7 @@ def build_network(
             inputs = [found[path] for path in paths]
             return call(inputs if action is None else [*inputs, action], training)
 
-        seeds = torsos.SeedSequence(None if spec['seed'] is None else [spec['seed'], 1])
+        seeds = pieces.SeedSequence(None if spec['seed'] is None else [spec['seed'], 1])
         width, core = probe(preprocess, action_size, call_torso).shape[-1], None
         if spec['recurrent'] is not None:
             core = recurrent.Core([recurrent.Cell(recurrent.recurrent_layer(spec, width))])
@@ -113,7 +113,7 @@ def build_on(other: Network, label: str, head: Head, initial: str = 'glorot_unif
             'without its last layer.'
         )
     name = label.partition('(')[2].rstrip(')')
-    made = make_head(head, encoded_width(other), initial, torsos.SeedSequence(seed))
+    made = make_head(head, encoded_width(other), initial, pieces.SeedSequence(seed))
     return Network(
         name,
         other.preprocess,

@@ -1,4 +1,4 @@
-"""Heads: what the last layer of a network has to give."""
+"""Heads: what the last layer of a network gives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.networks import torsos
+from zoo.common.networks import pieces
 from zoo.common.networks.layers import noisy
 from zoo.common.networks.layers.dense import Dense
 from zoo.common.networks.layers.dueling import DuelingHead
@@ -16,18 +16,18 @@ from zoo.common.networks.layers.dueling import DuelingHead
 
 @dataclass(frozen=True)
 class Head:
-    """What a network takes besides the observation, and what it has to give.
+    """What a network takes besides the observation, and what it gives.
 
     Attributes:
-        units: the size of its output.
+        units: size of the output.
         meaning: what the output is, for messages: ``'the logits of 2 actions'``.
-        gain: gain of the head's orthogonal initialiser; None for the torso's own initialiser.
+        gain: gain of the head's orthogonal initializer; None: the head has the torso's initializer.
         activation: of the output.
-        also_accepts: another size of output that a complete network may have.
+        also_accepts: another output size that a complete network may have.
         dueling: separate streams for the state's value and the advantages (Wang et al. 2016, eq. 9).
-        action_size: of a critic of state and action, the length of the action that it takes; 0 of any other network.
-        values: numbers for each action, of which ``units`` are made.
-        sigma: σ₀ of noisy layers (Fortunato et al. 2018); 0 for plain ones.
+        action_size: length of the action that a critic of state and action takes; 0 for any other network.
+        values: numbers for each action; ``units`` is a multiple of it.
+        sigma: σ₀ of noisy layers (Fortunato et al. 2018); 0 for plain layers.
     """
 
     units: int
@@ -49,14 +49,14 @@ def value_head(gain: float | None = None, action_size: int = 0) -> Head:
 def action_value_head(
     actions: int, dueling: bool = False, values: int = 1, named: str = 'values', sigma: float = 0.0
 ) -> Head:
-    """What there is to say of each of ``actions`` discrete actions.
+    """One or several numbers for each discrete action.
 
     Args:
-        actions: how many.
+        actions: number of actions.
         dueling: separate streams for the state's value and the advantages.
         values: numbers for each action: one value, or the atoms or quantiles of its distribution.
-        named: what these are, for messages.
-        sigma: σ₀ of noisy layers; 0 for plain ones.
+        named: what these numbers are, for messages.
+        sigma: σ₀ of noisy layers; 0 for plain layers.
     """
     meaning = f'the {named} of {actions} actions' if values == 1 else f'{values} {named} of each of {actions} actions'
     return Head(actions * values, meaning, dueling=dueling, values=values, sigma=sigma)
@@ -72,8 +72,8 @@ def stochastic_head(adaptor: ActionAdaptor, gain: float | None = None, free_log_
 
     Args:
         adaptor: the action adaptor.
-        gain: of the initialiser.
-        free_log_std: a Gaussian's log standard deviation is a variable of its own rather than an output.
+        gain: of the initializer.
+        free_log_std: a Gaussian's log standard deviation is a separate variable rather than an output.
     """
     outputs = sum(part.outputs for part in adaptor.parts)
     if not free_log_std:
@@ -82,7 +82,7 @@ def stochastic_head(adaptor: ActionAdaptor, gain: float | None = None, free_log_
 
 
 def best_action_head(adaptor: ActionAdaptor, gain: float | None = None) -> Head:
-    """Logits and means, of which a deterministic policy takes the best action, for every action space."""
+    """Logits and means, from which a deterministic policy takes the best action; for every action space."""
     return Head(sum(part.outputs for part in adaptor.parts), _meaning(adaptor), gain)
 
 
@@ -94,19 +94,19 @@ def _meaning(adaptor: ActionAdaptor) -> str:
 
 
 def make_head(
-    head: Head, width: int, initial: str, seeds: torsos.SeedSequence, hidden: bool = False
+    head: Head, width: int, initial: str, seeds: pieces.SeedSequence, hidden: bool = False
 ) -> keras.Sequential:
-    """The head as a Keras model; ``hidden`` puts a layer before it, where an action joins an encoded image.
+    """The head as a Keras model, in float32 whatever the torso's dtype and Keras' global dtype policy.
 
-    It is of float32 whatever the torso computes in, and whatever Keras' global dtype policy is.
+    ``hidden`` puts a layer before it, which mixes an action with the encoded observation.
     """
-    kernel = torsos.initializer(
+    kernel = pieces.initializer(
         'orthogonal' if head.gain is not None else initial, seeds(), 1.0 if head.gain is None else head.gain
     )
     dtype = 'float32'
     layers: list[Any] = [keras.Input((width,), dtype=dtype)]
     if hidden:
-        joined = torsos.initializer(initial, seeds())
+        joined = pieces.initializer(initial, seeds())
         layers.append(Dense(256, 'relu', kernel_initializer=joined, dtype=dtype))
 
     def last(units: int, name: str) -> keras.layers.Layer:

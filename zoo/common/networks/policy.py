@@ -1,4 +1,4 @@
-"""A stochastic policy: a network and the distribution that its output parametrizes."""
+"""A stochastic policy: a network, and the distribution that its output parametrizes."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ log = logging.getLogger('zoo')
 class StochasticPolicy:
     """A network whose output is completed to the parameters of the action's distribution.
 
-    Where the Gaussian's log standard deviation is free (PPO), it is a variable of its own; an action mask sets the
-    logits of forbidden actions to −1e9.
+    A Gaussian's log standard deviation may be free, a separate variable (PPO). An action mask sets the logits of
+    forbidden actions to −1e9.
 
-    With state-dependent exploration (Raffin et al. 2020, arXiv 2005.05719) the noise on an action is the features
-    that the head is given times a matrix ``[L, n]`` of normal numbers, each with a standard deviation of its own, σ,
-    which is the free one then. Of a matrix that is not known the action is Gaussian with the variance
-    ``Σ_l features_l² σ_la²`` (their equation 9), and those are the parameters of the distribution. As in the authors'
-    code no gradient reaches the features by way of the variance, and 1e-6 is added to it.
+    With state-dependent exploration (Raffin et al. 2020, arXiv 2005.05719) the noise on an action is the head's input,
+    the features, times a matrix ``[L, n]`` of normal numbers. Each entry of the matrix has its own standard deviation
+    σ, which is the free variable. For an unknown matrix the action is Gaussian with the variance ``Σ_l features_l²
+    σ_la²`` (their equation 9). As in the authors' code, no gradient reaches the features through the variance, and 1e-6
+    is added to it.
 
     Args:
         network: gives the means and logits, or all parameters.
         adaptor: the action adaptor.
         log_std_init: initial value of a free log standard deviation.
-        sde: with state-dependent exploration.
+        sde: explore in a state-dependent way.
 
     Attributes:
         log_std: the free log standard deviation, ``[n]``; with state-dependent exploration log σ, ``[L, n]``.
 
     Raises:
-        ValueError: state-dependent exploration of actions that are no ``Box``, or of a network that is recurrent or has
-            no head whose features could be known.
+        ValueError: state-dependent exploration with actions that are no ``Box``, or with a network that is recurrent or
+            has no head.
     """
 
     def __init__(self, network: Network, adaptor: ActionAdaptor, log_std_init: float = 0.0, sde: bool = False) -> None:
@@ -71,33 +71,32 @@ class StochasticPolicy:
         name, network = self.network.name, self.network
         if not spaces.is_leaf(self.adaptor.space) or 'gaussian' not in self.adaptor.parts[0].kind:
             raise ValueError(
-                f'use_sde=True is noise on the actions of a Box, but these are {spaces.describe(self.adaptor.space)}: '
-                'leave it out.'
+                'use_sde=True adds noise to the actions of a Box, but these are '
+                f'{spaces.describe(self.adaptor.space)}: leave it out.'
             )
         if network.state_size:
             raise ValueError(
-                f'{name} is recurrent, whose exploration cannot be state-dependent here: give a network that is not '
-                'recurrent, or leave out use_sde.'
+                f'{name} is recurrent, but use_sde=True needs a network that is not: give one, or leave out use_sde.'
             )
         if network.head is None:
             raise ValueError(
-                f'{name} is a complete network, but use_sde=True makes noise of the features that a head is given: '
-                'give a torso, without its last layer, or a spec.'
+                f'{name} is a complete network, but use_sde=True makes noise from the features before a head: give a '
+                'torso, without its last layer, or a spec.'
             )
 
     def __call__(self, obs: spaces.Flat, training: bool = False) -> tf.Tensor:
-        """Parameters ``[B, param_size]`` for flat observations ``[B, …]``; see `Network` for ``training``."""
+        """Parameters ``[B, param_size]`` for flat observations ``[B, …]``."""
         if not self.sde:
             return self.complete(self.network(obs, training=training), obs)
         encoded = self.network.encode(obs, training=training)
         return self.complete(self.network.from_torso(encoded), obs, encoded)
 
     def perturbed(self, obs: spaces.Flat, noise: tf.Tensor) -> tf.Tensor:
-        """With state-dependent exploration, in inference mode: parameters, and the noise on the action ``[B, 3 n]``.
+        """Parameters and the noise on the action, ``[B, 3 n]``, with state-dependent exploration, in inference mode.
 
         Args:
             obs: flat observations ``[B, …]``.
-            noise: standard normal numbers ``[B, L n]``, a matrix of which for each row is multiplied by σ.
+            noise: standard normal numbers ``[B, L n]``, a matrix for each row, which σ scales.
         """
         assert self.log_std is not None  # that is σ
         encoded = self.network.encode(obs)
@@ -106,12 +105,12 @@ class StochasticPolicy:
         return tf.concat([params, tf.einsum('bl,bln->bn', encoded, matrix)], -1)
 
     def step(self, obs: spaces.Flat, state: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Of a recurrent network: parameters ``[N, param_size]`` and the state after the step; see `Network.step`."""
+        """Parameters ``[N, param_size]`` and the state after a step of a recurrent network; see `Network.step`."""
         output, after = self.network.step(obs, state)
         return self.complete(output, obs), after
 
     def complete(self, output: tf.Tensor, obs: spaces.Flat, encoded: tf.Tensor | None = None) -> tf.Tensor:
-        """The distribution's parameters from the network's output; ``encoded`` is what its head was given."""
+        """The distribution's parameters for the network's output; ``encoded`` is its head's input."""
         if self.sde:
             assert encoded is not None and self.log_std is not None
             variance = tf.square(tf.stop_gradient(encoded)) @ tf.exp(2.0 * self.log_std)

@@ -1,11 +1,11 @@
-"""Recurrent layers as functions of a state that whoever calls them holds.
+"""Recurrent layers as functions of a state that the caller holds.
 
 A Keras layer keeps the state of a sequence to itself, or forgets it. Here the state is given and returned: one flat
-array ``[N, S]`` with the states of all recurrent layers of a network side by side, of an LSTM its output h and then its
-cell c. So the same weights act one step at a time and learn from whole sequences, in which episodes begin anew.
+array ``[N, S]`` with the states of all recurrent layers of a network side by side. An LSTM's state is its output h,
+then its cell c. So the same weights act one step at a time and learn from whole sequences, in which episodes begin.
 
 Hochreiter and Schmidhuber 1997, *Long Short-Term Memory*; Cho et al. 2014 (arXiv 1406.1078) for the GRU. The equations
-and the order of the gates are those of Keras, to which a test holds them.
+and the order of the gates are Keras'.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from zoo.common.networks import torsos
+from zoo.common.networks import pieces
 from zoo.common.networks.spec import recurrent_units
 from zoo.common.tools import keras_private
 
-#: The recurrent layers that there are, by the name in a spec; ``SimpleRNN`` is taken in networks of the user's alone.
+#: Recurrent layers and their names in a spec; only users' networks may have a ``SimpleRNN``.
 KINDS: dict[type[keras.layers.Layer], str] = {
     keras.layers.LSTM: 'lstm',
     keras.layers.GRU: 'gru',
@@ -30,16 +30,16 @@ KINDS: dict[type[keras.layers.Layer], str] = {
 
 
 def recurrent_layer(spec: dict[str, Any], width: int) -> keras.layers.Layer:
-    """The recurrent layer of a full spec, built for inputs ``[…, width]``, in float32 whatever the torso computes in.
+    """The recurrent layer of a full spec, built for inputs ``[…, width]``, in float32 whatever the torso's dtype.
 
-    Initial weights are those of Keras: orthogonal from step to step, and 1 for the bias of an LSTM's forget gate.
+    Initial weights are Keras': an orthogonal recurrent kernel, and 1 for the bias of an LSTM's forget gate.
     """
-    seeds = torsos.SeedSequence(None if spec['seed'] is None else [spec['seed'], 3])
+    seeds = pieces.SeedSequence(None if spec['seed'] is None else [spec['seed'], 3])
     kind = next(kind for kind, name in KINDS.items() if name == spec['recurrent'])
     layer = kind(
         recurrent_units(spec),
-        kernel_initializer=torsos.initializer('glorot_uniform', seeds()),
-        recurrent_initializer=torsos.initializer('orthogonal', seeds(), 1.0),
+        kernel_initializer=pieces.initializer('glorot_uniform', seeds()),
+        recurrent_initializer=pieces.initializer('orthogonal', seeds(), 1.0),
         dtype='float32',
         name='recurrent',
     )
@@ -48,11 +48,11 @@ def recurrent_layer(spec: dict[str, Any], width: int) -> keras.layers.Layer:
 
 
 def parts_of(entry: Any) -> list[keras.layers.Layer] | None:
-    """The layers of a user's network that is recurrent over the steps of the environment; None where it is not.
+    """The layers of a user's network that is recurrent over environment steps; None for any other network.
 
-    That is a chain of Keras layers with an LSTM, a GRU or a SimpleRNN among them, which takes sequences ``[batch, time,
-    …]``: a ``keras.Sequential``, a functional model without branches, or such a layer by itself. One that makes a time
-    axis of the observation itself (``Reshape``) is not meant, and any other network may hold what layers it likes.
+    Such a network is a chain of Keras layers with an LSTM, a GRU or a SimpleRNN, and takes sequences ``[batch, time,
+    …]``: a ``keras.Sequential``, a functional model without branches, or such a layer alone. A chain that makes a time
+    axis within the observation (``Reshape``) is not one.
     """
     chain = _chain(entry)
     if chain is None:
@@ -89,25 +89,25 @@ def _is_recurrent(layer: Any) -> bool:
 
 
 def check_layers(chain: Sequence[keras.layers.Layer], label: str) -> None:
-    """Refuse recurrent layers that cannot be stepped through as they are meant.
+    """Refuse recurrent layers that cannot be run one step at a time.
 
     Raises:
-        ValueError: one sentence, which begins with ``label``.
+        ValueError: begins with ``label``.
     """
     for i, layer in enumerate(chain):
         wrong = ''
         if isinstance(layer, keras.layers.Masking):
-            wrong = 'hides steps, but where episodes begin and end is known without it: leave it out'
+            wrong = 'hides steps, but zoo knows without it where episodes begin and end: leave it out'
         elif not _is_recurrent(layer):
             continue
         elif type(layer) not in KINDS:
             wrong = 'cannot be stepped through: use keras.layers.LSTM, GRU or SimpleRNN'
         elif layer.activity_regularizer is not None:
-            wrong = 'has an activity regularizer, which is not seen here: put a layer ActivityRegularization after it'
+            wrong = 'has an activity regularizer, which zoo does not apply: put a layer ActivityRegularization after it'
         elif layer.dropout or layer.recurrent_dropout:
-            wrong = 'drops out between steps, which is not done here: put a keras.layers.Dropout beside it'
+            wrong = 'drops out between steps, which zoo does not do: put a keras.layers.Dropout before or after it'
         elif layer.go_backwards or layer.stateful or layer.return_state:
-            wrong = 'goes backwards, or keeps or gives its state, which is kept for it here: leave that out'
+            wrong = 'goes backwards, or keeps or gives its state, which zoo keeps for it: leave that out'
         elif layer.compute_dtype != 'float32':
             wrong = f'computes in {layer.compute_dtype}: make it of float32, which a state needs over many steps'
         elif not layer.return_sequences and any(_is_recurrent(other) for other in chain[i + 1 :]):
@@ -123,10 +123,10 @@ class Cell:
         layer: of a type in :data:`KINDS`, built.
 
     Attributes:
-        units: of its output, which the first ``units`` entries of its state are.
+        units: size of its output, which is the first part of its state.
         state_size: entries of its state.
-        activation, gate: names of its activations; empty for a function of the user's own.
-        reset_after: of a GRU, see ``keras.layers.GRU``.
+        activation, gate: names of its activations; empty for a user's own function.
+        reset_after: see ``keras.layers.GRU``.
     """
 
     def __init__(self, layer: Any) -> None:
@@ -135,25 +135,25 @@ class Cell:
         self.units = int(layer.units)
         self.state_size = (2 if self.kind == 'lstm' else 1) * self.units
         self.reset_after = self.kind == 'gru' and bool(layer.reset_after)
-        self.activation = torsos.activation_name(layer.activation)
-        self.gate = 'linear' if self.kind == 'simple' else torsos.activation_name(layer.recurrent_activation)
+        self.activation = pieces.activation_name(layer.activation)
+        self.gate = 'linear' if self.kind == 'simple' else pieces.activation_name(layer.recurrent_activation)
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """Kernel, recurrent kernel, and bias if it has one."""
+        """Kernel, recurrent kernel, and the bias if there is one."""
         cell = self.layer.cell
         return [cell.kernel.value, cell.recurrent_kernel.value, *([cell.bias.value] if self.layer.use_bias else [])]
 
     def project(self, x: tf.Tensor) -> tf.Tensor:
-        """What the inputs ``[…, width]`` add to every step, ``[…, gates · units]``: one product for all steps."""
+        """The inputs' part of every step, ``[…, gates · units]`` for ``[…, width]``: one product for all steps."""
         kernel, _, *biases = map(tf.convert_to_tensor, self.variables)
         projected = tf.matmul(x, kernel)
         return projected + (biases[0][0] if self.reset_after else biases[0]) if biases else projected
 
     def stepper(self) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-        """The function of (what `project` gave for a step ``[N, …]``, state ``[N, S]``) to the state after it.
+        """The function of (output of `project` for a step ``[N, …]``, state ``[N, S]``) that gives the state after it.
 
-        It reads the weights once, lest they be read at every step of a loop.
+        It reads the weights once, and not at every step of a loop.
         """
         _, recurrent, *biases = map(tf.convert_to_tensor, self.variables)
         units, act = self.units, self.layer.activation
@@ -204,10 +204,10 @@ class Cell:
 
 
 class Core:
-    """The recurrent part of a network: its recurrent layers, and what stands between and after them.
+    """The recurrent part of a network: its recurrent layers, and the layers between and after them.
 
     Args:
-        stages: each a :class:`Cell`, or a function of rows ``[B, …]`` and of whether it is called in training mode.
+        stages: each is a :class:`Cell`, or a function of rows ``[B, …]`` and training mode.
     """
 
     def __init__(self, stages: Sequence[Cell | Callable[[tf.Tensor, bool], tf.Tensor]]) -> None:
@@ -216,7 +216,7 @@ class Core:
         self.state_size = sum(cell.state_size for cell in self.cells)
 
     def step(self, x: tf.Tensor, state: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-        """One step: output ``[N, width]`` and the state after it ``[N, S]``, from rows ``[N, …]`` and a state."""
+        """Output ``[N, width]`` and the state after one step ``[N, S]``, from rows ``[N, …]`` and a state."""
         after, offset = [], 0
         for stage in self.stages:
             if isinstance(stage, Cell):
@@ -231,13 +231,13 @@ class Core:
     def sequence(
         self, x: tf.Tensor, state: tf.Tensor, begins: tf.Tensor, training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """``T`` steps of ``N`` copies.
+        """Run ``T`` steps of ``N`` copies.
 
         Args:
             x: float32 rows ``[T · N, …]``, time-major.
             state: float32 ``[N, S]``, before the first step.
             begins: bool ``[T, N]``; where True, the state is zero before that step.
-            training: whether in training mode.
+            training: in training mode.
 
         Returns:
             Outputs ``[T · N, width]`` and the states after each step ``[T, N, S]``.
@@ -256,9 +256,9 @@ class Core:
 
 
 def core_of(chain: Sequence[Any]) -> tuple[Callable[[tf.Tensor, bool], tf.Tensor], Core]:
-    """What a user's chain of layers does before its first recurrent layer, a function of rows, and the rest of it.
+    """A user's chain in two pieces: the layers before its first recurrent layer, a function of rows, and the rest.
 
-    Every layer but the recurrent ones is called with a time axis of length 1, as its place in the chain has it.
+    Layers that are not recurrent are called with a time axis of length 1, if they have one in the chain.
     """
     first = next(i for i, layer in enumerate(chain) if type(layer) in KINDS)
     last = max(i for i, layer in enumerate(chain) if type(layer) in KINDS)
@@ -280,13 +280,14 @@ def core_of(chain: Sequence[Any]) -> tuple[Callable[[tf.Tensor, bool], tf.Tensor
 def steps_agree(
     entry: Any, before: Callable[[tf.Tensor, bool], tf.Tensor], core: Core, x: tf.Tensor, within: float
 ) -> bool:
-    """Whether a user's chain gives the same of whole sequences as step by step, which a layer that looks at several
-    steps at once does not.
+    """Whether a user's chain gives the same for whole sequences as step by step.
+
+    It does not if a layer looks at several steps at once.
 
     Args:
         entry: the chain.
-        before, core: what `core_of` made of it.
-        x: what it takes, sequences of some steps ``[T, N, …]``.
+        before, core: the chain's pieces, from `core_of`.
+        x: preprocessed sequences of some steps ``[T, N, …]``.
         within: how far the outputs may differ.
     """
     steps, copies = x.shape[:2]
@@ -315,6 +316,6 @@ def _rows(layer: Any, has_time: bool) -> Callable[[tf.Tensor, bool], tf.Tensor]:
 
 
 def build(entry: Any, shape: Sequence[int]) -> None:
-    """Build a user's chain, if it is not yet, for inputs ``[batch, time, *shape]``."""
+    """Build a user's chain for inputs ``[batch, time, *shape]``, unless it is built."""
     if not entry.built:
         entry.build((None, None, *shape))

@@ -1,4 +1,4 @@
-"""Observations together with the recurrent state in which they were seen."""
+"""Observations together with the steps before them, for recurrent networks that learn from replayed sequences."""
 
 from __future__ import annotations
 
@@ -10,28 +10,27 @@ import tensorflow as tf
 from zoo.common import spaces
 from zoo.common.records import Batch, SequenceBatch
 
-#: η of Kapturowski et al. 2019, section 2.3: a sequence's priority is so much of the greatest of its transitions', and
-#: the rest of their mean.
+#: η of Kapturowski et al. 2019, section 2.3: the weight of the greatest priority among a sequence's transitions; the
+#: mean priority has the rest.
 GREATEST = 0.9
 
 
 @dataclasses.dataclass(frozen=True)
 class Remembered:
-    """Observations ``[B]`` together with what led to them, in place of flat ones where networks are recurrent.
+    """Observations ``[B]`` together with the sequences that led to them, in place of flat observations.
 
-    They are some of the rows of sequences. A network that is given them runs through the sequences up to each of them,
-    so that its gradient goes back in time, but not into the first rows, the burn-in, which bring its state up to date
-    (Kapturowski et al. 2019, *Recurrent Experience Replay*, section 3.2). A network that is not recurrent sees the
-    rows by themselves.
+    A recurrent network runs through the sequences up to each observation, so that its gradient goes back in time. The
+    first rows, the burn-in, only bring its state up to date, without a gradient (Kapturowski et al. 2019, *Recurrent
+    Experience Replay*, section 3.2). A network that is not recurrent sees the observations by themselves.
 
     Attributes:
         obs, action: flat ``[R, C, …]``, time-major.
-        begins: bool ``[R, C]``, where an episode begins, and the state is zero.
-        state: float32 ``[C, S]``, the state before the first row of the network called ``acts``, and of its target;
-            that of others is zero there.
-        acts: the name of the network that was acted with.
-        burn_in: how many rows that is.
-        at: int32 ``[B]``, the numbers of the rows among all ``R C``.
+        begins: bool ``[R, C]``: where True, an episode begins and the state is zero.
+        state: float32 ``[C, S]``, the state before the first row, of the network ``acts`` and of its target. The state
+            of other networks is zero there.
+        acts: the name of the network that acted.
+        burn_in: number of rows of the burn-in.
+        at: int32 ``[B]``, indices of the observations among all ``R C`` rows.
     """
 
     obs: Any
@@ -47,19 +46,19 @@ class Remembered:
         return self._picked(self.obs[path])
 
     def rows(self) -> Any:
-        """The observations by themselves, flat ``[B, …]``."""
+        """The observations alone, flat ``[B, …]``."""
         return spaces.tree_map(self._picked, self.obs)
 
     def _picked(self, x: tf.Tensor) -> tf.Tensor:
         return tf.gather(tf.reshape(x, [-1, *x.shape[2:]]), self.at)
 
     def run(self, network: Any, with_action: bool, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        """What a recurrent network's head is given ``[B, width]``, and its state before these rows ``[B, S]``.
+        """The inputs of a recurrent network's head ``[B, width]``, and its state before these rows ``[B, S]``.
 
         Args:
             network: a :class:`zoo.common.networks.network.Network`.
-            with_action: whether its torso takes the actions that were taken.
-            training: whether in training mode, which the burn-in is not.
+            with_action: whether its torso takes the actions too.
+            training: in training mode, except for the burn-in.
         """
         state = self.state
         if network.name != self.acts:
@@ -81,7 +80,7 @@ class Remembered:
 
 
 def rows_of(batch: SequenceBatch, burn_in: int, acts: str) -> Batch:
-    """The transitions that are learned from in sequences, fields ``[L C, …]``, with what led to them.
+    """The transitions in sequences that are learned from, fields ``[L C, …]``, with the steps before them.
 
     Args:
         batch: fields ``[R, C, …]`` and ``[L, C, …]``.
@@ -108,11 +107,11 @@ def rows_of(batch: SequenceBatch, burn_in: int, acts: str) -> Batch:
 
 
 def of_sequences(priority: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-    """Priorities of sequences ``[C]`` by those of their transitions ``[L, C]``: the paper's section 2.3.
+    """Priorities of sequences ``[C]`` from the priorities of their transitions: the paper's section 2.3.
 
     Args:
-        priority: |δ|.
-        valid: bool ``[L, C]``, where there is a transition; at least one in each sequence.
+        priority: |δ| ``[L, C]``.
+        valid: bool ``[L, C]``, where there is a transition; each sequence has at least one.
     """
     size = tf.where(valid, tf.abs(priority), 0.0)
     mean = tf.reduce_sum(size, 0) / tf.reduce_sum(tf.cast(valid, tf.float32), 0)

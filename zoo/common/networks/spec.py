@@ -1,4 +1,4 @@
-"""Network specs: ``dict(hidden=[64, 64], activation='tanh')``, completed and checked."""
+"""Network specs, ``dict(hidden=[64, 64], activation='tanh')``: completed and checked."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ RECURRENT = ('lstm', 'gru')
 #: Keras' dtype policies in which networks are assembled.
 DTYPES = ('float32', 'mixed_bfloat16')
 
-#: What is wrong with others that are likely to be asked for.
+#: What is wrong with other policies that users may ask for.
 _WRONG_WITH = {
-    'float16': ', whose gradients vanish where the loss is not scaled',
-    'mixed_float16': ', whose gradients vanish where the loss is not scaled',
+    'float16': ', whose gradients vanish without loss scaling',
+    'mixed_float16': ', whose gradients vanish without loss scaling',
     'bfloat16': ', whose weights would be too coarse for small steps',
 }
 
@@ -85,10 +85,10 @@ def full_spec(spec: dict[str, Any], entry: str) -> dict[str, Any]:
 
 
 def check_normalize(normalize: Any, layers: str, entry: str) -> None:
-    """Refuse a normalisation with which such layers are not assembled.
+    """Refuse a normalization that cannot be assembled with these layers.
 
     Raises:
-        ValueError: one sentence, which begins with ``entry``.
+        ValueError: begins with ``entry``.
     """
     if normalize is None:
         return
@@ -96,16 +96,16 @@ def check_normalize(normalize: Any, layers: str, entry: str) -> None:
         raise ValueError(f"{entry}: normalize is {normalize!r}; give 'batch_renorm' or None.")
     if layers == 'tensorlayer':
         raise ValueError(
-            f"{entry}: normalize='batch_renorm' is a layer of Keras, which does not go between those of TensorLayer: "
-            "give layers='keras'."
+            f"{entry}: normalize='batch_renorm' is a Keras layer, which cannot stand between TensorLayer layers: give "
+            "layers='keras'."
         )
 
 
 def check_recurrent(recurrent: Any, entry: str) -> None:
-    """Refuse a recurrent layer that is not assembled.
+    """Refuse a kind of recurrent layer that a spec cannot have.
 
     Raises:
-        ValueError: one sentence, which begins with ``entry``.
+        ValueError: begins with ``entry``.
     """
     if recurrent is not None and recurrent not in RECURRENT:
         raise ValueError(f'{entry}: recurrent is {recurrent!r}; give {" or ".join(map(repr, RECURRENT))}, or None.')
@@ -117,10 +117,10 @@ def recurrent_units(spec: dict[str, Any]) -> int:
 
 
 def check_dtype(dtype: Any, layers: str, entry: str) -> None:
-    """Refuse a dtype in which such layers are not assembled.
+    """Refuse a dtype that these layers cannot have.
 
     Raises:
-        ValueError: one sentence, which begins with ``entry``.
+        ValueError: begins with ``entry``.
     """
     if not isinstance(dtype, str) or dtype not in DTYPES:  # a name, since specs are written to checkpoints
         wrong = _WRONG_WITH.get(dtype, '') if isinstance(dtype, str) else ''
@@ -128,19 +128,19 @@ def check_dtype(dtype: Any, layers: str, entry: str) -> None:
         raise ValueError(f'{entry}: dtype is {dtype!r}{wrong}: give its name, {names}, or leave it out.')
     if layers == 'tensorlayer' and dtype != 'float32':
         raise ValueError(
-            f"{entry}: TensorLayer's layers compute in float32 alone, not in {dtype!r}, which is Keras' global policy "
-            "if nothing else was named: give dtype='float32', or layers='keras'."
+            f"{entry}: TensorLayer's layers compute only in float32, not in {dtype!r}, which is Keras' global policy "
+            "if the spec has no dtype: give dtype='float32', or layers='keras'."
         )
 
 
 def with_dtype(spec: dict[str, Any], entry: str) -> dict[str, Any]:
-    """The spec with its dtype: Keras' global policy where it names none.
+    """The spec with its dtype: Keras' global policy if the spec names none.
 
-    An agent does that once, when it is made, and keeps what comes out, so that its targets, its twins, what is loaded
-    and what other processes make of it are the same whatever the policy is there.
+    An agent calls this once, when it is made, and keeps the result. So its targets and twins, loaded agents and other
+    processes have the same dtype, whatever the policy is there.
 
     Raises:
-        ValueError: a policy in which networks are not assembled.
+        ValueError: networks cannot be assembled under Keras' global policy.
     """
     if 'dtype' in spec:
         return spec
@@ -154,32 +154,32 @@ def with_dtype(spec: dict[str, Any], entry: str) -> dict[str, Any]:
     return {**spec, 'dtype': policy}
 
 
-#: How long a product of 256 × 256 matrices takes in bfloat16, with the casts of both, in times of float32, by the first
-#: of these flags of /proc/cpuinfo that a processor has; benchmarks/speed/bfloat16.py measures it again.
+#: Time of a product of 256 × 256 matrices in bfloat16, with both casts, relative to float32, by the first of these
+#: flags of /proc/cpuinfo that a processor has (benchmarks/bfloat16.py).
 _TIMES_FLOAT32 = {'avx512_bf16': 2.1, 'avx512f': 5.9, '': 1.3}
 
-#: The flags of processors that gain: AMX of x86, and bfloat16 of ARM.
+#: Flags of processors that gain by bfloat16: AMX of x86, and bfloat16 of ARM.
 _GAINS = {'amx_bf16', 'bf16'}
 
 
 @functools.cache
 def warn_where_slow() -> None:
-    """Say, once in a process, that mixed precision is slower than float32 on a processor that is not made for it.
+    """Warn, once in a process, if mixed precision is slower than float32 on this processor.
 
-    Nothing is said where that is not known: on another system than Linux, or with a GPU.
+    It does not warn with a GPU, nor on systems other than Linux, where it cannot know.
     """
     flags = processor_flags()
     if not flags or flags & _GAINS or tf.config.list_physical_devices('GPU'):
         return
     log.warning(
-        'mixed_bfloat16 is likely to be slower than float32 on this processor: with the instructions that it has for '
-        'it a 256 x 256 x 256 product was measured to take %g times as long.',
+        'mixed_bfloat16 is likely to be slower than float32 on this processor: on processors with its instructions a '
+        '256 x 256 x 256 product took %g times as long.',
         next(times for flag, times in _TIMES_FLOAT32.items() if flag in flags or not flag),
     )
 
 
 def processor_flags() -> set[str]:
-    """What Linux says that the processor can; nothing where that is not known."""
+    """The processor's flags in /proc/cpuinfo; empty if there is no such file."""
     try:
         lines = Path('/proc/cpuinfo').read_text().splitlines()
     except OSError:
@@ -188,10 +188,10 @@ def processor_flags() -> set[str]:
 
 
 def with_own_seeds(entries: Sequence[Any], names: Sequence[str]) -> list[Any]:
-    """The entries of ``net_list``, with another seed in a spec whose seed a network of the same kind has already.
+    """The entries of ``net_list``, where a spec gets another seed if a network of the same kind has that seed already.
 
-    Two critics (``critic_1``, ``critic_2``) that start equal and learn from the same batches stay equal for ever. Seeds
-    that differ are left alone, and with them the initial weights that they lead to.
+    Two critics (``critic_1``, ``critic_2``) that start equal and learn from the same batches would stay equal. Seeds
+    that differ are kept, and so are the initial weights.
     """
     found, taken = [], set()
     for i, (entry, name) in enumerate(zip(entries, names, strict=True)):

@@ -1,4 +1,4 @@
-"""The networks that the adaptors assemble from a small spec, of Keras layers or of TensorLayer layers.
+"""Torsos assembled from a spec, in Keras layers or TensorLayer layers.
 
 A spec is a dict; every key has a default::
 
@@ -8,100 +8,47 @@ A spec is a dict; every key has a default::
          features=512,                # units after a convolutional encoder
          layers='keras',              # or 'tensorlayer'
          seed=None,                   # fixes the initial weights
-         normalize=None,              # or 'batch_renorm': of what enters the hidden layers, and after each of them
+         normalize=None,              # or 'batch_renorm': before the hidden layers, and after each of them
          recurrent=None,              # or 'lstm' or 'gru': a recurrent layer after the hidden ones
-         recurrent_units=None,        # of that layer; None: as many as the last hidden layer, or ``features``, has
-         dtype='float32')             # or 'mixed_bfloat16'; Keras' global dtype policy where an agent's spec has none
+         recurrent_units=None,        # units of that layer; None: as many as the last hidden layer, or ``features``
+         dtype='float32')             # or 'mixed_bfloat16'; without it an agent takes Keras' global dtype policy
 
-What comes out ends before the head, which belongs to the algorithm (:mod:`zoo.common.adaptors.policy`).
+A torso ends before the head, which belongs to the algorithm (:mod:`zoo.common.networks.heads`).
 
-Mixed precision is that of Keras: in ``'mixed_bfloat16'`` convolutions and wide dense layers of the torso round what
-they are given and their weights to bfloat16, 8 bits in place of 24, and compute in it. The weights themselves stay
-float32, and so does all that is not the torso: recurrent layers, heads, hence values and the parameters of
-distributions, losses, optimisers, checkpoints, and the forward pass in NumPy by which chains of dense layers act. Dense
-layers with a kernel of at most 128 × 128 entries, which would lose by it, stay float32 too
-(:mod:`zoo.common.networks.layers.dense`).
-It pays on a processor that has AMX or a GPU that has bfloat16, for layers of some 256 units on batches of some hundred
-rows, and for images. The figures are in ``benchmarks/results``.
+Mixed precision is Keras': with ``'mixed_bfloat16'`` the torso's convolutions and wide dense layers round their inputs
+and weights to bfloat16, 8 bits in place of 24, and compute in it. The stored weights stay float32. So does everything
+after the torso: recurrent layers, heads, values, parameters of distributions, losses, optimizers, checkpoints, and the
+forward pass in NumPy. Dense layers with a kernel of at most 128 × 128 entries, which would be slower, stay float32 too
+(:mod:`zoo.common.networks.layers.dense`). It pays on a processor with AMX or a GPU with bfloat16, for layers of some
+256 units on batches of some hundred rows, and for images (``benchmarks/results``).
 """
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from zoo.common.adaptors.observation import Feature
 from zoo.common.networks.layers.batch_renorm import BatchRenormalization
 from zoo.common.networks.layers.dense import Dense
-
-
-def convolutions(height: int, width: int) -> list[tuple[int, int, int, str]]:
-    """Filters, kernel, stride and padding of the convolutions that fit an image of this size (at least 8 × 8).
-
-    From 64 pixels on the network of Mnih et al. (2015, Nature, Methods), after halving layers that bring larger images
-    below 128; smaller images, where its strides would leave a single pixel, get halving 3 × 3 layers until at most
-    5 pixels are left, as in the universe-starter-agent that A3C papers used on 42 × 42 frames.
-    """
-    layers: list[tuple[int, int, int, str]] = []
-    side = min(height, width)
-    if side >= 64:
-        while max(height, width) > 128 and min(height, width) >= 128:
-            layers.append((32, 3, 2, 'same'))
-            height, width = -(-height // 2), -(-width // 2)
-        return [*layers, (32, 8, 4, 'valid'), (64, 4, 2, 'valid'), (64, 3, 1, 'valid')]
-    while side > 5:
-        layers.append((32 if len(layers) < 2 else 64, 3, 2, 'same'))
-        side = -(-side // 2)
-    return layers
-
-
-class SeedSequence:
-    """Integer seeds for initialisers, one per call.
-
-    Without a seed they come from Python's ``random``, as Keras' own do, so that ``keras.utils.set_random_seed`` fixes
-    the head that is attached to a user's network too.
-    """
-
-    def __init__(self, seed: int | Sequence[int] | None) -> None:
-        self._rng = np.random.default_rng(random.getrandbits(64) if seed is None else seed)
-
-    def __call__(self) -> int:
-        return int(self._rng.integers(2**31 - 1))
-
-
-def initializer(name: str, seed: int, gain: float = np.sqrt(2.0)) -> Any:
-    """A Keras initialiser with its seed; ``gain`` is that of the orthogonal one."""
-    if name == 'orthogonal':
-        return keras.initializers.Orthogonal(gain=gain, seed=seed)
-    made = keras.initializers.get(name)
-    config = made.get_config()
-    if 'seed' in config:
-        made = type(made).from_config({**config, 'seed': seed})
-    return made
-
-
-def activation_name(activation: Callable[..., Any]) -> str:
-    """The name by which Keras knows an activation; empty for a function of the user's own, whatever its name."""
-    name = getattr(activation, '__name__', '')
-    return name if any(getattr(module, name, None) is activation for module in (keras.activations, tf.nn)) else ''
+from zoo.common.networks.pieces import SeedSequence, convolutions, embedding_width, initializer
+from zoo.common.networks.tensorlayer_torso import tensorlayer_torso
 
 
 def keras_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 0) -> keras.Model:
     """A Keras model from the features, in their order, to the last hidden layer.
 
-    Features that are all vectors are joined by the caller, and the model is a plain ``Sequential`` of dense layers;
-    otherwise it is a functional model of one input per feature.
+    If all features are vectors, the caller joins them, and the model is a plain ``Sequential`` of dense layers.
+    Otherwise it is a functional model with one input per feature.
 
     Args:
-        features: what the observation adaptor gives.
+        features: from the observation adaptor.
         spec: a full spec.
-        extra: length of a vector that joins the encoded observation, last: the action of a critic.
+        extra: length of a vector that is joined to the encoded observation: the action of a critic.
     """
     seeds, dtype = SeedSequence(spec['seed']), spec['dtype']
     if all(item.is_vector for item in features):
@@ -167,79 +114,13 @@ def _hidden(spec: dict[str, Any], seeds: SeedSequence) -> list[keras.layers.Laye
     return layers
 
 
-def embedding_width(count: int) -> int:
-    """Width of the embedding of ``count`` values: the fourth root rule of thumb, eightfold, at most 128."""
-    return min(128, 8 * int(np.ceil(count**0.25)))
-
-
-def tensorlayer_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 0) -> Any:
-    """The same as :func:`keras_torso` as a static TensorLayer 2 model of one input per feature.
-
-    Raises:
-        ImportError: TensorLayer is not installed.
-    """
-    tl = _tensorlayer()
-    seeds = SeedSequence(spec['seed'])
-    act = keras.activations.get(spec['activation'])
-
-    base: Any = tl.initializers.Initializer
-
-    class Weights(base):
-        """A Keras initialiser in TensorLayer's protocol, so that both kinds of layers start alike."""
-
-        def __init__(self, made: Any) -> None:
-            self.made = made
-
-        def __call__(self, shape: Sequence[int], dtype: Any = tf.float32) -> tf.Tensor:
-            return tf.convert_to_tensor(self.made(tuple(shape), 'float32'))
-
-    def weights() -> Weights:
-        return Weights(initializer(spec['initializer'], seeds()))
-
-    inputs, parts = [], []
-    for item in features:
-        x = tl.layers.Input([None, *item.shape], dtype=tf.int32 if item.kind == 'index' else tf.float32)
-        inputs.append(x)
-        if item.kind == 'image':
-            for filters, kernel, stride, padding in convolutions(*item.shape[:2]):
-                size, strides = (kernel, kernel), (stride, stride)
-                x = tl.layers.Conv2d(filters, size, strides, tf.nn.relu, padding.upper(), W_init=weights())(x)
-            x = tl.layers.Flatten()(x)
-            x = tl.layers.Dense(spec['features'], tf.nn.relu, weights())(x)
-        elif item.kind == 'index':
-            table = Weights(keras.initializers.RandomNormal(stddev=1.0, seed=seeds()))
-            x = tl.layers.Embedding(item.counts[0], embedding_width(item.counts[0]), E_init=table)(x)
-        parts.append(x)
-    if extra:
-        inputs.append(tl.layers.Input([None, extra]))
-        parts.append(inputs[-1])
-    x = parts[0] if len(parts) == 1 else tl.layers.Concat(-1)(parts)
-    for units in spec['hidden']:
-        x = tl.layers.Dense(units, act, weights())(x)
-    model = tl.models.Model(inputs if len(inputs) > 1 else inputs[0], x)
-    model.eval()  # it wants to know its mode, which makes no difference to these layers
-    return model
-
-
-def _tensorlayer() -> Any:
-    try:
-        import tensorlayer
-    except ImportError as error:
-        raise ImportError(
-            f"networks of TensorLayer layers need the extra: pip install 'zoo-rl[tensorlayer]' ({error})."
-        ) from error
-    return tensorlayer
-
-
 def torso(
     features: Sequence[Feature], spec: dict[str, Any], extra: int = 0
 ) -> tuple[Any, Callable[[list[tf.Tensor], bool], tf.Tensor]]:
-    """The torso of a full spec, and the function that calls it: of the list of its features (and the action), and
-    whether in training mode.
+    """The torso of a full spec, and the function that calls it, of a list of inputs and training mode.
 
-    What that function gives is float32, whatever the torso computes in, for a
-    :class:`zoo.common.networks.layers.dense.Dense` or what
-    joins the features is its last layer.
+    The function's output is float32 whatever the torso's dtype, because the last layer is a
+    :class:`zoo.common.networks.layers.dense.Dense` or joins the features.
     """
     if spec['layers'] == 'tensorlayer':
         model = tensorlayer_torso(features, spec, extra)
@@ -255,7 +136,7 @@ def torso(
 
 
 def rounds(torso: keras.Model) -> bool:
-    """Whether a torso that was assembled computes anything in bfloat16."""
+    """Whether an assembled torso computes anything in bfloat16."""
     return any(
         layer.rounds
         if isinstance(layer, Dense)

@@ -1,22 +1,21 @@
-"""Networks of the user's own: adapted, probed, refused where they do not fit."""
+"""A user's own networks: adapted to what an algorithm needs, or refused."""
 
 from __future__ import annotations
 
-import inspect
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
-from gymnasium.spaces import Tuple
 
 from zoo.common import spaces
 from zoo.common.adaptors.observation import Preprocess
-from zoo.common.networks import recurrent, torsos
+from zoo.common.networks import pieces, recurrent
 from zoo.common.networks.announcing import announces
+from zoo.common.networks.calling import Call, is_tensorlayer, ways_to_call
 from zoo.common.networks.heads import Head, make_head
 from zoo.common.networks.network import Network, variables_of
 from zoo.common.networks.trials import PROBES, probe
@@ -24,45 +23,42 @@ from zoo.common.tools import keras_private
 
 log = logging.getLogger('zoo')
 
-#: Steps of the sequences with which a recurrent chain is tried, and how far its outputs may differ from those of single
-#: steps, in float32 and in bfloat16.
+#: Steps of the sequences with which a recurrent chain is tried, and how far its outputs for whole sequences and for
+#: single steps may differ, in float32 and in bfloat16.
 PROBE_STEPS = 4
 PROBE_ERROR = 1e-3, 0.05
 
-#: Observations, and sizes of the weights, with which an output is looked at that has to be in [−1, 1].
+#: Observations, and sizes of the weights, with which is tried whether an output stays in [−1, 1].
 BOUND_ROWS = 32
 BOUND_SCALES = (1.0, 10.0, 100.0, 1e4)
 
 
 def adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head) -> Network:
-    """A user's network: find how it is called, and attach a head where its output is not the head's."""
+    """Adapt a user's network: find how it is called, and attach a head if its output is not the head's.
+
+    Args:
+        entry: the user's network.
+        label: its name in messages: ``'net_list[0] (actor)'``.
+        name: ``'actor'``.
+        preprocess: of the observations.
+        head: what the network takes and gives.
+
+    Raises:
+        ValueError: the network does not fit; the message says what it maps and what the algorithm needs.
+    """
     needs, action_size = f'{head.meaning} ({head.units})', head.action_size
     sees = spaces.describe(preprocess.space)
     takes = sees + (f' and an action of {action_size}' if action_size else '')
     failures: list[str] = []
     _check_layers(entry, label)
-    chain, core = recurrent.parts_of(entry), None
-    if chain is not None:
-        recurrent.check_layers(chain, label)
-        before, core = recurrent.core_of(chain)
-    ways, steps_agree = _ways_to_call(entry, preprocess, action_size), True
-    if core is not None:  # the observation alone: a critic of an action too is not recurrent
-        nested = preprocess.nested
-        ways = [(lambda found, action, training: before(nested(found), training), action_size > 0)]
-    for call_torso, joins_action in ways:
+    memory = _Memory.of(entry, label)
+    ways = ways_to_call(entry, preprocess, action_size) if memory is None else [memory.way(preprocess, action_size)]
+    for call, joins_action in ways:
         try:
-            if core is not None:
-                recurrent.build(entry, probe(preprocess, 0, lambda found, *_: nested(found)).shape[1:])
             with tf.GradientTape() as tape:
-                output = probe(preprocess, action_size, call_torso)
-                if core is not None:
-                    output, _ = core.step(output, tf.zeros([PROBES, core.state_size]))
-            if core is not None:
-                sequences = nested(_random_features(preprocess, PROBE_STEPS * PROBES))
-                sequences = tf.reshape(sequences, [PROBE_STEPS, PROBES, *sequences.shape[1:]])
-                error = PROBE_ERROR[_is_mixed(entry, output)]
-                steps_agree = recurrent.steps_agree(entry, before, core, sequences, error)
-        except Exception as error:  # whatever a user's network raises says that this way does not fit
+                output = _trial(entry, preprocess, action_size, call, memory)
+            steps_agree = memory is None or memory.steps_agree(preprocess, output)
+        except Exception as error:  # a user's network may raise anything, which says that it is not called like this
             reason = ' '.join(re.sub(r'\x1b\[\d*m', '', str(error)).split())[:200]  # Keras writes in bold
             failures.append(
                 f'{label} does not take the observation {takes}, from which {needs} are needed: calling it raised '
@@ -78,139 +74,106 @@ def adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head)
             )
             continue
         _check_listed(entry, label, tape.watched_variables())
-        if not variables_of(entry, trainable=True):
-            raise ValueError(f'{label} has no trainable_variables after a call, so there is nothing to train in it.')
         _check_weights(entry, label)
-        mixed = _is_mixed(entry, output)
-        if dtype == tf.bfloat16:
-            call_torso = _in_float32(call_torso)
         if not steps_agree:
             raise ValueError(
                 f'{label} gives something else of a whole sequence than step by step, as a policy acts: leave out '
                 'layers that look at several steps at once, such as convolutions or means over time.'
             )
-        width = int(shape[-1])
-        if joins_action and width == head.units:
+        if joins_action and shape[1] == head.units:
             failures.insert(
                 0,
-                f'{label} maps {sees} alone to {width}, but {needs} of the observation and an action of {action_size} '
-                'are needed: give a network that takes [observation, action], or a torso.',
+                f'{label} maps {sees} alone to {shape[1]}, but {needs} of the observation and an action of '
+                f'{action_size} are needed: give a network that takes [observation, action], or a torso.',
             )
             continue
-        custom = type(entry).__name__
-        if width in (head.units, head.also_accepts):
-            made = Network(
-                name, preprocess, entry, call_torso, None, custom=custom, wanted=head, mixed=mixed, core=core
-            )
-            made.bounds = head.activation == 'tanh' and not _stays_bounded(made, action_size)
-            if head.sigma:
-                raise ValueError(
-                    f'{label} is a complete network, which has no head whose layers could be noisy: give a torso for '
-                    'it, or noisy=False.'
-                )
-            if head.dueling and announces.get():
-                log.warning('%s is a complete network, so dueling=True changes nothing: give a torso for it.', label)
-            if made.bounds and announces.get():
-                log.warning('%s gives numbers beyond [-1, 1], the range of an action: a tanh is put on them.', label)
-            return made
-        if announces.get():
-            log.info('%s gives %d numbers: a head for %s is attached.', label, width, needs)
-        seeds = torsos.SeedSequence(None)
-        attached = make_head(head, width + action_size * joins_action, 'glorot_uniform', seeds, hidden=joins_action)
-        return Network(
-            name, preprocess, entry, call_torso, attached, joins_action, custom, wanted=head, mixed=mixed, core=core
+        made = Network(
+            name,
+            preprocess,
+            entry,
+            call if dtype == tf.float32 else _in_float32(call),
+            None,
+            joins_action,
+            type(entry).__name__,
+            wanted=head,
+            mixed=_is_mixed(entry, output),
+            core=None if memory is None else memory.core,
         )
+        if shape[1] in (head.units, head.also_accepts):
+            _complete(made, label)
+        else:
+            if announces.get():
+                log.info('%s gives %d numbers: a head for %s is attached.', label, shape[1], needs)
+            width, seeds = shape[1] + action_size * joins_action, pieces.SeedSequence(None)
+            made.head = make_head(head, width, 'glorot_uniform', seeds, hidden=joins_action)
+        return made
     raise ValueError(failures[0])
 
 
-def _ways_to_call(entry: Any, preprocess: Preprocess, action_size: int) -> list[tuple[Callable[..., Any], bool]]:
-    """Functions of (features, action) that call the entry, likeliest first, and whether the head adds the action."""
-    nested, call = preprocess.nested, _call_of(entry)
-    state_only = (lambda found, action, training: call(training, nested(found)), action_size > 0)
-    if not action_size:
-        return [state_only]
-    paired = (lambda found, action, training: call(training, [nested(found), action]), False)
-    two_arguments = (lambda found, action, training: call(training, nested(found), action), False)
-    joined = (lambda found, action, training: call(training, tf.concat([nested(found), action], -1)), False)
-    one_vector = spaces.is_leaf(preprocess.space) and preprocess.is_flat
-    joinable = [joined] if one_vector else []
-    if isinstance(entry, keras.Model) and (getattr(entry, 'inputs', None) or isinstance(entry, keras.Sequential)):
-        return [paired, state_only] if len(getattr(entry, 'inputs', None) or []) > 1 else [*joinable, state_only]
-    if _takes_two(entry.call if isinstance(entry, keras.Layer) else entry.forward if _is_tensorlayer(entry) else entry):
-        return [two_arguments]
-    # A Tuple of two observations could be taken for an observation and an action: there the pair goes first.
-    rest = [paired, state_only] if isinstance(preprocess.space, Tuple) else [state_only, paired]
-    return [*joinable, *rest]
+def _trial(entry: Any, preprocess: Preprocess, action_size: int, call: Call, memory: _Memory | None) -> Any:
+    """The output for a batch of zero observations, whatever it is."""
+    if memory is None:
+        return probe(preprocess, action_size, call)
+    recurrent.build(entry, probe(preprocess, 0, lambda found, *_: preprocess.nested(found)).shape[1:])
+    output = probe(preprocess, action_size, call)
+    return memory.core.step(output, tf.zeros([PROBES, memory.core.state_size]))[0]
 
 
-def _is_tensorlayer(entry: Any) -> bool:
-    return hasattr(entry, 'is_train') and hasattr(entry, 'all_weights')
+class _Memory:
+    """A user's recurrent chain.
+
+    Attributes:
+        before: the layers before the first recurrent one, as a function of rows and training mode.
+        core: the rest.
+    """
+
+    def __init__(self, entry: Any, chain: list[keras.layers.Layer]) -> None:
+        self.entry = entry
+        self.before, self.core = recurrent.core_of(chain)
+
+    @classmethod
+    def of(cls, entry: Any, label: str) -> _Memory | None:
+        """The user's network as a recurrent chain; None if it is no such chain."""
+        chain = recurrent.parts_of(entry)
+        if chain is None:
+            return None
+        recurrent.check_layers(chain, label)
+        return cls(entry, chain)
+
+    def way(self, preprocess: Preprocess, action_size: int) -> tuple[Call, bool]:
+        """How it is called: with the observation alone; the head adds the action of a critic of both."""
+        return lambda found, action, training: self.before(preprocess.nested(found), training), action_size > 0
+
+    def steps_agree(self, preprocess: Preprocess, output: tf.Tensor) -> bool:
+        """Whether it gives the same for whole sequences as step by step."""
+        x = preprocess.nested(_random_features(preprocess, PROBE_STEPS * PROBES))
+        x = tf.reshape(x, [PROBE_STEPS, PROBES, *x.shape[1:]])
+        within = PROBE_ERROR[_is_mixed(self.entry, output)]
+        return recurrent.steps_agree(self.entry, self.before, self.core, x, within)
 
 
-def _call_of(entry: Any) -> Callable[..., Any]:
-    """The function ``(training, *inputs)`` that calls it in training mode or in inference mode."""
-    if isinstance(entry, keras.Layer):
-
-        def call_keras(training: bool, *inputs: Any) -> Any:
-            output = entry(*inputs, training=training)
-            if not training:
-                keras_private.clear_losses(entry)
-            return output
-
-        return call_keras
-    if _is_tensorlayer(entry):
-        return _call_of_tensorlayer(entry)
-    if _takes(entry, 'training'):
-        return lambda training, *inputs: entry(*inputs, training=training)
-    return lambda training, *inputs: entry(*inputs)
+def _complete(made: Network, label: str) -> None:
+    """Settle what a complete network needs in place of a head, and refuse or announce what it cannot have."""
+    head = made.wanted
+    made.bounds = head.activation == 'tanh' and not _stays_bounded(made, head.action_size)
+    if head.sigma:
+        raise ValueError(
+            f'{label} is a complete network, which has no head whose layers could be noisy: give a torso, or '
+            'noisy=False.'
+        )
+    if head.dueling and announces.get():
+        log.warning('%s is a complete network, so dueling=True changes nothing: give a torso.', label)
+    if made.bounds and announces.get():
+        log.warning('%s gives numbers beyond [-1, 1], the range of an action: a tanh is put on them.', label)
 
 
-def _call_of_tensorlayer(entry: Any) -> Callable[..., Any]:
-    """TensorLayer's own call takes tensors and lists, but a dynamic model any structure."""
-    if entry.inputs is None:
-        entry._fix_nodes_for_layers()  # as its call does, lest every call be recorded
-
-    def call(training: bool, *inputs: Any) -> Any:
-        if training:
-            entry.train()
-        elif entry.is_train is not False:
-            entry.eval()
-        try:
-            if entry.inputs is None:
-                return entry.forward(*inputs)
-            (x,) = inputs
-            return entry(list(x) if isinstance(x, tuple) else x)
-        finally:
-            if training:
-                entry.eval()
-
-    return call
-
-
-def _takes(function: Callable[..., Any], name: str) -> bool:
-    try:
-        return name in inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False
-
-
-def _takes_two(function: Callable[..., Any]) -> bool:
-    """Whether it takes the observation and the action as two arguments."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False
-    positional = [
-        p
-        for p in parameters.values()
-        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.name not in ('training', 'mask')
-    ]
-    required = [p for p in positional if p.default is p.empty]
-    return len(required) == 2 or (len(required) == 1 and [p.name for p in positional[1:2]] == ['action'])
+def _in_float32(call: Call) -> Call:
+    """The same call with its output in float32."""
+    return lambda found, action, training: tf.cast(call(found, action, training), tf.float32)
 
 
 def _random_features(preprocess: Preprocess, count: int, scale: float = 1.0) -> dict[str, tf.Tensor]:
-    """So many preprocessed observations: normal numbers, and indices that are 0."""
+    """``count`` preprocessed observations: normal numbers, and indices of 0."""
     rng = np.random.default_rng(0)
     return {
         item.path: (
@@ -223,15 +186,15 @@ def _random_features(preprocess: Preprocess, count: int, scale: float = 1.0) -> 
 
 
 def _check_layers(entry: Any, label: str) -> None:
-    """Refuse layers of a user's network that would go wrong without a word."""
+    """Refuse layers that would silently go wrong."""
     if isinstance(entry, keras.Layer):
         for layer in keras_private.flattened(entry):
             if layer.compute_dtype == 'float16':
                 raise ValueError(
                     f'{label} has the layer {layer.name!r} of dtype policy {layer.dtype_policy.name!r}, whose '
-                    'gradients vanish where the loss is not scaled: make it of float32.'
+                    'gradients vanish without loss scaling: make it of float32.'
                 )
-    if _is_tensorlayer(entry):
+    if is_tensorlayer(entry):
         for layer in _tensorlayer_layers(entry):
             if any(kind.__name__ == 'BatchNorm' for kind in type(layer).__mro__):
                 raise ValueError(
@@ -242,7 +205,9 @@ def _check_layers(entry: Any, label: str) -> None:
 
 
 def _check_weights(entry: Any, label: str) -> None:
-    """Refuse weights of half precision, in which the small steps of an optimiser are lost."""
+    """Refuse a network that has nothing to train, or half-precision weights, which lose small steps."""
+    if not variables_of(entry, trainable=True):
+        raise ValueError(f'{label} has no trainable_variables after a call, so there is nothing to train in it.')
     for variable in variables_of(entry):
         if variable.dtype in (tf.bfloat16, tf.float16):
             raise ValueError(
@@ -252,20 +217,15 @@ def _check_weights(entry: Any, label: str) -> None:
 
 
 def _is_mixed(entry: Any, output: tf.Tensor) -> bool:
-    """Whether a user's network computes in bfloat16, as its layers or its output say."""
+    """Whether a user's network computes in bfloat16, judging by its layers and its output."""
     layers = keras_private.flattened(entry) if isinstance(entry, keras.Layer) else ()
     return output.dtype == tf.bfloat16 or any(layer.compute_dtype == 'bfloat16' for layer in layers)
 
 
-def _in_float32(call: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
-    """The same call with its output in float32."""
-    return lambda found, action, training: tf.cast(call(found, action, training), tf.float32)
-
-
 def _check_listed(entry: Any, label: str, used: Sequence[tf.Variable]) -> None:
-    """Refuse a network that computes from weights that it does not list: they were neither trained nor saved.
+    """Refuse a network that uses weights that it does not list, which would be neither trained nor saved.
 
-    Those of Keras layers in a ``tf.Module`` are such ones, for Keras' layers are no modules.
+    An example is a ``tf.Module`` with Keras layers, which are no modules.
     """
     if isinstance(entry, keras.Layer):
         return
@@ -274,8 +234,8 @@ def _check_listed(entry: Any, label: str, used: Sequence[tf.Variable]) -> None:
         if id(variable) not in listed:
             which = f'{variable.name!r} of shape {list(variable.shape)}'
             raise ValueError(
-                f'{label} uses weights that its trainable_variables lacks ({which}): list all of them there, or in '
-                'variables those that are not to be trained, or give a keras.Model.'
+                f'{label} uses weights that its trainable_variables lacks ({which}): list all weights there, or list '
+                'untrained weights in variables, or give a keras.Model.'
             )
 
 
@@ -287,9 +247,9 @@ def _tensorlayer_layers(model: Any) -> list[Any]:
 
 
 def _stays_bounded(network: Network, action_size: int) -> bool:
-    """Whether the output is in [−1, 1] whatever the weights: those of a fresh network may well be zero.
+    """Whether the output stays in [−1, 1] whatever the weights, which may be zero in a fresh network.
 
-    It is looked at with inputs that are large and weights that are random, small and large; the weights come back.
+    It is tried with large inputs and with random weights, small and large. Then the weights are restored.
     """
     rng = np.random.default_rng(0)
     features = _random_features(network.preprocess, BOUND_ROWS, 30.0)
@@ -301,7 +261,7 @@ def _stays_bounded(network: Network, action_size: int) -> bool:
             for variable in weights:
                 variable.assign(tf.constant(scale * rng.standard_normal(variable.shape), variable.dtype))
             output = network.encode_features(features, action, False).numpy()
-            if (np.abs(output) > 1.0).any():  # a number that is none says nothing: such weights are never reached
+            if (np.abs(output) > 1.0).any():  # NaN passes: such weights are never reached
                 return False
     finally:
         for variable, value in zip(weights, kept, strict=True):

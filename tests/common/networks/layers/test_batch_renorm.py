@@ -162,7 +162,7 @@ def test_a_large_batch_is_the_same(monkeypatch, xla):
 
 
 def test_images_are_refused():
-    with pytest.raises(ValueError, match=r'is of batches of vectors, .*\(None, 8, 8, 3\).*BatchNormalization\.'):
+    with pytest.raises(ValueError, match=r'takes batches of vectors, .*\(None, 8, 8, 3\).*BatchNormalization\.'):
         BatchRenormalization().build((None, 8, 8, 3))
 
 

@@ -1,9 +1,9 @@
-"""Batch renormalisation, which Keras 3 does not have: batch normalisation that agrees with itself in inference mode.
+"""Batch renormalization, which Keras 3 lacks: batch normalization that computes alike in training and inference mode.
 
 Ioffe 2017, *Batch Renormalization: Towards Reducing Minibatch Dependence in Batch-Normalized Models* (arXiv
-1702.03275). Bounds, decay and warm-up are those of CrossQ's code (adityab/CrossQ, commit 2811ad1): the bounds are
-constant where the paper lets them grow, and take effect after a warm-up of plain batch normalisation; the variance is
-averaged where the paper averages the deviation.
+1702.03275). Bounds, decay and warm-up follow CrossQ's code (adityab/CrossQ, commit 2811ad1). The bounds are constant
+and take effect after a warm-up of plain batch normalization; in the paper they grow. The moving average is taken of the
+variance; in the paper, of the standard deviation.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-#: From so many entries of a batch on, the passes over it are fused: an update of CrossQ with critics of 512 × 512 takes
-#: a sixth less processor time so.
+#: For batches of at least so many entries the passes are fused: an update of CrossQ with critics of 512 × 512 then
+#: takes a sixth less processor time.
 FUSED = 2**15
 
 Gradient = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
@@ -25,18 +25,18 @@ Gradient = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 class BatchRenormalization(keras.layers.Layer):
     """``γ ((x − μ) / σ · r + d) + β`` of ``[B, n]``: algorithm 1 of the paper.
 
-    In training mode μ and σ are the batch's, and ``r = σ / σ̄`` and ``d = (μ − μ̄) / σ̄``, clipped, correct them to the
-    moving ones, μ̄ and σ̄; gradients do not flow through r and d. So as long as neither is clipped the output is what
-    inference mode gives, ``γ (x − μ̄) / σ̄ + β``. The moving statistics learn from every call in training mode.
+    In training mode μ and σ are the batch's. ``r = σ / σ̄`` and ``d = (μ − μ̄) / σ̄``, clipped, correct them to the moving
+    statistics μ̄ and σ̄; no gradient flows through r and d. If neither is clipped, the output equals inference mode's,
+    ``γ (x − μ̄) / σ̄ + β``. Every call in training mode updates the moving statistics.
 
-    It computes in float32 whatever it is given, and its output is float32.
+    Inputs are cast to float32, and outputs are float32.
 
     Args:
-        momentum: how much of the moving statistics remains after an update.
+        momentum: the share of the moving statistics that an update keeps.
         epsilon: added to variances.
         r_max: r is in [1 / r_max, r_max].
         d_max: d is in [−d_max, d_max].
-        warmup_steps: in so many first calls in training mode r = 1 and d = 0, which is batch normalisation.
+        warmup_steps: calls in training mode at first with r = 1 and d = 0, which is batch normalization.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class BatchRenormalization(keras.layers.Layer):
         """
         if len(input_shape) != 2:
             raise ValueError(
-                f'{self.name} is of batches of vectors, [batch, units], not of the shape {tuple(input_shape)}: flatten '
-                'it before, or use keras.layers.BatchNormalization.'
+                f'{self.name} takes batches of vectors, [batch, units], not of the shape {tuple(input_shape)}: flatten '
+                'them before, or use keras.layers.BatchNormalization.'
             )
         shape = (input_shape[-1],)
         self.gamma = self.add_weight(shape=shape, initializer='ones', name='gamma')
@@ -81,7 +81,7 @@ class BatchRenormalization(keras.layers.Layer):
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """Float32 of the same shape."""
         x = tf.cast(inputs, tf.float32)
-        if not training or not self.trainable:  # as Keras' BatchNormalization does where it is frozen
+        if not training or not self.trainable:  # like Keras' BatchNormalization when frozen
             scale, shift = self.affine()
             return x * scale + shift
         mean, variance = _fused(_moments, tf.stop_gradient(x))
@@ -91,12 +91,12 @@ class BatchRenormalization(keras.layers.Layer):
         return _standardized(x, mean, tf.math.rsqrt(variance + self.epsilon), gamma * r, beta + gamma * d)
 
     def affine(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """``(scale, shift)``, each ``[n]``, of what it is in inference mode: ``x · scale + shift``."""
+        """``(scale, shift)``, each ``[n]``: inference mode gives ``x · scale + shift``."""
         scale = self.gamma.value * tf.math.rsqrt(self.moving_variance.value + self.epsilon)
         return scale, self.beta.value - self.moving_mean.value * scale
 
     def _corrections(self, mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """r and d, of moments through which no gradient flows."""
+        """r and d, from the batch's moments, through which no gradient flows."""
         deviation = tf.sqrt(self.moving_variance.value + self.epsilon)
         r = tf.sqrt(variance + self.epsilon) / deviation
         d = (mean - self.moving_mean.value) / deviation
@@ -111,11 +111,9 @@ class BatchRenormalization(keras.layers.Layer):
         self.steps.value.assign_add(1)
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        """That of the input."""
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments of the constructor."""
         names = ('momentum', 'epsilon', 'r_max', 'd_max', 'warmup_steps')
         return super().get_config() | {name: getattr(self, name) for name in names}
 
@@ -123,7 +121,7 @@ class BatchRenormalization(keras.layers.Layer):
 def _standardized(x: tf.Tensor, mean: tf.Tensor, inverse: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor) -> tf.Tensor:
     """``(x − μ) / σ · scale + shift`` with the batch's own ``mean`` and ``inverse``, 1 / σ.
 
-    The gradient with respect to x, which flows through both moments, is written out: it takes half the passes.
+    The gradient with respect to x flows through both moments; written out, it takes half the passes.
     """
 
     @tf.custom_gradient
@@ -158,7 +156,7 @@ def _gradient(
 
 
 def _fused(function: Callable[..., Any], x: tf.Tensor, *others: tf.Tensor) -> Any:
-    """The function of a batch and of vectors, which XLA makes two passes over the batch where that is large."""
+    """Call a function of a batch and of vectors, compiled by XLA into two passes if the batch is large."""
     if tf.executing_eagerly() or (x.shape.num_elements() or 0) < FUSED:
         return function(x, *others)
     made = tf.function(function, jit_compile=True, autograph=False)

@@ -1,4 +1,4 @@
-"""The dense layer that networks are assembled of: Keras' own, whose products take less time on processors."""
+"""The dense layer of assembled networks: Keras' own with products that take less time on processors."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-#: Kernels of more entries, the sides' product, are multiplied in bfloat16 where that is asked for. (Up to this number
-#: XLA compiles dense networks, see :mod:`zoo.common.tools.compilation`, and is slow in bfloat16.)
+#: Under ``'mixed_bfloat16'`` only kernels with more entries are multiplied in bfloat16. (XLA compiles dense networks up
+#: to this size, see :mod:`zoo.common.tools.compilation`, and is slow in bfloat16.)
 NARROW = 128 * 128
 
-#: From this number of rows on, and up to so many entries, it pays to turn a kernel over before the product.
+#: Transposing a kernel before the product pays from this number of rows on, and up to this number of entries.
 ROWS = 128
 LARGEST_TURNED = 512 * 512
 
@@ -21,13 +21,12 @@ Gradient = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
 @keras.saving.register_keras_serializable('zoo')
 class Dense(keras.layers.Dense):
-    """``keras.layers.Dense``, with the same weights and results; only the gradient is computed in another order.
+    """``keras.layers.Dense`` with the same weights and results; only the gradient is computed in another order.
 
-    Under ``'mixed_bfloat16'`` a kernel of more than 128 × 128 entries is multiplied as bfloat16: input, kernel, bias
-    and the gradient that comes from above are rounded; the sums run in float32 and are rounded when they are done, in
-    the gradient's products too. What the layer gives is float32, and in that it computes all else: activations, their
-    gradients take some five times as long in bfloat16 (benchmarks/results/bfloat16.md), and a narrow product gains
-    nothing.
+    Under ``'mixed_bfloat16'`` a kernel of more than 128 × 128 entries is multiplied in bfloat16: input, kernel, bias
+    and the incoming gradient are rounded. The sums run in float32 and are rounded at the end, in the gradient's
+    products too. Everything else is float32, the output too: activations and their gradients take some five times as
+    long in bfloat16 (benchmarks/results/bfloat16.md), and a narrow product gains nothing.
     """
 
     def __init__(self, units: int, *args: Any, **kwargs: Any) -> None:
@@ -35,7 +34,7 @@ class Dense(keras.layers.Dense):
 
     @property
     def rounds(self) -> bool:
-        """Whether its products are of bfloat16."""
+        """Whether its products are computed in bfloat16."""
         return self.compute_dtype == 'bfloat16' and self.kernel.shape[0] * self.units > NARROW
 
     def add_weight(self, *args: Any, **kwargs: Any) -> Any:
@@ -57,10 +56,10 @@ class Dense(keras.layers.Dense):
 def product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
     """``x · kernel`` for ``[B, n]`` and ``[n, m]``.
 
-    The gradient with respect to ``x`` is a product with the transposed kernel. TensorFlow leaves the transposing to the
-    product, which reads the kernel against its order in memory again and again and takes much longer for it than the
-    others do. The kernel turned over by itself costs little, and then the product takes no longer than they do:
-    benchmarks/results/operations.md has both.
+    The gradient with respect to ``x`` is a product with the transposed kernel. TensorFlow transposes inside the
+    product, which then reads the kernel against its order in memory and takes much longer than the other products.
+    Transposing the kernel first costs little, and the product takes no longer than the others
+    (benchmarks/results/operations.md).
     """
     rows, entries = x.shape[0], kernel.shape.num_elements()
     if rows is not None and rows >= ROWS and NARROW < entries <= LARGEST_TURNED:
@@ -78,16 +77,16 @@ def _product(x: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
 
 @tf.custom_gradient
 def _turned(kernel: tf.Tensor) -> tuple[tf.Tensor, Any]:
-    """The transposed kernel; the snapshot keeps TensorFlow from making it a part of the product again."""
+    """The transposed kernel; the snapshot keeps TensorFlow from moving the transposition back into the product."""
     return tf.raw_ops.Snapshot(input=tf.transpose(kernel)), tf.transpose
 
 
 @tf.custom_gradient
 def rounded_affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
-    """``x · kernel + bias``, float32 ``[B, m]``, of all three rounded to bfloat16 and rounded again.
+    """``x · kernel + bias``, float32 ``[B, m]``: all three are rounded to bfloat16, and the result is rounded again.
 
-    So are the gradients of ``x`` and ``kernel``, but the bias' gradient is of float32. The product adds the bias to its
-    sums before it rounds them.
+    The gradients of ``x`` and ``kernel`` are rounded likewise; the bias' gradient is float32. The product adds the bias
+    to its sums before it rounds them.
     """
     rounded_x, rounded_kernel = tf.cast(x, tf.bfloat16), tf.cast(kernel, tf.bfloat16)
 

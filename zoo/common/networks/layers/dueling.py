@@ -11,8 +11,8 @@ import tensorflow as tf
 class DuelingHead(keras.layers.Layer):
     """Q(s, a) = V(s) + A(s, a) − mean over a of A(s, a): Wang et al. 2016, equation 9.
 
-    With several numbers for each action, the atoms or quantiles of a distribution, that holds of each of them by
-    itself: Hessel et al. 2018 (arXiv 1710.02298), section 3.
+    With several numbers for each action, the atoms or quantiles of a distribution, this holds for each of them: Hessel
+    et al. 2018 (arXiv 1710.02298), section 3.
 
     Args:
         value: the layer of V, ``values`` outputs.
@@ -32,7 +32,7 @@ class DuelingHead(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs: Any, noise: Any = None) -> Any:
-        """Outputs ``[B, actions · values]``, those of an action side by side; ``noise`` is that of both layers."""
+        """Outputs ``[B, actions · values]``, an action's numbers side by side; ``noise`` is for both layers."""
         if noise is None:
             value, advantage = self.value(inputs), self.advantage(inputs)
         else:

@@ -9,15 +9,15 @@ import tensorflow as tf
 
 
 class NoisyDense(keras.layers.Layer):
-    """A dense layer whose weights are drawn anew whenever it is given noise: ``(μ + σ ∘ ε) x``.
+    """A dense layer that draws its weights from the noise it is given: ``(μ + σ ∘ ε) x``.
 
-    Fortunato et al. 2018, *Noisy Networks for Exploration* (arXiv 1706.10295): factorised Gaussian noise (equations 10
-    and 11), and the initial values of its section 3.2: μ uniform in ±1/√p and σ = σ₀/√p, for p inputs.
+    Fortunato et al. 2018, *Noisy Networks for Exploration* (arXiv 1706.10295): factorized Gaussian noise (equations 10
+    and 11) and the initial values of section 3.2: μ uniform in ±1/√p and σ = σ₀/√p, for p inputs.
 
     Args:
         units: outputs.
         sigma: σ₀.
-        seeds: of the initial kernel and bias.
+        seeds: for the initial kernel and bias.
     """
 
     def __init__(self, units: int, sigma: float, seeds: tuple[int, int], **kwargs: Any) -> None:
@@ -40,7 +40,7 @@ class NoisyDense(keras.layers.Layer):
 
     @property
     def noise_size(self) -> int:
-        """Normal numbers that one draw of the weights takes: one for each input and each output."""
+        """Normal numbers for one draw of the weights: one for each input and one for each output."""
         return self.kernel.shape[0] + self.units
 
     def call(self, inputs: Any, noise: Any = None) -> Any:
@@ -59,6 +59,6 @@ class NoisyDense(keras.layers.Layer):
         if noise.shape[0] == 1:  # one draw for all rows takes one product
             kernel += noise_kernel * (tf.transpose(before) * after)
             return tf.nn.bias_add(tf.matmul(inputs, kernel), bias + noise_bias * after[0])
-        # The noise of a weight is the product of its input's and its output's: no kernel has to be made for each row.
+        # A weight's noise is its input's noise times its output's noise, so no row needs its own kernel.
         noisy = tf.nn.bias_add(tf.matmul(inputs * before, noise_kernel), noise_bias)
         return tf.nn.bias_add(tf.matmul(inputs, kernel), bias) + noisy * after
