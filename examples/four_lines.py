@@ -2,8 +2,8 @@
 
     python examples/four_lines.py
 
-A random policy gets about -1,200 here. What the best one gets depends on where the pendulum hangs at the start of each
-episode: about -150 on average.
+A random policy returns about -1,200. The best policy returns about -150 on average; its return depends on where the
+pendulum hangs at the start of an episode.
 """
 
 from zoo.algorithms import TD3

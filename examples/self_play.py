@@ -3,10 +3,9 @@
     pip install 'zoo-rl[pettingzoo]'
     python examples/self_play.py [steps] [seed]
 
-An agent sees an environment of one player. So the game becomes one: whoever learns sits in one of the two seats, and in
-the other sits a player that is handed to it, a copy of the agent as it was after an earlier round. Nobody tells either
-how to play: in about a minute the agent learns tic-tac-toe from its own games, and then wins nine of ten against a
-random player, which it has never met.
+An agent needs an environment with one player, so the example makes one. The agent sits in one of the two seats. A copy of
+the agent from an earlier round sits in the other. Nobody shows them how to play. In about a minute the agent learns
+tic-tac-toe from its own games. It then wins nine of ten games against a random player, which it never met in training.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ Player = Callable[[Any], Any]
 
 
 class Seat(gymnasium.Env):
-    """A game of two as its players see it from one seat, which is drawn for every game: 1 for a win, -1 for a loss.
+    """A game of two players, seen from one seat. The seat is drawn for every game. A win gives 1, a loss -1.
 
     Args:
-        players: who may sit in the other seat, functions from an observation to an action; drawn for every game.
+        players: functions from an observation to an action; for every game one is drawn for the other seat.
     """
 
     def __init__(self, players: list[Player]) -> None:
         self.players = players
         self.game = tictactoe_v3.env()
-        board = Box(0.0, 1.0, (18,), np.float32)  # whose mark is where: nine squares for each player, one's own first
+        board = Box(0.0, 1.0, (18,), np.float32)  # nine squares for each player's marks, the own marks first
         self.observation_space = Dict({'board': board, 'action_mask': MultiBinary(9)})
         self.action_space = Discrete(9)
 
@@ -58,7 +57,7 @@ class Seat(gymnasium.Env):
         return any(self.game.terminations.values())
 
     def _wait(self) -> None:
-        """Let the other one play until it is one's own turn."""
+        """Let the other player play until it is the own turn."""
         while not self._over and self.game.agent_selection != self.own:
             self.game.step(int(self.other(self._see(self.game.agent_selection))))
 
@@ -76,7 +75,7 @@ def at_random(obs: dict[str, np.ndarray]) -> int:
 
 
 def against_random() -> str:
-    """Wins, draws and losses in 500 games."""
+    """Return the shares of wins, draws and losses in 500 games."""
     games = agent.rollout(Seat([at_random]), episodes=500, deterministic=True, seed=seed + 1).finished
     won, drawn, lost = (sum(game.episode_return == result for game in games) / len(games) for result in (1, 0, -1))
     return f'{won:.0%} won, {drawn:.0%} drawn, {lost:.0%} lost'
@@ -89,9 +88,9 @@ print(f'Against a random player, before: {against_random()}')
 players: list[Player] = []
 rounds = 10
 for _ in range(rounds):
-    twin = copy.deepcopy(agent)  # goes on to play as the agent does now
+    twin = copy.deepcopy(agent)  # plays as the agent does now
     players.append(lambda obs, twin=twin: twin.predict(obs, deterministic=False))
-    # All copies of the environment have the same players, so they step in this process.
+    # All copies of the environment share the list of players, so they step in this process.
     env = zoo.build_env(lambda: Seat(players), 'gymnasium', nenv=8, vectorized='sync', seed=seed)
     agent.learn(env, 'train', run_dir=False, **learn_params | {'train_steps': steps // rounds, 'horizon': 128})
 print(f'Against a random player, after {rounds} rounds against itself: {against_random()}')

@@ -2,7 +2,7 @@
 
     python examples/swap_networks.py
 
-PPO has two networks, actor and critic, and each entry of ``net_list`` is replaced by itself. The three agents train for
+PPO has two networks, actor and critic. Each has an entry in ``net_list`` that you can replace. The three agents train for
 40,000 steps each, less than a minute in all.
 """
 
@@ -18,16 +18,16 @@ from zoo.common.env_wrappers import build_env
 from zoo.common.utils import call_default_params
 
 logging.basicConfig(format='%(message)s')
-logging.getLogger('zoo').setLevel(logging.INFO)  # says where a head is attached
+logging.getLogger('zoo').setLevel(logging.INFO)  # shows the log line about an attached head
 
 
 def spec() -> list:
-    """A few words: layers and head are assembled. Keys that are left out keep the library's defaults."""
+    """Specs: zoo builds layers and head. A missing key keeps its default."""
     return [dict(hidden=[32, 32], activation='relu'), dict(hidden=[128], activation='tanh')]
 
 
 def torso() -> list:
-    """Your layers, and a head that is attached because 64 numbers are neither two logits nor one value."""
+    """A torso: zoo attaches a head, because 64 numbers are neither two logits nor one value."""
     layers = keras.layers
     return [
         keras.Sequential([layers.Dense(64), layers.LayerNormalization(), layers.Activation('silu')]),
@@ -36,7 +36,7 @@ def torso() -> list:
 
 
 class Critic(tf.Module):
-    """A complete network: one value for each observation, by whatever computation."""
+    """A complete network: one value for each observation, computed in your own way."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Critic(tf.Module):
 
 
 def complete() -> list:
-    """Networks that give what the algorithm needs, here two logits and one value: they are used as they are."""
+    """Complete networks: they return two logits and one value, so zoo uses them as they are."""
     obs = keras.Input((4,))
     x = keras.layers.Dense(64, activation='tanh')(obs)
     x = keras.layers.Concatenate()([obs, x])

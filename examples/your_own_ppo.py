@@ -2,9 +2,9 @@
 
     python examples/your_own_ppo.py [steps] [seed]
 
-The agent gives networks, optimiser and acting. What is the paper's (Schulman et al. 2017, arXiv 1707.06347, algorithm 1
-with the clipped objective) stands here, between the two lines of dashes, for you to change. In less than a minute it
-balances CartPole's pole to the end; docs/rollouts.md has all that a rollout can do.
+The agent gives networks, optimizer and acting. The paper's algorithm (Schulman et al. 2017, arXiv 1707.06347, algorithm 1
+with the clipped objective) stands between the two lines of dashes, for you to change. In less than a minute it balances
+CartPole's pole for whole episodes. docs/rollouts.md lists everything that a rollout can do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def update(batch: zoo.Rollout, clip: tf.Tensor) -> None:
 
 
 for begin in range(0, steps, 256):
-    agent.progress = begin / steps  # the learning rate is scheduled by it
+    agent.progress = begin / steps  # the learning rate follows it
     rollout = agent.rollout(env, steps=256)
     advantage = rollout.advantages(gamma=0.98, lam=0.8)
     rollout = rollout.with_fields(advantage=advantage, target=advantage + agent.evaluate(rollout).value)

@@ -2,10 +2,10 @@
 
     python examples/your_own_reinforce.py [steps] [seed]
 
-CartPole without its velocities: where the pole is says too little, and where it was a moment ago has to be remembered.
-The policy is an LSTM. What is the book's (Sutton and Barto, *Reinforcement Learning: An Introduction*, section 13.4)
-stands between the two lines of dashes, for you to change. The same lines learn with a policy that does not remember:
-without ``recurrent`` and ``recurrent_units`` the default run ended at 40 of 500, with them at 230.
+CartPole hides its velocities here. The position of the pole says too little, so the policy has to remember earlier
+positions. The policy is an LSTM. The book's algorithm (Sutton and Barto, *Reinforcement Learning: An Introduction*,
+section 13.4) stands between the two lines of dashes, for you to change. The same lines also train a policy without a
+memory: without ``recurrent`` and ``recurrent_units`` the default run ended at 40 of 500, with them at 230.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def update(rollout: zoo.Rollout) -> None:
 
 
 for begin in range(0, steps, 1024):
-    agent.progress = begin / steps  # the learning rate is scheduled by it
+    agent.progress = begin / steps  # the learning rate follows it
     rollout = agent.rollout(env, steps=1024)
     update(rollout.with_fields(to_go=rollout.returns(gamma=0.98)))
     if begin // 1024 % 10 == 0 and rollout.finished:
