@@ -2,9 +2,9 @@
 
     python examples/own_environment.py
 
-A robot sorts parcels until its first mistake, at most twenty. It sees a camera image, and the weight and the label of the
-parcel. It makes two decisions at once: how to turn its gripper, and which chute to choose. It needs the whole observation
-for them. In about a minute PPO improves from less than one parcel to most of the twenty.
+A robot sorts parcels until its first mistake, at most twenty. It sees a camera image, and the weight and the label of
+the parcel. It makes two decisions at once: how to turn its gripper, and which chute to choose. It needs the whole
+observation for them. In about a minute PPO improves from less than one parcel to most of the twenty.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
     pip install 'zoo-rl[pettingzoo]'
     python examples/self_play.py [steps] [seed]
 
-An agent needs an environment with one player, so the example makes one. The agent sits in one of the two seats. A copy of
-the agent from an earlier round sits in the other. Nobody shows them how to play. In about a minute the agent learns
-tic-tac-toe from its own games. It then wins nine of ten games against a random player, which it never met in training.
+An agent needs an environment with one player, so the example makes one. The agent sits in one of the two seats. A
+copy of the agent from an earlier round sits in the other. Nobody shows them how to play. In about a minute the agent
+learns tic-tac-toe from its own games. It then wins nine of ten games against a random player, which it never met in
+training.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python examples/swap_networks.py
 
-PPO has two networks, actor and critic. Each has an entry in ``net_list`` that you can replace. The three agents train for
-40,000 steps each, less than a minute in all.
+PPO has two networks, actor and critic. Each has an entry in ``net_list`` that you can replace. The three agents train
+for 40,000 steps each, less than a minute in all.
 """
 
 from __future__ import annotations
