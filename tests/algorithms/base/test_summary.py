@@ -53,7 +53,7 @@ def test_every_part_of_nested_spaces():
         '16 × 12 × 3',
     )
     assert row(summary, 'Observation', 'kind')[2] == 'embedding of 1,000 values'
-    assert row(summary, 'Observation', 'pose')[2] == 'vector, normalised by its running mean and deviation'
+    assert row(summary, 'Observation', 'pose')[2] == 'vector, normalized by its running mean and deviation'
     assert row(summary, 'Action', '0')[2] == 'categorical distribution over 3 actions'
     assert row(summary, 'Action', '1')[2] == 'normal distribution, its deviation a variable'
     assert row(summary, 'Network critic', 'torso of actor')[3] == '0'

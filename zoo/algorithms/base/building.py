@@ -1,4 +1,4 @@
-"""How an agent is built: from the entries of ``net_list`` and ``optimizers_list`` to networks and optimisers.
+"""How an agent is built: from the entries of ``net_list`` and ``optimizers_list`` to networks and optimizers.
 
 Targets are copies of networks: :mod:`zoo.common.networks.copies`.
 """
@@ -16,33 +16,34 @@ from zoo.common.networks.build import build_network, build_on
 from zoo.common.networks.heads import Head
 from zoo.common.networks.network import Network
 from zoo.common.networks.spec import with_dtype, with_own_seeds
+from zoo.common.tools.errors import InvalidValue
 
 
 def entries(
     what: str, given: Sequence[Any] | None, default: dict[str, Any], names: Sequence[str], algorithm: str
 ) -> list[Any]:
-    """One entry for each name: those that were given, or the default.
+    """Give one entry for each name: the user's, or the default.
 
     Raises:
-        ValueError: another number of them, or something that is no list.
+        ValueError: the number of entries is another, or they are not a list.
     """
     if given is not None and not isinstance(given, list | tuple):
-        raise ValueError(
+        raise InvalidValue(
             f'{what} is a {type(given).__name__}: give a list with an entry for each of {", ".join(names)}.'
         )
     found = [default] * len(names) if given is None else list(given)
     if len(found) != len(names):
-        raise ValueError(f'{what} has {len(found)} entries, but {algorithm} takes {len(names)}: {", ".join(names)}.')
+        raise InvalidValue(f'{what} has {len(found)} entries, but {algorithm} takes {len(names)}: {", ".join(names)}.')
     return found
 
 
 def label(i: int, name: str) -> str:
-    """How messages name an entry of ``net_list``."""
+    """Give the name of an entry of ``net_list`` for messages."""
     return f'net_list[{i}] ({name})'
 
 
 def with_dtypes(given: Sequence[Any], names: Sequence[str]) -> list[Any]:
-    """The entries of ``net_list``, with its dtype in every spec; see :func:`zoo.common.networks.spec.with_dtype`."""
+    """Give the entries of ``net_list`` with the dtype written into every spec."""
     return [
         with_dtype(entry, label(i, name)) if isinstance(entry, dict) else entry
         for i, (entry, name) in enumerate(zip(given, names, strict=True))
@@ -52,13 +53,13 @@ def with_dtypes(given: Sequence[Any], names: Sequence[str]) -> list[Any]:
 def networks(
     given: Sequence[Any], heads: dict[str, Head], preprocess: Preprocess, shared_torso: dict[str, str]
 ) -> dict[str, Network]:
-    """The networks by name.
+    """Build the networks, by name.
 
     Args:
-        given: the entry of each.
-        heads: what each has to give, by name.
-        preprocess: of the observations.
-        shared_torso: names of the networks that may stand on the torso of another one.
+        given: an entry for each network.
+        heads: what each network has to give, by name.
+        preprocess: turns observations into inputs of networks.
+        shared_torso: networks that may share the torso of another one, and which.
 
     Raises:
         ValueError: an entry that does not fit, or two that share weights.
@@ -72,18 +73,20 @@ def networks(
             made[name] = build_network(entry, label(i, name), preprocess, head)
     owned = [id(v) for network in made.values() for v in network.trainable_variables]
     if len(set(owned)) < len(owned):
-        raise ValueError('two entries of net_list are the same network or share weights: give each one of its own.')
+        raise InvalidValue('two entries of net_list are the same network or share weights: give each one of its own.')
     return made
 
 
 def _on_torso(
     other: str, name: str, head: Head, made: dict[str, Network], given: Sequence[Any], may_share: bool
 ) -> Network:
-    """The network of an entry that names another one, whose torso it shares."""
+    """Build the network of an entry that names another network, to share its torso."""
     if not may_share:
-        raise ValueError(f'{name} is the name {other!r}, but the networks of this algorithm share no torso.')
+        raise InvalidValue(f'{name} is the name {other!r}, but the networks of this algorithm share no torso.')
     if other not in made:
-        raise ValueError(f'{name} is to share the torso of {other!r}: name one of {list(made)}, before it.')
+        raise InvalidValue(
+            f'{name} is to share the torso of {other!r}: name one of the networks before it, {list(made)}.'
+        )
     spec = given[list(made).index(other)]
     seed = spec.get('seed') if isinstance(spec, dict) else None
     return build_on(made[other], name, head, seed=None if seed is None else [seed, 2])
@@ -92,11 +95,11 @@ def _on_torso(
 def optimizers(
     given: Sequence[Any], groups: dict[str, list[tf.Variable]], clip_norm: float | None
 ) -> dict[str, Optimizer]:
-    """The optimisers by name.
+    """Make the optimizers, by name.
 
     Args:
-        given: the entry of each.
-        groups: the variables that each moves, by name.
+        given: an entry for each optimizer.
+        groups: the variables that each optimizer moves, by name.
         clip_norm: bound of the gradient's global norm where an entry names none.
     """
     return {

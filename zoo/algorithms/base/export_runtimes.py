@@ -1,6 +1,6 @@
-"""A TensorFlow function in the form of other runtimes, written and run: SavedModel, LiteRT, ONNX.
+"""Write and run a TensorFlow function in other forms: SavedModel, LiteRT, ONNX.
 
-What is written is a function of named tensors with a free first axis; each runtime calls it by those names.
+The function takes named tensors with a free first axis; each runtime calls it by these names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-#: Of ONNX's operators: of 2021, which every runtime of today has.
+from zoo.common.tools.errors import MissingPackage
+
+#: Version of ONNX's operators, from 2021: every runtime of today has them.
 OPSET = 17
 
 #: Arrays by name, in and out.
@@ -32,11 +34,11 @@ class Runtime:
     Attributes:
         title: its name for messages.
         file: the model's file in the folder; ``'.'``: the folder itself is the model.
-        float32: it computes with no other reals, whatever it takes and gives.
-        write: ``write(function, specs, folder)`` writes the ``tf.function`` of positional tensors, whose names and
-            dtypes ``specs`` has, and which gives a dict.
-        load: ``load(folder)`` gives a function that runs it and what runs it, ``'onnxruntime 1.23.0'``; or None, where
-            nothing is installed that could.
+        float32: whether it computes in float32 only, whatever dtypes it takes and gives.
+        write: ``write(function, specs, folder)`` writes a ``tf.function`` of positional tensors that gives a dict;
+            ``specs`` has the tensors' names and dtypes.
+        load: ``load(folder)`` gives a function that runs the model, and what runs it (``'onnxruntime 1.23.0'``); or
+            None, where nothing is installed that can.
     """
 
     title: str
@@ -49,7 +51,7 @@ class Runtime:
 def _write_savedmodel(function: Any, specs: Sequence[tf.TensorSpec], folder: Path) -> None:
     module = tf.Module()
     concrete = function.get_concrete_function(*specs)
-    module.kept = list(concrete.graph.variables)  # a SavedModel holds no other
+    module.kept = list(concrete.graph.variables)  # a SavedModel holds only these
     with _quiet('tensorflow'):
         tf.saved_model.save(module, str(folder), signatures={'serving_default': concrete})
 
@@ -59,7 +61,7 @@ def _load_savedmodel(folder: Path) -> tuple[Run, str]:
     call = model.signatures['serving_default']
 
     def run(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        assert model is not None  # its variables live as long as it does
+        assert model is not None  # its variables live as long as the model
         found = call(**{name: tf.convert_to_tensor(x) for name, x in inputs.items()})
         return {name: x.numpy() for name, x in found.items()}
 
@@ -81,7 +83,7 @@ def _load_litert(folder: Path) -> tuple[Run, str]:
     except ImportError:
         Interpreter, version = tf.lite.Interpreter, f'tensorflow {tf.__version__}'
     with warnings.catch_warnings():
-        warnings.simplefilter('ignore')  # TensorFlow's says that it is to go
+        warnings.simplefilter('ignore')  # TensorFlow warns that its interpreter will be removed
         interpreter = Interpreter(model_path=str(folder / LITERT.file))
     runner = interpreter.get_signature_runner('serving_default')
     return (lambda inputs: runner(**inputs)), version
@@ -92,10 +94,10 @@ def _write_onnx(function: Any, specs: Sequence[tf.TensorSpec], folder: Path) -> 
         import onnx
         import tf2onnx
     except ImportError as error:
-        raise ImportError(f"exporting to ONNX needs the extra: pip install 'zoo-rl[export]' ({error}).") from error
+        raise MissingPackage(f"exporting to ONNX needs the extra: pip install 'zoo-rl[export]' ({error}).") from error
     with _quiet('tensorflow', 'tf2onnx'):
         model, _ = tf2onnx.convert.from_function(function, input_signature=list(specs), opset=OPSET)
-    onnx.checker.check_model(model)  # an operation that it does not know it hands on as it is
+    onnx.checker.check_model(model)  # tf2onnx passes on operations that it does not know
     (folder / ONNX.file).write_bytes(model.SerializeToString())
 
 
@@ -117,7 +119,7 @@ def _load_onnx(folder: Path) -> tuple[Run, str] | None:
 
 @contextlib.contextmanager
 def _quiet(*names: str) -> Iterator[None]:
-    """Without what these loggers say below an error."""
+    """Silence these loggers below an error."""
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     try:

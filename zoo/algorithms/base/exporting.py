@@ -1,8 +1,8 @@
 """An agent for programs without zoo: observations in, actions out, as a SavedModel or a model of LiteRT or ONNX.
 
-What is exported is what ``agent.predict(obs)`` does, from the environment's own observations to its own actions:
-preprocessing, normalisation by the running statistics, action masks, the network, the choice, scaling and clipping. Not
-in it is the check that an observation is one of its space, and what wrappers of the environment do.
+The model does what ``agent.predict(obs)`` does, from the environment's own observations to its own actions:
+preprocessing, normalization by the running statistics, action masks, the network, the choice, scaling and clipping. It
+does not check that an observation lies in its space, and it does not do what the environment's wrappers do.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from zoo.algorithms.base.algorithm import Algorithm
 from zoo.algorithms.base.export_runtimes import RUNTIMES, Run, Runtime
 from zoo.common import spaces
 from zoo.common.maths.normalize import RunningMoments
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.common.tools.files import beside, library_versions, put_in_place, write_json
 
 log = logging.getLogger('zoo')
@@ -37,51 +37,50 @@ ABOUT = 'agent.json'
 
 _FORMAT = 'zoo export'
 
-#: What an exported action may differ by, for each unit of an action beyond 1.
+#: The largest difference of an exported action, times the size of the action where that is above 1.
 TOLERANCE = 1e-5
 
-#: Observations that are compared, in one batch and then one by itself.
+#: The number of observations to compare: once as a batch, and the first one alone.
 ROWS = 32
 
-#: How many ways an output is bent, to see which choices are ones between equals.
+#: How often an output is varied, to see which choices are between equal values.
 _BENDS = 16
 
 
-class ExportError(ValueError):
-    """An agent that cannot be exported so: one sentence that says why."""
+class ExportError(InvalidValue):
+    """An agent that cannot be exported; one sentence says why."""
 
 
 def export(agent: Algorithm, path: str | os.PathLike[str], to: str = 'savedmodel') -> Path:
-    """Write an agent as a model that runs without zoo, a folder, whole or not at all.
+    """Write an agent as a model that runs without zoo: a folder, whole or not at all.
 
-    The model takes observations as the environment gives them, one input for each leaf of the space, in its dtype and
-    with any number of them on a first axis; it gives the action that ``agent.predict(obs)`` gives, in the environment's
-    own form, one output for each leaf. A recurrent agent's state is an input and an output besides. ``agent.json`` in
-    the folder has their names, shapes and dtypes, and how leaves make up the observation and the action;
-    ``docs/export.md`` has programs that use it.
+    The model has one input for each leaf of the observation space, in the leaf's dtype, with the batch as a first axis.
+    It has one output for each leaf of the action: the action of ``agent.predict(obs)``, in the environment's own form.
+    A recurrent agent's state is one more input and output. ``agent.json`` in the folder lists names, shapes and dtypes,
+    and how the leaves make up the observation and the action. ``docs/export.md`` has programs that use it.
 
-    Before anything is left at ``path`` the model runs in its own runtime, on observations drawn from the space, and its
-    actions are compared with those of ``predict`` to 1e-5 (of the action, where that is above 1). Only a choice between
-    values that are equal to 1e-5 may fall the other way.
+    Before anything is written to ``path``, the model runs in its own runtime on observations drawn from the space. Its
+    actions must equal those of ``predict`` to 1e-5 (relatively, where an action is above 1). Only a choice between
+    values that are equal to 1e-5 may differ.
 
     Args:
         agent: an agent of any algorithm.
         path: the folder to make; its parents are made too. An empty folder or an earlier export is replaced.
-        to: ``'savedmodel'``, of TensorFlow; ``'litert'``, formerly TensorFlow Lite, which computes in float32 alone; or
-            ``'onnx'``, which needs the extra ``export``.
+        to: ``'savedmodel'``, TensorFlow's own; ``'litert'``, formerly TensorFlow Lite, which computes in float32 only;
+            or ``'onnx'``, which needs the extra ``export``.
 
     Returns:
         The folder.
 
     Raises:
         ExportError: ``path`` is something else; the agent cannot be converted; or the model gives other actions.
-        ValueError: an unknown ``to``, or something else than an agent.
-        ImportError: what converts it is not installed.
+        ValueError: an unknown ``to``, or ``agent`` is not an agent.
+        ImportError: the converter is not installed.
     """
     if to not in RUNTIMES:
-        raise ValueError(unknown('value of to', to, RUNTIMES))
+        raise InvalidValue(unknown('value of to', to, RUNTIMES))
     if not isinstance(agent, Algorithm):
-        raise ValueError(f"export takes an agent, such as zoo.load('{agent}') gives, not a {type(agent).__name__}.")
+        raise InvalidValue(f"export takes an agent, such as zoo.load('{agent}') gives, not a {type(agent).__name__}.")
     runtime, given = RUNTIMES[to], Path(path).expanduser()
     path = given.resolve()
     if path.suffix in ('.onnx', '.tflite', '.pb', '.keras'):
@@ -115,21 +114,21 @@ class _Model:
     """The function that is exported, the names of its inputs and outputs, and its comparison with the agent.
 
     Args:
-        agent: whose ``predict`` it is.
-        runtime: for which it is made.
+        agent: the agent with the ``predict`` to export.
+        runtime: the form of the model.
 
     Raises:
-        ExportError: the agent cannot be exported so.
+        ExportError: the agent cannot be exported in this form.
     """
 
-    def __init__(self, agent: Any, runtime: Runtime) -> None:
+    def __init__(self, agent: Algorithm, runtime: Runtime) -> None:
         self.agent = agent
         self.runtime = runtime
         self.inputs = tensor_names('obs', agent.observation_space)
         self.outputs = tensor_names('action', agent.action_space)
         self.state_size = agent.behavior.state_size
         network = agent.forward.network
-        #: Acting is in float32 wherever it is in NumPy, also where training computes in bfloat16.
+        #: Acting in NumPy is in float32, also where training computes in bfloat16.
         self._acts_in_numpy = agent.forward.numpy is not None
         if network.mixed and not self._acts_in_numpy and runtime.file != '.':
             raise ExportError(
@@ -145,7 +144,7 @@ class _Model:
             self.specs.append(tf.TensorSpec([None, self.state_size], name='state'))
 
     def __call__(self, *tensors: Any) -> dict[str, Any]:
-        """Actions by the name of the output, and the state after the step, for observations and the state before it."""
+        """Compute actions by the names of outputs, and the state after the step, from observations and state."""
         agent, known = self.agent, self.runtime.float32
         state = tensors[-1] if self.state_size else None
         obs = spaces.from_items(agent.observation_space, dict(zip(self.inputs, tensors, strict=False)))
@@ -156,7 +155,7 @@ class _Model:
                 stack.enter_context(agent.forward.network.in_float32())
             output, after = agent.forward.tensors(obs, state)
         action = agent.action_adaptor.tensors_to_env(agent.behavior.chosen(output, obs), known)
-        # An identity, lest an output that is an input as it came has no name of its own.
+        # By tf.identity an output that is an unchanged input gets a name of its own.
         found = {self.outputs[path]: tf.identity(x) for path, x in action.items()}
         return found if after is None else found | {'next_state': tf.identity(after)}
 
@@ -176,14 +175,14 @@ class _Model:
             raise ExportError(f'the agent cannot be converted to {self.runtime.title}: {_first_line(error)}') from error
 
     def loaded(self, folder: Path) -> tuple[Run, str] | None:
-        """What runs the model that was written, see `zoo.algorithms.base.export_runtimes.Runtime`."""
+        """Give a function that runs the written model, and the name of what runs it; None where nothing can."""
         try:
             return self.runtime.load(folder)
         except Exception as error:  # whatever a runtime raises where it lacks an operation
             raise ExportError(f'{self.runtime.title} cannot run the model: {_first_line(error)}') from error
 
     def about(self, to: str) -> dict[str, Any]:
-        """What ``agent.json`` says."""
+        """Give the content of ``agent.json``."""
         agent = self.agent
         state = {'name': 'state', 'shape': [None, self.state_size], 'dtype': 'float32'}
         return {
@@ -207,16 +206,16 @@ class _Model:
         """Compare the model with the agent's ``predict``.
 
         Returns:
-            How many observations were compared, and by how much actions, and states, differ at most.
+            The number of observations, and the largest difference of actions and states.
 
         Raises:
-            ExportError: by more than `TOLERANCE`.
+            ExportError: the difference is above `TOLERANCE`.
         """
         agent, rng = self.agent, np.random.default_rng(0)
         obs = observations(agent.observation_space, agent.statistics, ROWS, rng)
         state = rng.normal(0.0, 0.3, (ROWS, self.state_size)).astype(np.float32)
         state[::2] = 0.0  # as at the beginning of an episode
-        # One by one: for another number of them a graph would be compiled and kept, in the place of one of training's.
+        # One by one: a batch of another size would compile a graph, and the agent would keep it in place of training's.
         answers = [self._answer({path: x[i : i + 1] for path, x in obs.items()}, state[i : i + 1]) for i in range(ROWS)]
         expected = {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
         others = self._bent(spaces.from_items(agent.observation_space, obs), state)
@@ -236,7 +235,7 @@ class _Model:
         return {'observations': ROWS, 'largest_difference': largest}
 
     def _answer(self, obs: dict[str, np.ndarray], state: np.ndarray) -> dict[str, np.ndarray]:
-        """What ``predict`` gives, by the names of the outputs."""
+        """Give the answer of ``predict``, by the names of the outputs."""
         agent = self.agent
         flat = spaces.from_items(agent.observation_space, obs)
         given = spaces.unflatten(agent.observation_space, flat)
@@ -245,7 +244,7 @@ class _Model:
         return found if after is None else found | {'next_state': after}
 
     def _compare(self, name: str, found: np.ndarray, expected: np.ndarray, others: list[np.ndarray]) -> float:
-        """The largest difference, of each unit beyond 1."""
+        """Give the largest difference, relative where an action is above 1; refuse one above the tolerance."""
         title = self.runtime.title
         if found.shape != expected.shape or found.dtype != expected.dtype:
             raise ExportError(
@@ -256,7 +255,7 @@ class _Model:
         difference = np.abs(one - other) / np.maximum(1.0, np.abs(other))
         if expected.dtype.kind != 'f':  # a choice between equals may fall either way
             difference = np.where([found == x for x in others], 0.0, difference).min(0)
-        if not (difference <= TOLERANCE).all():  # NaN is no number that would do
+        if not (difference <= TOLERANCE).all():  # so that NaN fails too
             worst = np.unravel_index(np.argmax(np.nan_to_num(difference, nan=np.inf)), difference.shape)
             raise ExportError(
                 f"the {title} model gives other actions than the agent's predict: {name!r} is {one[worst]:.7g} in "
@@ -265,7 +264,7 @@ class _Model:
         return float(difference.max(initial=0.0))
 
     def _bent(self, obs: Any, state: np.ndarray) -> list[dict[str, np.ndarray]]:
-        """Actions by name, for outputs of the network that differ from the true one by no more than is allowed."""
+        """Give actions by name for outputs of the network that differ from the true one within the tolerance."""
         agent, rng = self.agent, np.random.default_rng(1)
         tensors = spaces.tree_map(tf.convert_to_tensor, obs)
         output, _ = agent.forward.tensors(tensors, tf.constant(state) if self.state_size else None)
@@ -281,9 +280,9 @@ class _Model:
 def observations(
     space: Space, statistics: Mapping[str, RunningMoments], count: int, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Observations of a space by path, ``[count, *shape]``: uniform between bounds, normal where there are none.
+    """Draw observations of a space by path, ``[count, *shape]``: uniform between bounds, normal where there are none.
 
-    Where there are running statistics every other one is like those that were seen.
+    With running statistics, every other one is drawn from the distribution that was seen.
     """
     found = {}
     for path, leaf in spaces.leaves(space).items():
@@ -306,7 +305,7 @@ def observations(
 
 
 def tensor_names(prefix: str, space: Space) -> dict[str, str]:
-    """Names of tensors by the path of the leaf, in the order of paths; no two are alike in any case of letters."""
+    """Name the tensor of each leaf, by path; names differ also when upper and lower case are not told apart."""
     found: dict[str, str] = {}
     for path in spaces.leaves(space):
         name = '_'.join([prefix, *re.findall('[A-Za-z0-9]+', path)])
@@ -332,7 +331,7 @@ def _described(names: Mapping[str, str], space: Space) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Without infinities, which JSON does not know: None is no bound."""
+    """Replace infinities, which JSON does not have, by None: no bound."""
     if isinstance(value, dict):
         return {key: _plain(x) for key, x in value.items()}
     if isinstance(value, list):
@@ -341,7 +340,7 @@ def _plain(value: Any) -> Any:
 
 
 def _structure(space: Space, names: Mapping[str, str], prefix: str = '') -> Any:
-    """An element of the space with names for its leaves: an object for a ``Dict``, an array for a ``Tuple``."""
+    """Give an element of the space with names for its leaves: an object for a ``Dict``, an array for a ``Tuple``."""
     if isinstance(space, Dict):
         parts = {key: f'{prefix}/{key}' if prefix else str(key) for key in space.spaces}
         return {str(key): _structure(space[key], names, path) for key, path in parts.items()}

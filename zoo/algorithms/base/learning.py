@@ -1,4 +1,4 @@
-"""What ``agent.learn`` checks and does; the loops themselves are in :mod:`zoo.common.loops`."""
+"""``agent.learn``: its checks, its settings and the call of the loop (:mod:`zoo.common.training.loops`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from zoo.common.envs.about import about
 from zoo.common.envs.goals import Goals
 from zoo.common.records import TestResult, TrainingResult
 from zoo.common.tools import params, seeding
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.checks import whole
+from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.common.tools.files import jsonable, write_json
 from zoo.common.tools.params import at_least
 from zoo.common.tools.processes import alone_in
@@ -44,7 +45,7 @@ class Settings:
     resume: Annotated[bool, 'go on with the call of learn in which the loaded checkpoint was written'] = False
 
 
-#: Arguments of ``learn`` itself, named when an unknown parameter is near one of them.
+#: Arguments of ``learn`` itself: an error suggests them where the name of an unknown parameter is near.
 ARGUMENTS = ('mode', 'render', 'seed', 'plot_func', 'callbacks', 'run_dir')
 
 
@@ -59,72 +60,71 @@ def learn(
     run_dir: str | os.PathLike[str] | bool | None,
     given: dict[str, Any],
 ) -> TrainingResult | TestResult:
-    """See :meth:`zoo.algorithms.base.algorithm.Algorithm.learn`; ``given`` are the parameters that were."""
+    """Check all arguments, then train or test; ``given`` has the loop's parameters that the user gave."""
     values = _checked(agent, given)
     if mode not in ('train', 'test'):
-        raise ValueError(unknown('mode', mode, ('train', 'test')))
+        raise InvalidValue(unknown('mode', mode, ('train', 'test')))
     check_environment(agent, env, 'learn', 'train_steps=…')
     callbacks = _check_callbacks(callbacks)
     if plot_func is not None and not callable(plot_func):
-        raise ValueError(f'plot_func is {plot_func!r}: give a function of the list of all returns.')
+        raise InvalidValue(f'plot_func is {plot_func!r}: give a function of the list of all returns.')
     if render and not getattr(env, 'render_mode', None):
-        raise ValueError("render=True needs an environment built with render_mode='human' or another render mode.")
+        raise InvalidValue("render=True needs an environment built with render_mode='human' or another render mode.")
     for network in agent.networks.values():
         network.check_trained()
     agent.forward.refresh()  # the weights may have been set since
     if mode == 'test':
         for name, value in (('callbacks', callbacks), ('plot_func', plot_func), ('run_dir', run_dir)):
             if value not in ((), None, False):
-                raise ValueError(f'{name} belongs to training: leave it out of a test, which logs and writes nothing.')
+                raise InvalidValue(f'{name} belongs to training: leave it out of a test, which writes nothing.')
         env_seed = None if seed is None else _draw(seed, 'env/test')
         return testing.run_test(agent, env, test_episodes=values['test_episodes'], render=render, seed=env_seed)
     return _train(agent, env, values, given, render, seed, plot_func, callbacks, run_dir)
 
 
 def _checked(agent: Agent, given: dict[str, Any]) -> dict[str, Any]:
-    """All parameters of ``learn`` by name, as they are kept."""
+    """Give all parameters of ``learn`` by name: those that were given, checked, and the defaults of the others."""
     known = agent.declared_for_learn()
     for name in given:
         if name not in known:
             kind = f"parameter of {type(agent).__name__}'s learn"
             elsewhere = {n: f'is a parameter of {type(agent).__name__}, not of learn.' for n in agent.params()}
-            raise ValueError(params.refusal(kind, name, [*known, *ARGUMENTS], elsewhere))
+            raise InvalidValue(params.refusal(kind, name, [*known, *ARGUMENTS], elsewhere))
     return {name: param.default for name, param in known.items()} | params.checked(given, known)
 
 
 def _check_callbacks(callbacks: Any) -> tuple[Callable[[Training], bool | None], ...]:
     if callable(callbacks) or not isinstance(callbacks, Iterable):
-        raise ValueError(f'callbacks is {callbacks!r}: give a list of functions, such as callbacks=[function].')
+        raise InvalidValue(f'callbacks is {callbacks!r}: give a list of functions, such as callbacks=[function].')
     callbacks = tuple(callbacks)
     for callback in callbacks:
         if not callable(callback):
-            raise ValueError(f'callbacks has {callback!r} in it: give functions of a Training.')
+            raise InvalidValue(f'callbacks has {callback!r} in it: give functions of a Training.')
         if isinstance(callback, type):
-            raise ValueError(
+            raise InvalidValue(
                 f'callbacks has the class {callback.__name__} in it: give an object of it, {callback.__name__}(…).'
             )
-        every = getattr(callback, 'every', None)
-        if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
-            raise ValueError(f'every of the callback {callback!r} is {every!r}: give a whole number of at least 1.')
+        if getattr(callback, 'every', None) is not None:
+            whole(f'every of the callback {callback!r}', callback.every)
     return callbacks
 
 
 def check_environment(agent: Agent, env: Any, method: str, arguments: str) -> None:
-    """Refuse what is no environment for an agent; ``method`` and its ``arguments`` are for the message.
+    """Refuse an environment in which an agent cannot act; the message shows a right call of ``method``.
 
     Raises:
-        ValueError: one sentence that says what would do.
+        ValueError: one sentence that says what would be right.
     """
     if not isinstance(env, Env | VectorEnv):
         what = 'an environment' if env is None else f'a Gymnasium environment, not a {type(env).__name__}'
-        raise ValueError(f'{method} needs {what}: agent.{method}(env, {arguments}) with env from build_env.')
+        raise InvalidValue(f'{method} needs {what}: agent.{method}(env, {arguments}) with env from build_env.')
     wrong = mismatch(agent, env)
     if wrong is not None:
-        raise ValueError(f"the environment's {wrong}: make an agent for this environment with call_default_params.")
+        raise InvalidValue(f"the environment's {wrong}: make an agent for this environment with call_default_params.")
 
 
 def _made_with(env: Env | VectorEnv) -> dict[str, Any] | None:
-    """What makes the environment again, where that is plain data."""
+    """Give the arguments that build the environment again; None where they are not plain data."""
     try:
         return jsonable(about(env).arguments)
     except TypeError:
@@ -132,7 +132,7 @@ def _made_with(env: Env | VectorEnv) -> dict[str, Any] | None:
 
 
 def _seed_of(folder: Path) -> Any:
-    """What the run that is in a folder began with; None where there is none, or it does not say."""
+    """Give the seed of the run in a folder; None where there is no run or no seed."""
     try:
         return json.loads((folder / 'config.json').read_text(encoding='utf-8')).get('seed')
     except (OSError, ValueError, AttributeError):
@@ -155,13 +155,13 @@ def _train(
     run_dir: str | os.PathLike[str] | bool | None,
 ) -> TrainingResult:
     if agent.is_training:
-        raise ValueError('this agent is training: a callback may test it in a second environment, but not train it.')
+        raise InvalidValue('this agent is training: a callback may test it in a second environment, but not train it.')
     start = 0
     if values['resume']:
         start, values['train_steps'] = _resumed(agent, given.get('train_steps'))
         seed = None  # the loaded streams go on where they were
     env_seed = roles_seed = None
-    # A later call with the same seed has streams of its own, lest it explore as the first one did.
+    # A later call with the same seed has its own streams: it must not repeat the exploration of the first call.
     later = f'/{agent.steps}' if agent.steps else ''
     if seed is not None:
         env_seed = _draw(seed, f'env/train{later}')
@@ -170,22 +170,19 @@ def _train(
     settings = Settings(**common)
 
     def run(experience: Experience | None = None) -> TrainingResult:
-        env_id = about(env).name
-        folder = run_directory(run_dir, type(agent).__name__, env_id)
-        with contextlib.nullcontext() if folder is None else alone_in(folder):
-            return run_in(folder, env_id, experience)
-
-    def run_in(folder: Path | None, env_id: str, experience: Experience | None) -> TrainingResult:
-        if folder is not None:
+        folder = run_directory(run_dir, type(agent).__name__, about(env).name)
+        if folder is None:
+            return run_in(None, experience)
+        with alone_in(folder):
             if not settings.resume:
                 check_continued(folder, agent.steps)
-            config = agent.config() | {
-                'environment': env_id,
-                'env_type': about(env).type,
-                'made_with': _made_with(env),
-            }
+            made = {'environment': about(env).name, 'env_type': about(env).type, 'made_with': _made_with(env)}
             begun = _seed_of(folder) if settings.resume else seed
-            write_json(folder / 'config.json', config | {'seed': begun, 'learn_params': common | values})
+            learned = {'seed': begun, 'learn_params': common | values}
+            write_json(folder / 'config.json', agent.config() | made | learned)
+            return run_in(folder, experience)
+
+    def run_in(folder: Path | None, experience: Experience | None) -> TrainingResult:
         training = Training(
             agent,
             env,
@@ -212,13 +209,13 @@ def _train(
             agent.is_training = False
 
     if render and settings.roles is not None:
-        raise ValueError(
-            'render=True shows the environment of this process, but with roles the actors step theirs: roles=None '
-            'trains in this one.'
+        raise InvalidValue(
+            'render=True shows the environment of this process, but with roles the actors step their own: roles=None '
+            'trains in this process.'
         )
     if agent.loop.experience == 'steps' and agent.sampling.sequences is not None:
         _check_sequences(values)
-    # Found before anything is written or started, since it may be refused.
+    # The goals are read before anything is written or started: they may be refused.
     goals = None if values.get('her') is None else Goals(env)
     with contextlib.nullcontext() if goals is None else goals:
         if settings.roles is None:
@@ -233,28 +230,28 @@ def _train(
 
 
 def _check_sequences(values: dict[str, Any]) -> None:
-    """Refuse what does not go with the recurrent states that a replay buffer keeps."""
+    """Refuse parameters that contradict the recurrent states in the replay buffer."""
     reasons = {
         'her': 'tells single transitions for other goals, but a recurrent state has seen the goal of its own episode',
         'recorded': 'holds no recurrent states, which a replay buffer of a recurrent network needs',
     }
     for name, reason in reasons.items():
         if values.get(name) is not None:
-            raise ValueError(
+            raise InvalidValue(
                 f'{name} cannot be used with a recurrent network here, since {name} {reason}: {name}=None.'
             )
 
 
 def _resumed(agent: Agent, train_steps: Any) -> tuple[int, int]:
-    """The steps behind an interrupted training, and where it ends: at its own end, or at one that was given."""
+    """Give the steps of an interrupted training so far, and the step at which it ends: its own, or the user's."""
     if agent.loop_state is None:
-        raise ValueError('resume=True goes on with an interrupted training: load a checkpoint of one first.')
+        raise InvalidValue('resume=True goes on with an interrupted training: load a checkpoint of one first.')
     start, end = agent.loop_state['steps'], agent.loop_state['train_steps']
     if train_steps is None:
         return start, end
     if train_steps <= start:
-        raise ValueError(
+        raise InvalidValue(
             f'resume=True goes on from step {start} of its training, so train_steps={train_steps} leaves nothing to '
-            f'do: give more, or leave it out for the {end} that it had.'
+            f'do: give more, or leave train_steps out to train to step {end}.'
         )
     return start, int(train_steps)

@@ -1,10 +1,10 @@
-"""What ``agent.rollout`` and ``agent.evaluate`` do: an agent in the hands of a user who writes the training loop."""
+"""``agent.rollout`` and ``agent.evaluate``: for training loops that a user writes."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -16,29 +16,47 @@ from zoo.common import spaces
 from zoo.common.adaptors import action as actions
 from zoo.common.adaptors import observation as observations
 from zoo.common.networks.network import penalized
-from zoo.common.records import Episode
+from zoo.common.records import Episode, Trajectories
 from zoo.common.rollouts.claims import claims
 from zoo.common.rollouts.collector import Collector
-from zoo.common.rollouts.rollout import EvaluatedRollout, Rollout, Span
+from zoo.common.rollouts.rollout import EvaluatedRollout, Player, Rollout, Span
 from zoo.common.tools import seeding
+from zoo.common.tools.checks import whole
+from zoo.common.tools.errors import InvalidValue
+from zoo.common.training.agent import Agent
+
+
+class PlayingAgent(Agent, Protocol):
+    """An agent that plays for a user; :class:`zoo.algorithms.base.algorithm.Algorithm` describes the members."""
+
+    player: Player
+    plays: dict[int, Play]
+
+    @property
+    def values_states(self) -> bool: ...
+
+    def policy_and_value(self, obs: spaces.Flat, training: bool = False) -> tuple[tf.Tensor, tf.Tensor | None]: ...
+
+    def policy_and_value_along(
+        self, steps: Trajectories, training: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor | None]: ...
 
 
 class Play:
-    """An environment that an agent plays in, over one or several calls of ``agent.rollout``.
+    """An environment in which an agent plays, during one or several calls of ``agent.rollout``.
 
-    What the behaviour keeps along an episode is its own: a training or a play elsewhere goes on undisturbed.
+    It has its own copy of the behavior policy: training, and play elsewhere, go on undisturbed.
 
     Args:
-        agent: it plays.
-        env: in which new episodes begin.
-        seed: of the environment and of the actions; None: neither is seeded, and actions are drawn from the agent's
-            generator.
+        agent: the agent that plays.
+        env: the environment; new episodes begin in it.
+        seed: seed of the environment and of the actions. None seeds neither, and the agent's generator draws actions.
 
     Raises:
         ValueError: the environment is being trained on.
     """
 
-    def __init__(self, agent: Any, env: Env | VectorEnv, seed: int | None) -> None:
+    def __init__(self, agent: PlayingAgent, env: Env | VectorEnv, seed: int | None) -> None:
         self.agent = agent
         self.behavior = copy.copy(agent.behavior)
         self.rng = agent.rng if seed is None else seeding.generator(seed, 'rollout')
@@ -49,7 +67,7 @@ class Play:
         self._fresh = np.ones(self.collector.num_envs, bool)
 
     def go_on(self, steps: int | None, episodes: int | None, deterministic: bool) -> Rollout:
-        """That many steps, summed over copies, or whole episodes, of which each copy plays its share."""
+        """Play this many steps, summed over copies, or this many whole episodes, shared among copies."""
         collector = self.collector
         copies = collector.num_envs
         quota = None
@@ -75,8 +93,9 @@ class Play:
                     if quota is not None:
                         quota[episode.copy] -= 1
             rows.append(row)
-            if not deterministic and getattr(self.behavior, 'params', None) is not None:
-                params.append(self.behavior.params)
+            drawn_from = None if deterministic else getattr(self.behavior, 'params', None)
+            if drawn_from is not None:
+                params.append(drawn_from)
         fields = {name: spaces.tree_map(lambda *x: np.stack(x), *(row[name] for row in rows)) for name in rows[0]}
         fields['cut'] = np.zeros_like(fields['valid'])
         fields['log_prob'] = None
@@ -89,7 +108,7 @@ class Play:
         return Rollout(fields, self.agent.player, span, ends)
 
     def _step(self, deterministic: bool) -> dict[str, Any]:
-        """The fields ``[N, …]`` of the next step, in arrays of their own."""
+        """Take one step, and give its fields ``[N, …]`` in new arrays."""
         collector = self.collector
         obs = spaces.tree_map(np.copy, collector.obs)
         action = self.behavior(obs, self.rng, self.agent.progress, deterministic)
@@ -110,14 +129,14 @@ class Play:
 
 
 def rollout(
-    agent: Any, env: Any, steps: int | None, episodes: int | None, deterministic: bool, seed: int | None
+    agent: PlayingAgent, env: Any, steps: int | None, episodes: int | None, deterministic: bool, seed: int | None
 ) -> Rollout:
-    """See :meth:`zoo.algorithms.base.algorithm.Algorithm.rollout`."""
+    """Play in an environment, from where the last call stopped if that is possible."""
     if (steps is None) == (episodes is None):
-        raise ValueError('give rollout either steps=… or episodes=…, and not both.')
+        raise InvalidValue('give rollout either steps=… or episodes=…, and not both.')
     for name, value in (('steps', steps), ('episodes', episodes)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
-            raise ValueError(f'{name} is {value!r}: give a whole number of at least 1.')
+        if value is not None:
+            whole(name, value)
     learning.check_environment(agent, env, 'rollout', 'steps=…')
     agent.forward.refresh()  # the weights may have been set since
     for optimizer in agent.optimizers.values():
@@ -130,26 +149,26 @@ def rollout(
         claims.check_free(env)
     found = play.go_on(steps, episodes, deterministic)  # after a failure the next call begins anew
     for key in [key for key, other in plays.items() if not other.collector.holds]:
-        del plays[key]  # somebody else has begun episodes there
+        del plays[key]  # another play has begun episodes there
     if episodes is None:
         plays[id(env)] = play
     return found
 
 
-def evaluate(agent: Any, rollout: Rollout, training: bool) -> EvaluatedRollout:
-    """See :meth:`zoo.algorithms.base.algorithm.Algorithm.evaluate`."""
+def evaluate(agent: PlayingAgent, rollout: Rollout, training: bool) -> EvaluatedRollout:
+    """Compute log-probabilities, entropies and values of a rollout with the weights of now."""
     if not isinstance(rollout, Rollout):
-        raise ValueError(
+        raise InvalidValue(
             f'evaluate takes a rollout of agent.rollout, or a part of one, not a {type(rollout).__name__}.'
         )
     check_spaces(agent, rollout)
     if 0 in rollout.reward.shape:
-        raise ValueError('there are no steps to evaluate in this rollout: an empty part of one was given.')
+        raise InvalidValue('this rollout has no steps to evaluate: give a part that is not empty.')
     lead = len(rollout.reward.shape)
     if agent.behavior.state_size and (lead == 1 or rollout.state is None):
-        raise ValueError(
-            'a recurrent policy evaluates the steps of its own rollouts in their order: hand it a rollout or slices of '
-            'one, such as rollout[:, [0, 3]], and no loose transitions.'
+        raise InvalidValue(
+            'a recurrent policy evaluates steps of its own rollouts in their order: give a rollout or a slice of one, '
+            'such as rollout[:, [0, 3]], and no loose transitions.'
         )
 
     def shaped(x: Any) -> Any:
@@ -165,7 +184,7 @@ def evaluate(agent: Any, rollout: Rollout, training: bool) -> EvaluatedRollout:
         action = spaces.tree_map(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), tensors.action)
         params, value = agent.policy_and_value_along(tensors.trajectories, training)
     value = value if agent.values_states else None
-    distribution = agent.action_adaptor.distribution
+    distribution: Any = agent.action_adaptor.distribution  # some have an entropy
     entropy = distribution.entropy(params) if has_entropy(distribution) else None
     penalty = tf.constant(0.0)
     if training:
@@ -183,15 +202,15 @@ def has_entropy(distribution: Any) -> bool:
     return hasattr(distribution, 'entropy')
 
 
-def check_spaces(agent: Any, rollout: Rollout) -> None:
-    """Refuse a rollout of other spaces than the agent's.
+def check_spaces(agent: PlayingAgent, rollout: Rollout) -> None:
+    """Refuse a rollout whose spaces are not the agent's.
 
     Raises:
-        ValueError: one sentence that names both.
+        ValueError: one sentence that names both spaces.
     """
     if rollout.player is agent.player:
         return
     for kind, adaptor in (('observation_space', observations), ('action_space', actions)):
         reason = adaptor.mismatch(getattr(agent, kind), getattr(rollout.player, kind))
         if reason is not None:
-            raise ValueError(f"the rollout's {kind} {reason}.")
+            raise InvalidValue(f"the rollout's {kind} {reason}.")

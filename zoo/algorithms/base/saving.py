@@ -18,7 +18,7 @@ from zoo.common.networks import copies, fingerprints
 from zoo.common.networks.announcing import unannounced
 from zoo.common.schedules import schedule_from_json, schedule_to_json
 from zoo.common.tools import keras_private, seeding
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 from zoo.common.training import checkpoint
 from zoo.common.training.agent import Agent
 
@@ -53,7 +53,7 @@ def blueprint(agent: Agent) -> tuple[type, dict[str, Any]]:
 def _like(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
     """A new optimizer with the same settings, also those that Keras' configuration leaves out."""
     if keras_private.excludes_variables(optimizer):
-        raise ValueError(
+        raise InvalidValue(
             f'the {type(optimizer).__name__} excludes variables from its weight decay, which a copy does not have: '
             'exclude them by name, exclude_from_weight_decay(var_names=[…]).'
         )
@@ -150,7 +150,7 @@ def twin(agent: A, memo: dict[int, Any]) -> A:
         _check_dtypes(made, agent.net_list)
     except Exception as error:
         why = str(error).rstrip('.')
-        raise ValueError(f'this agent cannot be copied ({why}): save it and load it with new networks.') from error
+        raise InvalidValue(f'this agent cannot be copied ({why}): save it and load it with new networks.') from error
     memo[id(agent)] = made
     made.restore_state(agent.state())
     for name in ('rng', 'progress', 'replay', 'loop_state'):
@@ -162,7 +162,7 @@ def twin(agent: A, memo: dict[int, Any]) -> A:
 def newest(path: str | os.PathLike[str]) -> Path:
     """The checkpoint at a path; for a run directory, the one that was written last."""
     if not isinstance(path, str | os.PathLike):
-        raise TypeError(f'a saved agent is given by the path of its folder, not by {path!r}.')
+        raise InvalidType(f'a saved agent is given by the path of its folder, not by {path!r}.')
     path = Path(path).expanduser()
     inside = [p for p in (path / 'checkpoints').glob('*') if p.is_dir() and not p.name.startswith('.')]
     return max(inside, key=lambda p: (checkpoint.saved_at(p), p.name.isdigit(), len(p.name), p.name), default=path)
@@ -231,7 +231,7 @@ def _check_dtypes(agent: Agent, saved: Sequence[Any]) -> None:
             continue
         expected = entry.get('dtype', 'float32')
         if own['dtype'] != expected:
-            raise ValueError(
+            raise InvalidValue(
                 f"the network {name} is of {expected!r}, but under Keras' dtype policy of now {type(agent).__name__} "
                 f'makes it in {own["dtype"]!r}: call keras.config.set_dtype_policy({expected!r}) before, or name the '
                 'dtype in its spec.'
@@ -273,7 +273,7 @@ def _check_arrays(agent: Agent, saved: Mapping[str, np.ndarray], path: Path) -> 
     for name in sorted(saved.keys() | own.keys()):
         found = saved.get(name)
         if name not in own or found is None or found.shape != own[name]:
-            raise ValueError(
+            raise InvalidValue(
                 f'{path} holds {"nothing" if found is None else f"an array of shape {found.shape}"} for {name!r}'
                 f'{_layer_of(agent, name)}, but this agent '
                 f'{f"has shape {own[name]}" if name in own else "has no such array"} there: hand load the same '
@@ -300,7 +300,7 @@ def _entry_to_json(entry: Any) -> Any:
 def _entries_from_json(entries: list[Any], what: str, path: Path) -> list[Any]:
     for i, entry in enumerate(entries):
         if isinstance(entry, dict) and 'custom' in entry:
-            raise ValueError(
+            raise InvalidValue(
                 f'{path} was saved with {what}[{i}] a {entry["custom"]} defined in Python, which it does not hold: '
                 f'hand one of the same shape to load(path, {what}=[…]).'
             )

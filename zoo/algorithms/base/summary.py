@@ -1,4 +1,4 @@
-"""What an agent is, in a page: ``agent.summary()``."""
+"""``agent.summary()``: an agent on one page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import keras
 
@@ -18,26 +18,43 @@ from zoo.common.networks.layers.dueling import DuelingHead
 from zoo.common.networks.layers.noisy import NoisyDense
 from zoo.common.networks.pieces import activation_name
 from zoo.common.tools.printing import Table
+from zoo.common.training.agent import Agent
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+
     from zoo.common.adaptors.parts import Part
     from zoo.common.networks.network import Network
+    from zoo.common.tools.params import Param
 
-#: Parameters that are shown by themselves.
+#: Parameters with tables of their own.
 _SHOWN_APART = ('observation_space', 'action_space', 'net_list', 'optimizers_list')
 
 #: Characters of a value in a table.
 _WIDTH = 60
 
 
+class SummarizedAgent(Agent, Protocol):
+    """An agent with a summary; :class:`zoo.algorithms.base.algorithm.Algorithm` describes the members."""
+
+    normalize_obs: bool
+    mask_path: str | None
+
+    @property
+    def trainable_variables(self) -> list[tf.Variable]: ...
+
+    @classmethod
+    def declared(cls) -> dict[str, Param]: ...
+
+
 @dataclass(frozen=True)
 class Summary:
-    """An agent in a few tables, to be printed; a notebook shows them as such.
+    """An agent in a few tables. It is made to be printed; a notebook shows real tables.
 
     Attributes:
         title: algorithm, number of weights and steps.
         tables: observation, action, one for each network, optimizers, parameters.
-        weights: how many numbers the optimizers move.
+        weights: the number of weights that the optimizers move.
     """
 
     title: str
@@ -54,8 +71,8 @@ class Summary:
         return f'<p><b>{html.escape(self.title)}</b></p>{"".join(table.html() for table in self.tables)}'
 
 
-def summarize(agent: Any) -> Summary:
-    """The summary of an agent; see :meth:`zoo.algorithms.base.algorithm.Algorithm.summary`."""
+def summarize(agent: SummarizedAgent) -> Summary:
+    """Make the summary of an agent."""
     weights = _count(agent.trainable_variables)
     tables = [_observation(agent), _action(agent)]
     tables += [_network(agent, name, network) for name, network in agent.networks.items()]
@@ -69,11 +86,11 @@ def _count(variables: Iterable[Any]) -> int:
 
 
 def _shape(shape: Sequence[int | None]) -> str:
-    """``256``, ``84 × 84 × 4``; the batch's axis is left out."""
+    """Write a shape as ``84 × 84 × 4``, without the axis of the batch."""
     return ' × '.join(str(n) for n in shape[1:]) or '1'
 
 
-def _observation(agent: Any) -> Table:
+def _observation(agent: SummarizedAgent) -> Table:
     space = agent.observation_space
     found = features(space, agent.normalize_obs)
     rows = [
@@ -93,7 +110,7 @@ def _observation(agent: Any) -> Table:
 
 
 def _encoded(item: Feature, statistics: dict[str, Any]) -> tuple[str, str]:
-    """How a part is encoded, and in what shape the network is given it."""
+    """Say how a part is encoded, and in what shape the network gets it."""
     shape = ' × '.join(map(str, item.shape)) or '1'
     if item.kind == 'image':
         order = ', channels put last' if item.channels_first else ''
@@ -105,11 +122,11 @@ def _encoded(item: Feature, statistics: dict[str, Any]) -> tuple[str, str]:
         'binary': 'zeros and ones',
         'vector': 'vector',
     }
-    normal = ', normalised by its running mean and deviation' if item.path in statistics else ''
+    normal = ', normalized by its running mean and deviation' if item.path in statistics else ''
     return names[item.kind] + normal, shape
 
 
-def _action(agent: Any) -> Table:
+def _action(agent: SummarizedAgent) -> Table:
     leaves = spaces.leaves(agent.action_space)
     rows = [
         (part.path or 'action', spaces.describe(leaves[part.path]), _chosen(agent, part), str(part.size))
@@ -120,8 +137,8 @@ def _action(agent: Any) -> Table:
     return Table(title, ('part', 'space', 'chosen by', 'size'), tuple(rows), f'in training: {explores}')
 
 
-def _chosen(agent: Any, part: Part) -> str:
-    """How a part of the action comes about."""
+def _chosen(agent: SummarizedAgent, part: Part) -> str:
+    """Say how a part of the action is chosen."""
     if not isinstance(agent.behavior, Stochastic):
         return f'the highest of {part.counts[0]} values' if part.counts else 'a number in [-1, 1] for each entry'
     names = {
@@ -133,12 +150,12 @@ def _chosen(agent: Any, part: Part) -> str:
     }
     found = names[part.kind]
     if 'gaussian' in part.kind:
-        free = agent.policy.log_std is not None
-        found += 'its deviation a variable' if free else 'its deviation by the network'
+        policy: Any = getattr(agent, 'policy', None)  # all that act by a Stochastic behavior have one
+        found += 'its deviation a variable' if policy.log_std is not None else 'its deviation by the network'
     return found
 
 
-def _network(agent: Any, name: str, network: Network) -> Table:
+def _network(agent: SummarizedAgent, name: str, network: Network) -> Table:
     rows: list[tuple[str, str, str, str]] = []
     if network.shares:
         owner = next(other for other in agent.networks.values() if other.torso is network.torso)
@@ -163,7 +180,7 @@ def _network(agent: Any, name: str, network: Network) -> Table:
 
 
 def _layers(model: Any) -> list[tuple[str, str, str, str]]:
-    """The layers of a Keras model; anything else as one."""
+    """Give a row for each layer of a Keras model, and one row for anything else."""
     if not isinstance(model, keras.Model) or not hasattr(model, 'layers'):
         name = getattr(model, 'name', None) or getattr(model, '__name__', '')
         return [(str(name), type(model).__name__, '', f'{_count(getattr(model, "trainable_variables", ())):,}')]
@@ -178,13 +195,13 @@ def _layers(model: Any) -> list[tuple[str, str, str, str]]:
         kind += f', {activation}' if activation not in ('', 'linear') else ''
         try:
             shape = _shape(layer.output.shape)
-        except (AttributeError, ValueError):  # several outputs, or none that Keras knows of
+        except (AttributeError, ValueError):  # several outputs, or none known to Keras
             shape = ''
         rows.append((layer.name, kind, shape, f'{_count(layer.weights):,}'))
     return rows
 
 
-def _optimizers(agent: Any) -> Table:
+def _optimizers(agent: SummarizedAgent) -> Table:
     rows = []
     for (name, optimizer), entry in zip(agent.optimizers.items(), agent.optimizers_list, strict=True):
         if isinstance(entry, dict):
@@ -194,13 +211,13 @@ def _optimizers(agent: Any) -> Table:
                 f'{key}={value!r}' for key, value in entry.items() if key != 'name' and value is not None
             )
         else:
-            kind, settings = type(entry).__name__, 'an optimizer of Keras that was handed over'
+            kind, settings = type(entry).__name__, 'an optimizer of Keras that was given'
         rows.append((name, kind, settings, f'{_count(optimizer.variables):,}'))
     return Table('Optimizers', ('name', 'type', 'settings', 'weights'), tuple(rows), right=('weights',))
 
 
-def _parameters(agent: Any) -> Table:
-    """What differs from the defaults of the algorithm's constructor."""
+def _parameters(agent: SummarizedAgent) -> Table:
+    """The parameters that differ from the algorithm's defaults."""
     rows = [
         (name, repr(getattr(agent, name)), param.default_text, param.meaning)
         for name, param in agent.declared().items()

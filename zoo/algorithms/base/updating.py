@@ -1,4 +1,4 @@
-"""How an agent over ``'steps'`` is updated: many updates in one compiled call."""
+"""Many updates in one compiled call, for loops over ``'steps'``."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def updates(
     phase: int,
     kinds: Sequence[tf.TensorSpec],
 ) -> list[tf.Tensor]:
-    """``K`` updates in a row, to be traced.
+    """Make ``K`` updates in a row. To be called inside a compiled function.
 
     Args:
-        update: ``update(batch, phase)``, one of them, which gives some tensors.
+        update: ``update(batch, phase)`` makes one update and gives some tensors.
         batches: fields ``[K, B, …]``.
-        phases: how many updates differ in what they do before they repeat.
-        phase: of the first.
-        kinds: shapes and dtypes of what an update gives.
+        phases: the number of different updates that take turns.
+        phase: the phase of the first update.
+        kinds: shapes and dtypes of the tensors that an update gives.
 
     Returns:
-        What all of them gave, each ``[K, …]``.
+        The tensors of all updates, each ``[K, …]``.
     """
     count = batches.reward.shape[0]
     arrays = tuple(tf.TensorArray(kind.dtype, count, element_shape=kind.shape) for kind in kinds)

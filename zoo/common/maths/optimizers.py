@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from zoo.common.schedules import Linear, value_at
 from zoo.common.tools.compilation import prefers_xla
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.common.tools.params import Param, Range, above, at_least, between
 
 log = logging.getLogger('zoo')
@@ -90,26 +90,26 @@ class Optimizer:
                 return
             self.keras = _from_spec(spec, label)
         elif isinstance(spec, keras.optimizers.LossScaleOptimizer):
-            raise ValueError(
+            raise InvalidValue(
                 f'{label} is a LossScaleOptimizer, but losses are not scaled here: give the optimizer inside it.'
             )
         elif isinstance(spec, keras.optimizers.Optimizer):
             self.keras = spec
         else:
-            raise ValueError(
+            raise InvalidValue(
                 f"{label} is a {type(spec).__name__}: give dict(name='Adam', learning_rate=3e-4) or a Keras optimizer."
             )
         if self.keras.use_ema and self.keras.ema_overwrite_frequency is None:
-            raise ValueError(
+            raise InvalidValue(
                 f'{label} has use_ema=True without ema_overwrite_frequency, which changes no weight: give both.'
             )
         if self.keras.built:
-            raise ValueError(f'{label} already belongs to another agent: give each agent an optimizer of its own.')
+            raise InvalidValue(f'{label} already belongs to another agent: give each agent an optimizer of its own.')
         try:
             self.keras.build(self.variables)
         except AttributeError as error:  # Muon reads more of a weight than its numbers
             name = type(self.keras).__name__
-            raise ValueError(f"{label}: Keras' {name} moves weights of Keras alone, not these: {error}.") from None
+            raise InvalidValue(f"{label}: Keras' {name} moves weights of Keras alone, not these: {error}.") from None
 
     def _init_adam(self, spec: dict[str, Any]) -> None:
         self._beta_1, self._beta_2, self._epsilon = spec['beta_1'], spec['beta_2'], spec['epsilon']
@@ -307,14 +307,14 @@ def _checked(spec: dict[str, Any], label: str) -> dict[str, Any]:
     """Check the values of a spec, and give them in the types that are kept."""
     rate = spec.get('learning_rate')
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
-        raise ValueError(
+        raise InvalidValue(
             f'{label}: learning_rate is a {type(rate).__name__}, which a spec cannot hold: give the Keras optimizer '
             'itself in place of the spec, or a Linear schedule.'
         )
     try:
         return {key: PARAMS[key].check(value) if key in PARAMS else value for key, value in spec.items()}
     except ValueError as error:
-        raise ValueError(f'{label}: {error}') from None
+        raise InvalidValue(f'{label}: {error}') from None
 
 
 def _from_spec(spec: dict[str, Any], label: str) -> keras.optimizers.Optimizer:
@@ -329,18 +329,18 @@ def _from_spec(spec: dict[str, Any], label: str) -> keras.optimizers.Optimizer:
     }
     by_lower = {key.lower(): value for key, value in classes.items()}
     if str(name).lower() not in by_lower:
-        raise ValueError(f'{label}: {unknown("optimizer", name, classes)}')
+        raise InvalidValue(f'{label}: {unknown("optimizer", name, classes)}')
     cls = by_lower[str(name).lower()]
     known = [key for key in inspect.signature(cls).parameters if key not in ('name', 'kwargs')]
     for key in spec:
         if key not in ('name', 'clip_norm', *known):
-            raise ValueError(f'{label}: {unknown(f"key of {cls.__name__}", key, ("name", "clip_norm", *known))}')
+            raise InvalidValue(f'{label}: {unknown(f"key of {cls.__name__}", key, ("name", "clip_norm", *known))}')
     arguments = {key: value for key, value in spec.items() if key not in ('name', 'clip_norm')}
     arguments['learning_rate'] = value_at(spec.get('learning_rate', ADAM['learning_rate']), 0.0)
     try:
         return cls(**arguments)
     except (TypeError, ValueError) as error:
-        raise ValueError(f'{label}: Keras refuses this optimizer: {str(error).rstrip(".")}.') from None
+        raise InvalidValue(f'{label}: Keras refuses this optimizer: {str(error).rstrip(".")}.') from None
 
 
 def mean_over(all_reduce: AllReduce | None, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:

@@ -1,4 +1,4 @@
-"""How an update is compiled: by which compiler, on which threads, and how it is called."""
+"""Compiled updates: the compiler, the threads, and the call."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from zoo.common.tools import tensorflow_private
 
-#: Dense layers up to this product of a kernel's sides gain from XLA, wider ones and convolutions lose by it:
-#: benchmarks/results/compilation.md has the table, which benchmarks/speed/compilation.py measures again.
+#: Dense layers whose kernel has up to this many entries are faster with XLA; wider ones and convolutions are slower.
+#: benchmarks/speed/compilation.py measures it; its table is in benchmarks/results/compilation.md.
 XLA_UP_TO = 128 * 128
 
 
@@ -25,34 +25,34 @@ def prefers_xla(variables: Iterable[tf.Variable]) -> bool:
 def set_threads(convolutional: bool) -> None:
     """Choose TensorFlow's threads before its first operation in this process; later calls change nothing.
 
-    Dense networks of these sizes run fastest with each matrix product on one core and independent ones, such as two
-    critics, side by side; a convolution wants all cores. The variables ``TF_NUM_INTRAOP_THREADS`` and
-    ``TF_NUM_INTEROP_THREADS`` go before this choice.
+    Dense networks of these sizes run fastest with each matrix product on one core, and independent products, such as
+    those by two critics, at the same time. A convolution needs all cores. The environment variables
+    ``TF_NUM_INTRAOP_THREADS`` and ``TF_NUM_INTEROP_THREADS`` override this choice.
     """
     if 'TF_NUM_INTRAOP_THREADS' in os.environ or 'TF_NUM_INTEROP_THREADS' in os.environ:
         return
     try:
         tf.config.threading.set_intra_op_parallelism_threads(0 if convolutional else 1)
         tf.config.threading.set_inter_op_parallelism_threads(2)
-    except RuntimeError:  # TensorFlow has started: the first agent, or the user's own program, has chosen
+    except RuntimeError:  # TensorFlow has started: the first agent or the user's program made the choice
         return
 
 
-#: Where a tensor's memory begins, in bytes: the kernels load whole registers.
+#: A tensor's memory begins at a multiple of this many bytes: kernels load whole registers.
 ALIGNMENT = 64
 
 
 class PackedCall:
-    """A function of nested structures of NumPy arrays, compiled, whose small inputs cross into the graph as one.
+    """A compiled function of nested structures of NumPy arrays that passes its small inputs as one tensor.
 
-    Every tensor that a compiled function is given costs some 10 µs by itself, as much as a small network's forward
-    pass, so all inputs but images travel in one vector and are taken apart inside the graph, where that is free. The
-    vector is of float32, but no arithmetic is done on it: numbers of 4 and 8 bytes are in it bit by bit, as one word
-    or two, and smaller ones by their value, which float32 holds exactly.
+    Every input tensor of a compiled function costs some 10 µs, as much as the forward pass of a small network. So all
+    inputs except images travel in one vector and are split inside the graph, where that is free. The vector is float32,
+    without arithmetic on it: numbers of 4 and 8 bytes are copied bit by bit, into one word or two. Smaller numbers are
+    converted to float32, which holds them exactly.
 
     Args:
-        function: of tensors in the structure, shapes and dtypes of the arrays, and ``()`` for None; returns one float32
-            tensor.
+        function: takes tensors in the structure, shapes and dtypes of the arrays, with ``()`` for None; returns one
+            float32 tensor.
         xla: compile by XLA.
     """
 
@@ -63,11 +63,11 @@ class PackedCall:
 
     @property
     def traces(self) -> int:
-        """How many shapes of input it has been compiled for."""
+        """The number of input shapes that it was compiled for."""
         return len(self._compiled)
 
     def __call__(self, *arrays: Any, static: tuple = ()) -> np.ndarray:
-        """The function of the arrays and then of ``static``, values that it is compiled for."""
+        """Call the function with the arrays and then ``static``; each value of ``static`` has its own graph."""
         leaves: list[np.ndarray] = []
         _collect(arrays, leaves)
         words, large = [], []
@@ -107,7 +107,7 @@ class PackedCall:
 
 
 def _collect(structure: Any, leaves: list[np.ndarray]) -> None:
-    """Append the arrays of a structure, in this machine's byte order, in the order of ``tf.nest``, which is slower."""
+    """Append the arrays of a structure, in the machine's byte order, sorted as by ``tf.nest``, which is slower."""
     if isinstance(structure, tuple | list):
         for part in structure:
             _collect(part, leaves)
@@ -120,7 +120,7 @@ def _collect(structure: Any, leaves: list[np.ndarray]) -> None:
 
 
 def _aligned(size: int) -> np.ndarray:
-    """A new float32 vector that begins where TensorFlow can use it in place, which ``tf.constant`` would copy."""
+    """Make a float32 vector whose alignment lets TensorFlow use its memory; ``tf.constant`` would copy it."""
     room = np.empty(size + ALIGNMENT // 4, np.float32)
     begin = -room.ctypes.data % ALIGNMENT // 4
     return room[begin : begin + size]

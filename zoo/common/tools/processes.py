@@ -1,4 +1,4 @@
-"""Processes: how they are started, and that one at a time works in a folder."""
+"""Start processes without the running script, and keep a folder to one process at a time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 import threading
 import types
 from collections.abc import Iterator
+
+from zoo.common.tools.errors import InvalidValue
 
 try:
     import fcntl
@@ -21,8 +23,8 @@ _lock = threading.Lock()
 def without_main() -> Iterator[None]:
     """Keep new processes from importing the running script again. One thread at a time.
 
-    They need nothing of it, as what they take from it is pickled by value; and a script without an
-    ``if __name__ == '__main__'`` guard would do all it does once more in every one of them.
+    What they take from the script is pickled by value. A script without an ``if __name__ == '__main__'`` guard would
+    run again in every one of them.
     """
     with _lock:
         main = sys.modules['__main__']
@@ -35,12 +37,12 @@ def without_main() -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone_in(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Keep others out of a folder that two at a time would spoil; a process that dies no longer keeps them out.
+    """Lock a folder, so that no second call writes there. The lock ends with the process.
 
-    Where the file system has no locks nobody is kept out.
+    On a file system without locks nothing is locked.
 
     Raises:
-        ValueError: somebody is at work there, this process itself in another call or another one of this machine.
+        ValueError: another call of this process, or another process of this machine, has locked the folder.
     """
     if fcntl is None:
         yield
@@ -50,7 +52,7 @@ def alone_in(folder: str | os.PathLike[str]) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(
+            raise InvalidValue(
                 f"'{os.fspath(folder)}' is in use: something else is writing there. Wait until it has ended, or choose "
                 'another folder.'
             ) from None

@@ -1,7 +1,7 @@
-"""TensorFlow's start without its notes: some six lines and a red error about CUDA, whatever its variables ask for.
+"""Start TensorFlow without its notes on the screen: some six lines and a red error about CUDA.
 
-They come from C++ and before TensorFlow reads ``TF_CPP_MIN_LOG_LEVEL``, so the only way to keep them off the screen is
-to point the process's standard error elsewhere while they are written.
+C++ writes them before TensorFlow reads ``TF_CPP_MIN_LOG_LEVEL``. So the only way to hide them is to redirect the
+process's standard error meanwhile.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOTE = re.compile(
     rb'[IWE]\d{4} [\d:.]+ +\d+ \S+:\d+\] |\d{4}-\d\d-\d\d [\d:.]+: [IWE] \S+:\d+\] |'
     rb'WARNING: All log messages before absl::InitializeLog'
 )
-#: There where the driver of a graphics card is: TensorFlow's notes then say why it does not use the card.
+#: This file exists where a graphics card has its driver. TensorFlow's notes then say why it does not use the card.
 _DRIVER = '/proc/driver/nvidia/version'
 
 _lock = threading.Lock()
@@ -27,14 +27,13 @@ _loaded = False
 
 
 def load_tensorflow() -> None:
-    """Import TensorFlow and find its devices, with its notes kept off the screen; later calls do nothing.
+    """Import TensorFlow and find its devices without showing its notes; later calls do nothing.
 
-    The notes are shown where loading fails, where there is a graphics card that TensorFlow does not find, and all as
-    they come where the user has set ``TF_CPP_MIN_LOG_LEVEL`` to 0 or 1. What others write to standard error meanwhile
-    is shown a moment later. Only a process that dies in it, on a processor that TensorFlow is not built for, takes the
-    notes with it.
+    The notes are shown if loading fails, and if TensorFlow does not find a graphics card that is there. With
+    ``TF_CPP_MIN_LOG_LEVEL`` set to 0 or 1 they are shown as they come. Other output to standard error is shown a moment
+    later. The notes are lost only if the process dies here, on a processor that TensorFlow is not built for.
 
-    To be called before a module that imports TensorFlow is imported.
+    To be called before the import of a module that imports TensorFlow.
 
     Raises:
         ImportError: TensorFlow cannot be loaded.
@@ -51,22 +50,22 @@ def load_tensorflow() -> None:
 
 
 def _load() -> bool:
-    """Import TensorFlow; whether it leaves a graphics card unused."""
+    """Import TensorFlow; return whether it leaves a graphics card unused."""
     import tensorflow as tf
 
-    # The error about CUDA comes with this. It opens no device, so threads can still be chosen.
+    # This writes the error about CUDA. It opens no device, so the numbers of threads can still be chosen.
     found = tf.config.list_physical_devices('GPU')
     return not found and os.path.exists(_DRIVER)
 
 
 def _load_without_notes() -> None:
-    """Point file descriptor 2 to a file while TensorFlow is loaded, and pass on what is not a note of TensorFlow."""
+    """Redirect file descriptor 2 to a file while TensorFlow loads, then show what is not a note of TensorFlow."""
     with contextlib.ExitStack() as stack:
         try:
             real = os.dup(2)
             stack.callback(os.close, real)
             held = stack.enter_context(tempfile.TemporaryFile())
-        except OSError:  # there is no standard error, as under pythonw, or no room for a file
+        except OSError:  # no standard error, as under pythonw, or no room for a file
             _load()
             return
         with contextlib.suppress(AttributeError, OSError, ValueError):  # it may be None, or closed
@@ -75,7 +74,7 @@ def _load_without_notes() -> None:
         show_notes = True
         try:
             show_notes = _load()
-        except KeyboardInterrupt:  # which is no failure that they could explain
+        except KeyboardInterrupt:  # the notes do not explain it
             show_notes = False
             raise
         finally:

@@ -1,4 +1,4 @@
-"""One seed, every source of randomness: independent streams derived from it by name."""
+"""Independent random streams, derived from one seed by name."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from zoo.common.tools.errors import InvalidValue
+
 
 def generator(seed: int | None, stream: str) -> np.random.Generator:
-    """A NumPy generator for one use (``'agent'``, ``'env/train'``, …); from the operating system when ``seed`` is None.
+    """Make the NumPy generator of a stream (``'agent'``, ``'env/train'``, …); None seeds it from the operating system.
 
     Raises:
         ValueError: ``seed`` is negative or no whole number.
@@ -18,15 +20,15 @@ def generator(seed: int | None, stream: str) -> np.random.Generator:
     if seed is None:
         return np.random.default_rng()
     if not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f'the seed is {seed!r}: give a whole number of at least 0, or None for an unpredictable one.')
+        raise InvalidValue(f'the seed is {seed!r}: give a whole number of at least 0, or None for a random one.')
     return np.random.default_rng([seed, zlib.crc32(stream.encode())])
 
 
 def state(rng: np.random.Generator) -> Mapping[str, Any]:
-    """The generator's state as JSON data."""
+    """Give the generator's state as JSON data."""
     return rng.bit_generator.state
 
 
 def restore(rng: np.random.Generator, saved: Mapping[str, Any]) -> None:
-    """Put a generator back where `state` found it."""
+    """Put a generator into a state that `state` gave."""
     rng.bit_generator.state = saved
