@@ -479,7 +479,7 @@ class TestMonitor:
     def test_another_training_in_the_same_directory_is_refused(self):
         learn([], 100, run_dir='here')
         before = {path: path.read_bytes() for path in Path('here').rglob('*') if path.is_file()}
-        with pytest.raises(ValueError, match="'here' holds a run of 100 steps, and this agent has seen 0: choose"):
+        with pytest.raises(ValueError, match="'here' holds a run of 100 steps, but this agent has taken 0: choose"):
             learn([], 50, run_dir='here')
         with alone_in('here'), pytest.raises(ValueError, match="'here' is in use: something else is writing there"):
             learn([], 50, run_dir='here')

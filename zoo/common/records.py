@@ -1,7 +1,7 @@
-"""The records that cross the boundaries between the parts. Their docstrings give every shape and dtype.
+"""The records that rooms exchange. Their docstrings give every shape and dtype.
 
 Letters: ``T`` steps of one copy, ``N`` copies of the environment, ``K`` updates in one call, ``B`` batch size. An
-observation or action is a flat structure (see :mod:`zoo.common.spaces`): one array, or a dict of arrays by path.
+observation or action is a flat structure (:mod:`zoo.common.spaces`): one array, or a dict of arrays by path.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 
 
 class Transition(NamedTuple):
-    """One step of experience, with any leading axes (``[N]`` as it is collected).
+    """One step of experience, with any leading axes (``[N]`` when collected).
 
     Attributes:
         obs: observation before the step, ``[…, *shape]`` in the environment's dtype.
-        action: action in the policy's own units (see :mod:`zoo.common.adaptors.action`), ``[…]`` or ``[…, n]``.
+        action: action in the policy's own units (:mod:`zoo.common.adaptors.action`), ``[…]`` or ``[…, n]``.
         reward: float32 ``[…]``, as the environment gave it.
-        next_obs: observation after the step, the true final one at an episode's end, never the one after a reset.
+        next_obs: observation after the step: at an episode's end the true final one, never the one after a reset.
         terminated: bool ``[…]``, the task ended: nothing of value follows.
-        truncated: bool ``[…]``, the episode was cut (time limit): the value of ``next_obs`` still counts.
+        truncated: bool ``[…]``, the episode was cut by a time limit: the value of ``next_obs`` still counts.
     """
 
     obs: Any
@@ -34,18 +34,18 @@ class Transition(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What an update off policy is given: ``n`` steps in a row as one, drawn from a replay buffer, ``[K, B, …]``.
+    """The batch of an off-policy update: ``n`` successive steps as one, drawn from a replay buffer, ``[K, B, …]``.
 
-    Fewer than ``n`` where an episode ends, or the newest step that is stored is reached, before.
+    There are fewer than ``n`` steps where the episode or the stored steps end before.
 
     Attributes:
-        obs, action: of the first step; see :class:`Transition`.
+        obs, action: of the first step.
         reward: float32 ``[…]``, ``Σ γ^i r_(t+i)`` over the steps.
         next_obs: after the last step.
         terminated, truncated: bool ``[…]``, whether the last step ended the episode, and how.
-        discount: float32 ``[…]``, what the value of ``next_obs`` is multiplied by: ``γ^n``, and 0 where ``terminated``.
-        weight: float32 ``[…]``, of the loss: corrects for what is drawn more often than other transitions (Schaul et
-            al. 2016, section 3.4); 1 where all are drawn alike.
+        discount: float32 ``[…]``, the factor of the value of ``next_obs``: ``γ^n``, and 0 where ``terminated``.
+        weight: float32 ``[…]``, of the loss: corrects for priorities (Schaul et al. 2016, section 3.4); 1 where
+            sampling is uniform.
     """
 
     obs: Any
@@ -59,27 +59,26 @@ class Batch(NamedTuple):
 
     @classmethod
     def of(cls, transition: Transition, gamma: float) -> Batch:
-        """Transitions, each by itself, that are drawn alike."""
+        """Make a batch of single transitions of weight 1."""
         reward, terminated = transition.reward, transition.terminated
         return cls(*transition, np.float32(gamma) * ~terminated, np.ones(reward.shape, np.float32))
 
 
 class SequenceBatch(NamedTuple):
-    """What an update off policy is given where networks are recurrent: parts of episodes in a row, ``[K, …]``.
+    """The batch of an off-policy update with recurrent networks: ``C`` sequences of steps, time-major, ``[K, …]``.
 
-    ``C`` sequences of ``R`` rows, time-major, of which ``L`` are learned from: those before them only bring the state
-    up to date, those after them are looked ahead to. An episode's last observation has a row of its own.
+    A sequence has ``R`` rows. ``L`` of them are to learn from; the rows before only bring the state up to date, the
+    rows after are for n-step returns. An episode's final observation has a row of its own.
 
     Attributes:
-        obs, action: ``[K, R, C, …]``; an episode's last observation has an action that means nothing.
-        state: float32 ``[K, C, S]``, the recurrent state that was acted with at the first row.
-        begins: bool ``[K, R, C]``, where an episode begins, and the state is zero.
-        at, after: int32 ``[K, L, C]``, of each transition its row and the row in which its ``n`` steps end, as numbers
-            of the ``R C`` rows.
-        reward, discount: float32 ``[K, L, C]``, terminated, truncated: bool, see :class:`Batch`.
-        weight: float32 ``[K, C]``, see :class:`Batch`.
-        valid: bool ``[K, L, C]``; where False there was no transition, and another one of the same update is in its
-            place.
+        obs, action: ``[K, R, C, …]``; the action of a final observation has no meaning.
+        state: float32 ``[K, C, S]``, the recurrent state of the policy at the first row.
+        begins: bool ``[K, R, C]``, where an episode begins and the state is zero.
+        at, after: int32 ``[K, L, C]``, the row of each transition and the row after its ``n`` steps, as numbers of the
+            ``R C`` rows.
+        reward, discount: float32 ``[K, L, C]``, terminated, truncated: bool, as in :class:`Batch`.
+        weight: float32 ``[K, C]``, as in :class:`Batch`.
+        valid: bool ``[K, L, C]``; where False, another transition of the same update stands for a missing one.
     """
 
     obs: Any
@@ -99,21 +98,19 @@ class SequenceBatch(NamedTuple):
 class Trajectories(NamedTuple):
     """``T`` consecutive steps of ``N`` copies, time-major; the fields of :class:`Transition`, each ``[T, N, …]``.
 
-    What loops, storage and ranks hand on; the rollout that a user holds is
-    :class:`zoo.common.rollouts.rollout.Rollout`.
-
-    ``next_obs[t]`` is ``obs[t + 1]`` but at the end of an episode.
+    Loops, storage and roles exchange them; users hold a :class:`zoo.common.rollouts.rollout.Rollout`. Except at the end
+    of an episode, ``next_obs[t]`` is ``obs[t + 1]``.
 
     Attributes:
-        valid: bool ``[T, N]``; False where a vector environment only reset itself and no transition took place.
-        state: float32 ``[N, S]``, the recurrent state that was acted with at the first step, of zeros where an episode
-            begins; None where the policy has none.
-        begins: bool ``[T, N]``, where an episode begins, and the recurrent state was zero before the step; None where
+        valid: bool ``[T, N]``; False where a copy was only reset and no transition took place.
+        state: float32 ``[N, S]``, the recurrent state before the first step, zeros where an episode begins; None where
             the policy has none.
-        params: float32 ``[T, N, P]``, the parameters of the distribution that the actions were drawn from, in the rows
-            that are not valid too; None where the algorithm does not ask for them (``Behavior.param_size``).
-        states: float32 ``[T, N, S]``, the recurrent state before each step, in place of ``state`` and ``begins`` where
-            the steps go to a replay buffer; else None.
+        begins: bool ``[T, N]``, where an episode begins and the recurrent state was zero before the step; None where
+            the policy has none.
+        params: float32 ``[T, N, P]``, the parameters of the actions' distribution, also in rows that are not valid;
+            None where the algorithm does not ask for them (``Behavior.param_size``).
+        states: float32 ``[T, N, S]``, the recurrent state before each step, in place of ``state`` and ``begins``, for
+            steps that go to a replay buffer; else None.
     """
 
     obs: Any
@@ -130,17 +127,17 @@ class Trajectories(NamedTuple):
 
 
 class Evaluations(NamedTuple):
-    """What came of playing whole episodes with ``P`` perturbations of the parameters, each of them both ways.
+    """The results of whole episodes with ``P`` perturbations of the parameters, each added and subtracted.
 
-    On the second axis ``[…, 2]`` the perturbation that was added, then the one that was subtracted.
+    The second axis ``[…, 2]`` is for the perturbation that was added, then subtracted.
 
     Attributes:
-        seeds: int64 ``[P]``, of the perturbations: see :func:`zoo.common.acting.perturbed.direction`.
-        returns: float64 ``[P, 2]``, the mean over the episodes of the sum of their rewards.
-        lengths: int64 ``[P, 2]``, steps of all episodes.
-        observed: of what was acted on, for each path with running statistics, float64 ``[P, 2, 2, size]``: the sum and
-            the sum of squares of the distances from the mean that the statistics had.
-        episodes: with each perturbation each way.
+        seeds: int64 ``[P]``, of the perturbations (:func:`zoo.common.acting.perturbed.direction`).
+        returns: float64 ``[P, 2]``, the mean return of the episodes.
+        lengths: int64 ``[P, 2]``, the steps of all episodes.
+        observed: for each path with running statistics float64 ``[P, 2, 2, size]``: over the observations acted on, the
+            sum and the sum of squares of the distances from the statistics' mean.
+        episodes: the number of episodes with each perturbation and sign.
     """
 
     seeds: np.ndarray
@@ -151,9 +148,13 @@ class Evaluations(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """A finished episode: the environment's own undiscounted return, its length in steps, whether it succeeded.
+    """A finished episode.
 
-    ``copy`` is the number of the copy of the environment that it was played in.
+    Attributes:
+        episode_return: the environment's own undiscounted return.
+        length: in steps.
+        success: whether it succeeded; None where the environment does not say.
+        copy: the number of the copy that it was played in.
     """
 
     episode_return: float
@@ -164,16 +165,16 @@ class Episode(NamedTuple):
 
 @dataclass
 class TrainingResult:
-    """What ``learn(env, 'train')`` returns.
+    """The result of ``learn(env, 'train')``.
 
     Attributes:
         steps: environment steps taken in this call, summed over copies.
         episodes: episodes finished in this call.
-        returns: their undiscounted returns, in the order in which they ended.
-        losses: the last value of every metric that ``update`` reported.
-        wall_time: seconds.
-        run_dir: the run directory, or None when nothing was written.
-        episode_steps: the step count at which each episode ended, the abscissa of the learning curve.
+        returns: their undiscounted returns, in the order of their ends.
+        losses: the last value of every metric of ``update``.
+        wall_time: in seconds.
+        run_dir: the run directory, or None where nothing was written.
+        episode_steps: the step count at which each episode ended, the x axis of the learning curve.
     """
 
     steps: int
@@ -187,7 +188,7 @@ class TrainingResult:
 
 @dataclass
 class TestResult:
-    """What ``learn(env, 'test')`` returns: one entry per episode.
+    """The result of ``learn(env, 'test')``: one entry for each episode.
 
     Attributes:
         returns: undiscounted returns.
@@ -195,7 +196,7 @@ class TestResult:
         successes: the environment's own ``is_success`` or ``success`` at the end, or None where it does not say.
     """
 
-    __test__ = False  # the name is the interface's; pytest is not to collect it
+    __test__ = False  # pytest must not collect the class for its name
 
     returns: list[float]
     lengths: list[int]

@@ -333,10 +333,7 @@ def test_more_than_the_buffer_holds_are_announced(cart_poles: Path, caplog: pyte
     params = LEARN | {'buffer_size': 100}
     agent.learn(env, train_steps=5, explore_steps=50, recorded=cart_poles, run_dir=False, **params)
     said = [record.getMessage() for record in caplog.records if 'recorded' in record.getMessage()]
-    assert said == [
-        f'Of the {steps} transitions in recorded episodes the replay buffer holds 99: a larger buffer_size holds more '
-        'of them.'
-    ]
+    assert said == [f'Of the {steps} recorded transitions the replay buffer holds 99: a larger buffer_size holds more.']
 
 
 def test_an_agent_records(tmp_path: Path):
@@ -352,7 +349,7 @@ def test_an_agent_records(tmp_path: Path):
     ('given', 'message'),
     [
         (dict(episodes=0), 'episodes is 0: give a whole number of at least 1'),
-        (dict(path='x.txt'), "file whose name ends in .npz, which 'x.txt' does not"),
+        (dict(path='x.txt'), "path is 'x.txt': episodes are recorded in a file whose name ends in .npz"),
         (dict(policy=3), 'the policy is 3: give an agent, or a function'),
     ],
 )
@@ -451,8 +448,8 @@ def test_a_data_set_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     pytest.importorskip('minari')
     monkeypatch.setenv('MINARI_DATASETS_PATH', str(tmp_path))
     for source in ('no/such-v0', tmp_path, 'nonsense'):
-        with pytest.raises(ValueError, match=rf"^there is no Minari data set '{source}' on this machine: give the"):
+        with pytest.raises(ValueError, match=rf"^there is no Minari dataset '{source}' on this machine: give the"):
             read(source)
     monkeypatch.setitem(sys.modules, 'minari', None)
-    with pytest.raises(ImportError, match=r"^data sets of Minari need the extra: pip install 'zoo-rl\[minari\]'"):
+    with pytest.raises(ImportError, match=r"^datasets of Minari need the extra: pip install 'zoo-rl\[minari\]'"):
         read('no/such-v0')

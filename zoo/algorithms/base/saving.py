@@ -168,7 +168,7 @@ def newest(path: str | os.PathLike[str]) -> Path:
     return max(inside, key=lambda p: (checkpoint.saved_at(p), p.name.isdigit(), len(p.name), p.name), default=path)
 
 
-def read(path: str | os.PathLike[str], algorithm: str | None) -> tuple[Path, checkpoint.Checkpoint]:
+def read(path: str | os.PathLike[str], algorithm: str | None) -> tuple[Path, checkpoint.SavedCheckpoint]:
     """The checkpoint to load for a path that a user gave."""
     found = newest(path)
     return found, checkpoint.read(found, algorithm)
@@ -176,7 +176,7 @@ def read(path: str | os.PathLike[str], algorithm: str | None) -> tuple[Path, che
 
 def load(
     cls: type[A],
-    saved: checkpoint.Checkpoint,
+    saved: checkpoint.SavedCheckpoint,
     path: Path,
     net_list: Sequence[Any] | None,
     optimizers_list: Sequence[Any] | None,

@@ -1,1 +1,1 @@
-"""Data sets: recorded episodes, written and read."""
+"""Datasets: recorded episodes, written and read, and filled into a replay buffer."""

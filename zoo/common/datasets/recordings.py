@@ -1,15 +1,15 @@
-"""Recorded episodes: played and written by :func:`record`, or of Minari, and filled into a replay buffer.
+"""Recorded episodes: files of ``zoo.record_dataset`` and datasets of Minari, read into a replay buffer.
 
-A recording is one ``.npz`` file without pickles:
+A recording is a ``.npz`` file without pickles:
 
 =======================  ===========================================================================================
 ``about``                JSON: format, version, observation and action space
-``lengths``              int64 ``[E]``, steps of each episode
+``lengths``              int64 ``[E]``, the steps of each episode
 ``terminated``,          bool ``[E]``, how each ended; an episode that was cut is neither
 ``truncated``
-``reward``               float32 ``[steps of all]``, episode after episode
+``reward``               float32 ``[steps of all]``, one episode after another
 ``action/PATH``          ``[steps of all, …]``, in the environment's own units
-``obs/PATH``             ``[steps of all + E, …]``, the final one of each episode too; of a stack of frames the newest
+``obs/PATH``             ``[steps of all + E, …]``, with final observations; of a stack of frames the newest frame
 =======================  ===========================================================================================
 """
 
@@ -41,7 +41,7 @@ class RecordedEpisode(NamedTuple):
     """One episode of ``T`` steps.
 
     Attributes:
-        obs: flat ``[T + 1, …]``, the final one too.
+        obs: flat ``[T + 1, …]``, with the final observation.
         action: flat ``[T, …]``, in the environment's own units.
         reward: float32 ``[T]``.
         terminated, truncated: how it ended; neither where it was cut.
@@ -54,8 +54,8 @@ class RecordedEpisode(NamedTuple):
     truncated: bool
 
 
-class Trained(Protocol):
-    """What has to be known of an agent whose replay buffer is filled; see :class:`zoo.common.training.agent.Agent`."""
+class AgentSpaces(Protocol):
+    """The spaces of an agent, and how it stores actions and reads observations."""
 
     observation_space: Space
     action_space: Space
@@ -64,7 +64,7 @@ class Trained(Protocol):
 
 
 class Recording(Protocol):
-    """Recorded episodes, which are read one after the other.
+    """Recorded episodes, read one after the other.
 
     Attributes:
         observation_space, action_space: of one copy of the environment.
@@ -74,23 +74,28 @@ class Recording(Protocol):
     action_space: Space
 
     def __iter__(self) -> Iterator[RecordedEpisode]:
-        """The episodes."""
+        """Iterate over the episodes."""
 
 
-def check_spaces(agent: Trained, observation_space: Space, action_space: Space, whose: str) -> None:
+def check_spaces(agent: AgentSpaces, observation_space: Space, action_space: Space, whose: str) -> None:
+    """Refuse other spaces than the agent's; ``whose`` begins the message.
+
+    Raises:
+        ValueError: a space differs.
+    """
     for kind, found, adaptor in (
         ('observation_space', observation_space, observations),
         ('action_space', action_space, actions),
     ):
         reason = adaptor.mismatch(getattr(agent, kind), found)
         if reason is not None:
-            raise ValueError(f'{whose} {kind} {reason}: record episodes in the environment that the agent is for.')
+            raise ValueError(f'{whose} {kind} {reason}: record episodes in an environment with its spaces.')
 
 
 def write(
     path: str | os.PathLike[str], observation_space: Space, action_space: Space, episodes: Sequence[RecordedEpisode]
 ) -> Path:
-    """Write episodes to a file, whole or not at all; see the module's docstring for what is in it."""
+    """Write episodes to a file, completely or not at all, in the form that the module's docstring describes."""
     path = Path(path).expanduser()
     about = {
         'format': _FORMAT,
@@ -117,11 +122,11 @@ def write(
     return path
 
 
-class File:
-    """A recording that :func:`record` has written; see :class:`Recording`.
+class RecordedFile:
+    """A :class:`Recording` in a file of ``zoo.record_dataset``.
 
     Raises:
-        ValueError: there is no such file, or it is no recording.
+        ValueError: there is no such file, or another program wrote it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -142,7 +147,7 @@ class File:
         self.action_space = spaces.from_json(about['action_space'])
 
     def __iter__(self) -> Iterator[RecordedEpisode]:
-        """The episodes, with whole stacks of frames."""
+        """Iterate over the episodes, with whole stacks of frames."""
         held = self._arrays
         obs = {path: held[f'obs/{path}'] for path in spaces.leaves(self.observation_space)}
         action = {path: held[f'action/{path}'] for path in spaces.leaves(self.action_space)}
@@ -165,27 +170,27 @@ class File:
 
 
 def stacked(newest: np.ndarray, frames: int) -> np.ndarray:
-    """Stacks of frames from those of an episode, the first one in place of those before it."""
+    """Return the stacks of an episode's frames; the first frame stands for earlier ones."""
     past = np.arange(len(newest))[:, None] - np.arange(frames - 1, -1, -1)
     return np.concatenate([newest[rows] for rows in np.maximum(past, 0).T], -1)
 
 
 class MinariDataset:
-    """A data set of Minari; see :class:`Recording`.
+    """A :class:`Recording` in a dataset of Minari.
 
     Args:
-        source: its id, or its folder.
+        source: its id or folder.
 
     Raises:
         ImportError: Minari is not installed.
-        ValueError: there is no such data set on this machine.
+        ValueError: there is no such dataset on this machine.
     """
 
     def __init__(self, source: str | Path) -> None:
         try:
             import minari
         except ImportError as error:
-            raise ImportError(f"data sets of Minari need the extra: pip install 'zoo-rl[minari]' ({error}).") from error
+            raise ImportError(f"datasets of Minari need the extra: pip install 'zoo-rl[minari]' ({error}).") from error
         folder = Path(source).expanduser()
         try:
             if folder.is_dir():
@@ -195,19 +200,19 @@ class MinariDataset:
                 self._dataset = minari.load_dataset(str(source))
         except (FileNotFoundError, ValueError, KeyError, TypeError) as error:
             raise ValueError(
-                f"there is no Minari data set '{source}' on this machine: give the .npz file of a recording, the "
-                f'folder of a data set, or the id of one after minari download {source} ({error}).'
+                f"there is no Minari dataset '{source}' on this machine: give the .npz file of a recording, the "
+                f'folder of a dataset, or the id of one after minari download {source} ({error}).'
             ) from error
         self.observation_space = self._dataset.observation_space
         self.action_space = self._dataset.action_space
 
     def __iter__(self) -> Iterator[RecordedEpisode]:
-        """The episodes, in the dtypes of their spaces."""
+        """Iterate over the episodes, in the dtypes of their spaces."""
         for episode in self._dataset.iterate_episodes():
             terminated, truncated = (np.asarray(x, bool) for x in (episode.terminations, episode.truncations))
             reward = np.asarray(episode.rewards, np.float32)
             if (terminated | truncated)[:-1].any():
-                raise ValueError(f'episode {episode.id} of the Minari data set goes on after its end.')
+                raise ValueError(f'episode {episode.id} of the Minari dataset goes on after its end.')
             if not len(reward):
                 continue
             yield RecordedEpisode(
@@ -229,34 +234,32 @@ def _arrays(space: Space, values: Any, length: int) -> spaces.Flat:
 
 
 def read(source: str | os.PathLike[str]) -> Recording:
-    """The recording at a path that ends in ``.npz``, or else the Minari data set of that folder or id.
+    """Return the recording at a path that ends in ``.npz``, or else the Minari dataset with that folder or id.
 
     Raises:
         ValueError: there is none.
         ImportError: Minari is not installed.
     """
     path = Path(source).expanduser()
-    return File(path) if path.suffix == '.npz' else MinariDataset(os.fspath(source))
+    return RecordedFile(path) if path.suffix == '.npz' else MinariDataset(os.fspath(source))
 
 
-#: A warning: how many steps there were, and how many are held.
-TOO_SMALL = (
-    'Of the %d transitions in recorded episodes the replay buffer holds %d: a larger buffer_size holds more of them.'
-)
+#: The warning where a replay buffer is too small: the number of recorded steps, and the number held.
+TOO_SMALL = 'Of the %d recorded transitions the replay buffer holds %d: a larger buffer_size holds more.'
 
 
-def fill(agent: Trained, replay: Replay, sources: Any, part: int = 0, parts: int = 1) -> int:
-    """Put recorded episodes into a replay buffer, each whole into the copy that has been given least; how many steps.
+def fill(agent: AgentSpaces, replay: Replay, sources: Any, part: int = 0, parts: int = 1) -> int:
+    """Put recorded episodes into a replay buffer, each into the copy with the fewest steps; return the number of steps.
 
     Args:
-        agent: whose spaces they have to be of.
-        replay: of the agent.
-        sources: what :func:`read` takes, or a list of such.
-        part: which of several replay buffers this is, where each takes every so many-th episode.
-        parts: how many there are.
+        agent: the episodes must have its spaces.
+        replay: the agent's replay buffer.
+        sources: a source that :func:`read` takes, or a list of them.
+        part: the number of this replay buffer among several, which take the episodes in turn.
+        parts: the number of replay buffers.
 
     Raises:
-        ValueError: something else, episodes of other spaces, or values outside them.
+        ValueError: no such source, episodes of other spaces, or values outside them.
     """
     given, count = np.zeros(replay.num_envs, np.int64), 0
     for name, recording in opened(agent, sources):
@@ -275,13 +278,17 @@ def fill(agent: Trained, replay: Replay, sources: Any, part: int = 0, parts: int
     return count
 
 
-def opened(agent: Trained, sources: Any) -> list[tuple[str, Recording]]:
-    """Recordings by name; see :func:`fill`, which raises the same of those that are not there or of other spaces."""
+def opened(agent: AgentSpaces, sources: Any) -> list[tuple[str, Recording]]:
+    """Return recordings by name.
+
+    Raises:
+        ValueError: no such source, or episodes of other spaces.
+    """
     one = isinstance(sources, str | os.PathLike)
     if not one and not (isinstance(sources, Sequence) and all(isinstance(x, str | os.PathLike) for x in sources)):
         raise ValueError(
-            f'recorded is {sources!r}: give the path of a recording, the folder or id of a Minari data set, or a list '
-            'of those.'
+            f'recorded is {sources!r}: give the path of a recording, the folder or id of a Minari dataset, or a list '
+            'of these.'
         )
     if not one and not sources:
         raise ValueError('recorded is an empty list: name a recording, or leave it out.')
@@ -291,7 +298,7 @@ def opened(agent: Trained, sources: Any) -> list[tuple[str, Recording]]:
     return recordings
 
 
-def _check_values(agent: Trained, name: str, episode: RecordedEpisode) -> None:
+def _check_values(agent: AgentSpaces, name: str, episode: RecordedEpisode) -> None:
     try:
         agent.preprocess.check_values(episode.obs)
     except ValueError as error:

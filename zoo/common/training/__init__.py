@@ -1,1 +1,4 @@
-"""Training: the agent's contract, the loops, experience, checkpoints, logs."""
+"""Training: the contract of an agent, loops and their experience, checkpoints, logs, tests, recordings.
+
+Algorithms use :mod:`zoo.common.training.loops`; callbacks are given :class:`zoo.common.training.training.Training`.
+"""

@@ -1,26 +1,26 @@
-"""Checkpoints: the state of an agent as a folder that is written whole or not at all.
+"""Checkpoints: an agent's state as a folder that is written completely or not at all.
 
 A checkpoint holds two or three files and nothing else:
 
 =======================  ===========================================================================================
 ``config.json``          format version, library versions, size and SHA-256 of the other files, the caller's
-                         ``config``, and the SHA-256 of all that
-``weights.safetensors``  the named arrays: weights, optimiser state, normaliser, counters, random states
-``buffer.npz``           the replay buffer, when one was given; uncompressed
+                         ``config``, and a SHA-256 of its own content
+``weights.safetensors``  the named arrays: weights, optimizer state, normalization, counters, random states
+``buffer.npz``           the replay buffer, where one was given; uncompressed
 =======================  ===========================================================================================
 
 No file holds code: safetensors is raw bytes under a JSON header, and pickles inside ``.npz`` are refused. The checksums
-find accidents (a truncated copy, a flipped bit, an edited number); they are not a signature.
+find accidents (a truncated copy, a flipped bit, an edited number). They are not a signature.
 
-How ``write`` replaces the checkpoint ``last``, and what a crash at each point leaves:
+``write`` replaces the checkpoint ``last`` in four steps. After a crash in each of them:
 
-1. everything is written and flushed to disk in ``.last.new-<8 hex digits>``: ``last`` is still the old one;
-2. ``last`` is renamed to ``.last.old``: ``last`` is missing, and ``read`` takes ``.last.old``, which is whole;
-3. ``.last.new-…`` is renamed to ``last``: ``last`` is the new one;
-4. ``.last.old`` is deleted: as after 3. What a crash leaves of it, the next ``write`` deletes.
+1. All files are written and flushed to disk in ``.last.new-<8 hex digits>``: ``last`` is still the old one.
+2. ``last`` is renamed to ``.last.old``: ``last`` is missing, and ``read`` takes ``.last.old``.
+3. ``.last.new-…`` is renamed to ``last``: ``last`` is the new one.
+4. ``.last.old`` is deleted: ``last`` is the new one, and the next ``write`` deletes the rest.
 
-An exception in 3 also undoes 2. Only one process at a time may write one path; a reader that meets step 2 to 4 of
-another process may be refused and should try again.
+An exception in step 3 also undoes step 2. Only one process at a time may write a path. A reader that meets steps 2 to 4
+of another process may be refused and should try again.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ FORMAT_VERSION = 2
 _FORMAT = 'zoo checkpoint'
 _CONFIG, _WEIGHTS, _BUFFER = 'config.json', 'weights.safetensors', 'buffer.npz'
 _OURS = frozenset({_CONFIG, _WEIGHTS, _BUFFER})
-# File managers drop these into any folder they show; looking at a checkpoint must not make the next save fail.
+# File managers put these into any folder that they show.
 _LITTER = frozenset({'.DS_Store', 'Thumbs.db', 'desktop.ini'})
-# No write lasts this long, so an unfinished folder older than this was left by a process that was killed.
+# An unfinished folder older than this was left by a killed process: no write lasts so long.
 _ABANDONED_SECONDS = 24 * 3600
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be read, or a path that cannot be written: one sentence that names the file."""
+    """A checkpoint that cannot be read, or a path that cannot be written."""
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """What ``write`` was given.
+class SavedCheckpoint:
+    """The content of a checkpoint.
 
     Attributes:
-        config: the caller's configuration, as plain JSON values (tuples and arrays came back as lists).
+        config: the caller's configuration as plain JSON values: tuples and arrays have become lists.
         arrays: writable arrays by name, with the shapes and dtypes that were written.
-        buffer: None, or a mapping that reads an array from the file each time it is asked for one, so that a buffer of
-            gigabytes is never in memory beside the storage it is copied into. Its file stays open as long as it lives.
+        buffer: the replay buffer, or None. The mapping reads an array from the file on each access, so that gigabytes
+            are never in memory twice. The file stays open as long as the mapping lives.
     """
 
     config: dict[str, Any]
@@ -81,24 +81,25 @@ def write(
     arrays: Mapping[str, np.ndarray],
     buffer: Mapping[str, np.ndarray] | None = None,
 ) -> Path:
-    """Writes a checkpoint, replacing the one that is there; the module's docstring says in which steps.
+    """Write a checkpoint, in place of an earlier one, by the steps that the module's docstring lists.
 
     Args:
-        path: the folder to make; its parents are made too. An empty folder or a checkpoint is replaced.
-        config: plain data, see ``jsonable``; ``config['algorithm']`` is what ``read`` compares.
-        arrays: arrays of any shape by '/'-separated name; bool, integers or NumPy's own reals up to 64 bits.
-        buffer: numeric arrays by name, written one after the other in pieces of 16 MB: no second copy in memory.
+        path: the folder to make, with its parents. An empty folder or a checkpoint is replaced.
+        config: plain data that :func:`zoo.common.tools.files.jsonable` takes. ``read`` compares
+            ``config['algorithm']``.
+        arrays: by '/'-separated name, of any shape; bool, integers or NumPy's own reals of up to 64 bits.
+        buffer: numeric arrays by name, written one by one in pieces of 16 MB, without a second copy in memory.
 
     Returns:
         The path of the checkpoint.
 
     Raises:
-        CheckpointError: ``path`` is a file, or a folder with something else in it, which is never touched; or the disk
-            is full or refuses: what was at ``path`` before is still there.
+        CheckpointError: ``path`` is a file or a folder with other files, which are never touched; or the disk is full
+            or refuses. Whatever was at ``path`` before is still there.
         TypeError: a value of ``config`` is not plain data, or an array has a dtype that cannot be stored.
     """
     given = Path(path).expanduser()
-    path = given.resolve()  # through a link to the folder it names: renaming would move the link and not the folder
+    path = given.resolve()  # follow a link: renaming would move the link and not the folder
     _check_replaceable(path)
     body = {
         'format': _FORMAT,
@@ -122,7 +123,7 @@ def write(
             flush(file)
             body['files'][file.name] = {'bytes': file.stat().st_size, 'sha256': sha256_of(file)}
         write_json(new / _CONFIG, {**body, 'sha256': json_sha256(body)})
-        # safetensors makes its file readable by its owner alone, whatever the umask says.
+        # safetensors makes its file readable only by its owner, whatever the umask is.
         shutil.copymode(new / _CONFIG, new / _WEIGHTS)
         flush(new)
         put_in_place(new, path, _aside(path), _delete)
@@ -134,16 +135,16 @@ def write(
     return given
 
 
-def read(path: str | os.PathLike[str], algorithm: str | None = None) -> Checkpoint:
-    """Reads a checkpoint after checking that every byte is the one that was written.
+def read(path: str | os.PathLike[str], algorithm: str | None = None) -> SavedCheckpoint:
+    """Read a checkpoint, after a check that every byte is as it was written.
 
     Args:
         path: the folder that ``write`` made.
-        algorithm: what ``config['algorithm']`` must be; None takes any.
+        algorithm: the required ``config['algorithm']``; None: any.
 
     Raises:
-        CheckpointError: there is no checkpoint, a file of it is missing, truncated or altered, its format is newer than
-            ``FORMAT_VERSION``, or it holds an agent of another algorithm.
+        CheckpointError: there is no checkpoint; a file is missing, truncated or altered; the format is newer than
+            ``FORMAT_VERSION``; or the agent belongs to another algorithm.
     """
     path = Path(path).expanduser().resolve()
     folder = path
@@ -165,11 +166,11 @@ def read(path: str | os.PathLike[str], algorithm: str | None = None) -> Checkpoi
         buffer = np.load(folder / _BUFFER, allow_pickle=False) if _BUFFER in files else None
     except (ValueError, OSError, zipfile.BadZipFile) as error:
         raise CheckpointError(f"'{folder / _BUFFER}' cannot be read: {error}.") from error
-    return Checkpoint(config, arrays, buffer)
+    return SavedCheckpoint(config, arrays, buffer)
 
 
 def saved_at(path: str | os.PathLike[str]) -> float:
-    """When a checkpoint was written, in seconds since 1970 as its configuration says; 0 where it does not."""
+    """Return when a checkpoint was written, in seconds since 1970; 0 where its configuration does not say."""
     body = _parse(Path(path) / _CONFIG) if (Path(path) / _CONFIG).is_file() else None
     config = body.get('config') if isinstance(body, dict) else None
     found = config.get('saved_at') if isinstance(config, dict) else None
@@ -177,7 +178,7 @@ def saved_at(path: str | os.PathLike[str]) -> float:
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
-    """``config.json`` of a checkpoint, checked in itself; the caller's part is still as ``jsonable`` made it."""
+    """Return the checked content of ``config.json``; the caller's part is still as ``jsonable`` made it."""
     file = folder / _CONFIG
     if not folder.is_dir():
         raise CheckpointError(f"'{folder}' is a file: a checkpoint is a folder with {_CONFIG} and {_WEIGHTS} in it.")
@@ -198,7 +199,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     checksum = body.pop('sha256', None)
     try:
         intact = checksum == json_sha256(body)
-    except (ValueError, RecursionError):  # a NaN or a depth that write never makes
+    except (ValueError, RecursionError):  # a NaN, or deeper than write makes it
         intact = False
     if not intact:
         raise CheckpointError(f"'{file}' is altered: its content does not match its checksum.")
@@ -215,7 +216,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _parse(file: Path) -> Any:
-    """The JSON in a file, or None when it is not JSON."""
+    """Return the JSON in a file; None where it is not JSON."""
     try:
         return json.loads(file.read_bytes())
     except (ValueError, RecursionError):
@@ -226,7 +227,7 @@ def _check_algorithm(path: Path, found: Any, wanted: str | None) -> None:
     if wanted is None or found == wanted:
         return
     if found is None:
-        raise CheckpointError(f"'{path}' does not say which algorithm it is of, so it cannot be loaded as {wanted}.")
+        raise CheckpointError(f"'{path}' does not name its algorithm, so it cannot be loaded as {wanted}.")
     article = 'an' if str(found)[:1] in 'AEIO' else 'a'
     raise CheckpointError(f"'{path}' holds {article} {found} agent: load it with {found}.load or zoo.load.")
 
@@ -245,7 +246,7 @@ def _check_file(file: Path, entry: Mapping[str, Any]) -> None:
 def _check_replaceable(path: Path) -> None:
     if not path.exists():
         return
-    advice = 'it is left as it is, save to another path'
+    advice = 'save to another path'
     if not path.is_dir():
         raise CheckpointError(f"'{path}' is a file: {advice}.")
     names = {entry.name for entry in path.iterdir()} - _LITTER
@@ -257,12 +258,12 @@ def _check_replaceable(path: Path) -> None:
 
 
 def _aside(path: Path) -> Path:
-    """Where the old checkpoint waits while the new one takes its place."""
+    """Return the path of the old checkpoint while the new one takes its place."""
     return path.with_name(f'.{path.name}.old')
 
 
 def _delete(folder: Path) -> None:
-    """Deletes a checkpoint's own files, and the folder if that leaves it empty: never anything a user put there."""
+    """Delete a checkpoint's own files, and the folder if it is empty then; never a file of the user."""
     if not folder.exists():
         return
     try:
@@ -270,7 +271,7 @@ def _delete(folder: Path) -> None:
             (folder / name).unlink(missing_ok=True)
         folder.rmdir()
     except OSError:
-        pass  # on a network file system a reader may still have a file of it open: the next write tries again
+        pass  # a reader on a network file system may have a file open: the next write tries again
 
 
 def _delete_abandoned(path: Path) -> None:
@@ -280,13 +281,13 @@ def _delete_abandoned(path: Path) -> None:
 
 
 def _array_name(name: Any) -> str:
-    if not isinstance(name, str) or name in ('', '__metadata__'):  # the latter is safetensors' own
+    if not isinstance(name, str) or name in ('', '__metadata__'):  # safetensors uses the latter itself
         raise TypeError(f"{name!r} cannot name an array: use a string such as 'actor/kernel'.")
     return name
 
 
 def _storable(name: str, array: Any) -> np.ndarray:
-    # safetensors takes the memory as it lies, so it must be contiguous; np.ascontiguousarray would make rank 0 rank 1.
+    # safetensors needs contiguous memory; np.ascontiguousarray would turn rank 0 into rank 1.
     array = np.asarray(array, order='C')
     dtype = array.dtype
     if dtype.kind in 'biuf' and dtype.itemsize <= 8:
@@ -302,7 +303,7 @@ def _numeric(name: str, array: Any) -> np.ndarray:
 
 
 def _write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """``np.savez`` without its limits: there 'file' cannot name an array, and objects are pickled."""
+    """Write an ``.npz``. ``np.savez`` refuses the name 'file' and pickles objects; this does neither."""
     with zipfile.ZipFile(path, 'w', zipfile.ZIP_STORED, allowZip64=True) as archive:
         for name, array in arrays.items():
             with archive.open(f'{name}.npy', 'w', force_zip64=True) as member:
@@ -310,6 +311,7 @@ def _write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
     piece = memoryview(bytearray(1 << 20))
     with open(path, 'rb', buffering=0) as file:
@@ -319,5 +321,6 @@ def sha256_of(path: Path) -> str:
 
 
 def json_sha256(body: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the content of ``config.json`` without its own entry."""
     text = json.dumps(body, sort_keys=True, separators=(',', ':'), allow_nan=False)
     return hashlib.sha256(text.encode('ascii')).hexdigest()

@@ -1,5 +1,4 @@
-"""Run directories and what is written to them while training: ``progress.csv``, ``monitor.csv``, TensorBoard
-events, a progress bar."""
+"""The log of a training: ``progress.csv``, TensorBoard events, and the progress bar."""
 
 from __future__ import annotations
 
@@ -21,9 +20,9 @@ from zoo.common.training.run_directory import make_directory
 
 _BAR_SECONDS = 0.2
 _BAR_METRICS = 4
-# What stands beside the bar when there is room for a few numbers only: returns first.
+# The metrics beside the bar, most important first.
 _BAR_ORDER = ('episode/return', 'episode/', 'loss/')
-# And of a training with roles, behind those.
+# The metrics of a training with roles, after the others.
 _BAR_ROLES = ('roles/learner_waits', 'roles/actors_wait', 'roles/staleness')
 _event_files = itertools.count()
 
@@ -31,20 +30,19 @@ _event_files = itertools.count()
 class Logger:
     """Writes the metrics of a run and shows its progress.
 
-    Use it as a context manager, or call ``close``. One logger at a time writes to a run directory.
+    Use it as a context manager, or call ``close``. Only one logger at a time may write to a run directory.
 
     Args:
-        run_dir: where ``progress.csv`` and the TensorBoard events go (a run there is continued: rows are appended);
-            None writes nothing.
-        total_steps: length of the progress bar, in environment steps of this call.
-        progress: whether to show the bar at all. It is never shown when standard error is neither a terminal nor a
-            notebook.
+        run_dir: the folder of ``progress.csv`` and the TensorBoard events. Rows are appended to an existing run. None
+            writes nothing.
+        total_steps: the length of the progress bar, in environment steps of this call.
+        progress: show the bar, if standard error is a terminal or a notebook.
         description: text before the bar.
-        resumed_at: the step of a checkpoint from which the run goes on: rows of later steps, which are taken again now,
-            are taken out, and TensorBoard is told to leave its own out; None takes out none.
+        resumed_at: the step of the checkpoint that the run goes on from. Rows of later steps are removed, since these
+            steps are taken again, and TensorBoard ignores its later events. None removes none.
 
     Raises:
-        ValueError: ``progress.csv`` is there and its first column is no step.
+        ValueError: ``progress.csv`` exists and has no column ``step``.
     """
 
     def __init__(
@@ -76,21 +74,21 @@ class Logger:
         self.close()
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Writes one row of metrics; a metric may appear later than the first row.
+        """Write one row of metrics. New metrics may appear in any row.
 
         Args:
-            step: environment steps the agent has seen, the x axis.
-            metrics: numbers by name, grouped by '/': ``'episode/return'``, ``'loss/critic'``. Any scalar that ``float``
-                takes; NaN and the infinities are written as such.
+            step: environment steps in the agent's life, the x axis.
+            metrics: numbers by name, grouped by '/': ``'episode/return'``, ``'loss/critic'``. They may be anything that
+                ``float`` takes, and NaN or infinite.
 
         Raises:
             TypeError: a metric is not a single number.
-            ValueError: a metric is called ``step``, which is the first column, or the logger is closed.
+            ValueError: a metric is called ``step``, like the first column; or the logger is closed.
         """
         if self._closed:
             raise ValueError('this logger is closed: make a new one, which continues the run.')
         if 'step' in metrics:
-            raise ValueError("a metric cannot be called 'step', which is the first column of progress.csv.")
+            raise ValueError("a metric cannot be called 'step', like the first column of progress.csv: rename it.")
         values = {name: _number(name, value) for name, value in metrics.items()}
         if self._table is not None:
             self._table.append({'step': str(int(step)), **{name: _compact(value) for name, value in values.items()}})
@@ -99,18 +97,18 @@ class Logger:
         self._beside.update(values)
 
     def advance(self, n: int = 1) -> None:
-        """Moves the bar on by ``n`` steps. It adds a number and looks at the clock: cheap enough for every step."""
+        """Move the bar on by ``n`` steps; cheap enough for every step."""
         self._pending += n
         if time.perf_counter() >= self._due:
             self._refresh()
 
     def clear(self) -> None:
-        """Takes the bar off its line, for something else to be written there; it is drawn again when it moves."""
+        """Clear the bar's line for other output. The bar is drawn again when it moves."""
         if self._bar is not None:
             self._bar.clear()
 
     def close(self) -> None:
-        """Brings the bar up to date and closes the files. May be called twice; nothing can be logged after it."""
+        """Bring the bar up to date and close the files. It may be called twice. Nothing can be logged afterwards."""
         self._closed = True
         if self._bar is not None:
             self._refresh()
@@ -122,7 +120,7 @@ class Logger:
             self._events.close()
 
     def _refresh(self) -> None:
-        # On-policy loops finish the rollout they are in, so they pass the total by a little.
+        # On-policy loops finish their rollout and so pass the total by a little.
         self._bar.total = max(self._bar.total, self._bar.n + self._pending)
         self._bar.show(_summary(self._beside))
         self._bar.update(self._pending)
@@ -131,7 +129,7 @@ class Logger:
 
 
 def keep_rows(path: Path, until: int) -> None:
-    """Take out of a CSV file the rows of later steps than ``until``, by its column ``step``.
+    """Remove the rows of a CSV file with a higher ``step`` than ``until``.
 
     Raises:
         ValueError: it has no such column.
@@ -141,7 +139,8 @@ def keep_rows(path: Path, until: int) -> None:
     if 'step' not in header:
         raise ValueError(f"'{path}' was not written by zoo: move it away, or choose another run_dir.")
     at = header.index('step')
-    whole = rows if path.read_bytes().endswith(b'\n') else rows[:-1]  # of a killed run's last one even the step may be
+    # A killed run may have cut its last row, even the step.
+    whole = rows if path.read_bytes().endswith(b'\n') else rows[:-1]
     kept = [row for row in whole if len(row) > at and row[at].isdigit() and int(row[at]) <= until]
     if len(kept) < len(rows):
         text = io.StringIO(newline='')
@@ -150,7 +149,7 @@ def keep_rows(path: Path, until: int) -> None:
 
 
 class _Table:
-    """A CSV file that takes rows of any columns: a new column rewrites the file once, with the union of the columns."""
+    """A CSV file that takes rows of any columns. A new column rewrites the file once, with all columns."""
 
     def __init__(self, path: Path, resumed_at: int | None = None) -> None:
         self._path = path
@@ -173,7 +172,7 @@ class _Table:
         self._file.close()
 
     def _end_last_row(self) -> None:
-        # A run that was killed may have left half a row; what follows must not be glued to it.
+        # A killed run may have left half a row: end it.
         if self._columns and not self._path.read_bytes().endswith(b'\n'):
             with open(self._path, 'a', encoding='utf-8') as file:
                 file.write('\n')
@@ -195,8 +194,8 @@ class _Table:
 class _Events:
     """A TensorBoard event file.
 
-    ``tf.summary.scalar`` needs the tensorboard package, which zoo does not depend on. The file is only a TFRecord of
-    ``Event`` messages, and TensorFlow has both.
+    ``tf.summary.scalar`` needs the package ``tensorboard``, which zoo does not depend on. The file is a TFRecord of
+    ``Event`` messages, and TensorFlow alone can write it.
     """
 
     def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
@@ -220,11 +219,11 @@ class _Events:
         import tensorflow as tf
 
         self._event = tf.compat.v1.Event
-        # The name that TensorBoard looks for; the count keeps two loggers of one second in one process apart.
+        # TensorBoard looks for this name; the count separates two loggers of one second in one process.
         unique = f'{int(time.time())}.{socket.gethostname()}.{os.getpid()}.{next(_event_files)}'
         self._writer = tf.io.TFRecordWriter(str(self._folder / f'events.out.tfevents.{unique}'))
         self._write(self._event(wall_time=time.time(), file_version='brain.Event:2'))
-        if self._resumed_at is not None:  # by which TensorBoard leaves out what other files have from that step on
+        if self._resumed_at is not None:  # tells TensorBoard to ignore later steps in other files
             start = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
             self._write(self._event(step=self._resumed_at + 1, wall_time=time.time(), session_log=start))
 
@@ -234,10 +233,10 @@ class _Events:
 
 
 def _bar(total_steps: int, description: str) -> Any:
-    """A bar, or None where nobody would see it."""
+    """Return a progress bar; None where nobody would see it."""
     from zoo.common.tools.progress_bar import Bar
 
-    # A notebook without ipywidgets gets tqdm's text bar, which would take its output for a file and hide.
+    # Without ipywidgets tqdm's text bar would take a notebook's output for a file and hide.
     notebook = 'ipykernel.zmqshell' in sys.modules
     bar = Bar(
         total=total_steps,
@@ -261,12 +260,12 @@ def _number(name: str, value: Any) -> float:
 
 
 def _compact(value: float) -> str:
-    """Six significant digits, but counts in full."""
+    """Return six significant digits, but counts in full."""
     return str(int(value)) if value.is_integer() and abs(value) < 2**53 else f'{value:.6g}'
 
 
 def _summary(values: Mapping[str, float]) -> list[str]:
-    """The metrics beside the bar: ``['return=195', 'length=195', 'actor=0.0123']``, and of roles how they wait."""
+    """Return the metrics beside the bar, such as ``['return=195', 'length=195', 'actor=0.0123']``."""
     rank = {name: next((i for i, group in enumerate(_BAR_ORDER) if name.startswith(group)), 9) for name in values}
     shown = sorted((name for name in values if not name.startswith('roles/')), key=rank.__getitem__)[:_BAR_METRICS]
     shown += [name for name in _BAR_ROLES if name in values]

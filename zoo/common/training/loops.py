@@ -1,4 +1,8 @@
-"""The training loops: on policy, streamed, asynchronous, off policy, evolution."""
+"""The training loops: on policy, streamed, asynchronous, off policy, evolution.
+
+A loop is given a training, which counts and logs, and experience in the form that its protocol names. It runs until the
+training is done.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +34,13 @@ def _on_policy(
     horizon: Annotated[int, at_least(1), 'steps of each copy in one iteration'] = 2048,
     **update_params: Any,
 ) -> None:
-    """Collect ``horizon`` steps of every copy, update on them with the other parameters, forget them."""
+    """Collect ``horizon`` steps of every copy, update on them with the other parameters, and drop them."""
     agent = training.agent
     while not training.done:
         agent.progress = training.progress
         rollout = experience.rollout(training, horizon)
         metrics = None
-        # Of several learners all update or none, for each waits for the gradients of the others.
+        # All learners update or none, since each waits for the gradients of the others.
         if experience.least(bool(rollout.valid.any())):
             metrics = agent.update(rollout, **update_params)
         training.updated(metrics)
@@ -47,13 +51,13 @@ def _streamed(
     experience: Streams,
     *,
     horizon: Annotated[int, at_least(1), 'steps of each copy in one rollout'] = 20,
-    rollouts: Annotated[int, at_least(1), 'rollouts in one update, of whichever actors have sent them'] = 4,
+    rollouts: Annotated[int, at_least(1), 'rollouts in one update, in the order in which actors send them'] = 4,
     ahead: Annotated[
-        int, at_least(1), 'rollouts that an actor may be ahead of the learner; in one process there is no actor'
+        int, at_least(1), 'rollouts that an actor may be ahead of the learner; without meaning in one process'
     ] = 1,
     **update_params: Any,
 ) -> None:
-    """Update on rollouts as they come, with the other parameters."""
+    """Update on rollouts as they come in, with the other parameters."""
     agent = training.agent
     while not training.done:
         agent.progress = training.progress
@@ -70,7 +74,7 @@ def _asynchronous(
     *,
     horizon: Annotated[int, at_least(1), 'steps of each copy in one gradient'] = 5,
 ) -> None:
-    """Update by gradients as they come."""
+    """Update by gradients as they come in."""
     while not training.done:
         training.agent.progress = training.progress
         training.updated(experience.improve(training, horizon))
@@ -88,30 +92,28 @@ def _off_policy(
     update_every: Annotated[
         int | None,
         at_least(1),
-        'environment steps, summed over copies, between calls of update; None: a call whenever there is time for one, '
-        'which is after every step or message of an actor, and with the role buffer without waiting for any',
+        'environment steps, summed over copies, between calls of update; None: a call after every step or message of '
+        'an actor, and with the role buffer without waiting for one',
     ] = 1,
     updates: Annotated[
         int | None,
         at_least(1),
-        'gradient updates in one call; None takes update_every, one for each environment step, or one if that is None',
+        'gradient updates in one call; None: update_every, one for each environment step, or one if that is None',
     ] = None,
-    compress: Annotated[bool, 'keep the images in the replay buffer compressed, which saves memory and takes time'] = (
-        False
-    ),
+    compress: Annotated[bool, 'compress the images in the replay buffer, which saves memory and takes time'] = (False),
     her: Annotated[
         dict[str, Any] | None,
         Strategy,
-        'hindsight experience replay, in goal environments: of the transitions drawn k in k + 1 get a goal that their '
-        'episode has reached, in this step or a later one, at its end, or in any step',
+        'hindsight experience replay in goal environments: k in k + 1 of the drawn transitions get a goal that their '
+        'episode reached, in this step or a later one, at its end, or in any step',
     ] = None,
     recorded: Annotated[
         Any,
         'None, or what the replay buffer is filled with before training: a file of zoo.record_dataset, the folder '
-        'or id of a Minari data set, or a list of those',
+        'or id of a Minari dataset, or a list of these',
     ] = None,
 ) -> None:
-    """Step, store, and update on samples of the replay buffer."""
+    """Take steps, store them, and update on samples of the replay buffer."""
     agent = training.agent
     updates = updates_in_call(update_every, updates)
     replay: ReplayBuffer
@@ -130,7 +132,7 @@ def _off_policy(
         agent.progress = training.progress
         before = training.steps
         for step in experience.steps(training, explore_steps, wait=not ready or update_every is not None):
-            assert own is not None  # or there would be none
+            assert own is not None  # processes that store steps give none
             if step.begins:
                 own.cut(step.first, len(step.valid))
             own.add(step.transition, step.valid, step.first, step.state, step.priority)
@@ -138,7 +140,7 @@ def _off_policy(
         held = (replay.added - replay.recorded) * experience.learners
         ready = experience.least(replay.added >= batch_size and held >= needed)
         if ready:
-            # Counted from the steps alone, so that a resumed call updates at the same ones.
+            # Counted from the steps alone, so that a resumed call updates at the same steps.
             due = 1 if update_every is None else training.steps // update_every - before // update_every
             for _ in range(due):
                 batches = replay.sample((updates, batch_size), agent.rng, training.progress, hindsight)
@@ -147,7 +149,7 @@ def _off_policy(
         training.updated(metrics)
     if agent.updates == began:
         training.warn(
-            'Nothing was learned: no update was due in the %d steps of this training, since the first one needs %d '
+            'Nothing was learned: no update was due in the %d steps of this training. The first one needs %d '
             'transitions in the replay buffer (explore_steps=%d, batch_size=%d, update_every=%s).',
             training.steps,
             max(needed, batch_size),
@@ -158,7 +160,7 @@ def _off_policy(
 
 
 def updates_in_call(update_every: int | None, updates: int | None) -> int:
-    """How many gradient updates one call makes, by the parameters of the loop over steps."""
+    """Return the number of gradient updates in one call of :data:`off_policy`."""
     return updates or update_every or 1
 
 
@@ -176,8 +178,8 @@ def _replay_here(
     training.replay = replay
     if hindsight is not None:
         replay.keep_episodes()
-    if recorded is not None and training.steps and replay.recorded:  # a resumed buffer, which holds them already
-        opened(agent, recorded)  # a name that is wrong is refused all the same
+    if recorded is not None and training.steps and replay.recorded:  # a resumed buffer holds them already
+        opened(agent, recorded)  # refuse a wrong name all the same
     elif recorded is not None:
         count = fill(agent, replay, recorded)
         if len(replay) < count:
@@ -186,10 +188,10 @@ def _replay_here(
 
 
 def _needed(training: Training, held: int, explore_steps: int, is_here: bool) -> int:
-    """How many transitions the replay buffer has to hold before the first update, when it holds ``held`` now.
+    """Return how many transitions the replay buffer must hold before the first update, with ``held`` there now.
 
-    As many as are explored; where earlier ones were not saved with the agent, those that its life still lacks, and if
-    it lacks none, that many again, since an agent that learned from a handful of them would forget what it can.
+    These are ``explore_steps``. An agent whose earlier transitions were not saved needs the rest of them, or as many
+    again: updates on a few transitions would make it forget what it has learned.
     """
     steps = training.agent.steps
     if steps <= held:
@@ -214,10 +216,10 @@ def _evolution(
     episodes_per_evaluation: Annotated[int, at_least(1), 'whole episodes with each perturbation of the parameters'] = 1,
     **update_params: Any,
 ) -> None:
-    """Play whole episodes with perturbed parameters, update on what they returned with the other parameters.
+    """Play whole episodes with perturbed parameters, and update on their returns with the other parameters.
 
-    Every generation is played to its end, so that more steps may be taken than are asked for. In an environment whose
-    episodes never end it never ends either: give it a time limit (``max_episode_steps``).
+    Every generation is played to its end, which may take more steps than asked for. An environment without ends needs a
+    time limit (``max_episode_steps``).
     """
     agent = training.agent
     while not training.done:

@@ -1,4 +1,4 @@
-"""``monitor.csv``: a row for each episode."""
+"""``monitor.csv``: one row for each episode."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _MONITOR_SECONDS = 1.0
 
 
 class Monitor:
-    """``monitor.csv``, a row for each episode, as Stable-Baselines3's ``Monitor`` writes it and many tools read it.
+    """Writes ``monitor.csv`` in the form of Stable-Baselines3's ``Monitor``, which many tools read.
 
-    A line ``#{"t_start": …, "env_id": …}`` with the time at which the run began, in seconds since 1970; a header; and
-    of each episode the return ``r``, the length ``l`` in steps, the seconds ``t`` from the beginning of the run to its
-    end, and one column more, ``step``, the steps in the agent's life at its end. In a run that is continued, ``t`` goes
-    on from the last row: the time in between does not count.
+    The first line ``#{"t_start": …, "env_id": …}`` has the time at which the run began, in seconds since 1970. Then
+    follow a header and one row for each episode: the return ``r``, the length ``l`` in steps, the seconds ``t`` from
+    the beginning of the run, and ``step``, the steps in the agent's life at the episode's end. In a continued run ``t``
+    goes on from the last row.
 
     Args:
-        path: the file; rows are appended to one that is there.
-        env_name: for its first line.
-        resumed_at: the steps of a checkpoint from which the run goes on: rows of later episodes, which were played
-            after it and are played again now, are taken out; None takes out none.
+        path: the file. Rows are appended to an existing one.
+        env_name: for the first line.
+        resumed_at: the steps of the checkpoint that the run goes on from. Rows of later episodes are removed, since
+            these are played again. None removes none.
 
     Attributes:
-        earlier: the return, the length and the step of each episode that was in the file and stays.
+        earlier: return, length and step of each episode that was in the file and stays.
 
     Raises:
-        ValueError: the file is there and is none of ours.
+        ValueError: another program wrote the file.
     """
 
     columns = ('r', 'l', 't', 'step')
@@ -51,9 +51,9 @@ class Monitor:
         self._file = open(self._path, 'a', encoding='utf-8')
 
     def _found(self, resumed_at: int | None) -> tuple[str, list[str]]:
-        """The first line and the rows that stay of a file that is there."""
+        """Return the first line of an existing file, and the rows that stay."""
         lines = self._path.read_text(encoding='utf-8').split('\n')
-        rows = lines[2:-1]  # what follows the last end of a line is a row of which a killed run has left a part
+        rows = lines[2:-1]  # a killed run may have left a part of a row after the last newline
         if not lines[0].startswith('#') or lines[1:2] != [','.join(self.columns)]:
             raise ValueError(f"'{self._path}' was not written by zoo: move it away, or choose another run_dir.")
         if resumed_at is not None:
@@ -61,19 +61,19 @@ class Monitor:
         return lines[0].removeprefix('#'), rows
 
     def write(self, episode_return: float, length: int, step: int) -> None:
-        """One episode. It reaches the disk within a second or so, where episodes go on ending."""
+        """Write one episode. It reaches the disk with the first episode that ends a second later, or by `flush`."""
         now = time.perf_counter()
         self._file.write(f'{round(episode_return, 6)},{length},{round(now - self._zero, 6)},{step}\n')
         if now >= self._due:
             self.flush()
 
     def flush(self) -> None:
-        """Have on the disk what was written."""
+        """Flush the rows to the disk."""
         self._file.flush()
         self._due = time.perf_counter() + _MONITOR_SECONDS
 
     def waited(self, seconds: float) -> None:
-        """Leave so many seconds, in which the run stood still, out of the times of what follows."""
+        """Leave seconds in which the training stood still out of all later times."""
         self._zero += seconds
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ import copy
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from gymnasium import Env
@@ -31,26 +31,26 @@ def record_dataset(
 ) -> Path:
     """Play whole episodes and write them to a file, for ``agent.learn(env, recorded=path)``.
 
-    With several copies each plays its share, so that short episodes are not recorded more often than long ones.
+    Of several copies each plays its share, so that short episodes are not recorded more often than long ones.
 
     Args:
-        policy: an agent; or a function from an observation to an action, both as the environment has them, of a vector
-            environment those of all copies.
-        env: an environment or a vector environment. A wrapper that shapes rewards shapes those that are recorded.
-        episodes: how many.
-        path: the file, whose name ends in ``.npz``.
-        deterministic: an agent plays its mode and does not explore.
+        policy: an agent; or a function from an observation to an action in the environment's own form, of all copies of
+            a vector environment.
+        env: an environment or a vector environment. The recorded rewards are shaped if its wrappers shape them.
+        episodes: the number of episodes.
+        path: the file; its name ends in ``.npz``.
+        deterministic: the agent's mode, without exploration.
         seed: of the environment.
 
     Returns:
         The path.
 
     Raises:
-        ValueError: a path or a number that cannot be, or an environment with other spaces than the agent's.
+        ValueError: another file name, no episodes, or an environment with other spaces than the agent's.
     """
     path = Path(path).expanduser()
     if path.suffix != '.npz':
-        raise ValueError(f"episodes are recorded in a file whose name ends in .npz, which '{path}' does not.")
+        raise ValueError(f"path is '{path}': episodes are recorded in a file whose name ends in .npz.")
     episodes = whole('episodes', episodes)
     vector = isinstance(env, VectorEnv)
     observation_space = env.single_observation_space if isinstance(env, VectorEnv) else env.observation_space
@@ -60,7 +60,7 @@ def record_dataset(
     collector.reset(seed)
     quota = np.full(collector.num_envs, episodes // collector.num_envs)
     quota[: episodes % collector.num_envs] += 1
-    # Of each copy the episode under way, as (observation, action, reward) of every step.
+    # The episode under way in each copy: (observation, action, reward) of every step.
     steps: list[list[tuple]] = [[] for _ in quota]
     found: list[RecordedEpisode] = []
     while quota.any():
@@ -86,31 +86,38 @@ def record_dataset(
                 )
             )
             steps[i] = []
-        for episode in collector.finished:  # a life that was lost is none
+        for episode in collector.finished:  # the loss of a life is no end
             quota[episode.copy] = max(0, quota[episode.copy] - 1)
     return write(path, observation_space, action_space, found)
 
 
 def _acting(
-    policy: Any, observation_space: Space, action_space: Space, vector: bool, deterministic: bool
+    policy: Agent | Callable[[Any], Any],
+    observation_space: Space,
+    action_space: Space,
+    vector: bool,
+    deterministic: bool,
 ) -> tuple[Callable[[spaces.Flat], spaces.Flat], ActionAdaptor, Callable[[np.ndarray], None]]:
-    """A function from flat observations ``[N, …]`` to stored actions ``[N, …]``, what stores them, and what is told of
-    the copies in which episodes begin."""
+    """Return how to act, the adaptor of the actions, and what to call with the copies in which episodes begin.
+
+    To act is a function from flat observations ``[N, …]`` to stored actions ``[N, …]``.
+    """
     if hasattr(policy, 'act') and hasattr(policy, 'action_adaptor'):
-        check_spaces(policy, observation_space, action_space, "the environment's")
-        policy.forward.refresh()  # the weights may have been set since
-        behavior = copy.copy(policy.behavior)  # what it keeps along an episode is not the agent's
+        agent = cast(Agent, policy)
+        check_spaces(agent, observation_space, action_space, "the environment's")
+        agent.forward.refresh()  # the weights may have been set since
+        behavior = copy.copy(agent.behavior)  # a copy, which keeps state along these episodes
 
         def play(obs: spaces.Flat) -> spaces.Flat:
-            return behavior(obs, policy.rng, policy.progress, deterministic)
+            return behavior(obs, agent.rng, agent.progress, deterministic)
 
-        return play, policy.action_adaptor, behavior.episodes_begin
+        return play, agent.action_adaptor, behavior.episodes_begin
     if not callable(policy):
         raise ValueError(f'the policy is {policy!r}: give an agent, or a function from an observation to an action.')
     adaptor = ActionAdaptor(action_space)
 
     def act(obs: spaces.Flat) -> spaces.Flat:
-        # In arrays of its own, in which it may write.
+        # In new arrays, since the function may write in them.
         seen = spaces.tree_map(np.copy if vector else lambda x: np.copy(x[0]), obs)
         chosen = spaces.flatten(action_space, policy(spaces.unflatten(observation_space, seen)))
         return adaptor.from_env(chosen if vector else spaces.tree_map(lambda x: np.asarray(x)[None], chosen))

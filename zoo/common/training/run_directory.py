@@ -1,4 +1,4 @@
-"""Run directories: made, or continued."""
+"""Run directories: how they are named, made and continued."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathlib import Path
 
 
 def run_directory(run_dir: str | os.PathLike[str] | bool | None, algorithm: str, env_name: str) -> Path | None:
-    """The directory of a run, made if need be.
+    """Return the directory of a run, and make it if it is missing.
 
     Args:
-        run_dir: False writes nothing; None makes a new ``<algorithm>_<environment>_<date>-<time>`` (with ``_2``, ``_3``
-            and so on behind it when that exists) in the directory that the variable ``ZOO_RUNS`` names, or else in
-            ``runs``; a path is used as it is, and a run already there is continued.
+        run_dir: a path: used as it is, and a run already there is continued. None: a new directory
+            ``<algorithm>_<environment>_<date>-<time>``, with ``_2``, ``_3``, … appended if it exists, in the folder
+            that the environment variable ``ZOO_RUNS`` names, or else in ``runs``. False: nothing is written.
         algorithm: for the name, such as ``'TD3'``.
-        env_name: for the name, such as ``'ALE/Pong-v5'``; what does not belong in a file name becomes ``-``.
+        env_name: for the name, such as ``'ALE/Pong-v5'``. Characters that do not fit in a file name become ``-``.
 
     Returns:
-        The directory, or None when nothing is to be written.
+        The directory; None where nothing is written.
 
     Raises:
         NotADirectoryError: the path is a file.
-        TypeError: ``run_dir`` is neither.
+        TypeError: ``run_dir`` is something else.
     """
     if run_dir is False:
         return None
@@ -38,7 +38,7 @@ def run_directory(run_dir: str | os.PathLike[str] | bool | None, algorithm: str,
     for count in itertools.count(1):
         path = root / (name if count == 1 else f'{name}_{count}')
         try:
-            path.mkdir()  # mkdir and not exists(): of two runs that start in the same second only one makes it
+            path.mkdir()  # not exists(): only one of two runs that start in the same second succeeds
         except FileExistsError:
             continue
         return path
@@ -46,17 +46,16 @@ def run_directory(run_dir: str | os.PathLike[str] | bool | None, algorithm: str,
 
 
 def check_continued(folder: Path, steps: int) -> None:
-    """Refuse a run directory whose run is further on than the agent that is to be trained in it.
+    """Refuse a run directory with more steps than the agent that is to be trained in it.
 
-    Two trainings that are not one after the other would be mixed in every file, and the newest checkpoint would be now
-    of one and now of the other.
+    Its files would mix two trainings, and its newest checkpoint would belong to either of them.
 
     Args:
         folder: the run directory.
-        steps: in the agent's life so far.
+        steps: the steps in the agent's life so far.
 
     Raises:
-        ValueError: one sentence that says what would do.
+        ValueError: the directory holds later steps.
     """
     there = [int(path.name) for path in (folder / 'checkpoints').glob('[0-9]*') if path.name.isdigit()]
     monitor = folder / 'monitor.csv'
@@ -65,12 +64,17 @@ def check_continued(folder: Path, steps: int) -> None:
         there += [int(step) for _, _, step in (row.rpartition(',') for row in rows[-1:]) if step.isdigit()]
     if max(there, default=0) > steps:
         raise ValueError(
-            f"'{folder}' holds a run of {max(there):,} steps, and this agent has seen {steps:,}: choose another "
+            f"'{folder}' holds a run of {max(there):,} steps, but this agent has taken {steps:,}: choose another "
             'run_dir, or go on with that run, zoo.resume(…).'
         )
 
 
 def make_directory(path: Path) -> Path:
+    """Make a directory with its parents, if it is missing.
+
+    Raises:
+        NotADirectoryError: the path is a file, or leads through one.
+    """
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):

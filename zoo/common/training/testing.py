@@ -1,4 +1,4 @@
-"""Test episodes."""
+"""Test episodes of an agent."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ def run_test(
 ) -> TestResult:
     """Play ``test_episodes`` whole episodes with the deterministic policy.
 
-    A recurrent policy begins each of them with a state of zeros, and keeps what it has of a training under way.
-
-    With several copies, each plays its share, so that short episodes are not counted more often than long ones. In an
-    environment whose episodes never end this never ends either: give it a time limit (``max_episode_steps``).
+    A recurrent policy begins each episode with a state of zeros; its state in a training under way is kept. Of several
+    copies each plays its share, so that short episodes do not count more often than long ones. An environment without
+    ends needs a time limit (``max_episode_steps``).
 
     Raises:
-        ValueError: a training is stepping this very environment: a callback tests in a second one.
+        ValueError: a training steps this environment: a callback tests in a second one.
     """
     state = np.zeros((about(env).copies, agent.behavior.state_size), np.float32)
 

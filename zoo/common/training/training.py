@@ -1,11 +1,4 @@
-"""The training and test loops, shared by every algorithm.
-
-An agent (:class:`zoo.common.training.agent.Agent`) gives ``act`` and ``update``; a loop stores experience and calls
-them. Where
-the experience comes from is not its business: from the environment in this process (:class:`Collection`) or from actors
-in others (:mod:`zoo.distributed.training.learner`). :class:`Training` is what all loops share: counters, logs,
-checkpoints, callbacks.
-"""
+"""What all training loops share: counters, logs, checkpoints, callbacks."""
 
 from __future__ import annotations
 
@@ -37,43 +30,43 @@ from zoo.common.training.monitor import Monitor
 
 log = logging.getLogger('zoo')
 
-#: The return that logs and callbacks see is the mean of this many last episodes.
+#: Logs show the mean return of this many last episodes.
 WINDOW = 100
 
 
 class Training:
-    """One call of ``learn(env, 'train')``: what callbacks are handed.
+    """One call of ``learn(env, 'train')``, which callbacks are given.
+
+    A callback is a function of the training, called whenever a row is logged. It ends the training by returning False.
+    With an attribute ``every`` it is called at the first update after each multiple of so many steps instead, and at
+    the end. Its optional methods ``begin(training)`` and ``end(training)`` are called before the first step and after
+    the last one, even after an error; ``logged(training, metrics)`` for each row that a callback writes.
 
     Attributes:
         agent: the algorithm.
-        steps: environment steps of this call so far, summed over copies (from 0, or from where an interrupted call is
-            resumed); ``train_steps`` is where it ends.
-        returns, episode_steps: of every episode that ended in this call, its return and the step count at its end;
-            arrays of the standard library.
+        steps: environment steps of this call so far, summed over copies; a resumed call goes on from the steps of the
+            interrupted one. ``train_steps`` is the end.
+        returns, episode_steps: the return of each episode that ended in this call, and the step count at its end, as
+            ``array.array``.
         losses: the last metrics of ``update``.
-        metrics: those of the last row of the log, by name.
-        env: the environment that it is trained in, or with roles one like it; a callback tests in another one.
+        metrics: the last row of the log, by name.
+        env: the training environment, or with roles an environment like it. A callback tests in another one.
         run_dir: the run directory, or None.
         replay: the replay buffer, where there is one in this process.
-        error: what ended the training, where something did, for what a callback does at its end.
-
-    A callback is a function of this, called whenever a row is logged; one that returns False ends the training. One
-    that has an attribute ``every`` is called every so many steps instead, at the first update from there on, and at the
-    end. Its methods ``begin(training)`` and ``end(training)``, where it has them, are called before the first step and
-    after the last one, whatever happened in between; ``logged(training, metrics)`` for each row that a callback writes.
+        error: the exception that ended the training, for the ``end`` of a callback; None without one.
 
     Args:
         agent, env, train_steps, render, plot_func, callbacks: as for ``learn``.
         run_dir: where to write; None writes nothing.
         env_seed: of the first episodes.
-        log_every: steps between rows; None makes some 200 in all.
-        checkpoint_every: steps between checkpoints; None makes ten at most, and none before 10,000 steps. Where all
-            that an exact resume needs is saved, the episodes under way are cut there and new ones begin.
+        log_every: steps between rows; None makes some 200 rows in all.
+        checkpoint_every: steps between checkpoints; None makes ten at most, and none before 10,000 steps. Where a
+            checkpoint holds all that an exact resume needs, the episodes under way are cut there.
         checkpoint_buffer: save the replay buffer too.
-        progress_bar: show it, where somebody looks.
-        start: steps that a resumed call has behind it; ``train_steps`` includes them.
-        experience: where the experience comes from; None: from ``env``, which otherwise only gives its name.
-        goals: of the environment, where the loop's ``her`` needs them.
+        progress_bar: show a progress bar, in a terminal or notebook.
+        start: the steps that a resumed call has behind it; ``train_steps`` includes them.
+        experience: gives the experience; None: ``env`` does, which otherwise only gives its name.
+        goals: of the environment, for the loop's parameter ``her``.
     """
 
     def __init__(
@@ -101,12 +94,12 @@ class Training:
         self.env = env
         self._stepped = env if experience is None else None
         if experience is None:
-            assert env is not None  # where there is no other experience
+            assert env is not None
             experience = Collection(agent, env, render, start)
         self.experience = experience
         self.steps = start
         self.run_dir = run_dir
-        # Arrays of numbers, since they grow as long as the training lasts.
+        # Compact arrays: they grow as long as the training lasts.
         self.returns = array('d')
         self.episode_steps = array('q')
         self.losses: dict[str, float] = {}
@@ -117,14 +110,14 @@ class Training:
         self._recent: deque[Episode] = deque(maxlen=WINDOW)
         self._plot_func = plot_func
         self._callbacks = tuple(callbacks)
-        # Those that are called every so many steps, with the step at which each is due, and was called last.
+        # Callbacks with `every`: the step at which each is due, and the step at which it was called last.
         self._timed = [callback for callback in self._callbacks if getattr(callback, 'every', None) is not None]
         self._due = [self._after(start, callback) for callback in self._timed]
         self._called = [start for _ in self._timed]
         self._next_due = min(self._due, default=math.inf)
         self._env_seed = env_seed
         self._log_every = log_every or max(1, train_steps // 200)
-        # Episodes are cut there, and most are far shorter than this.
+        # At least 10,000, since checkpoints cut episodes, and most are far shorter.
         self.checkpoint_every = checkpoint_every or max(10_000, train_steps // 10)
         self._checkpoint_buffer = checkpoint_buffer
         self._next_log = start + self._log_every
@@ -147,16 +140,16 @@ class Training:
 
     @property
     def progress(self) -> float:
-        """Fraction of the training done, in [0, 1]."""
+        """The fraction of the training that is done, in [0, 1]."""
         return min(1.0, self.steps / self.train_steps)
 
     @property
     def done(self) -> bool:
-        """Whether the steps are taken or a callback asked to stop."""
+        """Whether all steps are taken, or a callback has asked to stop."""
         return self._stopped or self.steps >= self.train_steps
 
     def run(self, loop: Loop, **params: Any) -> TrainingResult:
-        """Run ``loop`` to its end and close everything, whatever happens on the way."""
+        """Run ``loop`` to its end, and close everything even after an error."""
         with claims.training_in(self._stepped), contextlib.ExitStack() as ends:
             try:
                 for callback in self._callbacks:
@@ -171,7 +164,7 @@ class Training:
 
     def _run(self, loop: Loop, params: dict[str, Any]) -> TrainingResult:
         try:
-            # A resumed call begins where the interrupted one went on after its checkpoint: with new episodes.
+            # A resumed call begins with new episodes, as the interrupted one did after its checkpoint.
             self.experience.restart(self._env_seed if not self._start else self.agent.draw_seed())
             loop.run(self, self.experience, **params)
             if self.steps > self._log_steps:
@@ -183,7 +176,7 @@ class Training:
             self._rescue()
             saved = 'nothing is saved' if self._last_checkpoint is None else f'saved in {self._last_checkpoint}'
             self.warn('Interrupted at step %d of %d; %s.', self.steps, self.train_steps, saved)
-            # Where a traceback is shown, what happened is its last line too, and not buried above it.
+            # A traceback ends with this message too.
             where = f'at step {self.steps} of {self.train_steps}'
             raise KeyboardInterrupt(f'training was interrupted {where}; {saved}') from None
         except Exception as error:
@@ -210,14 +203,14 @@ class Training:
         )
 
     def _recall(self, rows: Iterable[tuple[float, int, int]]) -> None:
-        """The episodes before the checkpoint from which this training goes on: curve and means go on with them."""
+        """Take over the episodes before the checkpoint, so that the curve and the means go on."""
         for episode_return, length, step in rows:
             self._recent.append(Episode(episode_return, length, None))
             self.returns.append(episode_return)
             self.episode_steps.append(step - self.agent.steps + self.steps)
 
     def stepped(self, count: int, episodes: Sequence[Episode]) -> None:
-        """To be called after steps of the environment, with their number and the episodes that ended in them."""
+        """Count environment steps, and the episodes that ended in them. The experience calls this after steps."""
         self.steps += count
         self.agent.steps += count
         self._logger.advance(count)
@@ -229,7 +222,7 @@ class Training:
                 self._monitor.write(episode.episode_return, episode.length, self.agent.steps)
 
     def log(self, metrics: Mapping[str, float]) -> None:
-        """Write metrics of a callback's own, as a row of ``progress.csv`` at this step and into TensorBoard's events.
+        """Write a callback's own metrics as a row of ``progress.csv`` at this step, and as TensorBoard events.
 
         Args:
             metrics: numbers by name, such as ``{'test/return': 195.0}``.
@@ -240,19 +233,22 @@ class Training:
                 callback.logged(self, metrics)
 
     def waited(self, seconds: float) -> None:
-        """To be called by a callback that has held the training up: so many seconds are no part of its time."""
+        """Leave seconds that a callback has taken out of the training's times."""
         self._began += seconds
         self._log_time += seconds
         if self._monitor is not None:
             self._monitor.waited(seconds)
 
     def warn(self, message: str, *values: Any) -> None:
-        """Log a warning, on a line of its own where there is a progress bar."""
+        """Log a warning, on its own line beside a progress bar."""
         self._logger.clear()
         log.warning(message, *values)
 
     def updated(self, metrics: dict[str, float] | None) -> None:
-        """To be called between updates, with the metrics of the last one if there was one; logs and saves when due.
+        """Log and save when due. The loops call this between updates.
+
+        Args:
+            metrics: of the last update; None: nothing was updated.
 
         Raises:
             FloatingPointError: a loss is NaN or infinite.
@@ -263,7 +259,7 @@ class Training:
                 if not math.isfinite(value):
                     raise FloatingPointError(
                         f'step {self.steps}: the loss {name!r} became {value}: a smaller learning rate or '
-                        'normalised observations and rewards may help.'
+                        'normalized observations and rewards may help.'
                     )
             self.agent.progress = self.progress
         if self.steps >= self._next_log:
@@ -274,15 +270,15 @@ class Training:
         if self.steps >= self._next_checkpoint and not self.done:
             self._next_checkpoint = self.steps + self.checkpoint_every
             self._save()
-            # Every episode starts anew, so that a run resumed from here and this one go on alike, where all that it
-            # needs is saved; whether it is written or not, so that writing changes nothing.
+            # New episodes, so that a run resumed from here goes on like this one, where the checkpoint has all it
+            # needs. Also without a run directory, so that writing changes nothing.
             if self.replay is None or self._checkpoint_buffer:
                 if self.experience.restart(self.agent.draw_seed()) and self.replay is not None:
                     self.replay.cut()
         self._stopped = self.experience.least(not self._stopped) == 0
 
     def _rescue(self) -> None:
-        """After a failure: save the agent, if it is good and has seen anything."""
+        """Save the agent after a failure, if its weights are finite and it has taken a step."""
         good = all(map(math.isfinite, self.losses.values())) and self.agent.weights_are_finite()
         if self.run_dir is None or self.steps == self._start or not good:
             return
@@ -320,7 +316,7 @@ class Training:
             self._stopped = True
 
     def _call_timed(self, at_end: bool = False) -> None:
-        """Call the callbacks that are due; at the end those that have not been called there yet."""
+        """Call the callbacks that are due, and at the end those that were not called at this step."""
         for i, callback in enumerate(self._timed):
             if self.steps >= self._due[i] or (at_end and self.steps > self._called[i]):
                 self._called[i], self._due[i] = self.steps, self._after(self.steps, callback)
@@ -329,7 +325,7 @@ class Training:
 
     @staticmethod
     def _after(steps: int, callback: Any) -> int:
-        """The next multiple of what a callback is called every: it is not late because it was late before."""
+        """Return the next multiple of ``every``, so that one late call does not delay the next one."""
         return int((steps // callback.every + 1) * callback.every)
 
     def _close(self) -> None:
@@ -340,10 +336,10 @@ class Training:
     def _save(self, final: bool = False) -> None:
         if self.run_dir is None:
             return
-        if not self.agent.weights_are_finite():  # one update before the loss shows it
+        if not self.agent.weights_are_finite():  # the loss would show it one update later
             raise FloatingPointError(f'step {self.steps}: a weight became NaN or infinite: lower the learning rate.')
         loop_state = None if final and self.done else {'steps': self.steps, 'train_steps': self.train_steps}
-        path = self.run_dir / 'checkpoints' / f'{self.agent.steps:09d}'  # its life's, which only grow in a directory
+        path = self.run_dir / 'checkpoints' / f'{self.agent.steps:09d}'  # its life's steps only grow
         self.agent.save(path, buffer=self._checkpoint_buffer, loop_state=loop_state)
         self._last_checkpoint = path
 
