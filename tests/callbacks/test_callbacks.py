@@ -332,7 +332,7 @@ def test_a_film_of_an_episode():
     with Image.open(first) as film:
         assert film.size == (600, 400)
         assert 0 < milliseconds(film) <= 21 * 20 and milliseconds(film) % 20 == 0  # 50 frames a second
-    with pytest.raises(ValueError, match=r"unknown kind of video '.gf': did you mean '.gif'"):
+    with pytest.raises(ValueError, match=r"unknown kind of film '.gf': did you mean '.gif'"):
         Film(kind='gf')
 
 
@@ -344,7 +344,7 @@ def test_films(tmp_path):
             assert film.n_frames > 1 and (kind != 'gif' or milliseconds(film) == 600)
     with pytest.raises(ValueError, match='render_mode=None: build it with'):
         zoo.film(agent, cartpole(), 'a.gif')
-    with pytest.raises(ValueError, match='2 copies cannot be filmed'):
+    with pytest.raises(ValueError, match='2 copies cannot be drawn'):
         zoo.film(agent, cartpole(nenv=2, render_mode='rgb_array'), 'a.gif')
     with pytest.raises(ValueError, match='max_steps is 0'):
         zoo.film(agent, env, 'a.gif', max_steps=0)

@@ -118,9 +118,9 @@ def test_nothing_lies_on_anything_else():
 def test_what_cannot_be_shown_is_said():
     with pytest.raises(ValueError, match='has render_mode=None: build it with build_env'):
         evaluation_strip(None, One(), Steps(3, render_mode=None))
-    with pytest.raises(ValueError, match='2 copies of an environment have no one episode'):
+    with pytest.raises(ValueError, match='2 copies cannot be drawn'):
         evaluation_strip(None, One(), gymnasium.vector.SyncVectorEnv([lambda: Steps(3)] * 2))
-    with pytest.raises(ValueError, match='pictures is 1: give a whole number of at least 2'):
+    with pytest.raises(ValueError, match='pictures is 1: give an integer of at least 2'):
         evaluation_strip(None, One(), Steps(3), pictures=1)
     env = Steps(3)
     env.render = lambda: None

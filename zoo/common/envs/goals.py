@@ -1,16 +1,15 @@
-"""Hindsight experience replay (Andrychowicz et al. 2017, arXiv 1707.01495): goals that were reached, for those pursued.
+"""Goal environments: their rewards for any goal, as hindsight experience replay needs them.
 
-A transition says something of every goal, not only of the one that was pursued. So of those drawn from the replay
-buffer a fraction ``k / (k + 1)`` is told anew: the goal becomes one that the same episode did reach, and the reward is
-computed for it. (In the paper, algorithm 1, ``k`` such transitions are stored for each original one. Here they are made
-as they are drawn, which stores nothing twice and gives a transition another goal each time.)
+Hindsight experience replay (Andrychowicz et al. 2017, arXiv 1707.01495) learns from a transition for other goals, too.
+A fraction ``k / (k + 1)`` of the transitions drawn from the replay buffer get a goal that the same episode reached
+later, and the reward for that goal. (Algorithm 1 of the paper stores ``k`` such transitions for each original one. Here
+they are made when they are drawn. Nothing is stored twice, and a transition has another goal each time.)
 
-A *goal environment* has observations ``Dict(observation, achieved_goal, desired_goal)``, the latter two of the same
-shape, and a method ``compute_reward(achieved_goal, desired_goal, info)``, of the goal that the step has achieved. Where
-it has ``compute_terminated`` too, that says anew whether the step ended the episode; else what happened stays. (This is
-the interface of ``gymnasium_robotics.core.GoalEnv``.) ``info`` is not stored: both are called with an empty dict. That
-they give for stored steps what those had is checked at the first draw, so that no wrapper and no need of ``info`` is
-overlooked.
+A *goal environment* has observations ``Dict(observation, achieved_goal, desired_goal)``, with goals of one shape, and a
+method ``compute_reward(achieved_goal, desired_goal, info)`` for the goal that the step achieved. If it has
+``compute_terminated`` too, that says whether the step ended the episode; else ``terminated`` stays as stored. (This is
+the interface of ``gymnasium_robotics.core.GoalEnv``.) ``info`` is not stored: both are called with an empty dict. The
+first draw checks that they give what stored steps had, so that no wrapper and no need of ``info`` is overlooked.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ from zoo.common.envs.wrappers.rewards import ShapeVectorReward
 
 OBSERVATION, ACHIEVED, DESIRED = 'observation', 'achieved_goal', 'desired_goal'
 
-#: So many pairs of goals are computed both at once and one by one, to see whether that is the same.
+#: So many pairs of goals are computed both at once and one by one, to compare.
 _PROBED = 32
 
-#: Such a part of them may differ: a distance that is nearly the threshold is rounded to either side of it.
+#: The part of them that may differ: a distance close to the threshold is rounded to either side.
 _TOLERATED = 0.1
 
-#: Goals that are nearer or farther by such a part are looked at too, since what is stored may be rounded.
+#: Goals nearer or farther by this part are computed too, since stored goals may be rounded.
 _NEARLY = 1e-4
 
 
 def refusal(space: Space) -> str | None:
-    """Why these observations are not those of a goal environment, the end of a sentence; None where they are."""
+    """Return why no goal environment has this observation space, the end of a sentence; None if one has."""
     if not isinstance(space, Dict) or set(space.spaces) != {OBSERVATION, ACHIEVED, DESIRED}:
         return f'its observations are {spaces.describe(space)}, not a Dict of {OBSERVATION}, {ACHIEVED} and {DESIRED}'
     achieved, desired = space.spaces[ACHIEVED], space.spaces[DESIRED]
@@ -56,17 +55,17 @@ def refusal(space: Space) -> str | None:
 
 
 class Goals:
-    """The rewards of a goal environment, for any goals, found through whatever it is wrapped in.
+    """The rewards of a goal environment for any goals, through all its wrappers.
 
-    The outermost ``compute_reward`` counts, and what each ``RewardWrapper`` around it, ``reward_shaping`` among them,
-    makes of its rewards. Copies in this process are alike, so the first is asked; of copies in other processes one more
-    is made here. A vector environment of another kind is asked itself, for ``[n, …]`` of whatever ``n``.
+    The outermost ``compute_reward`` counts, and each ``RewardWrapper`` around it, ``reward_shaping`` too, changes its
+    rewards. Copies in this process are alike, so the first is asked. For copies in other processes, one more is made
+    here. Any other vector environment is asked itself, with goals ``[n, …]`` for any ``n``.
 
     Args:
         env: the environment; it is never stepped.
 
     Raises:
-        ValueError: it is no goal environment.
+        ValueError: it is not a goal environment.
     """
 
     def __init__(self, env: Env | VectorEnv) -> None:
@@ -94,7 +93,7 @@ class Goals:
             self._terminated = _OfMany(functions['compute_terminated'], f'compute_terminated of {self.name}', np.bool_)
 
     def _layers(self, env: Any) -> Iterator[Any]:
-        """The environment and all that is inside it, from the outside in."""
+        """The environment and everything inside it, from the outside in."""
         while isinstance(env, VectorWrapper):
             yield env
             env = env.env
@@ -115,25 +114,25 @@ class Goals:
         return f'her needs a goal environment, but {self.name} is none ({why}): leave it out, or give her=None.'
 
     def reward(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
-        """The rewards of steps that achieve one goal while another is desired: float32 ``[n]`` of two ``[n, …]``."""
+        """Return the rewards, float32 ``[n]``, of steps that achieve and desire goals ``[n, …]``."""
         rewards = self._reward(achieved, desired)
         for shape in reversed(self._shaping):
             rewards = np.asarray(shape(rewards), np.float64)
         return rewards.astype(np.float32)
 
     def terminated(self, achieved: np.ndarray, desired: np.ndarray, stored: np.ndarray) -> np.ndarray:
-        """Whether those steps end the episode, bool ``[n]``: as is ``stored`` where the environment cannot tell."""
+        """Return whether such steps end the episode, bool ``[n]``; ``stored`` if the environment cannot tell."""
         if self._terminated is not None:
             with contextlib.suppress(NotImplementedError):
                 return self._terminated(achieved, desired)
-            self._terminated = None  # gymnasium_robotics' base class has the method, but says nothing there
+            self._terminated = None  # the base class of gymnasium_robotics has the method, which only raises
         return stored
 
     def check(self, achieved: np.ndarray, desired: np.ndarray, reward: np.ndarray, terminated: np.ndarray) -> None:
         """Compare with steps that were taken, fields ``[n, …]``.
 
         Raises:
-            ValueError: another reward is computed than the step had, or another end.
+            ValueError: a step had another reward, or another end, than is computed.
         """
         computed = self.reward(achieved, desired)
         differ = ~np.isclose(computed, reward, rtol=1e-4, atol=1e-5)
@@ -141,16 +140,16 @@ class Goals:
             for scale in (1.0 - _NEARLY, 1.0 + _NEARLY):
                 near = (desired + scale * (achieved - desired)).astype(achieved.dtype)
                 differ &= ~np.isclose(self.reward(near, desired), reward, rtol=1e-4, atol=1e-5)
-        # Where nearly all steps have the same reward, the others are what counts.
+        # If nearly all steps have the same reward, only the other steps count.
         values, counts = np.unique(reward, return_counts=True)
         common = values[counts.argmax()]
         if differ.sum() > _TOLERATED * ((reward != common) | (computed != common)).sum():
             i = np.flatnonzero(differ)[0]
             raise ValueError(
                 f'her needs rewards that depend on the goals alone, but {int(differ.sum())} of {len(reward)} steps in '
-                f'{self.name} had another one than its compute_reward gives (as {reward[i]:g} where it gives '
-                f'{computed[i]:g}): give her=None, or change rewards by reward_shaping of build_env or by a '
-                'RewardWrapper, which her follows; info is not stored, and empty there.'
+                f'{self.name} had another reward than its compute_reward gives (one had {reward[i]:g}, where it gives '
+                f'{computed[i]:g}): give her=None, or change rewards only by reward_shaping of build_env or a '
+                'RewardWrapper, which her follows; compute_reward gets an empty info, since info is not stored.'
             )
         ends = self.terminated(achieved, desired, terminated)
         differ = ends != terminated
@@ -163,7 +162,7 @@ class Goals:
             )
 
     def close(self) -> None:
-        """Close the copy of the environment that was made here, if one was."""
+        """Close the copy of the environment that was made here, if any."""
         if self._made is not None:
             self._made.close()
             self._made = None
@@ -176,7 +175,7 @@ class Goals:
 
 
 def is_goal_environment(env: Env | VectorEnv) -> bool:
-    """Whether hindsight experience replay applies to an environment."""
+    """Return whether hindsight experience replay applies to an environment."""
     space = env.single_observation_space if isinstance(env, VectorEnv) else env.observation_space
     if refusal(space) is not None:
         return False
@@ -188,7 +187,7 @@ def is_goal_environment(env: Env | VectorEnv) -> bool:
 
 
 def _own(layer: Any, name: str) -> Callable[..., Any] | None:
-    """A method of an environment or a wrapper itself, not of what is inside."""
+    """A method of an environment or a wrapper itself, not of what it wraps."""
     if isinstance(layer, gymnasium.Wrapper | VectorWrapper) and name not in vars(layer):
         if not hasattr(type(layer), name):
             return None
@@ -197,7 +196,7 @@ def _own(layer: Any, name: str) -> Callable[..., Any] | None:
 
 
 def _shaping(layer: Any) -> list[Callable[[np.ndarray], Any]]:
-    """What a wrapper makes of rewards, float64 ``[n]``, if that is all that it does with them."""
+    """The function of rewards, float64 ``[n]``, that a wrapper applies, if it does nothing else with them."""
     if isinstance(layer, gymnasium.RewardWrapper):
         one = layer.reward
         return [lambda rewards: [one(reward) for reward in rewards.tolist()]]
@@ -209,12 +208,12 @@ def _shaping(layer: Any) -> list[Callable[[np.ndarray], Any]]:
 
 
 class _OfMany:
-    """A function of an environment for many goals at once: by one call where that gives the same as one call for each.
+    """A function of an environment for many goals: one call for all, if that gives the same as one call for each.
 
     Args:
         function: ``function(achieved_goal, desired_goal, info)``.
         name: what error messages call it.
-        dtype: of what it gives.
+        dtype: the dtype of its results.
     """
 
     def __init__(self, function: Callable[..., Any], name: str, dtype: Any) -> None:
@@ -236,21 +235,21 @@ class _OfMany:
             found = [self._function(a, d, {}) for a, d in zip(achieved, desired, strict=True)]
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ValueError(
-                f'{self._name} cannot be called for her ({type(error).__name__}: {error}): it is given two goals and '
-                'an empty info, since info is not stored; her=None trains without.'
+                f'{self._name} cannot be called for her ({type(error).__name__}: {error}): it gets two goals and an '
+                'empty info, since info is not stored; her=None trains without.'
             ) from error
         return np.array([np.asarray(x).item() for x in found], self._dtype)
 
     def _probe(self, achieved: np.ndarray, desired: np.ndarray) -> bool:
-        """Whether one call gives the same as one for each, of goals that differ and of goals that are the same."""
+        """Whether one call gives the same as one call for each, for goals that differ and goals that are equal."""
         achieved, desired = achieved[:_PROBED], desired[:_PROBED]
-        # Goals that are reached and goals that are not, in another number than a goal has entries.
+        # Goals that are reached and goals that are not; their number differs from the number of entries of a goal.
         achieved = np.concatenate([achieved, achieved, achieved[:1]])
         desired = np.concatenate([desired, achieved[: len(desired) + 1]]).astype(desired.dtype)
         one_by_one = self._one_by_one(achieved, desired)
         try:
             at_once = np.asarray(self._function(achieved.copy(), desired.copy(), {}))
-        except Exception:  # whatever one array too many leads to
+        except Exception:  # the function may not take arrays of goals
             return False
         if at_once.shape != one_by_one.shape:
             return False

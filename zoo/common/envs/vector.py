@@ -35,30 +35,32 @@ def make_vector(
     processes: bool,
     one_per_process: bool = False,
 ) -> VectorEnv:
-    """One copy per seed, reset in the step in which its episode ends (``SAME_STEP``).
+    """Make one copy for each seed, reset in the step in which its episode ends (``SAME_STEP``).
 
-    The observations that ``step`` returns are the caller's to keep: a copy of them costs 2% of a step of eight
-    CartPoles. (``final_obs`` never shares memory with them.)
+    The caller may keep the observations that ``step`` returns: copying them costs 2% of a step of eight CartPoles.
+    ``final_obs`` never shares memory with them.
 
     Args:
         make: the factory of one copy.
         name: what error messages call the environment.
         seeds: the seed of each copy.
         reward_shaping: a function of one reward, applied to every copy, or None.
-        processes: whether each copy gets a process of its own.
-        one_per_process: whether a process can have but one, so that none is made in this one to look at its spaces.
+        processes: whether each copy has its own process.
+        one_per_process: whether a process can have only one copy, so that this process makes none to see its spaces.
 
     Raises:
         TypeError: with ``processes``, something in ``make`` or ``reward_shaping`` cannot be sent to another process.
-        RuntimeError: a process ended while it was making its copy, or the making raised something there.
-        ValueError: the first observation of a copy lies outside its space; ``make`` gives one object again and again.
+        RuntimeError: a process ended while it was making its copy, or making it raised an error.
+        ValueError: the first observation of a copy lies outside its space; ``make`` returns the same object each time.
     """
     factories: list[Callable[[], gymnasium.Env]]
     factories = [partial(make_copy, make, name, seed, reward_shaping) for seed in seeds]
     if not processes:
         env = SyncVectorEnv(factories, autoreset_mode=AutoresetMode.SAME_STEP)
         if len({id(copy.unwrapped) for copy in env.envs}) < len(env.envs):
-            raise ValueError(f'{name} gives the same environment object for every copy: give one that makes a new one.')
+            raise ValueError(
+                f'{name} returns the same environment object for every copy: let it make a new one each time.'
+            )
         env.spec = env.envs[0].spec
         return env
     specs: list[EnvSpec | None] = []
@@ -75,12 +77,12 @@ def make_vector(
         if one_per_process:
             factories[0] = partial(_make_elsewhere, os.getpid(), _look(factories[0], name), factories[0], specs)
         apart = ProcessVectorEnv(factories, name, remedy)
-    apart.spec = specs[0]  # of what Gymnasium makes in this process to look at its spaces
+    apart.spec = specs[0]  # the copy that Gymnasium made in this process to see its spaces
     return apart
 
 
 def _look(factory: Callable[[], gymnasium.Env], name: str) -> gymnasium.Env:
-    """An environment that has the spaces of a copy, made in a process that ends then, and does nothing.
+    """An environment that only has the spaces of a copy, which was made in a process that then ended.
 
     Raises:
         RuntimeError: the process ended while it was making the copy.
@@ -101,7 +103,9 @@ def _describe(factory: bytes) -> gymnasium.Env:
     except Exception as error:
         if type(error).__module__ == 'builtins':
             raise
-        raise CopyError(f'a copy could not be made:\n{traceback.format_exc()}') from None  # it may not be picklable
+        raise CopyError(
+            f'a copy could not be made:\n{traceback.format_exc()}'
+        ) from None  # the error itself may not be picklable
     description = gymnasium.Env()
     description.observation_space, description.action_space = env.observation_space, env.action_space
     description.metadata, description.render_mode, description.spec = env.metadata, env.render_mode, env.spec
@@ -113,7 +117,7 @@ def _describe(factory: bytes) -> gymnasium.Env:
 def _make_elsewhere(
     pid: int, description: gymnasium.Env, factory: Callable[[], gymnasium.Env], specs: list[EnvSpec | None]
 ) -> gymnasium.Env:
-    """What ``factory`` makes, but in the process ``pid``, where none may run, ``description``."""
+    """What ``factory`` makes; in the process ``pid``, where no copy may run, ``description``."""
     if os.getpid() != pid:
         return factory()
     specs.append(description.spec)
@@ -121,19 +125,18 @@ def _make_elsewhere(
 
 
 class ProcessVectorEnv(AsyncVectorEnv):
-    """Gymnasium's :class:`AsyncVectorEnv`, in which no failure of a copy is a hang or leaves a process behind.
+    """Gymnasium's :class:`AsyncVectorEnv`, in which a failing copy neither hangs nor leaves a process behind.
 
-    An exception of a copy, and the end of its process for whatever reason, is raised here by the call that needed the
-    copy, at the latest a second after the other copies are done; their processes are ended then, and the environment is
-    closed.
+    When a copy raises an exception, or its process ends for whatever reason, the call that needs the copy raises an
+    error, at most a second after the other copies are done. Then all processes end and the environment is closed.
 
     Args:
-        factories: one per copy.
+        factories: one for each copy.
         name: what error messages call the environment.
-        remedy: what they advise to run it in this process.
+        remedy: the argument that runs the environment in this process, for the messages.
 
     Raises:
-        RuntimeError: a copy could not be made, or its process ended while it was.
+        RuntimeError: a copy could not be made, or its process ended meanwhile.
     """
 
     def __init__(
@@ -141,24 +144,24 @@ class ProcessVectorEnv(AsyncVectorEnv):
     ) -> None:
         self._name, self._remedy = name, remedy
         try:
-            # A forked process would inherit TensorFlow's locks without the threads that hold them.
+            # A forked process would have TensorFlow's locks without the threads that hold them.
             super().__init__(factories, context='spawn', autoreset_mode=AutoresetMode.SAME_STEP, worker=_work)
         except BaseException:
             self.close(terminate=True)
             raise
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
-        """End the processes: by themselves within ``timeout`` seconds in all, else by force; this never raises.
+        """End the processes, by force after ``timeout`` seconds in all; this never raises.
 
         Args:
-            timeout: seconds that the environments have to close themselves (None: 5).
-            terminate: do not wait for them.
+            timeout: seconds in which the environments may close themselves (None: 5).
+            terminate: do not wait.
         """
         processes = getattr(self, 'processes', [])
         connections = [getattr(pipe, 'connection', pipe) for pipe in getattr(self, 'parent_pipes', [])]
         for connection in connections:
             with contextlib.suppress(OSError):
-                connection.send(('close', None))  # a copy that is still at work reads this when it is done
+                connection.send(('close', None))  # a copy at work reads this when it is done
         _join(processes, 0.0 if terminate else 5.0 if timeout is None else timeout)
         for end in (BaseProcess.terminate, BaseProcess.kill):
             remaining = [process for process in processes if process.is_alive()]
@@ -169,10 +172,10 @@ class ProcessVectorEnv(AsyncVectorEnv):
             connection.close()
 
     def _check_spaces(self) -> None:
-        # The first exchange with the processes, and so the moment from which their pipes have to be watched.
-        # They do not hold this object, so that it goes, and the processes with it, when its last user does.
+        # This is the first exchange with the processes, so their pipes are watched from here on. The pipes do not hold
+        # this object, so that it is collected, and ends the processes, when nobody uses it any more.
         report_end = partial(ProcessVectorEnv._report_end, weakref.proxy(self))
-        watched: list[Any] = [  # which do all that Gymnasium asks of its connections
+        watched: list[Any] = [  # they have the methods of connections that Gymnasium calls
             _WatchedPipe(pipe, process, partial(report_end, i))
             for i, (pipe, process) in enumerate(zip(self.parent_pipes, self.processes, strict=True))
         ]
@@ -187,14 +190,14 @@ class ProcessVectorEnv(AsyncVectorEnv):
         try:
             index, _, error, trace = self.error_queue.get(timeout=10.0)
             what = str(error) if isinstance(error, CopyError) else f'failed:\n{trace}'
-        except Exception:  # none came, or one that cannot be unpickled
+        except Exception:  # no error came, or it cannot be unpickled
             index = failed[0]
             what = f'failed with an exception that cannot be sent to this process: {self._remedy} raises it here.'
         self.close(timeout=2.0)
         raise RuntimeError(f'copy {index} of {self._name} {what}')
 
     def _report_end(self, index: int) -> NoReturn:
-        """Raise the error for a copy whose process is gone."""
+        """Raise the error for a copy without a process."""
         process = self.processes[index]
         process.join(2.0)
         code = process.exitcode
@@ -222,9 +225,9 @@ def _join(processes: list[BaseProcess], seconds: float) -> None:
 
 
 class _WatchedPipe:
-    """A connection to a copy that reports the end of the copy's process instead of waiting for it forever.
+    """A connection to a copy that reports the end of the copy's process instead of waiting forever.
 
-    The end of the connection is not enough to go by: a child of the copy, such as a simulator, may have inherited it.
+    The end of the connection does not tell: a child of the copy, such as a simulator, may have inherited it.
     """
 
     def __init__(self, connection: Connection, process: BaseProcess, report_end: Callable[[], NoReturn]) -> None:
@@ -265,8 +268,8 @@ def _work(
     errors: multiprocessing.Queue,
     *rest: Any,
 ) -> None:
-    """Gymnasium's worker, with the exceptions of making the environment sent to the parent like those of its steps."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process, and it is the parent's to handle
+    """Gymnasium's worker, which also sends the exceptions of making the environment to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the parent handles it
     try:
         env = make()
     except Exception:
@@ -281,7 +284,11 @@ def _work(
 def make_copy(
     make: Callable[[], Any], name: str, seed: int | None, reward_shaping: Callable[[float], float] | None
 ) -> gymnasium.Env:
-    """One copy of a vector environment, seeded."""
+    """Make one seeded copy of a vector environment.
+
+    Raises:
+        TypeError: ``make`` makes a vector environment.
+    """
     env = make()
     if isinstance(env, VectorEnv):
         raise TypeError(f'{name} makes a VectorEnv, which cannot be copied: make a gymnasium.Env, or say nenv=1.')
@@ -290,7 +297,7 @@ def make_copy(
 
 
 class CopyError(RuntimeError):
-    """What happened to a copy and the traceback of it, as text: exceptions of other classes may not be picklable."""
+    """An exception of a copy with its traceback, as text: other exceptions may not be picklable."""
 
 
 class ReportErrors(gymnasium.Wrapper):

@@ -68,7 +68,7 @@ class Network:
         self.target: Network | None = None
         self.bounds = False
         self.call_torso = call_torso
-        self._joins_action = joins_action
+        self.joins_action = joins_action
         self._trained = self._keras_trained()
         if mixed:
             spec.warn_where_slow()
@@ -99,7 +99,7 @@ class Network:
     ) -> tf.Tensor:
         if self.core is None:
             return self(seen.rows(), action, training, noise)
-        takes_action = action is not None and not self._joins_action
+        takes_action = action is not None and not self.joins_action
         encoded, before = seen.run(self, takes_action, training)
         if takes_action:  # they may differ from the actions taken: repeat the step, from the state before it
             x = self.call_torso(self.preprocess(seen.rows()), action, training)
@@ -164,7 +164,7 @@ class Network:
             return tf.tanh(x) if self.bounds else x
         if noise is not None:
             return self.head.layers[-1](x, noise)  # a noisy head has no other layer
-        return self.head(tf.concat([x, action], -1) if self._joins_action else x)
+        return self.head(tf.concat([x, action], -1) if self.joins_action else x)
 
     @contextlib.contextmanager
     def in_float32(self) -> Iterator[None]:

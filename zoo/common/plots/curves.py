@@ -16,19 +16,18 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from zoo.common.plots.figures import GRID, INK, NotebookFigure, save, verbatim
 from zoo.common.tools.errors import unknown
 
-# Okabe and Ito's palette, told apart with every common colour blindness; without its yellow, too pale for a line.
-_COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000')
-# Where a page is printed in black and white, these tell curves apart: no two of 28 curves share both.
+# Okabe and Ito's palette, which every common color blindness tells apart; without its yellow, too pale for a line.
+_COLORS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000')
+# In black and white these tell curves apart: no two of 28 curves share both.
 _DASHES = ('-', '--', ':', '-.')
 _MARKERS = 'os^DvPX'
-_MARKS = 8  # on each curve
-# More would only make the file larger and the line ragged: the picture has 840 columns.
+_MARKS = 8  # marks on each curve
+# More points make the file larger and the line ragged: the picture has 840 columns.
 _MAX_DOTS, _MAX_LINE = 2000, 400
 
 _TITLE_WIDTH = 38  # characters in a line
 
-# Resamples of the runs, for a confidence interval: its bounds then move by less than a line's width from one draw to
-# the next.
+# Resamples of the runs for a confidence interval: with another seed its bounds move by less than a line's width.
 _RESAMPLES = 2000
 
 Run = tuple[Sequence[float], Sequence[float]]
@@ -36,7 +35,7 @@ Run = tuple[Sequence[float], Sequence[float]]
 #: What the horizontal axis may be.
 AXES = ('steps', 'seconds')
 
-#: What the line and the band of several runs may be, and what the legend says of them.
+#: What the line and the band of several runs may be -> what the legend says.
 BANDS = {
     'range': 'median and range of the runs',
     'quartiles': 'median and quartiles of the runs',
@@ -53,11 +52,11 @@ def learning_curve(
     band: str = 'range',
     against: str = 'steps',
 ) -> Figure:
-    """Draws episode returns against environment steps or wall-clock time.
+    """Draw episode returns against environment steps or wall-clock time.
 
-    A label with one run gets its episodes as faint points under their running mean; a label with several runs (seeds)
-    gets a line through the running means of all, on a band. Colours, dashes and marks all differ from curve to curve,
-    so that they are told apart in black and white too.
+    A label with one run has its episodes as faint points under their running mean. A label with several runs (seeds)
+    has a line through the running means of all runs, on a band. Curves differ in color, dashes and marks, so that they
+    can be told apart in black and white, too.
 
     Args:
         path: the PNG to write (840 × 504 pixels), its folder made if need be; None only makes the figure.
@@ -65,12 +64,12 @@ def learning_curve(
             in seconds since training began) at which each episode ended, rising, and its return. Returns that are not
             finite are left out. A run may be empty.
         title: above the picture.
-        window: episodes in the running mean (its first ones average what there is); None takes a twentieth of the
-            longest run, between 1 and 100.
-        ylabel: what the returns are.
-        band: of several runs: ``'range'``, the median and from the lowest to the highest; ``'quartiles'``, the median
-            and the middle half; ``'confidence'``, the mean and its 95% interval, the percentiles of a bootstrap over
-            the runs (Efron and Tibshirani 1993, chapter 13), which is too narrow for fewer than some five runs.
+        window: episodes in the running mean; None takes a twentieth of the longest run, between 1 and 100.
+        ylabel: the label of the vertical axis.
+        band: what several runs show. ``'range'``: the median, and a band from the lowest to the highest.
+            ``'quartiles'``: the median and the middle half. ``'confidence'``: the mean and its 95% interval, the
+            percentiles of a bootstrap over the runs (Efron and Tibshirani 1993, chapter 13), too narrow for fewer than
+            about five runs.
         against: ``'steps'`` of the environment or ``'seconds'`` of wall-clock time.
 
     Returns:
@@ -78,7 +77,7 @@ def learning_curve(
 
     Raises:
         ValueError: steps and returns of a run differ in length or steps fall, ``window`` is less than 1, or
-            ``band`` or ``against`` is none of those.
+            ``band`` or ``against`` is unknown.
     """
     if window is not None and window < 1:
         raise ValueError(f'window is {window}: it must be at least 1 episode.')
@@ -120,15 +119,15 @@ def learning_curve(
 
 
 def style_of(index: int, count: int) -> dict[str, Any]:
-    """Colour, dashes and marks of a curve; a lone one needs none of these."""
+    """Return color, dashes and marks of a curve; a single curve needs no dashes and marks."""
     if count == 1:
-        return {'color': _COLOURS[0], 'linestyle': '-'}
+        return {'color': _COLORS[0], 'linestyle': '-'}
     return {
-        'color': _COLOURS[index % len(_COLOURS)],
+        'color': _COLORS[index % len(_COLORS)],
         'linestyle': _DASHES[index % len(_DASHES)],
         'marker': _MARKERS[index % len(_MARKERS)],
         'markersize': 5,
-        # Side by side where curves lie on each other.
+        # Marks of curves that lie on each other stand side by side.
         'markevery': ((index % 4) / (4 * _MARKS), 1 / _MARKS),
     }
 
@@ -144,7 +143,7 @@ def _clean(label: str, run: Run) -> tuple[np.ndarray, np.ndarray]:
 
 
 def running_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """Mean of the last ``window`` values at each place, of as many as there are at the start."""
+    """Return the mean of the last ``window`` values at each place; at the start, of the values so far."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     ends = np.arange(1, values.size + 1)
     starts = np.maximum(ends - window, 0)
@@ -165,7 +164,7 @@ def _draw_run(axes: Axes, label: str, steps: np.ndarray, returns: np.ndarray, wi
 
 
 def _draw_line(axes: Axes, label: str, x: np.ndarray, y: np.ndarray, style: dict) -> None:
-    if x[0] == x[-1]:  # a line of one point is invisible, and marks along it have no length to be spread over
+    if x[0] == x[-1]:  # a line of one point is invisible, and has no length for marks
         style = {**style, 'marker': style.get('marker', 'o'), 'markevery': None}
     axes.plot(x, y, label=verbatim(label), linewidth=2, solid_capstyle='round', **style)
 
@@ -175,7 +174,7 @@ def _draw_runs(
 ) -> None:
     grid = np.linspace(min(steps[0] for steps, _ in runs), max(steps[-1] for steps, _ in runs), _MAX_LINE)
     means = np.array([_along(grid, steps, running_mean(returns, window)) for steps, returns in runs])
-    # Where only one run of many has begun or still goes on, the median would jump to it.
+    # The median would jump to a single run that has begun, or still goes on.
     present = np.isfinite(means).sum(axis=0)
     enough = present >= min(len(runs) / 2, present.max())
     grid, means = grid[enough], means[:, enough]
@@ -187,8 +186,8 @@ def _draw_runs(
 def _along(grid: np.ndarray, steps: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The values of a run at the places of a grid, NaN where it has not begun or no longer goes on.
 
-    It goes on for the longest time between two of its episodes after its last one: were it to end with that, the best
-    run of some, whose episodes are the longest, would drop out before the others do and bend what is drawn of all.
+    A run goes on after its last episode, for the longest time between two of its episodes. If it ended there, the best
+    run, which has the longest episodes, would drop out before the others and bend the curve of all runs.
     """
     found = np.interp(grid, steps, values, left=np.nan)
     found[grid > steps[-1] + np.diff(steps).max(initial=0.0)] = np.nan
@@ -196,15 +195,14 @@ def _along(grid: np.ndarray, steps: np.ndarray, values: np.ndarray) -> np.ndarra
 
 
 def summary(runs: np.ndarray, band: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lower bound, line and upper bound ``[T]`` of runs ``[R, T]``, of which NaN are missing; see `learning_curve`."""
+    """Return lower bound, line and upper bound ``[T]`` of runs ``[R, T]``; NaN is missing; see `learning_curve`."""
     if band == 'confidence':
-        # Of the runs themselves, not of single points: each resample is a set of whole curves. Its seed is fixed, so
-        # that a picture of the same runs is the same picture.
+        # Each resample is a set of whole curves. The seed is fixed, so that the same runs give the same picture.
         drawn = np.random.default_rng(0).integers(len(runs), size=(_RESAMPLES, len(runs)))
         weights = np.stack([(drawn == run).sum(1) for run in range(len(runs))], 1).astype(np.float64)
         present = np.isfinite(runs)
         sums, counts = weights @ np.where(present, runs, 0.0), weights @ present
-        with np.errstate(invalid='ignore', divide='ignore'):  # a resample of runs that are all missing there
+        with np.errstate(invalid='ignore', divide='ignore'):  # all runs of a resample are missing there
             means = sums / counts
         low, high = np.nanpercentile(means, [2.5, 97.5], axis=0)
         return low, np.nanmean(runs, axis=0), high
@@ -238,6 +236,6 @@ def steps_label(steps: float) -> str:
 
 
 def _time_unit(seconds: float) -> tuple[float, str]:
-    """The unit in which times up to this one are written, in seconds, and its name."""
+    """The unit for times up to this one, in seconds, and its name."""
     units = ((86400.0, 'days'), (3600.0, 'hours'), (60.0, 'minutes'))
     return next(((unit, name) for unit, name in units if seconds >= 2 * unit), (1.0, 'seconds'))

@@ -1,30 +1,30 @@
-"""An agent's networks as a picture: what each layer gives, and what the networks share."""
+"""The networks of an agent as a picture: the output of each layer, and what the networks share."""
 
 from __future__ import annotations
 
 import math
 import os
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete, Space
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from zoo.common import spaces
 from zoo.common.plots.figures import INK, NotebookFigure, save, verbatim
 
-#: Of a box, and between the middles of neighbouring ones, in inches.
+#: The size of a box, and the distance of the middles of neighbors, in inches.
 _BOX = (1.22, 0.5)
 _STEP = (1.52, 0.66)
-#: Of a box's text: characters in a line.
+#: Characters in a line of a box.
 _LINE = 19
 
-#: Layers that are left out, by the name of their type: they change no number.
+#: Layers that are not drawn, by the name of their type: they change no number.
 _RESHAPING = ('Identity', 'Flatten')
 
-#: Kinds of box: fill and edge. The fills are told apart in black and white.
+#: Kind of box -> fill and edge. The fills differ in black and white, too.
 _FILLS = {
     'input': ('#FFFFFF', '#666666'),
     'plain': ('#F3F3F3', '#999999'),
@@ -42,10 +42,10 @@ class Box:
 
     Attributes:
         kind: a key of the table of fills.
-        title: what it is.
-        shape: of what it gives.
-        parents: the boxes whose output it takes.
-        column, lane: where it stands, from the left and from the top.
+        title: what the box is.
+        shape: the shape of its output.
+        parents: the boxes from which it takes.
+        column, lane: its place, from the left and from the top.
     """
 
     kind: str
@@ -56,17 +56,39 @@ class Box:
     lane: float = 0.0
 
 
-def network_diagram(agent: Any, path: str | os.PathLike[str] | None = None, title: str | None = None) -> NotebookFigure:
-    """Draws an agent's networks: from the parts of the observation through every layer to what each network gives.
+class Drawn(Protocol):
+    """What a diagram needs of an agent."""
 
-    In each layer's box stands the shape of its output, without the batch's axis; those that only flatten are left out.
-    A torso that several networks share is drawn once, and their heads stand on it. A layer with a memory has an arrow
-    back to itself. A network that is no Keras model is one box.
+    @property
+    def observation_space(self) -> Space:
+        """The space of the observations."""
+
+    @property
+    def preprocess(self) -> Any:
+        """What turns observations into features."""
+
+    @property
+    def networks(self) -> Mapping[str, Any]:
+        """The networks by name."""
+
+    @property
+    def trainable_variables(self) -> Sequence[Any]:
+        """The trained weights."""
+
+
+def network_diagram(
+    agent: Drawn, path: str | os.PathLike[str] | None = None, title: str | None = None
+) -> NotebookFigure:
+    """Draw the networks of an agent, from the parts of the observation through every layer to the outputs.
+
+    The box of a layer has the shape of its output, without the batch axis; layers that only flatten are left out. A
+    torso that several networks share is drawn once, with their heads beside it. A recurrent layer has an arrow back to
+    itself. A network that is no Keras model is one box.
 
     Args:
         agent: an agent of any algorithm.
         path: the PNG to write, its folder made if need be; None only makes the figure.
-        title: above the picture; None: the algorithm, and how many weights are trained.
+        title: above the picture; None: the algorithm and the number of trained weights.
 
     Returns:
         The figure, as large as the networks are, at 120 pixels an inch; a notebook shows it.
@@ -88,10 +110,10 @@ def network_diagram(agent: Any, path: str | os.PathLike[str] | None = None, titl
     return figure
 
 
-def boxes_of(agent: Any) -> list[Box]:
-    """The boxes of an agent's networks, each with its place."""
+def boxes_of(agent: Drawn) -> list[Box]:
+    """Return the boxes of an agent's networks, each with its place."""
     owners = [network for network in agent.networks.values() if not network.shares]
-    # Where networks are chains they can take from one box without a line that crosses another box.
+    # Networks that are chains can take from one box without a line that crosses another box.
     one_for_all = all(not _is_branched(network.torso) for network in owners)
     inputs, action = _inputs(agent)
     boxes, lane = list[Box](), 0.0
@@ -118,7 +140,7 @@ def boxes_of(agent: Any) -> list[Box]:
     return boxes
 
 
-def _inputs(agent: Any) -> tuple[dict[str, Box], Box]:
+def _inputs(agent: Drawn) -> tuple[dict[str, Box], Box]:
     """Boxes of the parts of the observation, by path, and of the action that critics take."""
     leaves = spaces.leaves(agent.observation_space)
     found = {
@@ -137,12 +159,12 @@ def _space(leaf: spaces.Leaf) -> str:
 
 
 def _taken(candidates: Sequence[Box], boxes: Sequence[Box]) -> list[Box]:
-    """Those of the boxes from which others take."""
+    """The candidates from which some of the boxes take."""
     return [box for box in candidates if any(box is parent for other in boxes for parent in other.parents)]
 
 
 def _is_branched(torso: Any) -> bool:
-    """Whether it is a Keras model whose layers are no chain."""
+    """Whether a torso is a Keras model with several inputs, and so no chain of layers."""
     import keras
 
     return (
@@ -153,11 +175,11 @@ def _is_branched(torso: Any) -> bool:
     )
 
 
-def _torso_boxes(agent: Any, network: Any, inputs: dict[str, Box], action: Box) -> list[Box]:
-    """The layers of a network up to its head, in the order of what they need; the last one is what the head takes."""
+def _torso_boxes(agent: Drawn, network: Any, inputs: dict[str, Box], action: Box) -> list[Box]:
+    """The layers of a network up to its head, each after the layers that it needs; the head takes from the last."""
     import keras
 
-    takes = [*inputs.values(), *([action] if network.wanted.action_size and not network._joins_action else [])]
+    takes = [*inputs.values(), *([action] if network.wanted.action_size and not network.joins_action else [])]
     torso, found = network.torso, list[Box]()
     chained = isinstance(torso, keras.Sequential)
     if not isinstance(torso, keras.Model) or getattr(torso, 'operations', None) is None and not chained:
@@ -183,10 +205,10 @@ def _torso_boxes(agent: Any, network: Any, inputs: dict[str, Box], action: Box) 
 
 
 def _takes_of_inputs(network: Any, inputs: dict[str, Box], takes: Sequence[Box]) -> list[list[Box]]:
-    """From which boxes each input of a functional Keras model takes.
+    """The boxes from which each input of a functional Keras model takes.
 
-    Of one that was assembled each takes from one of ``takes``, in their order. A user's is called with the observation
-    in its own form; where its inputs have another one, each may take from any of them.
+    The inputs of an assembled model take from ``takes``, in that order. A user's model is called with the observation
+    in its own form; if its inputs have another form, each may take from any box.
     """
     import keras
 
@@ -204,14 +226,14 @@ def _takes_of_inputs(network: Any, inputs: dict[str, Box], takes: Sequence[Box])
 
 
 def _functional_boxes(model: Any, takes: Sequence[Sequence[Box]]) -> list[Box]:
-    """The layers of a functional Keras model, of whose inputs each takes from the boxes in its place in ``takes``."""
+    """The layers of a functional Keras model; input ``i`` takes from the boxes ``takes[i]``."""
     from zoo.common.tools import keras_private
 
     by_operation = {
         id(keras_private.maker_of(tensor)): list(boxes) for tensor, boxes in zip(model.inputs, takes, strict=True)
     }
     found = []
-    for layer in model.operations:  # each after those that it takes from
+    for layer in model.operations:  # each after the layers that it takes from
         if id(layer) in by_operation:
             continue
         parents: list[Box] = []
@@ -228,10 +250,10 @@ def _functional_boxes(model: Any, takes: Sequence[Sequence[Box]]) -> list[Box]:
 
 
 def _head_boxes(name: str, network: Any, ends: list[Box], action: Box) -> list[Box]:
-    """The layers of a head, and the box of what the network gives."""
+    """The layers of a head, and the box of the output."""
     found: list[Box] = []
     parents = list(ends)
-    if network._joins_action:
+    if network.joins_action:
         parents.append(action)
     for layer in [] if network.head is None else network.head.layers:
         found.append(_layer_box(layer, found[-1:] or parents, 'head'))
@@ -272,7 +294,7 @@ def _layer_box(layer: Any, parents: Sequence[Box], kind: str = '') -> Box:
 
 
 def _output(layer: Any) -> str:
-    """The shape of what a layer gives; empty where Keras does not know it."""
+    """The shape of a layer's output; empty where Keras does not know it."""
     units = getattr(layer, 'units', None)
     if units is not None:
         return str(units)
@@ -296,9 +318,9 @@ def _written(shape: Sequence[int | None]) -> str:
 
 
 def _place(boxes: list[Box], top: float) -> float:
-    """Give the boxes of a network their columns and lanes from ``top`` on; the lane after the last one.
+    """Give the boxes of a network their columns and lanes from ``top`` on; return the lane after the last.
 
-    A box stands beside the middle of those that it takes from; those that would stand on one place move apart.
+    A box stands beside the middle of the boxes that it takes from. Boxes on the same place move apart.
     """
     own = {id(box) for box in boxes}
     for box in boxes:
@@ -325,7 +347,7 @@ def _place(boxes: list[Box], top: float) -> float:
 
 
 def _move_apart(boxes: list[Box], top: float) -> None:
-    """A lane of its own for each of the boxes of a column, in their order, not above ``top``."""
+    """Give each box of a column its own lane, in their order, not above ``top``."""
     lane = top - 1.0
     for box in sorted(boxes, key=lambda box: box.lane):
         box.lane = lane = max(box.lane, lane + 1.0)

@@ -8,19 +8,21 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-#: Of text, and of what is behind it.
+#: The colors of text and of grids.
 INK, GRID = '#333333', '#E6E6E6'
 
 
 def verbatim(text: str) -> str:
-    """A text as it is: Matplotlib takes what is between dollars for mathematics, and leaves out of a legend what begins
-    with an underscore."""
+    """Return a text that Matplotlib shows as it is.
+
+    Else it would read mathematics between dollars, and leave a label that begins with an underscore out of a legend.
+    """
     text = text.replace('$', r'\$')
     return f'\N{ZERO WIDTH SPACE}{text}' if text.startswith('_') else text
 
 
 class NotebookFigure(Figure):
-    """A figure that a notebook shows; of a plain one it shows the type, unless pyplot was imported first."""
+    """A figure that a notebook shows, even if pyplot was not imported first."""
 
     def _repr_png_(self) -> bytes:
         picture = io.BytesIO()
@@ -29,7 +31,7 @@ class NotebookFigure(Figure):
 
 
 def save(figure: Figure, path: str | os.PathLike[str] | None) -> None:
-    """Write a figure as a PNG, its folder made if need be; None: nowhere."""
+    """Write a figure as a PNG, its folder made if need be; with None write nothing."""
     if path is not None:
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -98,14 +98,14 @@ class SceneRenderer:
         depth = np.empty((height, width), np.float32) if max_depth else None
         mujoco.mjr_readPixels(image, depth, self._viewport, self._context)
         image = image[::-1].copy()  # OpenGL's first row is the lowest
-        return image, depth if depth is None else self._metres(depth[::-1], max_depth)
+        return image, depth if depth is None else self._meters(depth[::-1], max_depth)
 
-    def _metres(self, depth: np.ndarray, max_depth: float) -> np.ndarray:
+    def _meters(self, depth: np.ndarray, max_depth: float) -> np.ndarray:
         """Meters from the buffer's values: 1 at the near, 0 at the far clipping plane, linear in 1 / distance."""
         extent = self._model.stat.extent
         near, far = self._model.vis.map.znear * extent, self._model.vis.map.zfar * extent
-        metres = 1.0 / (1.0 / far + depth.astype(np.float64) * (1.0 / near - 1.0 / far))
-        return np.minimum(metres, max_depth).astype(np.float32)[..., None]
+        meters = 1.0 / (1.0 / far + depth.astype(np.float64) * (1.0 / near - 1.0 / far))
+        return np.minimum(meters, max_depth).astype(np.float32)[..., None]
 
     def _view(self, camera: int) -> Any:
         view = self._mujoco.MjvCamera()
