@@ -305,5 +305,5 @@ def test_processes_end_with_their_parent(tmp_path):
 
 def test_one_object_for_every_copy_is_refused():
     env = Drift()
-    with pytest.raises(ValueError, match='gives the same environment object for every copy'):
+    with pytest.raises(ValueError, match='returns the same environment object for every copy'):
         build_env(lambda: env, nenv=2)

@@ -435,7 +435,7 @@ def test_rewards_that_are_not_those_of_the_steps_are_refused():
     played = Played(60).play(30)
     played.replay.reward *= 0.3
     with pytest.raises(
-        ValueError, match=r'in Line had another one than .* \(as -0.3 where it gives -1\): give her=None'
+        ValueError, match=r'in Line had another reward than .* \(one had -0.3, where it gives -1\): give her=None'
     ):
         played.check('future')
 
@@ -472,7 +472,7 @@ def test_those_that_rounding_puts_on_the_other_side_are_not():
 def test_of_rare_rewards_a_few_are_enough_to_be_refused(stored: float):
     """A bonus of a wrapper, or a success that needs what is in ``info``."""
     achieved, desired, ends = distances(0.01, 0.02)
-    with pytest.raises(ValueError, match='but 2 of 202 steps in Near had another one than its compute_reward gives'):
+    with pytest.raises(ValueError, match='but 2 of 202 steps in Near had another reward than its compute_reward gives'):
         Goals(Near(ends=False)).check(achieved, desired, np.float32([stored] * 2 + [-1] * 200), ends)
 
 
@@ -482,7 +482,7 @@ def test_steps_are_compared_again_when_there_are_more_of_them():
     played.replay.sample((5,), rng, 0.0, hindsight)
     played.replay.reward -= 1.0
     played.replay.sample((5,), rng, 0.0, hindsight)
-    with pytest.raises(ValueError, match='had another one than its compute_reward gives'):
+    with pytest.raises(ValueError, match='had another reward than its compute_reward gives'):
         played.play(50).replay.sample((5,), rng, 0.0, hindsight)
     assert hindsight.due < np.inf
     hindsight.checked_at(10_000)

@@ -1,4 +1,4 @@
-"""Observations copied where an environment writes into one array."""
+"""One copy of an environment, checked in each step; its final observation is copied."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from zoo.common.envs.wrappers.leaves import check_observation, declared_leaves
 from zoo.common.envs.wrappers.masks import ActionMask
 from zoo.common.envs.wrappers.rewards import RecordEpisode
 
-#: Wrappers that hand observations on as they are, or in a new dictionary.
+#: Wrappers that leave observations as they are.
 _HANDING_ON = ('PassiveEnvChecker', 'OrderEnforcing', 'TimeLimit', 'RecordEpisodeStatistics', 'TransformReward')
 
 
 def needs_copy(env: gymnasium.Env) -> bool:
-    """Whether somebody else than Gymnasium wrote the environment, or something around it may change observations."""
+    """Whether the environment is not Gymnasium's own, or a wrapper around it may change observations."""
     while isinstance(env, gymnasium.Wrapper):
         known = type(env).__module__.startswith('gymnasium.wrappers.') and type(env).__name__ in _HANDING_ON
         if not (known or isinstance(env, ActionMask | RecordEpisode)):
@@ -27,12 +27,12 @@ def needs_copy(env: gymnasium.Env) -> bool:
 
 
 class Copy(gymnasium.Wrapper):
-    """One copy among several of an environment: what a vector environment would hide is seen to here.
+    """One copy among several of an environment, with the checks that a vector environment leaves out.
 
-    It would cast an observation of another dtype silently, and say of one of another shape only that some array has the
-    wrong shape; and as it resets a copy in the step that ended its episode, an environment that writes all its
-    observations into one array would overwrite the final one. (Gymnasium's own environments do none of this, and are
-    spared the extra call where nothing is around them that might: see :func:`needs_copy`.)
+    A vector environment casts an observation of another dtype silently, and does not name a copy whose observation has
+    another shape. It resets a copy in the step that ended the episode, so an environment that writes all observations
+    into one array would overwrite the final one. Gymnasium's own environments do none of this and need no such wrapper,
+    see :func:`needs_copy`.
 
     Args:
         env: the environment.

@@ -16,7 +16,7 @@ from zoo.common.envs import answers
 
 
 def seeded_reset(env: gymnasium.Env | VectorEnv, name: str, seed: int | None) -> dict[str, Any]:
-    """Seed the environment and its action space, check the observation, and return ``info``.
+    """Seed an environment and its action space, check the observation, and return ``info``.
 
     Raises:
         ValueError: ``reset`` did not return an observation of its space together with an ``info`` dictionary.
@@ -30,7 +30,7 @@ def seeded_reset(env: gymnasium.Env | VectorEnv, name: str, seed: int | None) ->
 
 
 def declared_leaves(space: Space) -> dict[str, spaces.Leaf] | None:
-    """The leaves of a space, or None for one without a fixed-size array form, which an agent's constructor refuses."""
+    """Return the leaves of a space; None if it has no fixed-size array form, which agents refuse."""
     try:
         return spaces.leaves(space)
     except TypeError:
@@ -40,8 +40,8 @@ def declared_leaves(space: Space) -> dict[str, spaces.Leaf] | None:
 def check_observation(space: Space, observation: Any, name: str, declared: Mapping[str, Space]) -> None:
     """Compare the structure, shapes and dtypes of an observation with its space.
 
-    A dtype fits when it can be cast without loss, as for ``space.contains``; bounds are not looked at, because many
-    environments overstep theirs by a little.
+    A dtype fits if it can be cast without loss, as for ``space.contains``. Bounds are not checked, because many
+    environments overstep their bounds by a little.
 
     Args:
         space: the observation space.
@@ -50,7 +50,7 @@ def check_observation(space: Space, observation: Any, name: str, declared: Mappi
         declared: the leaves of the space.
 
     Raises:
-        ValueError: one sentence that names the environment, the leaf, what was declared and what was found.
+        ValueError: the sentence has the environment, the leaf, what was declared and what was found.
     """
     try:
         flat = spaces.flatten(space, observation)
@@ -74,6 +74,7 @@ def _fits(dtype: np.dtype, leaf: Space) -> bool:
 
 
 def replace_leaves(space: Space, leaves: Mapping[str, Space], prefix: str = '') -> Space:
+    """Return a space of the same structure with other leaves, given by path."""
     if spaces.is_leaf(space):
         return leaves[prefix]
     parts: Iterable[tuple[Any, Space]]

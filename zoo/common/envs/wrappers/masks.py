@@ -21,15 +21,15 @@ from zoo.common.envs import answers
 class ActionMask(gymnasium.Wrapper):
     """Moves ``info['action_mask']`` into the observation, where the agent finds it.
 
-    The observation becomes ``Dict(obs=<the original>, action_mask=MultiBinary(n))``; one that is a ``Dict`` already
-    keeps its keys and gains ``action_mask``. The mask is int8 ``[n]``, 1 where an action is allowed. For
-    ``Discrete(n)`` it has one entry per action; for ``MultiDiscrete`` the entries of its components follow each other,
-    ``n = sum(nvec)`` (a tuple of one mask per component is joined); for ``MultiBinary(n)`` one for each switch, 0 where
-    it has to stay off. A step that ends the task (``terminated``) may do without: nothing is chosen after it.
+    The observation becomes ``Dict(obs=<the original>, action_mask=MultiBinary(n))``; a ``Dict`` keeps its keys and
+    gains ``action_mask``. The mask is int8 ``[n]``, 1 where an action is allowed. ``Discrete(n)`` has one entry for
+    each action. ``MultiDiscrete`` has the entries of its components one after the other, ``n = sum(nvec)``; a tuple
+    with one mask for each component is joined. ``MultiBinary(n)`` has one entry for each switch, 0 where the switch
+    stays off. A step that terminates the episode needs no mask: no action follows.
 
     Raises:
-        TypeError: the action space is none of these.
-        ValueError: a mask is missing, or of another length, or not of zeros and ones.
+        TypeError: another action space.
+        ValueError: a mask is missing, has another length, or has an entry other than 0 and 1.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
@@ -52,13 +52,15 @@ class ActionMask(gymnasium.Wrapper):
 
 
 class VectorActionMask(VectorWrapper):
-    """:class:`ActionMask` for an environment that is a vector environment by itself, whatever its autoreset mode.
+    """Moves the action masks of a vector environment into its observation, in every autoreset mode.
 
-    ``info['action_mask']`` holds the mask of each copy, ``[N, n]``. Where copies are reset in the step that ended their
-    episode, it is that of the new episode, and ``info['final_info']['action_mask']`` the one of the end.
+    ``info['action_mask']`` holds the mask of each copy, ``[N, n]``, in the form of :class:`ActionMask`. If a copy is
+    reset in the step that ended its episode, the mask belongs to the new episode, and
+    ``info['final_info']['action_mask']`` to the end.
 
     Raises:
-        TypeError, ValueError: see :class:`ActionMask`.
+        TypeError: an action space that cannot be masked.
+        ValueError: a mask is missing, has another length, or has an entry other than 0 and 1.
     """
 
     def __init__(self, env: VectorEnv) -> None:
@@ -74,7 +76,7 @@ class VectorActionMask(VectorWrapper):
         self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         which = (options or {}).get('reset_mask', np.ones(self.num_envs, bool))
-        observation, info = self.env.reset(seed=cast(Any, seed), options=options)  # a list where the copies take one
+        observation, info = self.env.reset(seed=cast(Any, seed), options=options)  # a list if the copies take one
         return self._with_masks(observation, info, np.flatnonzero(which), which), info
 
     def step(self, actions: Any) -> tuple[dict[str, Any], Any, Any, Any, dict[str, Any]]:
@@ -104,7 +106,7 @@ class VectorActionMask(VectorWrapper):
 
 
 def mask_length(action_space: Space) -> int:
-    """The number of entries of a mask for these actions.
+    """Return the number of entries of a mask for these actions.
 
     Raises:
         TypeError: they cannot be masked.
@@ -119,15 +121,15 @@ def mask_length(action_space: Space) -> int:
 
 
 def as_mask(mask: Any, length: int, is_needed: bool, who: Callable[[], str]) -> np.ndarray:
-    """A mask from ``info`` as int8 ``[length]``; where it is missing and not needed, all ones.
+    """Return a mask from ``info`` as int8 ``[length]``; all ones if it is missing and not needed.
 
     Raises:
-        ValueError: it is missing, or of another length, or not of zeros and ones.
+        ValueError: it is missing, has another length, or has an entry other than 0 and 1.
     """
     if mask is None:
         if is_needed:
             raise ValueError(
-                f"{who()}: info['action_mask'] is missing, which reset() gave first: give it with every observation."
+                f"{who()}: info['action_mask'] is missing, but reset() gave one: give it with every observation."
             )
         return np.ones(length, np.int8)
     if isinstance(mask, (tuple, list)):

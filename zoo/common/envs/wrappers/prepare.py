@@ -19,12 +19,12 @@ from zoo.common.envs.wrappers.rewards import RecordEpisode, ShapeVectorReward, h
 def prepare(
     env: gymnasium.Env, name: str, seed: int | None, reward_shaping: Callable[[float], float] | None
 ) -> gymnasium.Env:
-    """Seed a new environment, check its first observation, and wrap it as far as it needs it.
+    """Seed a new environment, check its first observation, and wrap it as far as necessary.
 
     Args:
         env: the environment as its maker returned it.
         name: what error messages call it.
-        seed: seed of the environment and of its action space.
+        seed: the seed of the environment and its action space.
         reward_shaping: a function of one reward, or None.
 
     Raises:
@@ -43,7 +43,11 @@ def prepare(
 def prepare_vector(
     env: VectorEnv, name: str, seed: int | None, reward_shaping: Callable[[float], float] | None
 ) -> VectorEnv:
-    """:func:`prepare` for an environment that is a vector environment by itself."""
+    """Do what :func:`prepare` does for a vector environment.
+
+    Raises:
+        ValueError: its first observation lies outside its space; it does not say when it resets its copies.
+    """
     answers.autoreset_mode(env)
     info = seeded_reset(env, name, seed)
     if ACTION_MASK in info and not has_key(env.single_observation_space, ACTION_MASK):

@@ -1,4 +1,4 @@
-"""Shaped rewards, beside which the environment's own are kept."""
+"""Shaped rewards, and the unshaped return of each episode."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from zoo.common.envs.wrappers.views import StackFrames
 class RecordEpisode(gymnasium.Wrapper):
     """Puts the return and length of each finished episode into ``info['episode']``, ``{'r': float, 'l': int}``.
 
-    It writes them over what an environment has under that name: that may be of another form, or of rewards that are
-    not those seen here. (Gymnasium's ``RecordEpisodeStatistics`` allows no such name.)
+    It replaces what the environment has under that name, which may have another form or other rewards. (Gymnasium's
+    ``RecordEpisodeStatistics`` refuses an environment that uses the name.)
 
     Args:
         env: the environment.
@@ -51,13 +51,12 @@ class RecordEpisode(gymnasium.Wrapper):
 
 
 class ShapeVectorReward(VectorWrapper):
-    """Applies ``function`` to every reward, and reports each finished episode's unshaped return and length.
+    """Applies ``function`` to every reward, and reports the unshaped return and length of each finished episode.
 
-    An environment whose attribute ``reports_episodes`` is true reports them itself.
-
-    They are in ``info['final_info']['episode']``, where single copies have them, when the environment resets copies in
-    the step that ended their episode, else in ``info['episode']``: ``{'r': float64 [n], 'l': int64 [n]}``. (Gymnasium's
-    own ``RecordEpisodeStatistics`` loses a step per episode in the first of these cases in its version 1.2.)
+    They are ``{'r': float64 [n], 'l': int64 [n]}``, in ``info['final_info']['episode']`` if the environment resets
+    copies in the step that ended their episode, else in ``info['episode']``. An environment with a true attribute
+    ``reports_episodes`` reports them itself. (In the first case Gymnasium 1.2's own ``RecordEpisodeStatistics`` loses
+    a step of each episode.)
 
     Args:
         env: a vector environment.
@@ -76,14 +75,14 @@ class ShapeVectorReward(VectorWrapper):
     ) -> tuple[Any, dict[str, Any]]:
         which = (options or {}).get('reset_mask', slice(None))
         self._returns[which], self._lengths[which], self._ended[which] = 0, 0, False
-        return self.env.reset(seed=cast(Any, seed), options=options)  # as above
+        return self.env.reset(seed=cast(Any, seed), options=options)
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(actions)
         reward = answers.numbers(reward, self.num_envs, self._who)
         same_step = self._autoreset_mode == AutoresetMode.SAME_STEP
         self._returns[self._ended] = self._lengths[self._ended] = 0
-        # With NEXT_STEP this one only reset the copies that had ended: what else they say belongs to no transition.
+        # With NEXT_STEP this step only reset the copies that had ended: their rewards belong to no transition.
         stepped = ~self._ended if self._autoreset_mode == AutoresetMode.NEXT_STEP else np.ones(self.num_envs, np.bool_)
         np.add(self._returns, reward, out=self._returns, where=stepped)
         self._lengths += stepped
@@ -97,7 +96,7 @@ class ShapeVectorReward(VectorWrapper):
         return observation, self.shaped(reward), terminated, truncated, info
 
     def shaped(self, reward: np.ndarray) -> np.ndarray:
-        """What training sees of rewards ``[n]``: float64 ``[n]``."""
+        """Return the rewards, float64 ``[n]``, that training sees instead of rewards ``[n]``."""
         return np.array([self._function(value) for value in reward.tolist()], np.float64)
 
     def _who(self, i: int | None = None) -> str:
@@ -105,10 +104,11 @@ class ShapeVectorReward(VectorWrapper):
 
 
 def has_key(space: Space, key: str) -> bool:
+    """Whether a space is a ``Dict`` with this key."""
     return isinstance(space, Dict) and key in space.spaces
 
 
-#: What these do in a step leaves its flags alone.
+#: The ``step`` of wrappers that leave ``terminated`` and ``truncated`` alone.
 _PLAIN_STEPS = tuple(
     kind.step
     for kind in (gymnasium.Wrapper, gymnasium.ObservationWrapper, gymnasium.RewardWrapper, gymnasium.ActionWrapper)
@@ -116,7 +116,7 @@ _PLAIN_STEPS = tuple(
 
 
 def is_recorded(env: gymnasium.Env) -> bool:
-    """Whether Gymnasium's recorder is around the environment, and outside of all wrappers that may end an episode."""
+    """Whether Gymnasium's recorder is around an environment, outside all wrappers that may end an episode."""
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, RecordEpisodeStatistics) and getattr(env, '_stats_key', '') == 'episode':
             return True

@@ -1,4 +1,4 @@
-"""What is put around an environment: the check of its first observation, action masks, reward shaping."""
+"""Views of an environment: stacked observations, hidden velocities."""
 
 from __future__ import annotations
 
@@ -16,30 +16,33 @@ from zoo.common import spaces
 from zoo.common.adaptors.observation import ACTION_MASK, image_layout, is_image
 from zoo.common.envs.wrappers.leaves import replace_leaves
 
-#: Parts of an observation of which none are stacked.
+#: Parts of an observation that are not stacked.
 _KEPT = (ACTION_MASK, 'achieved_goal', 'desired_goal')
 
 
 class StackFrames(gymnasium.Wrapper):
     """Stacks the last ``frames`` values of parts of the observation, oldest first; each observation is a new array.
 
-    Those of an image are behind each other in its last axis, channels last whatever the order they came in (see
-    :class:`zoo.common.spaces.FrameStack`); those of another ``Box`` side by side in a vector. In the first observation
-    of an episode all are the first one. Goals and an action mask stay as they are, and so do parts that are no ``Box``.
+    Images are joined along their last axis, with channels last (see :class:`zoo.common.spaces.FrameStack`). The values
+    of any other ``Box`` stand side by side in a vector. At the beginning of an episode, all values are the first one.
+    Goals, action masks, and parts that are no ``Box`` stay as they are.
 
     Args:
         env: its observation is an image, or a ``Dict`` or ``Tuple`` with images among its parts.
-        frames: how many; with 1 the observations stay as they are.
-        vectors: whether every other ``Box`` is stacked, too.
+        frames: the number of values; with 1 the observations stay as they are.
+        vectors: stack every other ``Box``, too.
+
+    Raises:
+        ValueError: ``frames`` is not an integer of at least 1.
     """
 
     def __init__(self, env: gymnasium.Env, frames: int, vectors: bool = False) -> None:
         super().__init__(env)
         if isinstance(frames, bool) or not isinstance(frames, int) or frames < 1:
-            raise ValueError(f'frame_stack is {frames!r}: give the number of frames, a whole number from 1 on.')
+            raise ValueError(f'frame_stack is {frames!r}: give the number of frames, an integer of at least 1.')
         self._frames = frames
         self._inner = env.observation_space
-        #: By path of what is stacked the form that one of it is brought into.
+        #: Path of a stacked part -> the function that brings one value into its form.
         self._forms: dict[str, Callable[[np.ndarray], np.ndarray]] = {}
         leaves: dict[str, Space] = {**spaces.leaves(self._inner)}
         for path, leaf in leaves.items():
@@ -77,18 +80,18 @@ class StackFrames(gymnasium.Wrapper):
 
 
 def _channels_last(image: np.ndarray, first: bool) -> np.ndarray:
-    """An image as ``[height, width, channels]``, from ``[height, width]``, too."""
+    """An image as ``[height, width, channels]``, also from ``[height, width]``."""
     if image.ndim == 2:
         return image[..., None]
     return np.moveaxis(image, 0, -1) if first else image
 
 
-#: Entries of the observation that are not velocities, by the class of the environment.
+#: Class of the environment -> the entries of its observation that are not velocities.
 POSITIONS = {'CartPoleEnv': (0, 2), 'PendulumEnv': (0, 1), 'LunarLander': (0, 1, 4, 6, 7)}
 
 
 class HideVelocity(gymnasium.Wrapper):
-    """Leaves the velocities out of the observation, which then does not say all that matters: a test of memory.
+    """Leaves the velocities out of the observation, so that acting well needs a memory.
 
     Args:
         env: CartPole, Pendulum or LunarLander.
@@ -102,8 +105,8 @@ class HideVelocity(gymnasium.Wrapper):
         name = type(env.unwrapped).__name__
         if name not in POSITIONS or not isinstance(env.observation_space, Box):
             raise ValueError(
-                f'hide_velocity=True is for CartPole, Pendulum and LunarLander, but this is {name}, of which it is not '
-                'known what in the observation are velocities: leave it out, or wrap the environment yourself.'
+                f'hide_velocity=True is for CartPole, Pendulum and LunarLander, but this is {name}: leave it out, or '
+                'wrap the environment in a class that hides its velocities.'
             )
         self._kept = np.array(POSITIONS[name])
         space = env.observation_space
@@ -119,17 +122,17 @@ class HideVelocity(gymnasium.Wrapper):
 
 
 def viewed(make: Callable[..., Any], hide_velocity: bool = False, frame_stack: int = 1, **kwargs: Any) -> Any:
-    """What ``make(**kwargs)`` makes, with velocities hidden and with observations stacked.
+    """Return what ``make(**kwargs)`` makes, with velocities hidden and observations stacked.
 
     Raises:
-        ValueError: an environment of which velocities are not known, a vector environment, nothing to stack.
+        ValueError: an environment without known velocities, a vector environment, nothing to stack.
     """
     env = make(**kwargs)
     try:
         if isinstance(env, VectorEnv):
             raise ValueError(
-                'hide_velocity and frame_stack are for single environments and copies of them, not for a VectorEnv '
-                'object: wrap what it is made of.'
+                'hide_velocity and frame_stack are for single environments and their copies, not for a VectorEnv '
+                'object: wrap the environments that it is made of.'
             )
         if hide_velocity:
             env = HideVelocity(env)
@@ -145,12 +148,10 @@ def viewed(make: Callable[..., Any], hide_velocity: bool = False, frame_stack: i
 
 
 def push_frame(stack: np.ndarray, frame: np.ndarray) -> np.ndarray:
-    """A new stack ``[…, frames * channels]`` without its oldest frame and with ``[…, channels]`` as its newest.
+    """Return a new stack ``[…, frames * channels]`` without its oldest frame and with ``[…, channels]`` as its newest.
 
-    A vector is all channels.
-
-    All is moved as one run of memory, of which the newest frame's places are then written over: six times as fast as
-    to move each pixel's few channels by themselves.
+    A vector is all channels. The whole stack is moved as one run of memory, and then the newest frame is written: six
+    times as fast as moving the few channels of each pixel.
     """
     channels = frame.shape[-1]
     pushed = np.empty(stack.size, stack.dtype)
