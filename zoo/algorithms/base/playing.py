@@ -27,19 +27,25 @@ from zoo.common.training.agent import Agent
 
 
 class PlayingAgent(Agent, Protocol):
-    """An agent that plays for a user; :class:`zoo.algorithms.base.algorithm.Algorithm` describes the members."""
+    """An agent that plays for a user, and evaluates what was played.
+
+    Attributes:
+        player: this agent, as its rollouts know it.
+        plays: the environments in which :func:`rollout` goes on, by their identity.
+    """
 
     player: Player
     plays: dict[int, Play]
 
     @property
-    def values_states(self) -> bool: ...
+    def values_states(self) -> bool:
+        """Whether there is a critic of states."""
 
-    def policy_and_value(self, obs: spaces.Flat, training: bool = False) -> tuple[tf.Tensor, tf.Tensor | None]: ...
+    def policy_and_value(self, obs: spaces.Flat, training: bool = False) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Give the parameters of the policy's distribution ``[B, …]``, and values of states ``[B]``."""
 
-    def policy_and_value_along(
-        self, steps: Trajectories, training: bool = False
-    ) -> tuple[tf.Tensor, tf.Tensor | None]: ...
+    def policy_and_value_along(self, steps: Trajectories, training: bool = False) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Give the same ``[T N, …]`` for steps in their order, with fields ``[T, N, …]``."""
 
 
 class Play:

@@ -35,16 +35,23 @@ _WIDTH = 60
 
 
 class SummarizedAgent(Agent, Protocol):
-    """An agent with a summary; :class:`zoo.algorithms.base.algorithm.Algorithm` describes the members."""
+    """An agent whose parts a summary shows.
+
+    Attributes:
+        normalize_obs: whether vector observations are normalized.
+        mask_path: where the observation has the mask of actions; None where there is no mask.
+    """
 
     normalize_obs: bool
     mask_path: str | None
 
     @property
-    def trainable_variables(self) -> list[tf.Variable]: ...
+    def trainable_variables(self) -> list[tf.Variable]:
+        """Every weight that an optimizer moves."""
 
     @classmethod
-    def declared(cls) -> dict[str, Param]: ...
+    def declared(cls) -> dict[str, Param]:
+        """Give the hyper-parameters by name."""
 
 
 @dataclass(frozen=True)
