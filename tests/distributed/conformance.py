@@ -62,12 +62,12 @@ def reductions(cluster: Cluster) -> None:
         y = cluster.role_all_reduce(rows[me], op)
         check(y.dtype == np.dtype(dtype) and np.array_equal(y, expected), (dtype, op))
     check(cluster.role_all_reduce(np.zeros((0, 3), np.float32), 'sum').shape == (0, 3))
-    for dtype, op in itertools.product(('>f8', '>i4', '>f2'), ('sum', 'max', 'mean')):  # of other machines
+    for dtype, op in itertools.product(('>f8', '>i4', '>f2'), ('sum', 'max', 'mean')):  # byte orders of other machines
         y = cluster.role_all_reduce(np.array([1.0, 2.0]).astype(dtype), op)
         kept = op != 'mean' or dtype == '>f2' or dtype == '>f8'
         check(y.dtype == np.dtype(dtype if kept else np.float64), (dtype, op, y.dtype))
         check(y.tolist() == [(3 if op == 'sum' else 1) * x for x in (1, 2)], (dtype, op, y))
-    y = cluster.role_all_reduce(np.array([60000], np.float16), 'mean')  # and their sum is too large for float16
+    y = cluster.role_all_reduce(np.array([60000], np.float16), 'mean')  # the sum is too large for float16
     check(y.dtype == np.float16 and y[0] == np.float16(60000), y)
     for dtype, op in itertools.product(('float16', 'float32', 'float64'), ('max', 'min')):  # a NaN is not lost
         y = cluster.role_all_reduce(np.where(np.arange(4) == me, np.nan, me).astype(dtype), op)

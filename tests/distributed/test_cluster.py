@@ -69,7 +69,7 @@ def start(folder, action, *options, other='pass', first='queue.get()') -> subpro
     path = folder / 'script.py'
     path.write_text(SCRIPT.format(action=action, other=other, first=first))
     command = [sys.executable, '-m', 'zoo.distributed.run', '-np', '3', *options, str(path)]
-    # A shell starts what runs in its background with SIGINT ignored, and so would this, which is to be interrupted.
+    # A shell starts background processes with SIGINT ignored, and this process would hand that on.
     kept = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -238,7 +238,7 @@ def test_a_job_that_is_interrupted_while_it_ends_leaves_nothing(folders):
 
 @pytest.mark.full
 def test_an_interrupt_waits_for_rank_0_and_a_second_one_does_not(tmp_path, folders):
-    process = start(tmp_path, 'pass', first='sum(range(10**12))')  # as a long compiled update, it heeds no signal
+    process = start(tmp_path, 'pass', first='sum(range(10**12))')  # like a long compiled update, it heeds no signal
     ranks = pids(''.join(process.stdout.readline() for _ in range(3)))
     process.send_signal(signal.SIGINT)
     time.sleep(10)

@@ -199,13 +199,13 @@ def test_weights_are_of_the_chances_that_there_were():
     rng = np.random.default_rng(0)
     tree = here.buffers[0].replay.tree
     tree.put(np.flatnonzero(here.buffers[0].replay.valid), np.array([1.0, 3.0, 5.0, 7.0]))
-    batch = here.shards.sample((1, 4000), rng, 0.0)  # half of it from each, as if both weighed the same
+    batch = here.shards.sample((1, 4000), rng, 0.0)  # half from each buffer, as if both weighed the same
     found = counts(batch.obs)
     chance = {0.0: 1 / 32, 1.0: 3 / 32, 2.0: 5 / 32, 3.0: 7 / 32, 4.0: 1 / 8, 5.0: 1 / 8, 6.0: 1 / 8, 7.0: 1 / 8}
     assert all(abs(found[x] - 4000 * chance[x]) <= 2 for x in chance)
     expected = [(chance[0.0] / chance[x]) ** 0.5 for x in batch.obs.ravel().tolist()]
     np.testing.assert_allclose(batch.weight.ravel(), expected, rtol=1e-5)
-    for _ in range(3):  # and has told of it by now
+    for _ in range(3):  # the buffer has told the learner by now
         batch = here.shards.sample((1, 4000), rng, 0.0)
     found = counts(batch.obs)
     assert all(abs(found[x] - 4000 * p / 20) <= 2 for x, p in zip(range(8), [1, 3, 5, 7, 1, 1, 1, 1], strict=True))
@@ -227,7 +227,7 @@ def test_priorities_that_come_back_reach_their_transitions():
     assert lost == {0.0, 1.0, 2.0, 3.0}
     for seen, priority in held.items():
         assert priority == pytest.approx(2.0 if seen in new else 10.0 + seen, abs=1e-4), seen
-    # What comes without a priority has the highest, in the one buffer and in the other.
+    # A step without a priority gets the highest one, in both buffers.
     new = here.send(0) + here.send(1)
     assert all(here.held()[x] == pytest.approx(25.0, abs=1e-4) for x in new)
     with pytest.raises(FloatingPointError, match='a priority became nan'):
@@ -424,7 +424,7 @@ def test_a_buffer_that_is_killed_ends_the_training():
             ['ps', '-ww', '-o', 'pid=,args=', '--ppid', str(os.getpid())], capture_output=True, text=True
         )
         ranks = [int(line.split()[0]) for line in listing.stdout.splitlines() if 'spawn_main' in line]
-        os.kill(max(ranks), signal.SIGKILL)  # the last that was started
+        os.kill(max(ranks), signal.SIGKILL)  # the rank that was started last
 
     begin = time.monotonic()
     with pytest.raises(ClusterError, match=r'rank 2 \(buffer 0\) was killed by SIGKILL'):

@@ -35,14 +35,14 @@ from zoo.distributed.training.plan import END, Plan
 from zoo.distributed.training.planning import plan_for
 from zoo.distributed.training.roles import build_agent, pack_agent
 
-#: Parameters of ``learn`` with which a training takes a second.
-#: The others are subclasses of one of these, whose acting is theirs.
+#: Algorithms that act in a way of their own. The others are subclasses of these and act like them.
 ROOTS = [
     name
     for name in algorithms.NAMES
     if name == 'PPO'
     or getattr(algorithms, name).__mro__[1].__name__ not in ('ActorCritic', 'Evolution', *algorithms.NAMES)
 ]
+#: Parameters of ``learn`` with which a training takes a second.
 ON = {'train_steps': 600, 'horizon': 20, 'epochs': 2, 'batch_size': 20}
 OFF = {'train_steps': 500, 'explore_steps': 64, 'batch_size': 16, 'update_every': 4, 'buffer_size': 9000}
 
@@ -144,7 +144,7 @@ def test_light_actors_train_every_algorithm(name: str, tmp_path: Path):
     agent = agent_for(name, env, normalize_obs=True)
     before = agent.state()
     result = learn(agent, env, roles={'actors': 2})
-    # Each actor a process of its own, without TensorFlow, on one thread; this process has stepped nothing.
+    # Each actor is a process of its own, without TensorFlow, on one thread. This process has stepped nothing.
     assert sorted(stepped(tmp_path)) == ['False 1'] * 2
     expected = few(agent)['train_steps']
     assert expected <= result.steps == agent.steps <= expected + 80
@@ -172,7 +172,7 @@ def test_actors_carry_the_state_of_a_recurrent_policy(tmp_path: Path):
     def look(rollout: Any, **params: Any) -> Any:
         rollouts.append([rollout.state.copy(), rollout.begins.copy(), rollout.terminated | rollout.truncated])
         _, after = agent.policy.network.encode_sequence(rollout.obs, rollout.state, rollout.begins)
-        last.append(np.where(rollouts[-1][2][-1][:, None], 0.0, after[-1]))  # by the weights that were acted with
+        last.append(np.where(rollouts[-1][2][-1][:, None], 0.0, after[-1]))  # with the weights that acted
         return update(rollout, **params)
 
     agent.update = look
@@ -193,7 +193,7 @@ def test_a_replay_buffer_has_the_states_that_actors_had(tmp_path: Path):
     env = build_env(traced('CartPole-v1', tmp_path, die_at=40))
     nets = [{'hidden': [8], 'recurrent': 'lstm'}]
     agent = algorithms.DQN(env.observation_space, env.action_space, net_list=nets, dueling=True)
-    learn(agent, env, roles={'actors': 1}, train_steps=300, batch_size=9000)  # which is never there
+    learn(agent, env, roles={'actors': 1}, train_steps=300, batch_size=9000)  # so much is never there
     assert stepped(tmp_path) == ['False 1'] * 2
     replay = agent.replay
     rows = np.flatnonzero(replay.valid)
@@ -282,8 +282,8 @@ def test_returns_are_those_of_all_learners():
     result = learn(agent_for('PPO', env), env, roles={'learners': 2, 'actors': 2}, train_steps=1200)
     # CartPole's returns are its lengths; only the episodes under way are not among them.
     assert result.steps - 2 * 150 < sum(result.returns) <= result.steps
-    # Each is told when it ended, not when its rollout came, and at each step of one learner's actor the other's has
-    # taken one too.
+    # An episode is reported at the step at which it ended. At each step of one learner's actor the other learner's
+    # actor has taken one too.
     assert result.episode_steps == sorted(result.episode_steps) and {x % 2 for x in result.episode_steps} == {0}
     assert len({x % 40 for x in result.episode_steps}) > 10
 
@@ -565,7 +565,7 @@ def test_a_dead_actor_is_replaced(tmp_path: Path, capfd: pytest.CaptureFixture):
         assert (folder / 'died').exists() and len(stepped(folder)) == 3
         errors = capfd.readouterr().err
         assert 'was killed by SIGKILL' in errors and errors.count('Started again (1 of 3).') == 1
-        if name == 'DQN':  # no transition goes from the end of the one actor to the beginning of the other
+        if name == 'DQN':  # no transition goes from the dead actor's end to the new one's beginning
             batch = agent.replay.sample((2000,), np.random.default_rng(0))
             assert np.abs(batch.next_obs[:, 0] - batch.obs[:, 0] - 0.02 * batch.obs[:, 1]).max() < 1e-5
     assert no_processes_left()
@@ -666,7 +666,7 @@ def test_actors_that_compute_gradients(tmp_path: Path):
     moved = agent.state()
     for name in ('network/actor/0', 'network/critic/0'):
         assert np.isfinite(moved[name]).all() and np.abs(moved[name] - before[name]).max() > 0
-    # The statistics are of what all actors have seen, and so are the steps.
+    # Statistics and steps count what all actors have seen.
     assert agent.statistics[''].count == result.steps
     assert set(result.losses) == set(agent.metric_names)
     rows = list(csv.DictReader((tmp_path / 'run' / 'progress.csv').open()))
@@ -830,7 +830,7 @@ def test_the_same_program_under_each_launcher(engine: str, tmp_path: Path):
     assert traces.count('False 1') == 2, 'two light actors'
     assert len(traces) == 3, 'and learner 0, which tests'
     assert ('rank 0 is a learner, ranks 1 to 2 are actors' in result.stdout) == (engine != 'local')
-    # What is trained depends on the seed alone, not on how it was started.
+    # The trained weights depend only on the seed, not on the launcher.
     folder = tmp_path / 'here'
     folder.mkdir()
     env = build_env(traced('CartPole-v1', folder))
@@ -872,7 +872,7 @@ def test_ranks_with_different_environments(tmp_path: Path):
 
 @pytest.mark.full
 @pytest.mark.parametrize('way', ['raises', 'exits'])
-@pytest.mark.parametrize('engine', ENGINES[1:])  # on `local` it is as above
+@pytest.mark.parametrize('engine', ENGINES[1:])  # above it runs on `local`
 def test_an_environment_that_fails_under_each_launcher(engine: str, way: str, tmp_path: Path):
     fails = {'fail_at': 50} | ({'exit_with': 0} if way == 'exits' else {})
     program = FAILS.replace('{fails}', repr(fails).replace('{', '{{').replace('}', '}}'))
@@ -992,7 +992,7 @@ def test_an_interrupted_script(launcher: list[str], tmp_path: Path):
     script.write_text(SCRIPT.format(run_dir=str(run_dir)))
     command = [sys.executable, *launcher, str(script), '--level', '3']
     environment = os.environ | {'PYTHONPATH': str(ROOT)}
-    kept = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell has it ignored
+    kept = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell ignores it
     try:
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     finally:

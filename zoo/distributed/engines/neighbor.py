@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Container
 
 # Seconds: between two signs of life; of silence until a rank whose process is stopped is given up, and until any other
 # rank is, which may be on a lost host or in a long import that keeps the interpreter to itself.
@@ -30,7 +31,7 @@ class NeighborWatch:
         if rank == self._watched:
             self._silence = 0.0
 
-    def turn(self, gone: set[int]) -> int | None:
+    def turn(self, gone: Container[int]) -> int | None:
         """Count the time since the last turn as silence; return the rank to send a sign of life to, if one is due.
 
         This is called several times a second, with the ranks that have left.
@@ -58,7 +59,7 @@ class NeighborWatch:
         why = 'its process is stopped' if stopped else 'it is silent'
         return f'rank {watched} has not answered for {silence:.0f} s ({why}): ending every rank.'
 
-    def _next(self, step: int, gone: set[int]) -> int | None:
+    def _next(self, step: int, gone: Container[int]) -> int | None:
         """Return the next rank of the ring in this direction; None if all others have left."""
         size = len(self._identities)
         ranks = ((self._rank + step * distance) % size for distance in range(1, size))

@@ -12,16 +12,7 @@ from zoo.common.envs.goals import Goals
 from zoo.common.records import Trajectories
 from zoo.common.rollouts.rollout_buffer import RolloutBuffer
 from zoo.common.training.collection import buffer_for
-from zoo.common.training.experience import (
-    Experience,
-    Gradients,
-    ReplayBuffer,
-    Rollouts,
-    Step,
-    StepCounter,
-    Steps,
-    Streams,
-)
+from zoo.common.training.experience import Gradients, ReplayBuffer, Rollouts, Step, StepCounter, Steps, Streams
 from zoo.common.training.training import Training
 from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import ClusterError, PeerLost
@@ -295,7 +286,7 @@ class Together:
 
 
 @contextlib.contextmanager
-def learning(cluster: Cluster, plan: Plan, agent: Agent) -> Iterator[Experience]:
+def learning(cluster: Cluster, plan: Plan, agent: Agent) -> Iterator[Actors | EvaluatingActors]:
     """Give a learner its experience. Its agent begins with the weights of learner 0 and learns with all learners."""
     kind = EvaluatingActors if plan.experience == 'evaluations' else Actors
     experience = kind(cluster, plan, agent)

@@ -117,7 +117,7 @@ class Library:
 
     def QueueGet(self, source, target, number, data, count, dtype):
         message = self.net.queues[source.value, target.value, number.value].get()
-        if len(message) == count.value:  # else it leaves what was there
+        if len(message) == count.value:  # otherwise the buffer stays as it was
             view(data, count.value, np.uint8)[:] = np.frombuffer(message, np.uint8)
         return 0
 
@@ -236,7 +236,7 @@ def test_queues():
             with pytest.raises(MessageTooLarge, match='101 bytes'):
                 ends[0].put([memoryview(bytes(101))], 1)
             ends[0].put([memoryview(b'x')], 30)
-            ends[0].put([memoryview(b'y')], 30)  # unread, and no hindrance to its neighbour
+            ends[0].put([memoryview(b'y')], 30)  # unread, but its neighbor goes on
             with pytest.raises(TimeoutError, match=r'full \(2 messages\)'):
                 ends[0].put([memoryview(b'z')], 0.05)
             ends[1].put([memoryview(b'last')], 30)
