@@ -26,6 +26,7 @@ from zoo.common import spaces
 from zoo.common.records import Trajectories
 from zoo.common.schedules import value_at
 from zoo.common.tools.compilation import PackedCall
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.training import loops
 
 
@@ -59,7 +60,7 @@ class A3C(A2C):
         optimizer = self.optimizers['all']
         size = sum(int(np.prod(variable.shape)) for variable in optimizer.variables)
         if found['gradient'].shape != (size,):
-            raise ValueError(
+            raise InvalidValue(
                 f'a gradient of {found["gradient"].size} weights for the {size} of this agent: make the same agent, '
                 'for the same environment, in every rank.'
             )

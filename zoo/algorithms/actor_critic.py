@@ -34,6 +34,7 @@ from zoo.common.parameters import (
 from zoo.common.records import Trajectories
 from zoo.common.schedules import Linear, value_at
 from zoo.common.tools.compilation import PackedCall
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import above, at_least, between
 from zoo.common.training import loops
 
@@ -122,7 +123,7 @@ class ActorCritic(Algorithm):
         if 'critic' in self.networks:
             self.critic = self.networks['critic']
             if self.critic.state_size and not self.critic.shares:
-                raise ValueError(
+                raise InvalidValue(
                     "net_list[1] (critic) is recurrent by itself, but the policy's state is the one that is kept: give "
                     "'actor' there, which puts the critic on the actor's recurrent torso."
                 )

@@ -19,6 +19,7 @@ import numpy as np
 
 from zoo.algorithms.evolution import Evolution
 from zoo.common.records import Evaluations
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import at_least
 
 
@@ -39,7 +40,7 @@ class ARS(Evolution):
 
     def build(self) -> None:
         if self.top_directions is not None and self.top_directions > self.num_directions:
-            raise ValueError(
+            raise InvalidValue(
                 f'top_directions is {self.top_directions}, but there are {self.num_directions} directions '
                 '(num_directions): give at most as many.'
             )

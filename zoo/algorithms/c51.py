@@ -20,6 +20,7 @@ from zoo.algorithms.dqn import DQN
 from zoo.common.acting.layers import Means
 from zoo.common.maths.returns import categorical_projection
 from zoo.common.records import Batch, SequenceBatch
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import Range, at_least
 
 log = logging.getLogger('zoo')
@@ -39,7 +40,7 @@ class C51(DQN):
 
     def build(self) -> None:
         if self.v_min >= self.v_max:
-            raise ValueError(
+            raise InvalidValue(
                 f'v_min is {self.v_min:g}, but v_max is {self.v_max:g}: give a smaller v_min or a larger v_max.'
             )
         self.support = np.linspace(self.v_min, self.v_max, self.atoms, dtype=np.float32)

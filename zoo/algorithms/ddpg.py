@@ -33,6 +33,7 @@ from zoo.common.parameters import (
 )
 from zoo.common.records import Batch
 from zoo.common.sampling import PRIORITIES, Priorities, Sampling
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import above, at_least
 from zoo.common.training import loops
 
@@ -70,7 +71,7 @@ class DDPG(Algorithm):
     def build(self) -> None:
         """Make actor and critic, their targets and optimizers, and exploration by noise."""
         if self.theta * self.dt >= 2.0:
-            raise ValueError(
+            raise InvalidValue(
                 f'theta · dt is {self.theta * self.dt:g}, with which the process grows without end: give less than 2.'
             )
         if self.noise != 'ornstein_uhlenbeck':

@@ -50,6 +50,7 @@ from zoo.common.parameters import (
 from zoo.common.records import Batch
 from zoo.common.sampling import PRIORITIES, Priorities, Sampling, SequenceSampling
 from zoo.common.schedules import Linear
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import above, at_least, between
 from zoo.common.training import loops
 
@@ -119,7 +120,7 @@ class DQN(Algorithm):
         if not self.network.state_size:
             self.warn_of_unread(('sequence_length', 'burn_in'), ', since no network is recurrent')
         elif self.noisy:
-            raise ValueError(
+            raise InvalidValue(
                 'noisy=True cannot explore with a recurrent network: at every step its state would come from other '
                 'weights. Use noisy=False.'
             )

@@ -22,6 +22,7 @@ from zoo.common.networks.heads import best_action_head
 from zoo.common.parameters import NormalizeObs
 from zoo.common.records import Evaluations
 from zoo.common.tools.compilation import PackedCall
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import above, at_least
 from zoo.common.training import loops
 
@@ -62,7 +63,7 @@ class Evolution(Algorithm):
             return
         entries = int(np.prod(spaces.shape_of(spaces.leaves(self.observation_space)[self.mask_path])))
         if entries != actions:
-            raise ValueError(
+            raise InvalidValue(
                 f"the observation's {self.mask_path!r} has {entries} entries, but there are {actions} actions: give it "
                 'one entry for each.'
             )
@@ -70,13 +71,13 @@ class Evolution(Algorithm):
     def _check_network(self) -> None:
         """Refuse what a network learns by losses alone."""
         if self.network.moving_variables:
-            raise ValueError(
+            raise InvalidValue(
                 f'net_list[0] (policy) has statistics that are learned from batches, but {type(self).__name__} trains '
                 'on none: leave out batch normalisation; normalize_obs=True normalises what is observed.'
             )
         self.network(spaces.tree_map(tf.convert_to_tensor, spaces.zeros(self.observation_space, (1,))), training=True)
         if self.network.penalties():
-            raise ValueError(
+            raise InvalidValue(
                 f'net_list[0] (policy) adds terms to a loss, such as those of regularizers, but {type(self).__name__} '
                 'has no loss: leave them out.'
             )

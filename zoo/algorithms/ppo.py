@@ -22,6 +22,7 @@ from zoo.common.maths.optimizers import mean_over
 from zoo.common.networks.network import penalized
 from zoo.common.records import Trajectories
 from zoo.common.schedules import Linear
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import above, at_least
 
 #: Bounds of the coefficient of the penalty.
@@ -63,7 +64,7 @@ class PPO(ActorCritic):
     def build(self) -> None:
         super().build()
         if self.sequence_length is not None and not self.is_recurrent:
-            raise ValueError(
+            raise InvalidValue(
                 f'sequence_length={self.sequence_length} is for a recurrent policy: give net_list one, such as '
                 "dict(recurrent='lstm'), or leave it out."
             )
@@ -209,5 +210,5 @@ class PPO(ActorCritic):
         if not rollout.valid.any():  # every copy was only reset
             return None
         if rollout.valid.size < 2:
-            raise ValueError('an iteration of one transition has no advantages to compare: give a larger horizon.')
+            raise InvalidValue('an iteration of one transition has no advantages to compare: give a larger horizon.')
         return self.iterate(rollout, self.minibatches(rollout.valid, epochs, batch_size))

@@ -50,6 +50,7 @@ from zoo.common.parameters import (
 )
 from zoo.common.records import Batch
 from zoo.common.sampling import Sampling, SequenceSampling
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import above, between
 from zoo.common.training import loops
 
@@ -111,7 +112,7 @@ class SAC(Algorithm):
             self.warn_of_unread(('sequence_length', 'burn_in'), ', since no network is recurrent')
             for i, critic in enumerate(self.critics, 1):
                 if critic.state_size:
-                    raise ValueError(
+                    raise InvalidValue(
                         f'net_list[{i}] ({critic.name}) is recurrent and the actor is not, but sequences of steps are '
                         'drawn for the state of the actor: make the actor recurrent too, or neither.'
                     )
@@ -145,12 +146,12 @@ class SAC(Algorithm):
         if target is None:
             return PART_OF_ENTROPY * greatest
         if target < 0:
-            raise ValueError(
+            raise InvalidValue(
                 f'target_entropy is {target:g}, but a policy over {actions} actions has an entropy of 0 to '
                 f'{greatest:.5g}: give one of these. (Minus the number of entries is for Box actions.)'
             )
         if target >= greatest:
-            raise ValueError(
+            raise InvalidValue(
                 f'target_entropy is {target:g}, but the greatest entropy of a policy over {actions} actions is '
                 f'{greatest:.5g}, when all are alike: give less.'
             )

@@ -22,6 +22,7 @@ from zoo.common.maths.quantiles import quantile_huber
 from zoo.common.networks.heads import Head
 from zoo.common.networks.network import Network, penalized
 from zoo.common.records import Batch
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import at_least
 
 
@@ -35,7 +36,7 @@ class TQC(SAC):
 
     def build(self) -> None:
         if self.drop >= self.quantiles:
-            raise ValueError(
+            raise InvalidValue(
                 f'drop is {self.drop}: leave at least one of the {self.quantiles} quantiles of each critic.'
             )
         super().build()

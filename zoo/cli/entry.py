@@ -6,7 +6,6 @@ import difflib
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from zoo.cli.parser import build_parser
 from zoo.cli.printing import FAILED, INTERRUPTED, USAGE
@@ -66,23 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.traceback:
             raise
         say(f'zoo {args.command}: {_sentence(error)}')
-        return (
-            USAGE
-            if isinstance(error, UserError) or isinstance(error, ValueError | TypeError) and _is_ours(error)
-            else FAILED
-        )
-
-
-def _is_ours(error: BaseException) -> bool:
-    """Whether an error was raised by zoo itself, with a sentence of its own."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and Path(trace.tb_frame.f_code.co_filename).is_relative_to(Path(__file__).parents[1])
+        return USAGE if isinstance(error, UserError) else FAILED
 
 
 def _sentence(error: BaseException) -> str:
     text = ' '.join(str(error).split()) or type(error).__name__
-    if isinstance(error, ZooError) or _is_ours(error):
+    if isinstance(error, ZooError):
         return text
     return f'{type(error).__name__}: {text.rstrip(".")} (--traceback shows where).'

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from zoo.common.schedules import Linear
+from zoo.common.tools.errors import NotFinite
 
 #: ε of Schaul et al. 2016, section 3.3: transitions without error are still drawn now and then.
 SMALLEST = 1e-6
@@ -59,7 +60,7 @@ def raised(priorities: np.ndarray, exponent: float) -> np.ndarray:
     found = (np.abs(priorities, dtype=np.float64) + SMALLEST) ** exponent
     highest = found.max(initial=0.0)
     if not np.isfinite(highest):
-        raise FloatingPointError(
+        raise NotFinite(
             f'a priority became {highest}: a smaller learning rate or normalized observations and rewards may help.'
         )
     return found

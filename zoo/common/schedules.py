@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from numbers import Real
 from typing import Any
 
+from zoo.common.tools.errors import InvalidValue
+
 
 @dataclass(frozen=True)
 class Linear:
@@ -30,7 +32,7 @@ class Linear:
             real = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
             if not real or (name == 'until' and not 0.0 <= value <= 1.0):
                 wanted = 'a fraction of the training, from 0 to 1' if name == 'until' else 'a finite number'
-                raise ValueError(f'{name} of a Linear schedule is {value!r}: give {wanted}.')
+                raise InvalidValue(f'{name} of a Linear schedule is {value!r}: give {wanted}.')
 
     def __call__(self, progress: float) -> float:
         """The value at ``progress`` in [0, 1]."""

@@ -14,6 +14,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
+from zoo.common.tools.errors import InvalidType, InvalidValue
+
 #: An array, or a dict from path to array.
 Flat = Any
 
@@ -92,20 +94,20 @@ def leaves(space: Space, prefix: str = '') -> dict[str, Leaf]:
     elif isinstance(space, Tuple):
         parts = list(enumerate(space.spaces))
     else:
-        raise TypeError(
+        raise InvalidType(
             f'the space {space} is a {type(space).__name__}, which has no fixed-size array form: '
             'use Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them.'
         )
     found: dict[str, Leaf] = {}
     for key, part in parts:
         if key == '':  # its path would be that of the whole
-            raise ValueError(f"a part of {describe(space)} has the empty key '': give it a name.")
+            raise InvalidValue(f"a part of {describe(space)} has the empty key '': give it a name.")
         for path, leaf in leaves(part, f'{prefix}/{key}' if prefix else str(key)).items():
             if path in found:
-                raise ValueError(f'two parts of {describe(space)} have the path {path!r}: rename one of their keys.')
+                raise InvalidValue(f'two parts of {describe(space)} have the path {path!r}: rename one of their keys.')
             found[path] = leaf
     if not (found or prefix):
-        raise ValueError(f'the space {describe(space)} has no parts: give it at least one.')
+        raise InvalidValue(f'the space {describe(space)} has no parts: give it at least one.')
     return found
 
 
@@ -133,7 +135,7 @@ def _flatten_into(space: Space, x: Any, prefix: str, out: dict[str, Any]) -> Non
         try:
             value = x[key]
         except (KeyError, IndexError, TypeError):
-            raise TypeError(f'the part {path!r} is missing, which an element of {describe(space)} has.') from None
+            raise InvalidType(f'the part {path!r} is missing, which an element of {describe(space)} has.') from None
         _flatten_into(part, value, path, out)
 
 
@@ -159,16 +161,16 @@ def as_batch(space: Space, x: Any) -> tuple[Flat, bool]:
     is_pair = isinstance(x, tuple) and len(x) == 2 and isinstance(x[1], dict) and not isinstance(space, Tuple)
     if is_pair or (is_leaf(space) and isinstance(x, dict | tuple)):
         what = 'the pair (observation, info) of reset()' if is_pair else f'a {type(x).__name__}'
-        raise ValueError(f'{what} was given, but an observation is an element of {describe(space)}.')
+        raise InvalidValue(f'{what} was given, but an observation is an element of {describe(space)}.')
     try:
         flat = dict(tree_items(flatten(space, x)))
     except TypeError as error:
-        raise ValueError(f'in the observation {error}') from error
+        raise InvalidValue(f'in the observation {error}') from error
     lead: dict[str, tuple[int, ...]] = {}
     for path, leaf in leaves(space).items():
         shape = np.shape(flat[path])
         if leaf.shape not in (shape, shape[1:]):
-            raise ValueError(
+            raise InvalidValue(
                 f'an observation {path and f"{path!r} "}of shape {shape} was given, but the space declares '
                 f'{leaf.shape}, or a batch of that.'
             )
@@ -176,7 +178,7 @@ def as_batch(space: Space, x: Any) -> tuple[Flat, bool]:
     first, *others = lead
     for path in others:
         if lead[path] != lead[first]:
-            raise ValueError(
+            raise InvalidValue(
                 f'the observation has batch axes {lead[first]} in {first!r}, but {lead[path]} in {path!r}: give '
                 'one observation, or a batch of the same size in every part.'
             )
@@ -190,14 +192,14 @@ def _cast(path: str, value: Any, leaf: Leaf) -> np.ndarray:
     given = np.asarray(value)
     where = f'an observation {path and f"{path!r} "}'
     if given.dtype.kind not in 'biuf':
-        raise ValueError(f'{where}of dtype {given.dtype} was given, but the space declares {leaf.dtype}.')
+        raise InvalidValue(f'{where}of dtype {given.dtype} was given, but the space declares {leaf.dtype}.')
     with np.errstate(invalid='ignore', over='ignore'):
         cast = given.astype(leaf.dtype)
     if given.dtype.kind == 'f' and not np.isfinite(cast).all():
-        raise ValueError(f'{where}has the value {given[~np.isfinite(cast)].flat[0]}, which is no finite number.')
+        raise InvalidValue(f'{where}has the value {given[~np.isfinite(cast)].flat[0]}, which is no finite number.')
     if cast.dtype.kind != 'f' and given.dtype != cast.dtype and (cast != given).any():
         wrong = given[cast != given].flat[0]
-        raise ValueError(f'{where}has the value {wrong}, which the {leaf.dtype} of its space cannot hold.')
+        raise InvalidValue(f'{where}has the value {wrong}, which the {leaf.dtype} of its space cannot hold.')
     return cast
 
 
@@ -314,7 +316,7 @@ def to_json(space: Space) -> dict[str, Any]:
         }
     if isinstance(space, MultiBinary):
         return {'type': 'MultiBinary', 'n': np.asarray(space.n).tolist()}
-    raise TypeError(
+    raise InvalidType(
         f'the space {space} cannot be stored: use Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple.'
     )
 

@@ -29,7 +29,7 @@ import numpy as np
 
 import zoo
 from zoo.callbacks import Callback
-from zoo.common.tools.errors import InvalidValue
+from zoo.common.tools.errors import InvalidValue, TimedOut
 from zoo.experiments.workers import Task, Worker
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ class BackgroundTraining:
         until = time.monotonic() + seconds
         while self.alive and self.state not in states:
             if time.monotonic() > until:
-                raise TimeoutError(f'the training is still {self.state} after {seconds:g} s.')
+                raise TimedOut(f'the training is still {self.state} after {seconds:g} s.')
             time.sleep(0.05)
             self.poll()
 

@@ -31,7 +31,7 @@ from zoo.common.env_wrappers import TYPES
 from zoo.common.envs.about import about
 from zoo.common.envs.goals import is_goal_environment
 from zoo.common.replay.hindsight import Strategy
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidValue, unknown
 
 log = logging.getLogger('zoo')
 
@@ -76,22 +76,22 @@ def call_default_params(
             space the algorithm cannot act in, or an algorithm that cannot be recurrent.
     """
     if not isinstance(env, Env | VectorEnv):
-        raise ValueError(
+        raise InvalidValue(
             f'call_default_params needs an environment, not {env!r}: make it with build_env({env!r}) first.'
         )
     if not alg and env_type in algorithms.NAMES:
-        raise ValueError(f'{env_type!r} is given where the type of the environment belongs: say alg={env_type!r}.')
+        raise InvalidValue(f'{env_type!r} is given where the type of the environment belongs: say alg={env_type!r}.')
     if alg not in algorithms.NAMES:
-        raise ValueError(unknown('algorithm', alg, algorithms.NAMES))
+        raise InvalidValue(unknown('algorithm', alg, algorithms.NAMES))
     env_type = about(env).type if env_type is None else env_type
     if env_type is None:
-        raise ValueError(
+        raise InvalidValue(
             f'build_env did not make this environment, so its type is not known: give one of {", ".join(TYPES)}.'
         )
     if env_type not in TYPES:
-        raise ValueError(unknown('environment type', env_type, TYPES))
+        raise InvalidValue(unknown('environment type', env_type, TYPES))
     if layers not in ('keras', 'tensorlayer'):
-        raise ValueError(unknown('kind of layers', layers, ('keras', 'tensorlayer')))
+        raise InvalidValue(unknown('kind of layers', layers, ('keras', 'tensorlayer')))
     if isinstance(env, VectorEnv):
         observation_space, action_space, num_envs = env.single_observation_space, env.single_action_space, env.num_envs
     else:

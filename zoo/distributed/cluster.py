@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 from zoo.distributed import wire
 from zoo.distributed.engines.base import OPS, ClusterError, Engine, PeerLost, is_count
 from zoo.distributed.launchers import start_engine
@@ -116,13 +116,13 @@ class Cluster:
             ValueError: there is no array in ``x``; unknown ``op``; unsuitable ``ranks``.
         """
         if op not in _REDUCTIONS:
-            raise ValueError(unknown('reduction', op, _REDUCTIONS))
+            raise InvalidValue(unknown('reduction', op, _REDUCTIONS))
         group = self._group(ranks)
         flat = wire.flatten(x, numbers=True)
         kinds = 'biufc' if op in ('mean', 'sum') else 'biuf'
         for name, array in zip(flat.names, flat.arrays, strict=True):
             if array.dtype.kind not in kinds:
-                raise TypeError(f'{name or "the object"!r} has dtype {array.dtype}, which has no {op}.')
+                raise InvalidType(f'{name or "the object"!r} has dtype {array.dtype}, which has no {op}.')
         self._check_equal(f'role_all_reduce {op}', flat, group)
         arrays = [array.astype(_worked_in(array.dtype, op), copy=False) for array in flat.arrays]
         results: list[Any] = [None] * len(arrays)
@@ -160,7 +160,7 @@ class Cluster:
         group = self._group(ranks)
         source = self._global(self._role, root)
         if source not in group:
-            raise ValueError(f'root={root} does not take part: it has to be one of ranks={list(ranks or ())}.')
+            raise InvalidValue(f'root={root} does not take part: it has to be one of ranks={list(ranks or ())}.')
         message = np.frombuffer(b''.join(wire.encode(x)), np.uint8) if self.rank == source else None
         largest, least = self.engine.all_reduce(np.array([root, -root], np.int64), 'max', group)
         if largest != -least:  # each root would keep its own structure
@@ -229,9 +229,9 @@ class Cluster:
         """
         ends = self._global(*source), self._global(*target)
         if ends[0] == ends[1]:
-            raise ValueError(f'a queue from {called(*source)} to itself: give two ranks.')
+            raise InvalidValue(f'a queue from {called(*source)} to itself: give two ranks.')
         if not is_count(maxsize, 1) or not is_count(max_bytes, 1):
-            raise ValueError(
+            raise InvalidValue(
                 f'maxsize={maxsize!r}, max_bytes={max_bytes!r} are no bounds of a queue: give whole numbers, 1 or more.'
             )
         index = self._queues.get(ends, 0)
@@ -265,7 +265,7 @@ class Cluster:
     def _global(self, role: Role | str, role_rank: int) -> int:
         ranks = self.layout.ranks(role)
         if not 0 <= role_rank < len(ranks):
-            raise ValueError(f'there is no {called(role, role_rank)}: the cluster has {self.layout}.')
+            raise InvalidValue(f'there is no {called(role, role_rank)}: the cluster has {self.layout}.')
         return ranks[role_rank]
 
     def _group(self, ranks: Sequence[int] | None) -> tuple[int, ...]:
@@ -274,7 +274,7 @@ class Cluster:
             return self.layout.ranks(self._role)
         group = tuple(sorted({self._global(self._role, rank) for rank in ranks}))
         if self.rank not in group:
-            raise ValueError(f'ranks={list(ranks)} leave out the calling rank, {self._me}.')
+            raise InvalidValue(f'ranks={list(ranks)} leave out the calling rank, {self._me}.')
         return group
 
     def _check_equal(self, call: str, flat: wire.Flat, group: tuple[int, ...]) -> None:
@@ -319,7 +319,9 @@ def _worked_in(dtype: np.dtype, op: str) -> np.dtype:
 
 def _checked_name(name: str) -> str:
     if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME:
-        raise ValueError(f'{name!r:.80} is not a name to save under: use a string of 1 to {_LONGEST_NAME} characters.')
+        raise InvalidValue(
+            f'{name!r:.80} is not a name to save under: use a string of 1 to {_LONGEST_NAME} characters.'
+        )
     return name
 
 

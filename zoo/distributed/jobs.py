@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import wait
 from typing import Any
 
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.processes import without_main
 from zoo.distributed.engines.base import ClusterError, PeerLost, is_count
 from zoo.distributed.engines.local import engine as local
@@ -64,10 +65,10 @@ class Job:
         timeout: float | None = None,
     ) -> None:
         if not is_count(size, 1):
-            raise ValueError(f'size={size!r} is not a number of ranks: give 1 or more.')
+            raise InvalidValue(f'size={size!r} is not a number of ranks: give 1 or more.')
         self._size, self._restarts, self._timeout = size, dict(restarts or {}), timeout
         if not self._restarts.keys() <= set(range(first, size)):
-            raise ValueError(f'restarts={self._restarts}: there are ranks {first} to {size - 1}.')
+            raise InvalidValue(f'restarts={self._restarts}: there are ranks {first} to {size - 1}.')
         self._deadline = Deadline(timeout)
         self._job_folder = JobFolder(size)
         self._board = Board(self._job_folder.path, size)

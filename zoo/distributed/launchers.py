@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.distributed.engines import kungfu, mpi
 from zoo.distributed.engines.base import Engine
 from zoo.distributed.engines.local import engine as local
@@ -20,7 +20,7 @@ def start_engine(name: str | None) -> Engine:
         ValueError: an unknown engine.
     """
     if name is not None and name not in ENGINES:
-        raise ValueError(unknown('engine', name, ENGINES))
+        raise InvalidValue(unknown('engine', name, ENGINES))
     if name is None:
         name = _launched_by()
     if name == 'local':

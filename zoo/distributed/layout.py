@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.distributed.engines.base import is_count
 
 
@@ -34,9 +34,9 @@ class Layout:
         for role in Role:
             count = self.count(role)
             if not is_count(count, 0):
-                raise ValueError(f'{role}s={count!r} is not a number of ranks: give 0 or more.')
+                raise InvalidValue(f'{role}s={count!r} is not a number of ranks: give 0 or more.')
         if self.size == 0:
-            raise ValueError('a cluster of no ranks: give at least one learner.')
+            raise InvalidValue('a cluster of no ranks: give at least one learner.')
 
     @property
     def size(self) -> int:
@@ -87,7 +87,7 @@ def role_of(role: Role | str) -> Role:
     try:
         return Role(role)
     except ValueError:
-        raise ValueError(unknown('role', role, [str(each) for each in Role])) from None
+        raise InvalidValue(unknown('role', role, [str(each) for each in Role])) from None
 
 
 def called(role: Role | str, role_rank: int) -> str:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from zoo.common.records import Batch, Episode, SequenceBatch, Trajectories, Transition
+from zoo.common.tools.errors import InvalidType, InvalidValue
 
 #: The named tuples that can be sent, by their name in a message.
 NAMED = {record.__name__: record for record in (Transition, Batch, SequenceBatch, Trajectories, Episode)}
@@ -53,7 +54,9 @@ def flatten(x: Any, numbers: bool = False) -> Flat:
     flat = Flat(None, [], [])
     tree = _take_apart(x, '', numbers, flat)
     if not flat.arrays:
-        raise ValueError(f'{_short(x)} has no arrays in it: send a NumPy array or a dict, list or tuple that has one.')
+        raise InvalidValue(
+            f'{_short(x)} has no arrays in it: send a NumPy array or a dict, list or tuple that has one.'
+        )
     return flat._replace(tree=tree)
 
 
@@ -121,18 +124,18 @@ def decode(message: Any) -> Any:
     view = memoryview(message).cast('B')
     start = 8 + int.from_bytes(view[:8], 'little')
     if len(view) < 8 or start > len(view):
-        raise ValueError(f'{len(view)} bytes are not a whole message: its header is cut off.')
+        raise InvalidValue(f'{len(view)} bytes are not a whole message: its header is cut off.')
     try:
         header = json.loads(bytes(view[8:start]))
         specs = [(tuple(shape), np.dtype(dtype)) for _, shape, dtype in header['arrays']]
     except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f'{len(view)} bytes are not a message: their header cannot be read ({error}).') from error
+        raise InvalidValue(f'{len(view)} bytes are not a message: their header cannot be read ({error}).') from error
     arrays = []
     for shape, dtype in specs:
         start += _padding(start)
         count = int(np.prod(shape, dtype=np.int64))
         if start + count * dtype.itemsize > len(view):
-            raise ValueError(f'{len(view)} bytes are not a whole message: an array is cut off.')
+            raise InvalidValue(f'{len(view)} bytes are not a whole message: an array is cut off.')
         if count * dtype.itemsize:
             arrays.append(np.frombuffer(view, dtype, count, start).reshape(shape))
         else:
@@ -149,24 +152,24 @@ def _take_apart(x: Any, path: str, numbers: bool, flat: Flat) -> Any:
 
     def keep(kind: str, array: np.ndarray) -> list:
         if array.dtype.kind not in _KINDS or array.dtype.isbuiltin == 2:  # 2: of another package, as float8
-            raise TypeError(f'{_where(path)} has dtype {array.dtype}: only numbers, bools and strings can be sent.')
+            raise InvalidType(f'{_where(path)} has dtype {array.dtype}: only numbers, bools and strings can be sent.')
         # ascontiguousarray would make a vector of a scalar.
         flat.arrays.append(np.asarray(array, order='C'))
         flat.names.append(path)
         return [kind, len(flat.arrays) - 1]
 
     if isinstance(x, np.ma.MaskedArray):
-        raise TypeError(f'{_where(path)} is a masked array, which cannot be sent: send its data and its mask.')
+        raise InvalidType(f'{_where(path)} is a masked array, which cannot be sent: send its data and its mask.')
     if isinstance(x, np.ndarray):
         return keep('array', x)
     if isinstance(x, dict):
         for key in x:
             if not isinstance(key, str):
-                raise TypeError(f'{_where(path)} has the key {key!r}, which cannot be sent: keys have to be strings.')
+                raise InvalidType(f'{_where(path)} has the key {key!r}, which cannot be sent: keys have to be strings.')
         return ['dict', [[key, _take_apart(value, inner(key), numbers, flat)] for key, value in x.items()]]
     if isinstance(x, tuple) and hasattr(x, '_fields'):
         if NAMED.get(type(x).__name__) is not type(x):
-            raise TypeError(
+            raise InvalidType(
                 f'{_where(path)} is a {type(x).__name__}, which cannot be sent: of named tuples, {", ".join(NAMED)} '
                 'can; send a dict.'
             )
@@ -183,7 +186,7 @@ def _take_apart(x: Any, path: str, numbers: bool, flat: Flat) -> Any:
         return keep('number', np.asarray(x)) if numbers else x
     if hasattr(x, '__array__'):
         return keep('array', np.asarray(x))
-    raise TypeError(
+    raise InvalidType(
         f'{_where(path)} is a {type(x).__name__}, which cannot be sent: use arrays, numbers, strings, bools and None '
         'in dicts, lists and tuples.'
     )

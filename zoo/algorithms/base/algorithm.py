@@ -43,7 +43,7 @@ from zoo.common.rollouts.rollout import EvaluatedRollout, Player, Rollout
 from zoo.common.sampling import Sampling
 from zoo.common.tools import seeding
 from zoo.common.tools.compilation import PackedCall, prefers_xla, set_threads
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 from zoo.common.training import checkpoint
 from zoo.common.training.training import Training
 
@@ -103,7 +103,7 @@ class Algorithm(Parameterized):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if cls.is_whole() and cls.loop.experience == 'steps' and cls.sampling is Algorithm.sampling:
-            raise TypeError(
+            raise InvalidType(
                 f'{cls.__name__} learns from a replay buffer, but does not say how transitions are drawn from it: give '
                 'it a property sampling, such as one that returns Sampling(self.gamma).'
             )
@@ -166,14 +166,14 @@ class Algorithm(Parameterized):
         kind = type(space).__name__
         if kind not in cls.acts_in:
             able = [name for name in catalog.NAMES if kind in catalog.find(name).acts_in]
-            raise ValueError(
+            raise InvalidValue(
                 f'{cls.__name__} cannot act in {spaces.describe(space)}; '
                 + (f'use {" or ".join(able)}.' if able else 'no algorithm here can.')
             )
         if cls.squash and not ActionAdaptor(space).bounded:
             boxes = [leaf for leaf in spaces.leaves(space).values() if isinstance(leaf, Box)]
             low, high = min(box.low.min() for box in boxes), max(box.high.max() for box in boxes)
-            raise ValueError(
+            raise InvalidValue(
                 f'{cls.__name__} needs a Box with finite bounds, but this one reaches from {low} to '
                 f'{high}: wrap the environment in gymnasium.wrappers.ClipAction with bounds, or use PPO.'
             )
@@ -187,7 +187,7 @@ class Algorithm(Parameterized):
         """
         if not cls.recurrent:
             able = [name for name in catalog.NAMES if catalog.find(name).recurrent]
-            raise ValueError(
+            raise InvalidValue(
                 f'{label} is recurrent, which {cls.__name__} cannot learn with: use {" or ".join(able)}, or see the '
                 'last observations at once by build_env(…, frame_stack=4).'
             )
@@ -346,7 +346,7 @@ class Algorithm(Parameterized):
         """
         held = self.replay
         if held is not None and held.capacity != capacity:
-            raise ValueError(
+            raise InvalidValue(
                 f'the replay buffer holds {len(held):,} transitions, with buffer_size={held.capacity}, but now this is '
                 f'{capacity}: train on with the same, or forget the buffer first with '
                 'agent.replay = agent.saved_buffer = None.'
@@ -477,7 +477,7 @@ class Algorithm(Parameterized):
             if state is not None:
                 given = np.asarray(state, np.float32)
                 if given.shape != before.shape:
-                    raise ValueError(
+                    raise InvalidValue(
                         f'the state has shape {given.shape}, but {len(before)} observations need {before.shape}: begin '
                         f'with agent.initial_state({len(before)}) and hand on what predict returns.'
                     )
@@ -569,7 +569,7 @@ class Algorithm(Parameterized):
     def _stochastic_policy(self) -> StochasticPolicy:
         policy = getattr(self, 'policy', None)
         if not isinstance(policy, StochasticPolicy):
-            raise ValueError(
+            raise InvalidValue(
                 f'{type(self).__name__} has no stochastic policy whose probabilities could be evaluated: use an '
                 'algorithm that has one, such as PPO or SAC.'
             )
@@ -609,18 +609,18 @@ class Algorithm(Parameterized):
         """
         given = list(gradients)
         if len(given) != len(self.trainable_variables):
-            raise ValueError(
+            raise InvalidValue(
                 f'{len(given)} gradients were given for {len(self.trainable_variables)} variables: take those of '
                 'agent.trainable_variables, tape.gradient(loss, agent.trainable_variables).'
             )
         if all(gradient is None for gradient in given):
-            raise ValueError(
+            raise InvalidValue(
                 'no gradient reaches any variable: compute the loss from agent.evaluate inside the tf.GradientTape.'
             )
         by_variable = {id(v): gradient for v, gradient in zip(self.trainable_variables, given, strict=True)}
         chosen = [[by_variable.pop(id(v)) for v in optimizer.variables] for optimizer in self.optimizers.values()]
         if any(gradient is not None for gradient in by_variable.values()):
-            raise ValueError(
+            raise InvalidValue(
                 f'{type(self).__name__} has weights that its update moves without an optimizer, and their gradients '
                 'cannot be applied: take another algorithm, or a loss of the critic alone.'
             )

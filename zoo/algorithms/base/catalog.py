@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.common.tools.quiet import load_tensorflow
 
 #: Names of all algorithms. Each has a file of that name, in lower case.
@@ -47,6 +47,6 @@ def find(name: str) -> type[Any]:
         ValueError: there is no algorithm of this name; the message has the nearest one.
     """
     if name not in NAMES:
-        raise ValueError(unknown('algorithm', name, NAMES))
+        raise InvalidValue(unknown('algorithm', name, NAMES))
     load_tensorflow()
     return getattr(importlib.import_module(f'zoo.algorithms.{name.lower()}'), name)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.algorithms.base import catalog
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import Param, documentation
 from zoo.common.tools.printing import Table
 
@@ -69,7 +70,7 @@ def describe(algorithm: Any) -> Description:
         algorithm = catalog.find(algorithm)
     cls: Any = algorithm if isinstance(algorithm, type) else type(algorithm)
     if not hasattr(cls, 'declared_for_learn'):
-        raise ValueError(f'describe takes the name of an algorithm, its class or an agent, not {algorithm!r}.')
+        raise InvalidValue(f'describe takes the name of an algorithm, its class or an agent, not {algorithm!r}.')
     summary = inspect.cleandoc(cls.__doc__ or cls.__name__).partition('\n\n')[0].replace('\n', ' ')
     return Description(cls.__name__, summary, tuple(cls.declared().values()), tuple(cls.declared_for_learn().values()))
 

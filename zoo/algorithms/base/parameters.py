@@ -25,7 +25,7 @@ from gymnasium.vector import VectorEnv
 
 from zoo.algorithms.base import describing, learning
 from zoo.common.tools import params
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 from zoo.common.tools.params import Param
 from zoo.common.training.agent import Loop
 
@@ -64,7 +64,7 @@ class Parameterized:
     def __init_subclass__(cls, kw_only: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if '__init__' in cls.__dict__ and cls.fields:
-            raise TypeError(
+            raise InvalidType(
                 f'{cls.__name__} has a constructor, but the parameters of an algorithm are fields: declare each in the '
                 'class, such as bonus: float = 0.1, and move the rest of __init__ to a method build(self), which calls '
                 'super().build().'
@@ -76,7 +76,9 @@ class Parameterized:
         for name in cls.fields.keys() - inherited.keys():
             known = inspect.getattr_static(cls.__mro__[1], name, None)
             if callable(known) or isinstance(known, property):
-                raise TypeError(f'{cls.__name__}.{name} is a method of every algorithm: name the parameter otherwise.')
+                raise InvalidType(
+                    f'{cls.__name__}.{name} is a method of every algorithm: name the parameter otherwise.'
+                )
         if not kw_only and 'by_position' not in cls.__dict__ and len(cls.by_position) <= 4:  # spaces and lists alone
             cls.by_position = tuple(cls.fields)
         if cls.is_whole():
@@ -115,7 +117,7 @@ class Parameterized:
         for base in reversed(cls.__mro__):
             for name, default in vars(base).get('learn_defaults', {}).items():
                 if name not in found:
-                    raise TypeError(unknown(f"parameter of {cls.__name__}'s learn", name, found))
+                    raise InvalidType(unknown(f"parameter of {cls.__name__}'s learn", name, found))
                 found[name] = dataclasses.replace(found[name], default=copy.deepcopy(default))
         return found
 
@@ -141,12 +143,12 @@ class Parameterized:
         _check_spaces(cls.__name__, values)
         for name in given:
             if name not in known:
-                raise ValueError(_unknown_param(cls, name, known))
+                raise InvalidValue(_unknown_param(cls, name, known))
         if len(args) + len(given) > len(values):
-            raise ValueError(f'{cls.__name__} was given more arguments than it takes, or one of them twice.')
+            raise InvalidValue(f'{cls.__name__} was given more arguments than it takes, or one of them twice.')
         for name, param in known.items():
             if param.default is Param.required and name not in values:
-                raise ValueError(f'{cls.__name__} needs {name}: {param.meaning or "it has no default"}.')
+                raise InvalidValue(f'{cls.__name__} needs {name}: {param.meaning or "it has no default"}.')
         checked = params.checked(values, known)
         for name, param in cls.fields.items():
             setattr(self, name, checked[name] if name in checked else param.fresh())
@@ -185,11 +187,11 @@ def _check_spaces(name: str, given: Mapping[str, Any]) -> None:
     for kind in ('observation_space', 'action_space'):
         if kind not in given:
             if any(isinstance(value, Env | VectorEnv) for value in given.values()):
-                raise ValueError(f'{name} is made of spaces, not of an environment: {how}.')
-            raise ValueError(f'{name} needs {kind}: {how}.')
+                raise InvalidValue(f'{name} is made of spaces, not of an environment: {how}.')
+            raise InvalidValue(f'{name} needs {kind}: {how}.')
         value = given[kind]
         if isinstance(value, Env | VectorEnv | str):
             what = 'an environment' if not isinstance(value, str) else f'the name {value!r}'
-            raise ValueError(f'{name} is made of spaces, not of {what}: {how}.')
+            raise InvalidValue(f'{name} is made of spaces, not of {what}: {how}.')
         if not isinstance(value, Space):
-            raise ValueError(f'{kind} is {value!r}: give a space of gymnasium.spaces, or make the agent by {how}.')
+            raise InvalidValue(f'{kind} is {value!r}: give a space of gymnasium.spaces, or make the agent by {how}.')

@@ -13,6 +13,7 @@ from zoo.common.acting.chain import Chain
 from zoo.common.acting.forward import Forward
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.masks import masked
+from zoo.common.tools.errors import InvalidValue
 
 if TYPE_CHECKING:
     from zoo.common.records import Trajectories
@@ -166,7 +167,7 @@ class Remembering(Behavior):
     ) -> spaces.Flat:
         count = spaces.count(obs)
         if self.state is None or len(self.state) != count:
-            raise ValueError(
+            raise InvalidValue(
                 f'a recurrent policy is asked to act in {count} copies of the environment, but '
                 f'{"none has" if self.state is None else f"{len(self.state)} have"} begun an episode: '
                 'give the state to act with, predict(obs, state=…).'

@@ -17,6 +17,7 @@ from zoo.common.acting.chain import Chain, restore
 from zoo.common.acting.layers import Means
 from zoo.common.adaptors.masks import masked
 from zoo.common.adaptors.observation import Preprocess
+from zoo.common.tools.errors import InvalidValue
 
 if TYPE_CHECKING:
     from zoo.common.networks.network import Network
@@ -78,7 +79,7 @@ class Forward:
         output = self.network(spaces.tree_map(self._tensor, spaces.zeros(space, (1,))))
         actions = output.shape[-1] // self._means.count
         if entries != actions:
-            raise ValueError(
+            raise InvalidValue(
                 f"the observation's {path!r} has {entries} entries, but there are {actions} actions: "
                 'give it one entry for each.'
             )

@@ -30,6 +30,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple
 
 from zoo.common import spaces
 from zoo.common.adaptors import parts
+from zoo.common.tools.errors import InvalidValue
 
 if TYPE_CHECKING:
     from zoo.common.maths.distributions import Distribution
@@ -179,7 +180,9 @@ class ActionAdaptor:
         where = f' {part.path!r}' if part.path else ''
         counted = not isinstance(leaf, Box)
         if flat.shape[1] != part.size or (counted and flat.dtype.kind == 'f' and (flat != np.rint(flat)).any()):
-            raise ValueError(f'the action{where} is {np.asarray(action)[0]}, which is not in {spaces.describe(leaf)}.')
+            raise InvalidValue(
+                f'the action{where} is {np.asarray(action)[0]}, which is not in {spaces.describe(leaf)}.'
+            )
         if isinstance(leaf, Box):
             low, high = spaces.bounds(leaf)
             slack = 1e-5 * np.maximum(1.0, np.abs(flat))  # a digit of float32, which another scaling may cost
@@ -193,7 +196,7 @@ class ActionAdaptor:
             inside = (found >= 0) & (found < np.array(part.counts or (2,)))
             found = found.astype(np.int32)
         if not inside.all():
-            raise ValueError(
+            raise InvalidValue(
                 f'the action{where} has the value {flat[~inside][0]}, which is not in {spaces.describe(leaf)}.'
             )
         return found[:, 0] if part.kind == 'categorical' else found
@@ -293,7 +296,7 @@ def _scale(path: str, leaf: Box) -> tuple[np.ndarray, np.ndarray] | None:
     wide = np.flatnonzero(high / 2 - low / 2 > spaces.WIDEST_RANGE / 2)
     if wide.size:
         reach = spaces.describe_range(low[wide[0]], high[wide[0]])
-        raise ValueError(
+        raise InvalidValue(
             f'{parts.named(path, leaf)}, reaches {reach}, but bounds that actions are scaled to may be at most '
             f'{spaces.WIDEST_RANGE:g} apart: wrap the environment in gymnasium.wrappers.TransformAction with the '
             'bounds that its actions have, or with -inf and inf where they have none.'

@@ -34,6 +34,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 
 from zoo.common import spaces
 from zoo.common.maths.normalize import CLIP
+from zoo.common.tools.errors import InvalidValue
 
 if TYPE_CHECKING:
     from zoo.common.adaptors.action import ActionAdaptor
@@ -118,7 +119,7 @@ def feature(path: str, leaf: Space, normalize: bool = False) -> Feature:
     if isinstance(leaf, Discrete | MultiDiscrete):
         values = int(leaf.n) if isinstance(leaf, Discrete) else sum(leaf.nvec.ravel().tolist())
         if values > LARGEST_INDEX:
-            raise ValueError(
+            raise InvalidValue(
                 f'the {path and f"part {path!r} of the "}observation has {values} values to choose from, '
                 f'{spaces.describe(leaf)}, but at most {LARGEST_INDEX} can be told apart: give it as a Box.'
             )
@@ -193,12 +194,12 @@ def check_mask(space: Space, adaptor: ActionAdaptor) -> None:
     if isinstance(space, Dict) and ACTION_MASK in space.spaces:
         mask = space[ACTION_MASK]
         if not spaces.is_leaf(mask):
-            raise ValueError(
+            raise InvalidValue(
                 f"the observation's 'action_mask' is a {spaces.describe(mask)}: give one array, with an entry for each "
                 'action, or rename it to have it seen like any other part.'
             )
         if not adaptor.maskable:
-            raise ValueError(
+            raise InvalidValue(
                 f"the observation has an 'action_mask', but {spaces.describe(adaptor.space)} actions cannot be masked, "
                 'only Discrete, MultiDiscrete and MultiBinary ones: rename it to have it seen like any other part.'
             )
@@ -221,9 +222,9 @@ class Preprocess:
         self.space = space
         self.features = features(space, normalize=bool(statistics))
         if not self.features:
-            raise ValueError(f'the observation {spaces.describe(space)} has nothing to see but the action mask.')
+            raise InvalidValue(f'the observation {spaces.describe(space)} has nothing to see but the action mask.')
         if not any(item.size for item in self.features):
-            raise ValueError(f'the observation {spaces.describe(space)} has no entries: give it something to see.')
+            raise InvalidValue(f'the observation {spaces.describe(space)} has no entries: give it something to see.')
         self.statistics = statistics
         self._float32 = False
         self._hot_values = {item.path: _hot_values(item) for item in self.features if item.kind == 'one_hot'}
@@ -248,7 +249,7 @@ class Preprocess:
             if outside.any():
                 wrong = x[np.flatnonzero(outside.reshape(len(x), -1).any(-1))[0]]
                 leaf = spaces.describe(spaces.leaves(self.space)[path])
-                raise ValueError(
+                raise InvalidValue(
                     f'the observation {path and f"{path!r} "}has the value {wrong}, '
                     f'but {leaf} goes from {low} to {high}.'
                 )

@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete, Space
 
 from zoo.common import spaces
+from zoo.common.tools.errors import InvalidValue
 
 #: Actions to choose from are counted in int32.
 MOST_CHOICES = 2**31 - 1
@@ -59,14 +60,14 @@ def part_of(path: str, leaf: Space, squash: bool) -> Part:
     if isinstance(leaf, Discrete | MultiDiscrete):
         counts = (int(leaf.n),) if isinstance(leaf, Discrete) else tuple(leaf.nvec.ravel().tolist())
         if sum(counts) > MOST_CHOICES:
-            raise ValueError(
+            raise InvalidValue(
                 f'{named(path, leaf)}, has {sum(counts)} values to choose from, but at most {MOST_CHOICES} can be '
                 'told apart: give it as a Box.'
             )
         return Part(path, 'categorical' if isinstance(leaf, Discrete) else 'multi_categorical', len(counts), counts)
     size = int(np.prod(spaces.shape_of(leaf)))
     if not size:
-        raise ValueError(f'{named(path, leaf)}, has no entries: give it at least one, or leave it out.')
+        raise InvalidValue(f'{named(path, leaf)}, has no entries: give it at least one, or leave it out.')
     if isinstance(leaf, MultiBinary):
         return Part(path, 'bernoulli', size)
     return Part(path, 'squashed_gaussian' if squash else 'gaussian', size)

@@ -30,6 +30,7 @@ from zoo.common.adaptors import action as actions
 from zoo.common.adaptors import observation as observations
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.replay.replay import Replay
+from zoo.common.tools.errors import InvalidValue, MissingPackage
 from zoo.common.tools.files import from_jsonable, jsonable, replacing
 
 FORMAT_VERSION = 1
@@ -89,7 +90,7 @@ def check_spaces(agent: AgentSpaces, observation_space: Space, action_space: Spa
     ):
         reason = adaptor.mismatch(getattr(agent, kind), found)
         if reason is not None:
-            raise ValueError(f'{whose} {kind} {reason}: record episodes in an environment with its spaces.')
+            raise InvalidValue(f'{whose} {kind} {reason}: record episodes in an environment with its spaces.')
 
 
 def write(
@@ -131,18 +132,18 @@ class RecordedFile:
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
-            raise ValueError(f"there are no recorded episodes at '{path}'.")
+            raise InvalidValue(f"there are no recorded episodes at '{path}'.")
         try:
             self._arrays = np.load(path, allow_pickle=False)
             about = from_jsonable(json.loads(str(self._arrays['about'])))
         except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
-            raise ValueError(
+            raise InvalidValue(
                 f"'{path}' does not hold episodes that were recorded by zoo.record_dataset ({error})."
             ) from error
         if about.get('format') != _FORMAT:
-            raise ValueError(f"'{path}' does not hold episodes that were recorded by zoo.record_dataset.")
+            raise InvalidValue(f"'{path}' does not hold episodes that were recorded by zoo.record_dataset.")
         if about['version'] > FORMAT_VERSION:
-            raise ValueError(f"'{path}' was recorded by a newer zoo: upgrade zoo.")
+            raise InvalidValue(f"'{path}' was recorded by a newer zoo: upgrade zoo.")
         self.observation_space = spaces.from_json(about['observation_space'])
         self.action_space = spaces.from_json(about['action_space'])
 
@@ -190,7 +191,9 @@ class MinariDataset:
         try:
             import minari
         except ImportError as error:
-            raise ImportError(f"datasets of Minari need the extra: pip install 'zoo-rl[minari]' ({error}).") from error
+            raise MissingPackage(
+                f"datasets of Minari need the extra: pip install 'zoo-rl[minari]' ({error})."
+            ) from error
         folder = Path(source).expanduser()
         try:
             if folder.is_dir():
@@ -199,7 +202,7 @@ class MinariDataset:
             else:
                 self._dataset = minari.load_dataset(str(source))
         except (FileNotFoundError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(
+            raise InvalidValue(
                 f"there is no Minari dataset '{source}' on this machine: give the .npz file of a recording, the "
                 f'folder of a dataset, or the id of one after minari download {source} ({error}).'
             ) from error
@@ -212,7 +215,7 @@ class MinariDataset:
             terminated, truncated = (np.asarray(x, bool) for x in (episode.terminations, episode.truncations))
             reward = np.asarray(episode.rewards, np.float32)
             if (terminated | truncated)[:-1].any():
-                raise ValueError(f'episode {episode.id} of the Minari dataset goes on after its end.')
+                raise InvalidValue(f'episode {episode.id} of the Minari dataset goes on after its end.')
             if not len(reward):
                 continue
             yield RecordedEpisode(
@@ -270,7 +273,7 @@ def fill(agent: AgentSpaces, replay: Replay, sources: Any, part: int = 0, parts:
             try:
                 action = agent.action_adaptor.from_env(episode.action)
             except ValueError as error:
-                raise ValueError(f"of '{name}' {error}") from error
+                raise InvalidValue(f"of '{name}' {error}") from error
             into = int(given.argmin())
             replay.add_episode(into, episode.obs, action, episode.reward, episode.terminated, episode.truncated)
             given[into] += len(episode.reward)
@@ -286,12 +289,12 @@ def opened(agent: AgentSpaces, sources: Any) -> list[tuple[str, Recording]]:
     """
     one = isinstance(sources, str | os.PathLike)
     if not one and not (isinstance(sources, Sequence) and all(isinstance(x, str | os.PathLike) for x in sources)):
-        raise ValueError(
+        raise InvalidValue(
             f'recorded is {sources!r}: give the path of a recording, the folder or id of a Minari dataset, or a list '
             'of these.'
         )
     if not one and not sources:
-        raise ValueError('recorded is an empty list: name a recording, or leave it out.')
+        raise InvalidValue('recorded is an empty list: name a recording, or leave it out.')
     recordings = [(os.fspath(source), read(source)) for source in ([sources] if one else sources)]
     for name, recording in recordings:
         check_spaces(agent, recording.observation_space, recording.action_space, f"of '{name}' the")
@@ -302,8 +305,8 @@ def _check_values(agent: AgentSpaces, name: str, episode: RecordedEpisode) -> No
     try:
         agent.preprocess.check_values(episode.obs)
     except ValueError as error:
-        raise ValueError(f"of '{name}' {error}") from error
+        raise InvalidValue(f"of '{name}' {error}") from error
     for what, values in (('an observation', episode.obs), ('a reward', episode.reward)):
         for _, x in spaces.tree_items(values):
             if x.dtype.kind == 'f' and not np.isfinite(x).all():
-                raise ValueError(f"of '{name}' {what} is NaN or infinite.")
+                raise InvalidValue(f"of '{name}' {what} is NaN or infinite.")

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from zoo.common.tools.errors import InvalidType, InvalidValue
+
 #: The key of ``info`` that marks the end of only a part of a longer game, such as a lost life in Atari.
 LIFE_LOST = 'zoo/life_lost'
 
@@ -33,7 +35,7 @@ def autoreset_mode(env: VectorEnv) -> AutoresetMode:
         if _letters(said) == _letters(mode.value):
             return mode
     what = 'does not say' if said is None else f'says {said!r} of'
-    raise ValueError(
+    raise InvalidValue(
         f'the vector environment {type(env.unwrapped).__name__} {what} when it resets a copy whose episode has ended: '
         "set metadata['autoreset_mode'] to NEXT_STEP, SAME_STEP or DISABLED of gymnasium.vector.AutoresetMode."
     )
@@ -62,12 +64,12 @@ def step(result: Any, who: Callable[..., str]) -> tuple[Any, Any, Any, Any, dict
 def not_a_step(result: Any, who: Callable[..., str]) -> ValueError:
     """Return the error for a result of ``step`` that is not five values."""
     found = f'{len(result)} values' if isinstance(result, (tuple, list)) else shown(result)
-    return ValueError(f'{who()} returned {found} from step(), not {STEP}.')
+    return InvalidValue(f'{who()} returned {found} from step(), not {STEP}.')
 
 
 def not_an_info(info: Any, who: Callable[..., str]) -> TypeError:
     """Return the error for the ``info`` of a step that is no dictionary."""
-    return TypeError(f'{who()} gave the info {shown(info)}, not a dictionary.')
+    return InvalidType(f'{who()} gave the info {shown(info)}, not a dictionary.')
 
 
 def first(result: Any, where: str) -> tuple[Any, dict[str, Any]]:
@@ -78,7 +80,7 @@ def first(result: Any, where: str) -> tuple[Any, dict[str, Any]]:
     """
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
         return result
-    raise ValueError(f'{where}: reset() must return the pair (observation, info), where info is a dictionary.')
+    raise InvalidValue(f'{where}: reset() must return the pair (observation, info), where info is a dictionary.')
 
 
 def number(reward: Any, who: Callable[..., str]) -> float:
@@ -94,7 +96,7 @@ def number(reward: Any, who: Callable[..., str]) -> float:
         remedy = (
             ': return a weighted sum of them (MO-Gymnasium has the wrapper LinearReward)' if _size(reward) > 1 else ''
         )
-        raise TypeError(f'{who()} gave the reward {shown(reward)}, not one number{remedy}.')
+        raise InvalidType(f'{who()} gave the reward {shown(reward)}, not one number{remedy}.')
     return found
 
 
@@ -108,7 +110,7 @@ def flag(name: str, value: Any, who: Callable[..., str]) -> bool:
         return value  # type: ignore[return-value] # NumPy's bool will do
     found = _one(value)
     if found not in (0, 1):
-        raise TypeError(f'{who()} gave {name} as {shown(value)}, which is neither True nor False.')
+        raise InvalidType(f'{who()} gave {name} as {shown(value)}, which is neither True nor False.')
     return bool(found)
 
 
@@ -135,7 +137,7 @@ def flags(name: str, values: Any, n: int, who: Callable[..., str]) -> np.ndarray
 def _of_each(name: str, values: Any, n: int, who: Callable[..., str]) -> np.ndarray:
     x = values if isinstance(values, np.ndarray) else np.asarray(values)
     if x.shape != (n,):
-        raise TypeError(f'{who()} gave {name} of shape {x.shape}, not one for each copy, ({n},).')
+        raise InvalidType(f'{who()} gave {name} of shape {x.shape}, not one for each copy, ({n},).')
     return x
 
 

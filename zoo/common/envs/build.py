@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.common.envs import about
 from zoo.common.envs.names import check_type, kind_of
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 
 if TYPE_CHECKING:
     from gymnasium import Env
@@ -200,7 +200,7 @@ def _build(
 
     if views:
         if vectorized == 'envpool':
-            raise ValueError(
+            raise InvalidValue(
                 f"EnvPool cannot change what its environments show: {' and '.join(views)} need vectorized='sync' or "
                 "'async'."
             )
@@ -209,7 +209,7 @@ def _build(
         make = partial(viewed, make, **views)
     if isinstance(env_id, (Env, VectorEnv)) or is_old_gym(env_id):
         if nenv not in (1, getattr(env_id, 'num_envs', 1)):
-            raise ValueError(
+            raise InvalidValue(
                 f'the environment object {name} cannot be copied: give its class or a function that makes it.'
             )
         nenv = 1
@@ -218,7 +218,7 @@ def _build(
         return _build_single(make, name, seed, reward_shaping, one_per_process)
     if one_per_process:
         if vectorized in ('sync', 'envpool'):
-            raise ValueError(f"{env_type} runs one environment in a process: copies need vectorized='async'.")
+            raise InvalidValue(f"{env_type} runs one environment in a process: copies need vectorized='async'.")
         vectorized = 'async'
     pool = getattr(kind, 'Pool', None)
     may_pay = pool.may_pay if pool else partial(_envpool_may_pay, env_id)
@@ -299,19 +299,19 @@ def _check_arguments(
     """
     check_type(env_type)
     if not isinstance(vectorized, bool) and vectorized not in VECTORIZED:
-        raise ValueError(unknown('value of vectorized', vectorized, VECTORIZED))
+        raise InvalidValue(unknown('value of vectorized', vectorized, VECTORIZED))
     if not _is_integer(nenv, 1):
-        raise ValueError(f'nenv is the number of copies, an integer of at least 1, not {nenv!r}.')
+        raise InvalidValue(f'nenv is the number of copies, an integer of at least 1, not {nenv!r}.')
     if seed is not None and not _is_integer(seed, 0):
-        raise ValueError(f'seed is an integer of at least 0, or None for a random one, not {seed!r}.')
+        raise InvalidValue(f'seed is an integer of at least 0, or None for a random one, not {seed!r}.')
     limit = kwargs.get('max_episode_steps')
     if limit is not None and not _is_integer(limit, 1):
-        raise ValueError(
+        raise InvalidValue(
             'max_episode_steps is the number of steps after which an episode is truncated, an integer of at least 1, '
             f'not {limit!r}.'
         )
     if reward_shaping is not None and not callable(reward_shaping):
-        raise TypeError(
+        raise InvalidType(
             f'reward_shaping is a function of one reward, such as lambda r: r / 10, not {reward_shaping!r}.'
         )
 
@@ -329,9 +329,9 @@ def _take_views(env_id: Any, env_type: str, kwargs: dict[str, Any]) -> dict[str,
             views[key] = kwargs.pop(key)
     hidden, frames = views.get('hide_velocity', False), views.get('frame_stack', 1)
     if not isinstance(hidden, bool):
-        raise ValueError(f'hide_velocity is {hidden!r}: give True or False.')
+        raise InvalidValue(f'hide_velocity is {hidden!r}: give True or False.')
     if not _is_integer(frames, 1):
-        raise ValueError(f'frame_stack is {frames!r}: give the number of observations, an integer of at least 1.')
+        raise InvalidValue(f'frame_stack is {frames!r}: give the number of observations, an integer of at least 1.')
     return ({'hide_velocity': True} if hidden else {}) | ({'frame_stack': int(frames)} if frames > 1 else {})
 
 
@@ -343,7 +343,7 @@ def _refuse_habits(env_id: Any, env_type: str, kwargs: dict[str, Any]) -> None:
     """
     for key in filter(HABITS.__contains__, kwargs):
         if not _is_own_argument(env_id, env_type, key):
-            raise TypeError(f'{_name(env_id)!r} does not take the argument {key!r}: {HABITS[key]}.')
+            raise InvalidType(f'{_name(env_id)!r} does not take the argument {key!r}: {HABITS[key]}.')
 
 
 def _is_own_argument(env_id: Any, env_type: str, key: str) -> bool:
@@ -370,7 +370,9 @@ def _shaped(function: Callable[[float], float], reward: float) -> float:
             return float(shaped)
     except TypeError:  # None, a text, an array of several
         pass
-    raise ValueError(f'reward_shaping must return a finite number, but returned {shaped!r} for the reward {reward!r}.')
+    raise InvalidValue(
+        f'reward_shaping must return a finite number, but returned {shaped!r} for the reward {reward!r}.'
+    )
 
 
 def _envpool_may_pay(env_id: Any, nenv: int, kwargs: dict[str, Any]) -> bool:

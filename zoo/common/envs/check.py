@@ -19,6 +19,7 @@ from zoo.common.adaptors.observation import ACTION_MASK
 from zoo.common.envs.check_spaces import Findings, check_mask, check_part, check_spaces, kind
 from zoo.common.envs.kinds import registered
 from zoo.common.envs.kinds.old_gym import OldGymEnv, is_old_gym
+from zoo.common.tools.errors import InvalidType, InvalidValue
 
 #: Steps that are taken again with the same seed and the same actions.
 _REPLAYED = 100
@@ -56,7 +57,7 @@ def check_env(env: Any, steps: int = 1000, seed: int = 0) -> list[str]:
     """
     for name, value, least in (('steps', steps, 1), ('seed', seed, 0)):
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-            raise ValueError(f'{name} is an integer of at least {least}, not {value!r}.')
+            raise InvalidValue(f'{name} is an integer of at least {least}, not {value!r}.')
     given = isinstance(env, (gymnasium.Env, VectorEnv)) or is_old_gym(env)
     found = Findings()
     try:
@@ -67,7 +68,7 @@ def check_env(env: Any, steps: int = 1000, seed: int = 0) -> list[str]:
     if isinstance(made, VectorEnv):
         if not given:
             made.close()
-        raise TypeError('check_env takes a single environment: give the one that the VectorEnv has copies of.')
+        raise InvalidType('check_env takes a single environment: give the one that the VectorEnv has copies of.')
     try:
         _Check(made, steps, seed, found).run()
     finally:

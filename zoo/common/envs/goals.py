@@ -27,6 +27,7 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv, VectorRew
 from zoo.common import spaces
 from zoo.common.envs.about import about
 from zoo.common.envs.wrappers.rewards import ShapeVectorReward
+from zoo.common.tools.errors import InvalidValue
 
 OBSERVATION, ACHIEVED, DESIRED = 'observation', 'achieved_goal', 'desired_goal'
 
@@ -74,7 +75,7 @@ class Goals:
         self.name = about(env).name
         why = refusal(space)
         if why is not None:
-            raise ValueError(self._refused(why))
+            raise InvalidValue(self._refused(why))
         self._shaping: list[Callable[[np.ndarray], Any]] = []
         functions: dict[str, Callable[..., Any]] = {}
         for layer in self._layers(env):
@@ -86,7 +87,7 @@ class Goals:
                 self._shaping += _shaping(layer)
         if 'compute_reward' not in functions:
             self.close()
-            raise ValueError(self._refused('it has no method compute_reward(achieved_goal, desired_goal, info)'))
+            raise InvalidValue(self._refused('it has no method compute_reward(achieved_goal, desired_goal, info)'))
         self._reward = _OfMany(functions['compute_reward'], f'compute_reward of {self.name}', np.float64)
         self._terminated: _OfMany | None = None
         if 'compute_terminated' in functions:
@@ -145,7 +146,7 @@ class Goals:
         common = values[counts.argmax()]
         if differ.sum() > _TOLERATED * ((reward != common) | (computed != common)).sum():
             i = np.flatnonzero(differ)[0]
-            raise ValueError(
+            raise InvalidValue(
                 f'her needs rewards that depend on the goals alone, but {int(differ.sum())} of {len(reward)} steps in '
                 f'{self.name} had another reward than its compute_reward gives (one had {reward[i]:g}, where it gives '
                 f'{computed[i]:g}): give her=None, or change rewards only by reward_shaping of build_env or a '
@@ -155,7 +156,7 @@ class Goals:
         differ = ends != terminated
         if differ.sum() > _TOLERATED * (ends | terminated).sum():
             i = np.flatnonzero(differ)[0]
-            raise ValueError(
+            raise InvalidValue(
                 f'her needs ends that depend on the goals alone, but {int(differ.sum())} of {len(reward)} steps in '
                 f'{self.name} had terminated={bool(terminated[i])} where its compute_terminated gives {bool(ends[i])}: '
                 'give her=None, or let compute_terminated say what step does.'
@@ -234,7 +235,7 @@ class _OfMany:
         try:
             found = [self._function(a, d, {}) for a, d in zip(achieved, desired, strict=True)]
         except (KeyError, TypeError, AttributeError, IndexError) as error:
-            raise ValueError(
+            raise InvalidValue(
                 f'{self._name} cannot be called for her ({type(error).__name__}: {error}): it gets two goals and an '
                 'empty info, since info is not stored; her=None trains without.'
             ) from error

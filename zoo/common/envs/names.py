@@ -7,7 +7,7 @@ import importlib
 from types import ModuleType
 from typing import Any
 
-from zoo.common.tools.errors import nearest, unknown
+from zoo.common.tools.errors import InvalidValue, nearest, unknown
 
 #: Environment type -> its module in ``zoo/common/envs/kinds``.
 TYPES = {
@@ -31,7 +31,7 @@ def check_type(env_type: Any) -> None:
         ValueError: it is none of :data:`TYPES`.
     """
     if not isinstance(env_type, str) or env_type not in TYPES:
-        raise ValueError(unknown('environment type', env_type, TYPES))
+        raise InvalidValue(unknown('environment type', env_type, TYPES))
 
 
 def kind_of(env_type: str) -> ModuleType:
@@ -69,7 +69,7 @@ def find_env_type(env_id: Any) -> str:
                     return env_type
                 known += names
     close = nearest(env_id, [*registered.ids('gymnasium'), *known])
-    raise ValueError(unknown('environment', env_id, known) if close in known else refused)
+    raise InvalidValue(unknown('environment', env_id, known) if close in known else refused)
 
 
 def list_envs(env_type: str, latest: bool = False) -> list[str]:

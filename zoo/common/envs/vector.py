@@ -24,6 +24,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 from zoo.common.envs.wrappers.copying import Copy, needs_copy
 from zoo.common.envs.wrappers.prepare import prepare
+from zoo.common.tools.errors import Failure, InvalidType, InvalidValue, ZooError
 from zoo.common.tools.processes import without_main
 
 
@@ -58,7 +59,7 @@ def make_vector(
     if not processes:
         env = SyncVectorEnv(factories, autoreset_mode=AutoresetMode.SAME_STEP)
         if len({id(copy.unwrapped) for copy in env.envs}) < len(env.envs):
-            raise ValueError(
+            raise InvalidValue(
                 f'{name} returns the same environment object for every copy: let it make a new one each time.'
             )
         env.spec = env.envs[0].spec
@@ -69,7 +70,7 @@ def make_vector(
     try:
         cloudpickle.dumps(factories)
     except Exception as error:
-        raise TypeError(
+        raise InvalidType(
             f"vectorized='async' sends {name} to other processes, but it cannot be pickled ({error}): give a class or "
             f'function that opens what it needs itself, or use {remedy}.'
         ) from error
@@ -91,7 +92,7 @@ def _look(factory: Callable[[], gymnasium.Env], name: str) -> gymnasium.Env:
         with ProcessPoolExecutor(1, multiprocessing.get_context('spawn')) as executor:
             return executor.submit(_describe, cloudpickle.dumps(factory)).result()
     except BrokenProcessPool as error:
-        raise RuntimeError(
+        raise Failure(
             f'a copy of {name} is lost: its process ended while it was making it; nenv=1 runs the environment in this '
             'process.'
         ) from error
@@ -101,7 +102,7 @@ def _describe(factory: bytes) -> gymnasium.Env:
     try:
         env = cloudpickle.loads(factory)()
     except Exception as error:
-        if type(error).__module__ == 'builtins':
+        if isinstance(error, ZooError) or type(error).__module__ == 'builtins':
             raise
         raise CopyError(
             f'a copy could not be made:\n{traceback.format_exc()}'
@@ -194,7 +195,7 @@ class ProcessVectorEnv(AsyncVectorEnv):
             index = failed[0]
             what = f'failed with an exception that cannot be sent to this process: {self._remedy} raises it here.'
         self.close(timeout=2.0)
-        raise RuntimeError(f'copy {index} of {self._name} {what}')
+        raise Failure(f'copy {index} of {self._name} {what}')
 
     def _report_end(self, index: int) -> NoReturn:
         """Raise the error for a copy without a process."""
@@ -203,7 +204,7 @@ class ProcessVectorEnv(AsyncVectorEnv):
         code = process.exitcode
         self.close(timeout=2.0)
         how = f'ended with exit status {code}' if code is None or code >= 0 else f'was killed by {_signal_name(-code)}'
-        raise RuntimeError(
+        raise Failure(
             f'copy {index} of {self._name} is lost: its process {how}; {self._remedy} runs the environment in this '
             'process.'
         )
@@ -291,12 +292,12 @@ def make_copy(
     """
     env = make()
     if isinstance(env, VectorEnv):
-        raise TypeError(f'{name} makes a VectorEnv, which cannot be copied: make a gymnasium.Env, or say nenv=1.')
+        raise InvalidType(f'{name} makes a VectorEnv, which cannot be copied: make a gymnasium.Env, or say nenv=1.')
     env = prepare(env, name, seed, reward_shaping)
     return Copy(env, name) if needs_copy(env) else env
 
 
-class CopyError(RuntimeError):
+class CopyError(Failure):
     """An exception of a copy with its traceback, as text: other exceptions may not be picklable."""
 
 

@@ -40,6 +40,7 @@ from zoo.common.networks.network import Network
 from zoo.common.networks.spec import full_spec
 from zoo.common.networks.trials import encoded_width, probe
 from zoo.common.networks.users import adapt
+from zoo.common.tools.errors import InvalidValue
 
 log = logging.getLogger('zoo')
 
@@ -85,9 +86,9 @@ def build_network(
             )
         return Network(name, preprocess, torso, call_torso, made, wanted=head, mixed=mixed, core=core)
     if isinstance(entry, type):
-        raise ValueError(f'{label} is the class {entry.__name__}: give an instance of it.')
+        raise InvalidValue(f'{label} is the class {entry.__name__}: give an instance of it.')
     if not callable(entry):
-        raise ValueError(
+        raise InvalidValue(
             f'{label} is a {type(entry).__name__}: give a dict such as dict(hidden=[64, 64]), or a network that can be '
             'called (Keras model, TensorLayer model, tf.Module).'
         )
@@ -108,7 +109,7 @@ def build_on(other: Network, label: str, head: Head, initial: str = 'glorot_unif
         ValueError: the other network is complete, so it has no torso to share.
     """
     if other.head is None:
-        raise ValueError(
+        raise InvalidValue(
             f'{label} shares the torso of {other.name}, but {other.name} is a complete network: give a torso there, '
             'without its last layer.'
         )

@@ -25,6 +25,7 @@ from zoo.common.networks.build import build_network
 from zoo.common.networks.network import Network
 from zoo.common.networks.probes import Probe, outputs, random_probes, same
 from zoo.common.tools import keras_private
+from zoo.common.tools.errors import InvalidValue
 
 log = logging.getLogger('zoo')
 
@@ -76,7 +77,7 @@ def _equal_copy(network: Network, entry: Any, label: str, build: Callable[[Any],
             reasons.append('the copy uses weights of the original')
         else:
             return target
-    raise ValueError(
+    raise InvalidValue(
         f'{label} cannot be copied, which a target network needs: give a Keras model with get_config, or a tf.Module '
         f'({reasons[0]}).'
     )
@@ -122,7 +123,7 @@ def _ways_to_copy(entry: Any) -> Iterator[Callable[[Any], Any]]:
 def _deep_copy(entry: Any) -> Any:
     made = copy.deepcopy(entry)
     if made is entry:
-        raise ValueError('a function has no copy with weights of its own')
+        raise InvalidValue('a function has no copy with weights of its own')
     return made
 
 

@@ -12,6 +12,7 @@ from zoo.common.networks.announcing import unannounced
 from zoo.common.networks.build import build_network
 from zoo.common.networks.network import Network
 from zoo.common.networks.probes import fixed_probes, outputs, same
+from zoo.common.tools.errors import InvalidValue
 
 #: How far outputs may differ from the saved ones: another processor rounds differently.
 ELSEWHERE = 1e-3
@@ -50,7 +51,7 @@ def check_fingerprints(networks: dict[str, Network], saved: dict[str, Any]) -> N
             or found.shape != expected.shape
             or not np.allclose(found, expected, rtol=near, atol=near * scale, equal_nan=True)
         ):
-            raise ValueError(
+            raise InvalidValue(
                 f'net_list[{i}] ({name}) computes something else from the saved weights than the network that was '
                 'saved: give load a network that is defined, and adapted, as the saved one was.'
             )

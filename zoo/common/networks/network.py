@@ -15,6 +15,7 @@ from zoo.common.networks import recurrent, remembered, spec
 from zoo.common.networks.heads import Head
 from zoo.common.networks.layers import dueling, noisy
 from zoo.common.tools import keras_private
+from zoo.common.tools.errors import InvalidValue
 
 
 class Network:
@@ -228,7 +229,7 @@ class Network:
         found = self._keras_trained()
         for one, other, what in ((self._trained, found, 'frozen'), (found, self._trained, 'unfrozen')):
             for key in one.keys() - other.keys():
-                raise ValueError(
+                raise InvalidValue(
                     f'{one[key]!r} of {self.name} was {what} after the agent was made, whose optimizer does not follow '
                     'that: set trainable before the agent is made.'
                 )

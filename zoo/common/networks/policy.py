@@ -14,6 +14,7 @@ from zoo.common.adaptors.parts import SDE_EPSILON
 from zoo.common.networks.announcing import announces
 from zoo.common.networks.network import Network
 from zoo.common.networks.trials import encoded_width
+from zoo.common.tools.errors import InvalidValue
 
 log = logging.getLogger('zoo')
 
@@ -70,16 +71,16 @@ class StochasticPolicy:
     def _check_sde(self) -> None:
         name, network = self.network.name, self.network
         if not spaces.is_leaf(self.adaptor.space) or 'gaussian' not in self.adaptor.parts[0].kind:
-            raise ValueError(
+            raise InvalidValue(
                 'use_sde=True adds noise to the actions of a Box, but these are '
                 f'{spaces.describe(self.adaptor.space)}: leave it out.'
             )
         if network.state_size:
-            raise ValueError(
+            raise InvalidValue(
                 f'{name} is recurrent, but use_sde=True needs a network that is not: give one, or leave out use_sde.'
             )
         if network.head is None:
-            raise ValueError(
+            raise InvalidValue(
                 f'{name} is a complete network, but use_sde=True makes noise from the features before a head: give a '
                 'torso, without its last layer, or a spec.'
             )

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidValue, unknown
 
 log = logging.getLogger('zoo')
 
@@ -53,32 +53,34 @@ def full_spec(spec: dict[str, Any], entry: str) -> dict[str, Any]:
     """
     for key in spec:
         if key not in SPEC_DEFAULTS:
-            raise ValueError(f'{entry}: {unknown("key of a network spec", key, SPEC_DEFAULTS)}')
+            raise InvalidValue(f'{entry}: {unknown("key of a network spec", key, SPEC_DEFAULTS)}')
     full = {**SPEC_DEFAULTS, **spec}
     if full['layers'] not in LAYERS:
-        raise ValueError(f'{entry}: {unknown("kind of layers", full["layers"], LAYERS)}')
+        raise InvalidValue(f'{entry}: {unknown("kind of layers", full["layers"], LAYERS)}')
     check_dtype(full['dtype'], full['layers'], entry)
     check_normalize(full['normalize'], full['layers'], entry)
     if not isinstance(full['hidden'], list | tuple):
-        raise ValueError(f'{entry}: hidden is {full["hidden"]!r}; give the units of each layer, such as [64, 64].')
+        raise InvalidValue(f'{entry}: hidden is {full["hidden"]!r}; give the units of each layer, such as [64, 64].')
     if full['seed'] is not None and (not isinstance(full['seed'], int | np.integer) or full['seed'] < 0):
-        raise ValueError(f'{entry}: seed is {full["seed"]!r}; give a whole number from 0 on, or None.')
+        raise InvalidValue(f'{entry}: seed is {full["seed"]!r}; give a whole number from 0 on, or None.')
     check_recurrent(full['recurrent'], entry)
     if full['recurrent_units'] is not None and full['recurrent'] is None:
-        raise ValueError(f"{entry}: recurrent_units belongs to a recurrent layer: give recurrent='lstm' or 'gru' too.")
+        raise InvalidValue(
+            f"{entry}: recurrent_units belongs to a recurrent layer: give recurrent='lstm' or 'gru' too."
+        )
     if full['recurrent'] is not None and full['recurrent_units'] is None and not full['hidden']:
         full['recurrent_units'] = full['features']
     of_cells = [] if full['recurrent_units'] is None else [full['recurrent_units']]
     for units in (*full['hidden'], full['features'], *of_cells):
         if not isinstance(units, int | np.integer) or units < 1:
-            raise ValueError(f'{entry}: a layer of {units!r} units cannot be made; give positive whole numbers.')
+            raise InvalidValue(f'{entry}: a layer of {units!r} units cannot be made; give positive whole numbers.')
     for kind, getter in (('activation', keras.activations.get), ('initializer', keras.initializers.get)):
         if not isinstance(full[kind], str | None):  # a name, since specs are written to checkpoints
-            raise ValueError(f'{entry}: {kind} is {full[kind]!r}; give its name in keras.{kind}s.')
+            raise InvalidValue(f'{entry}: {kind} is {full[kind]!r}; give its name in keras.{kind}s.')
         try:
             getter(full[kind])
         except (ValueError, TypeError):
-            raise ValueError(
+            raise InvalidValue(
                 f'{entry}: Keras has no {kind} {full[kind]!r}; see keras.{kind}s for their names.'
             ) from None
     return full
@@ -93,9 +95,9 @@ def check_normalize(normalize: Any, layers: str, entry: str) -> None:
     if normalize is None:
         return
     if normalize != 'batch_renorm':
-        raise ValueError(f"{entry}: normalize is {normalize!r}; give 'batch_renorm' or None.")
+        raise InvalidValue(f"{entry}: normalize is {normalize!r}; give 'batch_renorm' or None.")
     if layers == 'tensorlayer':
-        raise ValueError(
+        raise InvalidValue(
             f"{entry}: normalize='batch_renorm' is a Keras layer, which cannot stand between TensorLayer layers: give "
             "layers='keras'."
         )
@@ -108,7 +110,7 @@ def check_recurrent(recurrent: Any, entry: str) -> None:
         ValueError: begins with ``entry``.
     """
     if recurrent is not None and recurrent not in RECURRENT:
-        raise ValueError(f'{entry}: recurrent is {recurrent!r}; give {" or ".join(map(repr, RECURRENT))}, or None.')
+        raise InvalidValue(f'{entry}: recurrent is {recurrent!r}; give {" or ".join(map(repr, RECURRENT))}, or None.')
 
 
 def recurrent_units(spec: dict[str, Any]) -> int:
@@ -125,9 +127,9 @@ def check_dtype(dtype: Any, layers: str, entry: str) -> None:
     if not isinstance(dtype, str) or dtype not in DTYPES:  # a name, since specs are written to checkpoints
         wrong = _WRONG_WITH.get(dtype, '') if isinstance(dtype, str) else ''
         names = ' or '.join(map(repr, DTYPES))
-        raise ValueError(f'{entry}: dtype is {dtype!r}{wrong}: give its name, {names}, or leave it out.')
+        raise InvalidValue(f'{entry}: dtype is {dtype!r}{wrong}: give its name, {names}, or leave it out.')
     if layers == 'tensorlayer' and dtype != 'float32':
-        raise ValueError(
+        raise InvalidValue(
             f"{entry}: TensorLayer's layers compute only in float32, not in {dtype!r}, which is Keras' global policy "
             "if the spec has no dtype: give dtype='float32', or layers='keras'."
         )
@@ -146,7 +148,7 @@ def with_dtype(spec: dict[str, Any], entry: str) -> dict[str, Any]:
         return spec
     policy = keras.config.dtype_policy().name
     if policy not in DTYPES:
-        raise ValueError(
+        raise InvalidValue(
             f"{entry} would be made under Keras' dtype policy {policy!r}, but networks are assembled in "
             f'{" or ".join(DTYPES)}: name the dtype in the spec, or call keras.config.set_dtype_policy before the '
             'agent is made.'

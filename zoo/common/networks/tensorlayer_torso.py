@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from zoo.common.adaptors.observation import Feature
 from zoo.common.networks.pieces import SeedSequence, convolutions, embedding_width, initializer
+from zoo.common.tools.errors import MissingPackage
 
 
 def tensorlayer_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 0) -> Any:
@@ -65,7 +66,7 @@ def _tensorlayer() -> Any:
     try:
         import tensorlayer
     except ImportError as error:
-        raise ImportError(
+        raise MissingPackage(
             f"networks of TensorLayer layers need the extra: pip install 'zoo-rl[tensorlayer]' ({error})."
         ) from error
     return tensorlayer

@@ -20,6 +20,7 @@ from zoo.common.networks.heads import Head, make_head
 from zoo.common.networks.network import Network, variables_of
 from zoo.common.networks.trials import PROBES, probe
 from zoo.common.tools import keras_private
+from zoo.common.tools.errors import InvalidValue
 
 log = logging.getLogger('zoo')
 
@@ -76,7 +77,7 @@ def adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head)
         _check_listed(entry, label, tape.watched_variables())
         _check_weights(entry, label)
         if not steps_agree:
-            raise ValueError(
+            raise InvalidValue(
                 f'{label} gives something else of a whole sequence than step by step, as a policy acts: leave out '
                 'layers that look at several steps at once, such as convolutions or means over time.'
             )
@@ -107,7 +108,7 @@ def adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head)
             width, seeds = shape[1] + action_size * joins_action, pieces.SeedSequence(None)
             made.head = make_head(head, width, 'glorot_uniform', seeds, hidden=joins_action)
         return made
-    raise ValueError(failures[0])
+    raise InvalidValue(failures[0])
 
 
 def _trial(entry: Any, preprocess: Preprocess, action_size: int, call: Call, memory: _Memory | None) -> Any:
@@ -157,7 +158,7 @@ def _complete(made: Network, label: str) -> None:
     head = made.wanted
     made.bounds = head.activation == 'tanh' and not _stays_bounded(made, head.action_size)
     if head.sigma:
-        raise ValueError(
+        raise InvalidValue(
             f'{label} is a complete network, which has no head whose layers could be noisy: give a torso, or '
             'noisy=False.'
         )
@@ -190,14 +191,14 @@ def _check_layers(entry: Any, label: str) -> None:
     if isinstance(entry, keras.Layer):
         for layer in keras_private.flattened(entry):
             if layer.compute_dtype == 'float16':
-                raise ValueError(
+                raise InvalidValue(
                     f'{label} has the layer {layer.name!r} of dtype policy {layer.dtype_policy.name!r}, whose '
                     'gradients vanish without loss scaling: make it of float32.'
                 )
     if is_tensorlayer(entry):
         for layer in _tensorlayer_layers(entry):
             if any(kind.__name__ == 'BatchNorm' for kind in type(layer).__mro__):
-                raise ValueError(
+                raise InvalidValue(
                     f'{label} has the TensorLayer layer {layer.name!r}, a {type(layer).__name__}, which cannot learn '
                     'its statistics in a compiled update: use LayerNorm, or keras.layers.BatchNormalization in a '
                     'Keras model.'
@@ -207,10 +208,10 @@ def _check_layers(entry: Any, label: str) -> None:
 def _check_weights(entry: Any, label: str) -> None:
     """Refuse a network that has nothing to train, or half-precision weights, which lose small steps."""
     if not variables_of(entry, trainable=True):
-        raise ValueError(f'{label} has no trainable_variables after a call, so there is nothing to train in it.')
+        raise InvalidValue(f'{label} has no trainable_variables after a call, so there is nothing to train in it.')
     for variable in variables_of(entry):
         if variable.dtype in (tf.bfloat16, tf.float16):
-            raise ValueError(
+            raise InvalidValue(
                 f'{label} has weights of {variable.dtype.name} ({variable.name!r}), in which small steps are lost: '
                 "make its layers of dtype policy 'mixed_bfloat16', which keeps the weights in float32."
             )
@@ -233,7 +234,7 @@ def _check_listed(entry: Any, label: str, used: Sequence[tf.Variable]) -> None:
     for variable in used:
         if id(variable) not in listed:
             which = f'{variable.name!r} of shape {list(variable.shape)}'
-            raise ValueError(
+            raise InvalidValue(
                 f'{label} uses weights that its trainable_variables lacks ({which}): list all weights there, or list '
                 'untrained weights in variables, or give a keras.Model.'
             )

@@ -14,7 +14,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from zoo.common.plots.figures import GRID, INK, NotebookFigure, save, verbatim
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidValue, unknown
 
 # Okabe and Ito's palette, which every common color blindness tells apart; without its yellow, too pale for a line.
 _COLORS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000')
@@ -80,10 +80,10 @@ def learning_curve(
             ``band`` or ``against`` is unknown.
     """
     if window is not None and window < 1:
-        raise ValueError(f'window is {window}: it must be at least 1 episode.')
+        raise InvalidValue(f'window is {window}: it must be at least 1 episode.')
     for name, value, known in (('band', band, BANDS), ('against', against, AXES)):
         if value not in known:
-            raise ValueError(unknown(f'value of {name}', value, known))
+            raise InvalidValue(unknown(f'value of {name}', value, known))
     cleaned = {label: [_clean(label, run) for run in runs] for label, runs in curves.items()}
     cleaned = {label: [run for run in runs if run[0].size] for label, runs in cleaned.items()}
     longest = max((steps.size for runs in cleaned.values() for steps, _ in runs), default=0)
@@ -135,9 +135,9 @@ def style_of(index: int, count: int) -> dict[str, Any]:
 def _clean(label: str, run: Run) -> tuple[np.ndarray, np.ndarray]:
     steps, returns = (np.asarray(values, dtype=np.float64).reshape(-1) for values in run)
     if steps.size != returns.size:
-        raise ValueError(f'a run of {label!r} has {steps.size} steps and {returns.size} returns: they come in pairs.')
+        raise InvalidValue(f'a run of {label!r} has {steps.size} steps and {returns.size} returns: they come in pairs.')
     if (np.diff(steps) < 0).any():
-        raise ValueError(f'the steps of a run of {label!r} fall at {steps[1:][np.diff(steps) < 0][0]:g}: sort them.')
+        raise InvalidValue(f'the steps of a run of {label!r} fall at {steps[1:][np.diff(steps) < 0][0]:g}: sort them.')
     finite = np.isfinite(returns)
     return steps[finite], returns[finite]
 

@@ -15,7 +15,7 @@ from gymnasium.vector import VectorEnv
 
 from zoo.common.plots.playing import Plays, check_drawable, moments
 from zoo.common.tools.checks import whole
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidValue, MissingPackage, unknown
 from zoo.common.tools.files import replacing
 
 #: Kinds of file, by the end of their name.
@@ -37,13 +37,13 @@ def check_path(path: str | os.PathLike[str]) -> Path:
     """
     found = Path(path).expanduser()
     if found.suffix.lower() not in KINDS:
-        raise ValueError(f"'{path}': {unknown('kind of film', found.suffix, KINDS)}")
+        raise InvalidValue(f"'{path}': {unknown('kind of film', found.suffix, KINDS)}")
     if found.suffix.lower() == '.mp4':
         try:
             import imageio.v2  # noqa: F401
             import imageio_ffmpeg  # noqa: F401
         except ImportError as error:
-            raise ImportError(
+            raise MissingPackage(
                 f"an .mp4 needs ffmpeg: pip install 'zoo-rl[video]', or name a .gif ({error})."
             ) from error
     return found
@@ -82,7 +82,7 @@ def film(
     check_drawable(env)
     episodes, max_steps = whole('episodes', episodes), whole('max_steps', max_steps)
     if fps is not None and not fps > 0:
-        raise ValueError(f'fps is {fps!r}: give a number above 0.')
+        raise InvalidValue(f'fps is {fps!r}: give a number above 0.')
     frames = _played(agent, cast(Env, env), episodes, max_steps, seed, deterministic)
     return write(found, frames, fps or float(env.metadata.get('render_fps') or FPS))
 

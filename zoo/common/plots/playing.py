@@ -10,6 +10,7 @@ from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from zoo.common.envs.answers import LIFE_LOST
+from zoo.common.tools.errors import InvalidValue
 
 
 class Plays(Protocol):
@@ -38,9 +39,9 @@ def check_drawable(env: Env | VectorEnv) -> None:
         ValueError: several copies, or a ``render_mode`` other than ``'rgb_array'``.
     """
     if isinstance(env, VectorEnv):
-        raise ValueError(f'{env.num_envs} copies cannot be drawn: build the environment with nenv=1.')
+        raise InvalidValue(f'{env.num_envs} copies cannot be drawn: build the environment with nenv=1.')
     if env.render_mode != 'rgb_array':
-        raise ValueError(
+        raise InvalidValue(
             f"the environment has render_mode={env.render_mode!r}: build it with build_env(…, render_mode='rgb_array')."
         )
 
@@ -75,5 +76,5 @@ def moments(agent: Plays, env: Env, seed: int | None, max_steps: int, determinis
 def _picture(env: Env) -> np.ndarray:
     frame: Any = env.render()
     if not isinstance(frame, np.ndarray) or frame.ndim != 3:
-        raise ValueError(f'the environment draws {type(frame).__name__} instead of a picture [height, width, 3].')
+        raise InvalidValue(f'the environment draws {type(frame).__name__} instead of a picture [height, width, 3].')
     return frame.copy()  # some environments draw into the same array again

@@ -11,6 +11,7 @@ from gymnasium import Env
 from zoo.common.envs.about import about
 from zoo.common.plots.figures import INK, NotebookFigure, save, verbatim
 from zoo.common.plots.playing import Moment, Plays, check_drawable, moments
+from zoo.common.tools.errors import InvalidValue
 
 #: Pictures in a row, and the width of the figure in inches.
 _COLUMNS, _WIDTH = 6, 8.75
@@ -47,7 +48,7 @@ def evaluation_strip(
     check_drawable(env)
     for name, value, least in (('pictures', pictures, 2), ('max_steps', max_steps, 1)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f'{name} is {value!r}: give an integer of at least {least}.')
+            raise InvalidValue(f'{name} is {value!r}: give an integer of at least {least}.')
     drawn = _spread(agent, env, pictures, seed, max_steps)
     last = drawn[-1]
     if title is None:

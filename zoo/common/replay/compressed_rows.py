@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from zoo.common.tools.errors import MissingPackage
+
 #: The bytes that Python takes for a bytes object and the reference to it, besides its content.
 OVERHEAD = 33 + 8
 
@@ -82,7 +84,7 @@ def _codec() -> tuple[Callable[..., bytes], Callable[..., bytes]]:
     try:
         import lz4.block
     except ImportError as error:
-        raise ImportError(
+        raise MissingPackage(
             f"images in the replay buffer are compressed by LZ4: pip install 'zoo-rl[compress]' ({error})."
         ) from error
     return lz4.block.compress, lz4.block.decompress

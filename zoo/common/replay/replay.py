@@ -19,6 +19,7 @@ from zoo.common.replay.ring import Ring
 from zoo.common.replay.sequences import gather_sequences, side_by_side
 from zoo.common.sampling import importance
 from zoo.common.schedules import value_at
+from zoo.common.tools.errors import InvalidValue
 
 EMPTY = 'the replay buffer holds no transition yet: add some before sampling.'
 
@@ -69,7 +70,7 @@ class Replay(Ring):
         """Draw rows in proportion to their priorities, one from each stratum of a batch."""
         assert self.tree is not None
         if not self.valid.any():
-            raise ValueError(EMPTY)
+            raise InvalidValue(EMPTY)
         size = lead[-1] if lead else 1
         strata = np.arange(size) + rng.random((*lead[:-1], size))
         return self.tree.find(strata.ravel() / size)
@@ -96,7 +97,7 @@ class Replay(Ring):
         refused = np.flatnonzero(~self.valid[indices])
         if len(refused):
             if not self.valid.any():
-                raise ValueError(EMPTY)
+                raise InvalidValue(EMPTY)
             indices[refused] = self._indices(len(refused), rng)
         return indices
 
@@ -115,7 +116,7 @@ class Replay(Ring):
         if priorities is None:
             return
         if self.tree is None or self._drawn is None:
-            raise ValueError('priorities were given, but nothing has been drawn by priority from this replay buffer.')
+            raise InvalidValue('priorities were given, but nothing has been drawn by priority from this replay buffer.')
         self._prioritize(self._drawn, self.with_exponent(priorities.ravel()), 0.0)
 
     def _prioritize(self, rows: np.ndarray, found: np.ndarray, highest: float) -> None:
@@ -143,7 +144,7 @@ class Replay(Ring):
         if self.tree is None:
             return self._indices(len(fractions), rng)
         if not self.valid.any():
-            raise ValueError(EMPTY)
+            raise InvalidValue(EMPTY)
         return self.tree.find(fractions)
 
     def gather(

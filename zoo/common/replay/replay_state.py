@@ -10,6 +10,7 @@ import numpy as np
 from zoo.common import spaces
 from zoo.common.replay.compressed_rows import CompressedRows
 from zoo.common.replay.ring import Ring
+from zoo.common.tools.errors import InvalidValue
 
 #: Arrays with one entry for each row, besides the observations and actions.
 PER_ROW = ('reward', 'terminated', 'truncated', 'valid', 'age')
@@ -50,7 +51,7 @@ def restore(ring: Ring, arrays: Mapping[str, np.ndarray]) -> None:
     """
     rows, copies = int(arrays['rows']), len(arrays['cursor'])
     if rows != ring.rows_for(copies):
-        raise ValueError(
+        raise InvalidValue(
             f'the saved replay buffer has {copies} copies of {rows - ring.longest} transitions each, but this one '
             f'has {ring.num_envs} of {ring.rows - ring.longest}: train on with the same buffer_size.'
         )

@@ -16,6 +16,7 @@ from zoo.common.replay.episode_spans import EpisodeSpans
 from zoo.common.replay.sum_tree import SumTree
 from zoo.common.rollouts.rollout_buffer import ANNOUNCE_BYTES
 from zoo.common.sampling import Sampling, raised
+from zoo.common.tools.errors import InvalidValue
 
 log = logging.getLogger('zoo')
 
@@ -78,7 +79,7 @@ class Ring:
         images = {path for path, leaf in leaves.items() if isinstance(leaf, spaces.FrameStack) or is_image(leaf)}
         self.compressed = images if compress else set()
         if compress and not images:
-            raise ValueError(
+            raise InvalidValue(
                 f'compress=True is for images, and {spaces.describe(observation_space)} has none: leave it out.'
             )
         self.frames = {path: leaf.frames for path, leaf in leaves.items() if isinstance(leaf, spaces.FrameStack)}

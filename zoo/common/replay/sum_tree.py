@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from zoo.common.tools.errors import InvalidValue
+
 #: The most nodes of the highest level. Their cumulative sum takes as long as four levels would.
 TOP = 2048
 
@@ -108,7 +110,7 @@ class SumTree:
         running = np.zeros(self._roots + 1)
         np.add.accumulate(self._sums[self._roots : 2 * self._roots], out=running[1:])
         if not running[-1] > 0.0:
-            raise ValueError('every value of the sum tree is 0: put a value above 0 before drawing.')
+            raise InvalidValue('every value of the sum tree is 0: put a value above 0 before drawing.')
         # Below the total, so that the node found has a sum above 0.
         wanted = np.minimum(fractions * running[-1], np.nextafter(running[-1], 0.0))
         nodes = running[1:].searchsorted(wanted, side='right')

@@ -10,6 +10,8 @@ from typing import Any
 from gymnasium import Env
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
+from zoo.common.tools.errors import InvalidValue
+
 
 class Claims:
     """The environments of this process that are trained in, and who began episodes in each environment last.
@@ -38,7 +40,7 @@ class Claims:
             ValueError: it is being trained on.
         """
         if any(base is other for base in _bases(env) for other in self._training):
-            raise ValueError(
+            raise InvalidValue(
                 'this environment is being trained on, and its episodes under way would be cut and mixed with others: '
                 'build a second one with build_env for what a callback does.'
             )

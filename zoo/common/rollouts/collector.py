@@ -21,6 +21,7 @@ from zoo.common.envs import answers
 from zoo.common.records import Episode
 from zoo.common.rollouts.claims import claims
 from zoo.common.rollouts.observed import Observed
+from zoo.common.tools.errors import InvalidValue, NotFinite
 
 
 class Collector:
@@ -110,7 +111,7 @@ class Collector:
     def _reset(self, **kwargs: Any) -> Any:
         observation, info = answers.first(self.env.reset(**kwargs), f'step {self.steps}')
         if ACTION_MASK in info and self._observed.mask is None:
-            raise ValueError(self._unheeded('build the environment with build_env, which adds it to the observation'))
+            raise InvalidValue(self._unheeded('build the environment with build_env, which adds it to the observation'))
         return observation
 
     def step(self, action: spaces.Flat) -> None:
@@ -131,7 +132,7 @@ class Collector:
         """Return the five values of a step; refuse an action mask in ``info`` that nothing would read."""
         found = answers.step(result, self._who)
         if self._observed.mask is None and ACTION_MASK in found[4]:
-            raise ValueError(self._unheeded('give it in the info of reset() too, for build_env'))
+            raise InvalidValue(self._unheeded('give it in the info of reset() too, for build_env'))
         return found
 
     def _step_single(self, action: spaces.Flat) -> None:
@@ -227,7 +228,7 @@ class Collector:
         except (KeyError, IndexError, TypeError):
             final = None
         if final is None:
-            raise ValueError(
+            raise InvalidValue(
                 f"{self._who(i)} has ended its episode, but info['final_obs'] lacks its final observation: put it "
                 'there, in an array of one object for each copy, or set another autoreset_mode.'
             )
@@ -235,7 +236,7 @@ class Collector:
         now = [] if held is None else _arrays(held[i])
         for x in _arrays(final) if now else ():
             if any(x is y or np.may_share_memory(x, y) for y in now) and not self._stays(before, i, x):
-                raise ValueError(
+                raise InvalidValue(
                     f'{self._who(i)} wrote its first observation over the final observation of the episode before: '
                     'return a copy from step() and reset(), such as self.state.copy(), or give build_env a function '
                     'that makes one copy of it.'
@@ -253,7 +254,7 @@ class Collector:
             y = self.next_obs[path] if path else self.next_obs
             changed = np.flatnonzero(others & (x != y).reshape(self.num_envs, -1).any(1))
             if changed.size:
-                raise ValueError(
+                raise InvalidValue(
                     f'{self._who(int(changed[0]))} was reset or stepped when only others were to be reset: reset only '
                     "the copies of options['reset_mask'], or set another autoreset_mode."
                 )
@@ -282,7 +283,7 @@ class Collector:
             given = np.ravel(reward)[copy]
             if not np.isfinite(given):
                 raise self._observed.not_finite('a reward that is', self.reward, self.steps)
-            raise FloatingPointError(
+            raise NotFinite(
                 f'{self._who(copy)} gave the reward {given}, but rewards are stored as float32, which reaches to '
                 '3.4e38: divide them, as reward_shaping can.'
             )

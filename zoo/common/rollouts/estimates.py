@@ -10,6 +10,7 @@ import numpy as np
 
 from zoo.common import spaces
 from zoo.common.records import Trajectories
+from zoo.common.tools.errors import InvalidValue
 
 #: The forms in which values of states are given: see :meth:`zoo.common.rollouts.rollout.Rollout.advantages`.
 Values: TypeAlias = Callable[[Any], Any] | tuple[Any, Any] | float | None
@@ -60,7 +61,7 @@ def _values(steps: Trajectories, values: Values, agent: Critic | None) -> tuple[
     if values is None:
         if agent is None or not agent.values_states:
             who = 'this rollout has lost its agent' if agent is None else f'{type(agent).__name__} has no critic'
-            raise ValueError(f'{who}, so that no values of states are known: give values=…, such as a function.')
+            raise InvalidValue(f'{who}, so that no values of states are known: give values=…, such as a function.')
         return agent.values_of(steps)
     if isinstance(values, Real):
         constant = np.full(shape, values, np.float32)
@@ -68,13 +69,13 @@ def _values(steps: Trajectories, values: Values, agent: Critic | None) -> tuple[
     if isinstance(values, tuple | list) and len(values) == 2:
         before, after = (np.asarray(x, np.float32) for x in values)
         if before.shape != shape or after.shape != shape:
-            raise ValueError(
+            raise InvalidValue(
                 f'values are two arrays of shapes {before.shape} and {after.shape}: both need {shape}, the values '
                 'before and after each step.'
             )
         return before, after
     if not callable(values):
-        raise ValueError(
+        raise InvalidValue(
             f'values is a {type(values).__name__}: give a function of observations, the pair of arrays of the '
             'values before and after each step, or a number.'
         )
@@ -85,7 +86,7 @@ def _values(steps: Trajectories, values: Values, agent: Critic | None) -> tuple[
         count = spaces.count(obs)
         found = tf.cast(tf.convert_to_tensor(values(spaces.tree_map(tf.convert_to_tensor, obs))), tf.float32)
         if found.shape not in ([count], [count, 1]):
-            raise ValueError(f'the values of {count} states have shape {tuple(found.shape)}: ({count},) is needed.')
+            raise InvalidValue(f'the values of {count} states have shape {tuple(found.shape)}: ({count},) is needed.')
         return tf.reshape(found, [-1])
 
     value = critic(spaces.tree_map(lambda x: x.reshape(-1, *x.shape[2:]), steps.obs)).numpy().reshape(shape)

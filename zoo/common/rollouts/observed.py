@@ -10,6 +10,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 
 from zoo.common import spaces
 from zoo.common.adaptors.observation import ACTION_MASK
+from zoo.common.tools.errors import InvalidValue, NotFinite
 
 
 class Observed:
@@ -83,7 +84,7 @@ class Observed:
         try:
             return spaces.flatten(self.space, obs)
         except TypeError as error:
-            raise ValueError(f"step {step}: in the environment's observation {error}") from error
+            raise InvalidValue(f"step {step}: in the environment's observation {error}") from error
 
     def _check_declared(self, path: str, value: Any, target: Any, step: int) -> None:
         """Check the declared shape, and that the dtype casts without loss; a ``Discrete`` is any integer."""
@@ -94,7 +95,7 @@ class Observed:
         fits = np.can_cast(value.dtype, dtype) or (counted and value.dtype.kind in 'iu')
         if value.shape == target.shape and fits:
             return
-        raise ValueError(
+        raise InvalidValue(
             f'{self.who(step)} gave an observation {path and f"{path!r} "}of shape {value.shape} and dtype '
             f'{value.dtype}, but its space declares {target.shape} and {dtype}: correct one of the two.'
         )
@@ -118,7 +119,7 @@ class Observed:
             if is_mask
             else f'its space reaches from {low} to {high}: correct one of the two'
         )
-        raise ValueError(
+        raise InvalidValue(
             f'{self.who(step, copy)} gave an observation {path and f"{path!r} "}with the value {value[at]}{where}, but '
             f'{wrong}.'
         )
@@ -139,7 +140,7 @@ class Observed:
         finite = np.isfinite(values).reshape(self.num_envs, -1)
         copy = int(np.flatnonzero(~finite.all(1))[0])
         value = values.reshape(self.num_envs, -1)[copy][~finite[copy]][0]
-        return FloatingPointError(f'{self.who(step, copy)} gave {what} {value}.')
+        return NotFinite(f'{self.who(step, copy)} gave {what} {value}.')
 
 
 def _range(leaf: Space) -> tuple[Any, Any]:

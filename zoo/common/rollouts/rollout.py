@@ -16,6 +16,7 @@ from zoo.common import spaces
 from zoo.common.records import Episode, Trajectories
 from zoo.common.rollouts import estimates
 from zoo.common.rollouts.estimates import Critic, Values
+from zoo.common.tools.errors import InvalidValue
 
 #: The fields that every rollout has, in this order; ``log_prob`` and ``state`` may be None.
 FIELDS = (
@@ -185,10 +186,10 @@ class Rollout:
         found = self.fields
         for name, value in fields.items():
             if name not in REPLACEABLE and (name in FIELDS or hasattr(type(self), name) or name.startswith('_')):
-                raise ValueError(f'a rollout has {name!r} already: give the field another name.')
+                raise InvalidValue(f'a rollout has {name!r} already: give the field another name.')
             array = np.asarray(value)
             if array.shape[: len(lead)] != lead:
-                raise ValueError(
+                raise InvalidValue(
                     f'the field {name!r} has shape {array.shape}: it needs the leading axes {lead} of the rollout.'
                 )
             found[name] = array
@@ -209,7 +210,7 @@ class Rollout:
                 return self._loose(np.arange(len(self))[index])
             rows = np.asarray(index)
             if rows.ndim != 1 or (rows.dtype == bool and len(rows) != len(self)) or rows.dtype.kind not in 'biu':
-                raise ValueError(
+                raise InvalidValue(
                     f'loose transitions are picked by a slice or a list, such as [3:8] or [[1, 4]], not by {index!r}.'
                 )
             return self._loose(np.flatnonzero(rows) if rows.dtype == bool else rows)
@@ -217,7 +218,7 @@ class Rollout:
             return self._loose(np.flatnonzero(index & self.valid))
         time, copies = index if isinstance(index, tuple) and len(index) == 2 else (index, slice(None))
         if not isinstance(time, slice) or time.step not in (None, 1):
-            raise ValueError(
+            raise InvalidValue(
                 f'steps are picked in their order by a slice, such as rollout[10:20] or rollout[10:20, [0, 2]], not '
                 f'by {index!r}.'
             )
@@ -225,7 +226,9 @@ class Rollout:
         end = max(begin, end)
         numbers = np.arange(self.reward.shape[1])
         if not isinstance(copies, slice) and np.ndim(copies) != 1:
-            raise ValueError(f'copies are picked by a slice or a list, such as rollout[:, [0, 2]], not by {copies!r}.')
+            raise InvalidValue(
+                f'copies are picked by a slice or a list, such as rollout[:, [0, 2]], not by {copies!r}.'
+            )
         columns = numbers[copies]
         pick = slice(None) if len(columns) == len(numbers) and (columns == numbers).all() else columns
         span = self.__dict__['_span']
@@ -253,7 +256,7 @@ class Rollout:
         """
         rollouts = list(rollouts)
         if not rollouts:
-            raise ValueError('there is no rollout to concatenate: give at least one.')
+            raise InvalidValue('there is no rollout to concatenate: give at least one.')
         first, *others = rollouts
         for other in others:
             first._check_joins(other)
@@ -270,7 +273,7 @@ class Rollout:
                 joins = own is not None and before is not None and own == before._replace(begin=before.end, end=own.end)
                 if row and not joins:
                     if rollout.state is not None and not (rollout.begins[0] | ~rollout.valid[0]).all():
-                        raise ValueError(
+                        raise InvalidValue(
                             'rollouts of a recurrent policy follow one another only where the next one goes on as the '
                             'environment did or begins new episodes: evaluate each by itself.'
                         )
@@ -312,9 +315,9 @@ class Rollout:
         rows = int(np.prod(self.reward.shape))
         valid = np.flatnonzero(self.valid)
         if not valid.size:
-            raise ValueError('this rollout holds no transition to draw minibatches from: play more steps.')
+            raise InvalidValue('this rollout holds no transition to draw minibatches from: play more steps.')
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= rows:
-            raise ValueError(f'n is {n!r}: give a number of minibatches from 1 to {rows}, the number of rows.')
+            raise InvalidValue(f'n is {n!r}: give a number of minibatches from 1 to {rows}, the number of rows.')
         order = np.resize(self._generator(seed).permutation(valid), (int(n), -(-rows // int(n))))
         return (self._loose(chosen) for chosen in order)
 
@@ -422,7 +425,7 @@ class Rollout:
 
     def _check_ordered(self, what: str) -> None:
         if not self.ordered:
-            raise ValueError(
+            raise InvalidValue(
                 f'{what} needs the steps in their order, which loose transitions have lost: call it before flat, '
                 'shuffle or minibatches, and keep the result by with_fields.'
             )
@@ -432,18 +435,18 @@ class Rollout:
         for kind in ('observation_space', 'action_space'):
             own, found = getattr(one, kind), getattr(two, kind)
             if own is not found and not spaces.same(own, found):
-                raise ValueError(
+                raise InvalidValue(
                     f'the rollouts have other spaces, an {kind} {spaces.describe(own)} and one '
                     f'{spaces.describe(found)}: concatenate rollouts of one environment.'
                 )
         mine, its = ({name for name, x in rollout.fields.items() if x is not None} for rollout in (self, other))
         if mine != its:
-            raise ValueError(
+            raise InvalidValue(
                 f'of two rollouts to join only one has {", ".join(sorted(mine ^ its))}: give both the same fields by '
                 'with_fields.'
             )
         if self.reward.shape[1:] != other.reward.shape[1:]:
-            raise ValueError(
+            raise InvalidValue(
                 f'rollouts of shapes {tuple(self.reward.shape)} and {tuple(other.reward.shape)} cannot follow one '
                 'another: concatenate their flat() transitions.'
             )

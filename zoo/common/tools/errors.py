@@ -25,12 +25,20 @@ class InvalidType(UserError, TypeError):
     """A value of the wrong type, or an argument that is not taken, is refused."""
 
 
+class NotAFolder(UserError, NotADirectoryError):
+    """A path that should be a folder is a file, or lies in one."""
+
+
 class MissingPackage(ZooError, ImportError):
     """An optional package is needed and not installed; the message has the line that installs it."""
 
 
 class Failure(ZooError, RuntimeError):
     """Something failed that the user did not cause by a wrong value."""
+
+
+class TimedOut(ZooError, TimeoutError):
+    """Something took longer than it may."""
 
 
 class NotFinite(ZooError, FloatingPointError):

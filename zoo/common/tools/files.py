@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from zoo.common.tools.errors import InvalidType
+
 _LIBRARIES = {'zoo': 'zoo-rl', **{name: name for name in ('tensorflow', 'keras', 'numpy', 'gymnasium', 'safetensors')}}
 
 
@@ -47,11 +49,11 @@ def jsonable(value: Any, name: str = 'value') -> Any:
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
-                raise TypeError(f'{name} has the key {key!r}, a {type(key).__name__}: keys must be strings.')
+                raise InvalidType(f'{name} has the key {key!r}, a {type(key).__name__}: keys must be strings.')
         return {str(key): jsonable(item, f'{name}[{key!r}]') for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [jsonable(item, f'{name}[{index}]') for index, item in enumerate(value)]
-    raise TypeError(
+    raise InvalidType(
         f'{name} is a {type(value).__name__}, which JSON cannot hold: '
         'use None, bool, int, float, str, a NumPy array, or a dict or list of these.'
     )

@@ -12,6 +12,8 @@ from typing import Any
 
 import keras
 
+from zoo.common.tools.errors import Failure
+
 
 def flattened(layer: keras.Layer) -> list[keras.Layer]:
     """A layer and all layers inside it."""
@@ -85,6 +87,6 @@ def _of(thing: Any, name: str) -> Any:
     try:
         return getattr(thing, name)
     except AttributeError:
-        raise RuntimeError(
+        raise Failure(
             f'Keras {keras.__version__} has no {type(thing).__name__}.{name}, which zoo needs: install Keras 3.15.'
         ) from None

@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 from zoo.common.schedules import Linear
+from zoo.common.tools.errors import InvalidValue
 
 #: The only names that a text may call.
 _CALLS = {'Linear': Linear, 'dict': dict}
@@ -25,7 +26,7 @@ def _value(node: ast.expr) -> Any:
         function: Any = _CALLS.get(node.func.id) if isinstance(node.func, ast.Name) else None
         named = {keyword.arg: _value(keyword.value) for keyword in node.keywords if keyword.arg is not None}
         if function is None or len(named) < len(node.keywords):
-            raise ValueError('it calls an unknown function')
+            raise InvalidValue('it calls an unknown function')
         return function(*map(_value, node.args), **named)
     if isinstance(node, ast.List | ast.Tuple):
         items = [_value(item) for item in node.elts]

@@ -39,7 +39,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union
 import numpy as np
 
 from zoo.common.schedules import Linear
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.common.tools.habits import HABITS
 
 
@@ -138,28 +138,28 @@ class Param:
             return value
         if self.kind == 'keys' and isinstance(value, Mapping):
             return self._dict(value)
-        raise ValueError(self._refusal(value))
+        raise InvalidValue(self._refusal(value))
 
     def _number(self, value: Any, given: Any, within: Range) -> int | float:
         real = isinstance(value, int | float | np.number) and not isinstance(value, bool | np.complexfloating)
         if not real or not math.isfinite(value) or value not in within:
-            raise ValueError(self._refusal(given))
+            raise InvalidValue(self._refusal(given))
         if self.kind == 'number':
             return value if isinstance(value, int) else float(value)
         if value != int(value):
-            raise ValueError(self._refusal(given))
+            raise InvalidValue(self._refusal(given))
         return int(value)
 
     def _dict(self, given: Mapping[str, Any]) -> dict[str, Any]:
         known = {key.name: key for key in self.keys}
         for name, value in given.items():
             if name not in known:
-                raise ValueError(unknown(f'key of {self.name}', name, known))
+                raise InvalidValue(unknown(f'key of {self.name}', name, known))
             if known[name].kind == 'choice' and isinstance(value, str) and value not in known[name].choices:
-                raise ValueError(unknown(f'{name} of {self.name}', value, known[name].choices))
+                raise InvalidValue(unknown(f'{name} of {self.name}', value, known[name].choices))
         for name, key in known.items():
             if key.default is Param.required and name not in given:
-                raise ValueError(f'{self.name} lacks {name!r}: give {self.wanted}.')
+                raise InvalidValue(f'{self.name} lacks {name!r}: give {self.wanted}.')
         named = {name: replace(key, name=f'{self.name}[{name!r}]') for name, key in known.items()}
         return {name: key.default for name, key in known.items()} | checked(given, named)
 

@@ -41,6 +41,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from zoo.common.tools.errors import InvalidType, InvalidValue
 from zoo.common.tools.files import beside, flush, from_jsonable, jsonable, library_versions, put_in_place, write_json
 
 #: Format 1 numbered the arrays of optimizers; format 2 names them after the weights.
@@ -55,7 +56,7 @@ _LITTER = frozenset({'.DS_Store', 'Thumbs.db', 'desktop.ini'})
 _ABANDONED_SECONDS = 24 * 3600
 
 
-class CheckpointError(ValueError):
+class CheckpointError(InvalidValue):
     """A checkpoint that cannot be read, or a path that cannot be written."""
 
 
@@ -282,7 +283,7 @@ def _delete_abandoned(path: Path) -> None:
 
 def _array_name(name: Any) -> str:
     if not isinstance(name, str) or name in ('', '__metadata__'):  # safetensors uses the latter itself
-        raise TypeError(f"{name!r} cannot name an array: use a string such as 'actor/kernel'.")
+        raise InvalidType(f"{name!r} cannot name an array: use a string such as 'actor/kernel'.")
     return name
 
 
@@ -292,13 +293,13 @@ def _storable(name: str, array: Any) -> np.ndarray:
     dtype = array.dtype
     if dtype.kind in 'biuf' and dtype.itemsize <= 8:
         return array
-    raise TypeError(f'array {name!r} has dtype {dtype}: use bool, an integer or a real of up to 64 bits.')
+    raise InvalidType(f'array {name!r} has dtype {dtype}: use bool, an integer or a real of up to 64 bits.')
 
 
 def _numeric(name: str, array: Any) -> np.ndarray:
     array = np.asarray(array)
     if array.dtype.kind not in 'biufc':
-        raise TypeError(f'array {name!r} of the buffer has dtype {array.dtype}: it must be bool or numeric.')
+        raise InvalidType(f'array {name!r} of the buffer has dtype {array.dtype}: it must be bool or numeric.')
     return array
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from zoo.common.tools.errors import InvalidType, InvalidValue
 from zoo.common.tools.files import write_text
 from zoo.common.training.run_directory import make_directory
 
@@ -86,9 +87,9 @@ class Logger:
             ValueError: a metric is called ``step``, like the first column; or the logger is closed.
         """
         if self._closed:
-            raise ValueError('this logger is closed: make a new one, which continues the run.')
+            raise InvalidValue('this logger is closed: make a new one, which continues the run.')
         if 'step' in metrics:
-            raise ValueError("a metric cannot be called 'step', like the first column of progress.csv: rename it.")
+            raise InvalidValue("a metric cannot be called 'step', like the first column of progress.csv: rename it.")
         values = {name: _number(name, value) for name, value in metrics.items()}
         if self._table is not None:
             self._table.append({'step': str(int(step)), **{name: _compact(value) for name, value in values.items()}})
@@ -137,7 +138,7 @@ def keep_rows(path: Path, until: int) -> None:
     with open(path, newline='', encoding='utf-8') as file:
         header, *rows = list(csv.reader(file))
     if 'step' not in header:
-        raise ValueError(f"'{path}' was not written by zoo: move it away, or choose another run_dir.")
+        raise InvalidValue(f"'{path}' was not written by zoo: move it away, or choose another run_dir.")
     at = header.index('step')
     # A killed run may have cut its last row, even the step.
     whole = rows if path.read_bytes().endswith(b'\n') else rows[:-1]
@@ -256,7 +257,7 @@ def _number(name: str, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise TypeError(f'metric {name!r} is a {type(value).__name__}: it must be a single number.') from None
+        raise InvalidType(f'metric {name!r} is a {type(value).__name__}: it must be a single number.') from None
 
 
 def _compact(value: float) -> str:

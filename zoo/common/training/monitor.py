@@ -7,6 +7,7 @@ import os
 import time
 from pathlib import Path
 
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.files import write_text
 
 _MONITOR_SECONDS = 1.0
@@ -55,7 +56,7 @@ class Monitor:
         lines = self._path.read_text(encoding='utf-8').split('\n')
         rows = lines[2:-1]  # a killed run may have left a part of a row after the last newline
         if not lines[0].startswith('#') or lines[1:2] != [','.join(self.columns)]:
-            raise ValueError(f"'{self._path}' was not written by zoo: move it away, or choose another run_dir.")
+            raise InvalidValue(f"'{self._path}' was not written by zoo: move it away, or choose another run_dir.")
         if resumed_at is not None:
             rows = [row for row in rows if int(row.rpartition(',')[2]) <= resumed_at]
         return lines[0].removeprefix('#'), rows

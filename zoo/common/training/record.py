@@ -18,6 +18,7 @@ from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.datasets.recordings import RecordedEpisode, check_spaces, write
 from zoo.common.rollouts.collector import Collector
 from zoo.common.tools.checks import whole
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.training.agent import Agent
 
 
@@ -50,7 +51,7 @@ def record_dataset(
     """
     path = Path(path).expanduser()
     if path.suffix != '.npz':
-        raise ValueError(f"path is '{path}': episodes are recorded in a file whose name ends in .npz.")
+        raise InvalidValue(f"path is '{path}': episodes are recorded in a file whose name ends in .npz.")
     episodes = whole('episodes', episodes)
     vector = isinstance(env, VectorEnv)
     observation_space = env.single_observation_space if isinstance(env, VectorEnv) else env.observation_space
@@ -113,7 +114,7 @@ def _acting(
 
         return play, agent.action_adaptor, behavior.episodes_begin
     if not callable(policy):
-        raise ValueError(f'the policy is {policy!r}: give an agent, or a function from an observation to an action.')
+        raise InvalidValue(f'the policy is {policy!r}: give an agent, or a function from an observation to an action.')
     adaptor = ActionAdaptor(action_space)
 
     def act(obs: spaces.Flat) -> spaces.Flat:

@@ -8,6 +8,8 @@ import re
 import time
 from pathlib import Path
 
+from zoo.common.tools.errors import InvalidType, InvalidValue, NotAFolder
+
 
 def run_directory(run_dir: str | os.PathLike[str] | bool | None, algorithm: str, env_name: str) -> Path | None:
     """Return the directory of a run, and make it if it is missing.
@@ -29,7 +31,7 @@ def run_directory(run_dir: str | os.PathLike[str] | bool | None, algorithm: str,
     if run_dir is False:
         return None
     if run_dir is True or not isinstance(run_dir, str | os.PathLike | None):
-        raise TypeError(f'run_dir is {run_dir!r}: use a path, None for a new directory, or False to write nothing.')
+        raise InvalidType(f'run_dir is {run_dir!r}: use a path, None for a new directory, or False to write nothing.')
     if run_dir is not None:
         return make_directory(Path(run_dir).expanduser())
     root = make_directory(Path(os.environ.get('ZOO_RUNS') or 'runs').expanduser())
@@ -63,7 +65,7 @@ def check_continued(folder: Path, steps: int) -> None:
         rows = monitor.read_text(encoding='utf-8', errors='replace').split('\n')[2:-1]
         there += [int(step) for _, _, step in (row.rpartition(',') for row in rows[-1:]) if step.isdigit()]
     if max(there, default=0) > steps:
-        raise ValueError(
+        raise InvalidValue(
             f"'{folder}' holds a run of {max(there):,} steps, but this agent has taken {steps:,}: choose another "
             'run_dir, or go on with that run, zoo.resume(…).'
         )
@@ -78,5 +80,5 @@ def make_directory(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise NotADirectoryError(f"'{path}' cannot be a run directory: it is a file, or lies in one.") from None
+        raise NotAFolder(f"'{path}' cannot be a run directory: it is a file, or lies in one.") from None
     return path

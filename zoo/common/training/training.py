@@ -22,6 +22,7 @@ from zoo.common.envs.goals import Goals
 from zoo.common.records import Episode, TrainingResult
 from zoo.common.replay.replay import Replay
 from zoo.common.rollouts.claims import claims
+from zoo.common.tools.errors import NotFinite
 from zoo.common.training.agent import Agent, Loop
 from zoo.common.training.collection import Collection
 from zoo.common.training.experience import Experience
@@ -184,7 +185,7 @@ class Training:
             self._rescue()
             kept = self._last_checkpoint or 'none was written'
             if isinstance(error, FloatingPointError):
-                raise FloatingPointError(f'{error} The last good checkpoint: {kept}.') from error
+                raise NotFinite(f'{error} The last good checkpoint: {kept}.') from error
             log.error(
                 'Training failed at step %d of %d. The last good checkpoint: %s.', self.steps, self.train_steps, kept
             )
@@ -257,7 +258,7 @@ class Training:
             self.losses = metrics
             for name, value in metrics.items():
                 if not math.isfinite(value):
-                    raise FloatingPointError(
+                    raise NotFinite(
                         f'step {self.steps}: the loss {name!r} became {value}: a smaller learning rate or '
                         'normalized observations and rewards may help.'
                     )
@@ -337,7 +338,7 @@ class Training:
         if self.run_dir is None:
             return
         if not self.agent.weights_are_finite():  # the loss would show it one update later
-            raise FloatingPointError(f'step {self.steps}: a weight became NaN or infinite: lower the learning rate.')
+            raise NotFinite(f'step {self.steps}: a weight became NaN or infinite: lower the learning rate.')
         loop_state = None if final and self.done else {'steps': self.steps, 'train_steps': self.train_steps}
         path = self.run_dir / 'checkpoints' / f'{self.agent.steps:09d}'  # its life's steps only grow
         self.agent.save(path, buffer=self._checkpoint_buffer, loop_state=loop_state)

@@ -12,11 +12,13 @@ from typing import NoReturn, Protocol
 
 import numpy as np
 
+from zoo.common.tools.errors import Failure
+
 #: The reductions that every engine knows. The cluster computes a mean as a sum and divides it.
 OPS = ('sum', 'max', 'min')
 
 
-class ClusterError(RuntimeError):
+class ClusterError(Failure):
     """The job cannot go on: the layout, the launcher, the engine or another rank is not as it must be."""
 
 

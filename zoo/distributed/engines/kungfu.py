@@ -33,6 +33,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from zoo.common.tools.errors import InvalidType
 from zoo.distributed.engines.base import ClusterError
 from zoo.distributed.engines.endings import watch_ends
 from zoo.distributed.engines.messages import GONE, Arrival, MessageEngine, Result
@@ -103,7 +104,7 @@ def dtype_code(dtype: np.dtype) -> int:
     """
     dtype = np.dtype(dtype)
     if dtype.kind not in _CLASSES or dtype.itemsize > 8 or not dtype.isnative:
-        raise TypeError(f'KungFu cannot reduce {dtype}: convert the array to an integer, float32 or float64 first.')
+        raise InvalidType(f'KungFu cannot reduce {dtype}: convert the array to an integer, float32 or float64 first.')
     return _CLASSES[dtype.kind] << 16 | dtype.itemsize << 8 | 8
 
 

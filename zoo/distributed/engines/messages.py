@@ -21,6 +21,7 @@ from typing import NoReturn, Protocol, TypeVar
 
 import numpy as np
 
+from zoo.common.tools.errors import InvalidValue
 from zoo.distributed.engines.base import OPS, MessageTooLarge, PeerLost
 from zoo.distributed.engines.neighbor import NeighborWatch
 from zoo.distributed.engines.waiting import Grace
@@ -201,7 +202,7 @@ class MessageEngine(ABC):
     def all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
         # float16 is added up in float32. Raises TypeError where the engine has no reduction of a dtype.
         if op not in OPS:
-            raise ValueError(f'unknown reduction {op!r}: it is one of {", ".join(OPS)}.')
+            raise InvalidValue(f'unknown reduction {op!r}: it is one of {", ".join(OPS)}.')
         if len(group) == 1 or buffer.size == 0:
             return buffer.copy()
         if buffer.dtype == np.bool_:

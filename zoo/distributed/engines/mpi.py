@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 
+from zoo.common.tools.errors import InvalidType
 from zoo.distributed.engines.base import ClusterError
 from zoo.distributed.engines.endings import heed_signal, watch_ends
 from zoo.distributed.engines.memory import Memory
@@ -147,7 +148,7 @@ class MpiEngine(MessageEngine):
         try:
             request = self._group(group).Iallreduce(buffer, result, operation)
         except (KeyError, MPI.Exception) as error:
-            raise TypeError(
+            raise InvalidType(
                 f'MPI cannot reduce {buffer.dtype} by {op!r}: convert the array first ({error}).'
             ) from error
         self._finish_with(group, request, buffer, result)

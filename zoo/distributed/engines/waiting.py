@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from zoo.common.tools.errors import TimedOut
+
 #: Seconds that a collective goes on after a rank of its group has left, which may be right after that rank's own part.
 GRACE = 3.0
 
@@ -24,7 +26,7 @@ class Deadline:
     def check(self, what: str) -> None:
         """Raise ``TimeoutError('<what>, in <timeout> s.')`` when no time is left."""
         if self._timeout is not None and self.left <= 0:
-            raise TimeoutError(f'{what}, in {self._timeout:g} s.')
+            raise TimedOut(f'{what}, in {self._timeout:g} s.')
 
 
 class Grace:

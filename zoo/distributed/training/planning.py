@@ -10,7 +10,7 @@ import numpy as np
 from zoo.common.envs.about import about
 from zoo.common.replay.replay import Replay
 from zoo.common.rollouts.rollout_buffer import rollout_bytes
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.distributed.layout import Layout, Role
 from zoo.distributed.training.plan import EPISODES, HEADER, Plan, Stored
 
@@ -34,25 +34,25 @@ def check_roles(roles: Any, replays: bool = False) -> Layout:
         ValueError: this is not a dict of roles and numbers, or the numbers do not fit together.
     """
     if not isinstance(roles, Mapping):
-        raise ValueError(f'roles is {roles!r}: give a dict such as dict(learners=1, actors=4).')
+        raise InvalidValue(f'roles is {roles!r}: give a dict such as dict(learners=1, actors=4).')
     known = [f'{role}s' for role in Role]
     for name in roles:
         if name not in known:
-            raise ValueError(unknown('role', name, known))
+            raise InvalidValue(unknown('role', name, known))
     layout = Layout(**{'learners': 1, **roles})
     if layout.learners < 1:
-        raise ValueError('roles without a learner: give at least one.')
+        raise InvalidValue('roles without a learner: give at least one.')
     if layout.actors < 1 or layout.actors % layout.learners:
-        raise ValueError(
+        raise InvalidValue(
             f'{layout}: give each learner the same number of actors, at least one; dict(learners={layout.learners}, '
             f'actors={layout.learners * (layout.actors // layout.learners + 1)}) would do.'
         )
     if layout.servers > layout.actors:
-        raise ValueError(f'{layout}: more servers than actors would have nothing to do; give fewer servers.')
+        raise InvalidValue(f'{layout}: more servers than actors would have nothing to do; give fewer servers.')
     if layout.buffers and not replays:
-        raise ValueError(f'{layout}: this algorithm learns from rollouts and replays none; leave out buffers.')
+        raise InvalidValue(f'{layout}: this algorithm learns from rollouts and replays none; leave out buffers.')
     if layout.buffers and (layout.buffers % layout.learners or layout.actors % layout.buffers):
-        raise ValueError(
+        raise InvalidValue(
             f'{layout}: give each learner the same number of buffers, and each buffer the same number of actors; '
             f'dict(learners={layout.learners}, actors={layout.actors}, buffers={layout.learners}) would do.'
         )
@@ -97,7 +97,7 @@ def plan_for(
     num_envs = about(env).copies
     if loop.experience == 'evaluations':
         if layout.learners > 1:
-            raise ValueError(
+            raise InvalidValue(
                 f'{layout}: the update of {name} is a weighted sum, which one learner does in no time: give learners=1 '
                 'and more actors.'
             )
@@ -147,17 +147,17 @@ def _check_servers(agent: Agent, layout: Layout) -> None:
     """Refuse servers where a policy differs between actors, or keeps something along an episode."""
     name = type(agent).__name__
     if agent.loop.experience == 'evaluations':
-        raise ValueError(
+        raise InvalidValue(
             f'{layout}: each actor of {name} acts with parameters of its own, which servers have not: leave out '
             'servers.'
         )
     if agent.behavior.along_episodes:
-        raise ValueError(
+        raise InvalidValue(
             f'{layout}: what {name} acts by is kept along each episode, but a server answers many environments as one: '
             'leave out servers.'
         )
     if agent.behavior.per_actor:
-        raise ValueError(
+        raise InvalidValue(
             f'{layout}: every actor of {name} explores in a way of its own, but a server acts for all alike: leave out '
             'servers.'
         )
@@ -167,12 +167,12 @@ def _check_gradients(agent: Agent, layout: Layout) -> None:
     """Refuse roles and networks with which actors cannot compute gradients."""
     name = type(agent).__name__
     if layout.servers or layout.learners > 1:
-        raise ValueError(
+        raise InvalidValue(
             f'{layout}: the actors of {name} compute its gradients, and one learner takes each as it comes: give '
             f'dict(learners=1, actors={layout.actors}).'
         )
     if any(network.moving_variables for network in agent.networks.values()):
-        raise ValueError(
+        raise InvalidValue(
             f'{layout}: a network of {name} has moving statistics, and each actor would have its own: leave out batch '
             'normalization, or give roles=None, which trains in this process.'
         )
@@ -181,13 +181,13 @@ def _check_gradients(agent: Agent, layout: Layout) -> None:
 def _check_buffers(agent: Agent, layout: Layout, loop_params: dict[str, Any], checkpoint_buffer: bool) -> None:
     """Refuse what buffers in ranks of their own cannot do, and an agent with a replay buffer that they would ignore."""
     if checkpoint_buffer:
-        raise ValueError(
+        raise InvalidValue(
             f'{layout}: checkpoint_buffer=True saves the replay buffer of a learner, but here the buffers have it: '
             'leave out checkpoint_buffer, or the buffers.'
         )
     held = agent.saved_buffer if agent.replay is None else len(agent.replay)
     if held:
-        raise ValueError(
+        raise InvalidValue(
             f'{layout}: the agent has a replay buffer with transitions already, which these buffers do not take over: '
             'forget it first, by agent.replay = agent.saved_buffer = None, or leave out buffers.'
         )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import cloudpickle
 
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.quiet import load_tensorflow
 from zoo.common.training.experience import Experience
 from zoo.distributed import jobs, launchers, rank_process
@@ -82,7 +83,7 @@ def train(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience], Resul
 
 def _train_here(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience], Result]) -> Result:
     if plan.rebuild is None:
-        raise ValueError(
+        raise InvalidValue(
             'roles need to build the environment in other processes, but this one was not built by build_env from a '
             'name, a class or a function: use build_env(make_env), where make_env is a function that builds all of it, '
             'or roles=None, which trains in this process.'
@@ -93,7 +94,7 @@ def _train_here(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience],
     try:
         rank_process.pack(take_part, (plan,))
     except Exception as error:
-        raise ValueError(
+        raise InvalidValue(
             f'roles need to build the environment in other processes, but this one cannot be sent there ({error}): '
             'give build_env a name, a class, or a function that opens what it needs itself.'
         ) from error
@@ -196,7 +197,7 @@ def pack_agent(agent: Agent) -> bytes:
             entries.append(packed(entry))
         except Exception as error:
             why = ' '.join(str(error).split())[:200].rstrip('.')
-            raise ValueError(
+            raise InvalidValue(
                 f'the network {name!r} cannot be sent to another process ({why}): give a spec or a network without '
                 'that, or start the program by python -m zoo.distributed.run, where every rank makes its own.'
             ) from error

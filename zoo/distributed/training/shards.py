@@ -20,6 +20,7 @@ from zoo.common.replay.sequences import side_by_side
 from zoo.common.rollouts.rollout_buffer import rollout_bytes
 from zoo.common.sampling import importance, raised
 from zoo.common.schedules import value_at
+from zoo.common.tools.errors import InvalidValue
 from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.waiting import Deadline
 from zoo.distributed.layout import Role
@@ -158,7 +159,7 @@ class Shards:
         masses = np.array([told['mass'] for told in self._told], np.float64)
         ends = np.cumsum(masses)
         if not ends[-1] > 0.0:
-            raise ValueError(EMPTY)
+            raise InvalidValue(EMPTY)
         fractions = rng.random(lead)
         if self._priorities is not None:
             fractions = (np.arange(lead[-1]) + fractions) / lead[-1]

@@ -23,6 +23,7 @@ from gymnasium.vector.utils import batch_space
 from zoo.common.envs.answers import LIFE_LOST
 from zoo.common.envs.kinds import envpool, registered
 from zoo.common.envs.wrappers.views import StackFrames, push_frame
+from zoo.common.tools.errors import InvalidValue, MissingPackage
 
 #: Arguments of :class:`AtariPreprocessing` and of the stack of frames; all other arguments are ALE's.
 OPTIONS: dict[str, Any] = {
@@ -99,9 +100,11 @@ class AtariPreprocessing(gymnasium.Wrapper):
         super().__init__(env)
         self._size = _height_width(frame_size)
         if min(self._size) < 8:
-            raise ValueError(f'frame_size is {frame_size}: give at least 8 pixels, such as 84 or 42.')
+            raise InvalidValue(f'frame_size is {frame_size}: give at least 8 pixels, such as 84 or 42.')
         if frame_skip < 1 or max_episode_steps < 1:
-            raise ValueError(f'frame_skip and max_episode_steps are at least 1, not {frame_skip}, {max_episode_steps}.')
+            raise InvalidValue(
+                f'frame_skip and max_episode_steps are at least 1, not {frame_skip}, {max_episode_steps}.'
+            )
         self._frame_skip = frame_skip
         self._noop_max = noop_max
         self._life_loss = life_loss
@@ -237,7 +240,7 @@ class Pool(VectorEnv):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Begin a game in every copy; with ``seed``, copy ``i`` is seeded with ``seed + i`` (or ``seed[i]``)."""
         if options:
-            raise ValueError(f'these games take no options for reset, but got {options!r}: leave them out.')
+            raise InvalidValue(f'these games take no options for reset, but got {options!r}: leave them out.')
         if seed is None:
             seed = int(self.np_random.integers(2**31 - self.num_envs))
         seeds = np.asarray(seed if isinstance(seed, (list, tuple)) else np.arange(seed, seed + self.num_envs))
@@ -366,5 +369,5 @@ def _opencv() -> tuple[Callable[..., np.ndarray], int]:
     try:
         import cv2
     except ImportError as error:
-        raise ImportError(f"Atari's frames are resized by OpenCV: pip install 'zoo-rl[atari]' ({error}).") from error
+        raise MissingPackage(f"Atari's frames are resized by OpenCV: pip install 'zoo-rl[atari]' ({error}).") from error
     return cv2.resize, cv2.INTER_AREA

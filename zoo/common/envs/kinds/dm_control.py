@@ -22,7 +22,7 @@ from gymnasium.spaces import Box, Dict
 from gymnasium.wrappers import TimeLimit
 
 from zoo.common.envs.kinds import pixels, registered, rendering
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import Failure, InvalidType, InvalidValue, MissingPackage, unknown
 
 #: What the suite gives as the bound of an unbounded action (MuJoCo's mjMAXVAL).
 UNBOUNDED = 1e10
@@ -41,7 +41,7 @@ def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env]:
     if not isinstance(env_id, str):
         registered.find(env_id, env_type)  # refuses it
     if env_id not in _tasks():
-        raise ValueError(unknown(f'{env_type} environment', env_id, ids()))
+        raise InvalidValue(unknown(f'{env_type} environment', env_id, ids()))
     return partial(make, env_id)
 
 
@@ -67,7 +67,7 @@ def make(env_id: str, /, max_episode_steps: int | None = None, **kwargs: Any) ->
     options = pixels.take_options(kwargs)
     if max_episode_steps is not None:
         if 'time_limit' in kwargs:
-            raise ValueError(f'{env_id!r}: give max_episode_steps, in steps, or time_limit, in seconds, not both.')
+            raise InvalidValue(f'{env_id!r}: give max_episode_steps, in steps, or time_limit, in seconds, not both.')
         kwargs['time_limit'] = math.inf
     env: gymnasium.Env = DMControl(env_id, **kwargs)
     if max_episode_steps is not None:
@@ -111,12 +111,14 @@ class DMControl(gymnasium.Env):
         **task_kwargs: Any,
     ) -> None:
         if isinstance(frame_skip, bool) or not isinstance(frame_skip, int) or frame_skip < 1:
-            raise ValueError(f'frame_skip is {frame_skip!r}: give the number of times to repeat an action, at least 1.')
+            raise InvalidValue(
+                f'frame_skip is {frame_skip!r}: give the number of times to repeat an action, at least 1.'
+            )
         if render_mode not in (None, 'rgb_array'):
-            raise ValueError(f"render_mode of {env_id!r} is None or 'rgb_array', not {render_mode!r}.")
+            raise InvalidValue(f"render_mode of {env_id!r} is None or 'rgb_array', not {render_mode!r}.")
         limit = task_kwargs.get('time_limit', math.inf)
         if isinstance(limit, bool) or not (isinstance(limit, (int, float)) and limit > 0):
-            raise ValueError(f'time_limit is {limit!r}: give the seconds after which an episode ends, more than 0.')
+            raise InvalidValue(f'time_limit is {limit!r}: give the seconds after which an episode ends, more than 0.')
         domain, task = _tasks()[env_id]
         _check_arguments(env_id, getattr(_suite(), domain).SUITE[task], task_kwargs)
         self._env = _suite().load(domain, task, {'random': random, **task_kwargs})
@@ -183,7 +185,7 @@ class DMControl(gymnasium.Env):
             now = self._env.step(action)
             if now.first():
                 assert self.spec is not None
-                raise RuntimeError(f'{self.spec.id!r}: the episode is over or has not begun, so call reset() first.')
+                raise Failure(f'{self.spec.id!r}: the episode is over or has not begun, so call reset() first.')
             reward += float(now.reward)
             if now.last():
                 break
@@ -217,7 +219,7 @@ def _suite() -> ModuleType:
             warnings.filterwarnings('ignore', module='glfw')  # it looks for a display, which is not needed
             from dm_control import suite
     except ModuleNotFoundError as error:
-        raise ImportError(
+        raise MissingPackage(
             f"dm_control environments need a package that is not installed: pip install 'zoo-rl[dm_control]' ({error})."
         ) from error
     except Exception as error:
@@ -236,4 +238,4 @@ def _check_arguments(env_id: str, maker: Callable[..., Any], kwargs: Mapping[str
     known = [*own, *(name for name in inspect.signature(maker).parameters if name not in own), 'pixels']
     for name in kwargs:
         if name not in known:
-            raise TypeError(unknown(f'argument of {env_id!r}', name, known))
+            raise InvalidType(unknown(f'argument of {env_id!r}', name, known))

@@ -14,6 +14,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from zoo.common.spaces import is_leaf
+from zoo.common.tools.errors import InvalidValue, MissingPackage
 
 
 def has_task(env_id: str, reference: gymnasium.Env) -> bool:
@@ -34,9 +35,9 @@ def check_task(env_id: str) -> None:
         ValueError: EnvPool does not have the task.
     """
     if not is_installed():
-        raise ImportError("vectorized='envpool' needs EnvPool: pip install 'zoo-rl[envpool]'.")
+        raise MissingPackage("vectorized='envpool' needs EnvPool: pip install 'zoo-rl[envpool]'.")
     if env_id not in _names():
-        raise ValueError(f"EnvPool does not have {env_id!r}: use vectorized='sync' or 'async'.")
+        raise InvalidValue(f"EnvPool does not have {env_id!r}: use vectorized='sync' or 'async'.")
 
 
 def make_pool(env_id: str, seeds: list[int], kwargs: dict[str, Any]) -> Any:
@@ -53,7 +54,7 @@ def make_pool(env_id: str, seeds: list[int], kwargs: dict[str, Any]) -> Any:
             pool = envpool.make_gymnasium(env_id, seed=seeds, num_threads=min(len(seeds), _cores()), **kwargs)
             _ = pool.observation_space
     except TypeError as error:
-        raise ValueError(
+        raise InvalidValue(
             f"EnvPool does not take these arguments of {env_id!r} ({error}): use vectorized='sync'."
         ) from error
     return pool
@@ -81,7 +82,7 @@ class EnvPoolVectorEnv(VectorEnv):
     def __init__(self, env_id: str, nenv: int, reference: gymnasium.Env, **kwargs: Any) -> None:
         check_task(env_id)
         if not is_leaf(reference.observation_space):
-            raise ValueError(f"EnvPool has {env_id!r} with other observations: use vectorized='sync' or 'async'.")
+            raise InvalidValue(f"EnvPool has {env_id!r} with other observations: use vectorized='sync' or 'async'.")
         self.num_envs = nenv
         self.spec = reference.spec
         self.render_mode = reference.render_mode
@@ -103,7 +104,7 @@ class EnvPoolVectorEnv(VectorEnv):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start a new episode in every copy; with ``seed``, copy ``i`` is seeded with ``seed + i`` (or ``seed[i]``)."""
         if options:
-            raise ValueError(f'EnvPool takes no options for reset, but got {options!r}: leave them out.')
+            raise InvalidValue(f'EnvPool takes no options for reset, but got {options!r}: leave them out.')
         if seed is not None or self._pool is None:
             self._make_pool(seed)
         observation, info = self._pool.reset()

@@ -26,6 +26,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 from zoo.common.envs import answers
+from zoo.common.tools.errors import InvalidType, InvalidValue
 
 
 def is_old_gym(env: Any) -> bool:
@@ -84,7 +85,7 @@ class OldGymEnv(gymnasium.Env):
                 )
         if options:
             if not self._takes['options']:
-                raise TypeError(f'the reset() of {self} takes no options, but got {options!r}.')
+                raise InvalidType(f'the reset() of {self} takes no options, but got {options!r}.')
             kwargs['options'] = options
         result = self.env.reset(**kwargs)
         observation, info = result if self._has_info(result) else (result, {})
@@ -106,11 +107,11 @@ class OldGymEnv(gymnasium.Env):
             truncated = done and said is not None and answers.flag('TimeLimit.truncated', said, self.__str__)
             terminated = done and not truncated
         else:
-            raise ValueError(f'{self}: step() returned {len(result)} values, not {answers.STEP}.')
+            raise InvalidValue(f'{self}: step() returned {len(result)} values, not {answers.STEP}.')
         try:
             reward = float(answers.number(reward, self.__str__))
         except TypeError:
-            raise ValueError(f'{self}: the reward of step() is {answers.shown(reward)}, not one number.') from None
+            raise InvalidValue(f'{self}: the reward of step() is {answers.shown(reward)}, not one number.') from None
         return _cast(self.observation_space, observation), reward, bool(terminated), bool(truncated), info
 
     def render(self) -> Any:
@@ -158,7 +159,7 @@ def convert_space(space: Any) -> Space:
         if getattr(space, 'shape', ()) in ((), None):
             return Discrete(int(space.n), start=int(getattr(space, 'start', 0)))
         return MultiBinary(space.n)
-    raise TypeError(
+    raise InvalidType(
         f"{space!r} ({type(space).__module__}.{type(space).__name__}) has no equal among Gymnasium's spaces: use Box, "
         'Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them.'
     )
@@ -172,7 +173,7 @@ def _convert_box(space: Any) -> Box:
     try:
         low, high = (np.broadcast_to(bound, shape) for bound in (low, high))
     except ValueError as error:
-        raise TypeError(
+        raise InvalidType(
             f'{space!r} has the shape {shape}, but bounds of the shapes {low.shape} and {high.shape}: give bounds of '
             'its shape, or a number for all entries.'
         ) from error

@@ -17,7 +17,7 @@ from gymnasium.spaces import Box, Dict, Space
 
 from zoo.common.envs.kinds.rendering import SceneRenderer
 from zoo.common.envs.wrappers.views import StackFrames
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidValue, MissingPackage, unknown
 
 #: The arguments of :func:`add_pixels` that go with ``pixels``.
 OPTIONS = ('cameras', 'depth', 'frame_size', 'frame_stack')
@@ -81,14 +81,14 @@ class PixelObservations(gymnasium.Wrapper):
     ) -> None:
         super().__init__(env)
         if pixels is not True and pixels != 'both':
-            raise ValueError(f"pixels is True for images alone or 'both' for images and the state, not {pixels!r}.")
+            raise InvalidValue(f"pixels is True for images alone or 'both' for images and the state, not {pixels!r}.")
         self._size = _frame_size(frame_size)
         self._max_depth = _max_depth(depth)
         self._has_scene = has_scene(env)
         if not self._has_scene and (cameras is not None or self._max_depth):
-            raise ValueError(f'{env}: cameras and depth need a MuJoCo scene, which this environment does not have.')
+            raise InvalidValue(f'{env}: cameras and depth need a MuJoCo scene, which this environment does not have.')
         if not self._has_scene and env.render_mode != 'rgb_array':
-            raise ValueError(f"{env}: pixels need render_mode='rgb_array', but it is {env.render_mode!r}.")
+            raise InvalidValue(f"{env}: pixels need render_mode='rgb_array', but it is {env.render_mode!r}.")
         self._cameras = camera_ids(env, cameras) if self._has_scene else {'pixels': -1}
         self._renderer: SceneRenderer | None = None
         self._picture: SceneRenderer | None = None
@@ -104,7 +104,7 @@ class PixelObservations(gymnasium.Wrapper):
             own = env.observation_space
             state = own.spaces if isinstance(own, Dict) else {'state': own}
         if images.keys() & state.keys():
-            raise ValueError(f'{env}: its observation has the key {min(images.keys() & state.keys())!r} already.')
+            raise InvalidValue(f'{env}: its observation has the key {min(images.keys() & state.keys())!r} already.')
         self.observation_space = Dict({**state, **images})
 
     def _image_spaces(self) -> dict[str, Space]:
@@ -186,18 +186,18 @@ def camera_ids(env: gymnasium.Env, cameras: str | int | Sequence[str | int] | No
     found: dict[str, int] = {}
     for camera in wanted:
         if isinstance(camera, bool) or not isinstance(camera, (str, int, np.integer)):
-            raise ValueError(f'{env}: a camera is given by its name or its id, not by {camera!r}.')
+            raise InvalidValue(f'{env}: a camera is given by its name or its id, not by {camera!r}.')
         if isinstance(camera, str) and camera not in names:
-            raise ValueError(f'{env}: ' + unknown('camera', camera, known))
+            raise InvalidValue(f'{env}: ' + unknown('camera', camera, known))
         camera = names.index(camera) if isinstance(camera, str) else int(camera)
         if not -1 <= camera < len(names):
-            raise ValueError(
+            raise InvalidValue(
                 f'{env}: there is no camera {camera}: give an id from -1, the free camera, to {len(names) - 1}'
                 + (f', or a name: {", ".join(known)}.' if known else '.')
             )
         found['free' if camera == -1 else names[camera] or f'camera_{camera}'] = camera
     if not wanted or len(found) < len(wanted):
-        raise ValueError(f'{env}: give at least one camera, and each once, not {cameras!r}.')
+        raise InvalidValue(f'{env}: give at least one camera, and each once, not {cameras!r}.')
     return found if len(found) > 1 else {'pixels': next(iter(found.values()))}
 
 
@@ -212,7 +212,7 @@ def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     try:
         import cv2
     except ImportError as error:
-        raise ImportError(f'images are resized by OpenCV: pip install opencv-python-headless ({error}).') from error
+        raise MissingPackage(f'images are resized by OpenCV: pip install opencv-python-headless ({error}).') from error
     return cv2.resize(np.ascontiguousarray(image), size[::-1], interpolation=cv2.INTER_AREA)
 
 
@@ -220,16 +220,18 @@ def _rendered(env: gymnasium.Env) -> np.ndarray:
     try:
         image = env.render()
     except gymnasium.error.DependencyNotInstalled as error:
-        raise ImportError(f'{env} cannot be rendered: {error}.') from error
+        raise MissingPackage(f'{env} cannot be rendered: {error}.') from error
     if not (isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3):
-        raise ValueError(f'{env}: render() must return an image uint8 [height, width, 3], but returned {type(image)}.')
+        raise InvalidValue(
+            f'{env}: render() must return an image uint8 [height, width, 3], but returned {type(image)}.'
+        )
     return image
 
 
 def _frame_size(frame_size: int | tuple[int, int]) -> tuple[int, int]:
     sides = frame_size if isinstance(frame_size, (tuple, list)) else (frame_size, frame_size)
     if len(sides) != 2 or not all(isinstance(side, (int, np.integer)) and side >= 8 for side in sides):
-        raise ValueError(f'frame_size is {frame_size!r}: give integers of at least 8 pixels, such as 84 or (64, 96).')
+        raise InvalidValue(f'frame_size is {frame_size!r}: give integers of at least 8 pixels, such as 84 or (64, 96).')
     return int(sides[0]), int(sides[1])
 
 
@@ -237,7 +239,7 @@ def _max_depth(depth: bool | float) -> float:
     if isinstance(depth, (bool, np.bool_)):
         return MAX_DEPTH if depth else 0.0
     if not (isinstance(depth, (int, float, np.number)) and np.isfinite(depth) and depth > 0):
-        raise ValueError(f'depth is True, False or the distance in meters at which it is cut off, not {depth!r}.')
+        raise InvalidValue(f'depth is True, False or the distance in meters at which it is cut off, not {depth!r}.')
     return float(depth)
 
 

@@ -21,7 +21,7 @@ from gymnasium.wrappers import TimeLimit
 
 from zoo.common.envs.kinds import pixels, rendering
 from zoo.common.envs.kinds.old_gym import OldGymEnv, is_old_gym
-from zoo.common.tools.errors import nearest, unknown
+from zoo.common.tools.errors import InvalidType, InvalidValue, MissingPackage, nearest, unknown
 
 #: Environment type -> the beginning of its entry points, which says which registered names belong to it.
 PACKAGES = {
@@ -39,7 +39,7 @@ RUN_BY = {'box2d': 'Box2D', 'mujoco': 'mujoco'}
 EXTRAS = ('box2d', 'mujoco', 'atari', 'robotics')
 
 
-class UnusableError(TypeError):
+class UnusableError(InvalidType):
     """What was given is no environment, and does not make one."""
 
 
@@ -58,7 +58,7 @@ def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env | VectorEnv]
     if isinstance(env_id, str):
         return partial(make_registered, find_spec(env_id, env_type))
     if env_type != 'gymnasium':
-        raise TypeError(
+        raise InvalidType(
             f'a {env_type} environment is given by its name, not by {env_id!r}: '
             "build_env(env, 'gymnasium') takes a class, a function or an environment object."
         )
@@ -83,7 +83,7 @@ def register(env_type: str) -> None:
         with contextlib.redirect_stderr(io.StringIO()):
             importlib.import_module(package)
     except ImportError as error:
-        raise ImportError(_missing(env_type, error)) from error
+        raise MissingPackage(_missing(env_type, error)) from error
 
 
 def _missing(env_type: str, error: object) -> str:
@@ -114,7 +114,7 @@ def installed_ids(env_type: str) -> list[str]:
     if env_type == 'gymnasium':
         _register_all()
     elif env_type in RUN_BY and importlib.util.find_spec(RUN_BY[env_type]) is None:
-        raise ImportError(_missing(env_type, f'there is no module {RUN_BY[env_type]!r}'))
+        raise MissingPackage(_missing(env_type, f'there is no module {RUN_BY[env_type]!r}'))
     register(env_type)
     return ids(env_type)
 
@@ -144,7 +144,7 @@ def find_spec(env_id: str, env_type: str) -> EnvSpec:
         try:
             importlib.import_module(package)
         except ModuleNotFoundError as error:
-            raise ImportError(f'the package {package!r} of {env_id!r} cannot be imported: {error}.') from error
+            raise MissingPackage(f'the package {package!r} of {env_id!r} cannot be imported: {error}.') from error
     register(env_type)
     spec = registry.get(name)
     if spec is None:
@@ -152,16 +152,16 @@ def find_spec(env_id: str, env_type: str) -> EnvSpec:
         spec = registry.get(name)
     if spec is None or _is_placeholder(spec):
         if env_type != 'gymnasium':
-            raise ValueError(unknown(f'{env_type} environment', name, ids(env_type)))
+            raise InvalidValue(unknown(f'{env_type} environment', name, ids(env_type)))
         close = nearest(name, ids('gymnasium'))
-        raise ValueError(
+        raise InvalidValue(
             f'unknown environment {name!r}: '
             + (f'did you mean {close!r}? ' if close else '')
             + "An environment that another package registers is built as 'package:Name-v0'."
         )
     actual = type_of(spec)
     if env_type not in ('gymnasium', actual):
-        raise ValueError(f'{name!r} is an environment of type {actual}: write build_env({env_id!r}, {actual!r}).')
+        raise InvalidValue(f'{name!r} is an environment of type {actual}: write build_env({env_id!r}, {actual!r}).')
     if isinstance(spec.entry_point, str) and spec.entry_point.startswith('__main__:'):
         # Another process has another __main__, so the class itself travels there, not its name.
         spec = dataclasses.replace(spec, entry_point=cast(EnvCreator, load_env_creator(spec.entry_point)))
@@ -213,7 +213,7 @@ def make_registered(spec: EnvSpec, /, **kwargs: Any) -> gymnasium.Env:
     except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
         kind = type_of(spec)
         fix = f": pip install 'zoo-rl[{kind}]'" if kind in EXTRAS else ''
-        raise ImportError(f'{spec.id!r} needs a package that is not installed{fix} ({error}).') from error
+        raise MissingPackage(f'{spec.id!r} needs a package that is not installed{fix} ({error}).') from error
     except TypeError as error:
         _refuse_argument(error, spec.id, spec.entry_point, kwargs)
         raise
@@ -245,9 +245,11 @@ def _call(
 
 def _use_object(env: Any, /, max_episode_steps: int | None = None, **kwargs: Any) -> gymnasium.Env | VectorEnv:
     if kwargs:
-        raise TypeError(f'{", ".join(kwargs)} cannot be given to an environment object: pass its class or a function.')
+        raise InvalidType(
+            f'{", ".join(kwargs)} cannot be given to an environment object: pass its class or a function.'
+        )
     if isinstance(env, VectorEnv) and max_episode_steps is not None:
-        raise TypeError('max_episode_steps cannot be given to a VectorEnv: pass the class of the single environment.')
+        raise InvalidType('max_episode_steps cannot be given to a VectorEnv: pass the class of the single environment.')
     if is_old_gym(env):
         try:
             env = OldGymEnv(env)
@@ -264,7 +266,7 @@ def _use_object(env: Any, /, max_episode_steps: int | None = None, **kwargs: Any
         return env
     own = _time_limit(env)
     if own is not None and own < max_episode_steps:
-        raise ValueError(
+        raise InvalidValue(
             f'{name} has a time limit of {own} steps already, so max_episode_steps={max_episode_steps} would do '
             f'nothing: change the limit of {own} where it is set.'
         )
@@ -291,7 +293,7 @@ def _check_render_mode(env: gymnasium.Env | VectorEnv, name: str, mode: str | No
     modes = metadata.get('render_modes') if isinstance(metadata, dict) else None
     if mode is not None and isinstance(modes, (list, tuple)) and modes and mode not in modes:
         env.close()
-        raise ValueError(unknown(f'render_mode of {name!r}', mode, modes))
+        raise InvalidValue(unknown(f'render_mode of {name!r}', mode, modes))
 
 
 def takes(env_id: Any, argument: str) -> bool:
@@ -347,7 +349,7 @@ def _refuse_argument(error: TypeError, name: str, maker: Any, kwargs: dict[str, 
         hint = f': perhaps {close!r} is meant'
     elif known:
         hint = f', only {", ".join(known)}'
-    raise TypeError(f'{name!r} does not take the argument {argument!r}{hint}.') from error
+    raise InvalidType(f'{name!r} does not take the argument {argument!r}{hint}.') from error
 
 
 def _ask_for_argument(error: TypeError, name: str) -> None:

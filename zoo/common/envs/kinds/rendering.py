@@ -18,6 +18,8 @@ from typing import Any, cast
 import gymnasium
 import numpy as np
 
+from zoo.common.tools.errors import Failure, InvalidValue
+
 #: The least size of a shadow map, in texels, and how many it has for a pixel of the picture.
 SHADOW_MAP, SHADOW_TEXELS = 1024, 8
 #: The libraries of the renderers that need no display, under Linux.
@@ -180,7 +182,7 @@ def _gl_context(width: int, height: int) -> Any:
             return context
         except Exception as error:  # PyOpenGL raises many kinds
             reasons.append(f'{kind}: {error}')
-    raise RuntimeError(no_renderer('; '.join(reasons)))
+    raise Failure(no_renderer('; '.join(reasons)))
 
 
 def _check_renderer(kind: str) -> None:
@@ -267,7 +269,7 @@ def check_display(name: str, by_sdl: bool) -> None:
         return
     if by_sdl and os.environ.get('SDL_VIDEODRIVER'):
         return
-    raise ValueError(
+    raise InvalidValue(
         f"{name}: render_mode='human' opens a window, but there is no display (neither DISPLAY nor WAYLAND_DISPLAY is "
         "set): build it with render_mode='rgb_array' for pictures."
     )
@@ -293,4 +295,4 @@ def check_import(error: Exception) -> None:
         try:
             _check_renderer(wanted)
         except OSError as missing:
-            raise RuntimeError(no_renderer(missing)) from error
+            raise Failure(no_renderer(missing)) from error

@@ -13,6 +13,7 @@ from gymnasium.vector import VectorEnv
 
 from zoo.common import spaces
 from zoo.common.envs import answers
+from zoo.common.tools.errors import InvalidValue
 
 
 def seeded_reset(env: gymnasium.Env | VectorEnv, name: str, seed: int | None) -> dict[str, Any]:
@@ -55,13 +56,13 @@ def check_observation(space: Space, observation: Any, name: str, declared: Mappi
     try:
         flat = spaces.flatten(space, observation)
     except TypeError as error:
-        raise ValueError(f'{name}: in the observation {error}') from error
+        raise InvalidValue(f'{name}: in the observation {error}') from error
     for path, found in spaces.tree_items(flat):
         leaf, found = declared[path], np.asarray(found)
         if found.shape != leaf.shape or not _fits(found.dtype, leaf):
             part = f' {path!r}' if path else ''
             mend = f'return x.astype(np.{leaf.dtype})' if found.shape == leaf.shape else 'change one of the two'
-            raise ValueError(
+            raise InvalidValue(
                 f'{name}: the observation{part} has shape {found.shape} and dtype {found.dtype}, '
                 f'but its space declares shape {leaf.shape} and dtype {leaf.dtype}: {mend}.'
             )

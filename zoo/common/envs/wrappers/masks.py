@@ -16,6 +16,7 @@ from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import ACTION_MASK
 from zoo.common.envs import answers
+from zoo.common.tools.errors import InvalidType, InvalidValue
 
 
 class ActionMask(gymnasium.Wrapper):
@@ -113,7 +114,7 @@ def mask_length(action_space: Space) -> int:
     """
     adaptor = ActionAdaptor(action_space)
     if not adaptor.maskable:
-        raise TypeError(
+        raise InvalidType(
             'an action_mask needs a Discrete, MultiDiscrete or MultiBinary action space, not '
             f'{spaces.describe(action_space)}: leave it out of info.'
         )
@@ -128,7 +129,7 @@ def as_mask(mask: Any, length: int, is_needed: bool, who: Callable[[], str]) -> 
     """
     if mask is None:
         if is_needed:
-            raise ValueError(
+            raise InvalidValue(
                 f"{who()}: info['action_mask'] is missing, but reset() gave one: give it with every observation."
             )
         return np.ones(length, np.int8)
@@ -136,11 +137,13 @@ def as_mask(mask: Any, length: int, is_needed: bool, who: Callable[[], str]) -> 
         mask = np.concatenate([np.ravel(part) for part in mask]) if mask else ()
     mask = np.asarray(mask)
     if mask.size != length or not mask.shape:
-        raise ValueError(f"{who()}: info['action_mask'] has the shape {mask.shape}, but its actions need ({length},).")
+        raise InvalidValue(
+            f"{who()}: info['action_mask'] has the shape {mask.shape}, but its actions need ({length},)."
+        )
     if mask.dtype != bool and not (mask.dtype.kind in 'iuf' and ((mask == 0) | (mask == 1)).all()):
         for value in mask.ravel().tolist():
             if value not in (0, 1):
-                raise ValueError(
+                raise InvalidValue(
                     f"{who()}: info['action_mask'] has the value {value!r}: 1 allows an action, and 0 forbids it."
                 )
     return mask.ravel().astype(np.int8)

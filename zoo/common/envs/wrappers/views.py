@@ -15,6 +15,7 @@ from gymnasium.vector import VectorEnv
 from zoo.common import spaces
 from zoo.common.adaptors.observation import ACTION_MASK, image_layout, is_image
 from zoo.common.envs.wrappers.leaves import replace_leaves
+from zoo.common.tools.errors import InvalidValue
 
 #: Parts of an observation that are not stacked.
 _KEPT = (ACTION_MASK, 'achieved_goal', 'desired_goal')
@@ -39,7 +40,7 @@ class StackFrames(gymnasium.Wrapper):
     def __init__(self, env: gymnasium.Env, frames: int, vectors: bool = False) -> None:
         super().__init__(env)
         if isinstance(frames, bool) or not isinstance(frames, int) or frames < 1:
-            raise ValueError(f'frame_stack is {frames!r}: give the number of frames, an integer of at least 1.')
+            raise InvalidValue(f'frame_stack is {frames!r}: give the number of frames, an integer of at least 1.')
         self._frames = frames
         self._inner = env.observation_space
         #: Path of a stacked part -> the function that brings one value into its form.
@@ -104,7 +105,7 @@ class HideVelocity(gymnasium.Wrapper):
         super().__init__(env)
         name = type(env.unwrapped).__name__
         if name not in POSITIONS or not isinstance(env.observation_space, Box):
-            raise ValueError(
+            raise InvalidValue(
                 f'hide_velocity=True is for CartPole, Pendulum and LunarLander, but this is {name}: leave it out, or '
                 'wrap the environment in a class that hides its velocities.'
             )
@@ -130,7 +131,7 @@ def viewed(make: Callable[..., Any], hide_velocity: bool = False, frame_stack: i
     env = make(**kwargs)
     try:
         if isinstance(env, VectorEnv):
-            raise ValueError(
+            raise InvalidValue(
                 'hide_velocity and frame_stack are for single environments and their copies, not for a VectorEnv '
                 'object: wrap the environments that it is made of.'
             )
@@ -140,7 +141,7 @@ def viewed(make: Callable[..., Any], hide_velocity: bool = False, frame_stack: i
             inner = env.observation_space
             env = StackFrames(env, frame_stack, vectors=True)
             if env.observation_space == inner:
-                raise ValueError(f'frame_stack={frame_stack} finds no Box to stack in {spaces.describe(inner)}.')
+                raise InvalidValue(f'frame_stack={frame_stack} finds no Box to stack in {spaces.describe(inner)}.')
     except ValueError:
         env.close()
         raise

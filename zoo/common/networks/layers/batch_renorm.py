@@ -14,6 +14,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from zoo.common.tools.errors import InvalidValue
+
 #: For batches of at least so many entries the passes are fused: an update of CrossQ with critics of 512 × 512 then
 #: takes a sixth less processor time.
 FUSED = 2**15
@@ -66,7 +68,7 @@ class BatchRenormalization(keras.layers.Layer):
             ValueError: an input that is not ``[B, n]``.
         """
         if len(input_shape) != 2:
-            raise ValueError(
+            raise InvalidValue(
                 f'{self.name} takes batches of vectors, [batch, units], not of the shape {tuple(input_shape)}: flatten '
                 'them before, or use keras.layers.BatchNormalization.'
             )

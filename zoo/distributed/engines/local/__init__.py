@@ -9,10 +9,12 @@ lock that a killed process could keep, no thread that moves messages, and a rank
 files.
 """
 
+from zoo.common.tools.errors import MissingPackage
+
 try:
     import fcntl  # noqa: F401
     import resource  # noqa: F401
 except ImportError as error:
-    raise ImportError(
+    raise MissingPackage(
         'zoo.distributed needs named pipes and file locks of a POSIX system: use Linux, macOS or WSL.'
     ) from error

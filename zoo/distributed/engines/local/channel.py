@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from zoo.common.tools.errors import InvalidValue
 from zoo.distributed.engines.base import ClusterError, MessageTooLarge, PeerLost
 from zoo.distributed.engines.local.bell import SLICE, Bell
 from zoo.distributed.engines.local.folder import Board, read
@@ -36,7 +37,7 @@ class LocalChannel:
         self, folder: Path, board: Board, rank: int, source: int, target: int, index: int, maxsize: int, max_bytes: int
     ) -> None:
         if rank not in (source, target):
-            raise ValueError(f'rank {rank} is neither end of the queue from rank {source} to rank {target}.')
+            raise InvalidValue(f'rank {rank} is neither end of the queue from rank {source} to rank {target}.')
         self._name = f'the queue from rank {source} to rank {target}'
         self._board = board
         self._peer = target if rank == source else source

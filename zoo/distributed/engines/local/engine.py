@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from zoo.common.tools.errors import InvalidValue
 from zoo.distributed.engines.base import OPS, ClusterError, PeerLost
 from zoo.distributed.engines.local.bell import SLICE
 from zoo.distributed.engines.local.channel import LocalChannel
@@ -65,7 +66,7 @@ class LocalEngine:
 
     def all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
         if op not in OPS:
-            raise ValueError(f'unknown reduction {op!r}: it is one of {", ".join(OPS)}.')
+            raise InvalidValue(f'unknown reduction {op!r}: it is one of {", ".join(OPS)}.')
         if len(group) == 1 or buffer.size == 0:
             return buffer.copy()
         return self._group(group).all_reduce(buffer, {'sum': np.add, 'max': np.maximum, 'min': np.minimum}[op])

@@ -15,7 +15,7 @@ import gymnasium
 
 from zoo.common.envs.kinds.rlbench.env import RLBenchEnv
 from zoo.common.envs.kinds.rlbench.tasks import find_task, ids
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidType, unknown
 
 __all__ = ['ONE_PER_PROCESS', 'find', 'ids']
 
@@ -36,7 +36,7 @@ def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env]:
         ImportError: RLBench, PyRep or CoppeliaSim is not installed.
     """
     if not isinstance(env_id, str):
-        raise TypeError(f"an {env_type} environment is given by its name, such as 'ReachTarget', not by {env_id!r}.")
+        raise InvalidType(f"an {env_type} environment is given by its name, such as 'ReachTarget', not by {env_id!r}.")
     return partial(_make, find_task(env_id))
 
 
@@ -44,9 +44,9 @@ def _make(task: str, /, **kwargs: Any) -> gymnasium.Env:
     known = list(inspect.signature(RLBenchEnv).parameters)[1:]
     for name in kwargs:
         if name in RENAMED:
-            raise TypeError(
+            raise InvalidType(
                 f'unknown argument of an RLBench environment {name!r}: it is called {RENAMED[name]!r} here.'
             )
         if name not in known:
-            raise TypeError(unknown('argument of an RLBench environment', name, known))
+            raise InvalidType(unknown('argument of an RLBench environment', name, known))
     return RLBenchEnv(task, **kwargs)

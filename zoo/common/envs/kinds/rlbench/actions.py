@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from zoo.common.envs.kinds.rlbench.package import load_module
+from zoo.common.tools.errors import InvalidValue
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Actions:
         except (TypeError, ValueError):  # words, lists of lists
             found = np.empty(0)
         if found.size not in (1, length) or found.ndim > 1 or not (np.isfinite(found) & (found > 0)).all():
-            raise ValueError(f'arm_scale is {scale!r}: give one positive number, or {length} of them.')
+            raise InvalidValue(f'arm_scale is {scale!r}: give one positive number, or {length} of them.')
         self._scale = np.broadcast_to(found, length).copy()
         self.size = length + 1  # the gripper
 
@@ -84,9 +85,9 @@ class Actions:
         """
         action = np.asarray(action, np.float64)
         if action.shape != (self.size,):
-            raise ValueError(f'{name}: the action has shape {action.shape}, but must have ({self.size},).')
+            raise InvalidValue(f'{name}: the action has shape {action.shape}, but must have ({self.size},).')
         if not np.isfinite(action).all():
-            raise ValueError(f'{name}: the action is {action.tolist()}, but must be finite.')
+            raise InvalidValue(f'{name}: the action is {action.tolist()}, but must be finite.')
         action = np.clip(action, -1.0, 1.0)
         arm = action[:-1] * self._scale
         if self._mode.pose:

@@ -39,7 +39,7 @@ from zoo.common.envs.kinds.rlbench.simulator import (
 )
 from zoo.common.envs.kinds.rlbench.streams import GlobalStreams
 from zoo.common.envs.kinds.rlbench.tasks import class_of_task, has_shaped_reward, ids
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import Failure, InvalidValue, unknown
 
 
 class RLBenchEnv(gymnasium.Env):
@@ -137,26 +137,26 @@ class RLBenchEnv(gymnasium.Env):
     ) -> None:
         self._closed = True  # until something runs
         if action_mode not in list(ACTION_MODES):  # a list, since the value may have no hash
-            raise ValueError(unknown('action mode', action_mode, ACTION_MODES))
+            raise InvalidValue(unknown('action mode', action_mode, ACTION_MODES))
         for name, value in (('max_episode_steps', max_episode_steps), ('reset_attempts', reset_attempts)):
             if not _is_count(value, 1):
-                raise ValueError(f'{name} is {value!r}: give an integer of at least 1.')
+                raise InvalidValue(f'{name} is {value!r}: give an integer of at least 1.')
         for name, value in (
             ('shaped_rewards', shaped_rewards),
             ('headless', headless),
             ('depth_in_meters', depth_in_meters),
         ):
             if value not in (True, False):
-                raise ValueError(f'{name} is {value!r}: give True or False.')
+                raise InvalidValue(f'{name} is {value!r}: give True or False.')
         penalty: Any = invalid_action_penalty
         if not (isinstance(penalty, numbers.Real) and 0 <= float(penalty) < np.inf):
-            raise ValueError(
+            raise InvalidValue(
                 f'invalid_action_penalty is {penalty!r}: it is subtracted from the reward, so give 0 or more.'
             )
         if variation != 'random' and not _is_count(variation, 0):
-            raise ValueError(f"variation is {variation!r}: give its number, from 0 on, or 'random'.")
+            raise InvalidValue(f"variation is {variation!r}: give its number, from 0 on, or 'random'.")
         if render_mode not in (None, 'human'):
-            raise ValueError(
+            raise InvalidValue(
                 f"render_mode is {render_mode!r}: RLBench has 'human', the simulator's window; pictures come as "
                 "observations, for example with state_type='front_rgb'."
             )
@@ -165,16 +165,16 @@ class RLBenchEnv(gymnasium.Env):
             and len(image_size) == 2
             and all(_is_count(side, 8) for side in image_size)
         ):
-            raise ValueError(f'image_size is {image_size!r}: give (width, height), at least 8 pixels each.')
+            raise InvalidValue(f'image_size is {image_size!r}: give (width, height), at least 8 pixels each.')
         size = int(image_size[0]), int(image_size[1])
         self._observations = Observations(state_type, size, depth_in_meters)
         robots = load_module('const').SUPPORTED_ROBOTS
         if robot_setup not in list(robots):
-            raise ValueError(unknown('robot', robot_setup, robots))
+            raise InvalidValue(unknown('robot', robot_setup, robots))
         task_class = class_of_task(task)
         if shaped_rewards and not has_shaped_reward(task_class):
             shaped = [name for name in ids() if has_shaped_reward(class_of_task(name))]
-            raise ValueError(
+            raise InvalidValue(
                 f'{task} has no shaped reward: leave shaped_rewards out, or take a task that has one: '
                 f'{", ".join(shaped)}.'
             )
@@ -221,7 +221,7 @@ class RLBenchEnv(gymnasium.Env):
             self._leave_out_missing_sensors(config)
             self._variations = int(self._task.variation_count())
             if self._variation is not None and self._variation >= self._variations:
-                raise ValueError(
+                raise InvalidValue(
                     f'{self.spec.id} has {self._variations} variations: give one from 0 to {self._variations - 1}, '
                     f'not {self._variation}.'
                 )
@@ -243,7 +243,7 @@ class RLBenchEnv(gymnasium.Env):
             self._instance.robot.gripper.get_touch_sensor_forces()
         except NotImplementedError as error:
             if 'gripper_touch_forces' in self._observations.keys:
-                raise ValueError(
+                raise InvalidValue(
                     f"the gripper of {self._robot!r} has no touch sensors: leave 'gripper_touch_forces' out of "
                     'state_type.'
                 ) from error
@@ -277,7 +277,7 @@ class RLBenchEnv(gymnasium.Env):
         """
         self._check_open()
         if options:
-            raise ValueError(
+            raise InvalidValue(
                 f'{self.spec.id}: reset takes no options, but got {sorted(options)}: give the variation and the like '
                 'as arguments of build_env.'
             )
@@ -306,7 +306,7 @@ class RLBenchEnv(gymnasium.Env):
                     if not (isinstance(error, self._unplaced) or is_of_simulator(error)):
                         raise
                     if attempt == self._attempts:
-                        raise RuntimeError(
+                        raise Failure(
                             f'{self.spec.id}, variation {variation}, could not be placed in the scene in '
                             f'{attempt} attempts: allow more with reset_attempts, or take another variation ({error}).'
                         ) from error
@@ -322,7 +322,7 @@ class RLBenchEnv(gymnasium.Env):
         """
         self._check_open()
         if self._observation is None:
-            raise RuntimeError(f'{self.spec.id}: call reset() before the first step().')
+            raise Failure(f'{self.spec.id}: call reset() before the first step().')
         command = self._actions.command(action, self.spec.id)
         self._steps += 1
         info: dict[str, Any] = {'is_success': False, 'invalid_action': False}
@@ -338,7 +338,7 @@ class RLBenchEnv(gymnasium.Env):
                 if not is_of_simulator(error):
                     raise
                 self._observation = None
-                raise RuntimeError(
+                raise Failure(
                     f'{self.spec.id}: the simulator failed ({str(error).rstrip(".")}): reset the environment or build '
                     'it again.'
                 ) from error
@@ -368,9 +368,9 @@ class RLBenchEnv(gymnasium.Env):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise RuntimeError(f'{self.spec.id} is closed and its simulator shut down: build it again.')
+            raise Failure(f'{self.spec.id} is closed and its simulator shut down: build it again.')
         if os.getpid() != self._pid:
-            raise RuntimeError(
+            raise Failure(
                 f'the simulator of {self.spec.id} runs in the process that built it, not in this fork of it: build the '
                 'environment here.'
             )

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Space
 
 from zoo.common.envs.kinds.rlbench.package import load_module
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidValue, unknown
 
 CAMERAS = ('left_shoulder', 'right_shoulder', 'overhead', 'wrist', 'front')
 #: What a camera sees, and the end of its keys: ``'front_rgb'``, ….
@@ -58,12 +58,12 @@ class Observations:
         self.keys, self._single = _keys(state_type)
         self._size, self._in_meters = image_size, bool(in_meters)
         if image_size != (128, 128) and not any(key.endswith(CHANNELS) for key in self.keys):
-            raise ValueError(
+            raise InvalidValue(
                 f'image_size is {image_size} but state_type {state_type!r} has no pictures: add one, such as '
                 "'front_rgb', or leave image_size out."
             )
         if in_meters and not any(key.endswith('_depth') for key in self.keys):
-            raise ValueError(
+            raise InvalidValue(
                 f'depth_in_meters is {in_meters!r} but state_type {state_type!r} has no depth: add one, such as '
                 "'front_depth', or leave depth_in_meters out."
             )
@@ -105,7 +105,7 @@ class Observations:
         for key, value in arrays.items():
             own = space[key] if isinstance(space, Dict) else space
             if value.shape != own.shape:
-                raise ValueError(
+                raise InvalidValue(
                     f'{name}: {key!r} has shape {value.shape} after {steps} steps, but had {own.shape} at first: a '
                     "task whose objects change in number needs a state_type without 'state' and 'task_low_dim_state'."
                 )
@@ -127,7 +127,7 @@ class Observations:
         for key in self.keys:
             value = observation.get_low_dim_data() if key == 'state' else getattr(observation, key)
             if value is None:
-                raise ValueError(f'{name} has no {key!r} in its observations: leave it out of state_type.')
+                raise InvalidValue(f'{name} has no {key!r} in its observations: leave it out of state_type.')
             value = np.array(
                 value, np.uint8 if key.endswith('_rgb') else np.float32
             )  # a copy, for the caller to change
@@ -143,11 +143,11 @@ def _keys(state_type: Any) -> tuple[tuple[str, ...], str | None]:
         if state_type == 'vision':
             return tuple(sorted(VISION)), None
         if state_type not in KEYS:
-            raise ValueError(unknown('state_type', state_type, ('vision', *KEYS)))
+            raise InvalidValue(unknown('state_type', state_type, ('vision', *KEYS)))
         return (state_type,), state_type
     if not isinstance(state_type, Sequence) or not state_type:
-        raise ValueError(f"state_type is {state_type!r}: give 'state', 'vision', a key or a list of keys.")
+        raise InvalidValue(f"state_type is {state_type!r}: give 'state', 'vision', a key or a list of keys.")
     for key in state_type:
         if key not in KEYS:
-            raise ValueError(unknown('key of state_type', key, KEYS))
+            raise InvalidValue(unknown('key of state_type', key, KEYS))
     return tuple(sorted(set(state_type))), None

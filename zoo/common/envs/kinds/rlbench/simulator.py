@@ -14,6 +14,7 @@ import gymnasium
 import numpy as np
 
 from zoo.common.envs.kinds.rlbench.package import load_module
+from zoo.common.tools.errors import Failure
 
 
 class Place:
@@ -30,14 +31,14 @@ class Place:
             RuntimeError: another environment has it, or had one that did not shut down.
         """
         if self._stuck is not None:
-            raise RuntimeError(
+            raise Failure(
                 f'the simulator of {self._stuck} did not shut down and a process can run only one: start a new process.'
             )
         if self._holder() is not None:
             gc.collect()  # it may be one that nobody can close any more
         holder = self._holder()
         if holder is not None:
-            raise RuntimeError(
+            raise Failure(
                 f'{_name(holder)} has the one RLBench simulator that a process can run: close that environment first; '
                 f"for several copies build_env({_name(env)!r}, 'rlbench', nenv=4) gives each a process of its own."
             )
@@ -68,7 +69,7 @@ class Place:
             pass
         except Exception as error:
             self._stuck = name
-            raise RuntimeError(
+            raise Failure(
                 f'{name}: the simulator did not shut down ({str(error).rstrip(".")}): build other environments in a '
                 'new process.'
             ) from error
@@ -142,7 +143,7 @@ def check_display() -> None:
         RuntimeError: there is no X server.
     """
     if sys.platform == 'linux' and not (os.environ.get('DISPLAY') or os.environ.get('QT_QPA_PLATFORM')):
-        raise RuntimeError(
+        raise Failure(
             'CoppeliaSim needs an X server even without a window, but DISPLAY is not set: start the program with one, '
             'for example as `xvfb-run python train.py`.'
         )

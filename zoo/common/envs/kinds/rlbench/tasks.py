@@ -6,7 +6,7 @@ import pkgutil
 from typing import Any
 
 from zoo.common.envs.kinds.rlbench.package import load_module
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidValue, unknown
 
 
 def ids() -> list[str]:
@@ -29,7 +29,7 @@ def find_task(name: str) -> str:
     for known in (name, _class_name(name)):
         if known in tasks:
             return known
-    raise ValueError(unknown('rlbench environment', name, tasks))
+    raise InvalidValue(unknown('rlbench environment', name, tasks))
 
 
 def class_of_task(name: str) -> Any:
@@ -40,7 +40,7 @@ def class_of_task(name: str) -> Any:
     """
     tasks = _modules()
     if name not in tasks:
-        raise ValueError(unknown('rlbench environment', name, tasks))
+        raise InvalidValue(unknown('rlbench environment', name, tasks))
     return getattr(load_module(f'tasks.{tasks[name]}'), name)
 
 
