@@ -12,15 +12,15 @@ from zoo.common.tools.errors import InvalidValue
 
 @dataclass(frozen=True)
 class Linear:
-    """A value that moves linearly over training and then stays.
+    """A value that changes linearly over training and then stays.
 
     Attributes:
-        start: value at the beginning.
-        end: value at the end.
-        until: fraction of the training steps after which ``end`` is reached.
+        start: the value at the beginning.
+        end: the value at the end.
+        until: the fraction of the training steps after which ``end`` is reached.
 
     Raises:
-        ValueError: a value that is no finite number, or an ``until`` outside [0, 1].
+        ValueError: a value that is not a finite number, or ``until`` outside [0, 1].
     """
 
     start: float
@@ -35,22 +35,22 @@ class Linear:
                 raise InvalidValue(f'{name} of a Linear schedule is {value!r}: give {wanted}.')
 
     def __call__(self, progress: float) -> float:
-        """The value at ``progress`` in [0, 1]."""
+        """Return the value at ``progress`` in [0, 1]."""
         return self.end if progress >= self.until else self.start + (self.end - self.start) * (progress / self.until)
 
 
 def value_at(schedule: float | Linear, progress: float) -> float:
-    """The value of a number or a schedule at ``progress`` in [0, 1]."""
+    """Return the value of a number or a schedule at ``progress`` in [0, 1]."""
     return schedule(progress) if isinstance(schedule, Linear) else schedule
 
 
 def schedule_to_json(value: Any) -> Any:
-    """A schedule as JSON data; anything else as it is."""
+    """Return a schedule as JSON data, and anything else as it is."""
     return {'schedule': 'linear', **asdict(value)} if isinstance(value, Linear) else value
 
 
 def schedule_from_json(value: Any) -> Any:
-    """The inverse of :func:`schedule_to_json`."""
+    """Return the schedule that :func:`schedule_to_json` wrote, and anything else as it is."""
     if isinstance(value, dict) and value.get('schedule') == 'linear':
         return Linear(value['start'], value['end'], value['until'])
     return value

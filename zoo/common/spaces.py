@@ -1,8 +1,8 @@
 """Observation and action spaces as flat structures, matched by key and never by position.
 
-A *flat structure* is what the storage and the compiled graphs work on: for a leaf space (``Box``, ``Discrete``,
-``MultiDiscrete``, ``MultiBinary``) simply an array; for a ``Dict`` or ``Tuple``, however nested, a dict from path to
-array such as ``{'camera/left': …, 'pose/0': …}``.
+Storage and compiled graphs work on *flat structures*. For a leaf space (``Box``, ``Discrete``, ``MultiDiscrete``,
+``MultiBinary``) that is one array. For a ``Dict`` or ``Tuple``, however nested, it is a dict from path to array, such
+as ``{'camera/left': …, 'pose/0': …}``.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from zoo.common.tools.errors import InvalidType, InvalidValue
 #: An array, or a dict from path to array.
 Flat = Any
 
-#: Bounds further apart than this are not those of values that occur: some environments write "no bound" like this.
+#: Bounds further apart than this mean "no bound": some environments write it like this.
 WIDEST_RANGE = 1e10
 
-#: What a ``Box`` knows of its bounds beside them.
+#: The attributes of a ``Box`` that say which entries have bounds.
 BOUNDED = ('bounded_below', 'bounded_above')
 
 LEAF_TYPES = (Box, Discrete, MultiDiscrete, MultiBinary)
@@ -38,7 +38,7 @@ class FrameStack(Box):
 
     Args:
         frame: the space of one frame, ``[height, width, channels]``.
-        frames: how many.
+        frames: the number of frames.
     """
 
     def __init__(self, frame: Box, frames: int) -> None:
@@ -60,31 +60,31 @@ class FrameStack(Box):
 
 
 def rearranged(box: Box, function: Callable[[np.ndarray], np.ndarray]) -> Box:
-    """The ``Box`` of what ``function`` makes of a box's values, which it only puts into other places."""
+    """Return the ``Box`` of the values that ``function`` makes of a box's values by moving them to other places."""
     found = Box(function(box.low), function(box.high), dtype=box.dtype.type)
     _set_bounded(found, function(box.bounded_below), function(box.bounded_above))
     return found
 
 
 def is_leaf(space: Space) -> TypeGuard[Leaf]:
-    """Whether ``space`` is one array rather than a composition of spaces."""
+    """Whether ``space`` is one array and not composed of spaces."""
     return isinstance(space, LEAF_TYPES)
 
 
 def shape_of(leaf: Space) -> tuple[int, ...]:
-    """The shape of a leaf, which has one."""
+    """Return the shape of a leaf."""
     return cast(tuple[int, ...], leaf.shape)
 
 
 def leaves(space: Space, prefix: str = '') -> dict[str, Leaf]:
-    """The leaf spaces of ``space`` by path, in the sorted order of their keys.
+    """Return the leaf spaces of ``space`` by path, in the sorted order of their keys.
 
     A leaf space has the single path ``''``.
 
     Raises:
-        TypeError: a leaf that is none of ``Box``, ``Discrete``, ``MultiDiscrete``, ``MultiBinary``.
-        ValueError: two leaves of the same path (the keys ``'a/b'`` and ``'a'`` with ``'b'`` in it), an empty key, or no
-            leaf at all.
+        TypeError: a leaf other than ``Box``, ``Discrete``, ``MultiDiscrete`` and ``MultiBinary``.
+        ValueError: two leaves with the same path (the keys ``'a/b'`` and ``'a'`` with ``'b'`` in it), an empty key, or
+            no leaf at all.
     """
     if is_leaf(space):
         return {prefix: space}
@@ -100,7 +100,7 @@ def leaves(space: Space, prefix: str = '') -> dict[str, Leaf]:
         )
     found: dict[str, Leaf] = {}
     for key, part in parts:
-        if key == '':  # its path would be that of the whole
+        if key == '':  # it would have the path of the whole space
             raise InvalidValue(f"a part of {describe(space)} has the empty key '': give it a name.")
         for path, leaf in leaves(part, f'{prefix}/{key}' if prefix else str(key)).items():
             if path in found:
@@ -112,7 +112,7 @@ def leaves(space: Space, prefix: str = '') -> dict[str, Leaf]:
 
 
 def flatten(space: Space, x: Any) -> Flat:
-    """One element (or batch) of ``space`` as a flat structure; the arrays are not copied.
+    """Return one element (or batch) of ``space`` as a flat structure; the arrays are not copied.
 
     Raises:
         TypeError: a part of a ``Dict`` or ``Tuple`` is missing.
@@ -140,7 +140,7 @@ def _flatten_into(space: Space, x: Any, prefix: str, out: dict[str, Any]) -> Non
 
 
 def unflatten(space: Space, flat: Flat, prefix: str = '') -> Any:
-    """The inverse of :func:`flatten`: dicts for ``Dict``, tuples for ``Tuple``."""
+    """Return the element (or batch) of ``space`` from a flat structure: dicts for ``Dict``, tuples for ``Tuple``."""
     if is_leaf(space):
         return flat[prefix] if prefix else flat
     if isinstance(space, Dict):
@@ -152,11 +152,11 @@ def unflatten(space: Space, flat: Flat, prefix: str = '') -> Any:
 
 
 def as_batch(space: Space, x: Any) -> tuple[Flat, bool]:
-    """One element of ``space``, or a batch of them on a first axis, as a flat batch; and whether it was a batch.
+    """Return an element of ``space``, or a batch of them, as a flat batch; and whether it was a batch.
 
     Raises:
-        ValueError: what ``env.reset()`` returns rather than an observation, a part that is missing or of another shape
-            than the space declares, parts of different batches, or values that the space's dtype cannot hold.
+        ValueError: the pair that ``env.reset()`` returns; a part that is missing or has another shape than the space;
+            parts of different batch sizes; values that the dtype of the space cannot hold.
     """
     is_pair = isinstance(x, tuple) and len(x) == 2 and isinstance(x[1], dict) and not isinstance(space, Tuple)
     if is_pair or (is_leaf(space) and isinstance(x, dict | tuple)):
@@ -188,7 +188,7 @@ def as_batch(space: Space, x: Any) -> tuple[Flat, bool]:
 
 
 def _cast(path: str, value: Any, leaf: Leaf) -> np.ndarray:
-    """An observation in the dtype of its space, where that changes nothing but digits of a real number."""
+    """An observation in the dtype of its space, if that only rounds real numbers."""
     given = np.asarray(value)
     where = f'an observation {path and f"{path!r} "}'
     if given.dtype.kind not in 'biuf':
@@ -204,7 +204,7 @@ def _cast(path: str, value: Any, leaf: Leaf) -> np.ndarray:
 
 
 def tree_map(function: Callable[..., Any], *flats: Flat) -> Flat:
-    """Apply ``function`` to the arrays of flat structures of one shape, path by path."""
+    """Apply ``function`` to the arrays of flat structures with the same paths, path by path."""
     first = flats[0]
     if isinstance(first, dict):
         return {path: function(*(flat[path] for flat in flats)) for path in first}
@@ -212,22 +212,22 @@ def tree_map(function: Callable[..., Any], *flats: Flat) -> Flat:
 
 
 def tree_items(flat: Flat) -> list[tuple[str, Any]]:
-    """The pairs ``(path, array)`` of a flat structure; the path of a single array is ``''``."""
+    """Return the pairs ``(path, array)`` of a flat structure; the path of a single array is ``''``."""
     return list(flat.items()) if isinstance(flat, dict) else [('', flat)]
 
 
 def count(flat: Flat) -> int:
-    """The length of the first axis of a flat structure."""
+    """Return the length of the first axis of a flat structure."""
     return len(tree_items(flat)[0][1])
 
 
 def from_items(space: Space, items: dict[str, Any]) -> Flat:
-    """A flat structure of ``space`` from ``{path: array}``."""
+    """Return a flat structure of ``space`` from ``{path: array}``."""
     return items[''] if is_leaf(space) else items
 
 
 def zeros(space: Space, lead: tuple[int, ...]) -> Flat:
-    """A flat structure of zeros ``[*lead, *leaf.shape]`` in the leaves' own dtypes."""
+    """Return a flat structure of zeros ``[*lead, *leaf.shape]`` in the dtypes of the leaves."""
     items = {path: np.zeros(lead + shape_of(leaf), leaf.dtype) for path, leaf in leaves(space).items()}
     return from_items(space, items)
 
@@ -235,29 +235,28 @@ def zeros(space: Space, lead: tuple[int, ...]) -> Flat:
 def same(a: Space, b: Space) -> bool:
     """Whether two spaces have the same leaves: paths, kinds, shapes, dtypes and values to choose from.
 
-    The bounds of a ``Box`` may differ. Where they matter, ``mismatch`` of the observation or of the action adaptor
-    knows.
+    The bounds of a ``Box`` may differ; ``mismatch`` of the observation and action adaptors knows where they matter.
     """
     left, right = leaves(a), leaves(b)
     return left.keys() == right.keys() and all(_leaf_key(left[path]) == _leaf_key(right[path]) for path in left)
 
 
 def mismatch(own: Space, found: Space) -> str | None:
-    """What sets a space that was found apart from an agent's own, to follow "the environment's space …"; or None."""
+    """Return how a space differs from an agent's own, to follow "the environment's space …"; None if it does not."""
     if same(own, found):
         return None
     return f'is {describe(found)}, but this agent was made for {describe(own)}'
 
 
 def _leaf_key(leaf: Space) -> tuple:
-    # A MultiBinary says it all by its shape: MultiBinary(3) and MultiBinary([3]) differ in nothing but `n`.
+    # The shape of a MultiBinary says it all: MultiBinary(3) and MultiBinary([3]) differ only in `n`.
     counts = leaf.n if isinstance(leaf, Discrete) else getattr(leaf, 'nvec', 0)
     values = np.asarray(counts).tolist(), np.asarray(getattr(leaf, 'start', 0)).tolist()
     return type(leaf).__name__, leaf.shape, leaf.dtype, values, getattr(leaf, 'frames', 0)
 
 
 def describe(space: Space) -> str:
-    """A short description for error messages, for example ``Box(3,) float32`` or ``Dict(camera: …, pose: …)``."""
+    """Return a short description for error messages, such as ``Box(3,) float32`` or ``Dict(camera: …, pose: …)``."""
     if isinstance(space, Dict):
         return 'Dict(' + ', '.join(f'{key}: {describe(part)}' for key, part in space.spaces.items()) + ')'
     if isinstance(space, Tuple):
@@ -270,12 +269,12 @@ def describe(space: Space) -> str:
 
 
 def bounds(box: Box) -> tuple[np.ndarray, np.ndarray]:
-    """The bounds of a ``Box`` in float64, infinite where it has none: integers hold those of their dtype there."""
+    """Return the bounds of a ``Box`` in float64, infinite where it has none (its ``low`` and ``high`` may be finite)."""
     return np.where(box.bounded_below, box.low, -np.inf), np.where(box.bounded_above, box.high, np.inf)
 
 
 def describe_range(low: Any, high: Any) -> str:
-    """Bounds for error messages, for example ``from 0 to 255`` or ``from [-1, 0] to [1, inf]``."""
+    """Return bounds for error messages, for example ``from 0 to 255`` or ``from [-1, 0] to [1, inf]``."""
     return f'from {_describe_bound(low)} to {_describe_bound(high)}'
 
 
@@ -287,7 +286,11 @@ def _describe_bound(bound: Any) -> str:
 
 
 def to_json(space: Space) -> dict[str, Any]:
-    """The space as plain data, see :func:`from_json`; infinite bounds are left to the writer of the JSON."""
+    """Return a space as plain data for :func:`from_json`; infinite bounds stay infinite.
+
+    Raises:
+        TypeError: a space that cannot be stored.
+    """
     if isinstance(space, Dict):  # as pairs: writers of JSON may sort the keys of a dict
         return {'type': 'Dict', 'spaces': [[key, to_json(part)] for key, part in space.spaces.items()]}
     if isinstance(space, Tuple):
@@ -302,7 +305,9 @@ def to_json(space: Space) -> dict[str, Any]:
             'shape': list(space.shape),
             'dtype': str(space.dtype),
         }
-        if space.dtype.kind == 'i' and not space.is_bounded():  # in place of an infinite bound it has the dtype's own
+        if (
+            space.dtype.kind == 'i' and not space.is_bounded()
+        ):  # it has the bound of the dtype in place of an infinite one
             data |= {side: _bound_to_json(getattr(space, side)) for side in BOUNDED}
         return data
     if isinstance(space, Discrete):
@@ -322,12 +327,12 @@ def to_json(space: Space) -> dict[str, Any]:
 
 
 def from_json(data: dict[str, Any]) -> Space:
-    """The space that :func:`to_json` described, its keys in their order."""
+    """Return the space that :func:`to_json` described, with its keys in the same order."""
     kind = data['type']
     if kind == 'Dict':
         parts = data['spaces']
-        pairs = parts.items() if isinstance(parts, dict) else parts  # a dict in checkpoints of before
-        return Dict([(key, from_json(part)) for key, part in pairs])  # of a dict Gymnasium would sort the keys
+        pairs = parts.items() if isinstance(parts, dict) else parts  # a dict in old checkpoints
+        return Dict([(key, from_json(part)) for key, part in pairs])  # Gymnasium would sort the keys of a dict
     if kind == 'Tuple':
         return Tuple([from_json(part) for part in data['spaces']])
     if kind == 'FrameStack':
@@ -347,13 +352,13 @@ def from_json(data: dict[str, Any]) -> Space:
 
 
 def _set_bounded(box: Box, below: Any, above: Any) -> None:
-    """Say which entries have bounds; an integer ``Box`` made from the bounds of another one does not know."""
+    """Set which entries have bounds: an integer ``Box`` made from the bounds of another does not know."""
     for side, bounded in zip(BOUNDED, (below, above), strict=True):
         setattr(box, side, np.broadcast_to(bounded, box.shape).copy())
 
 
 def _bound_to_json(bound: np.ndarray) -> Any:
-    """One number where all entries agree, as for images, else the flat list."""
+    """One number if all entries are equal, as for images, else the flat list."""
     if bound.size and np.all(bound == bound.flat[0]):
         return bound.flat[0].item()
     return bound.ravel().tolist()

@@ -82,7 +82,7 @@ class RLBenchEnv(gymnasium.Env):
 
     RLBench may refuse an action: it leaves the workspace, has no inverse kinematics or no path, or the simulator's
     planner fails. Such an action changes nothing, counts as a step, and the episode goes on. The observation is the
-    last one. The reward is that of the unchanged state minus ``invalid_action_penalty``. ``info['invalid_action']``
+    last one. The reward is what the unchanged state gives minus ``invalid_action_penalty``. ``info['invalid_action']``
     (bool) marks the step, and ``info['invalid_action_error']`` says why. (``rlbench.gym`` would raise the error.)
 
     The info of ``reset`` has ``descriptions``, the task in words, and ``variation``, its number. A task that does not
