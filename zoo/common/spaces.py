@@ -269,7 +269,7 @@ def describe(space: Space) -> str:
 
 
 def bounds(box: Box) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds of a ``Box`` in float64, infinite where it has none (its ``low`` and ``high`` may be finite)."""
+    """Return the bounds of a ``Box`` in float64, infinite where it has none, even if ``low`` and ``high`` are finite."""
     return np.where(box.bounded_below, box.low, -np.inf), np.where(box.bounded_above, box.high, np.inf)
 
 
