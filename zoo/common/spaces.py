@@ -269,7 +269,7 @@ def describe(space: Space) -> str:
 
 
 def bounds(box: Box) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds of a ``Box`` in float64, infinite where it has none, even if ``low`` and ``high`` are finite."""
+    """Return the bounds of a ``Box`` in float64, infinite where it has none, whatever its ``low`` and ``high`` say."""
     return np.where(box.bounded_below, box.low, -np.inf), np.where(box.bounded_above, box.high, np.inf)
 
 

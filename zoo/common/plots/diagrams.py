@@ -372,15 +372,7 @@ def _draw(axes: Any, box: Box, top: float) -> None:
     size = 8 if len(box.title) <= _LINE else 8 * _LINE / len(box.title)
     above, below = {0: (0.0, 0.0), 1: (0.1, 0.09), 2: (0.14, 0.09)}.get(len(lines), (0.165, 0.07))
     axes.text(
-        x,
-        y + above,
-        verbatim(box.title),
-        ha='center',
-        va='center',
-        fontsize=size,
-        fontweight=bold,
-        color=INK,
-        zorder=3,
+        x, y + above, verbatim(box.title), ha='center', va='center', fontsize=size, fontweight=bold, color=INK, zorder=3
     )
     small = 8 if len(lines) < 2 and len(box.shape) <= _LINE - 3 else 6.5
     axes.text(
