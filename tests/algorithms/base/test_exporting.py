@@ -381,7 +381,7 @@ def test_a_network_that_cannot_be_converted_is_named(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_behaviour_of_an_authors_own_that_says_nothing_of_it(agents, tmp_path, monkeypatch):
+def test_a_behavior_of_an_authors_own_that_says_nothing_of_it(agents, tmp_path, monkeypatch):
     agent = agents['tuples']
     monkeypatch.setattr(type(agent.behavior), 'chosen', lambda self, output, obs: Behavior.chosen(self, output, obs))
     with pytest.raises(ExportError, match='TD3 acts by GaussianNoise, which lacks the method chosen'):

@@ -386,7 +386,7 @@ class TestNewest:
 class TestIntegerVectors:
     @pytest.mark.full
     def test_without_saved_statistics_stay_as_they_are(self, tmp_path):
-        """As in checkpoints that were written before integers were normalised."""
+        """As in checkpoints that were written before integers were normalized."""
         space = Box(0, 9, (3,), np.int64)
         agent = algorithms.DQN(space, Discrete(3), normalize_obs=True, net_list=[{'hidden': [4]}])
         agent.save(tmp_path / 'saved')

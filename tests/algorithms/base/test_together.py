@@ -193,7 +193,7 @@ def of_copies(batches: np.ndarray, first: int, copies: int, all_copies: int) -> 
     ids=str,
 )
 def test_dppo_takes_the_steps_that_one_learner_takes_on_all_minibatches_joined(params: dict[str, Any]):
-    """To 1e-5: minibatches of which each learner has its part are normalised, averaged and stopped as one."""
+    """To 1e-5: minibatches, split among learners, are normalized, averaged and stopped as one."""
     arguments = {'net_list': SPECS * 2, 'optimizers_list': [{'learning_rate': 0.01}]} | params
     learners, _ = agents(lambda: DPPO(OBS, Discrete(4), **arguments), 2)
     alone = DPPO(OBS, Discrete(4), **arguments)
@@ -255,7 +255,7 @@ def test_trpo_takes_the_steps_that_one_learner_takes_on_all_rollouts_joined():
     assert np.abs(alone.state()['network/actor/0'] - start).max() > 1e-2
 
 
-def test_normalised_advantages_are_those_of_all_learners():
+def test_normalized_advantages_are_those_of_all_learners():
     """Worked by hand: 1, 3 and 5, 7 have the mean 4 and the variance 5; what is not valid counts for nothing."""
     together = AllReduce(2)
     given = [[1.0, 3.0, 100.0], [5.0, 7.0, -9.0]]

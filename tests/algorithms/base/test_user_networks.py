@@ -318,7 +318,7 @@ class TestOtherKinds:
         learn(agent)
         np.testing.assert_allclose(agent.forward(OBS), network(OBS), atol=1e-5)
 
-    def test_tensorlayer_batch_normalisation_is_refused(self):
+    def test_tensorlayer_batch_normalization_is_refused(self):
         tl = pytest.importorskip('tensorlayer')
         inputs = tl.layers.Input([None, 3])
         model = tl.models.Model(inputs, tl.layers.Dense(3)(tl.layers.BatchNorm()(inputs)))

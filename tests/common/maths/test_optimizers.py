@@ -1,4 +1,4 @@
-"""Optimisers against Keras' own, and targets."""
+"""Optimizers against Keras' own, and targets."""
 
 from __future__ import annotations
 

@@ -55,9 +55,9 @@ def test_vtrace_worked_by_hand():
     reward = np.repeat([[1.0], [2.0], [5.0]], 3, axis=1)
     value = np.repeat([[2.0], [2.0], [4.0]], 3, axis=1)
     next_value = np.repeat([[2.0], [4.0], [2.0]], 3, axis=1)
-    behaviour = np.full((3, 3), -0.7)
+    behavior = np.full((3, 3), -0.7)
     vs, advantage = returns.vtrace(
-        behaviour + np.log(ratio), behaviour, reward, value, next_value, terminated, truncated, 0.5, 2.0, 1.0
+        behavior + np.log(ratio), behavior, reward, value, next_value, terminated, truncated, 0.5, 2.0, 1.0
     )
     # rho = min(2, ratio) = 2, 0.5, 2     c = min(1, ratio) = 1, 0.5, 1
     # rho delta: 2*(1 + 0.5*2 - 2) = 0    0.5*(2 + 0.5*4 - 2) = 1 (terminated: 0.5*(2 - 2) = 0)    2*(5 + 0.5*2 - 4) = 4
@@ -132,7 +132,7 @@ def sum_of_traces(b: dict, t: int, gamma: float, value: str, weight: np.ndarray,
 def reference(b: dict, function: str, gamma: float) -> tuple[np.ndarray, ...]:
     """What each function should give for one copy, from the definition."""
     steps = range(len(b['reward']))
-    ratio = np.exp(b['target_log_prob'] - b['behaviour_log_prob'])
+    ratio = np.exp(b['target_log_prob'] - b['behavior_log_prob'])
     ones = np.ones_like(ratio)
     if function == 'gae':
         advantage = np.array([sum_of_traces(b, t, gamma, 'value', ones, 0.9 * ones) for t in steps])
@@ -153,12 +153,12 @@ def call(b: dict, function: str, gamma: float) -> tuple[tf.Tensor, ...]:
         return returns.gae(b['reward'], b['value'], b['next_value'], *ends, gamma, 0.9)
     if function == 'discounted_returns':
         return (returns.discounted_returns(b['reward'], b['next_value'], *ends, gamma),)
-    log_probs = b['target_log_prob'], b['behaviour_log_prob']
+    log_probs = b['target_log_prob'], b['behavior_log_prob']
     return returns.vtrace(*log_probs, b['reward'], b['value'], b['next_value'], *ends, gamma, 1.5, 1.1)
 
 
 FUNCTIONS = ['gae', 'discounted_returns', 'vtrace']
-FLOATS = ('reward', 'value', 'next_value', 'target_log_prob', 'behaviour_log_prob')
+FLOATS = ('reward', 'value', 'next_value', 'target_log_prob', 'behavior_log_prob')
 
 
 def random_batch(steps: int, copies: int, seed: int, dtype: type = np.float64) -> dict[str, np.ndarray]:
@@ -279,7 +279,7 @@ def test_gradient_is_finite_where_the_ratio_overflows():
 
 def test_no_bounds_means_plain_importance_sampling():
     batch = random_batch(5, 2, seed=15)
-    args = [batch[name] for name in ('target_log_prob', 'behaviour_log_prob', 'reward', 'value', 'next_value')]
+    args = [batch[name] for name in ('target_log_prob', 'behavior_log_prob', 'reward', 'value', 'next_value')]
     ends = batch['terminated'], batch['truncated']
     unbounded = returns.vtrace(*args, *ends, 0.9, float('inf'), float('inf'))
     for a, b in zip(unbounded, returns.vtrace(*args, *ends, 0.9, 1e9, 1e9), strict=True):

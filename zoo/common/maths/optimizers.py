@@ -32,9 +32,11 @@ PARAMS = {
         Param('clip_norm', None, 'number', "bound of the gradient's global norm", above(0), optional=True),
         Param('beta_1', 0.9, 'number', 'decay of the first moment', _BELOW_ONE),
         Param('beta_2', 0.999, 'number', 'decay of the second moment', _BELOW_ONE),
-        Param('epsilon', 1e-7, 'number', 'added to what is divided by', above(0)),
-        Param('weight_decay', None, 'number', 'part of the weights that a step takes away', at_least(0), optional=True),
-        Param('momentum', 0.0, 'number', 'part of a step that the next one repeats', between(0, 1)),
+        Param('epsilon', 1e-7, 'number', 'added to the divisor', above(0)),
+        Param(
+            'weight_decay', None, 'number', 'fraction of the weights that a step subtracts', at_least(0), optional=True
+        ),
+        Param('momentum', 0.0, 'number', 'fraction of a step that the next step repeats', between(0, 1)),
         Param('rho', 0.9, 'number', 'decay of the mean square gradient', between(0, 1)),
     )
 }

@@ -126,7 +126,7 @@ def discounted_returns(
 
 def vtrace(
     target_log_prob: tf.Tensor,
-    behaviour_log_prob: tf.Tensor,
+    behavior_log_prob: tf.Tensor,
     reward: tf.Tensor,
     value: tf.Tensor,
     next_value: tf.Tensor,
@@ -144,7 +144,7 @@ def vtrace(
 
     Args:
         target_log_prob: ``[T, ...]``, log pi(a_t | s_t) of the policy that learns.
-        behaviour_log_prob: ``[T, ...]``, log mu(a_t | s_t) of the policy that acted.
+        behavior_log_prob: ``[T, ...]``, log mu(a_t | s_t) of the policy that acted.
         reward: ``[T, ...]``.
         value: ``[T, ...]``, V(s_t).
         next_value: ``[T, ...]``, V(s_{t+1}) of the true next observation.
@@ -158,16 +158,16 @@ def vtrace(
         ``vs`` ``[T, ...]``, the target of the value function, and the advantage ``[T, ...]``. ``v_{s+1}`` is
         ``next_value[s]`` at a truncation and at the end of the sequence.
     """
-    (target_log_prob, behaviour_log_prob, reward, value, next_value), terminated, end = _checked(
+    (target_log_prob, behavior_log_prob, reward, value, next_value), terminated, end = _checked(
         terminated,
         truncated,
         target_log_prob=target_log_prob,
-        behaviour_log_prob=behaviour_log_prob,
+        behavior_log_prob=behavior_log_prob,
         reward=reward,
         value=value,
         next_value=next_value,
     )
-    log_ratio = target_log_prob - behaviour_log_prob
+    log_ratio = target_log_prob - behavior_log_prob
     discount = _like(gamma, reward) * (1.0 - terminated)
     rho = _clipped_ratio(log_ratio, rho_bar)
     delta = rho * (reward + discount * next_value - value)
