@@ -321,7 +321,7 @@ def planted(module: str, source: str) -> dict[str, str]:
         ('zoo.distributed.training.bad', 'from zoo.algorithms import PPO', 'zoo.algorithms'),
         ('zoo.distributed.training.plan', 'from .actor import Actor', 'zoo.distributed.training.actor'),
         ('zoo.distributed.training.actor', 'from .buffer import Buffer', 'zoo.distributed.training.buffer'),
-        ('zoo.distributed.training.server', 'from .train import train', 'zoo.distributed.training.roles'),
+        ('zoo.distributed.training.server', 'from .roles import train', 'zoo.distributed.training.roles'),
         ('zoo.default_params.bad', 'from zoo import load', 'zoo'),
         ('zoo.common.tools.bad', 'from zoo.common.networks.spec import full_spec', 'zoo.common.networks.spec'),
         ('zoo.common.tools.bad', 'from ..maths import returns', 'zoo.common.maths.returns'),
