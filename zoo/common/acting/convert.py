@@ -8,20 +8,8 @@ import keras
 import tensorflow as tf
 
 from zoo.common import spaces
+from zoo.common.acting import layers
 from zoo.common.acting.chain import Chain
-from zoo.common.acting.layers import (
-    ACTIVATIONS,
-    Affine,
-    Bounds,
-    ChainLayer,
-    Dueling,
-    FreeDeviation,
-    Mask,
-    Means,
-    NoisyAffine,
-    NormalizedAffine,
-    StateDependentDeviation,
-)
 from zoo.common.acting.recurrent_layers import KINDS
 from zoo.common.networks import pieces, recurrent, spec
 from zoo.common.networks.layers.batch_renorm import BatchRenormalization
@@ -35,13 +23,13 @@ from zoo.common.networks.policy import StochasticPolicy
 class Converted(NamedTuple):
     """A layer of a chain, and the variables from which its weights are read."""
 
-    layer: ChainLayer
+    layer: layers.ChainLayer
     kernels: list[tf.Variable]
     others: list[tf.Variable]
 
 
 def chain_of(
-    network: Network, policy: StochasticPolicy | None, mask_path: str | None, means: Means | None
+    network: Network, policy: StochasticPolicy | None, mask_path: str | None, means: layers.Means | None
 ) -> tuple[Chain, list[tf.Variable]] | None:
     """The forward pass as a chain, and the variables in the order of its packed vector; None: it needs a graph.
 
@@ -54,31 +42,32 @@ def chain_of(
     free = [] if policy is None or policy.log_std is None else [policy.log_std]
     if policy is not None and policy.sde:
         affine, kernels, others = found[-1]
-        if type(affine) is not Affine:  # a normalization that is folded into the head changes the features
+        if type(affine) is not layers.Affine:  # a normalization that is folded into the head changes the features
             return None
-        found[-1] = Converted(StateDependentDeviation(affine), kernels, [*others, *free])
+        found[-1] = Converted(layers.StateDependentDeviation(affine), kernels, [*others, *free])
     if means is not None and means.count > 1:
         found.append(Converted(means, [], []))
     if mask_path is not None:
-        found.append(Converted(Mask(mask_path, None if policy is None else policy.adaptor.parts[0].counts), [], []))
+        counts = None if policy is None else policy.adaptor.parts[0].counts
+        found.append(Converted(layers.Mask(mask_path, counts), [], []))
     elif policy is not None and free and not policy.sde:
-        found.append(Converted(FreeDeviation(policy.adaptor.parts), [], free))
+        found.append(Converted(layers.FreeDeviation(policy.adaptor.parts), [], free))
     elif policy is not None and not free and policy.adaptor.param_bounds is not None:
-        found.append(Converted(Bounds(*policy.adaptor.param_bounds), [], []))
+        found.append(Converted(layers.Bounds(*policy.adaptor.param_bounds), [], []))
     variables = [v for part in found for v in part.kernels] + [v for part in found for v in part.others]
     return Chain(network.preprocess, [part.layer for part in found]), variables
 
 
 def convert(network: Network) -> list[Converted] | None:
     """The layers of a network in their order; None if one of them has no equal in NumPy."""
-    layers = _layers(network)
-    if layers is None:
+    chain = _layers(network)
+    if chain is None:
         return None
     found: list[Converted] = []
     norm: BatchRenormalization | None = None  # the dense layer after it takes it in
     cells = {} if network.core is None else {id(cell.layer): cell for cell in network.core.cells}
     state_size = 0
-    for layer in layers:
+    for layer in chain:
         if type(layer) is keras.layers.Identity:
             continue
         if type(layer) is BatchRenormalization and norm is None and not cells:
@@ -102,7 +91,7 @@ def convert(network: Network) -> list[Converted] | None:
     if network.bounds and not _bound(found):
         return None
     names = [getattr(part.layer, name, 'linear') for part in found for name in ('activation', 'gate')]
-    return found if all(name in ACTIVATIONS for name in names) else None
+    return found if all(name in layers.ACTIVATIONS for name in names) else None
 
 
 def _layers(network: Network) -> list[keras.layers.Layer] | None:
@@ -128,9 +117,9 @@ def _dense(layer: keras.layers.Dense, norm: BatchRenormalization | None) -> Conv
     kernel, biases = layer.kernel.value, [layer.bias.value] if layer.use_bias else []
     shape, activation = tuple(kernel.shape), pieces.activation_name(layer.activation)
     if norm is None:
-        return Converted(Affine(shape, layer.use_bias, activation), [kernel], biases)
+        return Converted(layers.Affine(shape, layer.use_bias, activation), [kernel], biases)
     statistics = [v.value for v in (norm.gamma, norm.beta, norm.moving_mean, norm.moving_variance)]
-    made = NormalizedAffine(shape, layer.use_bias, activation, float(norm.epsilon))
+    made = layers.NormalizedAffine(shape, layer.use_bias, activation, float(norm.epsilon))
     return Converted(made, [kernel], [*biases, *statistics])
 
 
@@ -144,10 +133,10 @@ def _recurrent(cell: recurrent.Cell, start: int) -> Converted:
 def _head(layer: NoisyDense | DuelingHead | Dense) -> Converted:
     if isinstance(layer, NoisyDense):
         others = [v.value for v in (layer.bias, layer.noise_kernel, layer.noise_bias)]
-        return Converted(NoisyAffine(tuple(layer.kernel.shape)), [layer.kernel.value], others)
+        return Converted(layers.NoisyAffine(tuple(layer.kernel.shape)), [layer.kernel.value], others)
     if isinstance(layer, DuelingHead):
         value, advantage = _head(layer.value), _head(layer.advantage)
-        made = Dueling(value.layer, advantage.layer)
+        made = layers.Dueling(value.layer, advantage.layer)
         return Converted(made, value.kernels + advantage.kernels, value.others + advantage.others)
     return _dense(layer, None)
 
@@ -155,7 +144,7 @@ def _head(layer: NoisyDense | DuelingHead | Dense) -> Converted:
 def _bound(found: list[Converted]) -> bool:
     """Put a tanh in the place of the last activation, if that is none; whether this could be done."""
     last = found[-1].layer
-    if not isinstance(last, Affine) or last.activation != 'linear':
+    if not isinstance(last, layers.Affine) or last.activation != 'linear':
         return False
     last.activation = 'tanh'
     return True

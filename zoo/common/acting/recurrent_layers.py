@@ -1,4 +1,4 @@
-"""Recurrent layers of a forward pass in NumPy; the equations and the order of the gates are those of Keras."""
+"""Recurrent layers of a forward pass in NumPy; equations and order of the gates are Keras'."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import numpy as np
 
 from zoo.common import spaces
 from zoo.common.acting.layers import ACTIVATIONS, ChainLayer, Memory, Shapes, Step
+
+#: A function of the input, the state before a step and an array for the state after it, which it writes.
+Move = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 
 
 class Recurrent(ChainLayer):
@@ -49,10 +52,8 @@ class Recurrent(ChainLayer):
 
         return step
 
-    def move(
-        self, kernel: np.ndarray, recurrent: np.ndarray, bias: np.ndarray | None
-    ) -> Callable[[np.ndarray, np.ndarray, np.ndarray], None]:
-        """The function of (input, state before, state after) that writes the state after one step."""
+    def move(self, kernel: np.ndarray, recurrent: np.ndarray, bias: np.ndarray | None) -> Move:
+        """One step with these weights."""
         raise NotImplementedError
 
 
@@ -61,9 +62,7 @@ class Lstm(Recurrent):
 
     arrays = 2
 
-    def move(
-        self, kernel: np.ndarray, recurrent: np.ndarray, bias: np.ndarray | None
-    ) -> Callable[[np.ndarray, np.ndarray, np.ndarray], None]:
+    def move(self, kernel: np.ndarray, recurrent: np.ndarray, bias: np.ndarray | None) -> Move:
         units, act, gate = self.units, ACTIVATIONS[self.activation], ACTIVATIONS[self.gate]
 
         def move(x: np.ndarray, state: np.ndarray, after: np.ndarray) -> None:
@@ -83,9 +82,7 @@ class Lstm(Recurrent):
 class Gru(Recurrent):
     """A gated recurrent unit."""
 
-    def move(
-        self, kernel: np.ndarray, recurrent: np.ndarray, bias: np.ndarray | None
-    ) -> Callable[[np.ndarray, np.ndarray, np.ndarray], None]:
+    def move(self, kernel: np.ndarray, recurrent: np.ndarray, bias: np.ndarray | None) -> Move:
         units, act, gate = self.units, ACTIVATIONS[self.activation], ACTIVATIONS[self.gate]
         outer_bias, inner_bias = (bias[0], bias[1]) if bias is not None and self.reset_after else (bias, None)
 
@@ -114,9 +111,7 @@ class Gru(Recurrent):
 class SimpleRnn(Recurrent):
     """``activation(x · kernel + h · recurrent + bias)``."""
 
-    def move(
-        self, kernel: np.ndarray, recurrent: np.ndarray, bias: np.ndarray | None
-    ) -> Callable[[np.ndarray, np.ndarray, np.ndarray], None]:
+    def move(self, kernel: np.ndarray, recurrent: np.ndarray, bias: np.ndarray | None) -> Move:
         act = ACTIVATIONS[self.activation]
 
         def move(x: np.ndarray, state: np.ndarray, after: np.ndarray) -> None:

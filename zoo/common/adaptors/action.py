@@ -126,11 +126,7 @@ class ActionAdaptor:
         return self._by_part(outputs, parts.mode, None, [part.outputs for part in self.parts])
 
     def _by_part(
-        self,
-        params: np.ndarray,
-        draw: Any,
-        rng: np.random.Generator | None,
-        sizes: Sequence[int] | None = None,
+        self, params: np.ndarray, draw: Any, rng: np.random.Generator | None, sizes: Sequence[int] | None = None
     ) -> spaces.Flat:
         if len(self.parts) == 1:
             action = draw(self.parts[0], params, rng)

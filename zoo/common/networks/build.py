@@ -45,12 +45,7 @@ from zoo.common.tools.errors import InvalidValue
 log = logging.getLogger('zoo')
 
 
-def build_network(
-    entry: Any,
-    label: str,
-    preprocess: Preprocess,
-    head: Head,
-) -> Network:
+def build_network(entry: Any, label: str, preprocess: Preprocess, head: Head) -> Network:
     """The network of one entry of ``net_list``.
 
     Args:

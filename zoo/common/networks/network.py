@@ -21,10 +21,9 @@ from zoo.common.tools.errors import InvalidValue
 class Network:
     """Preprocessing, torso and head as one function of a flat observation.
 
-    :func:`zoo.common.networks.build.build_network` makes it. A network that the loss trains is called in training mode,
-    as Keras means it: dropout drops, batch normalization takes the batch's moments and updates its statistics, and the
-    model may add to the loss (`penalties`). Everywhere else it is called in inference mode: in acting, in targets and
-    in values from which is only bootstrapped.
+    :func:`zoo.common.networks.build.build_network` makes it. The loss calls the networks that it trains in Keras' training
+    mode: dropout drops, batch normalization takes the batch's moments and updates its statistics, and the model may add
+    to the loss (`penalties`). Everything else uses inference mode: acting, targets and bootstrap values.
 
     Attributes:
         name: for logs, checkpoints and messages.
@@ -75,11 +74,7 @@ class Network:
             spec.warn_where_slow()
 
     def __call__(
-        self,
-        obs: spaces.Flat,
-        action: tf.Tensor | None = None,
-        training: bool = False,
-        noise: tf.Tensor | None = None,
+        self, obs: spaces.Flat, action: tf.Tensor | None = None, training: bool = False, noise: tf.Tensor | None = None
     ) -> tf.Tensor:
         """Output ``[B, units]`` for flat observations ``[B, …]``, and actions ``[B, n]`` if this is a critic of both.
 
