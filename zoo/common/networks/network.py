@@ -21,9 +21,9 @@ from zoo.common.tools.errors import InvalidValue
 class Network:
     """Preprocessing, torso and head as one function of a flat observation.
 
-    :func:`zoo.common.networks.build.build_network` makes it. The loss calls the networks that it trains in Keras' training
-    mode: dropout drops, batch normalization takes the batch's moments and updates its statistics, and the model may add
-    to the loss (`penalties`). Everything else uses inference mode: acting, targets and bootstrap values.
+    :func:`zoo.common.networks.build.build_network` makes it. The loss calls the networks that it trains in Keras'
+    training mode: dropout drops, batch normalization takes the batch's moments and updates its statistics, and the
+    model may add to the loss (`penalties`). Everything else uses inference mode: acting, targets, bootstrap values.
 
     Attributes:
         name: for logs, checkpoints and messages.
