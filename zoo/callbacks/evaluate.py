@@ -6,13 +6,14 @@ import csv
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from zoo.callbacks.base import WithEnvironment
+from zoo.common.records import TestResult
 from zoo.common.tools import seeding
 from zoo.common.tools.checks import number, whole
 from zoo.common.tools.errors import InvalidValue
@@ -77,11 +78,12 @@ class Evaluate(WithEnvironment):
         super().begin(training)
 
     def __call__(self, training: Training) -> bool | None:
-        agent: Any = training.agent
+        agent = training.agent
         seed = None
         if self.seed is not None:
             seed = int(seeding.generator(self.seed, f'test/{len(self.steps)}').integers(2**31))
-        result = agent.learn(self.playing_env, 'test', test_episodes=self.episodes, seed=seed)
+        played = agent.learn(self.playing_env, 'test', test_episodes=self.episodes, seed=seed)
+        result = cast(TestResult, played)
         mean = float(np.mean(result.returns))
         metrics = {'test/return': mean, 'test/length': float(np.mean(result.lengths))}
         successes = [success for success in result.successes if success is not None]
@@ -108,7 +110,7 @@ class Evaluate(WithEnvironment):
         return None
 
     @staticmethod
-    def _write(path: Path, step: int, result: Any) -> None:
+    def _write(path: Path, step: int, result: TestResult) -> None:
         new = not path.exists()
         with open(path, 'a', newline='', encoding='utf-8') as file:
             writer = csv.writer(file, lineterminator='\n')

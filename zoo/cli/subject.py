@@ -1,7 +1,7 @@
 """The algorithm and the environment of a command, which every command takes in the same two ways.
 
-``zoo train PPO CartPole-v1`` and ``zoo train --algo PPO --env CartPole-v1`` mean the same, and so does a mixture of
-both. Whatever is given twice has to be the same both times.
+``zoo train PPO CartPole-v1`` and ``zoo train --algo PPO --env CartPole-v1`` mean the same; both ways can be mixed. What
+is given twice has to be the same both times.
 """
 
 from __future__ import annotations

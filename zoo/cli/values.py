@@ -13,7 +13,7 @@ import zoo
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.literals import read_literal
 
-#: Arguments of ``zoo.train`` that are no parameters to ``--set``, and those of ``zoo.compare`` and ``zoo.tune``.
+#: Arguments of ``zoo.train``, and arguments of ``zoo.compare`` and ``zoo.tune``, that ``--set`` refuses.
 _OF_TRAIN = ('seed', 'nenv', 'run_dir', 'render', 'callbacks', 'env_type', 'plot_func', 'alg', 'env_id', 'env_params')
 _OF_MANY = ('algs', 'seeds', 'test_episodes', 'jobs', 'out', 'progress', 'trials', 'search', 'sampler', 'pruner')
 #: Options that are called otherwise than the argument.
@@ -85,12 +85,12 @@ def parse_settings(option: str, given: Iterable[str]) -> dict[str, Any]:
 
 
 def env_names(prefix: str = '', **_: Any) -> list[str]:
-    """Return the environments of Gymnasium whose names begin so, for completion."""
+    """Return the names of environments of Gymnasium with this prefix, for completion."""
     return [name for name in zoo.list_envs('gymnasium', latest=True) if name.startswith(prefix)]
 
 
 def run_names(prefix: str = '', **_: Any) -> list[str]:
-    """Return the runs whose names begin so, for completion."""
+    """Return the names of runs with this prefix, for completion."""
     return [name for name in [*(run.name for run in zoo.list_runs()), 'last'] if name.startswith(prefix)]
 
 

@@ -65,7 +65,7 @@ class Dashboard(widgets.Box):
         self._environments = tuple(environments)
         self.experiment = Experiment(self._environments, env_type, env_id, alg)
         self.training: BackgroundTraining | None = None
-        self.agent: Any = None
+        self.agent: object | None = None
         self.folder = Path(runs or os.environ.get('ZOO_RUNS') or 'runs').expanduser().absolute()
         self._origins: dict[Path, Experiment] = {}  # what the folders of this page's runs may not say
         self._lock = threading.RLock()
@@ -309,8 +309,8 @@ class Dashboard(widgets.Box):
         self.view.value = 'preview'
 
     def _load(self, run: Any) -> str:
-        self.agent = run.load(net_list=self._made_of(run)[1])
-        return f'The attribute agent of this dashboard is the {run.algorithm} of {run.name}, step {self.agent.steps:,}.'
+        self.agent = agent = run.load(net_list=self._made_of(run)[1])
+        return f'The attribute agent of this dashboard is the {run.algorithm} of {run.name}, step {agent.steps:,}.'
 
     def _save(self, run: Any) -> str:
         wanted = self.save_path.value.strip()

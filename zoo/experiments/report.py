@@ -181,5 +181,5 @@ def _draw_scores(made: Comparison) -> Figure:
     axes.set_yticks(range(len(labels)), [verbatim(label) for label in labels])
     axes.set_ylim(-0.6, len(labels) - 0.4)
     axes.set_title('Scores after training', loc='left', fontweight='bold')
-    axes.set_xlabel('Mean return of a test: each seed (ring), interquartile mean (bar), 95% interval (grey)')
+    axes.set_xlabel('Mean return of a test: each seed (ring), interquartile mean (bar), 95% interval (gray)')
     return figure

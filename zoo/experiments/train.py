@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
@@ -20,6 +20,9 @@ from zoo.common.tools.habits import HABITS
 from zoo.common.tools.params import Param, above, refusal
 from zoo.common.utils import call_default_params, default_nenv
 from zoo.experiments.runs import Run, open_run
+
+if TYPE_CHECKING:
+    from zoo.algorithms.base.algorithm import Algorithm
 
 #: What other libraries call an argument of :func:`train`.
 _HABITS = {
@@ -51,7 +54,7 @@ class Trained(NamedTuple):
         result: what ``learn`` returned.
     """
 
-    agent: Any
+    agent: Algorithm
     result: TrainingResult
 
 
