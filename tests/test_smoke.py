@@ -38,7 +38,7 @@ COMMANDS = {
     'train': 'train DQN CartPole-v1 --steps 60 --net 4 --set explore_steps=20 --set batch_size=8 --quiet',
     'test': 'test last --episodes 1',
     'enjoy': 'enjoy last --episodes 1',
-    'record': 'record last --max-steps 3',
+    'film': 'film last --max-steps 3',
     'list': 'list algorithms',
     'describe': 'describe PPO',
     'show': 'show last --networks',
@@ -72,7 +72,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.delenv('ZOO_RUNS', raising=False)
-        assert main.main(COMMANDS['train'].split()) == 0
+        assert main(COMMANDS['train'].split()) == 0
     return folder
 
 
@@ -83,7 +83,7 @@ def test_a_command_works(command: str, trained: Path, tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv('ZOO_RUNS', raising=False)
     monkeypatch.setenv('SDL_VIDEODRIVER', 'dummy')
-    code = main.main(COMMANDS[command].split())
+    code = main(COMMANDS[command].split())
     said = capsys.readouterr()
     assert (code, 'Traceback' in said.err) == (0, False), said.err
     assert said.out or command == 'check'
