@@ -76,10 +76,7 @@ class Play:
         """Play this many steps, summed over copies, or this many whole episodes, shared among copies."""
         collector = self.collector
         copies = collector.num_envs
-        quota = None
-        if episodes is not None:
-            quota = np.full(copies, episodes // copies)
-            quota[: episodes % copies] += 1
+        quota = None if episodes is None else collector.shares(episodes)
         rows: list[dict[str, Any]] = []
         params: list[np.ndarray] = []
         states: list[np.ndarray] = []

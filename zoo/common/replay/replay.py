@@ -35,11 +35,7 @@ class Replay(Ring):
     _drawn: np.ndarray | None = None  # the rows that `prioritize` is about
 
     def sample(
-        self,
-        lead: tuple[int, ...],
-        rng: np.random.Generator,
-        progress: float = 0.0,
-        hindsight: Hindsight | None = None,
+        self, lead: tuple[int, ...], rng: np.random.Generator, progress: float = 0.0, hindsight: Hindsight | None = None
     ) -> Batch | SequenceBatch:
         """Draw transitions with replacement, or sequences around them; fields ``[*lead, …]``, contiguous.
 

@@ -89,6 +89,12 @@ class Collector:
         """Whether no other collector has begun episodes in this environment since this one did."""
         return claims.held_by(self.env, self)
 
+    def shares(self, episodes: int) -> np.ndarray:
+        """Divide a number of episodes among the copies, int ``[N]``, so that short episodes do not count more often."""
+        found = np.full(self.num_envs, episodes // self.num_envs)
+        found[: episodes % self.num_envs] += 1
+        return found
+
     def reset(self, seed: int | None = None) -> spaces.Flat:
         """Begin new episodes in every copy; ``seed`` as in Gymnasium.
 

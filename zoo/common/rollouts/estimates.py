@@ -12,7 +12,7 @@ from zoo.common import spaces
 from zoo.common.records import Trajectories
 from zoo.common.tools.errors import InvalidValue
 
-#: The forms in which values of states are given: see :meth:`zoo.common.rollouts.rollout.Rollout.advantages`.
+#: The forms in which values of states are given; :meth:`zoo.common.rollouts.rollout.Rollout.advantages` describes them.
 Values: TypeAlias = Callable[[Any], Any] | tuple[Any, Any] | float | None
 
 

@@ -65,12 +65,7 @@ class Evaluator:
             found.close()
 
     def _play(
-        self,
-        found: Population,
-        seeds: np.ndarray,
-        signs: np.ndarray,
-        std: float,
-        stepped: Callable[[int], None],
+        self, found: Population, seeds: np.ndarray, signs: np.ndarray, std: float, stepped: Callable[[int], None]
     ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         collector, behavior = self.collector, self.behavior
         count, copies = len(seeds), collector.num_envs

@@ -19,19 +19,7 @@ from zoo.common.rollouts.estimates import Critic, Values
 from zoo.common.tools.errors import InvalidValue
 
 #: The fields that every rollout has, in this order; ``log_prob`` and ``state`` may be None.
-FIELDS = (
-    'obs',
-    'action',
-    'reward',
-    'next_obs',
-    'terminated',
-    'truncated',
-    'valid',
-    'begins',
-    'cut',
-    'log_prob',
-    'state',
-)
+FIELDS = tuple('obs action reward next_obs terminated truncated valid begins cut log_prob state'.split())
 
 #: The fields that `Rollout.with_fields` may replace.
 REPLACEABLE = ('reward', 'log_prob')
@@ -388,17 +376,10 @@ class Rollout:
         """The steps as the record that the library's loops work on, where a cut counts as truncated."""
         self._check_ordered('trajectories')
         first = None if self.state is None else self.state[0]
-        return Trajectories(
-            self.obs,
-            self.action,
-            self.reward,
-            self.next_obs,
-            self.terminated,
-            self.truncated | self.cut,
-            self.valid,
-            first,
-            None if self.state is None else self.begins,
-        )
+        begins = None if self.state is None else self.begins
+        truncated = self.truncated | self.cut
+        steps = (self.obs, self.action, self.reward, self.next_obs, self.terminated, truncated, self.valid)
+        return Trajectories(*steps, state=first, begins=begins)
 
     # Inside
 

@@ -131,16 +131,8 @@ class RolloutBuffer:
                 assert behavior is not None
                 params[t] = behavior.params
             collector.step(action)
-            self._write(
-                t,
-                obs,
-                action,
-                collector.reward,
-                collector.next_obs,
-                collector.terminated,
-                collector.truncated,
-                collector.valid,
-            )
+            ends = collector.terminated, collector.truncated, collector.valid
+            self._write(t, obs, action, collector.reward, collector.next_obs, *ends)
             stepped(before)
         return self.rollout
 

@@ -64,7 +64,7 @@ class Acts(Protocol):
     Attributes:
         observation_space, action_space: of one copy of the environment.
         action_adaptor: turns stored actions into the environment's actions.
-        behavior: the behaviour policy.
+        behavior: the behavior policy.
         rng: the random generator of exploration and of batches.
         progress: the fraction of the current training that is done, in [0, 1]. Schedules read it; the loops set it.
     """
@@ -117,7 +117,7 @@ class Learns(Acts, Protocol):
 
         Args:
             batches: fields ``[K, …]``. Recurrent networks take sequences: ``update`` is given the transitions to learn
-                from, whose observations are :class:`zoo.common.networks.remembered.Remembered`.
+                from. Their observations are :class:`zoo.common.networks.remembered.Remembered`.
         """
 
     def weights_are_finite(self) -> bool:

@@ -14,15 +14,7 @@ from zoo.common.rollouts.collector import Collector
 from zoo.common.rollouts.evaluator import Evaluator, both_ways, evaluations
 from zoo.common.rollouts.rollout_buffer import RolloutBuffer
 from zoo.common.training.agent import Acts, Learns
-from zoo.common.training.experience import (
-    Gradients,
-    PerturbedEpisodes,
-    Rollouts,
-    Step,
-    StepCounter,
-    Steps,
-    Streams,
-)
+from zoo.common.training.experience import Gradients, PerturbedEpisodes, Rollouts, Step, StepCounter, Steps, Streams
 
 
 class Collection(Rollouts, Streams, Gradients, Steps, PerturbedEpisodes):
@@ -95,10 +87,5 @@ def buffer_for(agent: Acts, horizon: int, num_envs: int) -> RolloutBuffer:
     """Make storage for an agent's rollouts, with the fields that its behavior policy asks for."""
     behavior = agent.behavior
     return RolloutBuffer(
-        agent.observation_space,
-        agent.action_adaptor,
-        horizon,
-        num_envs,
-        behavior.state_size,
-        behavior.param_size,
+        agent.observation_space, agent.action_adaptor, horizon, num_envs, behavior.state_size, behavior.param_size
     )

@@ -59,8 +59,7 @@ def record_dataset(
     act, adaptor, begin = _acting(policy, observation_space, action_space, vector, deterministic)
     collector = Collector(env, adaptor, begin=begin)
     collector.reset(seed)
-    quota = np.full(collector.num_envs, episodes // collector.num_envs)
-    quota[: episodes % collector.num_envs] += 1
+    quota = collector.shares(episodes)
     # The episode under way in each copy: (observation, action, reward) of every step.
     steps: list[list[tuple]] = [[] for _ in quota]
     found: list[RecordedEpisode] = []

@@ -31,9 +31,7 @@ def run_test(
 
     collector = Collector(env, agent.action_adaptor, render, begin)
     collector.reset(seed)
-    copies = collector.num_envs
-    quota = np.full(copies, test_episodes // copies)
-    quota[: test_episodes % copies] += 1
+    quota = collector.shares(test_episodes)
     episodes: list[Episode] = []
     while quota.any():
         if state.size:

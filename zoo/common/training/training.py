@@ -53,6 +53,7 @@ class Training:
         metrics: the last row of the log, by name.
         env: the training environment, or with roles an environment like it. A callback tests in another one.
         run_dir: the run directory, or None.
+        checkpoint_every: steps between checkpoints.
         replay: the replay buffer, where there is one in this process.
         error: the exception that ended the training, for the ``end`` of a callback; None without one.
 
