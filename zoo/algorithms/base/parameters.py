@@ -20,10 +20,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gymnasium import Env
-from gymnasium.spaces import Space
+from gymnasium.spaces import Box, Space
 from gymnasium.vector import VectorEnv
 
-from zoo.algorithms.base import describing, learning
+from zoo.algorithms.base import catalog, describing, learning
+from zoo.algorithms.base.updating import Updating
+from zoo.common import spaces
+from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.tools import params
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 from zoo.common.tools.params import Param
@@ -45,10 +48,16 @@ PRIORITY_PARAMS = ('priority_alpha', 'priority_beta')
 
 
 @dataclass_transform(eq_default=False)
-class Parameterized:
-    """A class whose annotated attributes are the arguments of its constructor."""
+class Parameterized(Updating):
+    """The part of :class:`zoo.algorithms.base.Algorithm` that knows its parameters, and what it can act in."""
 
     loop: ClassVar[Loop]
+    #: Kinds of action space that it acts in.
+    acts_in: ClassVar[tuple[str, ...]]
+    #: Whether actions are squashed by tanh, which needs bounds.
+    squash: ClassVar[bool] = False
+    #: Whether it learns with networks that are recurrent over the environment's steps.
+    recurrent: ClassVar[bool] = False
     #: The fields of the class by name, inherited ones too.
     fields: ClassVar[dict[str, Param]] = {}
     #: Fields that may be given by position, in this order. A class below :class:`Algorithm` has all its fields here; a
@@ -81,8 +90,14 @@ class Parameterized:
                 )
         if not kw_only and 'by_position' not in cls.__dict__ and len(cls.by_position) <= 4:  # spaces and lists alone
             cls.by_position = tuple(cls.fields)
-        if cls.is_whole():
-            describing.document(cls)
+        if not cls.is_whole():
+            return
+        if cls.loop.experience == 'steps' and cls.sampling is Updating.sampling:
+            raise InvalidType(
+                f'{cls.__name__} learns from a replay buffer, but does not say how transitions are drawn from it: give '
+                'it a property sampling, such as one that returns Sampling(self.gamma).'
+            )
+        describing.document(cls)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self.is_built and name in self.fields:
@@ -91,12 +106,6 @@ class Parameterized:
                 f'{type(self).__name__}({name}=…).'
             )
         super().__setattr__(name, value)
-
-    def update(self, *args: Any, **kwargs: Any) -> Any:
-        """Learn from a rollout, or from a batch inside the compiled call: see the docstring of
-        :class:`zoo.common.training.agent.Agent`. Where ``update`` is given rollouts, its keyword-only parameters are
-        parameters of ``learn``."""
-        raise NotImplementedError
 
     @classmethod
     def is_whole(cls) -> bool:
@@ -152,6 +161,42 @@ class Parameterized:
         checked = params.checked(values, known)
         for name, param in cls.fields.items():
             setattr(self, name, checked[name] if name in checked else param.fresh())
+
+    @classmethod
+    def check_action_space(cls, space: Space) -> None:
+        """Refuse an action space that this algorithm cannot act in.
+
+        Raises:
+            ValueError: one sentence that names the algorithms that can.
+        """
+        kind = type(space).__name__
+        if kind not in cls.acts_in:
+            able = [name for name in catalog.NAMES if kind in catalog.find(name).acts_in]
+            raise InvalidValue(
+                f'{cls.__name__} cannot act in {spaces.describe(space)}; '
+                + (f'use {" or ".join(able)}.' if able else 'no algorithm here can.')
+            )
+        if cls.squash and not ActionAdaptor(space).bounded:
+            boxes = [leaf for leaf in spaces.leaves(space).values() if isinstance(leaf, Box)]
+            low, high = min(box.low.min() for box in boxes), max(box.high.max() for box in boxes)
+            raise InvalidValue(
+                f'{cls.__name__} needs a Box with finite bounds, but this one reaches from {low} to '
+                f'{high}: wrap the environment in gymnasium.wrappers.ClipAction with bounds, or use PPO.'
+            )
+
+    @classmethod
+    def check_recurrent(cls, label: str) -> None:
+        """Refuse a recurrent network, if this algorithm cannot learn with one.
+
+        Raises:
+            ValueError: one sentence, which begins with ``label``, that names the algorithms that can.
+        """
+        if not cls.recurrent:
+            able = [name for name in catalog.NAMES if catalog.find(name).recurrent]
+            raise InvalidValue(
+                f'{label} is recurrent, which {cls.__name__} cannot learn with: use {" or ".join(able)}, or see the '
+                'last observations at once by build_env(…, frame_stack=4).'
+            )
 
     def warn_of_unread(self, names: Iterable[str], reason: str) -> None:
         """Log each of these parameters that was given, though nothing reads it.

@@ -1,13 +1,252 @@
-"""Many updates in one compiled call, for loops over ``'steps'``."""
+"""How an agent is updated: many updates in one compiled call, running statistics, other learners, given gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, cast
 
+import numpy as np
 import tensorflow as tf
+from gymnasium.spaces import Space
 
+from zoo.common import spaces
+from zoo.common.acting.behavior import Behavior
+from zoo.common.acting.forward import Forward
+from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.maths.normalize import RunningMoments
+from zoo.common.maths.optimizers import AllReduce, Optimizer
+from zoo.common.networks import remembered
+from zoo.common.networks.network import Network
+from zoo.common.networks.trials import compiles_by_xla
 from zoo.common.records import Batch, SequenceBatch
+from zoo.common.replay.replay import Replay
+from zoo.common.rollouts.rollout import Rollout
+from zoo.common.sampling import Sampling
+from zoo.common.tools.compilation import PackedCall, prefers_xla
+from zoo.common.tools.errors import InvalidValue
+
+
+class Updating:
+    """The part of :class:`zoo.algorithms.base.Algorithm` that moves weights and running statistics.
+
+    Attributes:
+        phases: how many updates in a row differ in what they do, as with TD3's delayed actor. ``update`` is told the
+            phase while it is compiled: a branch taken at run time costs more than it saves.
+        noise_seed: int32 ``[2]``, the seed of the random numbers in an update.
+        all_reduce: the exchange with other learners; see :meth:`learn_together`.
+        saved_buffer: the arrays of a loaded replay buffer, until training takes them.
+    """
+
+    network_names: ClassVar[tuple[str, ...]]
+    #: What ``update`` reports.
+    metric_names: ClassVar[tuple[str, ...]]
+
+    observation_space: Space
+    action_adaptor: ActionAdaptor
+    behavior: Behavior
+    networks: dict[str, Network]
+    optimizers: dict[str, Optimizer]
+    statistics: dict[str, RunningMoments]
+    replay: Replay | None
+    saved_buffer: Mapping[str, np.ndarray] | None
+    priorities: np.ndarray | None
+    all_reduce: AllReduce | None
+    noise_seed: tf.Variable
+    updates: int
+    phases: int
+    progress: float
+
+    # What an algorithm says
+
+    def update(self, *args: Any, **kwargs: Any) -> Any:
+        """Learn from a rollout, or from a batch inside the compiled call.
+
+        :class:`zoo.common.training.agent.Agent` says what each loop gives to it. Where it is given rollouts, its
+        keyword-only parameters are parameters of ``learn``.
+        """
+        raise NotImplementedError
+
+    @property
+    def sampling(self) -> Sampling:
+        """How transitions are drawn from the replay buffer. An algorithm that learns from one has to say it."""
+        raise NotImplementedError
+
+    @property
+    def perturbations(self) -> tuple[int, float]:
+        """How many perturbations of the parameters an update learns from, and their standard deviation."""
+        raise NotImplementedError
+
+    def moments(self) -> dict[str, RunningMoments]:
+        """Return the running statistics that are state, by name; a subclass adds its own."""
+        return {f'obs/{path}': moments for path, moments in self.statistics.items()}
+
+    @property
+    def trainable_variables(self) -> list[tf.Variable]:
+        """Every weight that an optimizer moves."""
+        return [variable for optimizer in self.optimizers.values() for variable in optimizer.variables]
+
+    @property
+    def forward(self) -> Forward:
+        """The forward pass for acting."""
+        return cast(Forward, self.behavior.forward)  # an algorithm has TensorFlow
+
+    # Many updates in one compiled call
+
+    def update_on(self, batches: Batch | SequenceBatch) -> dict[str, float]:
+        """Make ``K`` updates in one compiled call, on batches with fields ``[K, …]``; return the last one's metrics."""
+        if self.statistics:
+            self.observe(batches.obs)
+        for optimizer in self.optimizers.values():
+            optimizer.set_progress(self.progress)
+        phase = self.updates % self.phases
+        self.updates += len(batches.reward)
+        result = self.fused(batches, static=(phase,))
+        if self.sampling.priorities is not None:
+            count = batches.weight.size
+            self.priorities, result = result[:count].reshape(batches.weight.shape), result[count:]
+        return self.take(result)
+
+    @functools.cached_property
+    def fused(self) -> PackedCall:
+        """The compiled update."""
+        return self.compiled(self._updates)
+
+    def compiled(self, function: Callable[..., tf.Tensor]) -> PackedCall:
+        """Compile an update, by XLA where that is faster and works; it does not with other learners."""
+        xla = self.all_reduce is None and prefers_xla(self.trainable_variables)
+        return PackedCall(function, xla and all(compiles_by_xla(network) for network in self.networks.values()))
+
+    def _updates(self, batches: Batch | SequenceBatch, phase: int) -> tf.Tensor:
+        sampling = self.sampling
+        prioritized = sampling.priorities is not None
+
+        def update(batch: Batch | SequenceBatch, phase: int) -> tuple[tf.Tensor, ...]:
+            self.noise_seed.assign_add([0, 2])  # two streams an update: seed and seed + 1
+            known = {'phase': phase} if self.phases > 1 else {}
+            given = batch
+            if isinstance(given, SequenceBatch):
+                assert sampling.sequences is not None
+                batch = remembered.rows_of(given, sampling.sequences.burn_in, self.network_names[0])
+            found = self.update(batch, self.noise_seed + 0, **known)
+            metrics = self.stack_metrics(found)
+            if not prioritized:
+                return (metrics,)
+            priority = found['priority']
+            if isinstance(given, SequenceBatch):
+                priority = remembered.of_sequences(tf.reshape(priority, given.valid.shape), given.valid)
+            return priority, metrics
+
+        kinds = [tf.TensorSpec(batches.weight.shape[1:])] if prioritized else []
+        kinds.append(tf.TensorSpec([len(self.metric_names)]))
+        *priorities, metrics = updates(update, batches, self.phases, phase, kinds)
+        return tf.concat([*(tf.reshape(x, [-1]) for x in priorities), metrics[-1], self.forward.pack()], 0)
+
+    def stack_metrics(self, metrics: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Return metrics as one vector in the order of ``metric_names``: one tensor is cheaper to read than several."""
+        return tf.stack([tf.cast(metrics[name], tf.float32) for name in self.metric_names])
+
+    def take(self, result: np.ndarray) -> dict[str, float]:
+        """Split the result of a compiled update: act with its weights, and return its metrics by name."""
+        count = len(self.metric_names)
+        self.forward.unpack(result[count:])
+        return dict(zip(self.metric_names, result[:count].tolist(), strict=True))
+
+    def weights_are_finite(self) -> bool:
+        """Return whether every weight that an optimizer moves is a finite number."""
+        return all(np.isfinite(variable.numpy()).all() for variable in self.trainable_variables)
+
+    # What updates need besides weights
+
+    def observe(self, obs: spaces.Flat | Rollout) -> None:
+        """Take observations into the running statistics of ``normalize_obs``.
+
+        A training loop of the user's own calls it after the update of each rollout. Nothing else moves the statistics,
+        so that acting and learning normalize alike.
+
+        Args:
+            obs: flat observations, or a rollout.
+        """
+        if isinstance(obs, Rollout):
+            obs = obs.flat().obs
+        for path, moments in self.statistics.items():
+            moments.update(obs[path] if path else obs)
+
+    def replay_for(self, capacity: int, num_envs: int, compress: bool = False) -> Replay:
+        """Return the replay buffer, with the transitions that earlier training or a checkpoint left in it.
+
+        Raises:
+            ValueError: these were kept with another capacity; or there are no images to compress.
+            ImportError: the package that compresses images is not installed.
+        """
+        held = self.replay
+        if held is not None and held.capacity != capacity:
+            raise InvalidValue(
+                f'the replay buffer holds {len(held):,} transitions, with buffer_size={held.capacity}, but now this is '
+                f'{capacity}: train on with the same, or forget the buffer first with '
+                'agent.replay = agent.saved_buffer = None.'
+            )
+        if held is not None and (bool(held.compressed), held.num_envs) != (compress, num_envs):
+            self.saved_buffer, self.replay = held.state(), None  # and is restored as from a checkpoint
+        if self.replay is None:
+            made = Replay(
+                self.observation_space, self.action_adaptor, capacity, num_envs, self.sampling, compress=compress
+            )
+            if self.saved_buffer is not None:
+                made.restore(self.saved_buffer)
+            self.replay, self.saved_buffer = made, None
+        kept = self.replay
+        if kept.added:
+            kept.cut()
+        return kept
+
+    def learn_together(self, all_reduce: AllReduce | None) -> None:
+        """Learn as one with other processes that have the same weights, from now on; None: alone again.
+
+        Every gradient becomes the mean over the learners. Every running statistic covers the observations of all
+        learners. Batch normalization takes its moments from each learner's own batch, and its moving statistics are
+        the mean over the learners.
+
+        Args:
+            all_reduce: ``all_reduce(array, op)`` returns the mean or the sum (``op``) of an array over the learners;
+                all of them have to call it.
+        """
+        for optimizer in self.optimizers.values():
+            optimizer.all_reduce = all_reduce
+        for moments in self.moments().values():
+            moments.all_reduce = all_reduce
+        self.all_reduce = all_reduce
+        self.__dict__.pop('fused', None)  # it was compiled for one way of learning
+
+    def apply_gradients(self, gradients: Sequence[tf.Tensor | None]) -> None:
+        """Make one step of every optimizer; ``rollout``, ``predict`` and ``learn`` act with the new weights afterwards.
+
+        Args:
+            gradients: one for each of ``trainable_variables``, in that order; None counts as zero.
+
+        Raises:
+            ValueError: another number of gradients; all of them None; or one of a variable that no optimizer moves, as
+                in the policy of TRPO.
+        """
+        given = list(gradients)
+        if len(given) != len(self.trainable_variables):
+            raise InvalidValue(
+                f'{len(given)} gradients were given for {len(self.trainable_variables)} variables: take those of '
+                'agent.trainable_variables, tape.gradient(loss, agent.trainable_variables).'
+            )
+        if all(gradient is None for gradient in given):
+            raise InvalidValue(
+                'no gradient reaches any variable: compute the loss from agent.evaluate inside the tf.GradientTape.'
+            )
+        by_variable = {id(v): gradient for v, gradient in zip(self.trainable_variables, given, strict=True)}
+        chosen = [[by_variable.pop(id(v)) for v in optimizer.variables] for optimizer in self.optimizers.values()]
+        if any(gradient is not None for gradient in by_variable.values()):
+            raise InvalidValue(
+                f'{type(self).__name__} has weights that its update moves without an optimizer, and their gradients '
+                'cannot be applied: take another algorithm, or a loss of the critic alone.'
+            )
+        for optimizer, gradients in zip(self.optimizers.values(), chosen, strict=True):
+            optimizer.apply(gradients)
 
 
 def updates(
