@@ -17,14 +17,14 @@ def short_collections() -> None:
 @pytest.fixture
 def plain_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Switch XLA off: it takes seconds to compile each agent's update."""
-    for module in ('zoo.common.maths.optimizers', 'zoo.algorithms.base.algorithm'):
+    for module in ('zoo.common.maths.optimizers', 'zoo.algorithms.base.updating'):
         monkeypatch.setattr(f'{module}.prefers_xla', lambda variables: False)
 
 
 @pytest.fixture
 def plain_updates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Switch XLA off for updates, as training with several learners does. Optimizers are left as they are."""
-    monkeypatch.setattr('zoo.algorithms.base.algorithm.prefers_xla', lambda variables: False)
+    monkeypatch.setattr('zoo.algorithms.base.updating.prefers_xla', lambda variables: False)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -26,11 +26,9 @@ ARGUMENTS = {'your_own_ppo.py': ['256'], 'your_own_reinforce.py': ['256'], 'self
 
 #: Makes programs short; and no XLA, which takes seconds to compile each agent's update.
 SHORTER = """
-from zoo.algorithms import PPO
-from zoo.algorithms.base import algorithm
+from zoo.algorithms.base import Algorithm, updating
 from zoo.common.maths import optimizers
-algorithm.prefers_xla = optimizers.prefers_xla = lambda variables: False
-from zoo.algorithms.base import Algorithm
+updating.prefers_xla = optimizers.prefers_xla = lambda variables: False
 learn = Algorithm.learn
 def short(self, env, mode='train', **params):
     if mode == 'train':

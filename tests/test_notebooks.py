@@ -11,9 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 #: XLA takes seconds to compile each agent's update.
-PLAIN = """from zoo.algorithms.base import algorithm
+PLAIN = """from zoo.algorithms.base import updating
 from zoo.common.maths import optimizers
-algorithm.prefers_xla = optimizers.prefers_xla = lambda variables: False"""
+updating.prefers_xla = optimizers.prefers_xla = lambda variables: False"""
 NOTEBOOKS = sorted(ROOT.glob('notebooks/*.ipynb'))
 
 

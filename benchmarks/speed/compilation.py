@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py 
 from common import header, parser_of, row, show, take_turns, today, write_page
 
 from zoo import algorithms
-from zoo.algorithms.base import algorithm
+from zoo.algorithms.base import updating
 from zoo.common.maths import optimizers
 from zoo.common.records import Batch, Trajectories, Transition
 from zoo.common.tools import compilation
@@ -91,7 +91,7 @@ def measure(make: Callable[[], Callable[[], Any]], updates: int) -> list[float]:
     for xla in (False, True):
         with (
             mock.patch.multiple(optimizers, prefers_xla=lambda _, xla=xla: xla),
-            mock.patch.object(algorithm, 'prefers_xla', lambda _, xla=xla: xla),
+            mock.patch.object(updating, 'prefers_xla', lambda _, xla=xla: xla),
         ):
             call = make()
             call()  # off-policy updates are compiled at the first call

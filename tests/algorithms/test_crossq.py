@@ -268,7 +268,7 @@ def test_saved_or_copied_it_goes_on_as_if_uninterrupted(how, tmp_path):
 @pytest.mark.full
 def test_tests_in_between_change_nothing_of_the_training(monkeypatch):
     monkeypatch.setattr(
-        'zoo.algorithms.base.algorithm.prefers_xla', lambda variables: True
+        'zoo.algorithms.base.updating.prefers_xla', lambda variables: True
     )  # it rounds otherwise than reading
     found = []
     for callbacks in ([], [Evaluate(every=110, episodes=1, keep_best=False)]):

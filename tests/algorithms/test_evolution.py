@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
 import zoo
 from zoo import algorithms, build_env
-from zoo.algorithms.es import centred_ranks
+from zoo.algorithms.es import centered_ranks
 from zoo.common.acting.perturbed import direction
 from zoo.common.maths.normalize import RunningMoments
 from zoo.common.records import Evaluations
@@ -43,17 +43,17 @@ def parameters(agent: Any) -> np.ndarray:
 
 class TestCentredRanks:
     def test_by_hand(self):
-        found = centred_ranks(np.array([[30.0, -1.0], [2.0, 1e6]]))
+        found = centered_ranks(np.array([[30.0, -1.0], [2.0, 1e6]]))
         np.testing.assert_allclose(found, [[1 / 6, -0.5], [-1 / 6, 0.5]])
 
     def test_equal_ones_share_theirs(self):
-        np.testing.assert_allclose(centred_ranks(np.array([7.0, 1.0, 7.0, 7.0])), [1 / 6, -0.5, 1 / 6, 1 / 6])
-        np.testing.assert_array_equal(centred_ranks(np.full((3, 2), 5.0)), np.zeros((3, 2)))
+        np.testing.assert_allclose(centered_ranks(np.array([7.0, 1.0, 7.0, 7.0])), [1 / 6, -0.5, 1 / 6, 1 / 6])
+        np.testing.assert_array_equal(centered_ranks(np.full((3, 2), 5.0)), np.zeros((3, 2)))
 
     def test_their_mean_is_zero_and_monotone_maps_change_nothing(self):
         x = np.random.default_rng(0).normal(size=(7, 2))
-        assert centred_ranks(x).sum() == pytest.approx(0.0, abs=1e-12)
-        np.testing.assert_array_equal(centred_ranks(np.exp(5 * x)), centred_ranks(x))
+        assert centered_ranks(x).sum() == pytest.approx(0.0, abs=1e-12)
+        np.testing.assert_array_equal(centered_ranks(np.exp(5 * x)), centered_ranks(x))
 
 
 class TestES:

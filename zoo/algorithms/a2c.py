@@ -1,13 +1,13 @@
 """A2C: advantage actor-critic, the synchronous form of A3C.
 
-Mnih et al. 2016, *Asynchronous Methods for Deep Reinforcement Learning* (arXiv 1602.01783): section 4 and algorithm S3,
-returns of n steps, where n is the rollout's length and less for its later steps; RMSProp with shared statistics (their
+Mnih et al. 2016, *Asynchronous Methods for Deep Reinforcement Learning* (arXiv 1602.01783), section 4 and algorithm S3:
+returns of n steps, where n is the rollout's length, and less for its later steps; RMSProp with shared statistics (their
 equation S2). As in OpenAI Baselines, all copies of the environment step together, and their gradients are one.
 
-Departures: ``gae_lambda`` below 1 gives generalised advantage estimation (Schulman et al. 2016, arXiv 1506.02438,
-equation 16) where 1, the default, is the paper's sum; ``normalize_advantage`` is an option; gradients are clipped by
-their norm. The value loss is weighted by ``value_coef``, in place of a shared network whose steps are of one size. The
-policy's network and the value's are apart, but images are encoded once for both.
+Departures: ``gae_lambda`` below 1 gives generalized advantage estimation (Schulman et al. 2016, arXiv 1506.02438,
+equation 16); the default, 1, is the paper's sum. ``normalize_advantage`` is an option. Gradients are clipped by their
+norm. Policy and value have networks of their own, and ``value_coef`` weighs the value loss; images are encoded once for
+both.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class A2C(ActorCritic):
     normalize_advantage: NormalizeAdvantage = False
 
     def improve(self, rollout: Trajectories, now: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Advantages and one gradient step on all transitions, in one compiled call; the metrics."""
+        """Compute advantages and make one gradient step on all transitions; return the metrics."""
         return self.stack_metrics(self.gradient_step(*self.weighed(rollout), now))
 
     def weighed(self, rollout: Trajectories) -> tuple[Samples, tf.Tensor]:
-        """The transitions of a rollout, and the advantages by which they are weighed, ``[T N]``."""
+        """Return the transitions of a rollout, and the advantages that weigh them, ``[T N]``."""
         samples = self.samples(rollout)
         advantage = samples.advantage
         if self.normalize_advantage:

@@ -1,14 +1,14 @@
 """A3C: asynchronous advantage actor-critic.
 
 Mnih et al. 2016, *Asynchronous Methods for Deep Reinforcement Learning* (arXiv 1602.01783), section 4 and algorithm S3,
-with RMSProp of shared statistics (their equation S2): every actor plays a short rollout with its own copy of the
-networks, computes the gradient, and goes on with the weights that come of it. The learner has the weights and the
-optimiser, applies each gradient as it comes, and waits for no actor in particular; nor do actors wait for each other.
-The gradient is of weights that are older by as many updates as others have made meanwhile, which nothing corrects:
-``roles/staleness`` says how many.
+with RMSProp of shared statistics (their equation S2). Every actor plays a short rollout with its own copy of the
+networks, computes the gradient, and goes on with the weights that follow from it. The learner holds the weights and the
+optimizer and applies each gradient when it arrives. Neither the learner nor an actor waits for a particular actor. A
+gradient belongs to older weights than the ones it moves, and nothing corrects for that: ``roles/staleness`` counts the
+updates between.
 
-Departures: actors are processes with queues to the learner where the paper's are threads on common memory, so that each
-gradient is applied whole; an actor may step several copies of the environment; those of A2C, whose update this is.
+Departures: the departures of A2C. Actors are processes with queues to the learner, so each gradient is applied whole;
+the paper's are threads on common memory. An actor may step several copies of the environment.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class A3C(A2C):
     """
 
     loop = loops.asynchronous
-    # Rewards are scaled by what one process has seen of all of them.
+    # The scale of rewards needs one process that sees all of them.
     unused: ClassVar[tuple[str, ...]] = ('normalize_reward',)
     learn_defaults = {'roles': {'learners': 1, 'actors': 2}}
 
     def gradient(self, rollout: Trajectories) -> dict[str, Any]:
-        """Of a rollout with fields ``[T, N, …]``: the gradient and the metrics, float32 vectors, and what was observed,
-        where that is normalised."""
+        """Return the gradient and the metrics of a rollout ``[T, N, …]``, float32 vectors, and the observations where
+        they are normalized."""
         now = {name: np.array(value_at(getattr(self, name), self.progress), np.float32) for name in self.scheduled}
         result = self._computed(rollout, now)
         count = len(self.metric_names)
@@ -52,10 +52,10 @@ class A3C(A2C):
         return {'gradient': result[count:], 'metrics': result[:count], 'obs': obs}
 
     def take_gradient(self, found: dict[str, Any]) -> dict[str, float]:
-        """One step of the optimiser by what `gradient` gave in an actor; its metrics.
+        """Make one step of the optimizer by a `gradient` of an actor; return the metrics.
 
         Raises:
-            ValueError: the gradient is of other networks than these.
+            ValueError: the gradient belongs to other networks.
         """
         optimizer = self.optimizers['all']
         size = sum(int(np.prod(variable.shape)) for variable in optimizer.variables)
@@ -84,7 +84,7 @@ class A3C(A2C):
 
     @functools.cached_property
     def _applied(self) -> PackedCall:
-        """A step by a gradient; the weights for acting."""
+        """A step by a gradient, which returns the weights for acting."""
 
         def applied(gradient: tf.Tensor) -> tf.Tensor:
             optimizer = self.optimizers['all']
@@ -95,7 +95,7 @@ class A3C(A2C):
         return self.compiled(applied)
 
     def _shared(self) -> dict[str, tf.Variable]:
-        """What all ranks have alike: not the optimiser, which is the learner's, nor any source of random numbers."""
+        """Return what all ranks share: not the optimizer, which only the learner has, and no random numbers."""
         return {
             name: variable
             for name, variable in saving.variables(cast(Algorithm, self)).items()
@@ -103,14 +103,14 @@ class A3C(A2C):
         }
 
     def weights(self) -> dict[str, np.ndarray]:
-        """The weights of all networks and the running statistics, for the actors."""
+        """Return the weights of all networks and the running statistics, for the actors."""
         found = {name: variable.numpy() for name, variable in self._shared().items()}
         for label, moments in self.moments().items():
             found |= {f'statistics/{label}/{name}': value for name, value in moments.state().items()}
         return found
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Act, and compute gradients, with the weights and statistics that `weights` gave in the learner."""
+        """Act, and compute gradients, with the learner's `weights`."""
         for name, variable in self._shared().items():
             variable.assign(weights[name])
         for label, moments in self.moments().items():

@@ -4,10 +4,10 @@ Sutton and Barto 2018, *Reinforcement Learning: An Introduction* (2nd edition), 
 one step, δ = r + γ v(s′) − v(s), is the critic's error and the policy's advantage (equations 13.12 to 13.14 and the box
 "One-step Actor–Critic").
 
-Departures: γᵗ, by which the book weights the step t of an episode, is left out, as nearly everywhere; the copies of the
-environment make a batch, and so do several steps of each if ``horizon`` is more than the book's 1; one optimiser, Adam
-by default, moves both networks, with ``value_coef`` for the ratio of their step sizes. Gradients are not clipped by
-their norm unless that is asked for: a few copies' are small but where an episode ends.
+Departures: the weight γᵗ for step t of an episode is left out, as nearly everywhere. The copies of the environment make
+a batch; with ``horizon`` above the book's 1, several steps of each do. One optimizer, by default Adam, moves both
+networks; ``value_coef`` sets the ratio of their step sizes. By default gradients are not clipped: with a few copies
+they are small, except where an episode ends.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class AC(ActorCritic):
     def advantages(
         self, rollout: Trajectories, value: tf.Tensor, after: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """δ = r + γ v(s′) − v(s), no v(s′) where terminated, and what v(s) is to be, v(s) + δ; ``[T, N]`` each."""
+        """Return δ = r + γ (1 − terminated) v(s′) − v(s) and the critic's target v(s) + δ, ``[T, N]`` each."""
         following = self._next_values(rollout, value, after)
         alive = 1.0 - tf.cast(rollout.terminated, tf.float32)
         target = rollout.reward + self.gamma * alive * following
         return target - value, target
 
     def improve(self, rollout: Trajectories, now: dict[str, tf.Tensor]) -> tf.Tensor:
-        """δ and one gradient step on all transitions, in one compiled call; the metrics."""
+        """Compute δ and make one gradient step on all transitions; return the metrics."""
         samples = self.samples(rollout)
         return self.stack_metrics(self.gradient_step(samples, samples.advantage, now))

@@ -1,8 +1,8 @@
-"""What the on-policy algorithms have in common: an actor and a critic, and iterations on rollouts of the policy.
+"""What the on-policy algorithms share: an actor and a critic, and iterations on rollouts of the policy.
 
-A subclass is its paper: it gives ``improve``, which is compiled and does a whole iteration, and ``update``, which hands
-it what it needs. Before that rewards are scaled and schedules read; after it the statistics of the observations take in
-what was learned from: :meth:`ActorCritic.iterate`.
+A subclass is its paper. Its ``improve`` is compiled and makes a whole iteration; its ``update`` gives ``improve`` what
+it needs. Before an iteration :meth:`ActorCritic.iterate` scales rewards and reads schedules; afterwards the statistics
+of the observations take in the rollout.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ NormalizeAdvantage = Annotated[bool, 'make the advantages of a gradient step hav
 
 
 class Sequences(NamedTuple):
-    """Observations of a recurrent policy: sequences of ``L`` steps, ``C`` of them side by side.
+    """Observations of a recurrent policy: ``C`` sequences of ``L`` steps side by side.
 
     Attributes:
         obs: flat observations ``[L, C, …]``.
-        state: float32 ``[L, C, S]``, the recurrent state after the step before, as it was before the update; that of
-            the first step is where the sequence starts.
+        state: float32 ``[L, C, S]``, the recurrent state before each step, as it was before the update. A sequence
+            starts from the state of its first step.
         begins: bool ``[L, C]``, where an episode begins, and the state is zero.
     """
 
@@ -60,15 +60,15 @@ class Sequences(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """The transitions of a rollout, one after another, with what is thought of them before the update: ``[T N, …]``.
+    """The transitions of a rollout in one row ``[T N, …]``, with the estimates from before the update.
 
     Attributes:
-        obs, action: of the transition; the observations of a recurrent policy are :class:`Sequences`, one of each copy.
+        obs, action: of the transition; a recurrent policy has :class:`Sequences` of observations, one for each copy.
         params: float32 ``[T N, param_size]``, the parameters of the policy that acted.
-        log_prob: float32 ``[T N]``, the log-probability of the action by that policy.
+        log_prob: float32 ``[T N]``, the log-probability that this policy gives to the action.
         value: float32 ``[T N]``, V(s).
         advantage, returns: float32 ``[T N]``.
-        valid: float32 ``[T N]``, 1, or 0 where a copy was only reset and nothing is to be learned.
+        valid: float32 ``[T N]``, 1, or 0 where a copy was only reset, so that there is nothing to learn.
     """
 
     obs: Any
@@ -84,8 +84,8 @@ class Samples(NamedTuple):
 class ActorCritic(Algorithm):
     """Policy and value function, learned from rollouts of the policy.
 
-    ``'actor'`` in place of the critic in ``net_list`` puts the critic's head on the actor's torso. A critic that is
-    recurrent over the steps of the environment has to be there.
+    ``'actor'`` in place of the critic in ``net_list`` puts the critic's head on the actor's torso. A recurrent critic
+    has to be there.
     """
 
     recurrent = True
@@ -95,7 +95,7 @@ class ActorCritic(Algorithm):
     shared_torso: ClassVar[dict[str, str]] = {'critic': 'actor'}
     default_network = {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'}
     default_optimizer = {'name': 'Adam', 'learning_rate': 3e-4}
-    #: Parameters that may be schedules, whose values ``improve`` is given.
+    #: Parameters that may be schedules; ``improve`` is given their current values.
     scheduled: ClassVar[tuple[str, ...]] = ('entropy_coef',)
 
     gamma: Gamma = 0.99
@@ -136,20 +136,20 @@ class ActorCritic(Algorithm):
         self.behavior = stochastic(forward, self.action_adaptor, self.policy.mask_path, self.sde_sample_freq)
 
     def sequence_steps(self, steps: int) -> int:
-        """Return how many steps of one copy in a row a recurrent policy learns from, of so many in an iteration."""
+        """Return how many of the ``steps`` of an iteration a recurrent policy learns from in a row."""
         return steps
 
     def groups(self) -> list[list[tf.Variable]]:
-        """The variables that each of ``optimizer_names`` moves: one moves all."""
+        """Return the variables that each of ``optimizer_names`` moves: one optimizer moves all."""
         critics = [v for name in self.network_names[1:] for v in self.networks[name].trainable_variables]
         return [self.policy.trainable_variables + critics]
 
     # What policy and critic say
 
     def policy_and_value(self, obs: spaces.Flat, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-        """Parameters of the policy ``[B, …]`` and values ``[B]``; a shared torso is run once.
+        """Return parameters of the policy ``[B, …]`` and values ``[B]``; a shared torso runs once.
 
-        Of :class:`Sequences`, where the policy is recurrent, ``B`` is ``L C``, time-major.
+        A recurrent policy is given :class:`Sequences`; ``B`` is then ``L C``, time-major.
         """
         if isinstance(obs, Sequences):
             return self._of_sequences(obs, obs.state[0], training)[:2]
@@ -162,8 +162,8 @@ class ActorCritic(Algorithm):
     def _of_sequences(
         self, sequences: Sequences, state: tf.Tensor, training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Parameters and values ``[L C, …]`` of sequences from a state ``[C, S]``, and the states ``[L, C, S]`` after
-        each step."""
+        """Return parameters and values ``[L C, …]`` of sequences that start from a state ``[C, S]``, and the states
+        ``[L, C, S]`` after each step."""
         network = self.policy.network
         encoded, after = network.encode_sequence(sequences.obs, state, sequences.begins, training)
         rows = flattened(sequences.obs)
@@ -177,31 +177,31 @@ class ActorCritic(Algorithm):
         return params, value, after
 
     def value(self, obs: spaces.Flat, training: bool = False) -> tf.Tensor:
-        """V(s) ``[B]``."""
+        """Return V(s) ``[B]``."""
         return self.critic(obs, training=training)[:, 0]
 
     def entropy(self, params: tf.Tensor) -> tf.Tensor:
-        """The policy's entropy in each state, ``[B]``."""
-        distribution: Any = self.action_adaptor.distribution  # one that is not squashed has an entropy
+        """Return the policy's entropy in each state, ``[B]``."""
+        distribution: Any = self.action_adaptor.distribution  # a distribution that is not squashed has an entropy
         return distribution.entropy(params)
 
     def advantages(
         self, rollout: Trajectories, value: tf.Tensor, after: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Advantages and the returns that the critic is to learn, both ``[T, N]``, for V(s) ``[T, N]``.
+        """Return advantages, and the returns that the critic learns, both ``[T, N]``.
 
         Args:
             rollout: fields ``[T, N, …]``.
             value: V(s) ``[T, N]``.
-            after: where the critic is recurrent, the states ``[T, N, S]`` after each step, in which the next
-                observation is seen.
+            after: of a recurrent critic: the states ``[T, N, S]`` after each step, with which it sees the next
+                observation.
         """
         _, _, reward, _, terminated, truncated, *_ = rollout
         next_value = self._next_values(rollout, value, after)
         return gae(reward, value, next_value, terminated, truncated, self.gamma, self.gae_lambda)
 
     def _next_values(self, rollout: Trajectories, value: tf.Tensor, after: tf.Tensor | None) -> tf.Tensor:
-        """V of the next observations ``[T, N]``; see `advantages`."""
+        """Return V of the next observations ``[T, N]``; the arguments are those of `advantages`."""
         _, _, _, next_obs, terminated, truncated, *_ = rollout
         if after is None or not self.critic.state_size:
             return next_values(self.value, value, next_obs, terminated, truncated)
@@ -211,18 +211,15 @@ class ActorCritic(Algorithm):
 
     @property
     def values_states(self) -> bool:
-        """See :class:`Algorithm`."""
         return 'critic' in self.networks
 
     def policy_and_value_along(self, steps: Trajectories, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-        """See :class:`Algorithm`."""
         obs: Any = flattened(steps.obs)
         if self.is_recurrent:
             obs = Sequences(steps.obs, steps.state[None], steps.begins)
         return self.policy_and_value(obs, training)
 
     def values_of(self, steps: Trajectories) -> tuple[tf.Tensor, tf.Tensor]:
-        """See :class:`Algorithm`."""
         after = None
         if self.is_recurrent:
             sequences = Sequences(steps.obs, steps.state[None], steps.begins)
@@ -233,12 +230,12 @@ class ActorCritic(Algorithm):
         return value, self._next_values(steps, value, after)
 
     def seen(self, rollout: Trajectories) -> tuple[Any, tf.Tensor, tf.Tensor, tf.Tensor | None]:
-        """What policy and critic say to a rollout, in inference mode, in which the policy acted.
+        """Return the outputs of policy and critic for a rollout, in inference mode, in which the policy acted.
 
         Returns:
-            The observations ``[T N, …]``, or the :class:`Sequences` of each copy where the policy is recurrent; the
-            policy's parameters ``[T N, param_size]``; the values ``[T N]``; and of a recurrent policy the states
-            ``[T, N, S]`` after each step.
+            The observations ``[T N, …]``, or :class:`Sequences` for a recurrent policy; the policy's parameters
+            ``[T N, param_size]``; the values ``[T N]``; the states ``[T, N, S]`` after each step of a recurrent
+            policy, else None.
         """
         obs = flattened(rollout.obs)
         if not self.is_recurrent:
@@ -248,10 +245,10 @@ class ActorCritic(Algorithm):
         return sequences._replace(state=tf.concat([rollout.state[None], after[:-1]], 0)), params, value, after
 
     def samples(self, rollout: Trajectories) -> Samples:
-        """The transitions of a rollout with advantages, old log-probabilities and values.
+        """Return the transitions of a rollout with advantages, old log-probabilities and values.
 
-        These are those of inference mode, in which the policy acted; gradient steps are in training mode. With dropout
-        or batch normalisation the ratio of new to old probabilities is therefore not 1 at the first of them.
+        They are computed in inference mode, in which the policy acted; gradient steps are in training mode. So with
+        dropout or batch normalization the ratio of new to old probabilities is not 1 even in the first step.
         """
         action = flattened(rollout.action)
         obs, params, value, after = self.seen(rollout)
@@ -268,11 +265,11 @@ class ActorCritic(Algorithm):
         )
 
     def arranged(self, samples: Samples, copies: int) -> Samples:
-        """The samples of a rollout of so many copies, as minibatches of them can be `drawn`.
+        """Return the samples of a rollout of so many copies in the form from which minibatches are `drawn`.
 
-        Those of a recurrent policy in sequences of `sequence_steps` of one copy, fields ``[L, C, …]``, time-
-        major. Those of a copy are ``copies`` apart; its last one is filled up with its first steps, which are not valid
-        there: batch normalisation, which sees all of them, learns of nothing that was not seen.
+        A recurrent policy gets sequences of `sequence_steps` of one copy, fields ``[L, C, …]``, time-major. The
+        sequences of a copy are ``copies`` apart. The last one is filled up with the first steps of the copy, which are
+        not valid there; so batch normalization sees nothing but steps of the rollout.
         """
         if not self.is_recurrent:
             return samples
@@ -296,13 +293,13 @@ class ActorCritic(Algorithm):
         return rest._replace(obs=sequences, valid=cut_flat(samples.valid, tf.zeros_like))
 
     def drawn(self, arranged: Samples, rows: tf.Tensor) -> Samples:
-        """A minibatch: fields ``[B, …]``, of a recurrent policy those of whole sequences.
+        """Return a minibatch, fields ``[B, …]``; a recurrent policy gets whole sequences.
 
-        Where all of it is valid, as it is without sequences, its ``valid`` is None.
+        ``valid`` is None where everything is valid, as without sequences.
 
         Args:
-            arranged: what `arranged` gave.
-            rows: int32, the numbers of the transitions, or of the sequences.
+            arranged: a result of `arranged`.
+            rows: int32, the numbers of the transitions or sequences.
         """
         if not self.is_recurrent:
             taken = tf.nest.map_structure(lambda x: tf.gather(x, rows), arranged._replace(valid=()))
@@ -313,12 +310,12 @@ class ActorCritic(Algorithm):
     # Updates
 
     def improve(self, rollout: Trajectories, now: dict[str, tf.Tensor], *arrays: Any) -> tf.Tensor:
-        """A whole iteration, to be compiled.
+        """Make a whole iteration, inside the compiled call.
 
         Args:
             rollout: fields ``[T, N, …]``.
             now: float32, the values of the ``scheduled`` parameters that are not None.
-            arrays: what ``update`` handed to `iterate`.
+            arrays: further arguments of `iterate`.
 
         Returns:
             The metrics in the order of ``metric_names``.
@@ -335,16 +332,16 @@ class ActorCritic(Algorithm):
         return self.compiled(iteration)
 
     def update(self, rollout: Trajectories) -> dict[str, float] | None:
-        """One iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
+        """Make one iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
         return self.iterate(rollout) if rollout.valid.any() else None  # every copy may only have been reset
 
     def iterate(self, rollout: Trajectories, *arrays: Any, fresh: Trajectories | None = None) -> dict[str, float]:
-        """What is done before an iteration, the compiled one, and what is done after it; the metrics.
+        """Prepare an iteration, make it in one compiled call, and take the rollout into the statistics; return metrics.
 
         Args:
             rollout: fields ``[T, N, …]``.
-            arrays: what `improve` is given besides.
-            fresh: what of it has not been learned from before, which statistics take in; None: all of it.
+            arrays: further arguments of `improve`.
+            fresh: the part that nothing was learned from before, for the statistics; None: all of it.
         """
         if self.reward_scale is not None:
             done = rollout.terminated | rollout.truncated
@@ -363,16 +360,15 @@ class ActorCritic(Algorithm):
     def gradients(
         self, samples: Samples, advantage: tf.Tensor, now: dict[str, tf.Tensor]
     ) -> tuple[list[tf.Tensor | None], dict[str, tf.Tensor]]:
-        """The gradients of −mean A log π(a | s) + c mean (V(s) − R)² − β mean H(π(· | s)), all samples at once.
+        """Return the gradients of −mean A log π(a | s) + c mean (V(s) − R)² − β mean H(π(· | s)) over all samples.
 
         Args:
-            samples: of which the valid ones count.
+            samples: the valid ones count.
             advantage: A ``[T N]``; R are the samples' returns.
             now: β is the ``entropy_coef``.
 
         Returns:
-            Those of the variables of the optimiser ``'all'``; and the three means, named ``'policy'``, ``'value'`` and
-            ``'entropy'``.
+            The gradients for the optimizer ``'all'``; and the three means ``'policy'``, ``'value'`` and ``'entropy'``.
         """
         variables = self.optimizers['all'].variables
         with tf.GradientTape() as tape:
@@ -386,18 +382,18 @@ class ActorCritic(Algorithm):
         return tape.gradient(loss, variables), {'policy': policy_loss, 'value': value_loss, 'entropy': entropy}
 
     def gradient_step(self, samples: Samples, advantage: tf.Tensor, now: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """One step along the `gradients`; their three means."""
+        """Make one step along the `gradients`; return the three means."""
         gradients, means = self.gradients(samples, advantage, now)
         self.optimizers['all'].apply(gradients)
         return means
 
     def minibatches(self, valid: np.ndarray, epochs: int, batch_size: int) -> np.ndarray:
-        """Indices into the ``T N`` transitions of which every epoch has each valid one, int32 ``[minibatches, size]``.
+        """Draw indices into the ``T N`` transitions, int32 ``[minibatches, size]``; an epoch has each valid one.
 
-        Of a recurrent policy they are those of whole sequences, see `arranged`, as many as have ``batch_size`` steps.
+        For a recurrent policy they number whole sequences (`arranged`), as many as have ``batch_size`` steps.
 
-        As many minibatches however many transitions are valid: another number would compile the update anew. So an
-        epoch's last one is filled up from its first.
+        The number of minibatches does not depend on how many transitions are valid: another number would compile the
+        update again. So an epoch's last minibatch is filled up from its first.
         """
         if self.is_recurrent:
             steps, copies = valid.shape
@@ -422,36 +418,34 @@ class ActorCritic(Algorithm):
         return found.reshape(-1, size)
 
     def moments(self) -> dict[str, RunningMoments]:
-        """See :class:`Algorithm`."""
         scale = {} if self.reward_scale is None else {'reward': self.reward_scale.moments}
         return super().moments() | scale
 
     def episodes_restarted(self, copies: slice | None = None) -> None:
-        """The running returns of the reward scale begin anew."""
         if self.reward_scale is not None:
             self.reward_scale.reset(copies)
 
 
 def flattened(structure: Any) -> Any:
-    """``[T N, …]`` from ``[T, N, …]``, each tensor of a structure."""
+    """Reshape each tensor of a structure from ``[T, N, …]`` to ``[T N, …]``."""
     return tf.nest.map_structure(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), structure)
 
 
 def mean_of(x: tf.Tensor, valid: tf.Tensor | None) -> tf.Tensor:
-    """The mean of those that are valid, of ``[B]`` and float32 ``[B]``; None: of all."""
+    """Return the mean of ``x`` ``[B]`` over the valid entries, float32 ``[B]``; None: over all."""
     if valid is None:
         return tf.reduce_mean(x)
     return tf.reduce_sum(x * valid) / tf.maximum(tf.reduce_sum(valid), 1.0)
 
 
 def normalized(advantage: tf.Tensor, valid: tf.Tensor | None, all_reduce: AllReduce | None = None) -> tf.Tensor:
-    """Advantages ``[…, B]`` less their mean, divided by their standard deviation, of each row, of what is valid.
+    """Return advantages ``[…, B]`` with mean 0 and standard deviation 1 in the valid entries of each row.
 
     Args:
-        advantage: of one learner, one row or several.
-        valid: float32 ``[…, B]``; None: all are.
-        all_reduce: where several learners are one, over all of theirs, so that rows of equally many are normalised as
-            one learner would normalise all of them together.
+        advantage: of this learner, one row or several.
+        valid: float32 ``[…, B]``; None: all entries are.
+        all_reduce: the exchange with other learners. Mean and deviation then cover the rows of all learners, as if one
+            learner had them all.
     """
     if all_reduce is None:
         centered = advantage - mean_of(advantage, valid)

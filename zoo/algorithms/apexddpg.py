@@ -1,15 +1,15 @@
-"""Ape-X DDPG: DDPG with many actors, replay in ranks of its own, and a learner that never waits for either.
+"""Ape-X DDPG: DDPG with many actors, a replay buffer in processes of its own, and a learner that waits for neither.
 
 Horgan et al. 2018, *Distributed Prioritized Experience Replay* (arXiv 1803.00933), section 4.2: DDPG that is
-prioritised and of several steps, on the machinery of Ape-X DQN (:mod:`zoo.algorithms.apexdqn`). Alone it starts two
-actors, a buffer and the learner on this machine; with ``roles=None`` it trains in one process.
+prioritized and of several steps, on the machinery of Ape-X DQN (:mod:`zoo.algorithms.apexdqn`). By default two actors,
+a buffer and the learner start on this machine; ``roles=None`` trains in one process.
 
 Departures:
 
-* DDPG's.
-* New steps are stored with the highest priority so far, as in Schaul et al. 2016, where the paper's actors compute |δ|:
-  that takes the critic, which actors do not have. The learner finds their priorities when it first draws them.
-* Each copy of the environment has noise of its own σ, on the ladder that Ape-X DQN has for ε:
+* The departures of DDPG.
+* New steps are stored with the highest priority so far, as in Schaul et al. 2016. The paper's actors compute |δ|, which
+  takes the critic; actors here do not have it. The learner finds the priority of a step when it first draws it.
+* Each copy of the environment has noise with a σ of its own, as Ape-X DQN's copies have an ε:
   ``σ_i = σ^(1 + α i / (N − 1))`` with ``N`` copies in all.
 """
 
@@ -24,7 +24,7 @@ from zoo.common.tools.params import at_least, between
 
 
 class ApexDDPG(DDPG):
-    """Ape-X DDPG for bounded ``Box`` actions: DDPG with actors of their own noise, and replay in ranks of its own.
+    """Ape-X DDPG for bounded ``Box`` actions: DDPG whose actors differ in noise, and replay in processes of its own.
 
     Noise is in the units of [−1, 1], half the range of each entry.
     """

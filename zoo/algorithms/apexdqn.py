@@ -1,22 +1,21 @@
-"""Ape-X DQN: many actors, replay in ranks of its own, and a learner that never waits for either.
+"""Ape-X DQN: many actors, a replay buffer in processes of its own, and a learner that waits for neither.
 
 Horgan et al. 2018, *Distributed Prioritized Experience Replay* (arXiv 1803.00933): DQN that is double, dueling,
-prioritised and of three steps (section 4.1), whose actors explore each by another ε and say themselves how surprising
-their steps are (algorithm 1), while the learner updates as fast as it can (algorithm 2). Alone it starts two actors, a
-buffer and the learner on this machine; with ``roles=None`` it trains in one process.
+prioritized and of three steps (section 4.1). Each actor explores with another ε and computes the first priorities of
+its steps (algorithm 1), while the learner updates as fast as it can (algorithm 2). By default two actors, a buffer and
+the learner start on this machine; ``roles=None`` trains in one process.
 
 Departures:
 
-* DQN's: Adam in place of centred RMSProp, and a torso that both streams of the dueling head share.
-* ε belongs to a copy of the environment, of which an actor may step several: ``ε_i = ε^(1 + α i / (N − 1))`` with ``N``
-  copies in all. Of one alone, where the formula is not defined, it is ``ε^(1 + α / 2)``.
-* The first priorities are of the network that the actor acts with, its values alone, as in algorithm 1: the learner has
-  a target network besides, and newer weights, so they are its own where the three are the same. The last steps of a
-  message have been followed by fewer than ``n_step`` when it is sent, and their priorities are of as many as that. It
-  is the same with actors and no buffer; but with ``roles=None`` new steps have the highest priority so far, as in
-  Schaul et al. 2016.
-* Old transitions are written over one by one, not removed now and then where there are too many.
-* β is annealed from 0.4 to 1 as with DQN, where the paper keeps 0.4.
+* The departures of DQN: Adam in place of centered RMSProp, and a torso that both streams of the dueling head share.
+* ε belongs to a copy of the environment; an actor may step several copies: ``ε_i = ε^(1 + α i / (N − 1))`` with ``N``
+  copies in all. For a single copy, where the formula is not defined, it is ``ε^(1 + α / 2)``.
+* An actor computes first priorities from the values of its own network, as in algorithm 1. The learner also has a
+  target network and newer weights, so its priorities are the same only where these networks are. The last steps of a
+  message were followed by fewer than ``n_step`` steps when it was sent, and their priorities count these alone. With
+  ``roles=None`` new steps have the highest priority so far, as in Schaul et al. 2016.
+* Old transitions are overwritten one by one; in the paper they are removed now and then.
+* β is annealed from 0.4 to 1, as in DQN; the paper keeps 0.4.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from zoo.common.tools.params import at_least, between
 
 
 class ApexDQN(DQN):
-    """Ape-X DQN for ``Discrete`` actions: DQN with actors of their own ε, and replay in ranks of its own."""
+    """Ape-X DQN for ``Discrete`` actions: DQN whose actors differ in ε, and replay in processes of its own."""
 
-    recurrent = False  # the actors' priorities are of single steps: R2D2 is its successor with a memory
+    recurrent = False  # actors compute priorities of single steps; R2D2 is the successor with a memory
     unused: ClassVar[tuple[str, ...]] = ('sequence_length', 'burn_in')
     learn_defaults = {'roles': {'learners': 1, 'actors': 2, 'buffers': 1}, 'update_every': None}
 

@@ -1,14 +1,13 @@
 """ARS: augmented random search.
 
 Mania et al. 2018, *Simple Random Search Provides a Competitive Approach to Reinforcement Learning* (arXiv 1803.07055),
-algorithm 2: V1, and with ``normalize_obs`` V2, which normalises observations by running statistics; with
-``top_directions`` V1-t and V2-t. The policy is linear and begins at zero, where the network is not another one.
+algorithm 2: V1, and with ``normalize_obs`` V2, which normalizes observations by running statistics; with
+``top_directions`` V1-t and V2-t. By default the policy is linear and begins at zero.
 
-Departures: the linear policy has a bias, which the paper's V2 has by the mean that it takes off. The step α/(b σ_R) Σ
-is that of an optimiser, plain gradient descent unless another one is given, whose learning rate is α. Where all returns
-are equal, σ_R is 0 and there is no step. The statistics are those of all observations until the last update, of
-directions that did not count too, as in the paper; ``alive_bonus_offset`` is what section 4 takes off the rewards of
-some tasks.
+Departures: the linear policy has a bias; in the paper's V2 the subtracted mean has this effect. The step α/(b σ_R) Σ is
+a step of an optimizer with learning rate α, by default plain gradient descent. Where all returns are equal, σ_R is 0
+and there is no step. The statistics cover all observations until the last update, also of directions that did not
+count, as in the paper. ``alive_bonus_offset`` is what section 4 takes off the rewards of some tasks.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class ARS(Evolution):
 
     num_directions = 8
     top_directions: Annotated[
-        int | None, at_least(1), 'of the perturbations those that returned most, which alone count; None: all do'
+        int | None, at_least(1), 'how many perturbations count, the ones with the highest returns; None: all do'
     ] = None
     alive_bonus_offset: Annotated[
         float, 'added to the reward of every step where directions are compared, such as -1 for a bonus of 1'
@@ -47,7 +46,7 @@ class ARS(Evolution):
         super().build()
 
     def weigh(self, evaluations: Evaluations) -> np.ndarray:
-        """(r⁺ − r⁻) / (b σ_R) of the b directions of the largest max(r⁺, r⁻), 0 of the others ``[P]``: step 7."""
+        """Return (r⁺ − r⁻) / (b σ_R) for the b directions of the largest max(r⁺, r⁻), 0 for others ``[P]``: step 7."""
         returns = evaluations.returns + self.alive_bonus_offset * evaluations.lengths / evaluations.episodes
         best = np.argsort(-returns.max(1), kind='stable')[: self.top_directions]
         spread = returns[best].std()

@@ -1,11 +1,11 @@
 """C51: a categorical distribution of returns for each action.
 
 Bellemare et al. 2017, *A Distributional Perspective on Reinforcement Learning* (arXiv 1707.06887), algorithm 1. The
-switches of DQN hold here too, as Hessel et al. 2018 (arXiv 1710.02298, section 3) combine them: dueling streams of
+switches of DQN work here too, combined as by Hessel et al. 2018 (arXiv 1710.02298, section 3): dueling streams of
 logits, the next action by the means, priorities by the loss.
 
-Departures: the loss is the Kullback-Leibler divergence, whose gradient is that of the paper's cross-entropy, and which
-falls to 0; DQN's of the streams and of noisy layers.
+Departures: the loss is the Kullback-Leibler divergence. It has the gradient of the paper's cross-entropy, and falls to
+0. Streams and noisy layers depart as in DQN.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class C51(DQN):
     default_optimizer = {'name': 'Adam', 'learning_rate': 2.5e-4, 'epsilon': 0.01 / 32}
 
     double_q = False
-    atoms: Annotated[int, at_least(2), 'points on which the probabilities of a return are'] = 51
-    v_min: Annotated[float, Range(), 'the lowest of them: the smallest discounted return'] = -10.0
-    v_max: Annotated[float, Range(), 'the highest of them: the largest discounted return'] = 10.0
+    atoms: Annotated[int, at_least(2), 'points between v_min and v_max that a return may have'] = 51
+    v_min: Annotated[float, Range(), 'the lowest point: the smallest discounted return'] = -10.0
+    v_max: Annotated[float, Range(), 'the highest point: the largest discounted return'] = 10.0
 
     def build(self) -> None:
         if self.v_min >= self.v_max:
@@ -48,22 +48,21 @@ class C51(DQN):
         super().build()
 
     def build_means(self) -> Means:
-        """Q(s, a) = Σ zᵢ pᵢ(s, a)."""
+        """Return Q(s, a) = Σ zᵢ pᵢ(s, a)."""
         return Means(self.atoms, self.support)
 
     def backup(self, batch: Batch, following: tf.Tensor) -> tf.Tensor:
-        """The probabilities ``[B, atoms]`` of r + γⁿ z, projected on the atoms: algorithm 1."""
+        """Return the probabilities ``[B, atoms]`` of r + γⁿ z, projected on the atoms: algorithm 1."""
         moved = super().backup(batch, tf.constant(self.support[np.newaxis]))
         return categorical_projection(moved, tf.nn.softmax(following), tf.constant(self.support))
 
     def update_on(self, batches: Batch | SequenceBatch) -> dict[str, float]:
-        """See :class:`Algorithm`; and say once if a reward by itself lies beyond the atoms."""
         low, high = batches.reward.min(), batches.reward.max()
         if not self._warned and (low < self.v_min or high > self.v_max):
             self._warned = True
             log.warning(
-                'Rewards go from %g to %g, but the atoms of returns from v_min=%g to v_max=%g: what lies beyond them '
-                'counts as these, so that good actions and better ones look alike.',
+                'Rewards go from %g to %g, but the atoms of returns from v_min=%g to v_max=%g: a return beyond them '
+                'counts as the nearest atom, so that good actions and better ones look alike.',
                 low,
                 high,
                 self.v_min,
@@ -72,6 +71,6 @@ class C51(DQN):
         return super().update_on(batches)
 
     def losses(self, found: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Of each transition KL(m ‖ p), for probabilities m and the logits of p ``[B, atoms]``; it is the priority."""
+        """Return KL(m ‖ p) of each transition, also as its priority; m are probabilities, p logits ``[B, atoms]``."""
         loss = tf.reduce_sum(tf.math.xlogy(target, target) - target * tf.nn.log_softmax(found), -1)
-        return loss, tf.maximum(loss, 0.0)  # rounding may leave less than nothing
+        return loss, tf.maximum(loss, 0.0)  # rounding may leave less than 0

@@ -1,14 +1,13 @@
-"""CrossQ: soft actor-critic with batch normalisation in place of target networks.
+"""CrossQ: soft actor-critic with batch normalization in place of target networks.
 
 Bhatt et al. 2024, *CrossQ: Batch Normalization in Deep Reinforcement Learning for Greater Sample Efficiency and
 Simplicity* (ICLR, arXiv 1902.05605). (s, a) and (s′, a′) go through the critics in one joined batch in training mode,
-so that the moments by which they are normalised are of both (section 3.2); critics are wide; networks are normalised by
-batch renormalisation, the actor too (:mod:`zoo.common.networks.layers.batch_renorm`); actor and temperature move every
-third update.
+so that both are normalized by the same moments (section 3.2). Critics are wide. Actor and critics are normalized by
+batch renormalization (:mod:`zoo.common.networks.layers.batch_renorm`). Actor and temperature move every third update.
 
 As in the authors' code, the actor chooses a′ in inference mode, and the critics judge the actor in inference mode.
 
-Departures: those of :mod:`zoo.algorithms.sac`; β₁ of Adam is that of the networks for the temperature as well.
+Departures: the departures of :mod:`zoo.algorithms.sac`; the optimizer of the temperature has the same β₁ as the others.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class CrossQ(SAC):
     acts_in = ('Box',)
     recurrent = False
 
-    # Without targets nothing follows a critic; the actor is not recurrent and does not explore by its state.
+    # There is no target that tau would move. Recurrent networks and gSDE are not part of the paper.
     unused = ('tau', 'sequence_length', 'burn_in', 'use_sde', 'sde_sample_freq', 'log_std_init')
     by_position = (
         'observation_space',
@@ -61,13 +60,13 @@ class CrossQ(SAC):
         self.state_variables['last_of_actor'] = self.last_of_actor
 
     def build_targets(self) -> list[Network]:
-        """There are none: each critic is its own."""
+        """Return the critics themselves: there are no targets."""
         return self.critics
 
     def critic_loss(self, batch: Batch, seed: tf.Tensor) -> tf.Tensor:
-        """½ mean (Q(s, a) − y)², summed over both critics, with y = r + γ (1 − terminated) (min Q(s′, a′) − α log π).
+        """Return ½ mean (Q(s, a) − y)², summed over both critics; y = r + γ (1 − terminated) (min Q(s′, a′) − α log π).
 
-        Both values are of one call with the joined batch ``[2 B, …]``; a′ ~ π, and no gradient flows through y.
+        One call with the joined batch ``[2 B, …]`` gives both values; a′ ~ π, and no gradient flows through y.
         """
         next_action, log_prob = self.sample(batch.next_obs, seed)
         obs = tf.nest.map_structure(lambda *pair: tf.concat(pair, 0), batch.obs, batch.next_obs)
@@ -80,9 +79,9 @@ class CrossQ(SAC):
         return penalized(0.5 * tf.add_n([tf.reduce_mean(tf.square(error)) for error in errors]), *self.critics)
 
     def update(self, batch: Batch, seed: tf.Tensor, phase: int = 0) -> dict[str, tf.Tensor]:
-        """One gradient step of the critics on a batch with fields ``[B, …]``; in the last phase of the actor as well.
+        """Make a gradient step of the critics on a batch with fields ``[B, …]``; in the last phase also of the actor.
 
-        Otherwise what is told of the actor is of its last step.
+        In other phases the metrics of the actor come from its last step.
         """
         critic_loss = self.optimizers['critic'].minimize(lambda: self.critic_loss(batch, seed))
         if phase == self.policy_delay - 1:
@@ -98,9 +97,9 @@ class CrossQ(SAC):
 
 
 def _normalized(entry: Any) -> Any:
-    """An entry of ``net_list``; of a spec that does not say how it is normalised, with batch renormalisation.
+    """Return an entry of ``net_list``, with batch renormalization if it is a spec that does not name a normalization.
 
-    TensorLayer has none.
+    TensorLayer has no batch renormalization.
     """
     if isinstance(entry, dict) and entry.get('layers', 'keras') == 'keras':
         return {'normalize': 'batch_renorm'} | entry

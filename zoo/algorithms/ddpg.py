@@ -1,12 +1,13 @@
 """DDPG: deep deterministic policy gradient.
 
-Lillicrap et al. 2016, *Continuous Control with Deep Reinforcement Learning* (arXiv 1509.02971), algorithm 1. ``n_step``
-and ``prioritized``, both off by default, are those of the learner of Ape-X DDPG (Horgan et al. 2018, arXiv 1803.00933)
-and of D4PG: returns of several steps, and transitions drawn by |δ| (Schaul et al. 2016, arXiv 1511.05952).
+Lillicrap et al. 2016, *Continuous Control with Deep Reinforcement Learning* (arXiv 1509.02971), algorithm 1. Two
+options, off by default, come from the learner of Ape-X DDPG (Horgan et al. 2018, arXiv 1803.00933) and from D4PG:
+``n_step``, returns of several steps, and ``prioritized``, transitions drawn by |δ| (Schaul et al. 2016, arXiv
+1511.05952).
 
-Departures: no batch normalisation and no weight decay; an action joins the observation in the first layer of the
-critic, not in the second, where the critic is assembled; the last layers begin like the others; Gaussian noise unless
-the paper's Ornstein-Uhlenbeck process is asked for.
+Departures: no batch normalization and no weight decay. An action joins the observation in the first layer of the
+critic, not in the second. The last layers are initialized like the others. Noise is Gaussian by default; the paper's
+Ornstein-Uhlenbeck process is an option.
 """
 
 from __future__ import annotations
@@ -58,10 +59,11 @@ class DDPG(Algorithm):
     tau: Tau = 0.005
     explore_noise: Annotated[float, at_least(0), 'σ of the noise on actions while training'] = 0.1
     noise: Annotated[
-        Literal['gaussian', 'ornstein_uhlenbeck'], 'its kind: new in every step, or a process along each episode'
+        Literal['gaussian', 'ornstein_uhlenbeck'],
+        'kind of the noise: new in every step, or a process along each episode',
     ] = 'gaussian'
-    theta: Annotated[float, above(0), 'of an Ornstein-Uhlenbeck process, how fast it returns to 0'] = 0.15
-    dt: Annotated[float, above(0), 'of an Ornstein-Uhlenbeck process, the time of one step'] = 0.01
+    theta: Annotated[float, above(0), 'how fast an Ornstein-Uhlenbeck process returns to 0'] = 0.15
+    dt: Annotated[float, above(0), 'time of one step of an Ornstein-Uhlenbeck process'] = 0.01
     n_step: NStep = 1
     prioritized: Prioritized = False
     priority_alpha: PriorityAlpha = PRIORITIES.exponent
@@ -98,25 +100,25 @@ class DDPG(Algorithm):
         return Sampling(self.gamma, self.n_step, priorities)
 
     def critic_target(self, batch: Batch) -> tf.Tensor:
-        """y = r + γ (1 − terminated) Q′(s′, π′(s′)), with n steps Σ γⁱ rᵢ + γⁿ (1 − terminated) Q′."""
+        """Return y = r + γ (1 − terminated) Q′(s′, π′(s′)); with n steps Σ γⁱ rᵢ + γⁿ (1 − terminated) Q′."""
         next_q = self.target_critic(batch.next_obs, self.target_actor(batch.next_obs))[:, 0]
         return batch.reward + batch.discount * next_q
 
     def critic_loss(self, batch: Batch, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """mean w (Q(s, a) − y)², w the importance weights; and |Q(s, a) − y| of each, ``[B]``."""
+        """Return mean w (Q(s, a) − y)², w the importance weights; and |Q(s, a) − y| of each transition ``[B]``."""
         error = self.critic(batch.obs, batch.action, training=True)[:, 0] - target
         return penalized(tf.reduce_mean(batch.weight * tf.square(error)), self.critic), tf.abs(error)
 
     def actor_loss(self, batch: Batch) -> tf.Tensor:
-        """−mean w Q(s, π(s)): equation 6.
+        """Return −mean w Q(s, π(s)): equation 6.
 
-        The critic is in inference mode: its statistics are not to learn from actions that the replay does not hold.
+        The critic is in inference mode: the replay buffer does not hold these actions, so its statistics stay.
         """
         q = self.critic(batch.obs, self.actor(batch.obs, training=True))[:, 0]
         return penalized(-tf.reduce_mean(batch.weight * q), self.actor)
 
     def update(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """One gradient step of critic and actor on a batch with fields ``[B, …]``, and a move of the targets."""
+        """Make a gradient step of critic and actor on a batch with fields ``[B, …]``, and move the targets."""
         target = tf.stop_gradient(self.critic_target(batch))
         found: list[tf.Tensor] = []
 

@@ -1,20 +1,22 @@
-"""DQN: deep Q-network, and what was added to it since, each by a switch.
+"""DQN: deep Q-network, with later improvements as switches.
 
-Mnih et al. 2015, *Human-level control through deep reinforcement learning* (Nature 518); ``double_q``: van Hasselt et
-al. 2016, *Deep Reinforcement Learning with Double Q-learning* (arXiv 1509.06461); ``dueling``: Wang et al. 2016,
-*Dueling Network Architectures* (arXiv 1511.06581); ``prioritized``: Schaul et al. 2016, *Prioritized Experience Replay*
-(arXiv 1511.05952); ``noisy``: Fortunato et al. 2018, *Noisy Networks for Exploration* (arXiv 1706.10295); ``n_step``:
-Sutton 1988, as in Hessel et al. 2018, *Rainbow* (arXiv 1710.02298), section 3.
+Mnih et al. 2015, *Human-level control through deep reinforcement learning* (Nature 518). The switches:
+
+* ``double_q``: van Hasselt et al. 2016, *Deep Reinforcement Learning with Double Q-learning* (arXiv 1509.06461);
+* ``dueling``: Wang et al. 2016, *Dueling Network Architectures* (arXiv 1511.06581);
+* ``prioritized``: Schaul et al. 2016, *Prioritized Experience Replay* (arXiv 1511.05952);
+* ``noisy``: Fortunato et al. 2018, *Noisy Networks for Exploration* (arXiv 1706.10295);
+* ``n_step``: Sutton 1988, as in Hessel et al. 2018, *Rainbow* (arXiv 1710.02298), section 3.
 
 Departures:
 
-* Adam in place of RMSProp; the Huber loss, which with ``kappa=1`` is the Nature paper's clipping of the error's
-  gradient; a larger ``kappa`` lets larger errors count by their size.
-* The streams of a dueling head are a layer each, on a torso that they share; the papers' have a hidden layer more each.
-* Noisy layers are those of the head, where the paper's are all dense ones. In acting every copy of the environment has
-  a draw of its own at every step; in an update all transitions share one, as in the paper, and the loss, the target and
-  the choice of a double Q-learner have one each (its equations 14 and 16).
-* Noisy layers may be combined with ε-greedy exploration: ``epsilon`` is 0 by default where they are, as in the paper.
+* Adam replaces RMSProp. The Huber loss with ``kappa=1`` is the Nature paper's clipping of the error's gradient; with a
+  larger ``kappa`` larger errors count by their size.
+* Each stream of a dueling head is one layer on a shared torso; the papers' streams have one more hidden layer each.
+* Only the layers of the head are noisy; in the paper all dense layers are. In acting every copy of the environment
+  draws noise of its own at every step. In an update all transitions share one draw, as in the paper; the loss, the
+  target and the choice of a double Q-learner have one draw each (its equations 14 and 16).
+* Noisy layers may be combined with ε-greedy exploration. By default ``epsilon`` is then 0, as in the paper.
 """
 
 from __future__ import annotations
@@ -61,12 +63,12 @@ log = logging.getLogger('zoo')
 
 
 def huber(size: tf.Tensor, kappa: float) -> tf.Tensor:
-    """The Huber loss of errors of this size: half the square up to κ, linear beyond."""
+    """Return the Huber loss of errors of this size: half the square up to κ, linear beyond."""
     return tf.where(size <= kappa, 0.5 * tf.square(size), kappa * (size - 0.5 * kappa))
 
 
 class DQN(Algorithm):
-    """Deep Q-network for ``Discrete`` actions: double, dueling, prioritised, noisy, of several steps, or plain."""
+    """Deep Q-network for ``Discrete`` actions: double, dueling, prioritized, noisy, with n-step returns, or plain."""
 
     loop = loops.off_policy
     recurrent = True
@@ -142,64 +144,64 @@ class DQN(Algorithm):
             SequenceSampling(self.sequence_length, self.burn_in, state_size) if state_size else None,
         )
 
-    # What a distributional variant has of its own: these three, and `losses`
+    # A distributional variant overrides these three and `losses`
 
-    #: What the numbers of an action are, for messages.
+    #: The name of the numbers that the network gives for an action, for messages.
     numbers: ClassVar[str] = 'values'
 
     def build_means(self) -> Means:
-        """How many numbers there are of each action, and how they make its value."""
+        """Return how many numbers the network gives for each action, and how they make its value."""
         return Means()
 
     def backup(self, batch: Batch, following: tf.Tensor) -> tf.Tensor:
-        """y = r + γⁿ z ``[B, n]`` for what the target gives of the next action ``[B, n]``; no z where terminated."""
+        """Return y = r + γⁿ z ``[B, n]``; z ``[B, n]`` is the target's output for a′, 0 where terminated."""
         return batch.reward[:, tf.newaxis] + batch.discount[:, tf.newaxis] * following
 
     def losses(self, found: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Of each transition Huber(Q(s, a) − y) and its priority |Q(s, a) − y|, both ``[B]``, for ``[B, 1]``."""
+        """Return Huber(Q(s, a) − y) and the priority |Q(s, a) − y| of each transition ``[B]``; arguments ``[B, 1]``."""
         error = tf.abs(found - target)[:, 0]
         return huber(error, self.kappa), error
 
-    # The rest is the same for all
+    # The rest is the same for all of them
 
     def head(self) -> Head:
-        """What the network gives."""
+        """Return what the network has to give."""
         sigma = self.noisy_std if self.noisy else 0.0
         return action_value_head(self.actions, self.dueling, self.means.count, type(self).numbers, sigma)
 
     def draw_noise(self, seed: tf.Tensor) -> list[tf.Tensor | None]:
-        """ε of the loss, of the target and of the choice of a double Q-learner, each ``[1, noise_size]``, or None."""
+        """Draw ε for the loss, the target and the choice of a double Q-learner, each ``[1, noise_size]``, or None."""
         if not self.noisy:
             return [None] * 3
         return tf.unstack(tf.random.stateless_normal([3, 1, self.network.noise_size], seed))
 
     def following(self, batch: Batch, noise: tf.Tensor | None, other_noise: tf.Tensor | None) -> tf.Tensor:
-        """What the target gives ``[B, n]`` of a′, the action of the highest value; with double Q-learning of that which
-        the network values highest (van Hasselt et al., eq. 4)."""
+        """Return the target's output ``[B, n]`` for a′, the action that it values highest; a double Q-learner takes the
+        action that the network values highest (van Hasselt et al., equation 4)."""
         output = self.target(batch.next_obs, noise=noise)
         judged = self.network(batch.next_obs, noise=other_noise) if self.double_q else output
         return self.of_action(output, tf.argmax(self.allowed(self.means(judged), batch.next_obs), -1))
 
     def allowed(self, q: tf.Tensor, obs: spaces.Flat) -> tf.Tensor:
-        """Values ``[B, actions]`` with those of forbidden actions out of reach."""
+        """Return values ``[B, actions]`` in which a forbidden action cannot be the highest."""
         return q if self.mask_path is None else masked(q, obs[self.mask_path])
 
     def of_action(self, output: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
-        """The numbers ``[B, n]`` of an action ``[B]`` in an output ``[B, actions · n]``."""
+        """Return the numbers ``[B, n]`` of an action ``[B]`` from an output ``[B, actions · n]``."""
         each = tf.reshape(output, [-1, self.actions, self.means.count])
         return tf.reduce_sum(each * tf.one_hot(action, self.actions)[..., tf.newaxis], 1)
 
     def loss(
         self, batch: Batch, target: tf.Tensor, noise: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The mean of the losses, weighted; the priorities ``[B]``; the mean of Q(s, a)."""
+        """Return the weighted mean of the losses, the priorities ``[B]``, and the mean of Q(s, a)."""
         found = self.of_action(self.network(batch.obs, training=True, noise=noise), batch.action)
         losses, priority = self.losses(found, target)
         loss = penalized(tf.reduce_mean(batch.weight * losses), self.network)
         return loss, priority, tf.reduce_mean(self.means(found))
 
     def update(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """One gradient step on a batch with fields ``[B, …]``, and a move of the target when it is due."""
+        """Make a gradient step on a batch with fields ``[B, …]``, and move the target when it is due."""
         noise, *of_target = self.draw_noise(seed)
         target = tf.stop_gradient(self.backup(batch, self.following(batch, *of_target)))
         with tf.GradientTape() as tape:

@@ -1,15 +1,14 @@
 """ES: evolution strategies.
 
 Salimans et al. 2017, *Evolution Strategies as a Scalable Alternative to Reinforcement Learning* (arXiv 1703.03864):
-algorithm 2, with mirrored sampling, and returns replaced by their centred ranks (section 2), Adam and weight decay
-(section 4). Perturbations are known by their seeds, so that seeds and returns alone go from process to process.
+algorithm 2 with mirrored sampling and centered ranks in place of returns (section 2), Adam and weight decay (section
+4). Perturbations are known by their seeds, so only seeds and returns go from process to process.
 
-Departures: the perturbations of a seed are drawn when they are needed, not looked up in a table of noise that every
-process keeps. Returns that are equal share the mean of their ranks, lest their order decide. As in the authors' code
-1/σ is left out of the gradient, which Adam would take out again, so that ``weight_decay`` compares with theirs. No
-virtual batch normalisation; the authors' running statistics of observations are ``normalize_obs``, of all episodes in
-place of some. Actions are deterministic; the authors add noise to those of MuJoCo. An episode is never cut short for
-having taken longer than others.
+Departures: a perturbation is drawn from its seed when it is needed; in the paper every process looks it up in a table
+of noise. Equal returns share the mean of their ranks, so that their order does not matter. As in the authors' code the
+gradient has no factor 1/σ, which Adam would cancel, so that ``weight_decay`` compares with theirs. There is no virtual
+batch normalization; ``normalize_obs`` stands for the authors' running statistics, from all episodes in place of some.
+Actions are deterministic; the authors add noise in MuJoCo. Long episodes are never cut short.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ class ES(Evolution):
         self.decay = self.weight_decay
 
     def weigh(self, evaluations: Evaluations) -> np.ndarray:
-        """(u⁺ − u⁻) / 2P ``[P]``, u the centred ranks of the returns."""
-        ranks = centred_ranks(evaluations.returns)
+        """Return (u⁺ − u⁻) / 2P ``[P]``, u the centered ranks of the returns."""
+        ranks = centered_ranks(evaluations.returns)
         return (ranks[:, 0] - ranks[:, 1]) / ranks.size
 
 
-def centred_ranks(x: np.ndarray) -> np.ndarray:
-    """Ranks from −0.5 (the smallest) to 0.5, float64 in the shape of ``x``; equal numbers share the mean of theirs."""
+def centered_ranks(x: np.ndarray) -> np.ndarray:
+    """Return ranks from −0.5 (smallest) to 0.5, float64 in the shape of ``x``; equal numbers share their mean rank."""
     _, which, count = np.unique(x, return_inverse=True, return_counts=True)
     last = np.cumsum(count)
     rank = (last - 0.5 * (count + 1))[which].reshape(x.shape)

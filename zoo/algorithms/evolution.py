@@ -1,8 +1,8 @@
-"""What the evolution strategies have in common: a deterministic policy whose parameters are perturbed and judged.
+"""What the evolution strategies share: a deterministic policy whose parameters are perturbed and judged.
 
-A subclass is its paper: it says how much each perturbation counts by what its episodes returned (`weigh`). The update
-is a gradient step against the weighted sum of the perturbations, which are made again from their seeds. How they are
-played is in :mod:`zoo.common.population`.
+A subclass is its paper: `weigh` says how much each perturbation counts by the returns of its episodes. The update is a
+gradient step against the weighted sum of the perturbations, which are drawn again from their seeds.
+:mod:`zoo.common.acting.perturbed` plays them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from zoo.common.training import loops
 class Evolution(Algorithm):
     """A deterministic policy for every action space, learned from the returns of whole episodes alone.
 
-    The network is in inference mode throughout, since no loss is computed of it.
+    The network is always in inference mode, since it has no loss.
     """
 
     loop = loops.evolution
@@ -38,7 +38,7 @@ class Evolution(Algorithm):
     network_names = ('policy',)
     optimizer_names = ('policy',)
     metric_names = ('return_mean', 'return_max', 'gradient_norm')
-    #: Gain of the orthogonal initialiser of the network's head.
+    #: Gain of the orthogonal initializer of the network's head.
     gain: ClassVar[float]
 
     num_directions: Annotated[int, at_least(1), 'perturbations of the parameters in an update, each both ways'] = 32
@@ -69,30 +69,29 @@ class Evolution(Algorithm):
             )
 
     def _check_network(self) -> None:
-        """Refuse what a network learns by losses alone."""
+        """Refuse a network with parts that only losses and batches teach."""
         if self.network.moving_variables:
             raise InvalidValue(
                 f'net_list[0] (policy) has statistics that are learned from batches, but {type(self).__name__} trains '
-                'on none: leave out batch normalisation; normalize_obs=True normalises what is observed.'
+                'on none: leave out batch normalization; normalize_obs=True normalizes observations.'
             )
         self.network(spaces.tree_map(tf.convert_to_tensor, spaces.zeros(self.observation_space, (1,))), training=True)
         if self.network.penalties():
             raise InvalidValue(
-                f'net_list[0] (policy) adds terms to a loss, such as those of regularizers, but {type(self).__name__} '
+                f'net_list[0] (policy) adds terms to a loss, as regularizers do, but {type(self).__name__} '
                 'has no loss: leave them out.'
             )
 
     @property
     def perturbations(self) -> tuple[int, float]:
-        """See :class:`Algorithm`."""
         return self.num_directions, self.noise_std
 
     def weigh(self, evaluations: Evaluations) -> np.ndarray:
-        """How much each perturbation adds to the step, ``[P]``: an estimate of the ascent along it."""
+        """Return how much each perturbation adds to the step, ``[P]``: an estimate of the ascent along it."""
         raise NotImplementedError
 
     def ascent(self, evaluations: Evaluations) -> np.ndarray:
-        """The weighted sum of the perturbations, made again from their seeds: float32 ``[D]``."""
+        """Return the weighted sum of the perturbations, drawn again from their seeds: float32 ``[D]``."""
         total = np.zeros(sum(int(np.prod(v.shape)) for v in self.trainable_variables), np.float32)
         for seed, weight in zip(evaluations.seeds, self.weigh(evaluations).astype(np.float32), strict=True):
             if weight:
@@ -105,7 +104,7 @@ class Evolution(Algorithm):
         return self.compiled(self._step)
 
     def _step(self, gradient: tf.Tensor) -> tf.Tensor:
-        """One step of the optimiser by a gradient ``[D]``; the weights for acting."""
+        """Make a step of the optimizer by a gradient ``[D]``; return the weights for acting."""
         optimizer = self.optimizers['policy']
         pieces = tf.split(gradient, [int(np.prod(v.shape)) for v in optimizer.variables])
         optimizer.apply(
@@ -114,7 +113,7 @@ class Evolution(Algorithm):
         return self.forward.pack()
 
     def update(self, evaluations: Evaluations) -> dict[str, float]:
-        """One step by the returns of whole episodes, after which the running statistics take in what was observed."""
+        """Make a step by the returns of whole episodes; then the running statistics take in the observations."""
         optimizer = self.optimizers['policy']
         optimizer.set_progress(self.progress)
         gradient = -self.ascent(evaluations)

@@ -1,18 +1,17 @@
-"""IMPALA: actors that nobody waits for, and a learner that corrects for the age of what they send.
+"""IMPALA: actors that nobody waits for, and a learner that corrects for the age of their rollouts.
 
 Espeholt et al. 2018, *IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner Architectures* (arXiv
-1802.01561): V-trace (section 4.1, equation 1, and 4.2), whose ratios π/μ make up for the updates between the weights
-that an actor acted with and those that learn from it. One gradient step for each batch of rollouts, as they come.
-With ``replayed`` each update learns from earlier rollouts too (section 5.2.2), whose ratios say how old they are.
-``clip_range`` gives PPO's clipped objective (Schulman et al. 2017, arXiv 1707.06347, equation 7) around the policy that
-acted, as in RLlib's APPO.
+1802.01561): V-trace (section 4.1, equation 1, and 4.2). Its ratios π/μ correct for the updates between the weights of
+an actor and the learner's weights. Each batch of rollouts gives one gradient step when it arrives. With ``replayed``
+each update learns from earlier rollouts too (section 5.2.2). ``clip_range`` gives PPO's clipped objective (Schulman et
+al. 2017, arXiv 1707.06347, equation 7) around the policy that acted, as in RLlib's APPO.
 
-With one actor that waits, in one process, π is μ and all ratios are 1: then it is A2C with returns of n steps.
+In one process, with one actor that waits, π is μ and all ratios are 1: then this is A2C with returns of n steps.
 
-Departures: losses are means over the steps and not sums, so the learning rate does not depend on how many there are;
-the optimiser is Adam by default (RMSProp, the paper's, is one entry of ``optimizers_list``); rewards are not clipped
-(``reward_shaping`` of ``build_env`` can). As with A2C the policy's network and the value's are apart unless
-``net_list[1]`` is ``'actor'``, but images are encoded once for both.
+Departures: losses are means over the steps, not sums, so the learning rate does not depend on their number. The
+optimizer is Adam by default; the paper's RMSProp is one entry of ``optimizers_list``. Rewards are not clipped
+(``reward_shaping`` of ``build_env`` can). As in A2C policy and value have networks of their own unless ``net_list[1]``
+is ``'actor'``, but images are encoded once for both.
 """
 
 from __future__ import annotations
@@ -36,20 +35,24 @@ class IMPALA(ActorCritic):
     """V-trace actor-critic for every action space: actors play on while the learner learns.
 
     ``'actor'`` in place of the critic in ``net_list`` puts the critic's head on the actor's torso. ``roles=None``
-    trains in this process, where no rollout is of an older policy than the current one.
+    trains in this process, where every rollout belongs to the current policy.
     """
 
     loop = loops.streamed
     optimizer_names = ('all',)
     metric_names = ('policy', 'value', 'entropy', 'rho', 'clip_fraction')
-    # Rewards are scaled along the episodes of each copy, and rollouts come in no order of those.
+    # The scale of rewards follows the episodes of each copy; rollouts arrive in another order.
     unused: ClassVar[tuple[str, ...]] = ('gae_lambda', 'normalize_reward')
     learn_defaults = {'roles': {'learners': 1, 'actors': 2}}
     default_optimizer = {'name': 'Adam', 'learning_rate': 7e-4}
 
     entropy_coef = 0.01
-    rho_bar: Annotated[float, above(0), 'ρ̄, bound of the ratios that weigh an error: whose value is learned'] = 1.0
-    c_bar: Annotated[float, above(0), 'c̄, bound of the ratios that later errors pass: how fast it is'] = 1.0
+    rho_bar: Annotated[
+        float, above(0), 'ρ̄, bound of the ratios that weigh an error; it decides which policy the value belongs to'
+    ] = 1.0
+    c_bar: Annotated[
+        float, above(0), 'c̄, bound of the ratios that later errors pass; it decides how fast values are learned'
+    ] = 1.0
     clip_range: Annotated[
         float | None,
         above(0),
@@ -74,11 +77,11 @@ class IMPALA(ActorCritic):
         replayed: Annotated[
             int,
             at_least(0),
-            'earlier rollouts of one copy that each update learns from besides (section 5.2.2); 0: none is kept',
+            'earlier rollouts of one copy that each update learns from too (section 5.2.2); 0: none is kept',
         ] = 0,
         replay_size: Annotated[int, at_least(1), 'rollouts of one copy that are kept for that, the newest'] = 500,
     ) -> dict[str, float] | None:
-        """One gradient step on rollouts of any policies, with fields ``[T, N, …]``."""
+        """Make one gradient step on rollouts of any policies, with fields ``[T, N, …]``."""
         if not rollout.valid.any():
             return None
         if not replayed:
@@ -86,9 +89,9 @@ class IMPALA(ActorCritic):
         return self.iterate(self.with_earlier(rollout, replayed, replay_size), fresh=rollout)
 
     def with_earlier(self, rollout: Trajectories, count: int, size: int) -> Trajectories:
-        """A rollout ``[T, N, …]``, and beside it ``count`` copies of those up to it that are kept, ``size`` at most.
+        """Return a rollout ``[T, N, …]`` beside ``count`` copies from the newest ``size`` rollouts, drawn uniformly.
 
-        They are drawn uniformly. Nothing of them is in a checkpoint: training that is resumed begins to keep them anew.
+        A checkpoint does not hold these rollouts: a resumed training begins to collect them again.
         """
         steps, copies = rollout.reward.shape
         if self._kept is None or self._kept.rollout.reward.shape != (steps, size):
@@ -99,18 +102,18 @@ class IMPALA(ActorCritic):
         return side_by_side(rollout, of_copies(self._kept.rollout, drawn))
 
     def corrected(self, rollout: Trajectories) -> tuple[Samples, tf.Tensor]:
-        """The transitions of a rollout of another policy μ, and π(a | s) / μ(a | s) of each, ``[T N]``.
+        """Return the transitions of a rollout of another policy μ, and π(a | s) / μ(a | s) of each, ``[T N]``.
 
-        Their advantages are ρ (r + γ v′ − V) and their returns the targets v of V-trace, for the values of now.
+        The advantages are ρ (r + γ v′ − V) and the returns are the targets v of V-trace, by the current values.
         """
         obs, params, value, after = self.seen(rollout)
         action, acted = flattened(rollout.action), flattened(rollout.params)
-        log_prob, behaviour = (self.action_adaptor.distribution.log_prob(x, action) for x in (params, acted))
+        log_prob, behavior = (self.action_adaptor.distribution.log_prob(x, action) for x in (params, acted))
         shape = rollout.reward.shape
         values = tf.reshape(value, shape)
         targets, advantage = vtrace(
             tf.reshape(log_prob, shape),
-            tf.reshape(behaviour, shape),
+            tf.reshape(behavior, shape),
             rollout.reward,
             values,
             self._next_values(rollout, values, after),
@@ -121,17 +124,17 @@ class IMPALA(ActorCritic):
             self.c_bar,
         )
         valid = tf.cast(flattened(rollout.valid), tf.float32)
-        samples = Samples(obs, action, acted, behaviour, value, flattened(advantage), flattened(targets), valid)
-        return samples, tf.exp(log_prob - behaviour)
+        samples = Samples(obs, action, acted, behavior, value, flattened(advantage), flattened(targets), valid)
+        return samples, tf.exp(log_prob - behavior)
 
     def moved_too_far(self, advantage: tf.Tensor, ratio: tf.Tensor) -> tf.Tensor:
-        """Where min(r A, clip(r, 1 − ε, 1 + ε) A), PPO's objective, has no gradient, bool ``[B]``."""
+        """Return where min(r A, clip(r, 1 − ε, 1 + ε) A), PPO's objective, has no gradient, bool ``[B]``."""
         if self.clip_range is None:
             return tf.zeros_like(ratio, tf.bool)
         return tf.where(advantage > 0.0, ratio > 1.0 + self.clip_range, ratio < 1.0 - self.clip_range)
 
     def improve(self, rollout: Trajectories, now: dict[str, tf.Tensor]) -> tf.Tensor:
-        """V-trace and one gradient step on all transitions, in one compiled call; the metrics."""
+        """Compute V-trace and make one gradient step on all transitions; return the metrics."""
         samples, ratio = self.corrected(rollout)
         too_far = self.moved_too_far(samples.advantage, ratio)
         metrics = self.gradient_step(samples, tf.where(too_far, 0.0, samples.advantage), now)

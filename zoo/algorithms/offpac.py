@@ -1,22 +1,23 @@
 """OffPAC: off-policy actor-critic.
 
 Degris, White and Sutton 2012, *Off-Policy Actor-Critic* (arXiv 1205.4839): policy and value are learned from actions of
-another policy b, each weighted by ρ = π(a | s) / b(a | s) (equations 5 to 7 and algorithm 1, λ = 0). What b may be:
-actions of earlier policies in the replay buffer, the random ones that ``explore`` mixes in (with ``explore=1`` nothing
-else is done), and episodes that others recorded, ``learn(env, recorded=…)``.
+another policy b, each weighted by ρ = π(a | s) / b(a | s) (equations 5 to 7 and algorithm 1, λ = 0). The actions of b
+can be actions of earlier policies in the replay buffer, random actions that ``explore`` mixes in (with ``explore=1``
+all of them are), and episodes that others recorded, ``learn(env, recorded=…)``.
 
 Departures:
 
-* b is not asked for its probabilities, which of recorded episodes nobody knows: a third network, ``'behavior'``, learns
-  them by maximum likelihood from what is in the replay buffer (Hanna, Niekum and Stone 2019, *Importance Sampling
-  Policy Evaluation with an Estimated Behavior Policy*, arXiv 1806.01347, who find such weights better than true ones).
+* The probabilities of b are not asked for; recorded episodes do not have them. A third network, ``'behavior'``, learns
+  them by maximum likelihood from the replay buffer (Hanna, Niekum and Stone 2019, *Importance Sampling Policy
+  Evaluation with an Estimated Behavior Policy*, arXiv 1806.01347, who find such weights better than true ones).
 * ρ is cut off at ``rho_bar``, as in V-trace of one step (Espeholt et al. 2018, arXiv 1802.01561, equation 1).
 * The critic is a network that learns by ρ δ, with a target that follows it slowly, in place of GTD(λ) with linear
-  features; there are no eligibility traces, for a replay buffer is drawn from in no order.
+  features. There are no eligibility traces, since draws from a replay buffer have no order.
 * Adam, minibatches, and an entropy bonus as an option.
 
-The actor's learning rate has to be well below the critic's, as it is in its default parameters: a policy that moves as
-fast seeks out what the critic overrates, and the values become too high (on ``CartPole-v1`` 94 where 62 was right).
+The actor's learning rate has to be well below the critic's, as in the default parameters. A policy that moves as fast
+as the critic seeks out what the critic overrates, and values become too high (on ``CartPole-v1`` 94 where 62 was
+right).
 """
 
 from __future__ import annotations
@@ -82,42 +83,42 @@ class OffPAC(Algorithm):
         return Sampling(self.gamma)
 
     def log_prob(self, policy: StochasticPolicy, batch: Batch, training: bool = False) -> tf.Tensor:
-        """The log-probability of the actions that were taken, ``[B]``, by a policy."""
+        """Return the log-probability that a policy gives to the actions that were taken, ``[B]``."""
         return self.action_adaptor.distribution.log_prob(policy(batch.obs, training), batch.action)
 
     def rho(self, batch: Batch) -> tf.Tensor:
-        """ρ = min(ρ̄, π(a | s) / b(a | s)), ``[B]``: equation 6, cut off."""
+        """Return ρ = min(ρ̄, π(a | s) / b(a | s)), ``[B]``: equation 6, cut off."""
         ratio = tf.exp(self.log_prob(self.policy, batch) - self.log_prob(self.estimate, batch))
         return tf.minimum(ratio, self.rho_bar)
 
     def critic_target(self, batch: Batch) -> tf.Tensor:
-        """r + γ V′(s′), no V′ where terminated, ``[B]``."""
+        """Return r + γ (1 − terminated) V′(s′), ``[B]``."""
         return batch.reward + batch.discount * self.target(batch.next_obs)[:, 0]
 
     def critic_loss(self, batch: Batch, rho: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """½ mean ρ (V(s) − target)², whose gradient is −mean ρ δ ∇V: the critic of algorithm 1, but for its GTD."""
+        """Return ½ mean ρ (V(s) − target)². Its gradient is −mean ρ δ ∇V: the critic of algorithm 1 without GTD."""
         error = self.critic(batch.obs, training=True)[:, 0] - target
         return penalized(0.5 * tf.reduce_mean(rho * tf.square(error)), self.critic)
 
     def actor_loss(self, batch: Batch, advantage: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """−mean ρ δ log π(a | s), less the entropy bonus: equation 5 and algorithm 1; and the mean entropy.
+        """Return −mean ρ δ log π(a | s) minus the entropy bonus, equation 5 and algorithm 1; and the mean entropy.
 
         Args:
             batch: fields ``[B, …]``.
             advantage: ρ δ ``[B]``.
         """
-        distribution: Any = self.action_adaptor.distribution  # one that is not squashed has an entropy
+        distribution: Any = self.action_adaptor.distribution  # a distribution that is not squashed has an entropy
         params = self.policy(batch.obs, training=True)
         entropy = tf.reduce_mean(distribution.entropy(params))
         loss = -tf.reduce_mean(advantage * distribution.log_prob(params, batch.action))
         return penalized(loss - self.entropy_coef * entropy, self.policy.network), entropy
 
     def behavior_loss(self, batch: Batch) -> tf.Tensor:
-        """−mean log b(a | s): maximum likelihood."""
+        """Return −mean log b(a | s): maximum likelihood."""
         return penalized(-tf.reduce_mean(self.log_prob(self.estimate, batch, training=True)), self.estimate.network)
 
     def update(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """One gradient step of each network on a batch with fields ``[B, …]``, and a move of the target."""
+        """Make a gradient step of each network on a batch with fields ``[B, …]``, and move the target."""
         rho, target = self.rho(batch), self.critic_target(batch)
         advantage = rho * (target - self.critic(batch.obs)[:, 0])
         entropy: list[tf.Tensor] = []

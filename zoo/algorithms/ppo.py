@@ -1,13 +1,13 @@
-"""PPO: proximal policy optimisation, with the clipped objective or with an adaptive penalty on the KL.
+"""PPO: proximal policy optimization, with the clipped objective or with an adaptive penalty on the KL.
 
 Schulman et al. 2017, *Proximal Policy Optimization Algorithms* (arXiv 1707.06347): equations 7 (``method='clip'``), 8
-and section 4 (``method='penalty'``), and 9, with generalised advantage estimation (Schulman et al. 2016, arXiv
+and section 4 (``method='penalty'``), and 9, with generalized advantage estimation (Schulman et al. 2016, arXiv
 1506.02438).
 
-Departures, those of OpenAI Baselines and most since: advantages are normalised in each minibatch, gradients are clipped
-by their norm; the value's change may be clipped too (``clip_range_value``). The policy's network and the value's are
-apart, but images are encoded once for both. The coefficient of the penalty stays between 1e-6 and 1e6, lest it reach
-zero and stay there.
+Departures, as in OpenAI Baselines and most later code: advantages are normalized in each minibatch, gradients are
+clipped by their norm, and the value's change may be clipped too (``clip_range_value``). Policy and value have networks
+of their own, but images are encoded once for both. The coefficient of the penalty stays between 1e-6 and 1e6, so that
+it cannot reach zero and stay there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PENALTY_BOUNDS = (1e-6, 1e6)
 
 
 class PPO(ActorCritic):
-    """Proximal policy optimisation for every action space.
+    """Proximal policy optimization for every action space.
 
     ``'actor'`` in place of the critic in ``net_list`` puts the critic's head on the actor's torso.
     """
@@ -43,7 +43,9 @@ class PPO(ActorCritic):
         Literal['clip', 'penalty'], 'what keeps the policy near the old one: a clipped ratio, or a cost of the KL'
     ] = 'clip'
     clip_range: Annotated[
-        float | Linear, at_least(0), 'ε of the clipped objective; of a penalty only what is reported as clipped'
+        float | Linear,
+        at_least(0),
+        'ε of the clipped objective; with a penalty it only decides what is reported as clipped',
     ] = 0.2
     clip_range_value: Annotated[
         float | Linear | None, at_least(0), 'how far a value may move from the old one in an iteration; None: freely'
@@ -57,8 +59,8 @@ class PPO(ActorCritic):
     sequence_length: Annotated[
         int | None,
         at_least(1),
-        'steps of one copy in a row that a recurrent policy learns from, how far gradients reach back; None: those of '
-        'an iteration',
+        'steps of one copy in a row that a recurrent policy learns from: how far gradients reach back; None: all steps '
+        'of an iteration',
     ] = None
 
     def build(self) -> None:
@@ -86,10 +88,10 @@ class PPO(ActorCritic):
         clip: tf.Tensor,
         valid: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """−mean min(ratio A, clip(ratio) A): equation 7, or −mean ratio A, the first term of equation 8.
+        """Return −mean min(ratio A, clip(ratio) A), equation 7, or −mean ratio A, the first term of equation 8.
 
-        Also an estimate of the KL and the part of the ratios that are out of the range. The means are those of what is
-        ``valid``; None: of all.
+        Also return an estimate of the KL, and the part of the ratios that are out of range. Means cover ``valid``
+        transitions; None: all.
         """
         log_ratio = self.action_adaptor.distribution.log_prob(params, action) - old_log_prob
         ratio = tf.exp(log_ratio)
@@ -101,8 +103,8 @@ class PPO(ActorCritic):
         return -mean_of(objective, valid), kl, clipped
 
     def value_loss(self, value: tf.Tensor, samples: Samples, now: dict[str, tf.Tensor]) -> tf.Tensor:
-        """mean (V − R)²: of equation 9; with ``clip_range_value`` the larger of this and that of V clipped around the
-        old V, as in OpenAI Baselines."""
+        """Return mean (V − R)², of equation 9; with ``clip_range_value`` the larger of it and the same with V clipped
+        around the old V, as in OpenAI Baselines."""
         error = tf.square(value - samples.returns)
         if self.clip_range_value is not None:
             most = now['clip_range_value']
@@ -111,21 +113,21 @@ class PPO(ActorCritic):
         return mean_of(error, samples.valid)
 
     def divergence(self, samples: Samples, params: tf.Tensor) -> tf.Tensor:
-        """KL(π_old ‖ π) in each state, ``[B]``."""
+        """Return KL(π_old ‖ π) in each state, ``[B]``."""
         return self.action_adaptor.distribution.kl(samples.params, params)
 
     def adapt_penalty(self, samples: Samples) -> None:
-        """β after an iteration: half of it where the policy moved too little, twice where too much (section 4)."""
+        """Halve β after an iteration if the policy moved too little; double it if it moved too much (section 4)."""
         d = mean_of(self.divergence(samples, self.policy_and_value(samples.obs)[0]), samples.valid)
         (d,) = mean_over(self.all_reduce, [d])
         factor = tf.where(d < self.penalty_target / 1.5, 0.5, tf.where(d > self.penalty_target * 1.5, 2.0, 1.0))
         self.beta.assign(tf.clip_by_value(self.beta * factor, *PENALTY_BOUNDS))
 
     def normalized_together(self, arranged: Samples, batches: tf.Tensor) -> tf.Tensor:
-        """The normalised advantages of each minibatch, ``[minibatches, B]``, where several learners are one.
+        """Return the normalized advantages of each minibatch, ``[minibatches, B]``, where several learners act as one.
 
-        Each has its part of a minibatch, and the mean and the deviation are those of all parts. In advance, for one
-        exchange between them in an iteration costs less than one in every gradient step.
+        Each learner has a part of a minibatch; mean and deviation cover all parts. They are computed in advance: one
+        exchange in an iteration costs less than one in every gradient step.
         """
         if not self.is_recurrent:
             return normalized(tf.gather(arranged.advantage, batches), None, self.all_reduce)
@@ -136,12 +138,12 @@ class PPO(ActorCritic):
         return normalized(rows(arranged.advantage), rows(arranged.valid), self.all_reduce)
 
     def improve(self, rollout: Trajectories, now: dict[str, tf.Tensor], batches: tf.Tensor) -> tf.Tensor:
-        """The whole of an iteration in one compiled call: advantages, then every minibatch of every epoch.
+        """Make a whole iteration in one compiled call: advantages, then every minibatch of every epoch.
 
         Args:
             rollout: fields ``[T, N, …]``.
             now: float32, the clip ranges and the weight of the entropy bonus.
-            batches: int32 ``[minibatches, batch_size]``, see `minibatches`.
+            batches: int32 ``[minibatches, batch_size]`` from `minibatches`.
 
         Returns:
             The last minibatch's metrics in the order of ``metric_names``.
@@ -206,7 +208,7 @@ class PPO(ActorCritic):
             'up from its first',
         ] = 64,
     ) -> dict[str, float] | None:
-        """One iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
+        """Make one iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
         if not rollout.valid.any():  # every copy was only reset
             return None
         if rollout.valid.size < 2:

@@ -1,10 +1,10 @@
 """QR-DQN: the quantiles of the distribution of returns for each action.
 
 Dabney et al. 2018, *Distributional Reinforcement Learning with Quantile Regression* (arXiv 1710.10044), algorithm 1.
-The switches of DQN hold here too; the priority of a transition is the mean of |δ| over all pairs of its quantiles and
-those of its target.
+The switches of DQN work here too. The priority of a transition is the mean of |δ| over all pairs of a quantile of the
+network and a quantile of the target.
 
-Departures: DQN's of the streams and of noisy layers.
+Departures: streams and noisy layers depart as in DQN.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class QRDQN(DQN):
     quantiles: Annotated[int, at_least(2), 'quantiles of the return of each action'] = 200
 
     def build_means(self) -> Means:
-        """Q(s, a) = mean of θᵢ(s, a)."""
+        """Return Q(s, a) = mean of θᵢ(s, a)."""
         return Means(self.quantiles)
 
     def losses(self, found: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Of each transition Σᵢ mean over j of ρ(Tθⱼ − θᵢ), and mean |Tθⱼ − θᵢ|, for quantiles ``[B, n]``.
+        """Return Σᵢ meanⱼ ρ(Tθⱼ − θᵢ) and mean |Tθⱼ − θᵢ| of each transition, for quantiles ``[B, n]``.
 
         ρ is the quantile Huber loss, equation 10: |τᵢ − 1{u < 0}| Lκ(u), with the midpoints τᵢ = (2i + 1) / 2n.
         """

@@ -1,25 +1,25 @@
 """R2D2: Ape-X DQN with a memory, which learns from sequences of the replay buffer.
 
 Kapturowski et al. 2019, *Recurrent Experience Replay in Distributed Reinforcement Learning* (ICLR): a double, dueling
-Q-network with an LSTM, targets of five steps, actors that explore each by another ε, and prioritised replay of
-sequences (section 2.3). A sequence begins with the recurrent state that the actor had, which a burn-in of 40 steps
-brings up to date before 80 are learned from (section 3), and its priority is ``η max |δ| + (1 − η) mean |δ|``, η = 0.9.
-Rewards are not clipped; the network gives h(Q) for the h of Pohlen et al. 2018 (arXiv 1805.11593), and its target is
-``h(Σ γ^i r + γ^n h⁻¹(Q'))``. Alone it starts two actors, a buffer and the learner on this machine; with ``roles=None``
-it trains in one process.
+Q-network with an LSTM, targets of five steps, actors that each explore with another ε, and prioritized replay of
+sequences (section 2.3). A sequence begins with the recurrent state of the actor. A burn-in of 40 steps brings the state
+up to date; the 80 steps after it are learned from (section 3). The priority of a sequence is ``η max |δ| + (1 − η) mean
+|δ|``, η = 0.9. Rewards are not clipped. The network gives h(Q), h as in Pohlen et al. 2018 (arXiv 1805.11593), and its
+target is ``h(Σ γ^i r + γ^n h⁻¹(Q'))``. By default two actors, a buffer and the learner start on this machine;
+``roles=None`` trains in one process.
 
 Departures:
 
-* A sequence begins at any step, and every step has the priority of the sequence that would begin there; the paper cuts
-  what was played into sequences of 80 that overlap by 40. So more of them overlap, and each by another number of steps.
-* Sequences go on from one episode to the next, where the state is zero and no target reaches across; the paper's end
-  with their episode.
-* A new step has the highest priority that there has been, as in Schaul et al. 2016: an actor that sends it does not
-  know yet how the sequence goes on. In the paper actors compute it.
-* The network sees the observation alone, where the paper's LSTM is also given the last action and reward: put them into
-  the observation where they matter.
-* A torso that both streams of the dueling head share, as DQN's.
-* ε belongs to a copy of the environment, as with Ape-X DQN, whose ladder this is.
+* A sequence begins at any step, and every step has the priority of the sequence that would begin there. The paper cuts
+  what was played into sequences of 80 that overlap by 40. So here more sequences overlap, by any number of steps.
+* A sequence goes on from one episode to the next; there the state is zero, and no target reaches across. The paper's
+  sequences end with their episode.
+* A new step has the highest priority so far, as in Schaul et al. 2016: the actor that sends it does not know yet how
+  the sequence goes on. In the paper actors compute it.
+* The network sees the observation alone; the paper's LSTM is also given the last action and reward. Put them into the
+  observation where they matter.
+* Both streams of the dueling head share a torso, as in DQN.
+* ε belongs to a copy of the environment, as in Ape-X DQN.
 * The gradient's norm is clipped at 40, as by Ape-X DQN.
 """
 
@@ -41,10 +41,10 @@ log = logging.getLogger('zoo')
 
 
 class R2D2(ApexDQN):
-    """R2D2 for ``Discrete`` actions: DQN with a memory, rescaled values, and actors of their own ε."""
+    """R2D2 for ``Discrete`` actions: DQN with a memory, rescaled values, and actors that each have another ε."""
 
     recurrent = True
-    unused = ('noisy', 'noisy_std', 'kappa')  # no state is of drawn weights; errors are squared
+    unused = ('noisy', 'noisy_std', 'kappa')  # a state cannot come from drawn weights; errors are squared
     learn_defaults = {'batch_size': 64}
     default_network = {'hidden': [64], 'activation': 'relu', 'recurrent': 'lstm'}
     default_optimizer = {'name': 'Adam', 'learning_rate': 1e-4, 'epsilon': 1e-3, 'clip_norm': 40.0}
@@ -72,10 +72,10 @@ class R2D2(ApexDQN):
         self.behavior = ladder(forward, self.action_adaptor, self.mask_path, self.epsilon, self.epsilon_exponent)
 
     def backup(self, batch: Batch, following: tf.Tensor) -> tf.Tensor:
-        """h(r + γⁿ h⁻¹(z)) ``[B, 1]`` for what the target gives of the next action ``[B, 1]`` (section 2.3)."""
+        """Return h(r + γⁿ h⁻¹(z)) ``[B, 1]``; z ``[B, 1]`` is the target's output for the next action (section 2.3)."""
         return signed_hyperbolic(super().backup(batch, signed_parabolic(following, self.rescaling)), self.rescaling)
 
     def losses(self, found: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Of each transition ½ (Q(s, a) − y)² and its priority |Q(s, a) − y|, both ``[B]``, for ``[B, 1]``."""
+        """Return ½ (Q(s, a) − y)² and the priority |Q(s, a) − y| of each transition ``[B]``; arguments ``[B, 1]``."""
         error = (found - target)[:, 0]
         return 0.5 * tf.square(error), tf.abs(error)

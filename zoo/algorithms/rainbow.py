@@ -1,12 +1,13 @@
 """Rainbow: all six improvements of DQN at once.
 
 Hessel et al. 2018, *Rainbow: Combining Improvements in Deep Reinforcement Learning* (arXiv 1710.02298): C51 with double
-Q-learning, dueling streams, prioritised replay, noisy layers and targets of several steps. Each has its switch, so that
-one can be left out, as the paper's figure 3 does.
+Q-learning, dueling streams, prioritized replay, noisy layers and n-step targets. Each has its switch, so one can be
+left out, as in the paper's figure 3.
 
-The defaults of the constructor are those of its table 1, in which 32,000 frames between moves of the target are 2,000
-updates, of one in every 4 steps of 4 frames; how often there is one, and the rest of the table, are parameters of
-``learn``. Departures: C51's; the gradient's norm is clipped at 10, as by Wang et al., of which the table says nothing.
+The defaults are the values of its table 1. There the target moves every 32,000 frames: 2,000 updates, since one update
+follows 4 steps of 4 frames each. The rest of the table are parameters of ``learn``.
+
+Departures: the departures of C51; the gradient's norm is clipped at 10, as by Wang et al.; the table does not name it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from zoo.algorithms.c51 import C51
 
 
 class Rainbow(C51):
-    """Rainbow for ``Discrete`` actions: C51 that is double, dueling, prioritised, noisy and of several steps."""
+    """Rainbow for ``Discrete`` actions: C51 that is double, dueling, prioritized, noisy, with n-step returns."""
 
-    recurrent = False  # with noisy layers the state would be that of other weights at every step
+    recurrent = False  # with noisy layers the state would come from other weights at every step
     default_optimizer = {'name': 'Adam', 'learning_rate': 6.25e-5, 'epsilon': 1.5e-4, 'clip_norm': 10.0}
 
     double_q = True

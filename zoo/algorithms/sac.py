@@ -2,20 +2,21 @@
 
 Haarnoja et al. 2018, *Soft Actor-Critic Algorithms and Applications* (arXiv 1812.05905): two critics, no state-value
 network, the temperature tuned to a target entropy (equations 5, 7 and 18). On ``Discrete`` actions: Christodoulou 2019,
-*Soft Actor-Critic for Discrete Action Settings* (arXiv 1910.07207): a critic gives the value of every action, and what
-is estimated by one action elsewhere is summed over all of them (its equations 10 to 12).
+*Soft Actor-Critic for Discrete Action Settings* (arXiv 1910.07207). There a critic gives the value of every action, and
+expectations are sums over all actions in place of estimates from one (its equations 10 to 12).
 
-Departures: an update of the critics, then the actor, then the temperature on the same batch, as in Spinning Up; the
-temperature's loss is written in log α, as in the authors' code. On ``Discrete`` actions the target entropy is half of
-the greatest there is, where Christodoulou takes 0.98 of it: so near to a uniform policy the temperature grows without
-end as soon as one action is better (Xu et al. 2021, *Target Entropy Annealing for Discrete Soft Actor-Critic*, arXiv
-2112.02852, who lower it in the course of training). What Zhou et al. 2022, *Revisiting Discrete Soft Actor-Critic*
-(arXiv 2209.10081), add for stability (the mean of both critics, clipped steps of theirs, a penalty on a policy whose
-entropy changes) is left out.
+Departures:
 
-``use_sde`` is the state-dependent exploration of Raffin et al. 2020 (arXiv 2005.05719), where only acting keeps a
-matrix of noise: updates draw each action from the Gaussian of the implied variance, the authors' code those of a batch
-from one matrix. Means are not clipped, since log-probabilities are computed before the tanh.
+* An update moves the critics, then the actor, then the temperature on the same batch, as in Spinning Up. The
+  temperature's loss is written in log α, as in the authors' code.
+* On ``Discrete`` actions the target entropy is half of the greatest possible; Christodoulou takes 0.98 of it. So near
+  to a uniform policy the temperature grows without end as soon as one action is better (Xu et al. 2021, *Target Entropy
+  Annealing for Discrete Soft Actor-Critic*, arXiv 2112.02852; they lower it during training).
+* The additions of Zhou et al. 2022, *Revisiting Discrete Soft Actor-Critic* (arXiv 2209.10081), are left out: the mean
+  of both critics, clipped steps of the critics, a penalty on a policy whose entropy changes.
+* ``use_sde`` is the state-dependent exploration of Raffin et al. 2020 (arXiv 2005.05719). Only acting keeps a matrix of
+  noise. An update draws each action from the Gaussian of the implied variance; the authors' code draws the actions of a
+  batch from one matrix. Means are not clipped, since log-probabilities are computed before the tanh.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from zoo.common.training import loops
 
 log = logging.getLogger('zoo')
 
-#: The default target entropy for ``Discrete``, a part of the greatest.
+#: The default target entropy for ``Discrete``, as a part of the greatest.
 PART_OF_ENTROPY = 0.5
 
 
@@ -82,8 +83,8 @@ class SAC(Algorithm):
     target_entropy: Annotated[
         float | None,
         'in nats; None takes minus the number of entries of a Box (SAC paper, appendix D), or half of the greatest '
-        'entropy of a Discrete, where a state that forbids actions has its part of it by the logarithm of those that '
-        'are left',
+        'entropy of a Discrete; a state that forbids actions has a smaller target, by the logarithm of the number of '
+        'allowed actions',
     ] = None
     sequence_length: SequenceLength = SEQUENCE_LENGTH
     burn_in: BurnIn = BURN_IN
@@ -158,29 +159,29 @@ class SAC(Algorithm):
         return float(target)
 
     def critic_head(self) -> Head:
-        """What a critic has to give: Q(s, a), or Q(s, ·) of ``Discrete`` actions."""
+        """Return what a critic has to give: Q(s, a), or Q(s, ·) for ``Discrete`` actions."""
         part = self.action_adaptor.parts[0]
         return action_value_head(part.counts[0]) if self.discrete else value_head(action_size=part.size)
 
     def build_targets(self) -> list[Network]:
-        """The target of each critic."""
+        """Return the target of each critic."""
         return [self.build_target(name) for name in self.network_names[1:]]
 
-    # What differs between the kinds of action: expectations over π, estimated by one action or summed over all.
+    # Expectations over π: estimated by one action of a Box, summed over all actions of a Discrete
 
     def expectations(
         self, critics: Sequence[Network], obs: spaces.Flat, seed: tf.Tensor, training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """E[min Q(s, a)] and the entropy E[−log π(a | s)], a ~ π(· | s), each ``[B]``.
+        """Return E[min Q(s, a)] and the entropy E[−log π(a | s)], a ~ π(· | s), each ``[B]``.
 
         Args:
-            critics: of whose values the smallest counts.
+            critics: the smallest of their values counts.
             obs: flat observations.
-            seed: of the one action that is drawn from a ``Box``.
+            seed: of the action that is drawn from a ``Box``.
             training: whether the policy is in training mode.
         """
         if self.discrete:
-            log_prob = tf.nn.log_softmax(self.policy(obs, training))  # of forbidden actions −1e9, so that π is 0
+            log_prob = tf.nn.log_softmax(self.policy(obs, training))  # −1e9 for forbidden actions, so that π is 0
             prob = tf.exp(log_prob)
             q = tf.reduce_min([critic(obs) for critic in critics], 0)
             return tf.reduce_sum(prob * q, -1), -tf.reduce_sum(prob * log_prob, -1)
@@ -188,58 +189,58 @@ class SAC(Algorithm):
         return self.value(critics, obs, action), -log_prob
 
     def sample(self, obs: spaces.Flat, seed: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-        """Actions ``[B, n]`` in (−1, 1) and their log-probabilities ``[B]``, by the reparameterisation trick."""
+        """Draw actions ``[B, n]`` in (−1, 1) and their log-probabilities ``[B]``, by the reparameterization trick."""
         return self.action_adaptor.distribution.sample_and_log_prob(self.policy(obs, training), seed)
 
     def value(self, critics: Sequence[Network], obs: spaces.Flat, action: tf.Tensor) -> tf.Tensor:
-        """min Q(s, a) over the critics, ``[B]``, of ``Box`` actions."""
+        """Return min Q(s, a) over the critics, ``[B]``, for ``Box`` actions."""
         return tf.reduce_min([critic(obs, action)[:, 0] for critic in critics], 0)
 
     def taken(self, critic: Network, batch: Batch) -> tf.Tensor:
-        """Q(s, a) of the actions that were taken, ``[B]``, in training mode."""
+        """Return Q(s, a) for the actions that were taken, ``[B]``, in training mode."""
         if self.discrete:
             q = critic(batch.obs, training=True)
             return tf.reduce_sum(q * tf.one_hot(batch.action, q.shape[-1]), -1)
         return critic(batch.obs, batch.action, training=True)[:, 0]
 
     def wanted_entropy(self, obs: spaces.Flat) -> tf.Tensor | float:
-        """The target entropy; of masked ``Discrete`` actions that of each state, ``[B]``."""
+        """Return the target entropy; with masked ``Discrete`` actions one for each state, ``[B]``."""
         mask_path = self.policy.mask_path
         if mask_path is None:
             return self._target_entropy
         mask = tf.cast(obs[mask_path], tf.bool)
         actions = mask.shape[-1]
         allowed = tf.reduce_sum(tf.cast(mask, tf.float32), -1)
-        allowed = tf.where(allowed > 0.0, allowed, float(actions))  # none allowed says nothing: all are
+        allowed = tf.where(allowed > 0.0, allowed, float(actions))  # a mask that forbids every action is ignored
         return self._target_entropy * tf.math.log(allowed) / max(math.log(actions), 1e-9)
 
-    # What does not
+    # Losses and update
 
     def critic_target(self, batch: Batch, seed: tf.Tensor) -> tf.Tensor:
-        """y = r + γ (1 − terminated) E[min Q′(s′, a′) − α log π(a′ | s′)]: equations 3 and 5."""
+        """Return y = r + γ (1 − terminated) E[min Q′(s′, a′) − α log π(a′ | s′)]: equations 3 and 5."""
         q, entropy = self.expectations(self.targets, batch.next_obs, seed)
         return batch.reward + batch.discount * (q + tf.exp(self.log_alpha) * entropy)
 
     def critic_loss(self, batch: Batch, target: tf.Tensor) -> tf.Tensor:
-        """½ mean (Q(s, a) − y)², summed over the critics: equation 5."""
+        """Return ½ mean (Q(s, a) − y)², summed over the critics: equation 5."""
         errors = [self.taken(critic, batch) - target for critic in self.critics]
         return penalized(0.5 * tf.add_n([tf.reduce_mean(tf.square(error)) for error in errors]), *self.critics)
 
     def actor_loss(self, batch: Batch, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """mean E[α log π(a | s) − min Q(s, a)]: equation 7; also the mean entropy and the mean value.
+        """Return mean E[α log π(a | s) − min Q(s, a)], equation 7, the mean entropy and the mean value.
 
-        The critics are in inference mode: their statistics are not to learn from actions that the replay does not hold.
+        The critics are in inference mode: the replay buffer does not hold these actions, so their statistics stay.
         """
         q, entropy = self.expectations(self.critics, batch.obs, seed, training=True)
         loss = penalized(-tf.reduce_mean(q + tf.exp(self.log_alpha) * entropy), self.policy.network)
         return loss, tf.reduce_mean(entropy), tf.reduce_mean(q)
 
     def alpha_loss(self, entropy: tf.Tensor, wanted: tf.Tensor | float) -> tf.Tensor:
-        """log α (entropy − target entropy): equation 18 with log α for α."""
+        """Return log α (entropy − target entropy): equation 18 with log α for α."""
         return self.log_alpha * tf.stop_gradient(entropy - tf.reduce_mean(wanted))
 
     def update_actor(self, batch: Batch, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """One gradient step of the actor, and of the temperature by its entropy; what `actor_loss` gave."""
+        """Make a gradient step of the actor, then of the temperature; return what `actor_loss` returned."""
         found: list[tf.Tensor] = []
 
         def actor_loss() -> tf.Tensor:
@@ -254,7 +255,7 @@ class SAC(Algorithm):
         return loss, entropy, q
 
     def update(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """One gradient step of critics, actor and temperature on a batch with fields ``[B, …]``."""
+        """Make a gradient step of critics, actor and temperature on a batch with fields ``[B, …]``."""
         target = tf.stop_gradient(self.critic_target(batch, seed))
         critic_loss = self.optimizers['critic'].minimize(lambda: self.critic_loss(batch, target))
         actor_loss, entropy, q = self.update_actor(batch, seed + 1)

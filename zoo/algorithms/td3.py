@@ -1,7 +1,7 @@
 """TD3: twin delayed deep deterministic policy gradient.
 
 Fujimoto et al. 2018, *Addressing Function Approximation Error in Actor-Critic Methods* (arXiv 1802.09477), algorithm 1:
-the smaller of two critics in the target, smoothed target actions, and an actor that moves every other update.
+the target takes the smaller of two critics and smooths the target action; the actor moves every other update.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TD3(Algorithm):
     policy_delay: Annotated[int, at_least(1), 'updates of the critics for each update of the actor and the targets'] = 2
     explore_noise: Annotated[float, at_least(0), 'deviation of the Gaussian noise on actions while training'] = 0.1
     target_noise: Annotated[float, at_least(0), "deviation of the noise that smooths the target's action"] = 0.2
-    noise_clip: Annotated[float, at_least(0), 'bound of that noise'] = 0.5
+    noise_clip: Annotated[float, at_least(0), "bound of the noise on the target's action"] = 0.5
     normalize_obs: NormalizeObs = False
 
     def build(self) -> None:
@@ -65,7 +65,7 @@ class TD3(Algorithm):
         return Sampling(self.gamma)
 
     def critic_target(self, batch: Batch, seed: tf.Tensor) -> tf.Tensor:
-        """y = r + γ (1 − terminated) min Q′(s′, π′(s′) + clipped noise): algorithm 1, lines 8 and 9."""
+        """Return y = r + γ (1 − terminated) min Q′(s′, π′(s′) + clipped noise): algorithm 1, lines 8 and 9."""
         noise = self.target_noise * tf.random.stateless_normal(tf.shape(batch.action), seed)
         noise = tf.clip_by_value(noise, -self.noise_clip, self.noise_clip)
         next_action = tf.clip_by_value(self.target_actor(batch.next_obs) + noise, -1.0, 1.0)
@@ -73,20 +73,20 @@ class TD3(Algorithm):
         return batch.reward + batch.discount * next_q
 
     def critic_loss(self, batch: Batch, target: tf.Tensor) -> tf.Tensor:
-        """mean (Q(s, a) − y)², summed over both critics."""
+        """Return mean (Q(s, a) − y)², summed over both critics."""
         errors = [critic(batch.obs, batch.action, training=True)[:, 0] - target for critic in self.critics]
         return penalized(tf.add_n([tf.reduce_mean(tf.square(error)) for error in errors]), *self.critics)
 
     def actor_loss(self, batch: Batch) -> tf.Tensor:
-        """−mean Q₁(s, π(s)): the deterministic policy gradient.
+        """Return −mean Q₁(s, π(s)): the deterministic policy gradient.
 
-        The critic is in inference mode: its statistics are not to learn from actions that the replay does not hold.
+        The critic is in inference mode: the replay buffer does not hold these actions, so its statistics stay.
         """
         q = self.critics[0](batch.obs, self.actor(batch.obs, training=True))
         return penalized(-tf.reduce_mean(q), self.actor)
 
     def update_actor(self, batch: Batch) -> tf.Tensor:
-        """One gradient step of the actor, and all targets after it."""
+        """Make a gradient step of the actor, and then move all targets; return the loss."""
         loss = self.optimizers['actor'].minimize(lambda: self.actor_loss(batch))
         polyak(self.target_actor.variables, self.actor.variables, self.tau)
         for target, critic in zip(self.target_critics, self.critics, strict=True):
@@ -94,7 +94,7 @@ class TD3(Algorithm):
         return self.last_actor_loss.assign(loss)
 
     def update(self, batch: Batch, seed: tf.Tensor, phase: int = 0) -> dict[str, tf.Tensor]:
-        """One gradient step of the critics on a batch with fields ``[B, …]``, and of the actor in the last phase."""
+        """Make a gradient step of the critics on a batch with fields ``[B, …]``, and of the actor in the last phase."""
         target = tf.stop_gradient(self.critic_target(batch, seed))
         critic_loss = self.optimizers['critic'].minimize(lambda: self.critic_loss(batch, target))
         due = phase == self.policy_delay - 1

@@ -1,15 +1,15 @@
-"""TRPO: trust region policy optimisation.
+"""TRPO: trust region policy optimization.
 
-Schulman et al. 2015, *Trust Region Policy Optimization* (arXiv 1502.05477): the surrogate of equation 14 is made better
+Schulman et al. 2015, *Trust Region Policy Optimization* (arXiv 1502.05477). The surrogate of equation 14 is improved
 within the trust region of equation 12, the mean KL, along the natural gradient: conjugate gradient on products with the
 Fisher information matrix, which is the second derivative of the KL, and a line search (section 6, appendix C). With
-generalised advantage estimation (Schulman et al. 2016, arXiv 1506.02438).
+generalized advantage estimation (Schulman et al. 2016, arXiv 1506.02438).
 
-Departures: advantages are normalised over the rollout. The critic, of which the paper says nothing, is fitted by epochs
-of Adam on minibatches, after the policy, and shares no torso with it. The curvature is that of all transitions, not of
-a tenth of them (appendix C.2), and is found by differentiating twice. A step is taken if the surrogate becomes better
-and the KL stays in the region; what a network adds to the loss counts as a part of the surrogate, and constraints of
-weights are put on after the step.
+Departures: advantages are normalized over the rollout. The paper says nothing about the critic; here it is fitted after
+the policy by epochs of Adam on minibatches, and shares no torso with it. The curvature uses all transitions, not a
+tenth of them (appendix C.2), and is found by differentiating twice. A step is taken if it improves the surrogate and
+the KL stays in the region. What a network adds to the loss counts as a part of the surrogate. Constraints of weights
+apply after the step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from zoo.common.tools.params import above, at_least, between
 
 
 class TRPO(ActorCritic):
-    """Trust region policy optimisation for every action space. Actor and critic share no torso."""
+    """Trust region policy optimization for every action space. Actor and critic share no torso."""
 
     shared_torso: ClassVar[dict[str, str]] = {}
     recurrent = False  # its critic would need a recurrent state of its own
@@ -46,31 +46,31 @@ class TRPO(ActorCritic):
     max_grad_norm = None
 
     def groups(self) -> list[list[tf.Variable]]:
-        """The optimiser moves the critic."""
+        """Return the critic's variables: the optimizer moves them alone."""
         return [self.critic.trainable_variables]
 
     @property
     def trainable_variables(self) -> list[tf.Variable]:
-        """See :class:`Algorithm`; also the policy's, which no optimiser moves."""
+        """Every weight that an update moves: the policy's too, which no optimizer moves."""
         return self.policy.trainable_variables + super().trainable_variables
 
     def policy_loss(self, samples: Samples, advantage: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """−mean ratio A: equation 14, with what the network adds to it; and the mean entropy."""
+        """Return −mean ratio A, equation 14, with what the network adds to it; and the mean entropy."""
         params = self.policy(samples.obs, training=True)
         ratio = tf.exp(self.action_adaptor.distribution.log_prob(params, samples.action) - samples.log_prob)
         loss = penalized(-mean_of(ratio * advantage, samples.valid), self.policy.network)
         return loss, mean_of(self.entropy(params), samples.valid)
 
     def divergence(self, samples: Samples) -> tf.Tensor:
-        """The mean KL(π_old ‖ π) over the states: equation 12."""
+        """Return the mean KL(π_old ‖ π) over the states: equation 12."""
         kl = self.action_adaptor.distribution.kl(samples.params, self.policy(samples.obs))
         return mean_of(kl, samples.valid)
 
     def fisher_product(self, samples: Samples, vector: tf.Tensor) -> tf.Tensor:
-        """(F + damping) v, F the second derivative of `divergence`: appendix C. To be called at the old policy.
+        """Return (F + damping) v at the old policy; F is the second derivative of `divergence`: appendix C.
 
         Args:
-            samples: of the rollout.
+            samples: the transitions of the rollout.
             vector: v, float32 ``[weights of the policy]``.
         """
         variables = self.policy.trainable_variables
@@ -84,10 +84,10 @@ class TRPO(ActorCritic):
         return product + self.cg_damping * vector
 
     def step_policy(self, samples: Samples, target_kl: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The natural gradient's step, as long as the trust region lets it be: section 6 and appendix C.
+        """Make a step along the natural gradient, as long as the trust region allows: section 6 and appendix C.
 
         Args:
-            samples: of the rollout.
+            samples: the transitions of the rollout.
             target_kl: δ, float32.
         """
         variables = self.policy.trainable_variables
@@ -131,7 +131,7 @@ class TRPO(ActorCritic):
         }
 
     def fit_critic(self, samples: Samples, batches: tf.Tensor) -> tf.Tensor:
-        """mean (V(s) − R)² of the last minibatch, after a gradient step on each."""
+        """Make a gradient step on each minibatch; return mean (V(s) − R)² of the last one."""
 
         def minibatch(i: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             obs, returns = tf.nest.map_structure(lambda x: tf.gather(x, batches[i]), (samples.obs, samples.returns))
@@ -145,16 +145,19 @@ class TRPO(ActorCritic):
         return tf.while_loop(lambda i, _: i < batches.shape[0], minibatch, start, parallel_iterations=1)[1]
 
     def improve(self, rollout: Trajectories, now: dict[str, tf.Tensor], batches: tf.Tensor) -> tf.Tensor:
-        """The whole of an iteration in one compiled call: advantages, the policy's step, the critic's; the metrics.
+        """Make a whole iteration in one compiled call: advantages, the policy's step, the critic's steps.
 
         Args:
             rollout: fields ``[T, N, …]``.
             now: δ.
-            batches: int32 ``[minibatches, batch_size]``, the critic's, indices into the ``T N`` transitions.
+            batches: int32 ``[minibatches, batch_size]`` of the critic, indices into the ``T N`` transitions.
+
+        Returns:
+            The metrics in the order of ``metric_names``.
         """
         samples = self.samples(rollout)
         metrics = self.step_policy(samples, now['target_kl'])
-        # The two share no tensor and run at once; but what learners exchange has to come in one order in all of them.
+        # Both share no tensor and run at once. But learners must exchange their arrays in one order.
         with tf.control_dependencies([] if self.all_reduce is None else list(metrics.values())):
             value = self.fit_critic(samples, batches)
         return self.stack_metrics(metrics | {'value': value})
@@ -168,7 +171,7 @@ class TRPO(ActorCritic):
             int, at_least(1), "transitions in one of the critic's steps; an epoch's last is filled up from its first"
         ] = 128,
     ) -> dict[str, float] | None:
-        """One iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
+        """Make one iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
         if not rollout.valid.any():  # every copy was only reset
             return None
         return self.iterate(rollout, self.minibatches(rollout.valid, critic_epochs, batch_size))
@@ -177,13 +180,13 @@ class TRPO(ActorCritic):
 def conjugate_gradient(
     product: Callable[[tf.Tensor], tf.Tensor], b: tf.Tensor, iterations: int, tolerance: float = 1e-10
 ) -> tf.Tensor:
-    """x of A x = b, near enough, for a symmetric positive definite A (Hestenes and Stiefel 1952).
+    """Return an approximate x of A x = b for a symmetric positive definite A (Hestenes and Stiefel 1952).
 
     Args:
-        product: A v of v, both float32 ``[n]``.
+        product: returns A v for v, both float32 ``[n]``.
         b: float32 ``[n]``.
-        iterations: no more than this many; of rounding aside ``n`` are exact.
-        tolerance: of the residual's squared length, as a part of that of ``b``.
+        iterations: at most this many; without rounding errors ``n`` are exact.
+        tolerance: bound of the residual's squared length, as a part of the squared length of ``b``.
     """
     size = tf.reduce_sum(tf.square(b))
 
@@ -205,12 +208,12 @@ def conjugate_gradient(
 
 
 def flat(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Tensors as one vector."""
+    """Return tensors as one vector."""
     return tf.concat([tf.reshape(x, [-1]) for x in tensors], 0)
 
 
 def assign_flat(variables: Sequence[tf.Variable], vector: tf.Tensor) -> None:
-    """The inverse: give variables the values of a vector."""
+    """Give variables the values of a vector: the inverse of `flat`."""
     pieces = tf.split(vector, [v.shape.num_elements() for v in variables])
     for variable, piece in zip(variables, pieces, strict=True):
         variable.assign(tf.reshape(piece, variable.shape))

@@ -2,16 +2,16 @@
 
 Williams 1992, *Simple Statistical Gradient-Following Algorithms for Connectionist Reinforcement Learning*; Sutton and
 Barto 2018, *Reinforcement Learning: An Introduction* (2nd edition), section 13.3 (equation 13.8, REINFORCE) and section
-13.4 (equation 13.11, with a baseline, which is the value of the state).
+13.4 (equation 13.11, with the value of the state as a baseline).
 
-Departures: γᵗ, by which the book weights the step t of an episode, is left out, as nearly everywhere; a gradient step
-is on a rollout of all copies and not on one episode; ``normalize_advantage``, the default, makes the advantages have
-mean 0 and deviation 1, so that the size of a step does not depend on the rewards' (without a baseline the mean is one:
-False leaves the returns as they are). One optimiser moves both networks; gradients are clipped by their norm.
+Departures: the weight γᵗ for step t of an episode is left out, as nearly everywhere. A gradient step learns from a
+rollout of all copies, not from one episode. By default ``normalize_advantage`` gives advantages the mean 0 and the
+deviation 1, so that the size of a step does not depend on the size of rewards. Without a critic the mean is itself a
+baseline; False leaves the returns as they are. One optimizer moves both networks. Gradients are clipped by their norm.
 
-Where an episode goes on unseen, at a time limit and at the end of the rollout, the baseline's value stands for what
-follows. Without a baseline nothing does: what is made better then is the sum of the rewards within a rollout, so give a
-horizon of some episodes.
+At a time limit and at the end of a rollout the episode goes on unseen: the baseline's value stands for what follows.
+Without a baseline nothing does. Then only the sum of the rewards within a rollout is improved, so choose a horizon of
+some episodes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class VPG(ActorCritic):
     """The vanilla policy gradient (REINFORCE) for every action space: one gradient step for each rollout.
 
     ``'actor'`` in place of the critic in ``net_list`` puts the critic's head on the actor's torso. With
-    ``baseline=False`` there is no critic: ``net_list`` has one entry, that of the actor, and one for the critic is left
+    ``baseline=False`` there is no critic: ``net_list`` has one entry, the actor's, and an entry for the critic is left
     out.
     """
 
@@ -53,7 +53,7 @@ class VPG(ActorCritic):
         super().build()
 
     def policy_and_value(self, obs: spaces.Flat, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-        """Parameters of the policy ``[B, …]`` and the baseline ``[B]``, 0 where there is none."""
+        """Return parameters of the policy ``[B, …]`` and the baseline ``[B]``, 0 without a baseline."""
         if self.baseline or isinstance(obs, Sequences):
             return super().policy_and_value(obs, training)
         params = self.policy(obs, training)
@@ -62,14 +62,14 @@ class VPG(ActorCritic):
     def advantages(
         self, rollout: Trajectories, value: tf.Tensor, after: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """G − v(s) and G, the discounted sum of the rewards from the step on, ``[T, N]`` each."""
+        """Return G − v(s) and G, the discounted sum of the rewards from the step on, ``[T, N]`` each."""
         _, _, reward, _, terminated, truncated, *_ = rollout
         following = self._next_values(rollout, value, after) if self.baseline else value  # which is 0
         returns = discounted_returns(reward, following, terminated, truncated, self.gamma)
         return returns - value, returns
 
     def improve(self, rollout: Trajectories, now: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Returns and one gradient step on all transitions, in one compiled call; the metrics."""
+        """Compute returns and make one gradient step on all transitions; return the metrics."""
         samples = self.samples(rollout)
         advantage = samples.advantage
         if self.normalize_advantage:

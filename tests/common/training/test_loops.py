@@ -572,7 +572,7 @@ def test_resumed_run_equals_the_uninterrupted_one(case: str, tmp_path: Path, mon
     """1,000 steps, against a run that is loaded from one of its checkpoints: equal bit for bit."""
     env_id, copies, name, alg_params, params = RESUMED[case]
     if name == 'CrossQ':
-        monkeypatch.setattr('zoo.algorithms.base.algorithm.prefers_xla', lambda variables: True)
+        monkeypatch.setattr('zoo.algorithms.base.updating.prefers_xla', lambda variables: True)
 
     def env() -> Any:
         return build_env(env_id, 'classic_control', nenv=copies)

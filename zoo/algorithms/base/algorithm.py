@@ -342,7 +342,7 @@ class Algorithm(Parameterized):
                 is what networks add to the loss.
 
         Returns:
-            Tensors with the leading axes of the rollout, as :class:`zoo.common.rollouts.rollout.EvaluatedRollout` lists.
+            Tensors with the leading axes of the rollout: :class:`zoo.common.rollouts.rollout.EvaluatedRollout`.
 
         Raises:
             ValueError: a rollout of other spaces, or an algorithm without a stochastic policy.
@@ -421,7 +421,7 @@ class Algorithm(Parameterized):
         return saving.load(cls, saved, found, net_list, optimizers_list)
 
     def config(self) -> dict[str, Any]:
-        """Return algorithm, spaces and hyper-parameters as plain data; network objects by the names of their classes."""
+        """Return algorithm, spaces and hyper-parameters as plain data; network objects by their class names."""
         return saving.config(self)
 
     def __deepcopy__(self: Self, memo: dict[int, Any]) -> Self:
