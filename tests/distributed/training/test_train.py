@@ -792,10 +792,10 @@ from pathlib import Path
 from test_train import agent_for, learn
 from traced import traced
 from zoo import build_env
-from zoo.algorithms import base
+from zoo.algorithms.base import updating
 from zoo.distributed import ClusterError
 
-base.prefers_xla = lambda variables: False
+updating.prefers_xla = lambda variables: False
 folder = Path({folder!r})
 env = build_env(traced({env_id!r}, folder))
 agent = agent_for({name!r}, env)
@@ -906,9 +906,9 @@ from pathlib import Path
 from test_train import agent_for, learn
 from traced import traced
 from zoo import build_env
-from zoo.algorithms import base
+from zoo.algorithms.base import updating
 
-base.prefers_xla = lambda variables: False
+updating.prefers_xla = lambda variables: False
 env = build_env(traced({env_id!r}, Path({folder!r}), delay=0.01))
 print('trained', learn(agent_for({name!r}, env), env, roles={roles}, train_steps=300).steps, flush=True)
 """
@@ -967,9 +967,9 @@ SCRIPT = """
 import sys
 import gymnasium
 from zoo import algorithms, build_env, call_default_params
-from zoo.algorithms import base
+from zoo.algorithms.base import updating
 
-base.prefers_xla = lambda variables: False
+updating.prefers_xla = lambda variables: False
 
 class Mine(gymnasium.Wrapper):
     def __init__(self):
