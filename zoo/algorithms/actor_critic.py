@@ -201,7 +201,7 @@ class ActorCritic(Algorithm):
         return gae(reward, value, next_value, terminated, truncated, self.gamma, self.gae_lambda)
 
     def _next_values(self, rollout: Trajectories, value: tf.Tensor, after: tf.Tensor | None) -> tf.Tensor:
-        """Return V of the next observations ``[T, N]``; the arguments are those of `advantages`."""
+        """Return V of the next observations ``[T, N]``; `advantages` has the same arguments."""
         _, _, _, next_obs, terminated, truncated, *_ = rollout
         if after is None or not self.critic.state_size:
             return next_values(self.value, value, next_obs, terminated, truncated)

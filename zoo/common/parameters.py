@@ -10,8 +10,6 @@ from gymnasium.spaces import Space
 from zoo.common.schedules import Linear
 from zoo.common.tools.params import Range, at_least, between
 
-# What many algorithms take, declared once for all of them.
-
 ObservationSpace = Annotated[Space, 'of the observations of one copy of the environment']
 ActionSpace = Annotated[Space, 'of the actions in one copy of the environment']
 NetList = Annotated[
@@ -27,15 +25,15 @@ Tau = Annotated[
     float, Range(0, 1, open_low=True), 'how far a target moves towards its network in an update; 1 copies it'
 ]
 NormalizeObs = Annotated[
-    bool, 'normalise vector observations by their running mean and standard deviation, and clip them at 10 of it'
+    bool, 'normalize vector observations by their running mean and standard deviation, and clip them at 10 of it'
 ]
 BatchSize = Annotated[int, at_least(1), 'transitions in one gradient update']
-#: Defaults of the two after them: what Kapturowski et al. 2019 have for Atari (80 and 40) is long for small tasks.
+#: Defaults of the next two. The values of Kapturowski et al. 2019 for Atari, 80 and 40, are long for small tasks.
 SEQUENCE_LENGTH, BURN_IN = 20, 10
-SequenceLength = Annotated[int, at_least(1), 'of recurrent networks: steps in a row that are learned from']
-BurnIn = Annotated[int, at_least(0), 'of recurrent networks: steps before these that bring the state up to date']
+SequenceLength = Annotated[int, at_least(1), 'steps in a row that recurrent networks learn from']
+BurnIn = Annotated[int, at_least(0), 'steps before these that bring the state of recurrent networks up to date']
 NStep = Annotated[int, at_least(1), 'steps whose rewards are summed before the target values what follows']
-Prioritized = Annotated[bool, 'draw transitions by how far they were off when they were drawn last']
+Prioritized = Annotated[bool, 'draw transitions by the size of their error when they were last drawn']
 PriorityAlpha = Annotated[float, between(0, 1), 'exponent of the priorities; 0 draws uniformly']
 PriorityBeta = Annotated[float | Linear, between(0, 1), 'exponent of the importance weights; 1 corrects in full']
 UseSde = Annotated[
@@ -45,5 +43,5 @@ UseSde = Annotated[
 SdeSampleFreq = Annotated[
     int | None,
     at_least(1),
-    'steps of one copy after which that function is drawn anew, besides in every new episode; None: then alone',
+    'steps of one copy after which that function is drawn anew; None: only when an episode begins',
 ]

@@ -1,7 +1,7 @@
 """Default hyper-parameters: one file for each algorithm, each a table of plain data.
 
-A table has three levels, of which the later override the earlier: ``COMMON``, ``TYPES`` by environment type, and
-``TUNED`` by environment id. Besides the parameters of the algorithm and of its ``learn`` their keys are
+A table has three levels: ``COMMON``, ``TYPES`` by environment type, and ``TUNED`` by environment id. A later level
+overrides an earlier one. Besides the parameters of the algorithm and of its ``learn`` their keys are
 
 * ``network``: keys of the network spec, see :mod:`zoo.common.networks`;
 * ``networks``: what is otherwise for some, by their names without numbers: ``{'critic': {'hidden': [2048, 2048]}}``;

@@ -1,4 +1,4 @@
-"""Ape-X DDPG's defaults: DDPG's, with more steps, of which there are fewer updates each.
+"""Ape-X DDPG's defaults: DDPG's, with more steps, and fewer updates for each step.
 
 The learner updates as fast as it can, so how many updates there are for a step depends on the machine and on the number
 of actors.

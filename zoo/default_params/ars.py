@@ -2,7 +2,7 @@
 
 ``COMMON`` is V2 of Mania et al. 2018 with the number of directions, deviation and step of sb3-contrib. ``TUNED`` are
 the tuned hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT licence); departures are
-noted. Where its policy is a network its weights begin at random, and here those of the head at zero; its actions are
+noted. Where its policy is a network all weights begin at random, and here the head begins at zero; its actions are
 squashed by tanh there, and clipped here. Of ``TUNED`` what ``benchmarks/scores/learning.py`` has was run here.
 """
 

@@ -1,4 +1,4 @@
-"""C51's defaults: those of the paper (Bellemare et al. 2017, arXiv 1707.06887) on Atari, DQN's elsewhere.
+"""C51's defaults: the values of the paper (Bellemare et al. 2017, arXiv 1707.06887) on Atari, DQN's elsewhere.
 
 The atoms have to reach as far as discounted returns do, so ``v_min`` and ``v_max`` are the first to be set for an
 environment that is not named here.
@@ -13,7 +13,7 @@ from zoo.default_params import dqn
 
 COMMON: dict[str, Any] = dqn.COMMON | {
     'double_q': False,
-    # The paper's are those of clipped rewards; returns of a hundred are what many tasks of control give.
+    # The paper's are for clipped rewards; returns of a hundred are what many tasks of control give.
     'v_min': -100.0,
     'v_max': 100.0,
 }

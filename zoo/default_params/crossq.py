@@ -1,6 +1,6 @@
 """CrossQ's defaults.
 
-``COMMON`` are those of Bhatt et al. 2024 (arXiv 1902.05605) as they are in the authors' code (adityab/CrossQ, commit
+``COMMON`` come from Bhatt et al. 2024 (arXiv 1902.05605) as they are in the authors' code (adityab/CrossQ, commit
 2811ad1, train.py), and so is the discount of Swimmer. RL Baselines3 Zoo (commit 22e3ff2) has none for CrossQ.
 """
 

@@ -19,7 +19,7 @@ COMMON: dict[str, Any] = {
     'target_update_every': 500,
     'network': {'hidden': [256, 256], 'activation': 'relu'},
     'optimizer': {'name': 'Adam', 'learning_rate': 5e-4, 'clip_norm': 10.0},
-    # A batch is of sequences, from each of which sequence_length steps are learned.
+    # A batch counts sequences, and sequence_length steps of each are learned from.
     'recurrent': {'batch_size': 16, 'network': {'hidden': [64], 'recurrent_units': 64}},
 }
 

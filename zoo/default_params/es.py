@@ -1,6 +1,6 @@
 """ES' defaults.
 
-The network, and the deviation for MuJoCo and Atari, are those of Salimans et al. 2017; the rest was tried here, that
+The network, and the deviation for MuJoCo and Atari, come from Salimans et al. 2017; the rest was tried here, that
 for ``CartPole-v1`` on seeds from 100 on.
 """
 

@@ -1,4 +1,4 @@
-"""OffPAC's defaults: the paper's are those of linear features; these were tried on ``CartPole-v1``, seeds from 100 on.
+"""OffPAC's defaults: the paper's are for linear features; these were tried on ``CartPole-v1``, seeds from 100 on.
 
 The actor is slower than the critic, as proofs that actor-critics converge ask for, the paper's among them. Where they
 are as fast as each other the policy seeks out what the critic overrates before that is mended: with rates of 1e-3, half

@@ -1,4 +1,4 @@
-"""QR-DQN's defaults: on Atari those of the paper (Dabney et al. 2018, arXiv 1710.10044), DQN's elsewhere.
+"""QR-DQN's defaults: on Atari the values of the paper (Dabney et al. 2018, arXiv 1710.10044), DQN's elsewhere.
 
 ``TUNED`` starts from the tuned hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT
 licence); departures are noted.

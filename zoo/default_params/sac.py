@@ -1,6 +1,6 @@
 """SAC's defaults.
 
-``COMMON`` are those of Haarnoja et al. 2018 (arXiv 1812.05905, table 1). ``TUNED`` starts from the tuned
+``COMMON`` are the values of Haarnoja et al. 2018 (arXiv 1812.05905, table 1). ``TUNED`` starts from the tuned
 hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT licence); departures are noted.
 It has none for ``Discrete`` actions.
 """
@@ -18,7 +18,7 @@ COMMON: dict[str, Any] = {
     'explore_steps': 1000,
     'network': {'hidden': [256, 256], 'activation': 'relu'},
     'optimizer': {'name': 'Adam', 'learning_rate': 3e-4},
-    # A batch is of sequences, from each of which sequence_length steps are learned; a state is kept with every step.
+    # A batch counts sequences, and sequence_length steps of each are learned from; every step keeps a state.
     'recurrent': {'batch_size': 16, 'buffer_size': 100_000, 'network': {'hidden': [128], 'recurrent_units': 64}},
 }
 

@@ -1,6 +1,6 @@
 """TD3's defaults.
 
-``COMMON`` are those of Fujimoto et al. 2018 (arXiv 1802.09477, section 6.1 and table 3) in their later code. ``TUNED``
+``COMMON`` come from Fujimoto et al. 2018 (arXiv 1802.09477, section 6.1 and table 3) in their later code. ``TUNED``
 starts from the tuned hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT licence);
 departures are noted.
 """

@@ -1,6 +1,6 @@
 """TQC's defaults: SAC's, with the truncation that each task wants.
 
-Kuznetsov et al. 2020 (arXiv 2005.04269, its table of hyper-parameters) take those of SAC too, but for the number of
+Kuznetsov et al. 2020 (arXiv 2005.04269, its table of hyper-parameters) take SAC's values too, but for the number of
 critics. ``TUNED`` starts from the tuned hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit
 22e3ff2, MIT licence); departures are noted.
 """

@@ -454,7 +454,7 @@ class Algorithm(Parameterized):
 def load(
     path: str | os.PathLike[str], net_list: Sequence[Any] | None = None, optimizers_list: Sequence[Any] | None = None
 ) -> Algorithm:
-    """Return the agent that was saved at ``path``, of any algorithm; the arguments are those of :meth:`Algorithm.load`.
+    """Return the agent that was saved at ``path``, of any algorithm; :meth:`Algorithm.load` has the same arguments.
 
     Raises:
         CheckpointError: the checkpoint is missing, damaged, newer than this library, or of an algorithm unknown here.

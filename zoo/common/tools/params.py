@@ -4,7 +4,7 @@ A parameter has a name, a type, a range, a meaning and a default::
 
     tau: Annotated[float, between(0, 1), 'step of the targets'] = 0.005
 
-:func:`declared` reads the parameters of a signature, :func:`fields` reads those of a class. Both make a :class:`Param`
+:func:`declared` reads a signature, :func:`fields` reads a class. Both make a :class:`Param`
 of each. From it come the check of a given value, the default, the documentation, and the tables of
 :func:`zoo.describe`. Types are Python's own hints:
 
