@@ -1,19 +1,18 @@
 """Probability distributions over actions: pure functions of tensors.
 
 A distribution is a small frozen description: how many categories, how many dimensions. Its *parameters* are what a
-network puts out: one tensor ``[..., param_size]`` with any leading axes, given to every method. So a distribution is
-built once, outside the compiled function, and used inside it. Distributions keep no state, and random numbers come from
-the caller's ``seed``: each method is the same function eagerly, in a ``tf.function`` and under XLA.
+network puts out, and every method takes them. Distributions keep no state, and random numbers come from the caller's
+``seed``: each method is the same function eagerly, in a ``tf.function`` and under XLA.
 
 Masking: give the logits of forbidden choices -1e9, or any finite value below it. Their probability is then exactly
-zero. ``log_prob`` of the other choices, ``entropy``, ``kl`` and all gradients stay finite. An infinite logit would make
-NaN (``0 * -inf``).
+zero, and all results and gradients stay finite. An infinite logit would make NaN (``0 * -inf``).
 """
 
 from __future__ import annotations
 
 import abc
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -34,10 +33,8 @@ class Distribution(abc.ABC):
     """The methods of every distribution over actions.
 
     ``params`` is ``[..., param_size]``, float32; float64 is kept. Results named ``[...]`` have its leading axes.
-    ``seed`` is an int32 tensor ``[2]``; the same seed gives the same sample.
-
-    Distributions whose entropy has a closed form also have ``entropy(params) -> [...]``, in nats. ``SquashedGaussian``
-    has none.
+    ``seed`` is an int32 tensor ``[2]``; the same seed gives the same sample. All except ``SquashedGaussian`` also have
+    ``entropy(params) -> [...]``, in nats.
 
     Every method raises ``ValueError`` when the last axis of ``params`` is not ``param_size``, and ``TypeError`` when
     ``params`` is not a float tensor.
@@ -71,22 +68,25 @@ class Distribution(abc.ABC):
 
 
 @dataclass(frozen=True)
-class Categorical(Distribution):
-    """One choice among ``n``.
-
-    Parameters: logits ``[..., n]``. Action: int32 ``[...]`` in ``[0, n)``.
-
-    ``log_prob`` of an action outside ``[0, n)`` is an error on a CPU outside XLA and NaN elsewhere.
-    """
+class _Sized(Distribution):
+    """A distribution of one size, with as many parameters."""
 
     n: int
 
     def __post_init__(self) -> None:
-        _check_size('Categorical', self.n)
+        _check_size(self, self.n)
 
     @property
     def param_size(self) -> int:
         return self.n
+
+
+class Categorical(_Sized):
+    """One choice among ``n``.
+
+    Parameters: logits ``[..., n]``. Action: int32 ``[...]`` in ``[0, n)``. ``log_prob`` of another action is an error
+    on a CPU outside XLA and NaN elsewhere.
+    """
 
     def log_prob(self, params: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
         return _categorical_log_prob(_checked(self, params), action)
@@ -109,9 +109,7 @@ class MultiCategorical(Distribution):
     """Several independent choices, the i-th among ``nvec[i]``.
 
     Parameters: the logits of all choices, concatenated in order, ``[..., sum(nvec)]``. Action: int32 ``[...,
-    len(nvec)]``.
-
-    ``log_prob`` of an action outside ``nvec`` is a huge negative number, or as in ``Categorical``.
+    len(nvec)]``. ``log_prob`` of another action is a huge negative number, or as in ``Categorical``.
     """
 
     nvec: tuple[int, ...]
@@ -120,7 +118,7 @@ class MultiCategorical(Distribution):
         if not isinstance(self.nvec, tuple) or not self.nvec:
             raise ValueError(f'MultiCategorical needs a non-empty tuple of sizes, such as (3, 2), not {self.nvec!r}.')
         for n in self.nvec:
-            _check_size('MultiCategorical', n)
+            _check_size(self, n)
 
     @property
     def param_size(self) -> int:
@@ -158,21 +156,8 @@ class MultiCategorical(Distribution):
         return tf.stack(rows, axis=-2)
 
 
-@dataclass(frozen=True)
-class Bernoulli(Distribution):
-    """``n`` independent switches.
-
-    Parameters: logits of being on, ``[..., n]``. Action: int32 ``[..., n]``, each 0 or 1.
-    """
-
-    n: int
-
-    def __post_init__(self) -> None:
-        _check_size('Bernoulli', self.n)
-
-    @property
-    def param_size(self) -> int:
-        return self.n
+class Bernoulli(_Sized):
+    """``n`` independent switches. Parameters: logits of being on, ``[..., n]``. Action: int32 ``[..., n]``, 0 or 1."""
 
     def log_prob(self, params: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
         params = _checked(self, params)
@@ -200,65 +185,59 @@ class Bernoulli(Distribution):
         return tf.cast(_uniform_like(params, seed) < tf.sigmoid(params), tf.int32)
 
 
-@dataclass(frozen=True)
-class DiagGaussian(Distribution):
-    """Gaussian of ``n`` independent dimensions.
+class _Gaussian(_Sized):
+    """A Gaussian of ``n`` independent dimensions, perhaps behind a bijection, which does not change ``kl``.
 
-    Parameters: mean and log standard deviation, concatenated, ``[..., 2 n]``. Action: float ``[..., n]``. The head that
-    puts out the log standard deviation bounds it.
+    Parameters: mean and log standard deviation, ``[..., 2 n]``. The head that puts out the latter bounds it.
     """
-
-    n: int
-
-    def __post_init__(self) -> None:
-        _check_size('DiagGaussian', self.n)
 
     @property
     def param_size(self) -> int:
         return 2 * self.n
 
+    def kl(self, p: tf.Tensor, q: tf.Tensor) -> tf.Tensor:
+        p_mean, p_log_std = self._moments(p)
+        q_mean, q_log_std = self._moments(q)
+        log_ratio = 2.0 * (p_log_std - q_log_std)
+        distance = tf.square((p_mean - q_mean) * tf.exp(-q_log_std))
+        # expm1: near p = q, where trust regions live, exp(x) - 1 - x would be all rounding.
+        return 0.5 * tf.reduce_sum(tf.math.expm1(log_ratio) - log_ratio + distance, axis=-1)
+
+    def _moments(self, params: tf.Tensor) -> Sequence[tf.Tensor]:
+        """Give mean and log standard deviation."""
+        return tf.split(_checked(self, params), 2, axis=-1)
+
+
+class DiagGaussian(_Gaussian):
+    """Gaussian over actions, float ``[..., n]``. Parameters: mean and log standard deviation, concatenated."""
+
     def log_prob(self, params: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
-        mean, log_std = tf.split(_checked(self, params), 2, axis=-1)
+        mean, log_std = self._moments(params)
         return tf.reduce_sum(_normal_log_prob((action - mean) * tf.exp(-log_std), log_std), axis=-1)
 
     def entropy(self, params: tf.Tensor) -> tf.Tensor:
-        _, log_std = tf.split(_checked(self, params), 2, axis=-1)
+        _, log_std = self._moments(params)
         return tf.reduce_sum(log_std + 0.5 * (1.0 + _LOG_2PI), axis=-1)
 
-    def kl(self, p: tf.Tensor, q: tf.Tensor) -> tf.Tensor:
-        return _gaussian_kl(_checked(self, p), _checked(self, q))
-
     def mode(self, params: tf.Tensor) -> tf.Tensor:
-        return tf.split(_checked(self, params), 2, axis=-1)[0]
+        return self._moments(params)[0]
 
     def sample(self, params: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        mean, log_std = tf.split(_checked(self, params), 2, axis=-1)
+        mean, log_std = self._moments(params)
         return mean + tf.exp(log_std) * _normal_like(mean, seed)
 
 
-@dataclass(frozen=True)
-class SquashedGaussian(Distribution):
+class SquashedGaussian(_Gaussian):
     """Gaussian of ``n`` independent dimensions squashed by tanh: ``action = tanh(u)``, ``u ~ N(mean, std)``.
 
     Haarnoja et al., *Soft Actor-Critic* (arXiv 1801.01290), appendix C, equation 21: ``log pi(a) = log N(u) - sum_i
     log(1 - tanh(u_i)^2)``. The correction is computed as ``log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u))``. This
     form is accurate where ``1 - tanh(u)^2`` rounds to zero.
 
-    Parameters: mean and log standard deviation of ``u``, concatenated, ``[..., 2 n]``. Action: float ``[..., n]`` in
-    (-1, 1); an endpoint itself appears only where tanh rounds to it.
-
-    There is no ``entropy``: it has no closed form. Losses use ``-log_prob`` of a sample, as SAC does. ``kl`` compares
-    the two Gaussians: the divergence does not change under a bijection that both sides share.
+    Parameters: mean and log standard deviation of ``u``, concatenated. Action: float ``[..., n]`` in (-1, 1); an
+    endpoint itself appears only where tanh rounds to it. The entropy has no closed form: losses use ``-log_prob`` of a
+    sample, as SAC does.
     """
-
-    n: int
-
-    def __post_init__(self) -> None:
-        _check_size('SquashedGaussian', self.n)
-
-    @property
-    def param_size(self) -> int:
-        return 2 * self.n
 
     def log_prob(self, params: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
         """Give the log-density ``[...]`` of an action, by way of ``u = atanh(action)``.
@@ -268,30 +247,26 @@ class SquashedGaussian(Distribution):
         hundredths and more. Outside the limit the gradient with respect to the action is zero. For an action that is
         drawn at the same time, ``sample_and_log_prob`` needs neither atanh nor clipping.
         """
-        params = _checked(self, params)
-        mean, log_std = tf.split(params, 2, axis=-1)
-        limit = 1.0 - 8.0 * float(np.finfo(params.dtype.as_numpy_dtype).eps)
-        u = tf.atanh(tf.clip_by_value(tf.convert_to_tensor(action, params.dtype), -limit, limit))
+        mean, log_std = self._moments(params)
+        limit = 1.0 - 8.0 * float(np.finfo(mean.dtype.as_numpy_dtype).eps)
+        u = tf.atanh(tf.clip_by_value(tf.convert_to_tensor(action, mean.dtype), -limit, limit))
         noise = (u - mean) * tf.exp(-log_std)
         return tf.reduce_sum(_normal_log_prob(noise, log_std) - _log_tanh_slope(u), axis=-1)
-
-    def kl(self, p: tf.Tensor, q: tf.Tensor) -> tf.Tensor:
-        return _gaussian_kl(_checked(self, p), _checked(self, q))
 
     def mode(self, params: tf.Tensor) -> tf.Tensor:
         """Give ``tanh(mean)`` ``[..., n]``, the median of each dimension, which SAC acts by when it is evaluated.
 
         The density may peak elsewhere: at the ends, when the standard deviation is large.
         """
-        return tf.tanh(tf.split(_checked(self, params), 2, axis=-1)[0])
+        return tf.tanh(self._moments(params)[0])
 
     def sample(self, params: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        mean, log_std = tf.split(_checked(self, params), 2, axis=-1)
+        mean, log_std = self._moments(params)
         return tf.tanh(mean + tf.exp(log_std) * _normal_like(mean, seed))
 
     def sample_and_log_prob(self, params: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         # The log-density comes from the value before tanh: it needs no atanh of a rounded action.
-        mean, log_std = tf.split(_checked(self, params), 2, axis=-1)
+        mean, log_std = self._moments(params)
         noise = _normal_like(mean, seed)
         u = mean + tf.exp(log_std) * noise
         return tf.tanh(u), tf.reduce_sum(_normal_log_prob(noise, log_std) - _log_tanh_slope(u), axis=-1)
@@ -302,11 +277,9 @@ class Product(Distribution):
     """Independent named parts, for ``Dict`` and ``Tuple`` action spaces.
 
     ``parts`` is ``((path, distribution), ...)`` with distinct paths. Parameters: the parts' parameters, concatenated in
-    order, ``[..., sum of param_size]``. Action: a flat dict ``{path: action of the part}``.
-
-    ``log_prob``, ``entropy`` and ``kl`` are sums over the parts. Each part draws with its own seed, split from the one
-    given. ``entropy`` raises ``TypeError`` when a part has none. ``log_prob`` raises ``ValueError`` when the keys of
-    the action are not the paths.
+    order, ``[..., sum of param_size]``. Action: a flat dict ``{path: action of the part}``. Each part draws with its
+    own seed, split from the one given. ``entropy`` raises ``TypeError`` when a part has none. ``log_prob`` raises
+    ``ValueError`` when the keys of the action are not the paths.
     """
 
     parts: tuple[tuple[str, Distribution], ...]
@@ -332,10 +305,7 @@ class Product(Distribution):
         entropies = []
         for path, part, x in self._split(params):
             if not hasattr(part, 'entropy'):
-                raise TypeError(
-                    f'{type(part).__name__} (part {path!r}) has no closed-form entropy: '
-                    'use -log_prob of a sample instead.'
-                )
+                raise TypeError(f'{type(part).__name__} (part {path!r}) has no entropy: use -log_prob of a sample.')
             entropies.append(part.entropy(x))
         return tf.add_n(entropies)
 
@@ -352,11 +322,8 @@ class Product(Distribution):
 
     def sample_and_log_prob(self, params: tf.Tensor, seed: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         seeds = self._seeds(seed)
-        actions, log_probs = {}, []
-        for path, part, x in self._split(params):
-            actions[path], log_prob = part.sample_and_log_prob(x, seeds[path])
-            log_probs.append(log_prob)
-        return actions, tf.add_n(log_probs)
+        drawn = {path: part.sample_and_log_prob(x, seeds[path]) for path, part, x in self._split(params)}
+        return {path: action for path, (action, _) in drawn.items()}, tf.add_n([x for _, x in drawn.values()])
 
     def _split(self, params: tf.Tensor) -> list[tuple[str, Distribution, tf.Tensor]]:
         pieces = tf.split(_checked(self, params), [part.param_size for _, part in self.parts], axis=-1)
@@ -368,21 +335,19 @@ class Product(Distribution):
         return {path: part_seed for (path, _), part_seed in zip(self.parts, split, strict=True)}
 
 
-def _check_size(name: str, n: int) -> None:
+def _check_size(distribution: Distribution, n: int) -> None:
     if n < 1:
-        raise ValueError(f'{name} needs sizes of at least 1, not {n}.')
+        raise ValueError(f'{type(distribution).__name__} needs sizes of at least 1, not {n}.')
 
 
 def _checked(distribution: Distribution, params: tf.Tensor) -> tf.Tensor:
     """Give ``params`` as a tensor. Its dtype and last axis are checked while tracing, at no cost later."""
     params = tf.convert_to_tensor(params)
+    name, size = type(distribution).__name__, distribution.param_size
     if not params.dtype.is_floating:
-        raise TypeError(f'{type(distribution).__name__} needs float parameters, not {params.dtype.name}.')
-    if params.shape.rank == 0 or params.shape[-1] not in (None, distribution.param_size):
-        raise ValueError(
-            f'{type(distribution).__name__} needs parameters of shape [..., {distribution.param_size}], '
-            f'not {params.shape}.'
-        )
+        raise TypeError(f'{name} needs float parameters, not {params.dtype.name}.')
+    if params.shape.rank == 0 or params.shape[-1] not in (None, size):
+        raise ValueError(f'{name} needs parameters of shape [..., {size}], not {params.shape}.')
     return params
 
 
@@ -427,15 +392,6 @@ def _normal_like(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 def _normal_log_prob(noise: tf.Tensor, log_std: tf.Tensor) -> tf.Tensor:
     """Give the log-density of ``mean + exp(log_std) * noise`` for each dimension."""
     return -0.5 * (tf.square(noise) + _LOG_2PI) - log_std
-
-
-def _gaussian_kl(p: tf.Tensor, q: tf.Tensor) -> tf.Tensor:
-    p_mean, p_log_std = tf.split(p, 2, axis=-1)
-    q_mean, q_log_std = tf.split(q, 2, axis=-1)
-    log_ratio = 2.0 * (p_log_std - q_log_std)
-    distance = tf.square((p_mean - q_mean) * tf.exp(-q_log_std))
-    # expm1: near p = q, where trust regions live, exp(x) - 1 - x would be all rounding.
-    return 0.5 * tf.reduce_sum(tf.math.expm1(log_ratio) - log_ratio + distance, axis=-1)
 
 
 def _log_tanh_slope(u: tf.Tensor) -> tf.Tensor:

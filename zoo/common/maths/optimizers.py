@@ -33,9 +33,7 @@ PARAMS = {
         Param('beta_1', 0.9, 'number', 'decay of the first moment', _BELOW_ONE),
         Param('beta_2', 0.999, 'number', 'decay of the second moment', _BELOW_ONE),
         Param('epsilon', 1e-7, 'number', 'added to the divisor', above(0)),
-        Param(
-            'weight_decay', None, 'number', 'fraction of the weights that a step subtracts', at_least(0), optional=True
-        ),
+        Param('weight_decay', None, 'number', 'share of the weights that a step subtracts', at_least(0), optional=True),
         Param('momentum', 0.0, 'number', 'fraction of a step that the next step repeats', between(0, 1)),
         Param('rho', 0.9, 'number', 'decay of the mean square gradient', between(0, 1)),
     )
@@ -53,23 +51,19 @@ class Optimizer:
     Adam (Kingma and Ba 2015, with the corrected learning rate of their section 2) is fast in both kinds of graph. In a
     plain graph one kernel, ``ResourceApplyAdam``, moves each variable; Keras makes some ten small operations. XLA fuses
     arithmetic at no cost, but each variable that crosses into its code costs some 5 µs. So under XLA one vector holds
-    each moment of all variables.
+    each moment of all variables (``flat``).
 
     Args:
         spec: ``dict(name='Adam', learning_rate=3e-4, clip_norm=0.5, …)`` with arguments of the Keras optimizer of that
-            name, or a Keras optimizer. ``learning_rate`` may be a :class:`Linear` schedule; ``clip_norm`` bounds the
-            gradient's global norm.
-        variables: the variables to move.
+            name, or a Keras optimizer. ``learning_rate`` may be a :class:`Linear` schedule.
         label: how messages name the optimizer.
         clip_norm: bound of the gradient's global norm where the spec names none.
 
     Attributes:
         all_reduce: the exchange with other learners that move the same weights; None where there are none.
-        flat: whether one vector holds each moment of all variables.
 
     Raises:
-        ValueError: a spec that names no optimizer or that Keras does not take, a value out of its range, or an
-            optimizer that is already in use.
+        ValueError: Keras does not take the spec, a value is out of its range, or the optimizer is already in use.
     """
 
     def __init__(self, spec: Any, variables: Sequence[tf.Variable], label: str, clip_norm: float | None = None) -> None:
@@ -81,6 +75,7 @@ class Optimizer:
         self.keras: keras.optimizers.Optimizer | None = None
         self._constraints: list[tuple[tf.Variable, Callable[[tf.Tensor], tf.Tensor]]] = []
         self._moving: list[tf.Variable] = []
+        self._moments: dict[str, list[tf.Variable]] = {}  # of zoo's Adam
         if isinstance(spec, dict):
             spec = _checked(spec, label)
             self.clip_norm = spec.get('clip_norm', clip_norm)
@@ -131,7 +126,7 @@ class Optimizer:
         self._constraints += [(variable, function) for variable, function in constraints if id(variable) in own]
 
     def share(self, moving: Iterable[tf.Variable]) -> None:
-        """With every step, set these variables to their mean over all learners; the losses move them."""
+        """With every step, set these variables, which the losses move, to their mean over all learners."""
         self._moving += moving
 
     def minimize(self, loss: Callable[[], tf.Tensor]) -> tf.Tensor:
@@ -201,16 +196,19 @@ class Optimizer:
     def set_progress(self, progress: float) -> None:
         """Set a scheduled learning rate for this progress of training, in [0, 1]."""
         if isinstance(self.schedule, Linear):
-            rate = self._learning_rate if self.keras is None else self.keras.learning_rate.value
-            rate.assign(self.schedule(progress), read_value=False)
+            self._rate.assign(self.schedule(progress), read_value=False)
 
     @property
-    def _rate_name(self) -> str | None:
-        """The name of the learning rate in `state`; None where Keras computes it by a schedule of its own."""
+    def _rate(self) -> Any:
+        """The learning rate; None where Keras computes it by a schedule of its own, which gives a tensor."""
+        return self._learning_rate if self.keras is None else getattr(self.keras.learning_rate, 'value', None)
+
+    @property
+    def _held(self) -> dict[str, tf.Variable]:
+        """The variables other than zoo's moments, by the names in `state`."""
         if self.keras is None:
-            return 'learning_rate'
-        rate = self.keras.learning_rate  # a tensor where a schedule computes it
-        return next((str(i) for i, variable in enumerate(self.keras.variables) if variable is rate), None)
+            return {'iterations': self.iterations, 'learning_rate': self._learning_rate}
+        return {str(i): variable.value for i, variable in enumerate(self.keras.variables)}
 
     def state(self, names: Sequence[str]) -> dict[str, np.ndarray]:
         """Give the arrays to save, by names that do not depend on their layout in memory.
@@ -221,66 +219,42 @@ class Optimizer:
         Args:
             names: the names of ``variables``, in their order.
         """
-        if self.keras is not None:
-            return {str(i): variable.value.numpy() for i, variable in enumerate(self.keras.variables)}
-        found = {'iterations': self.iterations.numpy(), 'learning_rate': self._learning_rate.numpy()}
+        found = {key: variable.numpy() for key, variable in self._held.items()}
         for kind, moments in self._moments.items():
-            values = [variable.numpy() for variable in moments]
-            if self.flat:
-                values = self._split(values[0])
+            values = _reshaped([moment.numpy() for moment in moments], self.variables)
             found |= {f'{kind}/{name}': value for name, value in zip(names, values, strict=True)}
         return found
 
     def restore(self, names: Sequence[str], saved: Mapping[str, np.ndarray]) -> None:
         """Take over what `state` gave with the same names, in either layout."""
-        if self.keras is not None:
-            for i, variable in enumerate(self.keras.variables):
-                variable.value.assign(saved[str(i)])
-            return
-        self.iterations.assign(saved['iterations'])
-        self._learning_rate.assign(saved['learning_rate'])
+        for key, variable in self._held.items():
+            variable.assign(saved[key])
         for kind, moments in self._moments.items():
-            values = [saved[f'{kind}/{name}'] for name in names]
-            if self.flat:
-                values = [np.concatenate([value.ravel() for value in values])]
+            values = _reshaped([saved[f'{kind}/{name}'] for name in names], moments)
             for variable, value in zip(moments, values, strict=True):
                 variable.assign(value)
 
     def upgraded(self, names: Sequence[str], saved: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Rename the arrays of zoo's Adam from the numbers ``0``, ``1``, … of checkpoint format 1 to those of `state`.
+        """Rename the arrays of zoo's Adam from the numbers ``0``, ``1``, … of checkpoint format 1 to the names of now.
 
-        After the iterations and the learning rate, that format has either two vectors, each with the moments of all
-        weights, or the first moments of each weight and then the second ones. Other arrays are given as they are.
+        In that format the iterations and the learning rate come first, then the first moments of all weights, then the
+        second ones: one vector each, or an array for each weight. Other arrays are given as they are.
         """
         numbers = [saved[str(i)] for i in range(len(saved)) if str(i) in saved]
-        if self.keras is not None or len(numbers) < len(saved) or len(numbers) < 4:
+        if self.keras is not None or len(numbers) < len(saved):
             return dict(saved)
-        iterations, rate, *moments = numbers
-        total = (sum(self._sizes),)
-        if len(moments) == 2 and moments[0].shape == moments[1].shape == total:
-            moments = [*self._split(moments[0]), *self._split(moments[1])]
-        if len(moments) != 2 * len(names):
+        moments = numbers[2:]
+        if [x.size for x in moments] != (self._sizes * 2 if len(moments) > 2 else [sum(self._sizes)] * 2):
             return dict(saved)
         keys = [f'{kind}/{name}' for kind in self._moments for name in names]
-        return {'iterations': iterations, 'learning_rate': rate, **dict(zip(keys, moments, strict=True))}
-
-    def _split(self, vector: np.ndarray) -> list[np.ndarray]:
-        """Split a vector of all weights into the shapes of ``variables``."""
-        pieces = np.split(vector, np.cumsum(self._sizes)[:-1])
-        return [piece.reshape(v.shape) for piece, v in zip(pieces, self.variables, strict=True)]
+        values = [*numbers[:2], *_reshaped(moments, self.variables * 2)]
+        return dict(zip(['iterations', 'learning_rate', *keys], values, strict=True))
 
     def fitting(self, names: Sequence[str], saved: Mapping[str, np.ndarray], entry: Any) -> dict[str, np.ndarray]:
-        """Give what this optimizer takes over from a saved one that it replaces: everything except the learning rate.
+        """Give the `state` to take over from a saved optimizer that this one replaces: all but the learning rate.
 
-        If the kind or a shape differs, this optimizer starts anew and a warning is logged.
-
-        Args:
-            names: the names of ``variables``, in their order.
-            saved: what `state` gave.
-            entry: how the checkpoint describes the saved optimizer: its spec, or ``{'custom': class name}``.
-
-        Returns:
-            Arrays under all names of `state`.
+        If the kind or a shape differs, this optimizer starts anew and a warning is logged. ``entry`` is the saved
+        optimizer's spec, or ``{'custom': class name}``.
         """
         own = self.state(names)
         kind = 'Adam of zoo' if _is_ours(entry) else entry.get('custom', entry.get('name', 'Adam'))
@@ -294,8 +268,14 @@ class Optimizer:
                 own_kind,
             )
             return own
-        rate = self._rate_name
-        return {name: own[name] if name == rate else value for name, value in saved.items()}
+        return {**saved, **{key: own[key] for key, variable in self._held.items() if variable is self._rate}}
+
+
+def _reshaped(arrays: Sequence[np.ndarray], like: Sequence[tf.Variable]) -> list[np.ndarray]:
+    """Give the same numbers, in the same order, as arrays of other shapes."""
+    vector = np.concatenate([array.ravel() for array in arrays])
+    pieces = np.split(vector, np.cumsum([int(np.prod(variable.shape)) for variable in like])[:-1])
+    return [piece.reshape(variable.shape) for piece, variable in zip(pieces, like, strict=True)]
 
 
 def _is_ours(spec: dict[str, Any]) -> bool:
@@ -324,10 +304,10 @@ def _from_spec(spec: dict[str, Any], label: str) -> keras.optimizers.Optimizer:
     classes = {
         key: value
         for key, value in vars(keras.optimizers).items()
+        # Neither the base nor LossScaleOptimizer, which wraps another one, takes a learning rate.
         if isinstance(value, type)
         and issubclass(value, keras.optimizers.Optimizer)
-        and 'learning_rate'
-        in inspect.signature(value).parameters  # neither the base nor LossScaleOptimizer, which wraps another one
+        and 'learning_rate' in inspect.signature(value).parameters
     }
     by_lower = {key.lower(): value for key, value in classes.items()}
     if str(name).lower() not in by_lower:
@@ -346,15 +326,12 @@ def _from_spec(spec: dict[str, Any], label: str) -> keras.optimizers.Optimizer:
 
 
 def mean_over(all_reduce: AllReduce | None, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Give the means of float32 tensors over all learners, exchanged as one array.
+    """Give the means of float32 tensors of any shapes over all learners, exchanged as one array.
 
     To be called inside a compiled function. Every learner must make the same exchanges in the same order. The graph
     runs an exchange as soon as its tensors are computed. Two exchanges that share no tensor need
     ``tf.control_dependencies`` to keep their order.
-
-    Args:
-        all_reduce: the exchange; None gives the tensors unchanged.
-        tensors: float32, of any shapes.
+    Without ``all_reduce`` the tensors are given unchanged.
     """
     if all_reduce is None:
         return list(tensors)
