@@ -129,7 +129,7 @@ def test_what_cannot_be_built_elsewhere_is_refused():
 
 def test_rendering_is_refused():
     env = build_env('CartPole-v1', render_mode='rgb_array')
-    with pytest.raises(ValueError, match='with roles the actors step theirs'):
+    with pytest.raises(ValueError, match='with roles the actors step their own'):
         learn(agent_for('PPO', env), env, render=True, roles={'actors': 1})
 
 
