@@ -1,7 +1,7 @@
 """Distributed programs: one program runs as many ranks, each with a role.
 
 ``cluster`` connects the ranks, ``jobs`` starts them on this machine, ``engines`` move the bytes between them, and
-``training`` trains agents over all of it. The names below are offered to any program.
+``training`` trains agents over them. Any program may use the names below.
 """
 
 from __future__ import annotations

@@ -31,10 +31,7 @@ def connect(
     Every rank calls this with the same numbers. Without a launcher the cluster is this process alone.
 
     Args:
-        learners: how many ranks have the role :attr:`Role.LEARNER`.
-        actors: how many ranks have the role :attr:`Role.ACTOR`.
-        servers: how many ranks have the role :attr:`Role.SERVER`.
-        buffers: how many ranks have the role :attr:`Role.BUFFER`.
+        learners, actors, servers, buffers: how many ranks have each :class:`Role`.
         engine: ``'local'``, ``'mpi'`` or ``'kungfu'``; None takes the launcher's engine.
 
     Raises:
@@ -55,13 +52,9 @@ def connect(
 class Cluster:
     """This rank's view of the cluster. Its calls take nested structures of arrays (:mod:`zoo.distributed.wire`).
 
-    Args:
+    Attributes:
         engine: the connected engine.
         layout: the roles, for as many ranks as the engine has.
-
-    Attributes:
-        engine: the engine.
-        layout: the roles.
         rank: this rank's number among all ranks, from 0.
         size: the number of ranks.
         restarts: how often this rank was started again after it had died (only ``local`` does that).
@@ -144,12 +137,11 @@ class Cluster:
         return wire.rebuild(flat.tree, results)
 
     def role_broadcast(self, x: Any = None, root: int = 0, ranks: Sequence[int] | None = None) -> Any:
-        """Return one rank's structure on every rank of this rank's role; on the root ``x`` itself.
+        """Return one rank's structure ``x`` on every rank of this rank's role; on the root ``x`` itself.
 
         Args:
-            x: the structure, on the root; ignored elsewhere.
             root: the number within the role of the rank that sends.
-            ranks: the numbers within the role of the ranks that take part, this one included; None: all.
+            ranks: as in :meth:`role_all_reduce`.
 
         Raises:
             ClusterError: the ranks call this with different roots.
@@ -166,8 +158,8 @@ class Cluster:
         if largest != -least:  # each root would keep its own structure
             other = largest if root == -least else -least
             raise ClusterError(
-                f'{self._me} calls role_broadcast with root={root} and others with '
-                f'root={other}: a collective needs the same root everywhere.'
+                f'{self._me} calls role_broadcast with root={root} and others with root={other}: a collective needs '
+                'the same root everywhere.'
             )
         if self.rank != source:
             return wire.decode(memoryview(self.engine.broadcast(None, source, group)))
@@ -175,7 +167,7 @@ class Cluster:
         return x
 
     def role_barrier(self, ranks: Sequence[int] | None = None) -> None:
-        """Wait for all ranks of this rank's role, or for those with the numbers ``ranks`` within it."""
+        """Wait for all ranks of this rank's role, or for ``ranks`` of it, as in :meth:`role_all_reduce`."""
         self.engine.barrier(self._group(ranks))
 
     def barrier(self) -> None:
@@ -192,13 +184,9 @@ class Cluster:
         self.engine.save(_checked_name(name), wire.encode(x))
 
     def request(self, role: Role | str, role_rank: int, name: str, timeout: float | None = None) -> Any:
-        """Return what a rank has saved last under a name. Waits until it has saved something.
+        """Return what a rank, given by role and number in it, has saved last under a name. Waits until there is some.
 
-        Args:
-            role: the role of the rank that saves.
-            role_rank: the number of that rank within its role.
-            name: the name.
-            timeout: seconds to wait; None waits without limit.
+        ``timeout``: seconds to wait; None waits without limit.
 
         Raises:
             TimeoutError: nothing was saved under that name.
@@ -219,8 +207,7 @@ class Cluster:
         Both ranks call this; if they share several queues, in the same order. Other ranks may call it too.
 
         Args:
-            source: role and number of the rank that puts.
-            target: role and number of the rank that gets.
+            source, target: role and number of the rank that puts, and of the rank that gets.
             maxsize: how many messages may wait.
             max_bytes: the size of the largest message.
 
@@ -269,7 +256,7 @@ class Cluster:
         return ranks[role_rank]
 
     def _group(self, ranks: Sequence[int] | None) -> tuple[int, ...]:
-        """Return the sorted global ranks of this rank's role, or of those with these numbers within it."""
+        """Return the sorted global ranks of this rank's role, or of these numbers within it."""
         if ranks is None:
             return self.layout.ranks(self._role)
         group = tuple(sorted({self._global(self._role, rank) for rank in ranks}))
@@ -280,14 +267,12 @@ class Cluster:
     def _check_equal(self, call: str, flat: wire.Flat, group: tuple[int, ...]) -> None:
         """Raise if the ranks are about to reduce different things: engines would hang or mix bytes.
 
-        This happens at every call, because a rank cannot know that another one does something new. It costs one message
-        of 16 bytes.
+        This costs 16 bytes at every call: a rank cannot know that another one does something new.
         """
         if len(group) == 1:
             return
         text = f'{call}: {wire.describe(flat)}'
-        digest = hashlib.blake2b(f'{text} {flat.tree}'.encode(), digest_size=7).digest()
-        number = int.from_bytes(digest, 'little')
+        number = int.from_bytes(hashlib.blake2b(f'{text} {flat.tree}'.encode(), digest_size=7).digest(), 'little')
         extremes = self.engine.all_reduce(np.array([number, -number], np.int64), 'max', group)
         if extremes[0] == -extremes[1]:
             return
@@ -302,8 +287,8 @@ class Cluster:
         if self.rank in different:
             mine = text if text != expected else f'{text} in another structure'
             raise ClusterError(
-                f'rank {self.rank} ({self._me}) calls {_shorten(mine)}; rank {reference} and those '
-                f'like it {_shorten(expected)}: a collective needs the same shapes and dtypes everywhere.'
+                f'rank {self.rank} ({self._me}) calls {wire.shorten(mine, 300)}; rank {reference} and those like it '
+                f'{wire.shorten(expected, 300)}: a collective needs the same shapes and dtypes everywhere.'
             )
         raise PeerLost(f'ranks {different} call a collective with other shapes or dtypes than this one.')
 
@@ -323,7 +308,3 @@ def _checked_name(name: str) -> str:
             f'{name!r:.80} is not a name to save under: use a string of 1 to {_LONGEST_NAME} characters.'
         )
     return name
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 300 else text[:297] + '...'

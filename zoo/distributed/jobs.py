@@ -22,8 +22,7 @@ from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.processes import without_main
 from zoo.distributed.engines.base import ClusterError, PeerLost, is_count
 from zoo.distributed.engines.local import engine as local
-from zoo.distributed.engines.local.bell import SLICE
-from zoo.distributed.engines.local.folder import Board, JobFolder, Seat
+from zoo.distributed.engines.local.folder import SLICE, Board, JobFolder, Seat
 from zoo.distributed.engines.waiting import Deadline
 from zoo.distributed.rank_process import BEAT, THREADS, pack, run_rank
 
@@ -40,13 +39,9 @@ class Job:
     ranks; they have two seconds to end by themselves.
 
     Args:
-        target: a function that every process calls. It may be defined in a notebook or a script.
-        size: the number of ranks.
-        args: the arguments of ``target``.
+        target, size, args, restarts, timeout: as in :func:`launch`. A rank may also allow its restarts itself:
+            :meth:`zoo.distributed.Cluster.allow_restarts`.
         first: the first rank that gets a process: 0, or 1 if the calling process is rank 0.
-        restarts: how often a rank is started again when it raises or is killed, by rank. A rank may also allow it
-            itself: :meth:`zoo.distributed.Cluster.allow_restarts`.
-        timeout: seconds after which the job has failed.
 
     Attributes:
         failure: what ended the job early, or None.
@@ -95,8 +90,7 @@ class Job:
     def wait(self) -> None:
         """Wait until every process has ended.
 
-        An interrupt is handed on to rank 0, which then has a minute to save its work. A second interrupt ends that
-        minute.
+        At an interrupt rank 0 is interrupted too, and has a minute to save its work. A second one ends that minute.
 
         Raises:
             ClusterError: a rank failed; the message says which and how.
@@ -152,7 +146,7 @@ class Job:
         self._life[rank] = (None, 0)
 
     def _watch(self) -> None:
-        """Watch the ranks, in a thread of its own, until all have ended or the job must end."""
+        """Watch the ranks, in a thread, until all have ended or the job must end."""
         try:
             self._watch_ranks()
         except BaseException:
@@ -217,7 +211,7 @@ class Job:
         return True
 
     def _fail_with(self, rank: int, process: Any) -> None:
-        """Fail with the error of a rank. If that is only the loss of another rank, fail with the other rank's error."""
+        """Fail with the error of a rank; if that is only the loss of another rank, with the other rank's error."""
         why, is_consequence = self._why(rank, process)
         deadline = Deadline(1.0)
         while is_consequence and self._processes and deadline.left > 0:
@@ -293,9 +287,7 @@ def launch(
     """Run a function in ``size`` processes, one per rank, and wait for their end.
 
     Args:
-        target: a function that every process calls. It may be defined in a notebook or a script.
-        size: the number of ranks.
-        args: the arguments of ``target``.
+        target: the function that every process calls with ``args``. It may be defined in a notebook or a script.
         restarts: how often a rank is started again when it raises or is killed, by rank.
         timeout: seconds after which the job has failed.
 

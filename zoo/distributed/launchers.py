@@ -21,8 +21,7 @@ def start_engine(name: str | None) -> Engine:
     """
     if name is not None and name not in ENGINES:
         raise InvalidValue(unknown('engine', name, ENGINES))
-    if name is None:
-        name = _launched_by()
+    name = _launched_by() if name is None else name
     if name == 'local':
         return local.LocalEngine(local.seat)
     return mpi.start() if name == 'mpi' else kungfu.start()

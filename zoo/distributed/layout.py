@@ -40,7 +40,7 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """The number of ranks."""
+        """How many ranks there are."""
         return sum(self.count(role) for role in Role)
 
     @property
@@ -63,7 +63,7 @@ class Layout:
         return next((role, rank - self.ranks(role)[0]) for role in Role if rank in self.ranks(role))
 
     def by_rank(self) -> str:
-        """Return which ranks have which role: ``'rank 0 is a learner, ranks 1 to 4 are actors'``."""
+        """Return ``'rank 0 is a learner, ranks 1 to 4 are actors'``."""
         parts = []
         for role in Role:
             ranks = self.ranks(role)

@@ -20,24 +20,17 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 20e-6, 2e-3
 class Queue:
     """A bounded queue of structures from one rank, which puts, to another, which gets.
 
-    :meth:`zoo.distributed.Cluster.queue` makes it. Several threads may use an end.
-
-    Args:
-        channel: this rank's end; None in ranks that are neither.
-        name: what messages call the queue.
-        can_put: whether this rank is the source.
-        can_get: whether this rank is the target.
+    :meth:`zoo.distributed.Cluster.queue` makes it. Several threads may use an end. ``channel`` is this rank's end; None
+    in other ranks.
     """
 
     def __init__(self, channel: Channel | None, name: str, can_put: bool, can_get: bool) -> None:
         self._channel, self._name, self._can_put, self._can_get = channel, name, can_put, can_get
 
     def put(self, x: Any, timeout: float | None = None) -> None:
-        """Send a structure. It may be changed once this returns.
+        """Send a structure (:mod:`zoo.distributed.wire` says which). It may be changed once this returns.
 
-        Args:
-            x: the structure (:mod:`zoo.distributed.wire` says what can be sent).
-            timeout: seconds to wait while the queue is full; None waits without limit.
+        ``timeout``: seconds to wait while the queue is full; None waits without limit.
 
         Raises:
             TimeoutError: the queue stayed full.
@@ -54,8 +47,7 @@ class Queue:
     def get(self, timeout: float | None = None) -> Any:
         """Receive a structure. The caller may keep and change its arrays.
 
-        Args:
-            timeout: seconds to wait while the queue is empty; None waits without limit.
+        ``timeout``: seconds to wait while the queue is empty; None waits without limit.
 
         Raises:
             TimeoutError: the queue stayed empty.

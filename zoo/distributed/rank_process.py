@@ -66,8 +66,8 @@ def can_become() -> bool:
 def become(call: bytes) -> NoReturn:
     """Replace this process by a new one that makes a call of :func:`pack`: the same rank, without imported modules.
 
-    The new process has this one's arguments, module path, environment, interpreter options and open streams. Everything
-    else ends without notice, as when the process is killed: threads, ``finally`` blocks, functions of :mod:`atexit`.
+    The new process keeps the arguments, module path, environment, interpreter options and open streams. All else ends
+    without notice, as when the process is killed: threads, ``finally`` blocks, functions of :mod:`atexit`.
     """
     with tempfile.TemporaryFile() as file:
         file.write(call)
@@ -89,10 +89,10 @@ def go_on(handle: int, place: tuple[Any, ...] | None) -> None:
     """Make the call that :func:`become` has written to an open file, in the new process."""
     with open(handle, 'rb') as file:
         call = file.read()
-    if place is not None:
-        run_rank(Seat(*place), call)
-    else:
+    if place is None:
         _make(call)
+    else:
+        run_rank(Seat(*place), call)
 
 
 def _make(call: bytes) -> None:
@@ -109,8 +109,7 @@ def _beat(place: Seat) -> None:
     while os.getppid() == place.parent:
         board.beats[place.rank] += 1
         time.sleep(BEAT)
-    # Renamed first, so that the other threads of this process can make no new files in it.
-    doomed = f'{place.folder}-gone'
+    doomed = f'{place.folder}-gone'  # renamed first, so that other threads of this process make no new files in it
     with contextlib.suppress(OSError):
         os.rename(place.folder, doomed)
     shutil.rmtree(doomed, ignore_errors=True)

@@ -1,12 +1,11 @@
 """Nested structures as buffers: what crosses a queue, a broadcast, or save and request. No pickle, no code is executed.
 
 A message is a header and then the arrays, each contiguous and aligned to 64 bytes. The header is JSON: the structure,
-in which every array is a number, and the name, shape and dtype of each array.
-
-A structure consists of dicts with string keys, lists, tuples, the named tuples of :mod:`zoo.common.records`, NumPy
-arrays and scalars, Python numbers, strings, bools and None. An object that NumPy can view as an array (a TensorFlow
-tensor or variable) arrives as a NumPy array. Values, shapes and dtypes, byte order included, arrive unchanged. An
-object of a subclass arrives as its base class: an ``OrderedDict`` as a dict. Everything else is refused by the sender.
+in which every array is a number, and the name, shape and dtype of each array. A structure consists of dicts with string
+keys, lists, tuples, the named tuples of :mod:`zoo.common.records`, NumPy arrays and scalars, Python numbers, strings,
+bools and None. An object that NumPy can view as an array (a TensorFlow tensor or variable) arrives as a NumPy array.
+Values, shapes and dtypes, byte order included, arrive unchanged. An object of a subclass arrives as its base class: an
+``OrderedDict`` as a dict. Everything else is refused by the sender.
 """
 
 from __future__ import annotations
@@ -41,11 +40,7 @@ class Flat(NamedTuple):
 
 
 def flatten(x: Any, numbers: bool = False) -> Flat:
-    """Take a structure apart.
-
-    Args:
-        x: the structure.
-        numbers: whether Python's ints and floats count as arrays (int64 and float64), as in a reduction.
+    """Take a structure apart. ``numbers``: Python's ints and floats count as arrays (int64, float64), for a reduction.
 
     Raises:
         TypeError: something in it cannot be sent; the message has its path.
@@ -55,7 +50,7 @@ def flatten(x: Any, numbers: bool = False) -> Flat:
     tree = _take_apart(x, '', numbers, flat)
     if not flat.arrays:
         raise InvalidValue(
-            f'{_short(x)} has no arrays in it: send a NumPy array or a dict, list or tuple that has one.'
+            f'{shorten(repr(x), 60)} has no arrays in it: send a NumPy array or a dict, list or tuple that has one.'
         )
     return flat._replace(tree=tree)
 
@@ -111,10 +106,8 @@ def encode(x: Any) -> list[memoryview]:
 def decode(message: Any) -> Any:
     """Return the structure of a message.
 
-    Its arrays are views of the message's memory, read-only if that is read-only. For a list the memory is new.
-
-    Args:
-        message: what :func:`encode` made, as one bytes-like object or as the list.
+    The message is what :func:`encode` made, as one bytes-like object or as the list. The arrays are views of its
+    memory, read-only if that is read-only. For a list the memory is new.
 
     Raises:
         ValueError: this is not a message, or not a whole one.
@@ -136,12 +129,15 @@ def decode(message: Any) -> Any:
         count = int(np.prod(shape, dtype=np.int64))
         if start + count * dtype.itemsize > len(view):
             raise InvalidValue(f'{len(view)} bytes are not a whole message: an array is cut off.')
-        if count * dtype.itemsize:
-            arrays.append(np.frombuffer(view, dtype, count, start).reshape(shape))
-        else:
-            arrays.append(np.empty(shape, dtype))
-        start += count * dtype.itemsize
+        size = count * dtype.itemsize
+        arrays.append(np.frombuffer(view, dtype, count, start).reshape(shape) if size else np.empty(shape, dtype))
+        start += size
     return rebuild(header['tree'], arrays)
+
+
+def shorten(text: str, most: int) -> str:
+    """Return a text, cut to at most so many characters."""
+    return text if len(text) <= most else text[: most - 3] + '...'
 
 
 def _take_apart(x: Any, path: str, numbers: bool, flat: Flat) -> Any:
@@ -194,11 +190,6 @@ def _take_apart(x: Any, path: str, numbers: bool, flat: Flat) -> Any:
 
 def _where(path: str) -> str:
     return repr(path) if path else 'the object'
-
-
-def _short(x: Any) -> str:
-    text = repr(x)
-    return text if len(text) <= 60 else text[:57] + '...'
 
 
 def _padding(size: int) -> int:

@@ -28,7 +28,6 @@ from gymnasium.spaces import Space
 from zoo.common import spaces
 from zoo.common.adaptors import action as actions
 from zoo.common.adaptors import observation as observations
-from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.replay.replay import Replay
 from zoo.common.tools.errors import InvalidValue, MissingPackage
 from zoo.common.tools.files import from_jsonable, jsonable, replacing
@@ -56,12 +55,15 @@ class RecordedEpisode(NamedTuple):
 
 
 class AgentSpaces(Protocol):
-    """The spaces of an agent, and how it stores actions and reads observations."""
+    """What has the spaces of an agent: the agent itself, or what a rank knows of it."""
 
-    observation_space: Space
-    action_space: Space
-    action_adaptor: ActionAdaptor
-    preprocess: observations.Preprocess
+    @property
+    def observation_space(self) -> Space:
+        """The space of one observation."""
+
+    @property
+    def action_space(self) -> Space:
+        """The space of one action."""
 
 
 class Recording(Protocol):
@@ -265,13 +267,14 @@ def fill(agent: AgentSpaces, replay: Replay, sources: Any, part: int = 0, parts:
         ValueError: no such source, episodes of other spaces, or values outside them.
     """
     given, count = np.zeros(replay.num_envs, np.int64), 0
+    preprocess = observations.Preprocess(agent.observation_space, {})
     for name, recording in opened(agent, sources):
         for i, episode in enumerate(recording):
             if i % parts != part:
                 continue
-            _check_values(agent, name, episode)
+            _check_values(preprocess, name, episode)
             try:
-                action = agent.action_adaptor.from_env(episode.action)
+                action = replay.adaptor.from_env(episode.action)
             except ValueError as error:
                 raise InvalidValue(f"of '{name}' {error}") from error
             into = int(given.argmin())
@@ -301,9 +304,9 @@ def opened(agent: AgentSpaces, sources: Any) -> list[tuple[str, Recording]]:
     return recordings
 
 
-def _check_values(agent: AgentSpaces, name: str, episode: RecordedEpisode) -> None:
+def _check_values(preprocess: observations.Preprocess, name: str, episode: RecordedEpisode) -> None:
     try:
-        agent.preprocess.check_values(episode.obs)
+        preprocess.check_values(episode.obs)
     except ValueError as error:
         raise InvalidValue(f"of '{name}' {error}") from error
     for what, values in (('an observation', episode.obs), ('a reward', episode.reward)):

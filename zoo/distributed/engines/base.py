@@ -1,9 +1,9 @@
 """The interface of an engine, and the errors that it may raise.
 
-An engine moves bytes between ranks. It knows nothing of roles or nested structures: :mod:`zoo.distributed.cluster` and
-:mod:`zoo.distributed.wire` add those. A *rank* is one process of the job; ranks are numbered from 0. A *group* is a
-sorted tuple of global ranks and includes the calling rank. Every rank of a group calls the same collectives in the same
-order. Groups may overlap, and collectives of different groups may run at the same time.
+An engine moves bytes between ranks; :mod:`zoo.distributed.cluster` and :mod:`zoo.distributed.wire` add roles and nested
+structures. A *rank* is one process of the job, numbered from 0. A *group* is a sorted tuple of global ranks and
+includes the calling rank. Every rank of a group calls the same collectives in the same order. Groups may overlap, and
+collectives of different groups may run at the same time.
 """
 
 from __future__ import annotations
@@ -89,28 +89,23 @@ class Engine(Protocol):
             buffer: 1-D and contiguous, any numeric or bool dtype of native byte order. Length and dtype are equal on
                 every rank; the length may be 0. A NaN of one rank makes the result NaN.
             op: one of :data:`OPS`. For bool, ``'sum'`` and ``'max'`` are *or*, ``'min'`` is *and*.
-            group: the ranks that take part.
         """
 
     def broadcast(self, buffer: np.ndarray | None, root: int, group: tuple[int, ...]) -> np.ndarray:
-        """Return the root's bytes on every rank of the group.
+        """Return the bytes of a root, a global rank, on every rank of the group.
 
-        Args:
-            buffer: uint8, 1-D and contiguous on the root; None elsewhere.
-            root: the global rank that sends.
-            group: the ranks that take part, by their global numbers.
+        The buffer is uint8, 1-D and contiguous on the root; None elsewhere.
         """
 
     def barrier(self, group: tuple[int, ...]) -> None:
         """Wait until every rank of the group has called this."""
 
     def channel(self, source: int, target: int, index: int, maxsize: int, max_bytes: int) -> Channel:
-        """Return this rank's end of a queue. The source and the target call this with the same arguments.
+        """Return this rank's end of a queue between two global ranks. Both call this with the same arguments.
 
         Args:
-            source: the global rank that puts.
-            target: the global rank that gets.
-            index: the number of this queue among those from ``source`` to ``target``, from 0.
+            source, target: the rank that puts, and the rank that gets.
+            index: the number of this queue among all from ``source`` to ``target``, from 0.
             maxsize: how many messages may wait.
             max_bytes: the size of the largest message.
         """
@@ -118,15 +113,15 @@ class Engine(Protocol):
     def save(self, name: str, parts: list[memoryview]) -> None:
         """Keep a message, contiguous buffers of bytes, under a name of 1 to 200 characters for every rank to request.
 
-        A reader gets the whole of one save, never a mixture. The size may differ from the last save's.
+        A reader gets the whole of one save, never a mixture. Each save may have another size.
         """
 
     def request(self, rank: int, name: str, timeout: float | None) -> memoryview:
         """Return what a rank, which may be this one, has saved last under a name, in memory that the caller may keep.
 
         Raises:
-            TimeoutError: nothing was saved under that name for ``timeout`` seconds; None waits without limit.
-            PeerLost: the rank died before it saved anything under that name.
+            TimeoutError: nothing was saved under it for ``timeout`` seconds; None waits without limit.
+            PeerLost: the rank died before it saved anything under it.
         """
 
     def allow_restarts(self, times: int) -> None:

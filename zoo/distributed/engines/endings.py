@@ -1,7 +1,7 @@
 """The ends of a rank that ``mpirun`` or ``kungfu-run`` started, where the launcher does not see all of them itself.
 
 A rank that fails ends the whole job with one message: which rank, and why. A rank also ends when its launcher is gone.
-With the engine ``local`` the watching process does this: :mod:`zoo.distributed.jobs`.
+With the engine ``local``, :mod:`zoo.distributed.jobs` does this.
 """
 
 from __future__ import annotations
@@ -28,16 +28,15 @@ def watch_ends(engine: Engine) -> None:
     """
     sys.excepthook = lambda kind, error, trace: _fail(engine, error)
     sys.exit = _exit_of(engine)
-    parent = os.getppid()
-    threading.Thread(target=_end_with, args=(parent, engine), name='zoo-launcher', daemon=True).start()
+    threading.Thread(target=_end_with, args=(os.getppid(), engine), name='zoo-launcher', daemon=True).start()
 
 
 def heed_signal(engine: Engine) -> None:
     """Let SIGUSR1, which ``mpirun`` hands on to all ranks, interrupt rank 0 like Ctrl-C without a launcher.
 
-    Rank 0 then has all the time that it needs to save, and the others go on. At SIGTERM it has no time: ``mpirun`` ends
-    its ranks by it when it is interrupted or a rank has failed, and sends SIGKILL a quarter of a second later.
-    A handler that the program has set stays.
+    Rank 0 then has all the time that it needs to save, and the others go on. At SIGTERM it has none: ``mpirun`` sends
+    that when it is interrupted or a rank has failed, and SIGKILL a quarter of a second later. A handler that the
+    program has set stays.
     """
     number = getattr(signal, 'SIGUSR1', None)  # Windows has none
     in_main = threading.current_thread() is threading.main_thread()  # no other thread can set a handler
@@ -46,7 +45,7 @@ def heed_signal(engine: Engine) -> None:
 
 
 def exit_message(code: object) -> str | None:
-    """Return what to say, after its number and role, of a rank that ended by ``sys.exit(code)``; None: no failure."""
+    """Return what a message says of a rank that ended by ``sys.exit(code)``; None: that is no failure."""
     if isinstance(code, int):
         return f'ended with exit status {int(code)}.' if code else None
     return None if code is None else f'ended: {code}'
@@ -59,8 +58,8 @@ def _called(engine: Engine) -> str:
 def _fail(engine: Engine, error: BaseException) -> None:
     """End every rank for an error that nobody has caught: the others would wait for this rank."""
     if isinstance(error, PeerLost):
-        # The lost rank may be about to say why and to end this one too. Ranks that wait for it speak in turn: the first
-        # message ends the job, and mpirun can crash when several ranks abort at once.
+        # The lost rank may be about to say why. Ranks that wait for it speak in turn: the first message ends the job,
+        # and mpirun can crash when several ranks abort at once.
         time.sleep(1.0 + 0.2 * min(engine.rank, 10))
     if isinstance(error, KeyboardInterrupt):
         engine.abort(f'{_called(engine)} was interrupted{f": {error}" if str(error) else ""}.')

@@ -3,13 +3,11 @@
 All-reduce and broadcast are KungFu's, over a tree of the ranks of the group. Everything else travels in KungFu's
 queues: one in each direction between every two ranks. All of them are made when the engine starts, because a queue that
 is made while others are in use can end the process. One thread per queue reads at all times, because an unread queue
-blocks its neighbors. Credits bound what a queue of the cluster may hold (:mod:`zoo.distributed.engines.messages`).
+blocks its neighbors. Every message carries its length, because a read of another length returns garbage, and its
+number, because a lost message would not be noticed.
 
 KungFu's own save and request are not used. A request of another size than was saved hangs, a request for a name that
 nobody saved returns at once, and a read during a save mixes two saves.
-
-Every message carries its length, because a read of another length returns garbage, and its number, because a lost
-message would not be noticed.
 """
 
 from __future__ import annotations
@@ -155,16 +153,9 @@ class KungfuEngine(MessageEngine):
         if buffer.dtype.kind == 'c' and op == 'sum':
             return self.all_reduce(buffer.view(buffer.real.dtype), op, group).view(buffer.dtype)
         dtype_code(buffer.dtype)  # refuses a dtype here rather than in a thread
-        result = np.empty_like(buffer)
-        tree = topology(self.size, group[0], group)
-        operation = ctypes.c_int32(_OPS[op])
-        name = self._unused_name('reduce', group)
-        self._together(
-            lambda: self._call(
-                'GoKungfuSubsetAllReduce', buffer, result, buffer.size, buffer.dtype, operation, tree, name
-            ),
-            group,
-        )
+        result, operation = np.empty_like(buffer), ctypes.c_int32(_OPS[op])
+        args = buffer, result, buffer.size, buffer.dtype, operation, topology(self.size, group[0], group)
+        self._together(partial(self._call, 'GoKungfuSubsetAllReduce', *args, self._unused_name('reduce', group)), group)
         return result
 
     def broadcast(self, buffer: np.ndarray | None, root: int, group: tuple[int, ...]) -> np.ndarray:
@@ -196,7 +187,7 @@ class KungfuEngine(MessageEngine):
     def _together(self, call: Callable[[], None], group: tuple[int, ...]) -> None:
         """Run a collective and wait for it, or for a rank to leave.
 
-        It runs in a daemon thread: it cannot be interrupted, and an exit would wait for the threads of an executor.
+        It runs in a daemon thread: it cannot be interrupted, and an exit would wait for an executor's threads.
         """
         future = Future[None]()
 
@@ -213,8 +204,6 @@ class KungfuEngine(MessageEngine):
         threading.Thread(target=run, name='zoo-kungfu-collective', daemon=True).start()
         self._wait_with(group, future.done)
         future.result()
-
-    # The end.
 
     def save(self, name: str, parts: list[memoryview]) -> None:
         super().save(name, parts)
@@ -267,9 +256,8 @@ class KungfuEngine(MessageEngine):
         count = 0
         while True:
             tag, data, done = self._outboxes[target].get()
-            self._queue(
-                'GoKungfuQueuePut', self.rank, target, np.array([count, tag, data.nbytes], np.int64).view(np.uint8)
-            )
+            header = np.array([count, tag, data.nbytes], np.int64)
+            self._queue('GoKungfuQueuePut', self.rank, target, header.view(np.uint8))
             if data.nbytes:
                 self._queue('GoKungfuQueuePut', self.rank, target, data)
             count += 1
@@ -283,11 +271,10 @@ class KungfuEngine(MessageEngine):
 
     def _receive(self, source: int) -> None:
         """Receive from one rank, in a thread of its own."""
-        expected = 0
-        header = np.empty(3, np.int64)
+        expected, header = 0, np.empty(3, np.int64)
         while True:
             self._queue('GoKungfuQueueGet', source, self.rank, header.view(np.uint8))
-            count, tag, size = (int(number) for number in header)
+            count, tag, size = header.tolist()
             if count != expected:
                 self.abort(f'rank {self.rank}: message {count} came from rank {source} instead of message {expected}.')
             data = np.empty(size, np.uint8)

@@ -2,10 +2,10 @@
 
 An engine that can send bytes with a tag from one rank to another, in order, gets the rest from :class:`MessageEngine`:
 
-* A queue is bounded by credits. The sender starts with ``maxsize`` credits and spends one for each message. It gets the
-  credit back when the receiver has taken that message out.
-* A saved message stays in the memory of the rank that saved it, as one array that is never written again: the next save
-  puts another array in its place. The answer to a request is that array, so no reader can see a mixture of two saves.
+* A queue is bounded by credits: the sender starts with ``maxsize`` of them, spends one for each message, and gets it
+  back when the receiver has taken the message out.
+* A saved message stays in the memory of the rank that saved it, as one array that is never written again. The answer to
+  a request is that array, so no reader can see a mixture of two saves.
 * A rank that leaves tells all others. A rank that waits for it then raises :class:`PeerLost`.
 * Every rank shows the next one once a second that it runs. A rank whose process was stopped ends the job.
 """
@@ -60,10 +60,8 @@ class Arrival(Protocol):
 class MessageEngine(ABC):
     """The half of an engine that consists of messages. Its calls are thread-safe: ``_lock`` guards everything here.
 
-    A subclass implements the abstract methods below, hands every arrival to :meth:`_take`, and calls :meth:`_watch`
-    several times a second from a thread of its own until ``_closing`` is true.
-
-    ``identities`` is what :func:`zoo.distributed.engines.neighbor.process_identity` returned on every rank.
+    A subclass implements the abstract methods, hands every arrival to :meth:`_take`, and calls :meth:`_watch` several
+    times a second from a thread of its own until ``_closing`` is true. ``identities``: see :class:`NeighborWatch`.
     """
 
     name: str
@@ -72,8 +70,7 @@ class MessageEngine(ABC):
     restarts = 0
 
     def __init__(self, rank: int, size: int, identities: list[str]) -> None:
-        self.rank = rank
-        self.size = size
+        self.rank, self.size = rank, size
         self._neighbor = NeighborWatch(rank, identities)
         self._lock = threading.RLock()
         self._inbox: dict[tuple[int, int], deque[Arrival]] = defaultdict(deque)  # by (source, queue)
@@ -85,8 +82,6 @@ class MessageEngine(ABC):
         self._replies: dict[int, Arrival | None] = {}
         self._next_number = 0
         self._closing = False
-
-    # For the subclass.
 
     @abstractmethod
     def _send(
@@ -117,8 +112,6 @@ class MessageEngine(ABC):
     @abstractmethod
     def _finish(self, arrival: Arrival) -> None:
         """Keep an arrival that nobody wants any more until it is complete. The lock is held."""
-
-    # For the subclass to call.
 
     def _wait_with(self, group: tuple[int, ...], complete: Callable[[], bool]) -> None:
         """Wait for a collective of a group that has been started.
@@ -223,9 +216,7 @@ class MessageEngine(ABC):
     def save(self, name: str, parts: list[memoryview]) -> None:
         data = join(parts)
         if data.nbytes > LARGEST:
-            raise MessageTooLarge(
-                f'{name!r} has {data.nbytes} bytes, and a message at most {LARGEST}: save it in parts.'
-            )
+            raise MessageTooLarge(f'{name!r} has {data.nbytes} bytes, a message at most {LARGEST}: save it in parts.')
         with self._lock:
             self._saved[name] = data
             for asked in [asked for asked in self._asked if asked[2] == name]:
@@ -269,10 +260,7 @@ class MessageEngine(ABC):
 
 
 class MessageChannel:
-    """One end of a queue between two ranks, as messages and credits.
-
-    :meth:`zoo.distributed.engines.base.Engine.channel` has the arguments; ``max_bytes`` is at most :data:`LARGEST`.
-    """
+    """One end of a queue between two ranks, as messages and credits; ``max_bytes`` is at most :data:`LARGEST`."""
 
     def __init__(
         self, engine: MessageEngine, source: int, target: int, index: int, maxsize: int, max_bytes: int
@@ -291,10 +279,10 @@ class MessageChannel:
         engine, key = self._engine, (self._target, self._index)
         size = sum(part.nbytes for part in parts)
         if size > self._max_bytes:
+            remedy = 'put it in parts' if self._max_bytes == LARGEST else 'make the queue with a larger max_bytes'
             raise MessageTooLarge(
-                f'a message of {size} bytes in the queue from rank {self._source} to rank {self._target}, '
-                f'which takes at most {self._max_bytes}: '
-                f'{"put it in parts" if self._max_bytes == LARGEST else "make the queue with a larger max_bytes"}.'
+                f'a message of {size} bytes in the queue from rank {self._source} to rank {self._target}, which takes '
+                f'at most {self._max_bytes}: {remedy}.'
             )
 
         def credit() -> bool | None:
@@ -350,8 +338,8 @@ class MessageChannel:
             if self._is_closed or engine._closing:
                 return
             self._is_closed = True
-            ends = ((self._source, self._target, _SENDER_CLOSED), (self._target, self._source, _RECEIVER_CLOSED))
-            for end, other, kind in ends:
+            source, target = self._source, self._target
+            for end, other, kind in ((source, target, _SENDER_CLOSED), (target, source, _RECEIVER_CLOSED)):
                 if engine.rank == end and other not in engine._gone:
                     engine._send(other, self._tag + kind)
 

@@ -4,14 +4,13 @@ MPI is the message-passing standard of clusters; ``mpirun`` starts one process p
 Collectives are MPI's own, on one communicator per group. Queues and save / request are non-blocking messages on a
 communicator of their own. A rank that waits moves the messages on; while none waits, a thread does that.
 
-Why save / request are messages and not MPI's one-sided windows: MPI promises no progress to a rank that is not inside
-MPI. With Open MPI a ``Get`` from a rank that computes for three seconds returns after three seconds, through shared
-memory as over TCP. So a thread of the target has to enter MPI now and then in any case, and may as well answer a
-message. No memory is registered, and no reader meets half a save.
+Why not MPI's one-sided windows for save / request: MPI promises no progress to a rank that is not inside MPI. With Open
+MPI a ``Get`` from a rank that computes for three seconds returns after three seconds, through shared memory as over
+TCP. So a thread of the target has to enter MPI in any case, and may as well answer a message.
 
 Why waiting never spins: there are often more ranks than cores, and MPI's own waiting takes a core from a rank that has
-work to do. Every wait here polls: first at once, then after sleeps that grow to half a millisecond. The collectives are
-the non-blocking ones, which take no longer, so a wait for one of them sees when a rank leaves.
+work to do. Every wait here polls: at once, then after sleeps that grow to half a millisecond. The collectives are the
+non-blocking ones, which take no longer, so a wait for one of them sees when a rank leaves.
 """
 
 from __future__ import annotations
@@ -115,11 +114,7 @@ def _start_mpi() -> Any:
 
 
 class MpiEngine(MessageEngine):
-    """One rank of ``MPI.COMM_WORLD``. Its calls are thread-safe.
-
-    Raises:
-        ClusterError: mpi4py or MPI is missing, or too old.
-    """
+    """One rank of ``MPI.COMM_WORLD``. Its calls are thread-safe."""
 
     name = 'mpi'
 

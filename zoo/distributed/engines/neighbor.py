@@ -1,4 +1,4 @@
-"""The watch over one other rank, for engines whose launcher does not notice a process that is stopped."""
+"""The watch over one other rank, where the launcher does not notice a process that is stopped."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import socket
 import time
 from collections.abc import Container
 
-# Seconds: between two signs of life; of silence until a rank whose process is stopped is given up, and until any other
-# rank is, which may be on a lost host or in a long import that keeps the interpreter to itself.
+# Seconds: between two signs of life; of silence until a rank with a stopped process is given up, and until any other
+# rank is: it may be on a lost host, or in a long import that keeps the interpreter to itself.
 _ALIVE_EVERY, _STOPPED_LIMIT, _SILENT_LIMIT = 1.0, 5.0, 60.0
 
 
 class NeighborWatch:
-    """Whether the rank before this one still answers. The ranks that have not left form a ring.
+    """The ranks that have not left form a ring: each sends a sign of life to the next one and watches the one before.
 
-    Each rank sends a sign of life to the next one, and watches the one before it. ``identities`` is what
-    :func:`process_identity` returned on every rank.
+    ``identities`` is what :func:`process_identity` returned on every rank.
     """
 
     def __init__(self, rank: int, identities: list[str]) -> None:
@@ -34,7 +33,7 @@ class NeighborWatch:
     def turn(self, gone: Container[int]) -> int | None:
         """Count the time since the last turn as silence; return the rank to send a sign of life to, if one is due.
 
-        This is called several times a second, with the ranks that have left.
+        It is called several times a second, with the ranks that have left.
         """
         now = time.monotonic()
         # At most so much in one turn: a rank that was itself kept from running blames nobody.
@@ -67,7 +66,7 @@ class NeighborWatch:
 
 
 def process_identity() -> str:
-    """Return ``'<machine and process namespace>|<process id>'``. Where two share ``/proc``, the first part is equal."""
+    """Return ``'<machine and process namespace>|<process id>'``. Two that share ``/proc`` have the same first part."""
     try:
         with open('/proc/sys/kernel/random/boot_id') as file:
             return f'{file.read().strip()} {os.readlink("/proc/self/ns/pid")}|{os.getpid()}'

@@ -1,20 +1,17 @@
 """The replay buffer in ranks of its own: actors send their steps there, and the learner draws from all of them as one.
 
-Each buffer holds the transitions of some actors and draws ahead of time what the learner will ask for next, so that the
-learner does not wait for it (Horgan et al. 2018, arXiv 1803.00933, section 3). It never imports TensorFlow.
-:mod:`zoo.distributed.training.shards` is the learner's end.
+Each buffer holds the transitions of some actors and draws ahead of time, so that the learner does not wait for it
+(Horgan et al. 2018, arXiv 1803.00933, section 3). It never imports TensorFlow. ``shards`` is the learner's end.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from zoo.common.adaptors.observation import Preprocess
 from zoo.common.datasets.recordings import TOO_SMALL, fill
 from zoo.common.envs.goals import Goals
 from zoo.common.replay.hindsight import Hindsight
@@ -57,11 +54,11 @@ class Buffer:
             for i, actor in enumerate(self.actors)
         }
         self.rng = seeding.generator(plan.seed, f'buffer {self.number}')
-        self.parts = plan.buffers_of(learner)
+        parts = plan.buffers_of(learner)
         self.replay = Replay(
             self.stored.observation_space,
             plan.behavior.adaptor,
-            -(-plan.loop_params['buffer_size'] // len(self.parts)),
+            -(-plan.loop_params['buffer_size'] // len(parts)),
             len(self.actors) * plan.num_envs,
             self.stored.sampling,
             plan.loop_params['compress'],
@@ -69,25 +66,14 @@ class Buffer:
         self.hindsight = None if goals is None else Hindsight(goals, **plan.loop_params['her'])
         if self.hindsight is not None:
             self.replay.keep_episodes()
-        self._fill()
+        recorded = plan.loop_params['recorded']
+        if recorded is not None:
+            count = fill(self.stored, self.replay, recorded, parts.index(self.number), len(parts))
+            if len(self.replay) < count:
+                log.warning(TOO_SMALL, count, len(self.replay))
         self._clock = Clock()
         self._checked: set[int] = set()
         self._learns = True
-
-    def _fill(self) -> None:
-        """Put this buffer's part of the recorded episodes into it."""
-        sources = self.plan.loop_params['recorded']
-        if sources is None:
-            return
-        agent = SimpleNamespace(
-            observation_space=self.stored.observation_space,
-            action_space=self.stored.action_space,
-            action_adaptor=self.plan.behavior.adaptor,
-            preprocess=Preprocess(self.stored.observation_space, {}),
-        )
-        count = fill(agent, self.replay, sources, self.parts.index(self.number), len(self.parts))
-        if len(self.replay) < count:
-            log.warning(TOO_SMALL, count, len(self.replay))
 
     def run(self) -> None:
         """Store and draw until all actors have left, or for some seconds after the learner has."""
@@ -124,7 +110,7 @@ class Buffer:
             self._learns = False
 
     def draw(self, fractions: np.ndarray) -> dict[str, Any]:
-        """Return the transitions at these fractions of the buffer's mass, with what the learner needs to weigh them."""
+        """Return the transitions at these fractions of the mass, with what the learner needs to weigh them."""
         rows = self.replay.rows_at(fractions, self.rng)
         batch = self.replay.gather(rows, self.rng, self.hindsight)
         drawn: dict[str, Any] = {'batch': batch, 'mass': self.replay.mass}

@@ -1,8 +1,8 @@
 """Evolution strategies over ranks: the learner hands out perturbations by their seeds, actors send back the returns.
 
 A generation is cut into chunks that are always the same, and an actor that is free gets the next one. The result of a
-chunk does not depend on the actor that plays it. So the same seed gives the same parameters, whichever actor is faster.
-The parameters themselves are sent once in a generation to each actor, when it asks for them.
+chunk does not depend on the actor that plays it, so the same seed gives the same parameters. The parameters themselves
+are sent once in a generation to each actor, when it asks for them.
 """
 
 from __future__ import annotations
@@ -36,12 +36,7 @@ HELLO = -1
 
 
 class EvaluatingActors(PerturbedEpisodes):
-    """The learner's end: experience from actors that evaluate perturbations. There is one learner.
-
-
-    Attributes:
-        metrics: what is logged of the roles.
-    """
+    """The learner's end: experience from actors that evaluate perturbations. There is one learner."""
 
     def __init__(self, cluster: Cluster, plan: Plan, agent: Agent) -> None:
         self._cluster, self._plan, self._agent = cluster, plan, agent
@@ -82,7 +77,11 @@ class EvaluatingActors(PerturbedEpisodes):
                     undone = self._chunks[i]
                     if undone is not None:
                         waiting.appendleft(undone)
-                    self._check(i, message)
+                    if int(message['num_envs']) != self._plan.num_envs:
+                        raise ClusterError(
+                            f'actor {i} has {int(message["num_envs"])} copies of the environment, learner 0 expects '
+                            f'{self._plan.num_envs}: build the same environment, with as many copies, in every rank.'
+                        )
                 elif int(message['start']) != self._starts[i]:
                     continue
                 else:
@@ -90,8 +89,7 @@ class EvaluatingActors(PerturbedEpisodes):
                     self.metrics.heard(message['spent'], int(message['steps']))
                 self._chunks[i] = None
                 self._free.add(i)
-        # Reported in the order of the chunks, whoever was faster.
-        ordered = [found[i] for i in range(len(parts))]
+        ordered = [found[i] for i in range(len(parts))]  # reported in the order of the chunks, whoever was faster
         for message in ordered:
             count = int(message['steps'])
             exchanges.report(training, count, exchanges.one_after_another([(count, message['episodes'])]))
@@ -110,14 +108,6 @@ class EvaluatingActors(PerturbedEpisodes):
             with contextlib.suppress(PeerLost, TimeoutError):
                 tasks.put({'version': np.int64(END)}, exchanges.PATIENCE)
         exchanges.drain(self._results, Deadline(exchanges.PATIENCE))
-
-    def _check(self, i: int, message: dict[str, Any]) -> None:
-        """Refuse an actor whose program has built another environment than this one."""
-        if int(message['num_envs']) != self._plan.num_envs:
-            raise ClusterError(
-                f'actor {i} has {int(message["num_envs"])} copies of the environment, learner 0 expects '
-                f'{self._plan.num_envs}: build the same environment, with as many copies, in every rank.'
-            )
 
 
 def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:

@@ -57,10 +57,7 @@ def publish_end(cluster: Cluster) -> None:
 
 
 def newest_weights(cluster: Cluster, learner: int) -> dict[str, Any] | None:
-    """Return what a learner has published last; None when the training has ended.
-
-    A learner that has left without publishing the end has ended it too: one that fails ends the whole job.
-    """
+    """Return what a learner has published last; None when the training has ended, or the learner has left."""
     try:
         saved = cluster.request(Role.LEARNER, learner, 'weights')
     except PeerLost:
@@ -113,8 +110,7 @@ class EndedEpisodes:
     def numbers(self) -> np.ndarray:
         """Return all of them for a message, float64 ``[n, 5]``, and begin the next message.
 
-        The columns: return, length, success (NaN where the environment does not say), copy, and how many steps of the
-        message had been taken when the episode ended.
+        The columns: return, length, success (NaN: unknown), copy, and the steps of the message taken before the end.
         """
         found = np.array(self._rows, np.float64).reshape(-1, 5)
         self._rows, self._begin = [], self._collector.steps
@@ -129,8 +125,8 @@ def no_episodes() -> np.ndarray:
 def one_after_another(parts: Sequence[tuple[int, np.ndarray]]) -> np.ndarray:
     """Join the episodes of messages that follow each other in time, float64 ``[n, 5]``.
 
-    Each part is a message's number of steps and its :meth:`EndedEpisodes.numbers`. The last column becomes the part of
-    all these steps that had been taken when each episode ended, from 0 to 1.
+    Each part is a message's number of steps and its :meth:`EndedEpisodes.numbers`. The last column becomes the fraction
+    of all these steps that had been taken when each episode ended.
     """
     counts, episodes = zip(*parts, strict=True)
     before = np.repeat(np.cumsum(counts) - counts, [len(x) for x in episodes])

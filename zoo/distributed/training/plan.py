@@ -29,12 +29,7 @@ EPISODES, HEADER = 40, 1 << 16
 
 
 class Stored(NamedTuple):
-    """What a rank needs to know of the agent to hold its replay buffer.
-
-    Attributes:
-        observation_space, action_space: of one copy of the environment.
-        sampling: how transitions are drawn.
-    """
+    """What a rank needs to know of the agent to hold its replay buffer, with spaces of one copy of the environment."""
 
     observation_space: Space
     action_space: Space
@@ -46,7 +41,6 @@ class Plan:
     """What a rank needs to know of a training. It can be pickled, and read without TensorFlow.
 
     Attributes:
-        layout: how many ranks each role has.
         experience: what ``update`` learns from (:class:`zoo.common.training.agent.Loop`).
         horizon: steps of each copy in one message of an actor; for ``'evaluations'`` the number of evaluations in it.
         max_bytes: the size of the largest message of an actor.
@@ -55,7 +49,6 @@ class Plan:
         explore_steps: steps of uniformly random actions at the beginning of the agent's life.
         seed: the seed of the ranks' own randomness; None: from the operating system.
         start, train_steps: the steps at the beginning and at the end of the training.
-        loop_params: the parameters of the training loop.
         behavior: the behavior policy, without a forward pass if that needs TensorFlow.
         stored: what a replay buffer holds and how it is drawn from; None: the loop has none.
         rebuild: ``rebuild(seed=…)`` builds the environment; None: it cannot be built in another process.
@@ -83,13 +76,10 @@ class Plan:
     def storage(self, observation_space: Space, num_envs: int) -> RolloutBuffer:
         """Return storage for one message of an actor; with each step's recurrent state if a replay buffer stores it.
 
-        ``observation_space`` is the space of one copy of the environment, as this rank has built it.
+        The space is of one copy of the environment, as this rank has built it.
         """
-        behavior = self.behavior
-        sizes = behavior.state_size, behavior.param_size
-        return RolloutBuffer(
-            observation_space, behavior.adaptor, self.horizon, num_envs, *sizes, self.stored is not None
-        )
+        own, sizes = self.behavior, (self.behavior.state_size, self.behavior.param_size)
+        return RolloutBuffer(observation_space, own.adaptor, self.horizon, num_envs, *sizes, self.stored is not None)
 
     @property
     def needs_goals(self) -> bool:
@@ -145,8 +135,7 @@ class Plan:
 
     def is_light(self, role: Role) -> bool:
         """Return whether a rank of this role needs no TensorFlow."""
-        if role == Role.ACTOR and self.has_gradients:
-            return False
+        has_policy = self.behavior.forward is not None
         if role == Role.ACTOR:
-            return self.layout.servers > 0 or self.behavior.forward is not None
-        return role == Role.BUFFER or (role == Role.SERVER and self.behavior.forward is not None)
+            return not self.has_gradients and (self.layout.servers > 0 or has_policy)
+        return role == Role.BUFFER or (role == Role.SERVER and has_policy)

@@ -46,7 +46,7 @@ class Clock:
             self.idle = waited / seconds
 
     def lap(self, *what: str) -> list[float]:
-        """Return the seconds since the last lap, and the seconds spent waiting for each of these; begin a new lap."""
+        """Return the seconds since the last lap, and those spent waiting for each of ``what``; begin a new lap."""
         now = time.perf_counter()
         found = [now - self._begin, *(self._waited.get(name, 0.0) for name in what)]
         self._begin, self._waited = now, {}
@@ -54,9 +54,8 @@ class Clock:
 
 
 class RoleMetrics:
-    """What a learner logs of itself, of its actors and buffers, and of the servers that its actors ask.
-
-    ``updates`` are the updates that the learner has made so far.
+    """What a learner, with ``updates`` behind it, logs of itself, its actors and buffers, and the servers of its
+    actors.
 
     Attributes:
         clock: the learner's; it waits for ``'actors'``, for ``'buffers'`` and for the other ``'learners'``.

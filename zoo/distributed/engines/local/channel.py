@@ -11,8 +11,7 @@ from pathlib import Path
 
 from zoo.common.tools.errors import InvalidValue
 from zoo.distributed.engines.base import ClusterError, MessageTooLarge, PeerLost
-from zoo.distributed.engines.local.bell import SLICE, Bell
-from zoo.distributed.engines.local.folder import Board, read
+from zoo.distributed.engines.local.folder import SLICE, Bell, Board, read
 from zoo.distributed.engines.memory import Memory
 from zoo.distributed.engines.waiting import Deadline
 
@@ -25,8 +24,7 @@ class LocalChannel:
 
     Two counters come first: the messages put, which only the source writes, and the messages taken, which only the
     target writes. They stay true when a process is killed between any two steps. The file is sparse: a slot takes the
-    memory of the largest message that it has held. ``Engine.channel`` in :mod:`zoo.distributed.engines.base`
-    says what the arguments are.
+    memory of the largest message that it has held. :class:`zoo.distributed.engines.base.Engine` has the arguments.
 
     Raises:
         ClusterError: the other end made the queue with other bounds.
@@ -126,7 +124,7 @@ class LocalChannel:
 
     @contextlib.contextmanager
     def _locked(self, lock: threading.Lock, deadline: Deadline) -> Iterator[None]:
-        """Keep the other threads of this end out."""
+        """Keep other threads of this end out."""
         while not lock.acquire(timeout=min(deadline.left, threading.TIMEOUT_MAX)):
             deadline.check(f'{self._name} was busy')
         try:

@@ -16,9 +16,8 @@ import numpy as np
 
 from zoo.common.tools.errors import InvalidValue
 from zoo.distributed.engines.base import OPS, ClusterError, PeerLost
-from zoo.distributed.engines.local.bell import SLICE
 from zoo.distributed.engines.local.channel import LocalChannel
-from zoo.distributed.engines.local.folder import Board, JobFolder, Seat, leave_with, read, write
+from zoo.distributed.engines.local.folder import SLICE, Board, JobFolder, Seat, leave_with, read, write
 from zoo.distributed.engines.local.group import Group
 from zoo.distributed.engines.waiting import Deadline, pauses
 
@@ -27,12 +26,9 @@ seat: Seat | None = None
 
 
 class LocalEngine:
-    """One rank of a job. Its calls are thread-safe.
+    """One rank of a job, at its place there; None: the only rank of a new job, which ends with this object.
 
-    A rank that was started again cannot take part in collectives: the others are past them.
-
-    Args:
-        place: which rank of which job; None: the only rank of a new job, which ends with this object.
+    Its calls are thread-safe. A rank that was started again cannot take part in collectives: the others are past them.
     """
 
     name = 'local'
@@ -56,7 +52,7 @@ class LocalEngine:
 
     @property
     def label(self) -> str:
-        """What messages call this rank besides its number, such as ``'actor 2'``. The cluster sets it."""
+        """What messages call this rank besides its number."""
         return self._label
 
     @label.setter

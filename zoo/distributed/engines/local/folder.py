@@ -1,10 +1,11 @@
-"""The folder of a job: the files that the ranks and the watching process share."""
+"""The folder of a job: the files and named pipes that the ranks and the watching process share."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
+import select
 import shutil
 import sys
 import tempfile
@@ -18,6 +19,9 @@ from zoo.distributed.engines.base import PeerLost
 
 #: A job folder goes to the temporary folder if shared memory has less free space than this, bytes.
 ENOUGH = 256 << 20
+
+#: Seconds between two looks of a waiting rank whether the others are still there.
+SLICE = 0.1
 
 _RUNNING, _LEFT = 0, 1  # states of a rank
 
@@ -50,7 +54,7 @@ class Board:
         return self._states[rank] != _RUNNING
 
     def leave(self, rank: int) -> None:
-        """Note that a rank has left."""
+        """Note that a rank has left for good."""
         self._states[rank] = _LEFT
 
     def fail(self, message: str) -> None:
@@ -82,7 +86,7 @@ class Board:
             return f'rank {rank}'
 
     def last_words(self, rank: int) -> tuple[str, str] | None:
-        """Return kind and message with which a rank ended (see :func:`leave_with`); None: it left no message."""
+        """Return the kind and the message of :func:`leave_with` by a rank that has ended; None: there is no message."""
         try:
             kind, _, message = (self._folder / f'error-{rank}').read_text().partition('\n')
         except FileNotFoundError:
@@ -97,8 +101,8 @@ class Board:
 class JobFolder:
     """A new folder of a job, with its board, in shared memory if there is enough.
 
-    The process that makes it holds a lock on a file in it. When all processes of a job were killed at once, nobody
-    removed its folder: later jobs see by the lock that it is not in use, and remove it.
+    The process that makes it holds a lock on a file in it. A folder without that lock is left of a job that was killed
+    whole: the next job removes it.
     """
 
     def __init__(self, size: int) -> None:
@@ -125,11 +129,40 @@ class JobFolder:
         self._lock.close()
 
 
+class Bell:
+    """A named pipe: one process waits at it, others write to it. A full pipe has woken its reader already."""
+
+    def __init__(self, path: Path) -> None:
+        with contextlib.suppress(FileExistsError):
+            os.mkfifo(path, 0o600)
+        # For reading and writing: opening does not wait for the other side, which may come, go and come again.
+        self.handle = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        self._poll = select.poll()
+        self._poll.register(self.handle, select.POLLIN)
+
+    def ring(self) -> None:
+        """Wake the reader, now or when it comes."""
+        with contextlib.suppress(BlockingIOError):
+            os.write(self.handle, b'.')
+
+    def wait(self, seconds: float, most: int = 1 << 16) -> int:
+        """Return how many rings came, up to ``most``; 0 if none came for that many seconds."""
+        if not self._poll.poll(max(0.0, seconds) * 1000):
+            return 0
+        with contextlib.suppress(BlockingIOError):
+            return len(os.read(self.handle, most))
+        return 0
+
+    def close(self) -> None:
+        """Close the pipe; other processes may still use it."""
+        os.close(self.handle)
+
+
 def leave_with(folder: Path, rank: int, kind: str, message: str) -> NoReturn:
     """End this process, which the watching process started, with a message for that one to print.
 
-    The kind is ``'error'``, ``'lost'`` if the cause is that another rank is lost, or ``'abort'`` if the message names
-    its rank itself. Otherwise the watching process puts number and role of the rank before the message.
+    The kind is ``'error'``; ``'lost'``: the cause is that another rank is lost; or ``'abort'``: the message names its
+    rank itself. The watching process puts number and role of the rank before the other messages.
     """
     with contextlib.suppress(OSError):  # the job is over
         write_text(folder / f'error-{rank}', f'{kind}\n{message}')
@@ -157,8 +190,7 @@ def write_text(path: Path, text: str) -> None:
 
 def read(handle: int, array: np.ndarray, start: int) -> memoryview:
     """Fill a uint8 array with the bytes of a file from ``start``, and return it."""
-    data = memoryview(array)
-    done = 0
+    data, done = memoryview(array), 0
     while done < array.size:
         done += os.preadv(handle, [data[done:]], start + done)
     return data

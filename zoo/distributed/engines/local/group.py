@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from zoo.distributed.engines.base import PeerLost
-from zoo.distributed.engines.local.bell import SLICE, Bell
-from zoo.distributed.engines.local.folder import Board
+from zoo.distributed.engines.local.folder import SLICE, Bell, Board
 from zoo.distributed.engines.waiting import Grace
 
 #: Memory of one group's collectives, bytes, and the size up to which every rank reduces the whole array itself.
@@ -21,8 +20,8 @@ EXCHANGE, SMALL = 4 << 20, 64 << 10
 class Group:
     """The collectives of some ranks: memory that all of them have mapped, and a bell for each rank.
 
-    There are two sets of places to write to, used in turn. So a rank may write the next piece while others still read
-    the last one. No rank is two pieces ahead, because each piece has a barrier.
+    There are two sets of places to write to, used in turn: a rank may write the next piece while others still read the
+    last one. No rank is two pieces ahead, because each piece has a barrier.
     """
 
     def __init__(self, folder: Path, board: Board, members: tuple[int, ...], rank: int) -> None:
@@ -37,8 +36,8 @@ class Group:
             os.posix_fallocate(file.fileno(), 0, size) if hasattr(os, 'posix_fallocate') else file.truncate(size)
         memory = np.asarray(np.memmap(folder / f'group-{name}', np.uint8, 'r+', shape=shape))
         self._slots, self._lengths = memory[:, :, : self._chunk], memory[:, :, self._chunk :].view(np.int64)
-        others = range(1, self._count) if self._me == 0 else [0]
         self._mine = Bell(folder / f'group-{name}-{self._me}')
+        others = [0] if self._me else range(1, self._count)
         self._others = [Bell(folder / f'group-{name}-{other}') for other in others]
 
     def all_reduce(self, buffer: np.ndarray, function: np.ufunc) -> np.ndarray:
@@ -121,7 +120,7 @@ class Group:
 
 
 def _reduce(rows: np.ndarray, function: np.ufunc, out: np.ndarray) -> None:
-    """Reduce over the first axis, which has two rows or more, in the order of the rows."""
+    """Reduce two rows or more, in their order."""
     function(rows[0], rows[1], out=out)
     for row in rows[2:]:
         function(out, row, out=out)
