@@ -1,6 +1,6 @@
 """The actor: it steps copies of the environment and sends the steps to its learner, or to a buffer of that learner.
 
-An actor imports no TensorFlow if the policy is a chain of dense layers or if servers have it.
+It imports no TensorFlow if the policy is a chain of dense layers or if servers have it.
 """
 
 from __future__ import annotations
@@ -38,23 +38,21 @@ def close_env(env: Any) -> None:
 
 
 class Actor:
-    """One actor.
+    """One actor. Every message holds ``plan.horizon`` steps of every copy, or their gradient.
 
-    Every message holds ``plan.horizon`` steps of every copy, or their gradient. The learner answers it with the version
-    of the newest weights. The actor may have ``plan.ahead`` messages without an answer before it waits for one. With
-    ``ahead`` 0 it acts with the weights that followed from its last message.
+    The learner answers each message with the version of the newest weights. The actor may have ``plan.ahead`` messages
+    without an answer before it waits for one. With ``ahead`` 0 it acts with the weights that followed from its last
+    one.
 
     Args:
         behavior: the behavior policy; without a forward pass the server is asked for actions.
-        env: the environment, of one copy or several.
         agent: computes the gradients of the rollouts; None: the rollouts are sent.
     """
 
     def __init__(
         self, cluster: Cluster, plan: Plan, behavior: Behavior, env: Any, agent: AgentOfGradients | None = None
     ) -> None:
-        self.agent = agent
-        self.cluster, self.plan = cluster, plan
+        self.cluster, self.plan, self.env, self.agent = cluster, plan, env, agent
         self.number = cluster.role_rank()
         self.behavior = behavior.of_actor(self.number, plan.layout.actors)
         self.learner = plan.learner_of(self.number)
@@ -66,10 +64,7 @@ class Actor:
         self.rng = seeding.generator(plan.seed, f'actor {self.number}, start {cluster.restarts}')
         if agent is not None:
             agent.reseed(plan.seed, f'networks of actor {self.number}, start {cluster.restarts}')
-        self.env = env
-        self.version = END
-        self.steps = 0
-        self.progress = 0.0
+        self.version, self.steps, self.progress = END, 0, 0.0
         self.clock = Clock()
 
     def run(self) -> None:
@@ -90,7 +85,7 @@ class Actor:
                 'begins': begins,
                 **self._content(rollout),
                 'episodes': episodes.numbers(),
-                'spent': self._spent(),
+                'spent': np.array([*self.clock.lap('learner', 'server'), self.served.idle if self.served else np.nan]),
             }
             if self.plan.stored is not None:
                 message['priority'] = self.behavior.priorities(rollout, self.plan.stored.sampling)
@@ -104,7 +99,11 @@ class Actor:
                         reply = self.replies.get()
                     if END < reply['version'] and reply['start'] != self.cluster.restarts:
                         continue  # it was for a process that has died
-                    if not self._heed(reply):
+                    if reply['version'] == END:
+                        return
+                    if reply['version'] == self.version or self.served is not None:
+                        self._take(reply)
+                    elif not self._renew():
                         return
                     unanswered -= 1
             except PeerLost:  # a learner that leaves has ended the training; one that fails has ended the job
@@ -124,20 +123,6 @@ class Actor:
         found = self.agent.gradient(rollout) if rollout.valid.any() else None
         return {'gradient': found, 'shape': np.array(rollout.valid.shape), 'steps': rollout.valid.sum()}
 
-    def _spent(self) -> np.ndarray:
-        """Return the times since the last message (:meth:`zoo.distributed.training.role_metrics.RoleMetrics.heard`)."""
-        idle = np.nan if self.served is None else self.served.idle
-        return np.array([*self.clock.lap('learner', 'server'), idle], np.float64)
-
-    def _heed(self, reply: dict[str, Any]) -> bool:
-        """Follow a reply; return False when the training has ended."""
-        if reply['version'] == END:
-            return False
-        if reply['version'] != self.version and self.served is None:
-            return self._renew()
-        self._take(reply)
-        return True
-
     def _renew(self) -> bool:
         """Act with the newest weights from now on; return False when the training has ended."""
         saved = newest_weights(self.cluster, self.learner)
@@ -155,12 +140,12 @@ class Actor:
         self.version, self.steps, self.progress = int(state['version']), int(state['steps']), float(state['progress'])
 
     def _act(self, obs: spaces.Flat) -> spaces.Flat:
-        if self.served is not None:
-            with self.clock.waiting('server'):
-                action = self.served(obs, self.version, self.progress)
-            self.behavior.params = self.served.params
-            return action
-        return self.behavior(obs, self.rng, self.progress)
+        if self.served is None:
+            return self.behavior(obs, self.rng, self.progress)
+        with self.clock.waiting('server'):
+            action = self.served(obs, self.version, self.progress)
+        self.behavior.params = self.served.params
+        return action
 
     def _explore(self, obs: spaces.Flat) -> spaces.Flat:
         return self.behavior.explore(obs, self.rng, self.progress)

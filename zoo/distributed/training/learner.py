@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 class Actors(Rollouts, Streams, Gradients, Steps):
     """Experience from actors, for every loop but evolution. Actor ``i`` sends to learner ``i mod learners``.
 
-
     Attributes:
         metrics: what is logged of the roles.
         shards: the buffers of this learner, as one replay buffer; None: there are none.
@@ -45,8 +44,7 @@ class Actors(Rollouts, Streams, Gradients, Steps):
         me = (Role.LEARNER, self._number)
         self._own = plan.actors_of(*me)  # the numbers of this learner's actors
         actors = [(Role.ACTOR, i) for i in self._own]
-        self._version = END
-        self._published = -1
+        self._version, self._published = END, -1
         self.metrics = RoleMetrics(self._updates)
         self.shards = Shards(cluster, plan, self.metrics.clock) if plan.layout.buffers else None
         self.replay: ReplayBuffer | None = self.shards
@@ -54,8 +52,7 @@ class Actors(Rollouts, Streams, Gradients, Steps):
         self._rollouts = [cluster.queue(actor, me, plan.ahead + 1, plan.max_bytes) for actor in senders]
         self.replies = [cluster.queue(me, actor, plan.answers) for actor in actors]
         self._starts = [0] * len(actors)  # how often each was started again
-        # Learner 0 counts the episodes of all learners.
-        first = (Role.LEARNER, 0)
+        first = (Role.LEARNER, 0)  # it counts the episodes of all learners
         others = [(Role.LEARNER, i) for i in range(1, plan.layout.learners)]
         self._accounts = [cluster.queue(other, first) for other in others if me in (first, other)]
         self._buffer: RolloutBuffer | None = None
@@ -97,7 +94,7 @@ class Actors(Rollouts, Streams, Gradients, Steps):
 
     def stream(self, training: StepCounter, horizon: int, rollouts: int) -> Trajectories:
         # An actor is answered when its message is taken, and goes on. So its rollout began with weights of at most
-        # ``plan.ahead + 1`` of its own messages before. V-trace or the like has to correct for that.
+        # ``plan.ahead + 1`` of its own messages before: V-trace or the like has to correct for that.
         if self._buffer is None:
             self._buffer = buffer_for(self._agent, horizon, rollouts * self._plan.num_envs)
         self._publish()
@@ -155,8 +152,7 @@ class Actors(Rollouts, Streams, Gradients, Steps):
     def close(self) -> None:
         """Tell the actors that the training has ended, also an actor that has died and is about to be started again.
 
-        Returns when all actors and buffers have left, so that none of them asks a rank that is gone; or after some
-        seconds.
+        Returns when all actors and buffers have left, so that none asks a rank that is gone; or after some seconds.
         """
         exchanges.publish_end(self._cluster)
         for i, start in enumerate(self._starts):
@@ -170,9 +166,8 @@ class Actors(Rollouts, Streams, Gradients, Steps):
     def _hear(self, shards: Shards, training: StepCounter, wait: bool) -> None:
         """Take what the buffers say of messages that they have stored: of the next one, or of all that are there.
 
-        Newer weights are published where any learner hears something: not more often than an actor is answered, and by
-        all learners at once, because a server waits until learner 0 has the version that an actor of another learner
-        asks for.
+        Newer weights are published where any learner hears something: by all learners at once, because a server waits
+        until learner 0 has the version that an actor of another learner asks for.
         """
         if self._published < 0:  # the weights for the first steps
             self._publish()
@@ -243,7 +238,7 @@ class Actors(Rollouts, Streams, Gradients, Steps):
         self.replies[i].put({'version': self._version if version is None else version, **state}, exchanges.PATIENCE)
 
     def _report_in_turn(self, training: StepCounter, parts: list[tuple[int, np.ndarray]]) -> None:
-        """Report messages that follow each other in time, by their numbers of steps and their episodes."""
+        """Report messages that follow each other in time, by steps and episodes."""
         self._report(training, sum(count for count, _ in parts), exchanges.one_after_another(parts))
 
     def _report(self, training: StepCounter, count: int, episodes: np.ndarray) -> None:
@@ -264,19 +259,16 @@ class Actors(Rollouts, Streams, Gradients, Steps):
 class Together:
     """The reduction over all learners that makes them one (:meth:`zoo.common.training.agent.Agent.learn_together`).
 
-    The clock counts how long the exchanges take.
-
     Attributes:
         error: why an exchange has failed. Compiled code, which makes the calls, only reports that something failed.
     """
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
-        self._cluster = cluster
-        self._clock = clock
+        self._cluster, self._clock = cluster, clock
         self.error: ClusterError | None = None
 
     def __call__(self, x: np.ndarray, op: str) -> np.ndarray:
-        """Return the reduction of ``x`` over all learners."""
+        """Return the reduction of ``x`` over all learners. The clock counts how long this takes."""
         try:
             with self._clock.waiting('learners'):
                 return self._cluster.role_all_reduce(x, op)

@@ -72,19 +72,15 @@ def plan_for(
     """Return the plan of a training.
 
     Args:
-        agent: the agent that trains.
         env: the environment of each actor, as this process has built it.
         roles: ``learn_params['roles']``.
-        seed: the seed of the call.
         start: the steps that a resumed call has behind it.
-        train_steps: the steps at which the training ends.
-        loop_params: the parameters of the training loop.
         checkpoint_buffer: whether checkpoints hold the replay buffer.
 
     Raises:
         ValueError: the roles do not fit together, or do not fit this agent.
     """
-    loop, behavior, name = agent.loop, agent.behavior, type(agent).__name__
+    loop, behavior = agent.loop, agent.behavior
     plays, replays = (loop.experience == kind for kind in ('rollouts', 'steps'))
     layout = check_roles(roles, replays)
     has_gradients = plays and loop.pace == 'gradients'
@@ -98,8 +94,8 @@ def plan_for(
     if loop.experience == 'evaluations':
         if layout.learners > 1:
             raise InvalidValue(
-                f'{layout}: the update of {name} is a weighted sum, which one learner does in no time: give learners=1 '
-                'and more actors.'
+                f'{layout}: the update of {type(agent).__name__} is a weighted sum, which one learner does in no time: '
+                'give learners=1 and more actors.'
             )
         horizon, size = _evaluation_chunk(agent, layout.actors, num_envs, loop_params['episodes_per_evaluation'])
     else:
@@ -136,7 +132,7 @@ def plan_for(
 def _evaluation_chunk(agent: Agent, actors: int, num_envs: int, episodes: int) -> tuple[int, int]:
     """Return how many evaluations an actor plays at a time, and the bytes of their results.
 
-    They are at least as many as its copies; otherwise few enough that no actor waits long at the end of a generation.
+    At least as many as its copies, else few enough that no actor waits long at the end of a generation.
     """
     size = max(num_envs, 2 * agent.perturbations[0] // (_CHUNKS * actors), 1)
     observed = sum(2 * 8 * moments.mean.size for moments in agent.statistics.values())

@@ -1,8 +1,7 @@
 """Training over ranks: what ``agent.learn(env, roles=dict(learners=…, actors=…, …))`` does.
 
 Under a launcher every rank runs the same program up to this point and takes its role here. Without one, this process is
-learner 0 and starts the other ranks itself, as processes of this machine. In both cases ``learn`` returns only in
-learner 0.
+learner 0 and starts the other ranks as processes of this machine. In both cases ``learn`` returns only in learner 0.
 """
 
 from __future__ import annotations
@@ -39,12 +38,9 @@ _has_trained = False
 
 
 def train(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience], Result]) -> Result:
-    """Train with the roles of a plan, and return what ``lead`` returns.
+    """Train with the roles of a plan; return what ``lead`` returns, which trains on an experience as learner 0.
 
     In the ranks of a launcher other than learner 0 this ends the process.
-
-    Args:
-        lead: trains as learner 0, on the experience that it is given.
 
     Raises:
         ClusterError: a rank has failed, or the roles do not add up to the ranks that were launched.
@@ -60,7 +56,7 @@ def train(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience], Resul
     _has_trained = True
     place = launchers.launched_place()
     if place is not None and place[1] == plan.layout.size and plan.rebuild is not None:
-        role, _ = plan.layout.place(place[0])
+        role = plan.layout.place(place[0])[0]
         if role in (Role.ACTOR, Role.BUFFER) and plan.is_light(role) and rank_process.can_become():
             try:
                 call = rank_process.pack(take_part, (plan, True))
@@ -104,17 +100,15 @@ def _train_here(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience],
 
 
 def take_part(plan: Plan, is_launched: bool = False) -> None:
-    """Take a role in a process that was started for a plan, or that a launched program became.
-
-    Args:
-        is_launched: whether a launcher started this rank.
-    """
+    """Take a role in a process that was started for a plan, or that a program started by a launcher became."""
     joined = connect(*plan.layout.counts)
-    agent = None if plan.is_light(joined.role()) else build_agent(plan.blueprint)
+    role, env = joined.role(), None
+    agent = None if plan.is_light(role) else build_agent(plan.blueprint)
     assert plan.rebuild is not None  # otherwise no process would have this plan
     with _exits_are_errors():
-        env = plan.rebuild(seed=None) if joined.role() == Role.ACTOR else None
-        if joined.role() in (Role.LEARNER, Role.BUFFER) and plan.needs_goals:
+        if role == Role.ACTOR:
+            env = plan.rebuild(seed=None)
+        elif role != Role.SERVER and plan.needs_goals:
             env = plan.rebuild(seed=None, nenv=1)
     _play(joined, plan, agent, env, is_launched)
 

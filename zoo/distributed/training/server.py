@@ -24,7 +24,6 @@ from zoo.distributed.training.role_metrics import Clock
 class Served:
     """The actor's end: a policy that a server has.
 
-
     Attributes:
         params: the parameters of the policy for the last actions, if the algorithm asks for them; else None.
         idle: the part of its time that the server waits for requests, from its last answer.
@@ -35,18 +34,13 @@ class Served:
 
     def __init__(self, cluster: Cluster, plan: Plan) -> None:
         number = cluster.role_rank()
-        me, server = (Role.ACTOR, number), (Role.SERVER, plan.server_of(number))
-        self._ask, self._answer = cluster.queue_pair(me, server)
-        # An answer for an actor that has died has another number.
-        self._number = cluster.restarts << 40
+        self._ask, self._answer = cluster.queue_pair((Role.ACTOR, number), (Role.SERVER, plan.server_of(number)))
+        self._number = cluster.restarts << 40  # an answer for an actor that has died has another number
 
     def __call__(self, obs: spaces.Flat, version: int, progress: float) -> spaces.Flat:
         """Return stored actions ``[N, …]`` for flat observations ``[N, …]``, with exploration.
 
-        Args:
-            obs: the observations.
-            version: the oldest version of the weights that may be used.
-            progress: the fraction of the training that is done.
+        ``version`` is the oldest version of the weights that may be used.
         """
         self._number += 1
         self._ask.put({'number': self._number, 'version': version, 'progress': progress, 'obs': obs})

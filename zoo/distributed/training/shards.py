@@ -1,8 +1,8 @@
 """The learner's view of the buffers in other ranks: several are drawn from as one.
 
 The learner divides a batch over its buffers by what each weighs, as it has last heard: the number of its transitions or
-the sum of their priorities. The importance weights use the chances that the transitions really had, so they are right
-even where a buffer has changed since. They are divided by the highest weight of the whole batch, as in one process.
+the sum of their priorities. The importance weights use the chances that the transitions really had: they are right even
+where a buffer has changed since. They are divided by the highest weight of the whole batch, as in one process.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ _ASKS = 16
 def buffer_queues(cluster: Cluster, plan: Plan, learner: int, number: int) -> tuple[Queue, Queue, Queue]:
     """Return the queues between a learner and one of its buffers.
 
-    The first goes to the buffer: draws and priorities. The others go to the learner: what the buffer has stored, and
-    what it has drawn.
+    One goes to the buffer: draws and priorities. Two go to the learner: what the buffer has stored, and has drawn.
     """
     assert plan.stored is not None  # otherwise there would be no buffer
     to, back = (Role.LEARNER, learner), (Role.BUFFER, number)
@@ -110,11 +109,8 @@ class Shards:
     ) -> Batch | SequenceBatch:
         """Draw transitions with replacement, fields ``[*lead, …]`` (:meth:`zoo.common.replay.replay.Replay.sample`).
 
-        Args:
-            lead: how many, the same at every call.
-            rng: chooses how many come from which buffer.
-            progress: the fraction of the training that is done, for schedules.
-            hindsight: None: the buffers have it.
+        ``lead`` is the same at every call. ``rng`` chooses how many come from which buffer. ``hindsight`` is None: the
+        buffers have it.
         """
         assert hindsight is None
         while len(self._asked) < self._ahead:
@@ -145,10 +141,8 @@ class Shards:
         else:
             batch = Batch(*(spaces.tree_map(in_batches, field) for field in fields))
         if self._priorities is not None:
-            chances = [
-                share * (message['priority'] / message['mass'])
-                for (_, _, share), message in zip(parts, sent, strict=True)
-            ]
+            drawn = zip(parts, sent, strict=True)
+            chances = [share * (message['priority'] / message['mass']) for (_, _, share), message in drawn]
             correction = value_at(self._priorities.correction, progress)
             batch = batch._replace(weight=importance(in_batches(join(*chances)), correction))
             self._last = [(i, which, message['places']) for (i, which, _), message in zip(parts, sent, strict=True)]
