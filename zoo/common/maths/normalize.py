@@ -24,9 +24,6 @@ class RunningMoments:
     first use, so that acting needs no TensorFlow. All is in float64: in float32 a large value, such as a clock, would
     lose its digits when the mean is subtracted.
 
-    Args:
-        size: length of the vectors.
-
     Attributes:
         count: vectors seen.
         mean, scale: the mean and one over the standard deviation, float64 ``[size]``; 0 and 1 before any data.
@@ -97,12 +94,9 @@ class RewardScale:
     """Divides rewards by the running standard deviation of the discounted return (OpenAI Baselines' VecNormalize).
 
     The mean is not subtracted: where episodes can end, that would change which behavior is best. The scale moves while
-    it is learned, so it suits algorithms that use a reward once, soon after it was seen. A replay buffer gives one
-    reward many times. Under a moving scale the values that a critic learns would move too. So off-policy algorithms
-    take rewards as they are, or scaled by a constant (``reward_shaping``).
-
-    Args:
-        gamma: discount factor.
+    it is learned, so it suits algorithms that use a reward once, soon after it was seen. From a replay buffer a critic
+    would learn values that move with the scale. So off-policy algorithms take rewards as they are, or scaled by a
+    constant (``reward_shaping``).
     """
 
     def __init__(self, gamma: float) -> None:
@@ -119,15 +113,12 @@ class RewardScale:
             self.returns[copies] = 0.0
 
     def __call__(self, reward: np.ndarray, done: np.ndarray, valid: np.ndarray | None = None) -> np.ndarray:
-        """Take in rewards and give them scaled, clipped to ±10. The first clipping is logged.
+        """Take in rewards and give them scaled, clipped to ±10, float32. The first clipping is logged.
 
         Args:
             reward: ``[T, N]``.
             done: bool ``[T, N]``, True where an episode terminated or was truncated.
             valid: bool ``[T, N]``, False where a copy was only reset: such steps are left out of the statistics.
-
-        Returns:
-            float32 ``[T, N]``.
         """
         if self.returns.shape != reward.shape[1:]:
             self.returns = np.zeros(reward.shape[1:])

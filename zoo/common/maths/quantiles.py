@@ -1,7 +1,6 @@
-"""The loss of quantile regression: every critic of quantiles of the return learns by it.
+"""The loss of every critic of quantiles of the return.
 
-Dabney et al. 2018, *Distributional Reinforcement Learning with Quantile Regression* (arXiv 1710.10044), equations 9
-and 10.
+Dabney et al. 2018, *Distributional Reinforcement Learning with Quantile Regression* (arXiv 1710.10044), eq. 9 and 10.
 """
 
 from __future__ import annotations

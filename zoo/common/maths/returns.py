@@ -2,8 +2,8 @@
 
 All sequences are time-major, ``[T, ...]``, usually ``[T, N]``: T steps of N copies of an environment. They share one
 float dtype, which the results keep (float32 in training). ``terminated`` and ``truncated`` are bool and of the same
-shape. ``next_value[t]`` is the value of the *true* next observation of step t: at the end of an episode that is the
-final observation, not the first one after the reset.
+shape. ``value[t]`` is V(s_t). ``next_value[t]`` is the value of the *true* next observation of step t: at the end of an
+episode that is the final observation, not the first one after the reset. ``gamma`` is the discount factor, in [0, 1].
 
 All functions treat the ends of episodes alike:
 
@@ -39,10 +39,7 @@ def next_values(
 
     Args:
         critic: values ``[N]`` of observations ``[N, …]``.
-        value: ``[T, N]``, V(s_t).
         next_obs: ``[T, N, …]``, or a nested structure of such tensors.
-        terminated: bool ``[T, N]``.
-        truncated: bool ``[T, N]``.
 
     Returns:
         V(s_{t+1}) ``[T, N]``; where terminated, a number without meaning.
@@ -78,15 +75,6 @@ def gae(
     Schulman et al., *High-Dimensional Continuous Control Using Generalized Advantage Estimation* (arXiv 1506.02438),
     equation 16: ``A_t = sum_k (gamma lambda)^k delta_{t+k}`` with ``delta_t = r_t + gamma V(s_{t+1}) - V(s_t)``.
 
-    Args:
-        reward: ``[T, ...]``.
-        value: ``[T, ...]``, V(s_t).
-        next_value: ``[T, ...]``, V(s_{t+1}) of the true next observation.
-        terminated: bool ``[T, ...]``.
-        truncated: bool ``[T, ...]``.
-        gamma: discount factor, in [0, 1].
-        gae_lambda: lambda, in [0, 1].
-
     Returns:
         The advantage ``[T, ...]`` and the return ``advantage + value`` ``[T, ...]``, the target of the value function.
     """
@@ -106,17 +94,7 @@ def discounted_returns(
 
     Sutton and Barto, *Reinforcement Learning: An Introduction* (2nd edition), equations 3.8 and 3.9: ``G_t = r_t +
     gamma G_{t+1}``. In place of ``G_{t+1}`` stands ``next_value[t]`` at a truncation and at the end of the sequence,
-    and 0 at a termination. With zeros as ``next_value`` these are plain Monte Carlo returns.
-
-    Args:
-        reward: ``[T, ...]``.
-        next_value: ``[T, ...]``; only read at truncations and at the last step.
-        terminated: bool ``[T, ...]``.
-        truncated: bool ``[T, ...]``.
-        gamma: discount factor, in [0, 1].
-
-    Returns:
-        G ``[T, ...]``.
+    and 0 at a termination; elsewhere ``next_value`` is not read. With zeros there these are Monte Carlo returns.
     """
     (reward, next_value), terminated, end = _checked(terminated, truncated, reward=reward, next_value=next_value)
     gamma = _like(gamma, reward)
@@ -143,14 +121,8 @@ def vtrace(
     V(s_t))``, and the advantage is ``rho_s (r_s + gamma v_{s+1} - V(s_s))``. The paper takes ``rho_bar >= c_bar``.
 
     Args:
-        target_log_prob: ``[T, ...]``, log pi(a_t | s_t) of the policy that learns.
-        behavior_log_prob: ``[T, ...]``, log mu(a_t | s_t) of the policy that acted.
-        reward: ``[T, ...]``.
-        value: ``[T, ...]``, V(s_t).
-        next_value: ``[T, ...]``, V(s_{t+1}) of the true next observation.
-        terminated: bool ``[T, ...]``.
-        truncated: bool ``[T, ...]``.
-        gamma: discount factor, in [0, 1].
+        target_log_prob: log pi(a_t | s_t) of the policy that learns.
+        behavior_log_prob: log mu(a_t | s_t) of the policy that acted.
         rho_bar: bound on rho; it decides which policy's value function this is. Infinity for no bound.
         c_bar: bound on c; it decides how fast that function is learned. Infinity for no bound.
 
@@ -215,11 +187,7 @@ def signed_hyperbolic(x: tf.Tensor, epsilon: Scalar) -> tf.Tensor:
 
     Pohlen et al. 2018, *Observe and Look Further* (arXiv 1805.11593), the transformed Bellman operator: ``h(x) =
     sign(x) (√(|x| + 1) − 1) + ε x``. It is computed as ``x (1 / (√(|x| + 1) + 1) + ε)``, which subtracts no nearly
-    equal numbers.
-
-    Args:
-        x: of any shape.
-        epsilon: ε, at least 0; above 0 the inverse is Lipschitz continuous.
+    equal numbers. ε is at least 0; above 0 the inverse is Lipschitz continuous.
     """
     (x,) = _same_float(x=x)
     return x * (1.0 / (tf.sqrt(tf.abs(x) + 1.0) + 1.0) + _like(epsilon, x))
@@ -231,10 +199,6 @@ def signed_parabolic(x: tf.Tensor, epsilon: Scalar) -> tf.Tensor:
     From the appendix of the same paper: ``h⁻¹(x) = sign(x) (w² − 1)`` with ``w = (√(1 + 4 ε u) − 1) / (2 ε)`` and ``u =
     |x| + 1 + ε``. Since ``ε w² + w = u``, that is ``x (w + 1) / (1 + ε (w + 1))``, where ``w = 2 u / (√(1 +
     4 ε u) + 1)``. In this form float32 is exact to its last digits for small ε too; the paper's form is off by 1e-4.
-
-    Args:
-        x: of any shape.
-        epsilon: ε, at least 0.
     """
     (x,) = _same_float(x=x)
     epsilon = _like(epsilon, x)

@@ -1,2 +1,1 @@
-"""Tools without reinforcement learning in them: declared parameters, errors, seeds, files, processes, compiled
-calls."""
+"""Tools without reinforcement learning in them: declared parameters, errors, seeds, files, processes, compiled code."""

@@ -10,22 +10,14 @@ from zoo.common.tools.errors import InvalidValue
 
 
 def whole(name: str, value: Any) -> int:
-    """Return ``value`` as an int if it is a whole number of at least 1.
-
-    Raises:
-        ValueError: it is something else; the message calls it ``name``.
-    """
+    """Return ``value`` as an int if it is a whole number of at least 1; else a ValueError calls it ``name``."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise InvalidValue(f'{name} is {value!r}: give a whole number of at least 1.')
     return int(value)
 
 
 def number(name: str, value: Any) -> float:
-    """Return ``value`` as a float if it is a number and not NaN.
-
-    Raises:
-        ValueError: it is something else; the message calls it ``name``.
-    """
+    """Return ``value`` as a float if it is a number and not NaN; else a ValueError calls it ``name``."""
     if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value):
         raise InvalidValue(f'{name} is {value!r}: give a number.')
     return float(value)

@@ -25,9 +25,9 @@ def prefers_xla(variables: Iterable[tf.Variable]) -> bool:
 def set_threads(convolutional: bool) -> None:
     """Choose TensorFlow's threads before its first operation in this process; later calls change nothing.
 
-    Dense networks of these sizes run fastest with each matrix product on one core, and independent products, such as
-    those by two critics, at the same time. A convolution needs all cores. The environment variables
-    ``TF_NUM_INTRAOP_THREADS`` and ``TF_NUM_INTEROP_THREADS`` override this choice.
+    Dense networks of these sizes run fastest with each matrix product on one core. Independent products, as by two
+    critics, run at the same time. A convolution needs all cores. The environment variables ``TF_NUM_INTRAOP_THREADS``
+    and ``TF_NUM_INTEROP_THREADS`` override this choice.
     """
     if 'TF_NUM_INTRAOP_THREADS' in os.environ or 'TF_NUM_INTEROP_THREADS' in os.environ:
         return

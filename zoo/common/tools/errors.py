@@ -48,14 +48,8 @@ class NotFinite(ZooError, FloatingPointError):
 def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     """Return the sentence that refuses an unknown name and offers the nearest known one.
 
-    Args:
-        kind: what is named, for example ``'algorithm'``.
-        name: the name that was given.
-        known: the names that would have been accepted.
-
-    Returns:
-        ``"unknown algorithm 'TD33': did you mean 'TD3'? Known: DQN, PPO, SAC, TD3."``; with more than :data:`LISTED`
-        known names only the six most similar ones are listed.
+    Such as ``"unknown algorithm 'TD33': did you mean 'TD3'? Known: DQN, PPO, SAC, TD3."``. With more than
+    :data:`LISTED` known names only the six most similar ones are listed.
     """
     known = list(known)
     close = nearest(name, known)

@@ -22,7 +22,7 @@ _LIBRARIES = {'zoo': 'zoo-rl', **{name: name for name in ('tensorflow', 'keras',
 
 
 def jsonable(value: Any, name: str = 'value') -> Any:
-    """A copy of ``value`` in strict JSON types, which ``from_jsonable`` turns back.
+    """Copy ``value`` in strict JSON types, which ``from_jsonable`` turns back.
 
     NumPy scalars become numbers, arrays and tuples become lists, paths become strings. NaN and the infinities, which
     JSON lacks, become ``{'__float__': 'nan'}``, ``'inf'`` or ``'-inf'``.
@@ -53,10 +53,8 @@ def jsonable(value: Any, name: str = 'value') -> Any:
         return {str(key): jsonable(item, f'{name}[{key!r}]') for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [jsonable(item, f'{name}[{index}]') for index, item in enumerate(value)]
-    raise InvalidType(
-        f'{name} is a {type(value).__name__}, which JSON cannot hold: '
-        'use None, bool, int, float, str, a NumPy array, or a dict or list of these.'
-    )
+    use = 'use None, bool, int, float, str, a NumPy array, or a dict or list of these'
+    raise InvalidType(f'{name} is a {type(value).__name__}, which JSON cannot hold: {use}.')
 
 
 def from_jsonable(value: Any) -> Any:
@@ -71,11 +69,7 @@ def from_jsonable(value: Any) -> Any:
 
 
 def write_json(path: str | os.PathLike[str], data: Any) -> Path:
-    """Write ``jsonable(data)`` to a file, which at every moment holds all of its old or all of its new content.
-
-    Raises:
-        TypeError: ``data`` holds something that is not plain data; the file is left as it was.
-    """
+    """Write ``jsonable(data)`` to a file, which at every moment holds all of its old or all of its new content."""
     path = Path(path)
     return write_text(path, json.dumps(jsonable(data, path.name), indent=2, allow_nan=False) + '\n')
 
@@ -89,7 +83,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> Path:
 
 
 def beside(path: Path, ending: str = '') -> Path:
-    """An unused hidden path in the same folder, ``.<name>.new-<8 hex digits>``, to write to before a rename."""
+    """Give an unused hidden path in the same folder, ``.<name>.new-<8 hex digits>``, to write to before a rename."""
     return path.with_name(f'.{path.name}.new-{uuid.uuid4().hex[:8]}{ending}')
 
 
@@ -113,7 +107,6 @@ def put_in_place(new: Path, path: Path, aside: Path, delete: Callable[[Path], No
     """Rename a new folder to ``path``. A failure leaves the old or the new one there.
 
     Args:
-        new: the folder that was written.
         path: the folder to replace; it may be missing.
         aside: where the old folder waits meanwhile.
         delete: deletes a folder, which may be missing, as far as that is possible.
@@ -145,7 +138,7 @@ def flush(path: Path) -> None:
 
 @functools.cache
 def library_versions() -> dict[str, str]:
-    """The versions of Python, zoo and its main libraries, by name: what a file was written with."""
+    """Give the versions of Python, zoo and its main libraries, by name: what a file was written with."""
     versions = {'python': platform.python_version()}
     for library, distribution in _LIBRARIES.items():
         try:

@@ -16,7 +16,7 @@ from zoo.common.tools.errors import Failure
 
 
 def flattened(layer: keras.Layer) -> list[keras.Layer]:
-    """A layer and all layers inside it."""
+    """Give a layer and all layers inside it."""
     if hasattr(layer, '_flatten_layers'):
         return layer._flatten_layers()
     found = {id(layer): layer}
@@ -49,7 +49,7 @@ def takes_training(layer: keras.Layer) -> bool:
 
 
 def own_untrained(layer: keras.Layer) -> list[keras.Variable]:
-    """The layer's variables that are never trained, such as moving means; not of layers or generators inside it."""
+    """Give the layer's variables that are never trained, such as moving means; none of layers or generators in it."""
     if hasattr(layer, '_non_trainable_variables'):
         return list(layer._non_trainable_variables)
     inside = {id(v) for other in flattened(layer)[1:] for v in other.variables}
@@ -57,12 +57,12 @@ def own_untrained(layer: keras.Layer) -> list[keras.Variable]:
 
 
 def calls_of(layer: keras.Layer) -> Sequence[Any]:
-    """The nodes at which functional models call this layer; ``node.parent_nodes`` are the calls before."""
+    """Give the nodes at which functional models call this layer; ``node.parent_nodes`` are the calls before."""
     return _of(layer, '_inbound_nodes')
 
 
 def maker_of(tensor: keras.KerasTensor) -> keras.Operation:
-    """The layer whose output a symbolic tensor is."""
+    """Give the layer whose output a symbolic tensor is."""
     return _of(tensor, '_keras_history').operation
 
 
@@ -72,7 +72,7 @@ def excludes_variables(optimizer: keras.optimizers.Optimizer) -> bool:
 
 
 def excluded_names(optimizer: keras.optimizers.Optimizer) -> re.Pattern[str] | None:
-    """The pattern of the names of variables that are left out of the optimizer's weight decay."""
+    """Give the pattern of the names of variables that are left out of the optimizer's weight decay."""
     return getattr(optimizer, '_exclude_from_weight_decay_pattern', None)
 
 

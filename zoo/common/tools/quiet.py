@@ -29,14 +29,10 @@ _loaded = False
 def load_tensorflow() -> None:
     """Import TensorFlow and find its devices without showing its notes; later calls do nothing.
 
-    The notes are shown if loading fails, and if TensorFlow does not find a graphics card that is there. With
-    ``TF_CPP_MIN_LOG_LEVEL`` set to 0 or 1 they are shown as they come. Other output to standard error is shown a moment
-    later. The notes are lost only if the process dies here, on a processor that TensorFlow is not built for.
-
-    To be called before the import of a module that imports TensorFlow.
-
-    Raises:
-        ImportError: TensorFlow cannot be loaded.
+    To be called before the import of a module that imports TensorFlow. The notes are shown if loading fails, and if
+    TensorFlow does not find a graphics card that is there. With ``TF_CPP_MIN_LOG_LEVEL`` set to 0 or 1 they are shown
+    as they come. Other output to standard error is shown a moment later. The notes are lost only if the process dies
+    here, on a processor that TensorFlow is not built for.
     """
     global _loaded
     with _lock:

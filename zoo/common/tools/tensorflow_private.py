@@ -24,7 +24,7 @@ _PARAMETERS = ['op_name', 'num_outputs', 'inputs', 'attrs', 'ctx']
 
 
 def calling(function: Any) -> Call:
-    """The fastest way to call a concrete function of one output: the runtime's own where it is known."""
+    """Give the fastest way to call a concrete function of one output: the runtime's own where it is known."""
     direct = direct_call(function)
     if direct is None:
         say_public()
@@ -34,8 +34,7 @@ def calling(function: Any) -> Call:
 def public_call(function: Any) -> Call:
     """Call a concrete function as a program does.
 
-    That looks for gradient tapes and reports every variable that is read, all in Python. It takes longer than the
-    update of a small network.
+    Python then looks for gradient tapes and reports every variable that is read: longer than a small network's update.
     """
     return lambda inputs: function(*inputs)
 
