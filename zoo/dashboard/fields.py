@@ -18,11 +18,7 @@ _HIDDEN = ('layers', 'seed', 'dtype', 'recurrent')
 #: (None: a text field), and the meaning.
 ARGUMENTS: dict[str, tuple[Any, dict[str, Any] | None, str]] = {
     'seed': (0, None, 'of the environment, the weights and the training; None: unpredictable'),
-    'nenv': (
-        1,
-        None,
-        'copies of the environment that step together; by default as the algorithm needs',
-    ),
+    'nenv': (1, None, 'copies of the environment that step together; by default as the algorithm needs'),
     'vectorized': (
         False,
         {'by default': False, **{name: name for name in VECTORIZED}, 'fastest': True},

@@ -40,11 +40,7 @@ class ParameterRow:
     """
 
     def __init__(
-        self,
-        field: Field,
-        edit: Callable[[str, Any], Any],
-        reset: Callable[[str], Any],
-        torsos: tuple[str, ...] = (),
+        self, field: Field, edit: Callable[[str, Any], Any], reset: Callable[[str], Any], torsos: tuple[str, ...] = ()
     ) -> None:
         self.name = field.name
         self._edit = edit

@@ -75,11 +75,7 @@ class RunsTable:
     """
 
     def __init__(
-        self,
-        runs: Runs,
-        told: Callable[[Callable[[], Any]], Any],
-        actions: list[Any],
-        program: Callable[[Any], str],
+        self, runs: Runs, told: Callable[[Callable[[], Any]], Any], actions: list[Any], program: Callable[[Any], str]
     ) -> None:
         self.runs = runs
         self._told, self._program = told, program

@@ -175,10 +175,7 @@ class BackgroundTraining:
 
     @classmethod
     def resume(
-        cls,
-        run: str | os.PathLike[str],
-        env: Mapping[str, Any] | None = None,
-        net_list: list[Any] | None = None,
+        cls, run: str | os.PathLike[str], env: Mapping[str, Any] | None = None, net_list: list[Any] | None = None
     ) -> BackgroundTraining:
         """Resume an interrupted run.
 
