@@ -16,7 +16,7 @@ import pytest
 from launchers import ENGINES
 
 from zoo import algorithms, build_env
-from zoo.cli import main, parser
+from zoo.cli import entry, main
 from zoo.common.env_wrappers import TYPES
 
 ROOT = Path(__file__).parents[1]
@@ -76,7 +76,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize('command', parser.build_parser()[1])
+@pytest.mark.parametrize('command', entry.build_parser()[1])
 def test_a_command_works(command: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
     pytest.importorskip(NEEDED.get(command, 'zoo'))
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)

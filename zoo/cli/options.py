@@ -1,36 +1,30 @@
-"""Options that several commands have."""
+"""Options that several commands have, and the trained agent that some of them name."""
 
 from __future__ import annotations
 
 import argparse
+import os
+from typing import Any
 
-from zoo.cli.values import as_count, as_seed, run_names
+import zoo
+from zoo.cli.values import as_count, as_seed, find_packages, parse_settings, run_names
+from zoo.common.tools.errors import InvalidValue
+
+_ENV_SET = 'an argument of build_env; repeatable'
 
 
 def add_training(parser: argparse.ArgumentParser) -> None:
-    """Add what says how an agent is trained; :func:`zoo.cli.values.training_params` reads it."""
+    """Add the options of a training, which :func:`zoo.cli.values.training_params` reads."""
     add = parser.add_argument
     add('--steps', type=as_count, metavar='N', help="environment steps (default: the algorithm's)")
     add('--nenv', type=as_count, metavar='N', help='copies of the environment (default: as the algorithm needs)')
     add('--net', metavar='UNITS', help='units of the hidden layers, such as 256,256')
     add('--set', action='append', default=[], metavar='NAME=VALUE', help='any parameter: gamma=0.98; repeatable')
-    add_env_set(parser)
-
-
-def add_env_set(parser: argparse.ArgumentParser) -> None:
-    """Add ``--env-set``."""
-    told = 'an argument of build_env; repeatable'
-    parser.add_argument('--env-set', action='append', default=[], metavar='NAME=VALUE', help=told)
+    add('--env-set', action='append', default=[], metavar='NAME=VALUE', help=_ENV_SET)
 
 
 def add_jobs(parser: argparse.ArgumentParser, folder: str, episodes: int) -> None:
-    """Add what commands with several trainings have.
-
-    Args:
-        parser: the command's.
-        folder: the default of ``--out``, as it is shown.
-        episodes: the default of ``--episodes``.
-    """
+    """Add the options of commands with several trainings; ``folder`` and ``episodes`` are defaults."""
     add = parser.add_argument
     add('--jobs', type=as_count, metavar='N', help='trainings at a time (default: one for each core)')
     add('--episodes', type=as_count, default=episodes, metavar='N', help=f'of each test (default: {episodes})')
@@ -44,15 +38,36 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def add_best(parser: argparse.ArgumentParser) -> None:
-    """Add ``--best``."""
     parser.add_argument('--best', action='store_true', help='the best agent, kept by --evaluate; else the last one')
 
 
 def add_playing(parser: argparse.ArgumentParser, episodes: int) -> None:
-    """Add what commands have that play with a trained agent; ``episodes`` is the default."""
+    """Add the options of commands that play with a trained agent; ``episodes`` is a default."""
     add_run(parser)
     add = parser.add_argument
     add('--episodes', type=as_count, default=episodes, metavar='N', help=f'whole episodes (default: {episodes})')
     add('--seed', type=as_seed, default=0, help='of the environment, or none (default: 0)')
     add_best(parser)
-    add_env_set(parser)
+    add('--env-set', action='append', default=[], metavar='NAME=VALUE', help=_ENV_SET)
+
+
+def open_agent(args: Any, **changes: Any) -> tuple[Any, Any, Any]:
+    """Return the run, its agent and an environment of one copy; ``changes`` are arguments of ``build_env``."""
+    run = zoo.open_run(args.run_name)
+    env_params = parse_settings('--env-set', args.env_set)
+    for name in ('seed', 'nenv', 'env_id', 'env_type', *changes):
+        if name in env_params:
+            raise InvalidValue(f'--env-set {name}: that is not to be changed here.')
+    find_packages((run.config.get('made_with') or {}).get('env_id', ''))
+    env = run.build_env(args.seed, nenv=1, **changes, **env_params)
+    try:
+        return run, run.load(best=args.best), env
+    except BaseException:
+        env.close()
+        raise
+
+
+def without_window() -> None:
+    """Let pygame draw without a display; where there is none it would complain."""
+    if not (os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY')):
+        os.environ.setdefault('SDL_VIDEODRIVER', 'dummy')

@@ -1,7 +1,6 @@
-"""The algorithm and the environment of a command, which every command takes in the same two ways.
+"""The algorithm and the environment of a command.
 
-``zoo train PPO CartPole-v1`` and ``zoo train --algo PPO --env CartPole-v1`` mean the same; both ways can be mixed. What
-is given twice has to be the same both times.
+``zoo train PPO CartPole-v1`` and ``zoo train --algo PPO --env CartPole-v1`` mean the same; both ways can be mixed.
 """
 
 from __future__ import annotations
@@ -21,13 +20,11 @@ NONE, ONE, MANY = 0, 1, 2
 def add_subject(parser: Any, count: int, environment: bool, example: str) -> None:
     """Let a command take algorithms and an environment, as words and as options.
 
-    After :func:`settle` they are ``args.algorithms``, ``args.algorithm`` (the first) and ``args.environment``.
-
     Args:
         parser: the command's.
         count: :data:`NONE`, :data:`ONE` or :data:`MANY` algorithms.
         environment: whether it takes an environment.
-        example: what would be right, for the message when something is missing.
+        example: a right command, for the message when something is missing.
     """
     parser.set_defaults(takes=('words', count, environment), example=example, algo=None, env=None, env_type=None)
     several = 'such as PPO A2C, two or more' if count == MANY else 'such as PPO; zoo list algorithms has all'
@@ -50,10 +47,10 @@ def add_subject(parser: Any, count: int, environment: bool, example: str) -> Non
 
 
 def settle(args: argparse.Namespace, more: list[str]) -> None:
-    """Find out which words are algorithms and which is the environment.
+    """Set ``args.algorithms``, ``args.algorithm`` (the first) and ``args.environment`` from the words.
 
     Args:
-        args: as parsed; gets ``algorithms``, ``algorithm`` and ``environment``.
+        args: as parsed.
         more: words that stood behind options.
 
     Raises:
@@ -105,10 +102,8 @@ def _algorithms(args: argparse.Namespace, words: list[str], count: int) -> list[
 
 
 def _is_environment(words: list[str], given: str | None) -> bool:
-    """Whether the word behind algorithms is meant as the environment rather than as another algorithm."""
-    if len(words) > 1:
-        return False
-    return given is None or words[0] == given or words[0] in zoo.list_envs('gymnasium')
+    """Whether the word behind algorithms is the environment rather than another algorithm."""
+    return len(words) == 1 and (given is None or words[0] == given or words[0] in zoo.list_envs('gymnasium'))
 
 
 def _algorithm_names(prefix: str = '', **_: Any) -> list[str]:

@@ -16,22 +16,19 @@ from zoo.common.tools.literals import read_literal
 #: Arguments of ``zoo.train``, and arguments of ``zoo.compare`` and ``zoo.tune``, that ``--set`` refuses.
 _OF_TRAIN = ('seed', 'nenv', 'run_dir', 'render', 'callbacks', 'env_type', 'plot_func', 'alg', 'env_id', 'env_params')
 _OF_MANY = ('algs', 'seeds', 'test_episodes', 'jobs', 'out', 'progress', 'trials', 'search', 'sampler', 'pruner')
-#: Options that are called otherwise than the argument.
-_OPTIONS = {
-    'alg': 'algo', 'algs': 'algo', 'env_id': 'env', 'env_type': 'type', 'env_params': 'env-set',
-    'test_episodes': 'episodes',
-}  # fmt: skip
+#: The options of arguments with another name.
+_OPTIONS = {'alg': 'algo', 'algs': 'algo', 'env_id': 'env', 'env_type': 'type', 'env_params': 'env-set'}
+_OPTIONS['test_episodes'] = 'episodes'
 
 
 def env_types() -> tuple[str, ...]:
-    """Return the types of environments."""
     from zoo.common.env_wrappers import TYPES
 
     return tuple(TYPES)
 
 
 def as_count(text: str) -> int:
-    """Return the whole number of at least 1 that ``'500'``, ``'50_000'`` or ``'5e4'`` stands for."""
+    """Return a whole number of at least 1, given as ``'500'``, ``'50_000'`` or ``'5e4'``."""
     try:
         number = int(text.replace('_', '')) if 'e' not in text.lower() else int(float(text))
         if 'e' in text.lower() and number != float(text):
@@ -44,7 +41,7 @@ def as_count(text: str) -> int:
 
 
 def as_seed(text: str) -> int | None:
-    """Return a seed; ``'none'`` is None, which stands for an unpredictable one."""
+    """Return a seed; ``'none'`` gives None, an unpredictable one."""
     if text.lower() == 'none':
         return None
     if not text.isdigit():
@@ -53,11 +50,7 @@ def as_seed(text: str) -> int | None:
 
 
 def parse_value(text: str) -> Any:
-    """Return the value of ``--set NAME=VALUE``: a Python literal, ``Linear(…)`` of numbers, or else the text itself.
-
-    Raises:
-        ValueError: the text begins like a literal and is none.
-    """
+    """Return a Python literal, ``Linear(…)`` of numbers, or else the text itself, unless it begins like a literal."""
     try:
         return read_literal(text)
     except (ValueError, SyntaxError, TypeError) as error:
@@ -67,11 +60,7 @@ def parse_value(text: str) -> Any:
 
 
 def parse_settings(option: str, given: Iterable[str]) -> dict[str, Any]:
-    """Return the values by name of a repeatable option such as ``--set gamma=0.98``.
-
-    Raises:
-        ValueError: an entry has no ``=``, a name is given twice, or a value cannot be read.
-    """
+    """Return the values by name of a repeatable option such as ``--set gamma=0.98``."""
     found: dict[str, Any] = {}
     for text in given:
         name, equals, value = text.partition('=')
@@ -85,17 +74,20 @@ def parse_settings(option: str, given: Iterable[str]) -> dict[str, Any]:
 
 
 def env_names(prefix: str = '', **_: Any) -> list[str]:
-    """Return the names of environments of Gymnasium with this prefix, for completion."""
+    """Return Gymnasium's environments with this prefix, for completion."""
     return [name for name in zoo.list_envs('gymnasium', latest=True) if name.startswith(prefix)]
 
 
 def run_names(prefix: str = '', **_: Any) -> list[str]:
-    """Return the names of runs with this prefix, for completion."""
+    """Return the runs with this prefix, for completion."""
     return [name for name in [*(run.name for run in zoo.list_runs()), 'last'] if name.startswith(prefix)]
 
 
 def training_params(args: Any) -> dict[str, Any]:
-    """Return the arguments of ``zoo.train`` that the options of :func:`zoo.cli.options.add_training` stand for."""
+    """Return the arguments of ``zoo.train`` for the options of :func:`zoo.cli.options.add_training`.
+
+    For other commands, also the arguments for the options of :func:`zoo.cli.options.add_jobs`, and ``nenv``.
+    """
     params = parse_settings('--set', args.set)
     for name, option, value in (('train_steps', '--steps', args.steps), ('net', '--net', args.net)):
         if value is not None:
@@ -106,12 +98,15 @@ def training_params(args: Any) -> dict[str, Any]:
         if name in params:
             option = _OPTIONS.get(name, name).replace('_', '-')
             raise InvalidValue(f'--set {name}: it is an option of its own, --{option}, or belongs to programs alone.')
-    env_params = parse_settings('--env-set', args.env_set)
-    return params | ({'env_params': env_params} if env_params else {})
+    if args.env_set:
+        params['env_params'] = parse_settings('--env-set', args.env_set)
+    if args.command != 'train':
+        params |= {'nenv': args.nenv, 'jobs': args.jobs, 'out': args.out, 'test_episodes': args.episodes}
+    return params
 
 
 def training_options(args: Any) -> list[str]:
-    """Return the options of :func:`zoo.cli.options.add_training`, the type and the seed, as they were given."""
+    """Return the options of a training, the type and the seed, as they were given."""
     given = [('--type', args.env_type), ('--steps', args.steps), ('--net', args.net)]
     given += [('--nenv', args.nenv), ('--seed', args.seed if args.seed else None)]
     given += [('--set', text) for text in args.set] + [('--env-set', text) for text in args.env_set]

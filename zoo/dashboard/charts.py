@@ -28,7 +28,7 @@ class Curve:
 
     Attributes:
         label: its name.
-        x, y: its points; those with NaN are left out.
+        x, y: its points; points with NaN are left out.
         dots: fainter points at the same ``x``, such as single episodes.
     """
 
@@ -81,9 +81,8 @@ def chart(
 
     for tick in _ticks(y_low, y_high, 5 if height > 220 else 3):
         place = float(at_y(tick))
-        parts.append(
-            f'<line class="zoo-grid-line" x1="{left}" x2="{width - right}" y1="{place:.1f}" y2="{place:.1f}"/>'
-        )
+        ends = f'x1="{left}" x2="{width - right}" y1="{place:.1f}" y2="{place:.1f}"'
+        parts.append(f'<line class="zoo-grid-line" {ends}/>')
         parts.append(f'<text class="zoo-tick zoo-tick-y" x="{left - 6}" y="{place + 3.5:.1f}">{number(tick)}</text>')
     for tick in _ticks(x_low, x_high, 7 if width > 500 else 4):
         place = float(at_x(tick))
@@ -92,19 +91,18 @@ def chart(
     if x_label:
         parts.append(f'<text class="zoo-tick zoo-x-label" x="{width - right}" y="{height - 4}">{x_label}</text>')
     for i, (curve, _, _) in enumerate(cleaned):
-        color = f'zoo-c{i % COLORS}'
         if curve.dots is not None and len(cleaned) <= 3:
             dots_x, dots_y = _thinned(*_clean(curve.x, curve.dots), _DOTS)
             path = ''.join(f'M{a:.1f} {b:.1f}h0' for a, b in zip(at_x(dots_x), at_y(dots_y), strict=True))
-            parts.append(f'<path class="zoo-dots {color}" d="{path}"/>')
+            parts.append(f'<path class="zoo-dots zoo-c{i % COLORS}" d="{path}"/>')
     for i, (curve, x, y) in enumerate(cleaned):
         line_x, line_y = _thinned(x, y, _POINTS)
         points = ' '.join(f'{a:.1f},{b:.1f}' for a, b in zip(at_x(line_x), at_y(line_y), strict=True))
         color = f'zoo-c{i % COLORS}'
         told = f'{html.escape(curve.label)}: {number(y[-1])} at {number(x[-1])}'
         parts.append(f'<polyline class="zoo-line {color}" points="{points}"><title>{told}</title></polyline>')
-        end = float(at_x(x[-1])), float(at_y(y[-1]))
-        parts.append(f'<circle class="zoo-end {color}" cx="{end[0]:.1f}" cy="{end[1]:.1f}" r="3"/>')
+        end_x, end_y = float(at_x(x[-1])), float(at_y(y[-1]))
+        parts.append(f'<circle class="zoo-end {color}" cx="{end_x:.1f}" cy="{end_y:.1f}" r="3"/>')
     return ''.join([*parts, '</svg>'])
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from zoo.common.env_wrappers import TYPES
 from zoo.dashboard import parts
 from zoo.dashboard.experiment import Experiment
 from zoo.dashboard.fields import ARGUMENTS
@@ -31,7 +32,7 @@ class Choices:
         self._choose = choose
         self._quiet = False
         chosen = experiment()
-        self.env_type = widgets.Dropdown(options=chosen.types(), value=chosen.env_type)
+        self.env_type = widgets.Dropdown(options=tuple(TYPES), value=chosen.env_type)
         self.env_id = widgets.Dropdown(options=self._names())
         self.other_env = widgets.Text(placeholder="another registered name, 'package:Name-v0'", continuous_update=False)
         self.env_params = widgets.Text(placeholder='max_episode_steps=200', continuous_update=False)
@@ -48,17 +49,17 @@ class Choices:
         self.env_params.observe(lambda change: self._typed('env_params', change.new), 'value')
         for name, widget in self.arguments.items():
             widget.observe(partial(self._argument, name), 'value')
-        self._other_box = parts.labelled('or by its name', self.other_env)
+        self._other_box = parts.labeled('or by its name', self.other_env)
         self.environment_box = parts.box(
-            parts.labelled('type', self.env_type),
-            parts.labelled('environment', self.env_id),
+            parts.labeled('type', self.env_type),
+            parts.labeled('environment', self.env_id),
             self._other_box,
             self._fields(seed='seed', nenv='copies', vectorized='they run'),
-            parts.labelled('other arguments', self.env_params, 'of build_env and the environment’s constructor'),
+            parts.labeled('other arguments', self.env_params, 'of build_env and the environment’s constructor'),
             kind='zoo-choices',
         )
         self.algorithm_box = parts.box(
-            parts.labelled('algorithm', self.alg),
+            parts.labeled('algorithm', self.alg),
             self.summary,
             self._fields(layers='layers', dtype='precision', recurrent='memory'),
             kind='zoo-choices',
@@ -66,7 +67,7 @@ class Choices:
 
     def _fields(self, **labels: str) -> Any:
         """Return the fields of arguments side by side, under their labels."""
-        found = [parts.labelled(label, self.arguments[name], ARGUMENTS[name][2]) for name, label in labels.items()]
+        found = [parts.labeled(label, self.arguments[name], ARGUMENTS[name][2]) for name, label in labels.items()]
         return parts.box(*found, kind='zoo-three')
 
     def _names(self) -> list[str]:

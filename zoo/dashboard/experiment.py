@@ -15,13 +15,14 @@ import gymnasium
 
 import zoo
 from zoo import algorithms
-from zoo.common.env_wrappers import TYPES
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.utils import default_nenv
 from zoo.dashboard.fields import ARGUMENTS, Field, Source, entry_text
 from zoo.dashboard.values import nearest, read, read_keywords, written
 
 _OF_ENV = ('seed', 'nenv', 'vectorized')
+#: Parameters without a field: the environment gives the first two, and the others have a field for each entry.
+_NO_FIELD = ('observation_space', 'action_space', 'net_list', 'optimizers_list')
 
 
 class Experiment:
@@ -63,11 +64,6 @@ class Experiment:
         self.choose()
 
     # Choosing
-
-    @staticmethod
-    def types() -> tuple[str, ...]:
-        """Return the types of environments."""
-        return tuple(TYPES)
 
     def own(self) -> dict[str, Callable[..., Any]]:
         """Return the user's own environments by name: the given ones, and the classes of the notebook."""
@@ -143,7 +139,6 @@ class Experiment:
         return None if refused is None else f'{refused} {wanted} was chosen.'
 
     def _copies(self, alg: str) -> int:
-        """Return the number of copies of the environment with an algorithm."""
         if self.nenv_chosen:
             return int(self.arguments['nenv'])
         return int(default_nenv(alg, self.env_type, self.env_id))
@@ -167,7 +162,6 @@ class Experiment:
     # Parameters
 
     def describe(self) -> Any:
-        """Return ``zoo.describe`` of the algorithm."""
         return zoo.describe(self.alg)
 
     def fields(self) -> list[Field]:
@@ -176,36 +170,23 @@ class Experiment:
         found = []
         declared = {param.name: param for param in (*about.constructor, *about.learn)}
         cls = getattr(algorithms, self.alg)
-        for group, given, names in (
-            ('networks', 'net_list', cls.network_names),
-            ('optimizers', 'optimizers_list', cls.optimizer_names),
-        ):
+        lists = ('networks', 'net_list', cls.network_names), ('optimizers', 'optimizers_list', cls.optimizer_names)
+        for group, given, names in lists:
             for i, default in enumerate(self._alg_params[given]):
                 name = f'{given}[{i}]'
                 value = self._entry(default, edits.get(name))
-                found.append(
-                    Field(name, group, declared[given], names[i], default, value, entry_text(value), name in edits)
-                )
+                text = entry_text(value)
+                found.append(Field(name, group, declared[given], names[i], default, value, text, name in edits))
         for group, params in (('agent', self._alg_params), ('learn', self._learn_params)):
             for name, default in params.items():
-                if name in declared and name not in (
-                    'observation_space',
-                    'action_space',
-                    'net_list',
-                    'optimizers_list',
-                ):
+                if name in declared and name not in _NO_FIELD:
                     value = edits.get(name, default)
-                    bare = isinstance(value, str) and value.isidentifier()
-                    text = value if bare else written(value)
+                    text = value if isinstance(value, str) and value.isidentifier() else written(value)
                     found.append(Field(name, group, declared[name], name, default, value, text, name in edits))
         return found
 
     def field(self, name: str) -> Field:
-        """Return one of :meth:`fields`.
-
-        Raises:
-            ValueError: there is no parameter of this name.
-        """
+        """Return one of :meth:`fields`; ValueError if there is none of this name."""
         fields = {field.name: field for field in self.fields()}
         if name not in fields:
             raise InvalidValue(f'{self.alg} has no parameter {name!r}: there are {", ".join(fields)}.')
@@ -250,13 +231,13 @@ class Experiment:
     def type(self, name: str, text: str) -> None:
         """Edit a parameter with a typed text, as :meth:`set` does."""
         field = self.field(name)
-        if field.group in ('networks', 'optimizers'):
-            if field.group == 'networks' and text.strip().strip('\'"').isidentifier():
-                self.set(name, text.strip().strip('\'"'))
-            else:
-                self.set(name, read_keywords(text, field.label))
-        else:
+        word = text.strip().strip('\'"')
+        if field.group in ('agent', 'learn'):
             self.set(name, read(text, name))
+        elif field.group == 'networks' and word.isidentifier():
+            self.set(name, word)
+        else:
+            self.set(name, read_keywords(text, field.label))
 
     def type_argument(self, name: str, text: str) -> str | None:
         """Choose ``seed``, ``nenv`` or ``env_params`` with a typed text, as :meth:`choose` does."""
@@ -265,11 +246,7 @@ class Experiment:
         return self.choose(**{name: read(text, name)})
 
     def edit_all(self, edits: dict[str, Any]) -> None:
-        """Replace all edits of the algorithm at once; some values are valid only together.
-
-        Raises:
-            ValueError: a parameter or a network is refused.
-        """
+        """Replace all edits of the algorithm at once; some values are valid only together."""
         self.edits[self.alg] = edits
         self.assemble()
 
@@ -290,9 +267,8 @@ class Experiment:
     def torsos(self, name: str) -> tuple[str, ...]:
         """Return the networks whose torso a network may share."""
         cls = getattr(algorithms, self.alg)
-        if not name.startswith('net_list[') or not cls.shared_torso:
-            return ()
-        return tuple(cls.network_names[: int(name[len('net_list[') : -1])])
+        shares = name.startswith('net_list[') and cls.shared_torso
+        return tuple(cls.network_names[: int(name[len('net_list[') : -1])]) if shares else ()
 
     def _entry(self, default: Any, edit: Any) -> Any:
         """Return an entry of ``net_list`` or ``optimizers_list`` with its edits."""
@@ -327,25 +303,15 @@ class Experiment:
         return found
 
     def assemble(self) -> Any:
-        """Return an agent with these parameters.
-
-        Raises:
-            ValueError: a parameter or a network is refused.
-        """
+        """Return an agent with these parameters; ValueError if a parameter or a network is refused."""
         params = self.params()
         given = {name: params.get(name, value) for name, value in self._alg_params.items()}
-        return getattr(algorithms, self.alg)(**copy.copy(given))
+        return getattr(algorithms, self.alg)(**given)
 
     def order(self) -> dict[str, Any]:
         """Return the arguments of ``zoo.train``, without callbacks and run directory."""
-        return {
-            'alg': self.alg,
-            'env_id': self.environment(),
-            'env_type': self.env_type,
-            **self.arguments,
-            'env_params': dict(self.env_params),
-            **self.params(),
-        }
+        chosen = {'alg': self.alg, 'env_id': self.environment(), 'env_type': self.env_type, **self.arguments}
+        return chosen | {'env_params': dict(self.env_params)} | self.params()
 
     def keep(self, environments: Iterable[Callable[..., Any]]) -> None:
         """Offer the user's own environments, as the constructor does."""

@@ -33,7 +33,7 @@ class ParameterRow:
     """A parameter on the page.
 
     Args:
-        field: the parameter as it is now.
+        field: the parameter.
         edit: called with the name and what was typed or chosen.
         reset: called with the name.
         torsos: the networks whose torso a network may share.
@@ -128,7 +128,8 @@ def _is_shown(field: Field, group: str, wanted: list[str]) -> bool:
 
 
 def _label(field: Field) -> str:
-    default = _default(field)
+    default = entry_text(field.default) if field.group in ('networks', 'optimizers') else str(field.default)
+    default = default if len(default) <= 60 else f'{default[:59]}…'
     if field.group == 'networks':
         meaning = 'a spec, a torso shared with another network, or code, which runs in this notebook as a cell would'
     elif field.group == 'optimizers':
@@ -140,11 +141,6 @@ def _label(field: Field) -> str:
     kind = f'<small>{html.escape(kind)}</small>' if kind else ''
     label = f'optimizer: {field.label}' if field.group == 'optimizers' else field.label
     return f'<b>{html.escape(label)}</b>{was}<p>{html.escape(meaning)}</p>{kind}'
-
-
-def _default(field: Field) -> str:
-    told = entry_text(field.default) if field.group in ('networks', 'optimizers') else str(field.default)
-    return told if len(told) <= 60 else f'{told[:59]}…'
 
 
 class Form:
@@ -189,18 +185,15 @@ class Form:
         experiment = self._experiment()
         fields = experiment.fields()
         edited = sum(field.changed for field in fields)
-        labels = [
-            (f'{told} · {edited}' if name == 'edited' and edited else told, name) for name, told in GROUPS.items()
-        ]
+        titles = GROUPS | ({'edited': f'{GROUPS["edited"]} · {edited}'} if edited else {})
+        labels = [(title, name) for name, title in titles.items()]
         if tuple(self.group.options) != tuple(labels):  # setting them forgets the choice
             chosen, self._quiet = self.group.value, True
             self.group.options, self.group.value = labels, chosen
             self._quiet = False
         wanted, group = self.filter.value.lower().split(), self.group.value
-        shown = []
+        shown = [self.row(field.name).box for field in fields if _is_shown(field, group, wanted)]
         for field in fields:
-            if _is_shown(field, group, wanted):
-                shown.append(self.row(field.name).box)
             if (experiment.alg, field.name) in self._rows:
                 self.row(field.name).show(field)
         if not shown:

@@ -19,9 +19,9 @@ from zoo.dashboard import parts
 from zoo.dashboard.choices import Choices
 from zoo.dashboard.experiment import Experiment
 from zoo.dashboard.form import Form
+from zoo.dashboard.preview import Preview
 from zoo.dashboard.program import experiment_of, program_for, program_of
 from zoo.dashboard.runs import PROGRAM, Runs
-from zoo.dashboard.seen import Seen
 from zoo.dashboard.table import RunsTable
 from zoo.dashboard.training import BackgroundTraining, Filming
 from zoo.dashboard.watch import Watch
@@ -74,7 +74,7 @@ class Dashboard(widgets.Box):
         self.message = parts.text(kind='zoo-message')
         self.watch = Watch()
         self.choices = Choices(lambda: self.experiment, self._do_choose)
-        self.seen = Seen()
+        self.seen = Preview()
         self.form = Form(lambda: self.experiment, self._show_experiment, self._told)
         self._make_buttons()
         self.table = RunsTable(Runs(self.folder), self._told, self._actions(), program_of)
@@ -89,8 +89,7 @@ class Dashboard(widgets.Box):
         )
         self.view.add_class('zoo-tabs')
         self.view.observe(lambda _: self._show_view(), 'value')
-        stage = parts.box(kind='zoo-stage')
-        self._stage = stage
+        self._stage = parts.box(kind='zoo-stage')
         super().__init__(
             [
                 parts.text(f'<style>{style}</style>', 'zoo-style'),
@@ -102,7 +101,7 @@ class Dashboard(widgets.Box):
                         parts.card('Algorithm', self.choices.algorithm_box, self.form.box),
                         kind='zoo-column',
                     ),
-                    parts.box(self.view, self._control_box, stage, kind='zoo-card zoo-right'),
+                    parts.box(self.view, self._control_box, self._stage, kind='zoo-card zoo-right'),
                     kind='zoo-grid',
                 ),
                 parts.card('Runs', self.table.box),
@@ -128,12 +127,8 @@ class Dashboard(widgets.Box):
     def _make_buttons(self) -> None:
         self.start_button = parts.button('Train', self.start, 'in a process of its own', 'zoo-primary', 'play')
         self.pause_button = parts.button('Pause', self.pause, 'at the next update', icon='pause')
-        self.stop_button = parts.button(
-            'Stop',
-            self.stop,
-            'as Ctrl-C: it saves and can be resumed; a second click does not wait for an update',
-            icon='stop',
-        )
+        told = 'as Ctrl-C: it saves and can be resumed; a second click does not wait for an update'
+        self.stop_button = parts.button('Stop', self.stop, told, icon='stop')
         self.film_button = parts.button('Film', self.film, 'an episode of the newest checkpoint', icon='film')
         self._control_box = parts.box(
             self.start_button, self.pause_button, self.stop_button, self.film_button, kind='zoo-bar zoo-control'
@@ -169,6 +164,9 @@ class Dashboard(widgets.Box):
         self.watch.clear()
         self.view.value = 'training'
         self.tick()
+        self._begin_looking()
+
+    def _begin_looking(self) -> None:
         if self._follower is None or not self._follower.is_alive():
             self._follower = threading.Thread(target=self._look, name='zoo-dashboard', daemon=True)
             self._follower.start()
@@ -245,9 +243,7 @@ class Dashboard(widgets.Box):
                 f'{run.name} has no checkpoint yet: one is written every checkpoint_every steps, and when it stops.'
             )
         self.watch.begin_film(Filming(run, *self._made_of(run)))
-        if self._follower is None or not self._follower.is_alive():
-            self._follower = threading.Thread(target=self._look, name='zoo-dashboard', daemon=True)
-            self._follower.start()
+        self._begin_looking()
 
     def _made_of(self, run: Any) -> tuple[dict[str, Any] | None, list[Any] | None]:
         """Return what the folder of a run of this page cannot say: arguments of ``build_env``, and networks."""
@@ -255,19 +251,17 @@ class Dashboard(widgets.Box):
         if origin is None or not origin.is_own():
             return None, None
         order = origin.order()
-        env = None
-        if not isinstance(order['env_id'], str):
-            env = {name: order[name] for name in ('env_id', 'env_type', 'seed', 'nenv', 'vectorized')}
-            env |= order['env_params']
+        names = ('env_id', 'env_type', 'seed', 'nenv', 'vectorized')
+        named = isinstance(order['env_id'], str)
+        env = None if named else {name: order[name] for name in names} | order['env_params']
         return env, order.get('net_list') if origin.has_sources() else None
 
     def _show_buttons(self) -> None:
         state = None if self.training is None else self.training.state
-        alive = self.training is not None and self.training.alive
+        alive, paused = self.training is not None and self.training.alive, state in ('paused', 'pausing')
         self.start_button.disabled = alive
-        self.pause_button.disabled = state not in ('training', 'paused', 'pausing')
-        self.pause_button.description = 'Go on' if state in ('paused', 'pausing') else 'Pause'
-        self.pause_button.icon = 'play' if state in ('paused', 'pausing') else 'pause'
+        self.pause_button.disabled = state != 'training' and not paused
+        self.pause_button.description, self.pause_button.icon = ('Go on', 'play') if paused else ('Pause', 'pause')
         self.stop_button.disabled = not alive
         self.stop_button.description = 'Stop now' if state == 'stopping' else 'Stop'
         self.film_button.disabled = self.training is None or self.training.run_dir is None
@@ -323,22 +317,15 @@ class Dashboard(widgets.Box):
 
     def say(self, words: str, wrong: bool = False) -> None:
         """Show a sentence at the top."""
-        kind = 'zoo-wrong' if wrong else 'zoo-note'
-        self.message.value = f'<p class="{kind}">{html.escape(words)}</p>' if words else ''
+        self.message.value = f'<p class="zoo-{"wrong" if wrong else "note"}">{html.escape(words)}</p>' if words else ''
 
     @property
     def said(self) -> str:
         """The sentence at the top."""
-        shown = self.message.value
-        return html.unescape(shown.partition('>')[2].rpartition('</p>')[0])
+        return html.unescape(self.message.value.partition('>')[2].rpartition('</p>')[0])
 
     def _told(self, do: Callable[[], Any], keep: bool = False) -> None:
-        """Do something, and show the sentence that it returns or its error.
-
-        Args:
-            do: returns a sentence or nothing.
-            keep: without a new sentence, keep the shown one.
-        """
+        """Do something, and show the sentence that it returns or its error; with ``keep`` else the shown one stays."""
         with self._lock:
             try:
                 words = do()

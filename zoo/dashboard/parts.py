@@ -12,37 +12,33 @@ import ipywidgets as widgets
 
 def box(*children: Any, kind: str = '') -> Any:
     """Return widgets in a box; the style sheet lays it out by its classes, ``kind``."""
-    found = widgets.Box(list(children))
+    return _with_classes(widgets.Box(list(children)), kind)
+
+
+def _with_classes(widget: Any, kind: str) -> Any:
     for name in kind.split():
-        found.add_class(name)
-    return found
+        widget.add_class(name)
+    return widget
 
 
-def card(title: str, *children: Any, kind: str = '') -> Any:
+def card(title: str, *children: Any) -> Any:
     """Return a part of the page with its title."""
-    head = text(f'<h3>{html.escape(title)}</h3>', 'zoo-card-title')
-    return box(head, *children, kind=f'zoo-card {kind}')
+    return box(text(f'<h3>{html.escape(title)}</h3>', 'zoo-card-title'), *children, kind='zoo-card')
 
 
 def text(value: str = '', kind: str = '') -> Any:
     """Return HTML; text of the user must be escaped in it."""
-    found = widgets.HTML(value)
-    for name in kind.split():
-        found.add_class(name)
-    return found
+    return _with_classes(widgets.HTML(value), kind)
 
 
 def button(label: str, do: Callable[[], Any], tooltip: str = '', kind: str = '', icon: str = '') -> Any:
     """Return a button that calls ``do``."""
     found = widgets.Button(description=label, tooltip=tooltip, icon=icon)
-    found.add_class('zoo-button')
-    for name in kind.split():
-        found.add_class(name)
     found.on_click(lambda _: do())
-    return found
+    return _with_classes(found, f'zoo-button {kind}')
 
 
-def labelled(label: str, widget: Any, meaning: str = '') -> Any:
+def labeled(label: str, widget: Any, meaning: str = '') -> Any:
     """Return a field with its name above it."""
     told = f' title="{html.escape(meaning)}"' if meaning else ''
     return box(text(f'<label{told}>{html.escape(label)}</label>', 'zoo-label'), widget, kind='zoo-field')
@@ -50,8 +46,7 @@ def labelled(label: str, widget: Any, meaning: str = '') -> Any:
 
 def picture(data: bytes, alt: str, kind: str = 'png') -> str:
     """Return a picture as HTML."""
-    encoded = base64.b64encode(data).decode()
-    return f'<img alt="{html.escape(alt)}" src="data:image/{kind};base64,{encoded}">'
+    return f'<img alt="{html.escape(alt)}" src="data:image/{kind};base64,{base64.b64encode(data).decode()}">'
 
 
 def choice(options: Mapping[str, Any], value: Any) -> Any:
@@ -66,6 +61,5 @@ def label_of(options: Mapping[str, Any], value: Any) -> str:
 
 def sentence(error: BaseException) -> str:
     """Return the first line of an error message."""
-    told = str(error).strip()
-    lines = [line for line in told.splitlines() if line.strip()]
+    lines = str(error).strip().splitlines()
     return lines[0] if lines else f'{type(error).__name__}, without a word.'

@@ -17,10 +17,8 @@ def program_for(experiment: Experiment) -> str:
     env = experiment.env_id if own else repr(experiment.env_id)
     chosen = {name: x for name, x in experiment.arguments.items() if name == 'seed' or x != ARGUMENTS[name][0]}
     of_env = {name: chosen[name] for name in ('seed', 'nenv', 'vectorized') if name in chosen} | experiment.env_params
-    of_params: dict[str, Any] = {
-        name: chosen[name] for name in ('seed', 'layers', 'dtype', 'recurrent') if name in chosen
-    }
-    given, edits = keywords(of_params), _edit_lines(experiment)
+    given = keywords({name: chosen[name] for name in ('seed', 'layers', 'dtype', 'recurrent') if name in chosen})
+    edits = _edit_lines(experiment)
     names = ['algorithms', 'build_env', 'call_default_params']
     if any('Linear(' in line for line in edits):
         names.insert(0, 'Linear')
@@ -86,9 +84,9 @@ def experiment_of(run: Any) -> Experiment:
     wanted = {**config['params'], **config['learn_params']}
     for given in ('net_list', 'optimizers_list'):
         for i, entry in enumerate(config[given]):
-            hidden = ('seed', 'layers', 'dtype')
-            own = entry if isinstance(entry, str) else {key: x for key, x in entry.items() if key not in hidden}
-            wanted[f'{given}[{i}]'] = own
+            if not isinstance(entry, str):
+                entry = {key: x for key, x in entry.items() if key not in ('seed', 'layers', 'dtype')}
+            wanted[f'{given}[{i}]'] = entry
     edits = {}
     for field in found.fields():
         value = wanted.get(field.name, field.default)

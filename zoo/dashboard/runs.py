@@ -17,15 +17,8 @@ from zoo.dashboard.charts import Curve
 from zoo.dashboard.values import written
 
 #: The columns of the table by name, with their titles.
-COLUMNS = {
-    'begun': 'begun',
-    'algorithm': 'algorithm',
-    'environment': 'environment',
-    'steps': 'steps',
-    'score': 'return',
-    'rate': 'steps/s',
-    'seed': 'seed',
-}
+COLUMNS = {name: name for name in ('begun', 'algorithm', 'environment', 'steps')}
+COLUMNS |= {'score': 'return', 'rate': 'steps/s', 'seed': 'seed'}
 #: The file, in the folder of a run of the dashboard, with the program that repeats it.
 PROGRAM = 'program.py'
 
@@ -69,24 +62,20 @@ class RunRow:
 
 
 class Runs:
-    """The runs of a folder.
-
-    Args:
-        folder: the folder; None: where ``zoo.train`` writes runs.
-    """
+    """The runs of a folder; None: the folder where ``zoo.train`` writes runs."""
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         self.folder = folder
         self._read: dict[Path, tuple[tuple[float, ...], RunRow]] = {}
 
     def rows(self, wanted: str = '', sort: str = 'begun', descending: bool = True) -> list[RunRow]:
-        """Return the rows of the table.
+        """Return the rows of the table; runs without a number always come last.
 
         Args:
-            wanted: words such as ``'ppo gamma=0.98'``; a row must have each of them in its name, its algorithm, its
-                environment or its settings.
+            wanted: words such as ``'ppo gamma=0.98'``; the name, algorithm, environment and settings of a row together
+                must have all of them.
             sort: a key of :data:`COLUMNS`.
-            descending: the highest first; runs without a number always come last.
+            descending: the highest first.
 
         Raises:
             ValueError: there is no such column.
@@ -96,7 +85,7 @@ class Runs:
         rows = _told_apart([self._row(run) for run in zoo.list_runs(self.folder)])
         rows = [row for row in rows if all(word in row.text for word in wanted.lower().split())]
         rows.sort(key=lambda row: _key(row, sort), reverse=descending)
-        return sorted(rows, key=lambda row: _missing(row, sort))
+        return sorted(rows, key=lambda row: _key(row, sort) == -math.inf)
 
     def _row(self, run: Any) -> RunRow:
         files = [run.path / name for name in ('config.json', 'progress.csv', 'monitor.csv')]
@@ -110,16 +99,9 @@ class Runs:
 def _made(run: Any, begun: float) -> RunRow:
     _, returns = run.curve
     rates = [rate for rate in run.progress.get('speed/steps_per_second', []) if math.isfinite(rate)]
-    return RunRow(
-        run,
-        begun,
-        run.steps,
-        run.train_steps,
-        float(np.mean(returns[-_WINDOW:])) if returns else math.nan,
-        float(np.median(rates)) if rates else math.nan,
-        run.settings,
-        {},
-    )
+    score = float(np.mean(returns[-_WINDOW:])) if returns else math.nan
+    rate = float(np.median(rates)) if rates else math.nan
+    return RunRow(run, begun, run.steps, run.train_steps, score, rate, run.settings, {})
 
 
 def _told_apart(rows: Sequence[RunRow]) -> list[RunRow]:
@@ -131,8 +113,7 @@ def _told_apart(rows: Sequence[RunRow]) -> list[RunRow]:
         names = dict.fromkeys(name for row in group for name in row.settings)
         differ = [name for name in names if len({written(row.settings.get(name)) for row in group}) > 1]
         for row in group:
-            own = {name: row.settings[name] for name in differ if name in row.settings}
-            found.append(replace(row, differs=own))
+            found.append(replace(row, differs={name: row.settings[name] for name in differ if name in row.settings}))
     return found
 
 
@@ -141,10 +122,6 @@ def _key(row: RunRow, sort: str) -> Any:
         return str(getattr(row.run, sort)).lower()
     value = row.run.seed if sort == 'seed' else getattr(row, sort)
     return -math.inf if value is None or math.isnan(value) else value
-
-
-def _missing(row: RunRow, sort: str) -> bool:
-    return _key(row, sort) == -math.inf
 
 
 def curve(run: Any, label: str) -> Curve:

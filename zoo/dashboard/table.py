@@ -42,10 +42,9 @@ class _Line:
 
 
 def _cells(row: RunRow) -> str:
-    seed = '' if row.run.seed is None else str(row.run.seed)
     done = min(1.0, row.steps / row.train_steps) if row.train_steps else 0.0
     steps = f'{number(row.steps)}<small> / {number(row.train_steps)}</small><i style="width:{100 * done:.0f}%"></i>'
-    differs = keywords_of(row) or '<span class="zoo-faint">as the others</span>'
+    differs = html.escape(keywords(row.differs)) or '<span class="zoo-faint">as the others</span>'
     cells = [
         time.strftime('%d %b %H:%M', time.localtime(row.begun)),
         f'<b>{html.escape(row.run.algorithm)}</b>',
@@ -53,15 +52,10 @@ def _cells(row: RunRow) -> str:
         f'<span class="zoo-steps">{steps}</span>',
         '–' if math.isnan(row.score) else f'{row.score:,.4g}'.replace('-', '−'),
         '–' if math.isnan(row.rate) else f'{row.rate:,.0f}',
-        seed,
+        '' if row.run.seed is None else str(row.run.seed),
         differs,
     ]
     return ''.join(f'<span title="{html.escape(row.name)}">{cell}</span>' for cell in cells)
-
-
-def keywords_of(row: RunRow) -> str:
-    """Return the settings in which a run differs, as HTML."""
-    return html.escape(keywords(row.differs))
 
 
 class RunsTable:

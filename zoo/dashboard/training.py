@@ -1,15 +1,9 @@
-"""Training in the background: in a process that the page follows by its run directory and controls by a pipe.
+"""Training in a process that the page follows by its run directory and controls by a pipe.
 
-A thread would share the processor with the notebook's code, and a crash of a simulator would end the notebook. The
-process calls ``zoo.train``, as a script does, with one more callback, which reads the pipe about ten times a second:
-
-* *pause* holds the training at the next update, where the agent is whole; the time does not count.
-* *stop* interrupts it there, like Ctrl-C: it saves a checkpoint and can be resumed.
-
-Both wait for an update: a process that a signal stops within a step cannot say where it is, and actors in other
-processes would go on. An update can take long; :meth:`BackgroundTraining.interrupt` does not wait for it.
-
-When the notebook's kernel ends, the training is interrupted and saves.
+A thread would share the processor with the notebook, and a crash of a simulator would end the notebook. The process
+calls ``zoo.train`` with a callback that reads the pipe about ten times a second. *Pause* and *stop* wait for an update,
+where the agent is whole: a process that a signal stops within a step cannot say where it is, and actors in other
+processes would go on. When the notebook's kernel ends, the training is interrupted and saves.
 """
 
 from __future__ import annotations
@@ -90,10 +84,9 @@ class Control(Callback):
                     self._connection.send(('paused', training.steps))
             training.waited(time.monotonic() - began)
             self._last = time.monotonic(), training.steps
-        if message == 'go':
+        if message in ('go', 'stop'):
             self._connection.send(('training', training.steps))
-        elif message == 'stop':
-            self._connection.send(('training', training.steps))
+        if message == 'stop':
             raise KeyboardInterrupt
 
 
@@ -122,11 +115,7 @@ def _film(run: str, env: Mapping[str, Any] | None, net_list: list[Any] | None, p
 
 
 def _began(function: Any, args: tuple[Any, ...], name: str, talks: bool) -> Worker:
-    """Start the process of a task.
-
-    Raises:
-        ValueError: something of the user's own cannot be sent to a process.
-    """
+    """Start the process of a task; ValueError if something of the user's own cannot be sent to it."""
     log = Path(tempfile.mkdtemp(prefix='zoo-')) / 'output.txt'
     try:
         return Worker(Task(name, function, args, log, talks))
@@ -162,11 +151,7 @@ class BackgroundTraining:
 
     @classmethod
     def start(cls, order: Mapping[str, Any], folder: str | os.PathLike[str]) -> BackgroundTraining:
-        """Begin a run.
-
-        Args:
-            order: the arguments of ``zoo.train``.
-            folder: the folder of runs.
+        """Begin a run in a folder of runs; ``order`` are the arguments of ``zoo.train``.
 
         Raises:
             ValueError: something of the user's own cannot be sent to a process.
@@ -177,10 +162,9 @@ class BackgroundTraining:
     def resume(
         cls, run: str | os.PathLike[str], env: Mapping[str, Any] | None = None, net_list: list[Any] | None = None
     ) -> BackgroundTraining:
-        """Resume an interrupted run.
+        """Resume an interrupted run, given by its folder.
 
         Args:
-            run: its folder.
             env: the arguments of ``build_env``, if the environment has no name.
             net_list: the networks, if they are the user's own.
         """
@@ -242,11 +226,7 @@ class BackgroundTraining:
             self._send('steps')
 
     def wait(self, seconds: float, *states: str) -> None:
-        """Poll until it is in one of the states, or has ended.
-
-        Raises:
-            TimeoutError: that has not come to pass.
-        """
+        """Poll until it is in one of the states, or has ended; TimeoutError if neither happens in time."""
         until = time.monotonic() + seconds
         while self.alive and self.state not in states:
             if time.monotonic() > until:

@@ -12,43 +12,35 @@ from zoo.common.tools.literals import read_literal
 
 
 def read(text: str, name: str) -> Any:
-    """Return the value of a text: a Python literal, a ``Linear`` schedule or a dict; a single word is itself.
+    """Return the value of a typed text: a Python literal, a ``Linear`` schedule or a dict; a single word is itself.
 
     Nothing in the text is executed. Examples: ``1e5``, ``[64, 64]``, ``Linear(1e-3, 0)``, ``dict(learners=1)``.
 
-    Args:
-        text: what was typed.
-        name: name of the parameter, for the message.
-
     Raises:
-        ValueError: the text is something else; the message says what may be given.
+        ValueError: the text is something else; the message names the parameter and says what may be given.
     """
     text = text.strip()
     if text.isidentifier() and text not in ('None', 'True', 'False'):
         return text
+    right = "a value as Python writes it, such as 0.99, None, [64, 64], 'auto' or Linear(1e-3, 0)"
+    return _read(text, f'{name} is {text!r}: give {right}.')
+
+
+def read_keywords(text: str, name: str) -> dict[str, Any]:
+    """Return the dict for ``hidden=[64, 64], activation='tanh'``; nothing in the text is executed."""
+    right = "names and values, such as hidden=[64, 64], activation='tanh'"
+    value = _read(f'dict({text})', f'{name} is {text!r}: give {right}.')
+    assert isinstance(value, dict)
+    return value
+
+
+def _read(text: str, refusal: str) -> Any:
     try:
         return read_literal(text)
     except (ValueError, TypeError, SyntaxError) as error:
         if isinstance(error, ValueError) and 'Linear' in str(error):
             raise
-        raise InvalidValue(
-            f"{name} is {text!r}: give a value as Python writes it, such as 0.99, None, [64, 64], 'auto' or "
-            'Linear(1e-3, 0).'
-        ) from None
-
-
-def read_keywords(text: str, name: str) -> dict[str, Any]:
-    """Return the dict for ``hidden=[64, 64], activation='tanh'``; nothing in the text is executed."""
-    try:
-        value = read_literal(f'dict({text})')
-    except (ValueError, TypeError, SyntaxError) as error:
-        if isinstance(error, ValueError) and 'Linear' in str(error):
-            raise
-        raise InvalidValue(
-            f"{name} is {text!r}: give names and values, such as hidden=[64, 64], activation='tanh'."
-        ) from None
-    assert isinstance(value, dict)
-    return value
+        raise InvalidValue(refusal) from None
 
 
 def written(value: Any) -> str:
@@ -75,15 +67,9 @@ def keywords(values: Mapping[str, Any]) -> str:
 
 
 def nearest(param: Any, value: Any) -> Any:
-    """Return the valid value nearest to a refused one; None if there is none.
-
-    Args:
-        param: the declaration of the parameter, from ``zoo.describe``.
-        value: a value that its check refuses.
-    """
-    if param.kind not in ('whole', 'number') or isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    if not math.isfinite(value):
+    """Return the valid value nearest to a refused one, or None; ``param`` is a declaration from ``zoo.describe``."""
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if param.kind not in ('whole', 'number') or not number:
         return None
     low, high = param.range.low, param.range.high
     found = min(max(value, low), high)

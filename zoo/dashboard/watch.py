@@ -31,13 +31,9 @@ _RETURNS = 'Return of the episodes'
 _SHARE = 0.04
 #: Parts of lines that TensorFlow prints and that say nothing about the training.
 _NOISE = (
-    'WARNING: All log messages before absl',
-    'cudart_stub',
-    'cuda_',
-    'computation_placer',
-    'XLA service',
+    'WARNING: All log messages before absl', 'cudart_stub', 'cuda_', 'computation_placer', 'XLA service',
     'StreamExecutor',
-)
+)  # fmt: skip
 
 
 class Watch:
@@ -49,13 +45,8 @@ class Watch:
         self.metrics = parts.text(kind='zoo-metrics')
         self.said = parts.text(kind='zoo-said')
         self.film = parts.text(kind='zoo-film')
-        self.box = parts.box(
-            self.status,
-            self.said,
-            self.returns,
-            parts.box(self.metrics, self.film, kind='zoo-watch-below'),
-            kind='zoo-watch',
-        )
+        below = parts.box(self.metrics, self.film, kind='zoo-watch-below')
+        self.box = parts.box(self.status, self.said, self.returns, below, kind='zoo-watch')
         self._filming: Filming | None = None
         self._due = 0.0
         self._drawn = -1.0
@@ -77,15 +68,14 @@ class Watch:
         if training.run_dir is not None and (now >= self._due or not training.alive):
             self._draw(training)
             self._due = time.monotonic() + max(1.0, (time.monotonic() - now) / _SHARE)
-        rate = self._rate
         told = f'<b>{training.steps:,}</b> of {training.train_steps:,} steps' if training.train_steps else ''
         if training.result is not None:
             steps, seconds = training.result
             told += f' · {steps / max(seconds, 1e-9):,.0f} steps/s · {_clock(seconds)}'
-        elif training.alive and math.isfinite(rate) and rate > 0:
-            told += f' · {rate:,.0f} steps/s'
+        elif training.alive and math.isfinite(self._rate) and self._rate > 0:
+            told += f' · {self._rate:,.0f} steps/s'
             if training.state == 'training':
-                told += f' · {_clock((training.train_steps - training.steps) / rate)} left'
+                told += f' · {_clock((training.train_steps - training.steps) / self._rate)} left'
         name = f' · {html.escape(training.run_dir.name)}' if training.run_dir is not None else ''
         self.status.value = _status(training.state, STATES[training.state], done, told + name)
         said = [line for line in training.output.splitlines() if line.strip() and not any(x in line for x in _NOISE)]
@@ -142,16 +132,11 @@ def metrics(run: Any) -> str:
     names += [name for name in columns if name.startswith(('test/', 'episode/success'))]
     names += [name for name in ('episode/length', 'speed/steps_per_second') if name in columns]
     titles = {'speed/steps_per_second': 'steps per second', 'episode/length': 'length of the episodes'}
-    charts = [
-        chart(
-            [Curve(name, columns['step'], columns[name])],
-            titles.get(name, name.replace('loss/', '').replace('/', ' ').replace('_', ' ')),
-            '',
-            (240, 130),
-        )
-        for name in names
-    ]
-    return f'<div class="zoo-multiples">{"".join(f"<div>{one}</div>" for one in charts)}</div>'
+    drawn = ''
+    for name in names:
+        title = titles.get(name, name.replace('loss/', '').replace('/', ' ').replace('_', ' '))
+        drawn += f'<div>{chart([Curve(name, columns["step"], columns[name])], title, "", (240, 130))}</div>'
+    return f'<div class="zoo-multiples">{drawn}</div>'
 
 
 def _status(state: str, words: str, done: float, told: str) -> str:

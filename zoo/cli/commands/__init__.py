@@ -1,28 +1,12 @@
 """The commands of ``zoo``, one module each; the module's name is the command's.
 
 A module has ``HELP``, its line in ``zoo --help``; ``add_arguments(parser)``; and ``run(args)``, which returns the exit
-status or None for 0. A new command is such a module and an entry in :data:`COMMANDS`.
+status or None for 0. A new command is such a module and its name here.
 """
 
-from types import ModuleType
+from importlib import import_module
 
-from zoo.cli.commands import (
-    check,
-    compare,
-    completion,
-    describe,
-    enjoy,
-    export,
-    film,
-    list,
-    plot,
-    show,
-    test,
-    train,
-    tune,
-)
+_NAMES = 'train test enjoy film list describe show plot check compare tune export completion'
 
 #: In the order in which ``zoo --help`` lists them.
-COMMANDS: tuple[ModuleType, ...] = (
-    train, test, enjoy, film, list, describe, show, plot, check, compare, tune, export, completion,
-)  # fmt: skip
+COMMANDS = tuple(import_module(f'{__name__}.{name}') for name in _NAMES.split())

@@ -22,16 +22,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: Any) -> None:
     find_packages(args.environment)
-    print(
-        zoo.compare(
-            args.algorithms,
-            args.environment,
-            args.env_type,
-            seeds=args.seeds,
-            nenv=args.nenv,
-            jobs=args.jobs,
-            out=args.out,
-            test_episodes=args.episodes,
-            **training_params(args),
-        )
-    )
+    print(zoo.compare(args.algorithms, args.environment, args.env_type, seeds=args.seeds, **training_params(args)))

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from zoo.cli.options import add_playing
-from zoo.cli.playing import open_agent, without_window
+from zoo.cli.options import add_playing, open_agent, without_window
 from zoo.cli.values import as_count
 
 HELP = 'film a trained agent: a GIF, or an MP4 with zoo-rl[video]'

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from zoo.cli.options import add_playing
-from zoo.cli.playing import open_agent
+from zoo.cli.options import add_playing, open_agent
 
 HELP = 'play whole episodes with a trained agent and print their returns'
 

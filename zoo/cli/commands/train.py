@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from zoo.cli.options import add_training
-from zoo.cli.playing import without_window
+from zoo.cli.options import add_training, without_window
 from zoo.cli.printing import INTERRUPTED, duration
 from zoo.cli.subject import ONE, add_subject
 from zoo.cli.values import as_count, as_seed, find_packages, run_names, training_params
@@ -70,7 +69,6 @@ def run(args: Any) -> int | None:
 
 
 def _callbacks(args: Any) -> list[Any]:
-    """Return the callbacks that the options ask for."""
     if args.stop_at is not None and args.evaluate is None:
         raise InvalidValue('--stop-at goes with --evaluate STEPS, which says how often the agent is tested.')
     if args.evaluate is None and args.film is None:
@@ -122,14 +120,5 @@ def _train(args: Any, callbacks: list[Any]) -> Any:
     params['progress_bar'] = params.get('progress_bar', True) and not args.quiet
     if args.render:
         params['env_params'] = {'render_mode': 'human', **(params.get('env_params') or {})}
-    return zoo.train(
-        args.algorithm,
-        args.environment,
-        env_type,
-        seed=args.seed,
-        nenv=nenv,
-        run_dir=args.run_dir,
-        render=args.render,
-        callbacks=callbacks,
-        **params,
-    )
+    params |= {'seed': args.seed, 'nenv': nenv, 'run_dir': args.run_dir, 'render': args.render}
+    return zoo.train(args.algorithm, args.environment, env_type, callbacks=callbacks, **params)

@@ -44,11 +44,7 @@ def run(args: Any) -> None:
         search=search or None,
         sampler=args.sampler,
         pruner=args.pruner,
-        test_episodes=args.episodes,
         seed=args.seed,
-        nenv=args.nenv,
-        jobs=args.jobs,
-        out=args.out,
         **params,
     )
     print(made)
