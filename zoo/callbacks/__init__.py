@@ -1,7 +1,7 @@
 """Callbacks: what is done while an agent trains. Give them to ``learn(callbacks=[…])`` or ``zoo.train(callbacks=[…])``.
 
 A callback is any function of a :class:`zoo.common.training.training.Training`. It is called whenever a row is logged,
-and ends the training by returning False. The classes here have more, which yours may have too: see :class:`Callback`.
+and ends the training by returning False. A subclass of :class:`Callback` can do more.
 """
 
 import warnings

@@ -54,10 +54,8 @@ class WithEnvironment(Callback):
 
     def __init__(self, env: Env | VectorEnv | None, seed: int | None, **changes: Any) -> None:
         if env is not None and not isinstance(env, Env | VectorEnv):
-            raise InvalidValue(
-                f'env of {type(self).__name__} is {env!r}: give an environment from build_env, or None for one as in '
-                'training.'
-            )
+            right = 'an environment from build_env, or None for one as in training'
+            raise InvalidValue(f'env of {type(self).__name__} is {env!r}: give {right}.')
         self.env = env
         self.seed = seed
         self._changes = changes

@@ -34,8 +34,8 @@ class Evaluate(WithEnvironment):
         every: environment steps between tests.
         episodes: whole episodes of a test.
         env: the environment; None builds one like the training's, of one copy.
-        seed: of the tests. Each test has its own episodes, which are the same in every training. So a resumed training
-            is tested like one that was not interrupted. None: unpredictable episodes.
+        seed: of the tests. Each test has its own episodes, the same in every training, resumed or not. None:
+            unpredictable episodes.
         keep_best: save the agent with the highest mean return as ``best`` in the run directory.
         stop_at: end the training when the mean return reaches this; None: never.
 
@@ -68,10 +68,8 @@ class Evaluate(WithEnvironment):
 
     def begin(self, training: Training) -> None:
         if self.keep_best and training.run_dir is None:
-            raise InvalidValue(
-                'Evaluate keeps the best agent in the run directory, but run_dir=False writes none: give '
-                'keep_best=False, or let the training write.'
-            )
+            told = 'Evaluate keeps the best agent in the run directory, but run_dir=False writes none'
+            raise InvalidValue(f'{told}: give keep_best=False, or let the training write.')
         self.steps, self.returns, self.best = [], [], -math.inf
         if training.run_dir is not None and training.agent.steps:  # resumed or continued: what came before counts
             self._take_up(training.run_dir / 'evaluations.csv', training.agent.steps)
@@ -82,8 +80,7 @@ class Evaluate(WithEnvironment):
         seed = None
         if self.seed is not None:
             seed = int(seeding.generator(self.seed, f'test/{len(self.steps)}').integers(2**31))
-        played = agent.learn(self.playing_env, 'test', test_episodes=self.episodes, seed=seed)
-        result = cast(TestResult, played)
+        result = cast(TestResult, agent.learn(self.playing_env, 'test', test_episodes=self.episodes, seed=seed))
         mean = float(np.mean(result.returns))
         metrics = {'test/return': mean, 'test/length': float(np.mean(result.lengths))}
         successes = [success for success in result.successes if success is not None]
@@ -99,13 +96,8 @@ class Evaluate(WithEnvironment):
         if training.run_dir is not None:  # after the agent is saved, so that a killed run has the best of this file
             self._write(training.run_dir / 'evaluations.csv', agent.steps, result)
         if self.stop_at is not None and mean >= self.stop_at:
-            training.warn(
-                'Stopped at step %d: the mean return of %d episodes is %g, which stop_at=%g asked for.',
-                training.steps,
-                self.episodes,
-                mean,
-                self.stop_at,
-            )
+            told = 'Stopped at step %d: the mean return of %d episodes is %g, which stop_at=%g asked for.'
+            training.warn(told, training.steps, self.episodes, mean, self.stop_at)
             return False
         return None
 

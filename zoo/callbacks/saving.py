@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Checkpoint(Callback):
     """Save the agent at regular intervals, besides the checkpoints that ``learn`` writes for resuming.
 
-    When ``learn`` writes a checkpoint (``checkpoint_every``), it begins new episodes, so that a resumed run is the same
-    as one without interruption. The checkpoints of this callback do not change the training. ``zoo.load`` loads both.
+    ``learn`` begins new episodes at its checkpoints (``checkpoint_every``), so that a resumed run is the same as one
+    without interruption. The checkpoints of this callback do not change the training. ``zoo.load`` loads both.
 
     Args:
         every: environment steps between checkpoints.
@@ -62,10 +62,9 @@ class Checkpoint(Callback):
         return training.run_dir / 'snapshots'
 
     def __call__(self, training: Training) -> None:
-        folder = self._place(training)
         where = {'steps': training.steps, 'train_steps': training.train_steps}
         name = f'{training.agent.steps:09d}'
-        path = training.agent.save(folder / name, self.buffer, None if training.done else where)
+        path = training.agent.save(self._place(training) / name, self.buffer, None if training.done else where)
         self.paths = [other for other in self.paths if other != path] + [path]
         while self.keep is not None and len(self.paths) > self.keep:
             shutil.rmtree(self.paths.pop(0))
@@ -107,11 +106,6 @@ class StopOnPlateau(Callback):
             return None
         if training.steps - self.best_step < self.patience:
             return None
-        training.warn(
-            'Stopped at step %d: the mean return of %d episodes has not risen above %g since step %d.',
-            training.steps,
-            self.window,
-            self.best + self.min_rise,
-            self.best_step,
-        )
+        told = 'Stopped at step %d: the mean return of %d episodes has not risen above %g since step %d.'
+        training.warn(told, training.steps, self.window, self.best + self.min_rise, self.best_step)
         return False

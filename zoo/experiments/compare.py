@@ -1,8 +1,8 @@
 """Comparing algorithms: each with several seeds in one environment.
 
-With few runs a mean says little, and its standard error less. As Agarwal et al. 2021 (*Deep Reinforcement Learning at
-the Edge of the Statistical Precipice*, arXiv 2108.13264) recommend, scores are summarized by their interquartile mean
-(section 4.3) with a confidence interval by bootstrap over the runs (section 4.1).
+With few runs a mean says little. Scores are summarized by their interquartile mean with a confidence interval by
+bootstrap over the runs: Agarwal et al. 2021, *Deep Reinforcement Learning at the Edge of the Statistical Precipice*
+(arXiv 2108.13264), sections 4.3 and 4.1.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def compare(
 ) -> Comparison:
     """Train algorithms with several seeds each, in processes side by side, and compare them.
 
-    Runs that are in ``out`` already are not repeated. So the same call continues an interrupted comparison, and a call
-    with more seeds or algorithms adds their runs. An interrupted run is resumed if that is exact. If it is not, because
-    the replay buffer was not saved, the run starts again.
+    Runs that are in ``out`` already are not repeated: the same call continues an interrupted comparison, and a call
+    with more seeds or algorithms adds their runs. An interrupted run is resumed. It starts again if resuming would not
+    be exact, because the replay buffer was not saved.
 
     >>> zoo.compare(['PPO', 'A2C'], 'CartPole-v1', seeds=3, train_steps=50_000)
     >>> zoo.compare({'large': dict(alg='PPO', net='256,256'), 'small': dict(alg='PPO', net='16')}, 'CartPole-v1')
@@ -72,8 +72,7 @@ def compare(
         ValueError: :func:`zoo.train` would refuse an argument, or ``out`` holds runs with other settings.
         RuntimeError: runs failed. It is raised after all others have ended; the folder of a run has its whole error.
     """
-    chosen = _chosen(algs)
-    wanted = _seeds(seeds)
+    chosen, wanted = _chosen(algs), _seeds(seeds)
     for name, value in (('test_episodes', test_episodes), ('jobs', jobs), ('train_steps', train_steps)):
         if value is not None:
             whole(name, value)
@@ -115,16 +114,14 @@ def compare(
                 told = f'failed: {reason}' if found is None else f'{found["score"]:.4g} after {found["seconds"]:.0f} s'
                 say(f'[{done}/{total}] {task.name}: {told}')
 
-        workers.run(
-            tasks, jobs or workers.cores(), lambda task: say(f'{task.name} begins') if progress else None, ended
-        )
-        scores = {
-            label: tuple(
-                filter(None, (read_score(folder / folder_name(label) / f'seed_{seed}', seed) for seed in wanted))
-            )
-            for label in settings
-        }
-        made = Comparison(folder, environment, train_steps, {label: found for label, found in scores.items() if found})
+        begun = (lambda task: say(f'{task.name} begins')) if progress else (lambda _: None)
+        workers.run(tasks, jobs or workers.cores(), begun, ended)
+        scores = {}
+        for label in settings:
+            found = [read_score(folder / folder_name(label) / f'seed_{seed}', seed) for seed in wanted]
+            if any(found):
+                scores[label] = tuple(filter(None, found))
+        made = Comparison(folder, environment, train_steps, scores)
         if made.scores:
             made.write()
         if failed:
@@ -147,9 +144,8 @@ def _chosen(algs: Any) -> dict[str, dict[str, Any]]:
             raise InvalidValue(unknown('algorithm', own['alg'], algorithms.NAMES))
     names = [folder_name(label) for label in algs]
     if len(set(names)) < len(names):
-        raise InvalidValue(
-            f'two of the labels {list(algs)!r} would be one folder: make them differ in letters or digits.'
-        )
+        told = 'would be one folder: make them differ in letters or digits'
+        raise InvalidValue(f'two of the labels {list(algs)!r} {told}.')
     return {label: dict(own) for label, own in algs.items()}
 
 
@@ -161,14 +157,10 @@ def _seeds(seeds: Any) -> list[int]:
     return list(found)
 
 
-#: Arguments of ``zoo.train`` that each run has for itself.
-_OWN = ('seed', 'run_dir', 'callbacks', 'plot_func', 'render', 'resume')
-
-
 def _check(settings: Mapping[str, Mapping[str, Any]], env_id: Any, env_type: str) -> str:
     """Refuse before the first run what would end one of them at once; return the name of the environment."""
     for own in settings.values():
-        for name in _OWN:
+        for name in ('seed', 'run_dir', 'callbacks', 'plot_func', 'render', 'resume'):
             if name in own:
                 raise InvalidValue(f'{name} is chosen for each run of a comparison: leave it out.')
     env_params = next(iter(settings.values())).get('env_params') or {}
@@ -200,29 +192,23 @@ def run_one(folder: Path, own: dict[str, Any], env_id: Any, env_type: str, seed:
     alg = params.pop('alg')
     found = resumed_agent(folder)
     if found is None:
-        agent, result = train(alg, env_id, env_type, seed=seed, run_dir=folder, **params)
-        found = agent, result.wall_time
+        agent, trained = train(alg, env_id, env_type, seed=seed, run_dir=folder, **params)
+        found = agent, trained.wall_time
     agent, seconds = found
     # Not the seed of the training, and the same for all algorithms.
     env = build_env(env_id, env_type, seed=10_000 + seed, **(params.get('env_params') or {}))
     tested = agent.learn(env, 'test', test_episodes=test_episodes)
     env.close()
-    write_json(
-        folder / 'result.json',
-        {
-            'score': float(np.mean(tested.returns)),
-            'returns': tested.returns,
-            'steps_per_second': agent.steps / max(seconds, 1e-9),
-            'seconds': seconds,
-        },
-    )
+    result = {'score': float(np.mean(tested.returns)), 'returns': tested.returns}
+    result |= {'steps_per_second': agent.steps / max(seconds, 1e-9), 'seconds': seconds}
+    write_json(folder / 'result.json', result)
 
 
 def resumed_agent(folder: Path) -> tuple[Any, float] | None:
-    """Finish the training in a folder and return its agent and its seconds.
+    """Finish the training in a folder and return its agent and its seconds; None if it has to start again.
 
-    Returns None if the training has to start again; then the folder is emptied. The seconds before the interruption
-    are known from ``monitor.csv``, up to the last episode that ended.
+    To start again, the folder is emptied. The seconds before the interruption are known from ``monitor.csv``, up to the
+    last episode that ended.
     """
     if not (folder / 'config.json').exists():
         return None

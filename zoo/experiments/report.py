@@ -21,7 +21,6 @@ from zoo.experiments.statistics import bootstrap_interval, interquartile_mean
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-
 _COLUMNS = ('algorithm', 'IQM', '95% interval', 'median', 'lowest', 'highest', 'seeds', 'steps/s', 'minutes')
 
 #: Number of steps at which curves are averaged.
@@ -66,7 +65,7 @@ class Comparison:
         return self._body()
 
     def curves(self) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-        """Return, by label, steps and the lower end, the interquartile mean and the upper end of the returns there."""
+        """Return, by label, steps, and the returns there: lower end, interquartile mean, upper end."""
         found = {}
         for label, scores in self.scores.items():
             runs = [open_run(one.folder).smooth_curve for one in scores]
@@ -110,17 +109,20 @@ class Comparison:
         return f'{", ".join(self.scores)} on {self.environment}'
 
     def _body(self) -> str:
-        images = ''.join(
-            f'<p><img alt="{text}" src="data:image/png;base64,{_encoded(self.folder / name)}"></p>'
-            for name, text in (('curves.png', 'Learning curves'), ('scores.png', 'Scores of the trained agents'))
-            if (self.folder / name).exists()
-        )
+        images = ''
+        for name, text in (('curves.png', 'Learning curves'), ('scores.png', 'Scores of the trained agents')):
+            if (self.folder / name).exists():
+                encoded = base64.b64encode((self.folder / name).read_bytes()).decode()
+                images += f'<p><img alt="{text}" src="data:image/png;base64,{encoded}"></p>'
         without = [label for label in self.scores if label not in self.curves()]
         if without:
             names = html.escape(', '.join(without))
             images += f'<p>Without a curve, because their runs have no steps in common: {names}.</p>'
-        told = {label: _told(settings_in(self.folder / folder_name(label))) for label in self.scores}
-        settings = ''.join(f'<li><b>{html.escape(label)}</b>: {html.escape(text)}</li>' for label, text in told.items())
+        settings = ''
+        for label in self.scores:
+            kept = settings_in(self.folder / folder_name(label)).items()
+            told = ', '.join(f'{name}={value!r}' for name, value in kept if value is not None)
+            settings += f'<li><b>{html.escape(label)}</b>: {html.escape(told)}</li>'
         steps = 'the steps of each algorithm’s defaults' if self.train_steps is None else f'{self.train_steps:,} steps'
         return (
             f'<h1>{html.escape(self.title)}</h1>{Table("", _COLUMNS, self.table).html("")}'
@@ -128,14 +130,6 @@ class Comparison:
             'mean over the seeds, with its 95% interval by bootstrap, which is too narrow for fewer than five '
             f'seeds.</p>{images}<h2>Settings</h2><ul>{settings}</ul>'
         )
-
-
-def _encoded(path: Path) -> str:
-    return base64.b64encode(path.read_bytes()).decode()
-
-
-def _told(settings: Mapping[str, Any]) -> str:
-    return ', '.join(f'{name}={value!r}' for name, value in settings.items() if value is not None)
 
 
 def _figure(height: float) -> tuple[Figure, Any]:

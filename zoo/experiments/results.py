@@ -19,9 +19,7 @@ class Score:
     """How one run ended.
 
     Attributes:
-        seed: the seed of the run.
-        score: the mean return of the test after the training.
-        returns: the return of each episode of that test.
+        score, returns: the mean return of the test after the training, and the return of each of its episodes.
         steps_per_second, seconds: speed and duration of the training.
         folder: the run directory.
     """
@@ -40,16 +38,7 @@ def folder_name(label: str) -> str:
 
 
 def keep_settings(folder: Path, settings: Mapping[str, Any], what: str = 'runs') -> None:
-    """Write settings to a folder, or compare them with the settings that are there.
-
-    Args:
-        folder: made if need be.
-        settings: by name; of what is no plain data the name is kept.
-        what: what the folder holds, for the message.
-
-    Raises:
-        ValueError: the folder has other settings.
-    """
+    """Write settings to a folder, which is made if need be; ValueError if it holds ``what`` with other settings."""
     wanted = json.loads(json.dumps(plain_settings(settings)))
     found = settings_in(folder)
     if found:
@@ -71,9 +60,8 @@ def settings_in(folder: Path) -> dict[str, Any]:
 
 def read_result(folder: Path) -> dict[str, Any] | None:
     """Return the result of a run that has ended, else None."""
-    path = folder / 'result.json'
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding='utf-8'))
+        found: dict[str, Any] = json.loads((folder / 'result.json').read_text(encoding='utf-8'))
         return found
     except (OSError, ValueError):
         return None

@@ -58,12 +58,12 @@ class Run:
 
     @property
     def seed(self) -> int | None:
-        """Seed that ``learn`` was given."""
+        """Seed of ``learn``."""
         return self.config.get('seed')
 
     @property
     def train_steps(self) -> int:
-        """Environment steps that the last call of ``learn`` asked for."""
+        """Environment steps of the last call of ``learn``."""
         return int(self.config.get('learn_params', {}).get('train_steps', 0))
 
     @cached_property
@@ -82,7 +82,7 @@ class Run:
                 if not isinstance(entry, dict) or 'custom' in entry:
                     found[f'{given}[{i}]'] = entry['custom'] if isinstance(entry, dict) else entry
                     continue
-                own = {key: value for key, value in entry.items() if key != 'seed' and (key, value) != _USUAL_DTYPE}
+                own = {key: x for key, x in entry.items() if key != 'seed' and (key, x) != ('dtype', 'float32')}
                 found |= {f'{given}[{i}].{key}': value for key, value in own.items()}
         env = self.config.get('made_with') or {}
         found |= {name: value for name, value in env.items() if name not in ('env_id', 'env_type')}
@@ -190,10 +190,7 @@ class Run:
 
 
 def open_run(run: str | os.PathLike[str] | Run) -> Run:
-    """Return a run.
-
-    Args:
-        run: the path of its folder, its name in the folder of runs, or ``'last'`` for the newest run there.
+    """Return a run, given by the path of its folder, its name in the folder of runs, or ``'last'``, the newest there.
 
     Raises:
         ValueError: there is no such run; the message has the nearest name.
@@ -214,18 +211,13 @@ def open_run(run: str | os.PathLike[str] | Run) -> Run:
     if given.is_dir():
         raise InvalidValue(f"'{given}' is no run: a run's folder has a {_CONFIG} and checkpoints in it.")
     if not known:
-        raise InvalidValue(
-            f"there is no run {os.fspath(run)!r}, nor any other in '{runs_folder()}': zoo.train makes one."
-        )
+        told = f"there is no run {os.fspath(run)!r}, nor any other in '{runs_folder()}'"
+        raise InvalidValue(f'{told}: zoo.train makes one.')
     raise InvalidValue(unknown('run', os.fspath(run), [other.name for other in known]))
 
 
 def list_runs(folder: str | os.PathLike[str] | None = None) -> list[Run]:
-    """Return the runs in a folder, the oldest first.
-
-    Args:
-        folder: None: the folder that the variable ``ZOO_RUNS`` names, else ``runs``.
-    """
+    """Return the runs in a folder, the oldest first; None: the folder that ``ZOO_RUNS`` names, else ``runs``."""
     return sorted(_runs_in(runs_folder(folder)), key=lambda run: (run.path / _CONFIG).stat().st_mtime)
 
 
@@ -236,9 +228,6 @@ def plot_runs(runs: Sequence[Run | str | os.PathLike[str]], path: str | os.PathL
         runs: runs, as :func:`open_run` takes them. If runs of one algorithm in one environment have different settings,
             these settings are in their labels.
         path: the PNG to write; None: only return the figure.
-
-    Returns:
-        The figure, which a notebook shows.
 
     Raises:
         ValueError: no run was given, or one of them does not exist.
@@ -258,9 +247,6 @@ def plot_runs(runs: Sequence[Run | str | os.PathLike[str]], path: str | os.PathL
         title = f'{found[0].algorithm} {title}'
     return plots.learning_curve(path, curves, title)
 
-
-#: The dtype of a network unless another one is asked for.
-_USUAL_DTYPE = ('dtype', 'float32')
 
 #: Settings that do not change what is learned.
 _ASIDE = ('test_episodes', 'log_every', 'checkpoint_every', 'checkpoint_buffer', 'seed')

@@ -67,10 +67,6 @@ def choice_for(param: Param, default: Any) -> Choice | None:
     A whole number is searched from a quarter of the default to four times it, another number from a tenth to ten times
     it, both on a log scale. For a fraction x of 0.9 or more, 1 − x is searched so. A weight with the default 0 is
     searched from 1e-8 to 0.1.
-
-    Args:
-        param: the declaration of the parameter.
-        default: its default for the environment.
     """
     if param.kind == 'flag':
         return Choice(values=(False, True))
@@ -119,9 +115,8 @@ def space_of(
         known = known | {'learning_rate': RATE}
         defaults['learning_rate'] = alg_params['optimizers_list'][0].get('learning_rate', 1e-3)
     if isinstance(search, str) or not isinstance(search, Sequence | Mapping | None):
-        raise InvalidValue(
-            f"search is {search!r}: give names, ['gamma', 'learning_rate'], or a dict of values by name."
-        )
+        right = "names, ['gamma', 'learning_rate'], or a dict of values by name"
+        raise InvalidValue(f'search is {search!r}: give {right}.')
     names = SEARCHED if search is None else tuple(search)
     asked = search if isinstance(search, Mapping) else {}
     choices: dict[str, Choice] = {}
@@ -138,10 +133,8 @@ def space_of(
         if choice is not None:
             choices[name] = choice
         elif search is not None:
-            raise InvalidValue(
-                f'search: {name} has no range around its default {defaults.get(name)!r}: give values, such '
-                f'as search={{{name!r}: [1, 2, 3]}}.'
-            )
+            told = f'has no range around its default {defaults.get(name)!r}'
+            raise InvalidValue(f'search: {name} {told}: give values, such as search={{{name!r}: [1, 2, 3]}}.')
     if not choices:
         raise InvalidValue(f'nothing is left to search for {alg}: name parameters, search=[…].')
     return choices, environment, train_steps or int(learn_params['train_steps'])

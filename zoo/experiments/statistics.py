@@ -12,12 +12,7 @@ RESAMPLES = 2000
 
 
 def interquartile_mean(scores: Any, axis: int = -1) -> Any:
-    """Return the mean of the middle half: at either end a quarter of the scores, rounded down, is left out.
-
-    Args:
-        scores: numbers, at least one along ``axis``.
-        axis: the axis that is averaged.
-    """
+    """Return the mean of the middle half: at either end a quarter of the scores, rounded down, is left out."""
     ordered = np.moveaxis(np.sort(np.asarray(scores, np.float64), axis), axis, -1)
     count = ordered.shape[-1]
     return ordered[..., count // 4 : count - count // 4].mean(-1)

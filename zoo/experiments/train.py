@@ -26,15 +26,9 @@ if TYPE_CHECKING:
 
 #: What other libraries call an argument of :func:`train`.
 _HABITS = {
-    'env': 'env_id',
-    'env_kwargs': 'env_params',
-    'hidden': 'net',
-    'lr': 'learning_rate',
-    'n_envs': 'nenv',
-    'num_envs': 'nenv',
-    'policy_kwargs': 'net',
-    'steps': 'train_steps',
-}
+    'env': 'env_id', 'env_kwargs': 'env_params', 'hidden': 'net', 'lr': 'learning_rate', 'n_envs': 'nenv',
+    'num_envs': 'nenv', 'policy_kwargs': 'net', 'steps': 'train_steps',
+}  # fmt: skip
 
 #: The arguments of :func:`train` besides parameters; an unknown name may be close to one of them.
 ARGUMENTS = (
@@ -47,12 +41,7 @@ RATE = Param('learning_rate', None, 'number', 'size of the steps', above(0), sch
 
 
 class Trained(NamedTuple):
-    """What :func:`train` returns.
-
-    Attributes:
-        agent: the trained algorithm.
-        result: what ``learn`` returned.
-    """
+    """The trained agent, and the result of its ``learn``."""
 
     agent: Algorithm
     result: TrainingResult
@@ -102,13 +91,40 @@ def train(
         The agent and the result, a named tuple.
 
     Raises:
-        ValueError: an algorithm, an environment or a parameter is unknown, or a value is out of its range. The message
-            has the nearest known name.
+        ValueError: a name is unknown, and the message has the nearest known one; or a value is out of its range.
     """
-    agent, env, learn_params, owned = prepared(
-        alg, env_id, env_type, seed, nenv, vectorized, env_params, net, learning_rate, layers, dtype, recurrent, params
-    )
-    with _closing(env if owned else None):
+    if not isinstance(alg, str) or alg not in algorithms.NAMES:
+        raise InvalidValue(unknown('algorithm', alg, algorithms.NAMES))
+    env_type = find_env_type(env_id) if env_type is None else env_type
+    cls: Any = getattr(algorithms, alg)
+    check_names(cls, params)
+    if learning_rate is not None and 'learning_rate' in known_params(cls):  # of the algorithm, not of an optimizer
+        params, learning_rate = {**params, 'learning_rate': learning_rate}, None
+    if learning_rate is not None and not cls.optimizer_names:
+        raise InvalidValue(f'learning_rate={learning_rate!r}: {alg} has no optimizer.')
+    learning_rate = RATE.check(learning_rate)
+    if nenv is None:
+        nenv = copies_for(alg, env_type, env_id)
+    given: dict[str, Any] = {'seed': seed, 'nenv': nenv, 'vectorized': vectorized}
+    for name in (env_params or {}).keys() & given.keys():
+        raise InvalidValue(f'{name} is an argument of its own: give {name}=…, not in env_params.')
+    env = build_env(env_id, env_type, **given, **(env_params or {}))
+    with _closing(None if env is env_id or isinstance(env_id, Env | VectorEnv) else env):
+        alg_params, learn_params = call_default_params(env, env_type, alg, seed, layers, dtype, recurrent)
+        if net is not None:
+            if params.get('net_list') is not None:
+                raise InvalidValue('net and net_list both say what the networks are: give one of them.')
+            alg_params['net_list'] = networks(net, alg_params['net_list'])
+        if params.get('noisy') not in (None, alg_params.get('noisy')) and cls.params().get('epsilon', 0.0) is None:
+            alg_params['epsilon'] = None  # the default fits the table's choice of noisy layers
+        for name, value in params.items():
+            (alg_params if name in alg_params else learn_params)[name] = value
+        if learning_rate is not None:
+            entries = alg_params['optimizers_list']
+            if params.get('optimizers_list') is not None:
+                raise InvalidValue('learning_rate and optimizers_list both say what the rates are: give one of them.')
+            alg_params['optimizers_list'] = [{**entry, 'learning_rate': learning_rate} for entry in entries]
+        agent = cls(**alg_params)
         result = agent.learn(
             env, 'train', render=render, plot_func=plot_func, callbacks=callbacks, run_dir=run_dir, **learn_params
         )
@@ -151,71 +167,16 @@ def resume(
     learn_params = dict(found.config.get('learn_params', {})) | changes
     if train_steps is not None:
         learn_params['train_steps'] = train_steps
-    made = env is None
-    env = found.build_env(found.seed) if env is None else env
-    with _closing(env if made else None):
-        learn_params |= {'resume': True, 'run_dir': found.path}
+    built = found.build_env(found.seed) if env is None else None
+    env = built if env is None else env
+    learn_params |= {'resume': True, 'run_dir': found.path}
+    with _closing(built):
         result = agent.learn(env, 'train', callbacks=callbacks, plot_func=plot_func, **learn_params)
     return Trained(agent, result)
 
 
-def prepared(
-    alg: str,
-    env_id: Any,
-    env_type: str | None,
-    seed: int | None,
-    nenv: int | None,
-    vectorized: bool | str,
-    env_params: Mapping[str, Any] | None,
-    net: Any,
-    learning_rate: Any,
-    layers: str,
-    dtype: str | None,
-    recurrent: str | None,
-    params: Mapping[str, Any],
-) -> tuple[Any, Any, dict[str, Any], bool]:
-    """Return the agent, the environment, the parameters of ``learn``, and whether to close the environment."""
-    if not isinstance(alg, str) or alg not in algorithms.NAMES:
-        raise InvalidValue(unknown('algorithm', alg, algorithms.NAMES))
-    env_type = find_env_type(env_id) if env_type is None else env_type
-    cls = getattr(algorithms, alg)
-    check_names(cls, params)
-    if learning_rate is not None and 'learning_rate' in known_params(
-        cls
-    ):  # a parameter of the algorithm, not of an optimizer
-        params, learning_rate = {**params, 'learning_rate': learning_rate}, None
-    learning_rate = _checked_rate(cls, learning_rate)
-    if nenv is None:
-        nenv = copies_for(alg, env_type, env_id)
-    given: dict[str, Any] = {'seed': seed, 'nenv': nenv, 'vectorized': vectorized}
-    for name in (env_params or {}).keys() & given.keys():
-        raise InvalidValue(f'{name} is an argument of its own: give {name}=…, not in env_params.')
-    env = build_env(env_id, env_type, **given, **(env_params or {}))
-    owned = env is not env_id and not isinstance(env_id, Env | VectorEnv)
-    try:
-        alg_params, learn_params = call_default_params(env, env_type, alg, seed, layers, dtype, recurrent)
-        if net is not None:
-            if params.get('net_list') is not None:
-                raise InvalidValue('net and net_list both say what the networks are: give one of them.')
-            alg_params['net_list'] = networks(net, alg_params['net_list'])
-        if params.get('noisy') not in (None, alg_params.get('noisy')) and cls.params().get('epsilon', 0.0) is None:
-            alg_params['epsilon'] = None  # the default fits the table's choice of noisy layers
-        for name, value in params.items():
-            (alg_params if name in alg_params else learn_params)[name] = value
-        if learning_rate is not None:
-            entries = alg_params['optimizers_list']
-            if params.get('optimizers_list') is not None:
-                raise InvalidValue('learning_rate and optimizers_list both say what the rates are: give one of them.')
-            alg_params['optimizers_list'] = [{**entry, 'learning_rate': learning_rate} for entry in entries]
-        return cls(**alg_params), env, learn_params, owned
-    except BaseException:
-        if owned:
-            env.close()
-        raise
-
-
 def copies_for(alg: str, env_type: str, env_id: Any) -> int:
-    """Return the default number of copies of an environment, see :func:`train`."""
+    """Return the default of ``nenv``."""
     if isinstance(env_id, Env | VectorEnv):
         return 1
     return default_nenv(alg, env_type, env_id if isinstance(env_id, str) else '')
@@ -231,11 +192,7 @@ def known_params(cls: Any) -> dict[str, Param]:
 
 
 def check_names(cls: Any, names: Iterable[str]) -> None:
-    """Refuse a parameter that neither the constructor nor ``learn`` takes.
-
-    Raises:
-        ValueError: a name is unknown; the message has the nearest known one.
-    """
+    """Refuse a parameter that neither the constructor nor ``learn`` takes, and name the nearest known one."""
     known = known_params(cls)
     elsewhere = {
         'observation_space': "is the environment's.",
@@ -257,12 +214,7 @@ def check_names(cls: Any, names: Iterable[str]) -> None:
 def networks(net: Any, default: Sequence[Any]) -> list[Any]:
     """Return the entries of ``net_list`` for the argument ``net`` of :func:`train`.
 
-    Args:
-        net: ``'256,256'``, ``[256, 256]``, keys of a spec, or a whole ``net_list``.
-        default: the default entries. An entry that names another network, to share its torso, is not changed.
-
-    Raises:
-        ValueError: ``net`` is something else.
+    A default entry that names another network, to share its torso, is not changed.
     """
     if isinstance(net, str):
         try:
@@ -285,7 +237,7 @@ def networks(net: Any, default: Sequence[Any]) -> list[Any]:
 
 
 def plain_settings(value: Any) -> Any:
-    """Return a setting as JSON data; of what is no plain data, its name."""
+    """Return a setting as JSON data, with names for objects that JSON cannot hold."""
     value = schedule_to_json(value)
     if isinstance(value, Mapping):
         return {str(key): plain_settings(item) for key, item in value.items()}
@@ -295,13 +247,6 @@ def plain_settings(value: Any) -> Any:
         return jsonable(value)
     except TypeError:
         return getattr(value, '__name__', type(value).__name__)
-
-
-def _checked_rate(cls: Any, rate: Any) -> Any:
-    """Return the learning rate; refuse it if the algorithm has no optimizer."""
-    if rate is not None and not cls.optimizer_names:
-        raise InvalidValue(f'learning_rate={rate!r}: {cls.__name__} has no optimizer.')
-    return RATE.check(rate)
 
 
 @contextlib.contextmanager

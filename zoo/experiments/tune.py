@@ -1,7 +1,6 @@
 """Tuning hyper-parameters with Optuna (the extra ``tune``): ``zoo.tune('TD3', 'Pendulum-v1', trials=10)``.
 
-Each trial is a training in its own process. The study is a journal in the output folder, which the processes share and
-which a later call continues.
+Each trial is a training in its own process. The processes share the study, a journal in the output folder.
 """
 
 from __future__ import annotations
@@ -87,7 +86,8 @@ class Tuning:
         known = [trial for trial in self.trials if trial.score is not None]
         for trial in sorted(known, key=lambda trial: -(trial.score or 0.0))[:5]:
             values = ', '.join(f'{name}={_short(value)}' for name, value in trial.params.items())
-            lines.append(f'  {trial.score:10.4g}  trial {trial.number}{_mark(trial.state)}: {values}')
+            mark = '' if trial.state == 'complete' else f' ({trial.state})'
+            lines.append(f'  {trial.score:10.4g}  trial {trial.number}{mark}: {values}')
         return '\n'.join([*lines, f'folder: {self.folder}'])
 
     def write(self) -> None:
@@ -102,10 +102,6 @@ class Tuning:
             params = {name: schedule_to_json(value) for name, value in self.params.items()}
             found = {'score': self.best.score, 'trial': self.best.number, 'params': params}
             write_json(self.folder / 'best.json', found)
-
-
-def _mark(state: str) -> str:
-    return '' if state == 'complete' else f' ({state})'
 
 
 def _short(value: Any) -> str:
@@ -154,15 +150,12 @@ def tune(
         progress: print a line when a trial begins and when it ends.
         **params: arguments of :func:`zoo.train`, the same in all trials.
 
-    Returns:
-        All trials.
-
     Raises:
         ValueError: :func:`zoo.train` would refuse an argument, or ``out`` holds a study with other settings.
         ImportError: Optuna is not installed.
         RuntimeError: every trial failed.
     """
-    _optuna()
+    optuna = _optuna()
     names = {'algorithm': (alg, algorithms.NAMES), 'sampler': (sampler, SAMPLERS), 'pruner': (pruner, PRUNERS)}
     for kind, (value, known) in names.items():
         if value not in known:
@@ -187,14 +180,16 @@ def tune(
         settings = {'alg': alg, 'search': told, 'test_episodes': test_episodes, 'fixed': fixed}
         keep_settings(folder, settings | {'environment': environment, 'env_type': env_type}, 'a study')
         study = open_study(folder, sampler, pruner, seed)
-        _give_up_interrupted(study)
+        for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):  # interrupted
+            study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
         begun = study.get_trials(deepcopy=False)
         done = sum(map(_counts, begun))
         if progress and done:
             say(f'{min(done, trials)} of {trials} trials are there already.')
+        output = folder / 'output'
         args = (folder, alg, env_id, env_type, choices, fixed, test_episodes, sampler, pruner)
         tasks = [
-            workers.Task(f'trial {done + i + 1} of {trials}', _work, (*args, seed + number), _output(folder, number))
+            workers.Task(f'trial {done + i + 1} of {trials}', _work, (*args, seed + number), output / f'{number}.txt')
             # A seed that no trial has had, not even an interrupted one: it would repeat that trial.
             for i, number in enumerate(range(len(begun), len(begun) + trials - done))
         ]
@@ -205,18 +200,15 @@ def tune(
                 so_far = 'no score yet' if best is None else f'the best score is {best.score:.4g}'
                 say(f'{task.name} has ended: {so_far if reason is None else reason}')
 
-        workers.run(
-            tasks, jobs or workers.cores(), lambda task: say(f'{task.name} begins') if progress else None, ended
-        )
+        began = (lambda task: say(f'{task.name} begins')) if progress else (lambda _: None)
+        workers.run(tasks, jobs or workers.cores(), began, ended)
         found = read(folder, alg, environment)
         found.write()
         if all(trial.state == 'fail' for trial in found.trials):
-            raise Failure(f"every trial has failed; '{folder / 'output'}' has their errors.")
+            raise Failure(f"every trial has failed; '{output}' has their errors.")
         if len(found.trials) < trials:  # killed, most likely
-            raise Failure(
-                f"{trials - len(found.trials)} of {trials} trials have ended without a score or an error; '"
-                f"{folder / 'output'}' has what they said. The same again makes them anew."
-            )
+            told = f"trials have ended without a score or an error; '{output}' has what they said"
+            raise Failure(f'{trials - len(found.trials)} of {trials} {told}. The same again makes them anew.')
         return found
 
 
@@ -231,10 +223,6 @@ def read(folder: Path, alg: str, environment: str) -> Tuning:
                 last = trial.intermediate_values[max(trial.intermediate_values)]
             found.append(Trial(trial.number, trial.state.name.lower(), last, given))
     return Tuning(folder, alg, environment, tuple(found))
-
-
-def _output(folder: Path, number: int) -> Path:
-    return folder / 'output' / f'{number}.txt'
 
 
 def _optuna() -> Any:
@@ -259,26 +247,14 @@ def open_study(folder: Path, sampler: str, pruner: str, seed: int) -> Any:
         'halving': lambda: optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=2),
         'none': optuna.pruners.NopPruner,
     }
-    return optuna.create_study(
-        storage=JournalStorage(JournalFileBackend(os.fspath(folder / 'study.log'))),
-        study_name='zoo',
-        direction='maximize',
-        load_if_exists=True,
-        sampler=samplers[sampler](),
-        pruner=pruners[pruner](),
-    )
+    chosen = {'sampler': samplers[sampler](), 'pruner': pruners[pruner](), 'direction': 'maximize'}
+    storage = JournalStorage(JournalFileBackend(os.fspath(folder / 'study.log')))
+    return optuna.create_study(storage=storage, study_name='zoo', load_if_exists=True, **chosen)
 
 
 def _counts(trial: Any) -> bool:
     """Whether a trial has ended by itself: an interrupted one left neither a score nor an error."""
     return trial.state.name in ('COMPLETE', 'PRUNED') or (trial.state.name == 'FAIL' and 'error' in trial.user_attrs)
-
-
-def _give_up_interrupted(study: Any) -> None:
-    from optuna.trial import TrialState
-
-    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        study.tell(trial.number, state=TrialState.FAIL)
 
 
 class ReportToStudy(Evaluate):
@@ -299,17 +275,9 @@ class ReportToStudy(Evaluate):
 
 
 def _work(
-    folder: Path,
-    alg: str,
-    env_id: Any,
-    env_type: str,
-    choices: Mapping[str, Choice],
-    fixed: Mapping[str, Any],
-    test_episodes: int,
-    sampler: str,
-    pruner: str,
-    seed: int,
-) -> None:
+    folder: Path, alg: str, env_id: Any, env_type: str, choices: Mapping[str, Choice], fixed: Mapping[str, Any],
+    test_episodes: int, sampler: str, pruner: str, seed: int,
+) -> None:  # fmt: skip
     """Do one trial; this is what each process does."""
     study = open_study(folder, sampler, pruner, seed)
     from optuna.exceptions import TrialPruned
@@ -318,8 +286,7 @@ def _work(
         given = {name: choice.suggest(trial, name) for name, choice in choices.items()}
         if 'batch_size' in given and 'horizon' in given:  # an iteration has no more samples
             given['batch_size'] = min(given['batch_size'], given['horizon'] * fixed['nenv'])
-        plain = {name: schedule_to_json(value) for name, value in given.items()}
-        trial.set_user_attr('params', json.dumps(plain))
+        trial.set_user_attr('params', json.dumps({name: schedule_to_json(value) for name, value in given.items()}))
         report = ReportToStudy(trial, max(1, math.ceil(fixed['train_steps'] / TESTS)), test_episodes)
         place = folder / f'trial_{trial.number:04d}'
         try:

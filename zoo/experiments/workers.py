@@ -34,7 +34,7 @@ class Task:
     """A call that gets a process to itself.
 
     Attributes:
-        name: name of the task.
+        name: its name in messages.
         function: the function, which may be defined in a script or a notebook. Its return value is lost.
         args: its arguments.
         log: the file for everything that it prints.
@@ -49,14 +49,11 @@ class Task:
 
 
 class Worker:
-    """A process that does a task. It is interrupted when the parent process ends.
+    """A process that does a task at once. It is interrupted when the parent process ends.
 
     Attributes:
         task: the task.
         connection: the connection to the process if the task talks; else None.
-
-    Args:
-        task: the task, which begins at once.
 
     Raises:
         Exception: the function or an argument cannot be pickled; the error of pickle or cloudpickle.
@@ -71,9 +68,8 @@ class Worker:
         theirs: Connection | None = None
         if task.talks:
             self.connection, theirs = context.Pipe()
-        self._process = context.Process(
-            target=_do, args=(call, os.fspath(task.log), os.getpid(), theirs), name=task.name
-        )
+        args = (call, os.fspath(task.log), os.getpid(), theirs)
+        self._process = context.Process(target=_do, args=args, name=task.name)
         with without_main(), _uninterrupted():
             self._process.start()
         if theirs is not None:
@@ -122,12 +118,12 @@ def cores() -> int:
 def run(
     tasks: Sequence[Task], jobs: int, begun: Callable[[Task], Any], ended: Callable[[Task, str | None], Any]
 ) -> None:
-    """Do all tasks, ``jobs`` at a time, even if some fail.
+    """Do all tasks in order, ``jobs`` at a time, even if some fail.
 
     An interrupt (Ctrl-C) is passed to the running tasks once, and raised when they have saved and ended.
 
     Args:
-        tasks: the tasks, in the order in which they begin.
+        tasks: the tasks.
         jobs: number of processes at a time.
         begun: called with each task that begins.
         ended: called with each task that has ended and the last line of its error, None if all went well.
