@@ -207,8 +207,8 @@ def tune(
         if all(trial.state == 'fail' for trial in found.trials):
             raise Failure(f"every trial has failed; '{output}' has their errors.")
         if len(found.trials) < trials:  # killed, most likely
-            told = f"trials have ended without a score or an error; '{output}' has what they said"
-            raise Failure(f'{trials - len(found.trials)} of {trials} {told}. The same again makes them anew.')
+            why = f"trials have ended without a score or an error; '{output}' has what they said"
+            raise Failure(f'{trials - len(found.trials)} of {trials} {why}. The same again makes them anew.')
         return found
 
 
