@@ -13,6 +13,7 @@ from zoo.common.acting.chain import Chain
 from zoo.common.acting.forward import Forward
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.masks import masked
+from zoo.common.spaces import Flat
 from zoo.common.tools.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -31,15 +32,13 @@ class Behavior:
         mask_path: the observation's leaf that says which actions are allowed.
     """
 
-    #: The recurrent state of each copy of the environment before its next step, float32 ``[N, S]``; None where the
-    #: policy has none, or no episode has begun.
+    #: The recurrent state of each copy before its next step, float32 ``[N, S]``; None: no state, or no episode yet.
     state: np.ndarray | None = None
-    #: Length of ``params``, if rollouts store them: the algorithm sets this to the adaptor's ``param_size``. 0: they do
-    #: not.
+    #: Length of ``params`` if rollouts store them, else 0: an algorithm sets it to the adaptor's ``param_size``.
     param_size: int = 0
     #: Parameters of the distribution that the last actions were drawn from, float32 ``[N, param_size]``.
     params: np.ndarray | None = None
-    #: Noise of each copy that lasts for several steps, ``[N, …]``; None where no episode has begun.
+    #: Noise of each copy that lasts for several steps, ``[N, …]``; None: no episode has begun.
     noise: np.ndarray | None = None
     #: Whether a copy keeps something along its episodes: then observations of different copies must not be mixed.
     along_episodes = False
@@ -47,35 +46,23 @@ class Behavior:
     per_actor = False
 
     def __init__(self, forward: Forward | Chain | None, adaptor: ActionAdaptor, mask_path: str | None = None) -> None:
-        self.forward = forward
+        self.forward: Forward | Chain = forward  # type: ignore[assignment] # never called where it is None
         self.adaptor = adaptor
         self.mask_path = mask_path
 
-    def __call__(
-        self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
-    ) -> spaces.Flat:
+    def __call__(self, obs: Flat, rng: np.random.Generator, progress: float, deterministic: bool = False) -> Flat:
         """Stored actions ``[N, …]`` for flat observations ``[N, …]``.
 
-        Args:
-            obs: flat observations.
-            rng: generator for exploration.
-            progress: fraction of the training that is done, for schedules.
-            deterministic: act without exploration.
+        ``progress`` is the fraction of the training that is done, for schedules; ``deterministic`` does not explore.
         """
         raise NotImplementedError
 
     def step(
-        self,
-        obs: spaces.Flat,
-        state: np.ndarray,
-        rng: np.random.Generator,
-        progress: float,
-        deterministic: bool = False,
-    ) -> tuple[spaces.Flat, np.ndarray]:
+        self, obs: Flat, state: np.ndarray, rng: np.random.Generator, progress: float, deterministic: bool = False
+    ) -> tuple[Flat, np.ndarray]:
         """Stored actions ``[N, …]`` and the recurrent state after the step ``[N, S]``, from a given state.
 
-        A policy that is not recurrent returns ``state`` unchanged. The copies' own state and noise are neither used nor
-        changed.
+        A policy that is not recurrent returns ``state``. The copies' own state and noise are not used or changed.
         """
         alone = copy.copy(self)
         alone.noise = None
@@ -86,61 +73,44 @@ class Behavior:
         """Entries of the recurrent state, 0 where the policy has none."""
         return 0
 
-    def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
-        """Stored actions ``[N, …]`` without exploration, from the output of the forward pass; all are tensors.
+    def chosen(self, output: Any, obs: Flat) -> Flat:
+        """Stored actions ``[N, …]`` without exploration, from the forward pass' output for ``obs``; all are tensors.
 
         An exported agent acts by it. An agent cannot be exported if its behavior lacks this method.
-
-        Args:
-            output: of the forward pass.
-            obs: the flat observations that the forward pass was called with.
         """
         raise NotImplementedError
 
-    def random(self, obs: spaces.Flat, rng: np.random.Generator) -> spaces.Flat:
+    def random(self, obs: Flat, rng: np.random.Generator) -> Flat:
         """Uniformly random stored actions for flat observations ``[N, …]``; with a mask, only allowed ones."""
         if self.mask_path is None:
             return self.adaptor.random(spaces.count(obs), rng)
         logits = np.zeros((spaces.count(obs), self.adaptor.param_size), np.float32)
         return self.adaptor.sample(masked(logits, obs[self.mask_path], self.adaptor.parts[0].counts), rng)
 
-    def explore(self, obs: spaces.Flat, rng: np.random.Generator, progress: float) -> spaces.Flat:
+    def explore(self, obs: Flat, rng: np.random.Generator, progress: float) -> Flat:
         """Random actions, while only these are wanted; like acting, it may move the recurrent state."""
         return self.random(obs, rng)
 
     def episodes_begin(self, copies: np.ndarray) -> None:
-        """Reset what copies keep along an episode; called before acting in new episodes.
-
-        Args:
-            copies: bool ``[N]``, the copies of the environment in which an episode begins.
-        """
+        """Reset what copies keep along an episode, where ``copies``, bool ``[N]``, says that an episode begins."""
 
     def of_actor(self, number: int, actors: int) -> Behavior:
         """The behavior of one of several actors; the same for all unless :attr:`per_actor` is True."""
         return self
 
     def priorities(self, rollout: Trajectories, sampling: Sampling) -> np.ndarray | None:
-        """The priorities, |δ| ``[T, N]``, with which new steps are stored; None: the highest priority so far.
-
-        Args:
-            rollout: the steps, fields ``[T, N, …]``.
-            sampling: how transitions will be drawn.
-        """
+        """The priorities, |δ| ``[T, N]``, of new steps with fields ``[T, N, …]``; None: the highest one so far."""
         return None
 
     def light(self) -> Behavior:
         """A copy without TensorFlow, to be pickled; it has no forward pass if that needs TensorFlow."""
         twin = copy.copy(self)
-        twin.forward = getattr(self.forward, 'numpy', None)
+        twin.forward = getattr(self.forward, 'numpy', None)  # type: ignore[assignment]
         return twin
 
 
 class Remembering(Behavior):
-    """A behavior with a recurrent policy: keeps the recurrent state of each copy. A subclass defines `step`.
-
-    Args:
-        forward, adaptor, mask_path: see :class:`Behavior`.
-    """
+    """A behavior with a recurrent policy: keeps the recurrent state of each copy. A subclass defines `step`."""
 
     along_episodes = True
 
@@ -150,7 +120,7 @@ class Remembering(Behavior):
 
     @functools.cached_property
     def _state_size(self) -> int:  # kept where there is no forward pass any more
-        return int(self.forward.state_size)  # type: ignore[union-attr] # not called without one
+        return self.forward.state_size
 
     def light(self) -> Behavior:
         _ = self._state_size
@@ -162,9 +132,7 @@ class Remembering(Behavior):
         else:
             self.state = np.where(copies[:, None], np.float32(0.0), self.state)
 
-    def __call__(
-        self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
-    ) -> spaces.Flat:
+    def __call__(self, obs: Flat, rng: np.random.Generator, progress: float, deterministic: bool = False) -> Flat:
         count = spaces.count(obs)
         if self.state is None or len(self.state) != count:
             raise InvalidValue(
@@ -175,6 +143,6 @@ class Remembering(Behavior):
         action, self.state = self.step(obs, self.state, rng, progress, deterministic)
         return action
 
-    def explore(self, obs: spaces.Flat, rng: np.random.Generator, progress: float) -> spaces.Flat:
+    def explore(self, obs: Flat, rng: np.random.Generator, progress: float) -> Flat:
         self(obs, rng, progress)
         return self.random(obs, rng)

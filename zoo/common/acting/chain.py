@@ -16,10 +16,6 @@ from zoo.common.adaptors.observation import Preprocess
 class Chain:
     """Layers over a flat observation, equal to the Keras network to 1e-5. It can be pickled and needs no TensorFlow.
 
-    Args:
-        preprocess: of the observations.
-        layers: in their order.
-
     Attributes:
         packed: the vector that was unpacked last, float32.
         noise_size: normal numbers that one draw of the layers' noise takes, or 0.
@@ -40,10 +36,9 @@ class Chain:
         restore(self.preprocess, weights)
 
     def unpack(self, vector: np.ndarray) -> None:
-        """Act with the weights of one vector, float32 ``[P]``.
+        """Act with the weights of one vector, float32 ``[P]``: the kernels of all layers, then all other weights.
 
-        It holds the kernels of all layers and then the other weights of all layers. The order must stay: evolution
-        strategies draw their perturbations in it.
+        The order must stay: evolution strategies draw their perturbations in it.
         """
         self.packed = vector
         offset = 0

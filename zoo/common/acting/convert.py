@@ -31,11 +31,7 @@ class Converted(NamedTuple):
 def chain_of(
     network: Network, policy: StochasticPolicy | None, mask_path: str | None, means: layers.Means | None
 ) -> tuple[Chain, list[tf.Variable]] | None:
-    """The forward pass as a chain, and the variables in the order of its packed vector; None: it needs a graph.
-
-    Args:
-        network, policy, mask_path, means: see :class:`zoo.common.acting.forward.Forward`.
-    """
+    """The forward pass as a chain, and the variables in the order of its packed vector; None: it needs a graph."""
     found = convert(network)
     if found is None:
         return None
@@ -86,9 +82,7 @@ def convert(network: Network) -> list[Converted] | None:
         else:
             return None
         found.append(made)
-    if norm is not None or not found:
-        return None
-    if network.bounds and not _bound(found):
+    if norm is not None or not found or (network.bounds and not _bound(found)):
         return None
     names = [getattr(part.layer, name, 'linear') for part in found for name in ('activation', 'gate')]
     return found if all(name in layers.ACTIVATIONS for name in names) else None
@@ -108,9 +102,8 @@ def _layers(network: Network) -> list[keras.layers.Layer] | None:
 
 def _is_plain_dense(layer: keras.layers.Layer) -> bool:
     """Whether it is a dense layer of a float32 kernel and bias alone, whatever dtype it multiplies them in."""
-    if type(layer) not in (keras.layers.Dense, Dense) or layer.dtype_policy.name not in spec.DTYPES:
-        return False
-    return not getattr(layer, 'lora_enabled', False)
+    is_dense = type(layer) in (keras.layers.Dense, Dense) and layer.dtype_policy.name in spec.DTYPES
+    return is_dense and not getattr(layer, 'lora_enabled', False)
 
 
 def _dense(layer: keras.layers.Dense, norm: BatchRenormalization | None) -> Converted:

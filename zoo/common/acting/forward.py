@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from zoo.common.networks.network import Network
     from zoo.common.networks.policy import StochasticPolicy
 
-#: Batch sizes that get a graph of their own, in which convolutions are a fifth faster: most likely the copies that are
-#: trained on and the single environment that is tested on. All others share one: compiling a graph takes seconds.
+#: Batch sizes that get a graph of their own, in which convolutions are a fifth faster: most likely one for training
+#: and one for testing. All others share one: compiling a graph takes seconds.
 FIXED_GRAPHS = 2
 
 
@@ -32,8 +32,7 @@ class Forward:
     """The forward pass of a network or policy for acting, kept up to date with its weights.
 
     Args:
-        network: what computes the output.
-        policy: the policy around the network, if there is one.
+        network, policy: what computes the output, and the policy around it, if there is one.
         mask_path: the observation's leaf that says which actions are allowed, for a network without a policy.
         means: makes one number per action of several.
 
@@ -118,8 +117,8 @@ class Forward:
     def refresh(self) -> None:
         """Read the weights again, after something changed them other than an update that returned them.
 
-        It costs some 10 µs for each variable; ``variable.numpy()`` costs three times as much. So it can run before
-        every observation that a user asks about: TensorFlow does not tell that a variable was changed.
+        TensorFlow does not tell that a variable was changed, so this runs before every observation that a user asks
+        about. It costs some 10 µs for each variable, a third of ``variable.numpy()``.
         """
         if self.numpy is None:
             return
@@ -131,12 +130,9 @@ class Forward:
     def __call__(self, obs: spaces.Flat, noise: np.ndarray | None = None) -> np.ndarray:
         """Parameters, or values of actions, float32 ``[N, …]``, for flat observations ``[N, …]``.
 
-        With state-dependent exploration the noise on the actions follows the parameters.
-
-        Args:
-            obs: flat observations.
-            noise: normal numbers, float32 ``[N, noise_size]``: from them the weights of noisy layers, or the matrices
-                of state-dependent exploration, are drawn for each observation. None takes the means.
+        ``noise``, normal numbers, float32 ``[N, noise_size]``, gives each observation its own weights of noisy layers,
+        or its own matrix of state-dependent exploration. None takes the means. With state-dependent exploration the
+        noise on the actions follows the parameters.
         """
         if self.numpy is not None:
             return self.numpy(obs, noise)
@@ -147,11 +143,9 @@ class Forward:
         return self._graph(self.graphs, self._output, spaces.count(obs), self.noise_size)(*inputs).numpy()
 
     def step(self, obs: spaces.Flat, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Output ``[N, …]`` of a recurrent network, and the state after the step ``[N, S]``, both float32.
+        """Output ``[N, …]`` of a recurrent network and its state after the step, float32 ``[N, S]``.
 
-        Args:
-            obs: flat observations ``[N, …]``.
-            state: float32 ``[N, S]``, before the step; zeros where an episode begins.
+        ``state`` is the state before the step; it is zero where an episode begins.
         """
         if self.numpy is not None:
             return self.numpy.step(obs, state)
@@ -162,11 +156,7 @@ class Forward:
         return output.numpy(), after.numpy()
 
     def tensors(self, obs: spaces.Flat, state: Any = None, noise: Any = None) -> tuple[Any, Any]:
-        """The same as `__call__`, or with a state as `step`, for tensors: to be traced into a graph.
-
-        Returns:
-            The output, and the state after the step or None.
-        """
+        """`__call__`, or with a state `step`, for tensors, to be traced: the output, and the state after it or None."""
         if self._policy is not None:
             if state is not None:
                 return self._policy.step(obs, state)

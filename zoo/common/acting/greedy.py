@@ -8,11 +8,11 @@ import numpy as np
 
 from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior, Remembering
-from zoo.common.acting.chain import Chain
 from zoo.common.acting.forward import Forward
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.masks import masked
 from zoo.common.schedules import Linear, value_at
+from zoo.common.spaces import Flat
 
 
 class Deterministic(Behavior):
@@ -21,20 +21,16 @@ class Deterministic(Behavior):
     It explores by perturbed parameters, which last for whole episodes: :mod:`zoo.common.acting.perturbed`.
     """
 
-    forward: Forward | Chain  # not called without one
-
-    def __call__(
-        self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
-    ) -> spaces.Flat:
+    def __call__(self, obs: Flat, rng: np.random.Generator, progress: float, deterministic: bool = False) -> Flat:
         return self.action(self.forward(obs), obs)
 
-    def action(self, output: np.ndarray, obs: spaces.Flat) -> spaces.Flat:
+    def action(self, output: np.ndarray, obs: Flat) -> Flat:
         """Stored actions ``[N, …]`` for logits and means ``[N, …]``; with a mask, only allowed ones."""
         if self.mask_path is not None:
             output = masked(output, obs[self.mask_path], self.adaptor.parts[0].counts)
         return self.adaptor.best(output)
 
-    def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
+    def chosen(self, output: Any, obs: Flat) -> Flat:
         import tensorflow as tf
 
         if self.mask_path is not None:
@@ -48,10 +44,10 @@ class Deterministic(Behavior):
         return self.adaptor.distribution.mode(tf.concat(pieces, -1))
 
     def light(self) -> Behavior:
-        """A copy without TensorFlow; it has no forward pass if NumPy's weights are not exactly the trained ones."""
         twin = super().light()
+        # A copy's parameters are perturbed, so NumPy's weights must be exactly the trained ones.
         if isinstance(self.forward, Forward) and not self.forward.packs_trained:
-            twin.forward = None
+            twin.forward = None  # type: ignore[assignment]
         return twin
 
 
@@ -59,13 +55,7 @@ class EpsilonGreedy(Behavior):
     """The action of the highest value; with probability ε a random one.
 
     The weights of noisy layers are drawn anew for every observation; without exploration they are the means.
-
-    Args:
-        forward, adaptor, mask_path: see :class:`Behavior`.
-        epsilon: ε, a number or a schedule.
     """
-
-    forward: Forward | Chain  # not called without one
 
     def __init__(
         self, forward: Forward, adaptor: ActionAdaptor, mask_path: str | None, epsilon: float | Linear
@@ -73,9 +63,7 @@ class EpsilonGreedy(Behavior):
         super().__init__(forward, adaptor, mask_path)
         self.epsilon = epsilon
 
-    def __call__(
-        self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
-    ) -> spaces.Flat:
+    def __call__(self, obs: Flat, rng: np.random.Generator, progress: float, deterministic: bool = False) -> Flat:
         if deterministic:
             return self.forward(obs).argmax(-1)
         random = rng.random(spaces.count(obs)) < self.chance(spaces.count(obs), progress)
@@ -92,7 +80,7 @@ class EpsilonGreedy(Behavior):
         """The probability of a random action: one for all copies, or ``[copies]``."""
         return value_at(self.epsilon, progress)
 
-    def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
+    def chosen(self, output: Any, obs: Flat) -> Flat:
         import tensorflow as tf
 
         return tf.argmax(output, -1)
@@ -102,13 +90,8 @@ class RecurrentEpsilonGreedy(Remembering, EpsilonGreedy):
     """The action of the highest value that a recurrent network gives; with probability ε a random one."""
 
     def step(
-        self,
-        obs: spaces.Flat,
-        state: np.ndarray,
-        rng: np.random.Generator,
-        progress: float,
-        deterministic: bool = False,
-    ) -> tuple[spaces.Flat, np.ndarray]:
+        self, obs: Flat, state: np.ndarray, rng: np.random.Generator, progress: float, deterministic: bool = False
+    ) -> tuple[Flat, np.ndarray]:
         values, after = self.forward.step(obs, state)
         action = values.argmax(-1)
         if not deterministic:

@@ -10,7 +10,7 @@ import copy
 import numpy as np
 
 from zoo.common import spaces
-from zoo.common.acting.chain import Chain
+from zoo.common.acting.behavior import Behavior
 from zoo.common.acting.forward import Forward
 from zoo.common.acting.greedy import EpsilonGreedy, RecurrentEpsilonGreedy
 from zoo.common.acting.noise import GaussianNoise
@@ -28,10 +28,16 @@ def rungs(base: float, exponent: float, first: int, count: int, total: int) -> n
     return base ** (1.0 + exponent * places)
 
 
-class Rungs:
+class Rungs(Behavior):
     """The rungs of the ladder on which an actor's copies of the environment stand: the ``number``-th part of all."""
 
     number, actors = 0, 1
+    per_actor = True
+
+    def of_actor(self, number: int, actors: int) -> Rungs:
+        twin = copy.copy(self)
+        twin.number, twin.actors = number, actors
+        return twin
 
     def values(self, base: float, exponent: float, copies: int) -> np.ndarray:
         """The value of each copy in this process, float64 ``[copies]``; see :func:`rungs`."""
@@ -42,23 +48,15 @@ class EpsilonLadder(Rungs, EpsilonGreedy):
     """Epsilon-greedy actions where each copy of the environment has its own ε.
 
     Args:
-        forward, adaptor, mask_path: see :class:`zoo.common.acting.behavior.Behavior`.
         epsilon: the highest ε, which the first copy of the first actor has.
         exponent: α, how fast ε falls from copy to copy.
     """
-
-    per_actor = True
 
     def __init__(
         self, forward: Forward, adaptor: ActionAdaptor, mask_path: str | None, epsilon: float, exponent: float
     ) -> None:
         super().__init__(forward, adaptor, mask_path, epsilon)
         self.base, self.exponent = epsilon, exponent
-
-    def of_actor(self, number: int, actors: int) -> EpsilonLadder:
-        twin = copy.copy(self)
-        twin.number, twin.actors = number, actors
-        return twin
 
     def chance(self, copies: int, progress: float) -> np.ndarray:
         return self.values(self.base, self.exponent, copies)
@@ -93,22 +91,13 @@ class NoiseLadder(Rungs, GaussianNoise):
     """A deterministic policy's action in [−1, 1] with normal noise added, where each copy has its own σ.
 
     Args:
-        forward, adaptor: see :class:`zoo.common.acting.behavior.Behavior`.
         scale: the highest σ, which the first copy of the first actor has.
         exponent: α, how fast σ falls from copy to copy.
     """
 
-    per_actor = True
-    forward: Forward | Chain
-
     def __init__(self, forward: Forward, adaptor: ActionAdaptor, scale: float, exponent: float) -> None:
         super().__init__(forward, adaptor, scale)
         self.exponent = exponent
-
-    def of_actor(self, number: int, actors: int) -> NoiseLadder:
-        twin = copy.copy(self)
-        twin.number, twin.actors = number, actors
-        return twin
 
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
         each = self.values(self.scale, self.exponent, shape[0]).astype(np.float32)
@@ -118,13 +107,11 @@ class NoiseLadder(Rungs, GaussianNoise):
 def first_errors(rollout: Trajectories, q: np.ndarray, next_value: np.ndarray, sampling: Sampling) -> np.ndarray:
     """|δ| of the n-step transition that begins at each step, float32 ``[T, N]``; 0 where no step took place.
 
-    A transition has fewer than ``n_step`` steps where the episode or the rollout ends, as in a replay buffer whose
-    newest steps these are.
+    A transition has fewer than ``n_step`` steps where the episode or the rollout ends, as in the replay buffer.
 
     Args:
         rollout: fields ``[T, N, …]``.
-        q: values of the actions taken, ``[T, N]``.
-        next_value: values of the next observations, ``[T, N]``.
+        q, next_value: values of the actions taken and of the next observations, ``[T, N]``.
         sampling: has ``n_step`` and the discount.
     """
     steps = len(q)

@@ -33,19 +33,12 @@ Shapes = Sequence[tuple[int, ...]]
 
 
 class ChainLayer:
-    """One layer of a :class:`zoo.common.acting.chain.Chain`.
-
-    Attributes:
-        kernels: shapes of its kernels.
-        others: shapes of its other weights, such as a bias.
-        noise_size: normal numbers that one draw of its noise takes.
-        state_size: entries of its recurrent state.
-    """
+    """One layer of a :class:`zoo.common.acting.chain.Chain`."""
 
     kernels: Shapes = ()
-    others: Shapes = ()
-    noise_size = 0
-    state_size = 0
+    others: Shapes = ()  # of the other weights, such as a bias
+    noise_size = 0  # normal numbers that one draw of its noise takes
+    state_size = 0  # entries of its recurrent state
 
     def bind(self, *weights: np.ndarray) -> Step:
         """The layer with its weights, ``kernels`` and then ``others``; a closure, which looks up no attributes."""
@@ -53,13 +46,7 @@ class ChainLayer:
 
 
 class Affine(ChainLayer):
-    """A dense layer: ``activation(x · kernel + bias)``.
-
-    Args:
-        shape: of the kernel.
-        has_bias: whether a bias is added.
-        activation: a key of ``ACTIVATIONS``.
-    """
+    """A dense layer: ``activation(x · kernel + bias)``; ``shape`` is the kernel's."""
 
     def __init__(self, shape: tuple[int, int], has_bias: bool = True, activation: str = 'linear') -> None:
         self.kernels = [shape]
@@ -71,7 +58,6 @@ class Affine(ChainLayer):
         return self.step(kernel, rest[0] if rest else None)
 
     def step(self, kernel: np.ndarray, bias: np.ndarray | None) -> Step:
-        """The layer with this kernel and this bias."""
         activation = ACTIVATIONS[self.activation]
 
         def affine(x: np.ndarray, obs: spaces.Flat, noise: np.ndarray | None, memory: Memory | None) -> np.ndarray:
@@ -84,21 +70,13 @@ class Affine(ChainLayer):
             x += bias
             return x
 
-        def unbiased(x: np.ndarray, obs: spaces.Flat, noise: np.ndarray | None, memory: Memory | None) -> np.ndarray:
-            return activation(x @ kernel)
-
         if bias is None:
-            return unbiased
+            return lambda x, obs, noise, memory: activation(x @ kernel)
         return linear if self.activation == 'linear' else affine
 
 
 class NormalizedAffine(Affine):
-    """A dense layer after batch renormalization, which is ``x · scale + shift`` in inference mode.
-
-    Args:
-        shape, has_bias, activation: see :class:`Affine`.
-        epsilon: added to the moving variance.
-    """
+    """A dense layer after batch renormalization, which is ``x · scale + shift`` in inference mode."""
 
     def __init__(self, shape: tuple[int, int], has_bias: bool, activation: str, epsilon: float) -> None:
         super().__init__(shape, has_bias, activation)
@@ -114,11 +92,7 @@ class NormalizedAffine(Affine):
 
 
 class NoisyAffine(ChainLayer):
-    """A noisy dense layer: see :class:`zoo.common.networks.layers.noisy.NoisyDense`.
-
-    Args:
-        shape: of the kernel.
-    """
+    """A :class:`zoo.common.networks.layers.noisy.NoisyDense`; ``shape`` is its kernel's."""
 
     def __init__(self, shape: tuple[int, int]) -> None:
         self.kernels = [shape]
@@ -140,11 +114,7 @@ class NoisyAffine(ChainLayer):
 
 
 class Dueling(ChainLayer):
-    """A dueling head: see :class:`zoo.common.networks.layers.dueling.DuelingHead`.
-
-    Args:
-        value, advantage: its two streams.
-    """
+    """A :class:`zoo.common.networks.layers.dueling.DuelingHead` of two streams."""
 
     def __init__(self, value: ChainLayer, advantage: ChainLayer) -> None:
         self.streams = value, advantage
@@ -202,12 +172,7 @@ class Means(ChainLayer):
 
 
 class Mask(ChainLayer):
-    """Forbidden actions get a logit or value of −1e9: see :func:`zoo.common.adaptors.masks.masked`.
-
-    Args:
-        path: the observation's leaf that says which actions are allowed.
-        counts: the actions of each choice; None: one choice among all.
-    """
+    """:func:`zoo.common.adaptors.masks.masked` with the mask at ``path`` of the observation."""
 
     def __init__(self, path: str, counts: Sequence[int] | None) -> None:
         self.path = path
@@ -219,11 +184,7 @@ class Mask(ChainLayer):
 
 
 class FreeDeviation(ChainLayer):
-    """Puts a policy's free log standard deviation behind the means of each Gaussian.
-
-    Args:
-        parts: of the action space, in the order of the network's output.
-    """
+    """Puts a policy's free log standard deviation behind the means of each Gaussian."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self.others = [(sum(part.size for part in parts if 'gaussian' in part.kind),)]
@@ -255,13 +216,10 @@ class FreeDeviation(ChainLayer):
 
 
 class StateDependentDeviation(ChainLayer):
-    """The last dense layer of a policy with state-dependent exploration.
+    """The last dense layer of a policy with state-dependent exploration; ``affine`` gives the means.
 
-    It gives the means, the implied log standard deviations and the noise on the action, ``[N, 3 n]``: see
-    :meth:`zoo.common.networks.policy.StochasticPolicy.perturbed`.
-
-    Args:
-        affine: the dense layer, which gives the means.
+    The output is :meth:`zoo.common.networks.policy.StochasticPolicy.perturbed`: the means, the implied log standard
+    deviations and the noise on the action, ``[N, 3 n]``.
     """
 
     def __init__(self, affine: Affine) -> None:
@@ -286,11 +244,7 @@ class StateDependentDeviation(ChainLayer):
 
 
 class Bounds(ChainLayer):
-    """Clips the log standard deviations that a network gives itself.
-
-    Args:
-        low, high: bounds of the parameters, float32 ``[param_size]``.
-    """
+    """Clips the log standard deviations that a network gives itself to bounds, float32 ``[param_size]``."""
 
     def __init__(self, low: np.ndarray, high: np.ndarray) -> None:
         self.low = low

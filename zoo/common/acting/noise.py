@@ -7,36 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior
-from zoo.common.acting.chain import Chain
 from zoo.common.acting.forward import Forward
 from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.spaces import Flat
 
 
 class GaussianNoise(Behavior):
-    """A deterministic policy's action in [−1, 1] with normal noise added.
-
-    Args:
-        forward, adaptor: see :class:`Behavior`.
-        scale: the noise's standard deviation.
-    """
-
-    forward: Forward | Chain  # not called without one
+    """A deterministic policy's action in [−1, 1] with normal noise added; ``scale`` is its standard deviation."""
 
     def __init__(self, forward: Forward, adaptor: ActionAdaptor, scale: float) -> None:
         super().__init__(forward, adaptor)
         self.scale = scale
 
-    def __call__(
-        self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
-    ) -> spaces.Flat:
+    def __call__(self, obs: Flat, rng: np.random.Generator, progress: float, deterministic: bool = False) -> Flat:
         action = self.forward(obs)
         if deterministic:
             return action
         return np.clip(action + self.draw(action.shape, rng), -1.0, 1.0)
 
-    def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
+    def chosen(self, output: Any, obs: Flat) -> Flat:
         return output
 
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
@@ -52,13 +42,9 @@ class OrnsteinUhlenbeck(GaussianNoise):
     starts at 0 in every episode. Its standard deviation approaches ``σ / √(θ (2 − θ dt))``.
 
     Args:
-        forward, adaptor: see :class:`Behavior`.
         scale: σ.
         theta: θ, the rate at which the noise returns to 0.
         dt: time between two steps.
-
-    Attributes:
-        noise: the noise of each copy's last step, float32 ``[N, n]``; None where no episode has begun.
     """
 
     along_episodes = True

@@ -25,13 +25,9 @@ def episode_seed(seed: int, sign: int, episode: int) -> int:
 
 
 class Population(Protocol):
-    """A policy with different parameters in each copy of the environment.
+    """A policy with different parameters in each copy of the environment."""
 
-    Attributes:
-        parameters: the unperturbed parameters, float32 ``[D]``.
-    """
-
-    parameters: np.ndarray
+    parameters: np.ndarray  # unperturbed, float32 [D]
 
     def set(self, copy: int, vector: np.ndarray) -> None:
         """Act with the parameters ``vector``, ``[D]``, in this copy from now on."""
@@ -44,12 +40,7 @@ class Population(Protocol):
 
 
 class NumpyPopulation:
-    """A chain of dense layers with a batch of weights: one forward pass for all copies.
-
-    Args:
-        chain: its packed vector holds the parameters.
-        copies: how many.
-    """
+    """A chain of dense layers with a batch of weights: one forward pass for all copies."""
 
     def __init__(self, chain: Chain, copies: int) -> None:
         self._preprocess = chain.preprocess
@@ -81,12 +72,7 @@ class NumpyPopulation:
 
 
 class GraphPopulation:
-    """Any network: each copy's weights are assigned before the network is called for that copy.
-
-    Args:
-        forward: the network's forward pass.
-        copies: how many.
-    """
+    """Any network: each copy's weights are assigned before the network is called for that copy."""
 
     def __init__(self, forward: Forward, copies: int) -> None:
         self._forward = forward

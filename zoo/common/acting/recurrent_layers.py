@@ -17,8 +17,7 @@ class Recurrent(ChainLayer):
     """A recurrent layer, which reads and writes its own part of the recurrent state.
 
     Args:
-        kernels: shapes of the kernel and of the recurrent kernel.
-        others: the bias' shape, if there is a bias.
+        kernels, others: shapes of the kernel and the recurrent kernel, and of the bias, if there is one.
         activation, gate: keys of ``ACTIVATIONS``; ``gate`` is the activation of the gates.
         start: where its part of the recurrent state begins.
         reset_after: of a GRU: the reset gate acts on the product with the recurrent kernel, not on the state.

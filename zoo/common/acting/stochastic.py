@@ -12,24 +12,17 @@ from zoo.common.acting.chain import Chain
 from zoo.common.acting.forward import Forward
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.schedules import Linear, value_at
+from zoo.common.spaces import Flat
 
 
 class Stochastic(Behavior):
-    """A sample of a stochastic policy, or its mode.
+    """A sample of a stochastic policy, or its mode."""
 
-    Attributes:
-        params: parameters of the distribution that the last actions were drawn from, float32 ``[N, param_size]``.
-    """
-
-    forward: Forward | Chain  # not called without one
-
-    def __call__(
-        self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
-    ) -> spaces.Flat:
+    def __call__(self, obs: Flat, rng: np.random.Generator, progress: float, deterministic: bool = False) -> Flat:
         self.params = self.forward(obs)
         return self.adaptor.mode(self.params) if deterministic else self.adaptor.sample(self.params, rng)
 
-    def chosen(self, output: Any, obs: spaces.Flat) -> spaces.Flat:
+    def chosen(self, output: Any, obs: Flat) -> Flat:
         return self.adaptor.distribution.mode(output)
 
 
@@ -37,16 +30,10 @@ class RecurrentStochastic(Remembering, Stochastic):
     """A sample of a recurrent stochastic policy, or its mode."""
 
     def step(
-        self,
-        obs: spaces.Flat,
-        state: np.ndarray,
-        rng: np.random.Generator,
-        progress: float,
-        deterministic: bool = False,
-    ) -> tuple[spaces.Flat, np.ndarray]:
+        self, obs: Flat, state: np.ndarray, rng: np.random.Generator, progress: float, deterministic: bool = False
+    ) -> tuple[Flat, np.ndarray]:
         self.params, after = self.forward.step(obs, state)
-        params = self.params
-        return (self.adaptor.mode(params) if deterministic else self.adaptor.sample(params, rng)), after
+        return (self.adaptor.mode(self.params) if deterministic else self.adaptor.sample(self.params, rng)), after
 
 
 #: Steps until the matrix is drawn anew, if only the end of an episode does so.
@@ -60,11 +47,10 @@ class StateDependent(Stochastic):
     anew, the same state gives the same noise. The matrix is standard normal; the newest σ scales it.
 
     Args:
-        forward, adaptor: see :class:`Behavior`.
         every: steps after which a copy's matrix is drawn anew within an episode; None: only when an episode begins.
 
     Attributes:
-        noise: each copy's matrix, float32 ``[N, L n]``; None where no episode has begun.
+        noise: each copy's matrix, float32 ``[N, L n]``.
         left: steps until each copy's matrix is drawn anew, int64 ``[N]``.
     """
 
@@ -83,9 +69,7 @@ class StateDependent(Stochastic):
         else:
             self.left = np.where(copies, 0, self.left)
 
-    def __call__(
-        self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
-    ) -> spaces.Flat:
+    def __call__(self, obs: Flat, rng: np.random.Generator, progress: float, deterministic: bool = False) -> Flat:
         noise = None if deterministic else self._drawn(spaces.count(obs), rng)
         output = self.forward(obs, noise)
         size = output.shape[1] // 3
@@ -101,9 +85,8 @@ class StateDependent(Stochastic):
             return rng.standard_normal((count, self.noise_size), dtype=np.float32)
         due = self.left <= 0
         if due.any():
-            drawn = rng.standard_normal((int(due.sum()), self.noise_size), dtype=np.float32)
             self.noise = self.noise.copy()  # someone else may hold the old array
-            self.noise[due] = drawn
+            self.noise[due] = rng.standard_normal((int(due.sum()), self.noise_size), dtype=np.float32)
         self.left = np.where(due, self.every or _NEVER, self.left) - 1
         return self.noise
 
@@ -111,27 +94,14 @@ class StateDependent(Stochastic):
 def stochastic(
     forward: Forward, adaptor: ActionAdaptor, mask_path: str | None = None, sde_sample_freq: int | None = None
 ) -> Stochastic:
-    """The behavior of a stochastic policy: recurrent, with state-dependent exploration, or neither.
-
-    Args:
-        forward, adaptor, mask_path: see :class:`Behavior`.
-        sde_sample_freq: ``every`` of :class:`StateDependent`.
-    """
+    """The behavior of a stochastic policy: recurrent, with state-dependent exploration, or neither."""
     if forward.sde:
         return StateDependent(forward, adaptor, sde_sample_freq)
     return (RecurrentStochastic if forward.state_size else Stochastic)(forward, adaptor, mask_path)
 
 
 class SometimesRandom(Stochastic):
-    """A sample of a stochastic policy; with probability ε a uniformly random action.
-
-    Args:
-        forward, adaptor, mask_path: see :class:`Behavior`.
-        epsilon: ε, a number or a schedule.
-
-    Attributes:
-        params: None while ε is above 0.
-    """
+    """A sample of a stochastic policy; with probability ε a uniformly random action."""
 
     def __init__(
         self, forward: Forward, adaptor: ActionAdaptor, mask_path: str | None, epsilon: float | Linear
@@ -139,9 +109,7 @@ class SometimesRandom(Stochastic):
         super().__init__(forward, adaptor, mask_path)
         self.epsilon = epsilon
 
-    def __call__(
-        self, obs: spaces.Flat, rng: np.random.Generator, progress: float, deterministic: bool = False
-    ) -> spaces.Flat:
+    def __call__(self, obs: Flat, rng: np.random.Generator, progress: float, deterministic: bool = False) -> Flat:
         action = super().__call__(obs, rng, progress, deterministic)
         if deterministic:
             return action

@@ -40,7 +40,7 @@ class ActionAdaptor:
     """Everything that depends on the action space.
 
     Args:
-        space: the environment's (single) action space.
+        space: the action space of a single environment.
         squash: squash Gaussians by tanh, as SAC does; needs bounds.
 
     Raises:
@@ -118,11 +118,7 @@ class ActionAdaptor:
         return self._by_part(params, parts.sample, rng)
 
     def best(self, outputs: np.ndarray) -> spaces.Flat:
-        """The most likely action for logits and means alone, without log standard deviations.
-
-        Args:
-            outputs: ``[N, …]``, as many numbers for each part as its ``outputs``.
-        """
+        """The most likely action for logits and means ``[N, …]`` alone, without log standard deviations."""
         return self._by_part(outputs, parts.mode, None, [part.outputs for part in self.parts])
 
     def _by_part(
@@ -184,9 +180,8 @@ class ActionAdaptor:
             slack = 1e-5 * np.maximum(1.0, np.abs(flat))  # a digit of float32, which another scaling may cost
             inside = (flat >= low.ravel() - slack) & (flat <= high.ravel() + slack)
             scale = self._scale[part.path]
-            found = (flat if scale is None else (flat - scale[0]) / np.where(scale[1] == 0, 1, scale[1])).astype(
-                np.float32
-            )
+            found = flat if scale is None else (flat - scale[0]) / np.where(scale[1] == 0, 1, scale[1])
+            found = found.astype(np.float32)
         else:
             found = flat.astype(np.int64) - np.ravel(getattr(leaf, 'start', 0))
             inside = (found >= 0) & (found < np.array(part.counts or (2,)))
@@ -223,14 +218,9 @@ class ActionAdaptor:
         return action.reshape(len(action), *leaf.shape).astype(leaf.dtype)
 
     def tensors_to_env(self, action: spaces.Flat, float32: bool = False) -> dict[str, Any]:
-        """`to_env` for tensors, traced into an exported agent.
+        """`to_env` for tensors, traced into an exported agent: by path, ``[N, *shape]`` in the dtype of the space.
 
-        Args:
-            action: stored actions ``[N, …]``, tensors.
-            float32: compute in float32 even if the space has more digits, for runtimes without float64.
-
-        Returns:
-            By path, ``[N, *shape]`` in the dtype of the space.
+        ``float32`` computes in float32 even if the space has more digits, for runtimes without float64.
         """
         given = dict(spaces.tree_items(action))
         return {path: self._leaf_tensor(path, leaf, given[path], float32) for path, leaf in self.leaves.items()}
@@ -261,12 +251,9 @@ class ActionAdaptor:
 
 
 def mismatch(own: Space, found: Space) -> str | None:
-    """Why an agent for the space ``own`` cannot act in ``found``; None if it can.
+    """Why an agent for ``own`` cannot act in ``found``: what follows "the environment's action_space"; None if it can.
 
     Actions are scaled to the bounds, so with other bounds they mean something else.
-
-    Returns:
-        The rest of a sentence that begins "the environment's action_space …".
     """
     reason = spaces.mismatch(own, found)
     if reason is not None:

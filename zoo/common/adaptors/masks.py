@@ -21,9 +21,6 @@ def masked(values: Any, mask: Any, counts: Sequence[int] | None = None) -> Any:
         values: float32 ``[N, actions]``, an array or a tensor.
         mask: of the same kind, ``[N, …]`` with as many entries, not zero for allowed actions.
         counts: the number of actions of each choice, empty for switches; None: one choice among all actions.
-
-    Returns:
-        An array or tensor like ``values``.
     """
     if counts is None:
         counts = (values.shape[-1],)

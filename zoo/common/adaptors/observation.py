@@ -125,9 +125,8 @@ def feature(path: str, leaf: Space, normalize: bool = False) -> Feature:
             )
     if isinstance(leaf, Discrete):
         n, start = int(leaf.n), int(leaf.start)
-        if n > LARGEST_ONE_HOT:
-            return Feature(path, 'index', (), (n,), (start,))
-        return Feature(path, 'one_hot', (n,), (n,), (start,))
+        kind, shape = ('index', ()) if n > LARGEST_ONE_HOT else ('one_hot', (n,))
+        return Feature(path, kind, shape, (n,), (start,))
     if isinstance(leaf, MultiDiscrete):
         counts = tuple(int(n) for n in leaf.nvec.ravel())
         starts = tuple(int(n) for n in leaf.start.ravel())
@@ -158,12 +157,9 @@ def features(space: Space, normalize: bool = False) -> list[Feature]:
 
 
 def mismatch(own: Space, found: Space) -> str | None:
-    """Why an agent for the observation space ``own`` cannot observe ``found``; None if it can.
+    """Why ``own``'s agent cannot observe ``found``: what follows "the environment's observation_space"; or None.
 
     Images are scaled from their bounds, so with other bounds they look different. Bounds of vectors may differ.
-
-    Returns:
-        The rest of a sentence that begins "the environment's observation_space …".
     """
     reason = spaces.mismatch(own, found)
     if reason is not None:
@@ -233,12 +229,9 @@ class Preprocess:
         self._limits = {path: _limits(leaves[path]) for path in counted}
 
     def check_values(self, obs: spaces.Flat) -> None:
-        """Refuse observations with a value that a ``Discrete``, ``MultiDiscrete`` or ``MultiBinary`` does not have.
+        """Refuse flat observations ``[N, …]`` with a value that a ``Discrete`` or other counted space does not have.
 
         Preprocessing would encode such values in a way that was never learned.
-
-        Args:
-            obs: flat observations ``[N, …]``.
 
         Raises:
             ValueError: names the value.

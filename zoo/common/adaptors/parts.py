@@ -29,10 +29,10 @@ class Part:
     """One leaf of the action space.
 
     Attributes:
-        path: its path, ``''`` when the space is this leaf.
+        path: ``''`` when the space is this leaf.
         kind: ``'categorical'``, ``'multi_categorical'``, ``'bernoulli'``, ``'gaussian'`` or ``'squashed_gaussian'``.
         size: entries of the stored action.
-        counts: for the categoricals, the number of values of each entry.
+        counts: the number of values of each entry of a categorical.
     """
 
     path: str

@@ -76,8 +76,7 @@ def build_network(entry: Any, label: str, preprocess: Preprocess, head: Head) ->
         mixed = spec['dtype'] == 'mixed_bfloat16' and torsos.rounds(torso)
         if spec['dtype'] == 'mixed_bfloat16' and not mixed and announces.get():
             log.warning(
-                "%s: dtype='mixed_bfloat16' changes nothing, since no layer is wide enough to gain by it.",
-                label,
+                "%s: dtype='mixed_bfloat16' changes nothing, since no layer is wide enough to gain by it.", label
             )
         return Network(name, preprocess, torso, call_torso, made, wanted=head, mixed=mixed, core=core)
     if isinstance(entry, type):
