@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from zoo.common import spaces
 from zoo.common.networks import copies, fingerprints
-from zoo.common.networks.announcing import unannounced
+from zoo.common.networks.network import unannounced
 from zoo.common.schedules import schedule_from_json, schedule_to_json
 from zoo.common.tools import keras_private, seeding
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown

@@ -17,8 +17,7 @@ from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.maths.normalize import RunningMoments
 from zoo.common.maths.optimizers import AllReduce, Optimizer
 from zoo.common.networks import remembered
-from zoo.common.networks.network import Network
-from zoo.common.networks.trials import compiles_by_xla
+from zoo.common.networks.network import Network, compiles_by_xla
 from zoo.common.records import Batch, SequenceBatch
 from zoo.common.replay.replay import Replay
 from zoo.common.rollouts.rollout import Rollout

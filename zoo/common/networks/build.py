@@ -12,9 +12,8 @@ Torsos and complete networks are Keras 3 models, TensorLayer 2 models, ``tf.Modu
 leaf space, a dict or tuple of tensors for ``Dict`` and ``Tuple``, without the action mask
 (:mod:`zoo.common.adaptors.observation`). A critic of state *and* action is called with ``[obs, action]``, with two
 arguments, or with one joined vector if the observation is a vector, whichever it takes. If a torso takes the
-observation alone, the action joins in the head.
-
-A TensorLayer model is put in training mode by ``is_train``; another callable is given ``training`` if it takes that.
+observation alone, the action joins in the head. A callable is given ``training`` if it takes
+that; a TensorLayer model is put in training mode by ``is_train``.
 
 A network may be recurrent over environment steps: a spec with ``recurrent='lstm'``, or a chain of Keras layers that
 takes sequences, ``keras.Sequential([Dense(64), LSTM(64), Dense(64)])`` (:mod:`zoo.common.networks.recurrent`). The
@@ -34,11 +33,9 @@ import tensorflow as tf
 
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.networks import pieces, recurrent, torsos
-from zoo.common.networks.announcing import announces
 from zoo.common.networks.heads import Head, make_head
-from zoo.common.networks.network import Network
+from zoo.common.networks.network import Network, announces, encoded_width, probe
 from zoo.common.networks.spec import full_spec
-from zoo.common.networks.trials import encoded_width, probe
 from zoo.common.networks.users import adapt
 from zoo.common.tools.errors import InvalidValue
 
@@ -46,13 +43,7 @@ log = logging.getLogger('zoo')
 
 
 def build_network(entry: Any, label: str, preprocess: Preprocess, head: Head) -> Network:
-    """The network of one entry of ``net_list``.
-
-    Args:
-        entry: a spec, a torso or a complete network.
-        label: its name in messages: ``'net_list[0] (actor)'``.
-        preprocess: of the observations.
-        head: what the network takes and gives.
+    """The network of one entry of ``net_list``, which messages name by its label: ``'net_list[0] (actor)'``.
 
     Raises:
         ValueError: the entry does not fit; the message says which one, what it maps, and what the algorithm needs.
@@ -95,9 +86,7 @@ def build_on(other: Network, label: str, head: Head, initial: str = 'glorot_unif
     Args:
         other: owns the torso.
         label: its name in messages: ``'net_list[1] (critic)'``.
-        head: what the network gives.
         initial: initializer of the head, if the head has no gain.
-        seed: for the head's weights.
 
     Raises:
         ValueError: the other network is complete, so it has no torso to share.

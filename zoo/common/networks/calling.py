@@ -19,10 +19,7 @@ Call = Callable[[dict[str, tf.Tensor], tf.Tensor | None, bool], tf.Tensor]
 
 
 def ways_to_call(entry: Any, preprocess: Preprocess, action_size: int) -> list[tuple[Call, bool]]:
-    """Ways to call a user's network, the likeliest first, each with whether the head adds the action.
-
-    A way is a function of features by path, the action or None, and training mode.
-    """
+    """Ways to call a user's network, the likeliest first, each with whether the head adds the action."""
     nested, call = preprocess.nested, _call_of(entry)
     state_only = (lambda found, action, training: call(training, nested(found)), action_size > 0)
     if not action_size:
@@ -59,13 +56,13 @@ def _call_of(entry: Any) -> Callable[..., Any]:
         return call_keras
     if is_tensorlayer(entry):
         return _call_of_tensorlayer(entry)
-    if _takes(entry, 'training'):
+    if 'training' in _parameters(entry):
         return lambda training, *inputs: entry(*inputs, training=training)
     return lambda training, *inputs: entry(*inputs)
 
 
 def _call_of_tensorlayer(entry: Any) -> Callable[..., Any]:
-    """TensorLayer's own call takes tensors and lists; the ``forward`` of a dynamic model takes any structure."""
+    """Its own call takes tensors and lists; the ``forward`` of a dynamic model takes any structure."""
     if entry.inputs is None:
         entry._fix_nodes_for_layers()  # its own call does so; otherwise every call is recorded
 
@@ -86,23 +83,16 @@ def _call_of_tensorlayer(entry: Any) -> Callable[..., Any]:
     return call
 
 
-def _takes(function: Callable[..., Any], name: str) -> bool:
+def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     try:
-        return name in inspect.signature(function).parameters
+        return dict(inspect.signature(function).parameters)
     except (TypeError, ValueError):
-        return False
+        return {}
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:
     """Whether it takes the observation and the action as two arguments."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False
-    positional = [
-        p
-        for p in parameters.values()
-        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.name not in ('training', 'mask')
-    ]
+    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    positional = [p for p in _parameters(function).values() if p.kind in kinds and p.name not in ('training', 'mask')]
     required = [p for p in positional if p.default is p.empty]
     return len(required) == 2 or (len(required) == 1 and [p.name for p in positional[1:2]] == ['action'])

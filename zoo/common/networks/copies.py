@@ -1,8 +1,7 @@
 """Copies of networks that compute the same function: for targets and for twins of an agent.
 
 Equal weights are not enough. What a network computes may also depend on the moments of an adapted
-``keras.layers.Normalization``, on an argument of a subclass, or on a function of the user's. Probes show whether two
-networks compute the same (:mod:`zoo.common.networks.probes`).
+``keras.layers.Normalization``, on an argument of a subclass, or on a function of the user's. So probes compare them.
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ import keras
 import numpy as np
 
 from zoo.common.maths.optimizers import copy_weights
-from zoo.common.networks.announcing import unannounced
 from zoo.common.networks.build import build_network
-from zoo.common.networks.network import Network
+from zoo.common.networks.network import Network, unannounced
 from zoo.common.networks.probes import Probe, outputs, random_probes, same
 from zoo.common.tools import keras_private
 from zoo.common.tools.errors import InvalidValue
@@ -31,12 +29,7 @@ log = logging.getLogger('zoo')
 
 
 def target_of(network: Network, entry: Any, label: str) -> Network:
-    """A network with its own weights that computes the same function.
-
-    Args:
-        network: made from the entry.
-        entry: of ``net_list``.
-        label: its name in messages.
+    """A network with its own weights that computes the same function, made from the same entry of ``net_list``.
 
     Raises:
         ValueError: the entry cannot be copied; one sentence says why.
@@ -69,7 +62,7 @@ def _equal_copy(network: Network, entry: Any, label: str, build: Callable[[Any],
             reason = ' '.join(re.sub(r'\x1b\[\d*m', '', str(error)).split())[:200].rstrip('.')
             reasons.append(reason.replace(f'{label} ', 'the copy ', 1))
             continue
-        if _share(target, network):
+        if {id(v) for v in target.variables} & {id(v) for v in network.variables}:
             reasons.append('the copy has the same weights')
         elif not is_random and not same(expected, outputs(target, probes)):
             reasons.append('the copy computes something else from the same weights')
@@ -109,12 +102,9 @@ def settle(network: Network) -> None:
         settle(network.target)
 
 
-# Ways to copy
-
-
 def _ways_to_copy(entry: Any) -> Iterator[Callable[[Any], Any]]:
     if isinstance(entry, keras.Layer):
-        yield _copy_keras
+        yield lambda model: pickle.loads(packed(model))  # all attributes; a configuration may leave some out
         yield lambda model: type(model).from_config(model.get_config())
     else:
         yield _deep_copy
@@ -125,11 +115,6 @@ def _deep_copy(entry: Any) -> Any:
     if made is entry:
         raise InvalidValue('a function has no copy with weights of its own')
     return made
-
-
-def _copy_keras(model: keras.Layer) -> keras.Layer:
-    """A copy with all attributes; Keras' own way rebuilds from a configuration, which may leave some out."""
-    return pickle.loads(packed(model))
 
 
 def packed(entry: Any) -> bytes:
@@ -160,13 +145,6 @@ def _fill(made: Any, state: tuple[Any, dict[str, Any]]) -> None:
         if isinstance(made, builtin):
             add(cast(Any, made), content)
     vars(made).update(attributes)
-
-
-# Whether a copy shares nothing with its original
-
-
-def _share(one: Network, other: Network) -> bool:
-    return bool({id(v) for v in one.variables} & {id(v) for v in other.variables})
 
 
 def _is_independent(target: Network, network: Network, probes: Sequence[Probe]) -> bool:

@@ -8,17 +8,14 @@ from typing import Any
 import numpy as np
 
 from zoo.common.maths.optimizers import copy_weights
-from zoo.common.networks.announcing import unannounced
 from zoo.common.networks.build import build_network
-from zoo.common.networks.network import Network
+from zoo.common.networks.network import Network, unannounced
 from zoo.common.networks.probes import fixed_probes, outputs, same
 from zoo.common.tools.errors import InvalidValue
 
-#: How far outputs may differ from the saved ones: another processor rounds differently.
-ELSEWHERE = 1e-3
-
-#: The same for networks that compute in bfloat16, which rounds by up to 2⁻⁹ at every step.
-ELSEWHERE_MIXED = 0.03
+#: How far outputs may differ from the saved ones, since another processor rounds differently: in float32, and in
+#: bfloat16, which rounds by up to 2⁻⁹ at every step.
+ELSEWHERE, ELSEWHERE_MIXED = 1e-3, 0.03
 
 
 def fingerprint(network: Network) -> list[list[float]] | None:
@@ -64,8 +61,7 @@ def check_specs(networks: dict[str, Network], given: Sequence[Any], saved: Seque
 
     Args:
         networks: with the saved weights.
-        given: the entry of each network.
-        saved: the entry that each network had when it was saved.
+        given, saved: the entry of each network, now and when it was saved.
 
     Raises:
         ValueError: one sentence that names the network.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
@@ -21,8 +21,7 @@ class Head:
     Attributes:
         units: size of the output.
         meaning: what the output is, for messages: ``'the logits of 2 actions'``.
-        gain: gain of the head's orthogonal initializer; None: the head has the torso's initializer.
-        activation: of the output.
+        gain: of the orthogonal initializer; None: the head has the torso's initializer.
         also_accepts: another output size that a complete network may have.
         dueling: separate streams for the state's value and the advantages (Wang et al. 2016, eq. 9).
         action_size: length of the action that a critic of state and action takes; 0 for any other network.
@@ -49,15 +48,7 @@ def value_head(gain: float | None = None, action_size: int = 0) -> Head:
 def action_value_head(
     actions: int, dueling: bool = False, values: int = 1, named: str = 'values', sigma: float = 0.0
 ) -> Head:
-    """One or several numbers for each discrete action.
-
-    Args:
-        actions: number of actions.
-        dueling: separate streams for the state's value and the advantages.
-        values: numbers for each action: one value, or the atoms or quantiles of its distribution.
-        named: what these numbers are, for messages.
-        sigma: σ₀ of noisy layers; 0 for plain layers.
-    """
+    """For each action one value, or the ``values`` atoms or quantiles of its distribution, which are ``named`` so."""
     meaning = f'the {named} of {actions} actions' if values == 1 else f'{values} {named} of each of {actions} actions'
     return Head(actions * values, meaning, dueling=dueling, values=values, sigma=sigma)
 
@@ -68,17 +59,10 @@ def deterministic_head(size: int, gain: float | None = None) -> Head:
 
 
 def stochastic_head(adaptor: ActionAdaptor, gain: float | None = None, free_log_std: bool = True) -> Head:
-    """The parameters of the action's distribution.
-
-    Args:
-        adaptor: the action adaptor.
-        gain: of the initializer.
-        free_log_std: a Gaussian's log standard deviation is a separate variable rather than an output.
-    """
-    outputs = sum(part.outputs for part in adaptor.parts)
+    """The parameters of the action's distribution; a Gaussian's free log standard deviation is a separate variable."""
     if not free_log_std:
         return Head(adaptor.param_size, _meaning(adaptor), gain)
-    return Head(outputs, _meaning(adaptor), gain, also_accepts=adaptor.param_size)
+    return replace(best_action_head(adaptor, gain), also_accepts=adaptor.param_size)
 
 
 def best_action_head(adaptor: ActionAdaptor, gain: float | None = None) -> Head:
@@ -100,10 +84,8 @@ def make_head(
 
     ``hidden`` puts a layer before it, which mixes an action with the encoded observation.
     """
-    kernel = pieces.initializer(
-        'orthogonal' if head.gain is not None else initial, seeds(), 1.0 if head.gain is None else head.gain
-    )
-    dtype = 'float32'
+    name, gain = (initial, 1.0) if head.gain is None else ('orthogonal', head.gain)
+    kernel, dtype = pieces.initializer(name, seeds(), gain), 'float32'
     layers: list[Any] = [keras.Input((width,), dtype=dtype)]
     if hidden:
         joined = pieces.initializer(initial, seeds())

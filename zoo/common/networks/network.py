@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
+import logging
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +20,24 @@ from zoo.common.networks.layers import dueling, noisy
 from zoo.common.tools import keras_private
 from zoo.common.tools.errors import InvalidValue
 
+log = logging.getLogger('zoo')
+
+#: Batch size of trial calls. Not 2: a tensor of two rows could be unpacked into an observation and an action.
+PROBES = 3
+
+#: Whether building a network may write log lines.
+announces = contextvars.ContextVar('announces', default=True)
+
+
+@contextlib.contextmanager
+def unannounced() -> Iterator[None]:
+    """Within this context, networks are built without log lines: they repeat networks that were announced before."""
+    token = announces.set(False)
+    try:
+        yield
+    finally:
+        announces.reset(token)
+
 
 class Network:
     """Preprocessing, torso and head as one function of a flat observation.
@@ -26,10 +47,9 @@ class Network:
     model may add to the loss (`penalties`). Everything else uses inference mode: acting, targets, bootstrap values.
 
     Attributes:
-        name: for logs, checkpoints and messages.
         torso: the user's or the assembled network.
         head: the Keras model after the torso; None if the torso is complete.
-        call_torso: the function of features by path, action or None, and training mode that calls the torso.
+        call_torso: calls the torso with features by path, the action or None, and training mode.
         custom: the user's class name; None for a spec.
         shares: whether another network owns the torso's weights.
         target: the network that computes the same from target weights, if there is one.
@@ -78,13 +98,8 @@ class Network:
     ) -> tf.Tensor:
         """Output ``[B, units]`` for flat observations ``[B, …]``, and actions ``[B, n]`` if this is a critic of both.
 
-        A recurrent network takes plain observations for the first ones of an episode.
-
-        Args:
-            obs: flat observations, or :class:`zoo.common.networks.remembered.Remembered` ones.
-            action: for a critic of observation and action.
-            training: in training mode.
-            noise: for noisy layers, see `from_torso`.
+        A recurrent network takes observations for the first ones of an episode, unless they are
+        :class:`zoo.common.networks.remembered.Remembered`. ``noise`` is for noisy layers, see `from_torso`.
         """
         if isinstance(obs, remembered.Remembered):
             return self._of_remembered(obs, action, training, noise)
@@ -107,7 +122,7 @@ class Network:
         return self.encode_features(self.preprocess(obs), action, training)
 
     def encode_features(self, found: dict[str, tf.Tensor], action: tf.Tensor | None, training: bool) -> tf.Tensor:
-        """The same as `encode` for preprocessed observations, by path."""
+        """`encode` for preprocessed observations, by path."""
         x = self.call_torso(found, action, training)
         if self.core is None:
             return x
@@ -116,9 +131,7 @@ class Network:
     def step(self, obs: spaces.Flat, state: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Output ``[N, units]`` and the state after one step ``[N, S]`` of a recurrent network, in inference mode.
 
-        Args:
-            obs: flat observations ``[N, …]``.
-            state: float32 ``[N, S]``, before the step; zeros where an episode begins.
+        ``state`` is float32 ``[N, S]``, before the step; zeros where an episode begins.
         """
         assert self.core is not None  # only a recurrent network has a state
         x, after = self.core.step(self.call_torso(self.preprocess(obs), None, False), state)
@@ -138,7 +151,6 @@ class Network:
             obs: flat observations ``[T, N, …]``, time-major.
             state: float32 ``[N, S]``, before the first step.
             begins: bool ``[T, N]``: where True, an episode begins and the state is zero before that step.
-            training: in training mode.
             action: ``[T, N, n]``, if the torso takes actions too.
         """
         assert self.core is not None  # only a recurrent network has a state
@@ -148,13 +160,10 @@ class Network:
         return self.core.sequence(x, state, begins, training)
 
     def from_torso(self, x: tf.Tensor, action: tf.Tensor | None = None, noise: tf.Tensor | None = None) -> tf.Tensor:
-        """The head's output for the torso's output.
+        """The head's output for the torso's output, and for the action if it joins there.
 
-        Args:
-            x: the torso's output.
-            action: for a head that the action joins.
-            noise: normal numbers for the weights of noisy layers: ``[1, noise_size]``, one draw for all rows, or
-                ``[B, noise_size]``, one for each; None takes the mean weights.
+        ``noise`` is normal numbers for the weights of noisy layers: ``[1, noise_size]``, one draw for all rows, or
+        ``[B, noise_size]``, one for each; None takes the mean weights.
         """
         if self.head is None:
             return tf.tanh(x) if self.bounds else x
@@ -182,9 +191,9 @@ class Network:
         return self.torso if owned else None
 
     def penalties(self) -> list[tf.Tensor]:
-        """The terms that a user's Keras model adds to the loss: by ``add_loss`` and by regularizers.
+        """The terms that a user's Keras model adds to the loss, by ``add_loss`` and regularizers; it forgets them.
 
-        To be called once after each call in training mode, in the same graph; it forgets the terms.
+        To be called once after each call in training mode, in the same graph.
         """
         if self._own_model is None:
             return []
@@ -254,10 +263,7 @@ class Network:
 
     @property
     def moving_variables(self) -> list[tf.Variable]:
-        """What Keras layers learn from batches in training mode, such as moving means.
-
-        These are the untrained weights of layers that are not frozen.
-        """
+        """What Keras layers learn from batches, such as moving means: untrained weights of layers not frozen."""
         if self.shares or not isinstance(self.torso, keras.Layer):
             return []
         return [
@@ -285,3 +291,42 @@ def penalized(loss: tf.Tensor, *trained: Network) -> tf.Tensor:
     """The loss plus the `Network.penalties` of networks that were just called in training mode."""
     found = [tf.cast(x, tf.float32) for network in trained for x in network.penalties()]
     return tf.add_n([loss, *found]) if found else loss
+
+
+def probe(
+    preprocess: Preprocess, action_size: int, call_torso: Callable[..., Any], training: bool = False
+) -> tf.Tensor:
+    """The torso's output for a batch of zero observations; the call builds a network that is not built yet."""
+    found = {
+        item.path: tf.zeros([PROBES, *item.shape], tf.int32 if item.kind == 'index' else tf.float32)
+        for item in preprocess.features
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        # Keras only warns where it matches inputs of another structure by position.
+        warnings.filterwarnings('error', message='The structure of `inputs`')
+        return call_torso(found, tf.zeros([PROBES, action_size]) if action_size else None, training)
+
+
+def encoded_width(network: Network) -> int:
+    """The width of what the head is given."""
+    return int(probe(network.preprocess, 0, network.encode_features).shape[-1])
+
+
+def compiles_by_xla(network: Network) -> bool:
+    """Whether XLA can compile a network, forward and backward, without running it; it can compile every spec."""
+    if network.custom is None:
+        return True
+
+    def gradients() -> list[tf.Tensor | None]:
+        with tf.GradientTape() as tape:
+            output = probe(network.preprocess, network.wanted.action_size, network.encode_features, training=True)
+        network.penalties()
+        return [x for x in tape.gradient(output, network.trainable_variables) if x is not None]
+
+    try:
+        tf.function(gradients, jit_compile=True, autograph=False).experimental_get_compiler_ir()(stage='hlo')
+    except (ValueError, TypeError, tf.errors.OpError):
+        log.info('%s has operations that XLA cannot compile: updates run as a plain graph.', network.name)
+        return False
+    return True

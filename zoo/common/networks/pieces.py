@@ -39,8 +39,7 @@ def embedding_width(count: int) -> int:
 class SeedSequence:
     """Integer seeds for initializers, one per call.
 
-    Without a seed they come from Python's ``random``, like Keras' own. So ``keras.utils.set_random_seed`` also fixes
-    the head that is attached to a user's network.
+    Without a seed Python's ``random`` gives them, as in Keras, so ``keras.utils.set_random_seed`` fixes every head.
     """
 
     def __init__(self, seed: int | Sequence[int] | None) -> None:
@@ -56,9 +55,7 @@ def initializer(name: str, seed: int, gain: float = np.sqrt(2.0)) -> Any:
         return keras.initializers.Orthogonal(gain=gain, seed=seed)
     made = keras.initializers.get(name)
     config = made.get_config()
-    if 'seed' in config:
-        made = type(made).from_config({**config, 'seed': seed})
-    return made
+    return type(made).from_config({**config, 'seed': seed}) if 'seed' in config else made
 
 
 def activation_name(activation: Callable[..., Any]) -> str:

@@ -11,9 +11,7 @@ from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.masks import masked
 from zoo.common.adaptors.observation import mask_path
 from zoo.common.adaptors.parts import SDE_EPSILON
-from zoo.common.networks.announcing import announces
-from zoo.common.networks.network import Network
-from zoo.common.networks.trials import encoded_width
+from zoo.common.networks.network import Network, announces, encoded_width
 from zoo.common.tools.errors import InvalidValue
 
 log = logging.getLogger('zoo')
@@ -33,7 +31,6 @@ class StochasticPolicy:
 
     Args:
         network: gives the means and logits, or all parameters.
-        adaptor: the action adaptor.
         log_std_init: initial value of a free log standard deviation.
         sde: explore in a state-dependent way.
 
@@ -58,15 +55,11 @@ class StochasticPolicy:
             self.log_std = tf.Variable(tf.fill([features, width], float(log_std_init)), name='log_std')
             return
         gaussians = sum(part.size for part in adaptor.parts if 'gaussian' in part.kind)
-        if width == adaptor.param_size:
-            if gaussians and log_std_init and announces.get():
-                log.warning(
-                    '%s gives the log standard deviations itself, so log_std_init=%g changes nothing.',
-                    network.name,
-                    log_std_init,
-                )
-        else:
+        if width != adaptor.param_size:
             self.log_std = tf.Variable(tf.fill([gaussians], float(log_std_init)), name='log_std')
+        elif gaussians and log_std_init and announces.get():
+            message = '%s gives the log standard deviations itself, so log_std_init=%g changes nothing.'
+            log.warning(message, network.name, log_std_init)
 
     def _check_sde(self) -> None:
         name, network = self.network.name, self.network
@@ -95,9 +88,7 @@ class StochasticPolicy:
     def perturbed(self, obs: spaces.Flat, noise: tf.Tensor) -> tf.Tensor:
         """Parameters and the noise on the action, ``[B, 3 n]``, with state-dependent exploration, in inference mode.
 
-        Args:
-            obs: flat observations ``[B, …]``.
-            noise: standard normal numbers ``[B, L n]``, a matrix for each row, which σ scales.
+        ``noise`` is standard normal numbers ``[B, L n]``, a matrix for each row, which σ scales.
         """
         assert self.log_std is not None  # that is σ
         encoded = self.network.encode(obs)

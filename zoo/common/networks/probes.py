@@ -20,6 +20,9 @@ FAR = 1e6
 #: A batch of flat observations, and of actions for a critic of both.
 Probe = tuple[spaces.Flat, tf.Tensor | None]
 
+#: A function of a shape that gives numbers in [0, 1).
+Draw = Callable[[tuple[int, ...]], np.ndarray]
+
 
 def random_probes(space: Space, action_size: int = 0) -> list[Probe]:
     """Probes for a comparison in one process."""
@@ -51,14 +54,12 @@ def same(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> bool:
     return all(np.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True) for a, b in pairs)
 
 
-def _probes(
-    space: Space, action_size: int, draw: Callable[[tuple[int, ...]], np.ndarray], within: Sequence[bool]
-) -> list[Probe]:
+def _probes(space: Space, action_size: int, draw: Draw, within: Sequence[bool]) -> list[Probe]:
     return [(_observations(space, draw, each), _actions(action_size)) for each in within]
 
 
-def _observations(space: Space, draw: Callable[[tuple[int, ...]], np.ndarray], within: bool) -> spaces.Flat:
-    """A batch of flat observations from numbers in [0, 1): within the bounds, or normal whatever the bounds."""
+def _observations(space: Space, draw: Draw, within: bool) -> spaces.Flat:
+    """A batch of flat observations: within the bounds, or normal whatever the bounds."""
     items = {
         path: _leaf(leaf, draw((ROWS, *spaces.shape_of(leaf))), within).astype(leaf.dtype)
         for path, leaf in spaces.leaves(space).items()

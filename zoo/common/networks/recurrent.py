@@ -58,12 +58,9 @@ def parts_of(entry: Any) -> list[keras.layers.Layer] | None:
     chain = _chain(entry)
     if chain is None:
         return None
-    where = [i for i, layer in enumerate(chain) if _is_recurrent(layer)]
-    if not where:
-        return None
-    if any(isinstance(layer, keras.layers.Reshape | keras.layers.RepeatVector) for layer in chain[: where[0]]):
-        return None
-    return chain
+    first = next((i for i, layer in enumerate(chain) if _is_recurrent(layer)), None)
+    makes_time = keras.layers.Reshape | keras.layers.RepeatVector
+    return None if first is None or any(isinstance(x, makes_time) for x in chain[:first]) else chain
 
 
 def _chain(entry: Any) -> list[keras.layers.Layer] | None:
@@ -79,9 +76,7 @@ def _chain(entry: Any) -> list[keras.layers.Layer] | None:
         if len(entry.inputs) != 1 or len(entry.outputs) != 1 or len(entry.operations) != len(layers) + 1:
             return None
         nodes = [keras_private.calls_of(layer) for layer in layers]
-        if any(len(each) != 1 or len(each[0].parent_nodes) != 1 for each in nodes):
-            return None
-        return layers
+        return layers if all(len(each) == 1 and len(each[0].parent_nodes) == 1 for each in nodes) else None
     return None
 
 
@@ -90,11 +85,7 @@ def _is_recurrent(layer: Any) -> bool:
 
 
 def check_layers(chain: Sequence[keras.layers.Layer], label: str) -> None:
-    """Refuse recurrent layers that cannot be run one step at a time.
-
-    Raises:
-        ValueError: begins with ``label``.
-    """
+    """Refuse recurrent layers that cannot be run one step at a time, by a ValueError that begins with ``label``."""
     for i, layer in enumerate(chain):
         wrong = ''
         if isinstance(layer, keras.layers.Masking):
@@ -118,10 +109,7 @@ def check_layers(chain: Sequence[keras.layers.Layer], label: str) -> None:
 
 
 class Cell:
-    """One recurrent layer.
-
-    Args:
-        layer: of a type in :data:`KINDS`, built.
+    """One recurrent layer: a built one of a type in :data:`KINDS`.
 
     Attributes:
         units: size of its output, which is the first part of its state.
@@ -232,16 +220,12 @@ class Core:
     def sequence(
         self, x: tf.Tensor, state: tf.Tensor, begins: tf.Tensor, training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Run ``T`` steps of ``N`` copies.
+        """Outputs ``[T · N, width]`` and the states after each step ``[T, N, S]`` of ``T`` steps of ``N`` copies.
 
         Args:
             x: float32 rows ``[T · N, …]``, time-major.
             state: float32 ``[N, S]``, before the first step.
             begins: bool ``[T, N]``; where True, the state is zero before that step.
-            training: in training mode.
-
-        Returns:
-            Outputs ``[T · N, width]`` and the states after each step ``[T, N, S]``.
         """
         steps, copies = begins.shape
         after, offset = [], 0
@@ -261,19 +245,17 @@ def core_of(chain: Sequence[Any]) -> tuple[Callable[[tf.Tensor, bool], tf.Tensor
 
     Layers that are not recurrent are called with a time axis of length 1, if they have one in the chain.
     """
-    first = next(i for i, layer in enumerate(chain) if type(layer) in KINDS)
-    last = max(i for i, layer in enumerate(chain) if type(layer) in KINDS)
-    has_time = [i < last or chain[last].return_sequences for i in range(len(chain))]
+    cells = [i for i, layer in enumerate(chain) if type(layer) in KINDS]
+    first, last = cells[0], cells[-1]
 
     def before(x: tf.Tensor, training: bool) -> tf.Tensor:
         for layer in chain[:first]:
             x = _rows(layer, True)(x, training)
         return x
 
-    rest = chain[first:]
     stages = [
-        Cell(layer) if type(layer) in KINDS else _rows(layer, timed)
-        for layer, timed in zip(rest, has_time[first:], strict=True)
+        Cell(layer) if i in cells else _rows(layer, i < last or chain[last].return_sequences)
+        for i, layer in enumerate(chain[first:], first)
     ]
     return before, Core(stages)
 
@@ -281,15 +263,10 @@ def core_of(chain: Sequence[Any]) -> tuple[Callable[[tf.Tensor, bool], tf.Tensor
 def steps_agree(
     entry: Any, before: Callable[[tf.Tensor, bool], tf.Tensor], core: Core, x: tf.Tensor, within: float
 ) -> bool:
-    """Whether a user's chain gives the same for whole sequences as step by step.
+    """Whether a user's chain gives the same, within a tolerance, for whole sequences as step by step.
 
-    It does not if a layer looks at several steps at once.
-
-    Args:
-        entry: the chain.
-        before, core: the chain's pieces, from `core_of`.
-        x: preprocessed sequences of some steps ``[T, N, …]``.
-        within: how far the outputs may differ.
+    It does not if a layer looks at several steps at once. ``before`` and ``core`` are its pieces, from `core_of`;
+    ``x`` is preprocessed sequences of some steps ``[T, N, …]``.
     """
     steps, copies = x.shape[:2]
     whole = entry(tf.transpose(x, [1, 0, *range(2, len(x.shape))]), training=False)

@@ -29,7 +29,7 @@ class Remembered:
         state: float32 ``[C, S]``, the state before the first row, of the network ``acts`` and of its target. The state
             of other networks is zero there.
         acts: the name of the network that acted.
-        burn_in: number of rows of the burn-in.
+        burn_in: rows of the burn-in.
         at: int32 ``[B]``, indices of the observations among all ``R C`` rows.
     """
 
@@ -55,10 +55,7 @@ class Remembered:
     def run(self, network: Any, with_action: bool, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
         """The inputs of a recurrent network's head ``[B, width]``, and its state before these rows ``[B, S]``.
 
-        Args:
-            network: a :class:`zoo.common.networks.network.Network`.
-            with_action: whether its torso takes the actions too.
-            training: in training mode, except for the burn-in.
+        The burn-in is never in training mode. ``with_action``: the network's torso takes the actions too.
         """
         state = self.state
         if network.name != self.acts:
@@ -80,12 +77,7 @@ class Remembered:
 
 
 def rows_of(batch: SequenceBatch, burn_in: int, acts: str) -> Batch:
-    """The transitions in sequences that are learned from, fields ``[L C, …]``, with the steps before them.
-
-    Args:
-        batch: fields ``[R, C, …]`` and ``[L, C, …]``.
-        burn_in, acts: see :class:`Remembered`.
-    """
+    """The transitions in sequences that are learned from, fields ``[L C, …]``, with the steps before them."""
     length = batch.at.shape[0]
 
     def flat(x: tf.Tensor) -> tf.Tensor:
@@ -107,11 +99,9 @@ def rows_of(batch: SequenceBatch, burn_in: int, acts: str) -> Batch:
 
 
 def of_sequences(priority: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-    """Priorities of sequences ``[C]`` from the priorities of their transitions: the paper's section 2.3.
+    """Priorities of sequences ``[C]`` from |δ| ``[L, C]`` of their transitions: the paper's section 2.3.
 
-    Args:
-        priority: |δ| ``[L, C]``.
-        valid: bool ``[L, C]``, where there is a transition; each sequence has at least one.
+    ``valid``, bool ``[L, C]``, says where there is a transition; each sequence has at least one.
     """
     size = tf.where(valid, tf.abs(priority), 0.0)
     mean = tf.reduce_sum(size, 0) / tf.reduce_sum(tf.cast(valid, tf.float32), 0)

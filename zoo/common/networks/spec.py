@@ -87,11 +87,7 @@ def full_spec(spec: dict[str, Any], entry: str) -> dict[str, Any]:
 
 
 def check_normalize(normalize: Any, layers: str, entry: str) -> None:
-    """Refuse a normalization that cannot be assembled with these layers.
-
-    Raises:
-        ValueError: begins with ``entry``.
-    """
+    """Refuse a normalization that cannot be assembled with these layers, by a ValueError that begins with ``entry``."""
     if normalize is None:
         return
     if normalize != 'batch_renorm':
@@ -104,11 +100,7 @@ def check_normalize(normalize: Any, layers: str, entry: str) -> None:
 
 
 def check_recurrent(recurrent: Any, entry: str) -> None:
-    """Refuse a kind of recurrent layer that a spec cannot have.
-
-    Raises:
-        ValueError: begins with ``entry``.
-    """
+    """Refuse a kind of recurrent layer that a spec cannot have, by a ValueError that begins with ``entry``."""
     if recurrent is not None and recurrent not in RECURRENT:
         raise InvalidValue(f'{entry}: recurrent is {recurrent!r}; give {" or ".join(map(repr, RECURRENT))}, or None.')
 
@@ -119,11 +111,7 @@ def recurrent_units(spec: dict[str, Any]) -> int:
 
 
 def check_dtype(dtype: Any, layers: str, entry: str) -> None:
-    """Refuse a dtype that these layers cannot have.
-
-    Raises:
-        ValueError: begins with ``entry``.
-    """
+    """Refuse a dtype that these layers cannot have, by a ValueError that begins with ``entry``."""
     if not isinstance(dtype, str) or dtype not in DTYPES:  # a name, since specs are written to checkpoints
         wrong = _WRONG_WITH.get(dtype, '') if isinstance(dtype, str) else ''
         names = ' or '.join(map(repr, DTYPES))

@@ -45,10 +45,7 @@ def keras_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 
     If all features are vectors, the caller joins them, and the model is a plain ``Sequential`` of dense layers.
     Otherwise it is a functional model with one input per feature.
 
-    Args:
-        features: from the observation adaptor.
-        spec: a full spec.
-        extra: length of a vector that is joined to the encoded observation: the action of a critic.
+    ``extra`` is the length of a vector that joins the encoded observation: the action of a critic.
     """
     seeds, dtype = SeedSequence(spec['seed']), spec['dtype']
     if all(item.is_vector for item in features):
@@ -62,33 +59,17 @@ def keras_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 
         x = keras.Input(item.shape, dtype='int32' if item.kind == 'index' else 'float32', name=name)
         inputs.append(x)
         if item.kind == 'image':
-            for j, (filters, kernel, stride, padding) in enumerate(convolutions(*item.shape[:2])):
-                x = keras.layers.Conv2D(
-                    filters,
-                    kernel,
-                    stride,
-                    padding,
-                    activation='relu',
-                    kernel_initializer=initializer(spec['initializer'], seeds()),
-                    dtype=dtype,
-                    name=f'{name}_conv{j}',
-                )(x)
+            like: dict[str, Any] = {'activation': 'relu', 'dtype': dtype}
+            for j, sizes in enumerate(convolutions(*item.shape[:2])):
+                kernel = initializer(spec['initializer'], seeds())
+                x = keras.layers.Conv2D(*sizes, kernel_initializer=kernel, name=f'{name}_conv{j}', **like)(x)
             x = keras.layers.Flatten(dtype=dtype, name=f'{name}_flat')(x)
-            x = Dense(
-                spec['features'],
-                activation='relu',
-                kernel_initializer=initializer(spec['initializer'], seeds()),
-                dtype=dtype,
-                name=f'{name}_features',
-            )(x)
+            kernel = initializer(spec['initializer'], seeds())
+            x = Dense(spec['features'], kernel_initializer=kernel, name=f'{name}_features', **like)(x)
         elif item.kind == 'index':
-            x = keras.layers.Embedding(
-                item.counts[0],
-                embedding_width(item.counts[0]),
-                embeddings_initializer=keras.initializers.RandomNormal(stddev=1.0, seed=seeds()),
-                dtype='float32',
-                name=f'{name}_embedding',
-            )(x)
+            table = keras.initializers.RandomNormal(stddev=1.0, seed=seeds())
+            shape = item.counts[0], embedding_width(item.counts[0])
+            x = keras.layers.Embedding(*shape, table, dtype='float32', name=f'{name}_embedding')(x)
         parts.append(x)
     if extra:
         inputs.append(keras.Input((extra,), dtype='float32', name='action'))
@@ -103,13 +84,8 @@ def _hidden(spec: dict[str, Any], seeds: SeedSequence) -> list[keras.layers.Laye
     normed = spec['normalize'] is not None
     layers: list[keras.layers.Layer] = [BatchRenormalization(name='input_norm')] if normed else []
     for i, units in enumerate(spec['hidden']):
-        made = Dense(
-            units,
-            activation=spec['activation'],
-            kernel_initializer=initializer(spec['initializer'], seeds()),
-            dtype=spec['dtype'],
-            name=f'hidden{i}',
-        )
+        kernel = initializer(spec['initializer'], seeds())
+        made = Dense(units, spec['activation'], kernel_initializer=kernel, dtype=spec['dtype'], name=f'hidden{i}')
         layers += [made, BatchRenormalization(name=f'hidden{i}_norm')] if normed else [made]
     return layers
 
@@ -137,9 +113,5 @@ def torso(
 
 def rounds(torso: keras.Model) -> bool:
     """Whether an assembled torso computes anything in bfloat16."""
-    return any(
-        layer.rounds
-        if isinstance(layer, Dense)
-        else isinstance(layer, keras.layers.Conv2D) and layer.compute_dtype == 'bfloat16'
-        for layer in torso.layers
-    )
+    convolves = any(isinstance(x, keras.layers.Conv2D) and x.compute_dtype == 'bfloat16' for x in torso.layers)
+    return convolves or any(isinstance(x, Dense) and x.rounds for x in torso.layers)

@@ -14,11 +14,9 @@ import tensorflow as tf
 from zoo.common import spaces
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.networks import pieces, recurrent
-from zoo.common.networks.announcing import announces
 from zoo.common.networks.calling import Call, is_tensorlayer, ways_to_call
 from zoo.common.networks.heads import Head, make_head
-from zoo.common.networks.network import Network, variables_of
-from zoo.common.networks.trials import PROBES, probe
+from zoo.common.networks.network import PROBES, Network, announces, probe, variables_of
 from zoo.common.tools import keras_private
 from zoo.common.tools.errors import InvalidValue
 
@@ -39,9 +37,7 @@ def adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head)
 
     Args:
         entry: the user's network.
-        label: its name in messages: ``'net_list[0] (actor)'``.
-        name: ``'actor'``.
-        preprocess: of the observations.
+        label, name: ``'net_list[0] (actor)'`` for messages, and ``'actor'``.
         head: what the network takes and gives.
 
     Raises:
@@ -88,18 +84,9 @@ def adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head)
                 f'{action_size} are needed: give a network that takes [observation, action], or a torso.',
             )
             continue
-        made = Network(
-            name,
-            preprocess,
-            entry,
-            call if dtype == tf.float32 else _in_float32(call),
-            None,
-            joins_action,
-            type(entry).__name__,
-            wanted=head,
-            mixed=_is_mixed(entry, output),
-            core=None if memory is None else memory.core,
-        )
+        kind, mixed, core = type(entry).__name__, _is_mixed(entry, output), None if memory is None else memory.core
+        call = call if dtype == tf.float32 else _in_float32(call)
+        made = Network(name, preprocess, entry, call, None, joins_action, kind, wanted=head, mixed=mixed, core=core)
         if shape[1] in (head.units, head.also_accepts):
             _complete(made, label)
         else:
@@ -121,12 +108,7 @@ def _trial(entry: Any, preprocess: Preprocess, action_size: int, call: Call, mem
 
 
 class _Memory:
-    """A user's recurrent chain.
-
-    Attributes:
-        before: the layers before the first recurrent one, as a function of rows and training mode.
-        core: the rest.
-    """
+    """A user's recurrent chain, in the two pieces of :func:`recurrent.core_of`."""
 
     def __init__(self, entry: Any, chain: list[keras.layers.Layer]) -> None:
         self.entry = entry
@@ -169,21 +151,18 @@ def _complete(made: Network, label: str) -> None:
 
 
 def _in_float32(call: Call) -> Call:
-    """The same call with its output in float32."""
     return lambda found, action, training: tf.cast(call(found, action, training), tf.float32)
 
 
 def _random_features(preprocess: Preprocess, count: int, scale: float = 1.0) -> dict[str, tf.Tensor]:
     """``count`` preprocessed observations: normal numbers, and indices of 0."""
-    rng = np.random.default_rng(0)
-    return {
-        item.path: (
-            tf.zeros([count], tf.int32)
-            if item.kind == 'index'
-            else tf.constant(scale * rng.standard_normal([count, *item.shape]), tf.float32)
-        )
-        for item in preprocess.features
-    }
+    rng, found = np.random.default_rng(0), {}
+    for item in preprocess.features:
+        if item.kind == 'index':
+            found[item.path] = tf.zeros([count], tf.int32)
+        else:
+            found[item.path] = tf.constant(scale * rng.standard_normal([count, *item.shape]), tf.float32)
+    return found
 
 
 def _check_layers(entry: Any, label: str) -> None:
@@ -224,10 +203,7 @@ def _is_mixed(entry: Any, output: tf.Tensor) -> bool:
 
 
 def _check_listed(entry: Any, label: str, used: Sequence[tf.Variable]) -> None:
-    """Refuse a network that uses weights that it does not list, which would be neither trained nor saved.
-
-    An example is a ``tf.Module`` with Keras layers, which are no modules.
-    """
+    """Refuse unlisted weights, which would be neither trained nor saved: Keras layers in a ``tf.Module``, say."""
     if isinstance(entry, keras.Layer):
         return
     listed = {id(variable) for trainable in (True, False) for variable in variables_of(entry, trainable)}

@@ -25,13 +25,13 @@ Gradient = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
 @keras.saving.register_keras_serializable('zoo')
 class BatchRenormalization(keras.layers.Layer):
-    """``γ ((x − μ) / σ · r + d) + β`` of ``[B, n]``: algorithm 1 of the paper.
+    """``γ ((x − μ) / σ · r + d) + β``: algorithm 1 of the paper.
 
     In training mode μ and σ are the batch's. ``r = σ / σ̄`` and ``d = (μ − μ̄) / σ̄``, clipped, correct them to the moving
     statistics μ̄ and σ̄; no gradient flows through r and d. If neither is clipped, the output equals inference mode's,
     ``γ (x − μ̄) / σ̄ + β``. Every call in training mode updates the moving statistics.
 
-    Inputs are cast to float32, and outputs are float32.
+    Inputs ``[B, n]`` are cast to float32, and outputs are float32. Other shapes are refused by a ``ValueError``.
 
     Args:
         momentum: the share of the moving statistics that an update keeps.
@@ -58,15 +58,9 @@ class BatchRenormalization(keras.layers.Layer):
         self.warmup_steps = warmup_steps
 
     def add_weight(self, *args: Any, **kwargs: Any) -> Any:
-        """A weight that is not cast where it is read."""
         return super().add_weight(*args, **kwargs | {'autocast': False})
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Make the weights, each ``[n]``, and the counter of calls in training mode.
-
-        Raises:
-            ValueError: an input that is not ``[B, n]``.
-        """
         if len(input_shape) != 2:
             raise InvalidValue(
                 f'{self.name} takes batches of vectors, [batch, units], not of the shape {tuple(input_shape)}: flatten '
@@ -81,7 +75,6 @@ class BatchRenormalization(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        """Float32 of the same shape."""
         x = tf.cast(inputs, tf.float32)
         if not training or not self.trainable:  # like Keras' BatchNormalization when frozen
             scale, shift = self.affine()

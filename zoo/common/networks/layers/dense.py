@@ -38,11 +38,9 @@ class Dense(keras.layers.Dense):
         return self.compute_dtype == 'bfloat16' and self.kernel.shape[0] * self.units > NARROW
 
     def add_weight(self, *args: Any, **kwargs: Any) -> Any:
-        """A weight that is not cast where it is read."""
         return super().add_weight(*args, **kwargs | {'autocast': False})
 
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        """``activation(inputs · kernel + bias)``, float32 ``[B, units]`` for ``[B, n]``."""
         if len(inputs.shape) != 2 or not self.use_bias:
             return super().call(inputs, training)
         kernel, bias = tf.convert_to_tensor(self.kernel), tf.convert_to_tensor(self.bias)
@@ -56,9 +54,8 @@ class Dense(keras.layers.Dense):
 def product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
     """``x · kernel`` for ``[B, n]`` and ``[n, m]``.
 
-    The gradient with respect to ``x`` is a product with the transposed kernel. TensorFlow transposes inside the
-    product, which then reads the kernel against its order in memory and takes much longer than the other products.
-    Transposing the kernel first costs little, and the product takes no longer than the others
+    The gradient with respect to ``x`` is a product with the transposed kernel. TensorFlow transposes inside it, and so
+    reads the kernel against its order in memory, which takes much longer. Transposing the kernel first costs little
     (benchmarks/results/operations.md).
     """
     rows, entries = x.shape[0], kernel.shape.num_elements()

@@ -44,12 +44,10 @@ class NoisyDense(keras.layers.Layer):
         return self.kernel.shape[0] + self.units
 
     def call(self, inputs: Any, noise: Any = None) -> Any:
-        """Outputs ``[B, units]`` for ``[B, p]``.
+        """Outputs ``[B, units]`` for ``[B, p]``, float32.
 
-        Args:
-            inputs: float32.
-            noise: normal numbers ``[1, noise_size]``, one draw for all rows, or ``[B, noise_size]``, one for each; None
-                takes the mean weights μ.
+        ``noise`` is normal numbers ``[1, noise_size]``, one draw for all rows, or ``[B, noise_size]``, one for each;
+        None takes the mean weights μ.
         """
         kernel, bias = tf.convert_to_tensor(self.kernel), tf.convert_to_tensor(self.bias)
         if noise is None:
