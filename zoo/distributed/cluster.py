@@ -22,6 +22,9 @@ from zoo.distributed.queues import MAX_BYTES, MAXSIZE, Queue
 _REDUCTIONS = ('mean', *OPS)
 _LONGEST_NAME = 200
 
+#: A role, and the number of a rank within it.
+Place = tuple[Role | str, int]
+
 
 def connect(
     learners: int = 1, actors: int = 0, servers: int = 0, buffers: int = 0, engine: str | None = None
@@ -121,10 +124,8 @@ class Cluster:
         results: list[Any] = [None] * len(arrays)
         for dtype in dict.fromkeys(array.dtype for array in arrays):
             members = [i for i, array in enumerate(arrays) if array.dtype == dtype]
-            if len(members) == 1:
-                buffer = arrays[members[0]].reshape(-1)
-            else:
-                buffer = np.concatenate([arrays[i].reshape(-1) for i in members])
+            parts = [arrays[i].reshape(-1) for i in members]
+            buffer = parts[0] if len(parts) == 1 else np.concatenate(parts)
             total = self.engine.all_reduce(buffer, 'sum' if op == 'mean' else op, group)
             if op == 'mean' and total.size:
                 total = np.divide(total, dtype.type(len(group)), out=total)
@@ -195,13 +196,7 @@ class Cluster:
         """
         return wire.decode(self.engine.request(self._global(role, role_rank), _checked_name(name), timeout))
 
-    def queue(
-        self,
-        source: tuple[Role | str, int],
-        target: tuple[Role | str, int],
-        maxsize: int = MAXSIZE,
-        max_bytes: int = MAX_BYTES,
-    ) -> Queue:
+    def queue(self, source: Place, target: Place, maxsize: int = MAXSIZE, max_bytes: int = MAX_BYTES) -> Queue:
         """Return a queue from one rank to another.
 
         Both ranks call this; if they share several queues, in the same order. Other ranks may call it too.
@@ -228,11 +223,7 @@ class Cluster:
         return Queue(channel, name, self.rank == ends[0], self.rank == ends[1])
 
     def queue_pair(
-        self,
-        one: tuple[Role | str, int],
-        other: tuple[Role | str, int],
-        maxsize: int = MAXSIZE,
-        max_bytes: int = MAX_BYTES,
+        self, one: Place, other: Place, maxsize: int = MAXSIZE, max_bytes: int = MAX_BYTES
     ) -> tuple[Queue, Queue]:
         """Return a queue from ``one`` to ``other`` and a queue back, with these bounds (:meth:`queue`)."""
         return self.queue(one, other, maxsize, max_bytes), self.queue(other, one, maxsize, max_bytes)

@@ -70,12 +70,8 @@ class Job:
         self._call = pack(target, args)
         self._processes: dict[int, Any] = {}
         self._life: dict[int, tuple[Any, int]] = {}
-        self._ending = threading.Event()
-        self._ended = threading.Event()
-        self._first = first
-        self._finished = False
-        self._interrupted = False
-        self._hurried = threading.Event()
+        self._ending, self._ended, self._hurried = threading.Event(), threading.Event(), threading.Event()
+        self._first, self._finished, self._interrupted = first, False, False
         self.failure: str | None = None
         try:
             for rank in range(first, size):
@@ -197,9 +193,7 @@ class Job:
         if done >= most:
             return False
         if stopped:
-            self._end_group(process.pid)
-            process.kill()
-            process.join()
+            self._kill(process)
             why = f'{self._board.called(rank)} has stopped answering.'
         else:
             lines = self._why(rank, process)[0].strip().splitlines()
@@ -265,10 +259,13 @@ class Job:
         for process in self._processes.values():
             process.join(ending.left)
         for process in self._processes.values():
-            self._end_group(process.pid)
-            process.kill()
-            process.join()
+            self._kill(process)
         self._processes.clear()
+
+    def _kill(self, process: Any) -> None:
+        self._end_group(process.pid)
+        process.kill()
+        process.join()
 
     @staticmethod
     def _end_group(pid: int) -> None:

@@ -130,7 +130,6 @@ class KungfuEngine(MessageEngine):
         self._changed = threading.Condition(self._lock)
         self._calls: dict[tuple[str, tuple[int, ...]], int] = defaultdict(int)
         self._unsent = 0
-
         self._queues: dict[tuple[int, int], int] = {}
         for other in range(size):
             for pair in ((min(rank, other), max(rank, other)), (max(rank, other), min(rank, other))):
@@ -146,8 +145,6 @@ class KungfuEngine(MessageEngine):
                 for work in (self._receive, self._transmit):
                     threading.Thread(target=work, args=(other,), name=f'zoo-kungfu-{other}', daemon=True).start()
         threading.Thread(target=self._keep_watching, name='zoo-kungfu', daemon=True).start()
-
-    # Collectives.
 
     def _all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
         if buffer.dtype.kind == 'c' and op == 'sum':
@@ -221,8 +218,6 @@ class KungfuEngine(MessageEngine):
         """Close, and wait until all ranks have closed: KungFu hangs when one is missing at the exit of the others."""
         self.close()
         self._wait(lambda: True if len(self._gone) == self.size - 1 else None, None, '')
-
-    # Messages.
 
     def _send(
         self, rank: int, tag: int, data: np.ndarray | None = None, done: Callable[[], None] | None = None

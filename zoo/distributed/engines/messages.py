@@ -190,8 +190,6 @@ class MessageEngine(ABC):
             pass  # a receiver is not there any more
         return True
 
-    # The calls of an engine.
-
     def all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
         # float16 is added up in float32. Raises TypeError where the engine has no reduction of a dtype.
         if op not in OPS:
@@ -308,16 +306,13 @@ class MessageChannel:
 
         def message() -> np.ndarray | None:
             waiting = engine._inbox[self._source, self._index]
-            if waiting:
-                if not waiting[0].complete():
-                    return None
-                data = waiting.popleft().data
-                if self._source not in engine._gone:
-                    engine._send(self._source, self._tag + _CREDIT)
-                return data
-            if self._is_lost(self._source, _SENDER_CLOSED):
+            if not waiting and self._is_lost(self._source, _SENDER_CLOSED):
                 raise PeerLost(f'the queue from rank {self._source} is closed: its sender has left.')
-            return None
+            if not waiting or not waiting[0].complete():
+                return None
+            if self._source not in engine._gone:
+                engine._send(self._source, self._tag + _CREDIT)
+            return waiting.popleft().data
 
         late = f'the queue from rank {self._source} to rank {self._target} was empty'
         return memoryview(engine._wait(message, timeout, late))

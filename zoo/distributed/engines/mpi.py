@@ -134,11 +134,8 @@ class MpiEngine(MessageEngine):
         self._pump.start()
         atexit.register(self.close)  # runs before mpi4py's own, which ends MPI
 
-    # Collectives.
-
     def _all_reduce(self, buffer: np.ndarray, op: str, group: tuple[int, ...]) -> np.ndarray:
-        MPI = self._mpi
-        result = self._memory.take(buffer.nbytes).view(buffer.dtype)
+        MPI, result = self._mpi, self._memory.take(buffer.nbytes).view(buffer.dtype)
         operation = {'sum': MPI.SUM, 'max': MPI.MAX, 'min': MPI.MIN}[op]
         try:
             request = self._group(group).Iallreduce(buffer, result, operation)
@@ -168,8 +165,7 @@ class MpiEngine(MessageEngine):
 
     def _group(self, group: tuple[int, ...]) -> Any:
         """Return the communicator of a group. All its ranks make it together at the first call."""
-        communicator = self._groups.get(group)
-        if communicator is None:
+        if group not in self._groups:
             # MPI's own call blocks until every rank has come to it, so the ranks meet by messages first.
             name = np.array(group, np.int64).tobytes()
             others = {(rank, name) for rank in group if rank != self.rank}
@@ -178,8 +174,8 @@ class MpiEngine(MessageEngine):
                     self._send(rank, _MEETING, np.frombuffer(name, np.uint8))
             self._wait_with(group, lambda: others <= self._meetings)
             ranks = self._world.Get_group().Incl(group)
-            communicator = self._groups[group] = self._world.Create_group(ranks, zlib.crc32(name) & 0x7FFF)
-        return communicator
+            self._groups[group] = self._world.Create_group(ranks, zlib.crc32(name) & 0x7FFF)
+        return self._groups[group]
 
     def _finish_with(self, group: tuple[int, ...], request: Any, *buffers: np.ndarray) -> None:
         """Wait for a collective. MPI owns its buffers until it is complete: for ever, if the wait is given up."""
@@ -188,8 +184,6 @@ class MpiEngine(MessageEngine):
         except BaseException:
             self._abandoned.append((request, buffers))
             raise
-
-    # The end.
 
     def _end_job(self) -> NoReturn:
         self._world.Abort(1)
@@ -202,8 +196,6 @@ class MpiEngine(MessageEngine):
             if threading.current_thread() is not self._pump:
                 self._pump.join(_JOIN_LIMIT)
             atexit.unregister(self.close)
-
-    # Messages.
 
     def _send(
         self, rank: int, tag: int, data: np.ndarray | None = None, done: Callable[[], None] | None = None

@@ -5,8 +5,7 @@ A *message* is a dict of arrays and numbers in a queue. A *version* counts the w
 * Each learner saves its weights under the name ``'weights'`` (:func:`publish`). Actors and servers request them.
 * An actor sends its steps to its learner or to a buffer: ``rollout`` with fields ``[T, N, …]``, or ``gradient``;
   ``version`` of the weights that it acted with; ``start``, how often this actor was started again; ``begins``, whether
-  its episodes do not go on from an earlier message; ``episodes`` that ended (:class:`EndedEpisodes`); ``spent``, its
-  times (:class:`zoo.distributed.training.role_metrics.RoleMetrics`).
+  its episodes do not go on from an earlier message; ``episodes`` that ended; and ``spent``, its times.
 * The learner answers each message with ``version``, ``start``, ``steps`` and ``progress``. This bounds how far an actor
   is ahead.
 * An actor sends observations to a server, which answers with actions.
@@ -14,8 +13,8 @@ A *message* is a dict of arrays and numbers in a queue. A *version* counts the w
 * The learners send the episodes that ended to learner 0, which alone writes logs.
 
 The training ends when each learner publishes ``END`` in place of a version and answers its actors with it: they leave,
-and then servers and buffers do. An actor that dies is started again where the engine can do that (``local``); messages
-for the dead process are recognized by ``start``. Any other rank that dies ends the job.
+and then servers and buffers do. An actor that dies is started again where the engine can do that (``local``);
+``start`` tells messages for the dead process. Any other rank that dies ends the job.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ class Actors(Rollouts, Streams, Gradients, Steps):
         return self._heard(message), message['episodes']
 
     def _copies(self, place: int) -> slice:
-        """Return the copies of the environment of the actor in a place."""
+        """Return the copies of an actor in a rollout, by its place there."""
         return slice(place * self._plan.num_envs, (place + 1) * self._plan.num_envs)
 
     def _heard(self, message: dict[str, Any]) -> int:
@@ -308,7 +308,6 @@ def follow(cluster: Cluster, plan: Plan, agent: Agent, env: Any) -> None:
     with contextlib.ExitStack() as stack:
         goals = stack.enter_context(Goals(env)) if plan.needs_goals else None
         experience = stack.enter_context(learning(cluster, plan, agent))
-        training = Training(
-            agent, None, plan.train_steps, progress_bar=False, start=plan.start, experience=experience, goals=goals
-        )
+        last, start = plan.train_steps, plan.start
+        training = Training(agent, None, last, progress_bar=False, start=start, experience=experience, goals=goals)
         training.run(agent.loop, **plan.loop_params)
