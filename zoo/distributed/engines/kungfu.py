@@ -6,8 +6,8 @@ is made while others are in use can end the process. One thread per queue reads 
 blocks its neighbors. Every message carries its length, because a read of another length returns garbage, and its
 number, because a lost message would not be noticed.
 
-KungFu's own save and request are not used. A request of another size than was saved hangs, a request for a name that
-nobody saved returns at once, and a read during a save mixes two saves.
+KungFu's own save and request are not used. A request of another size than was saved hangs. A request for a name that
+nobody saved returns at once. A read during a save mixes two saves.
 """
 
 from __future__ import annotations
@@ -219,18 +219,16 @@ class KungfuEngine(MessageEngine):
         self.close()
         self._wait(lambda: True if len(self._gone) == self.size - 1 else None, None, '')
 
-    def _send(
-        self, rank: int, tag: int, data: np.ndarray | None = None, done: Callable[[], None] | None = None
-    ) -> None:
+    def _send(self, to: int, tag: int, data: np.ndarray | None = None, done: Callable[[], None] | None = None) -> None:
         data = np.empty(0, np.uint8) if data is None else data
-        if rank == self.rank:
-            self._take(rank, tag, _Whole(data.copy()))
+        if to == self.rank:
+            self._take(to, tag, _Whole(data.copy()))
             if done is not None:
                 done()
             self._changed.notify_all()
             return
         self._unsent += 1
-        self._outboxes[rank].put((tag, data, done))
+        self._outboxes[to].put((tag, data, done))
 
     def _is_flushed(self) -> bool:
         return self._unsent == 0

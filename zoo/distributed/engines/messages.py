@@ -60,8 +60,8 @@ class Arrival(Protocol):
 class MessageEngine(ABC):
     """The half of an engine that consists of messages. Its calls are thread-safe: ``_lock`` guards everything here.
 
-    A subclass implements the abstract methods, hands every arrival to :meth:`_take`, and calls :meth:`_watch` several
-    times a second from a thread of its own until ``_closing`` is true. ``identities``: see :class:`NeighborWatch`.
+    A subclass implements the abstract methods and hands every arrival to :meth:`_take`. It calls :meth:`_watch` several
+    times a second, from a thread of its own, until ``_closing`` is true. ``identities``: see :class:`NeighborWatch`.
     """
 
     name: str
@@ -84,10 +84,8 @@ class MessageEngine(ABC):
         self._closing = False
 
     @abstractmethod
-    def _send(
-        self, rank: int, tag: int, data: np.ndarray | None = None, done: Callable[[], None] | None = None
-    ) -> None:
-        """Start to send uint8 ``data``, which must not change until ``done`` is called. The lock is held."""
+    def _send(self, to: int, tag: int, data: np.ndarray | None = None, done: Callable[[], None] | None = None) -> None:
+        """Start to send a rank uint8 ``data``, which must not change until ``done`` is called. The lock is held."""
 
     @abstractmethod
     def _wait(self, ready: Callable[[], Result | None], timeout: float | None, late: str) -> Result:

@@ -197,12 +197,9 @@ class MpiEngine(MessageEngine):
                 self._pump.join(_JOIN_LIMIT)
             atexit.unregister(self.close)
 
-    def _send(
-        self, rank: int, tag: int, data: np.ndarray | None = None, done: Callable[[], None] | None = None
-    ) -> None:
+    def _send(self, to: int, tag: int, data: np.ndarray | None = None, done: Callable[[], None] | None = None) -> None:
         data = np.empty(0, np.uint8) if data is None else data
-        request = self._messages.Isend([data, self._mpi.BYTE], rank, tag)
-        self._outgoing.append(_Outgoing(request, data, done))
+        self._outgoing.append(_Outgoing(self._messages.Isend([data, self._mpi.BYTE], to, tag), data, done))
         self._settle()
         if self._outgoing:
             self._wake.set()

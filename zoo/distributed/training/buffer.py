@@ -1,6 +1,6 @@
 """The replay buffer in ranks of its own: actors send their steps there, and the learner draws from all of them as one.
 
-Each buffer holds the transitions of some actors and draws ahead of time, so that the learner does not wait for it
+Each buffer holds the transitions of some actors. It draws ahead of time, so that the learner does not wait for it
 (Horgan et al. 2018, arXiv 1803.00933, section 3). It never imports TensorFlow. ``shards`` is the learner's end.
 """
 

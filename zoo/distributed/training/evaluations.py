@@ -138,18 +138,9 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
             returns, lengths, observed = play(
                 task['seeds'], task['signs'], task['std'], lambda _: episodes.add(play.finished)
             )
-            results.put(
-                {
-                    'start': own,
-                    'chunk': task['chunk'],
-                    'returns': returns,
-                    'lengths': lengths,
-                    'observed': observed,
-                    'steps': collector.steps - before,
-                    'episodes': episodes.numbers(),
-                    'spent': np.array([*clock.lap('learner', 'server'), np.nan]),
-                }
-            )
+            message = {'start': own, 'chunk': task['chunk'], 'returns': returns, 'lengths': lengths}
+            message |= {'observed': observed, 'steps': collector.steps - before, 'episodes': episodes.numbers()}
+            results.put(message | {'spent': np.array([*clock.lap('learner', 'server'), np.nan])})
     except PeerLost:  # a learner that leaves has ended the training; one that fails has ended the job
         pass
     results.close()

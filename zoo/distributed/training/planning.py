@@ -141,22 +141,15 @@ def _evaluation_chunk(agent: Agent, actors: int, num_envs: int, episodes: int) -
 
 def _check_servers(agent: Agent, layout: Layout) -> None:
     """Refuse servers where a policy differs between actors, or keeps something along an episode."""
-    name = type(agent).__name__
+    name, why = type(agent).__name__, ''
     if agent.loop.experience == 'evaluations':
-        raise InvalidValue(
-            f'{layout}: each actor of {name} acts with parameters of its own, which servers have not: leave out '
-            'servers.'
-        )
-    if agent.behavior.along_episodes:
-        raise InvalidValue(
-            f'{layout}: what {name} acts by is kept along each episode, but a server answers many environments as one: '
-            'leave out servers.'
-        )
-    if agent.behavior.per_actor:
-        raise InvalidValue(
-            f'{layout}: every actor of {name} explores in a way of its own, but a server acts for all alike: leave out '
-            'servers.'
-        )
+        why = f'each actor of {name} acts with parameters of its own, which servers have not'
+    elif agent.behavior.along_episodes:
+        why = f'what {name} acts by is kept along each episode, but a server answers many environments as one'
+    elif agent.behavior.per_actor:
+        why = f'every actor of {name} explores in a way of its own, but a server acts for all alike'
+    if why:
+        raise InvalidValue(f'{layout}: {why}: leave out servers.')
 
 
 def _check_gradients(agent: Agent, layout: Layout) -> None:

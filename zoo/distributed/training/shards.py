@@ -60,26 +60,22 @@ def buffer_queues(cluster: Cluster, plan: Plan, learner: int, number: int) -> tu
 class Shards:
     """The learner's replay buffer (:class:`zoo.common.training.experience.ReplayBuffer`): all its buffers as one.
 
-    Buffers draw ahead of time, so that the learner does not wait for them. What is drawn is at most
-    ``plan.drawn_ahead`` calls old: the steps and priorities since then are not in it. The clock counts how long the
-    learner waits for ``'buffers'``.
+    What buffers draw ahead of time is at most ``plan.drawn_ahead`` calls old: later steps and priorities are not in it.
+    The clock counts how long the learner waits for ``'buffers'``.
     """
 
     def __init__(self, cluster: Cluster, plan: Plan, clock: Clock) -> None:
         assert plan.stored is not None  # otherwise there would be no buffers
-        self._clock = clock
+        self._clock, self._ahead, self._priorities = clock, plan.drawn_ahead, plan.stored.sampling.priorities
         learner = cluster.role_rank()
         queues = [buffer_queues(cluster, plan, learner, number) for number in plan.buffers_of(learner)]
         self._asks, self._news, self._drawn = zip(*queues, strict=True)
-        self._priorities = plan.stored.sampling.priorities
-        self._ahead = plan.drawn_ahead
         self._told = [queue.get() for queue in self._news]  # each buffer sends one message when it is there
         # Draws that are under way: for each buffer its number, which transitions of the batch it draws, and its part of
         # the whole mass. Of the last draw: the number, which transitions, and their places in the buffer.
         self._asked: deque[list[tuple[int, np.ndarray, float]]] = deque()
         self._last: list[tuple[int, np.ndarray, np.ndarray]] = []
-        self._highest = 0.0
-        self._next = 0
+        self._highest, self._next = 0.0, 0
 
     @property
     def added(self) -> int:
