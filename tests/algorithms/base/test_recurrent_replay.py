@@ -322,7 +322,7 @@ def test_defaults_and_refusals(caplog: pytest.LogCaptureFixture):
     with pytest.raises(ValueError, match=r'is recurrent, which TD3 cannot learn with: use .*DQN.* or'):
         call_default_params(env, 'classic_control', 'TD3', recurrent='gru')
     agent, train = make(), {'train_steps': 10, 'run_dir': False}
-    with pytest.raises(ValueError, match=r'recorded cannot be used with a recurrent network here, since'):
+    with pytest.raises(ValueError, match=r'recorded cannot be used with a recurrent network, since'):
         agent.learn(build_env(Counts, 'gymnasium'), recorded='nowhere.npz', **train)
     with pytest.raises(ValueError, match=r'what DQN acts by is kept along each episode, .*: leave out servers\.$'):
         agent.learn(build_env(Counts, 'gymnasium'), roles={'actors': 1, 'servers': 1}, **train)

@@ -1,7 +1,4 @@
-"""How an agent is built: from the entries of ``net_list`` and ``optimizers_list`` to networks and optimizers.
-
-Targets are copies of networks: :mod:`zoo.common.networks.copies`.
-"""
+"""How an agent is built: from the entries of ``net_list`` and ``optimizers_list`` to networks and optimizers."""
 
 from __future__ import annotations
 
@@ -22,18 +19,13 @@ from zoo.common.tools.errors import InvalidValue
 def entries(
     what: str, given: Sequence[Any] | None, default: dict[str, Any], names: Sequence[str], algorithm: str
 ) -> list[Any]:
-    """Give one entry for each name: the user's, or the default.
-
-    Raises:
-        ValueError: the number of entries is another, or they are not a list.
-    """
+    """Give one entry for each name: the user's, or the default. Refuse another number, and what is no list."""
+    listed = ', '.join(names)
     if given is not None and not isinstance(given, list | tuple):
-        raise InvalidValue(
-            f'{what} is a {type(given).__name__}: give a list with an entry for each of {", ".join(names)}.'
-        )
+        raise InvalidValue(f'{what} is a {type(given).__name__}: give a list with an entry for each of {listed}.')
     found = [default] * len(names) if given is None else list(given)
     if len(found) != len(names):
-        raise InvalidValue(f'{what} has {len(found)} entries, but {algorithm} takes {len(names)}: {", ".join(names)}.')
+        raise InvalidValue(f'{what} has {len(found)} entries, but {algorithm} takes {len(names)}: {listed}.')
     return found
 
 
@@ -53,16 +45,12 @@ def with_dtypes(given: Sequence[Any], names: Sequence[str]) -> list[Any]:
 def networks(
     given: Sequence[Any], heads: dict[str, Head], preprocess: Preprocess, shared_torso: dict[str, str]
 ) -> dict[str, Network]:
-    """Build the networks, by name.
+    """Build the networks, by name, and refuse entries that do not fit, or that share weights.
 
     Args:
         given: an entry for each network.
         heads: what each network has to give, by name.
-        preprocess: turns observations into inputs of networks.
         shared_torso: networks that may share the torso of another one, and which.
-
-    Raises:
-        ValueError: an entry that does not fit, or two that share weights.
     """
     made: dict[str, Network] = {}
     entries = with_own_seeds(given, tuple(heads))
@@ -84,9 +72,7 @@ def _on_torso(
     if not may_share:
         raise InvalidValue(f'{name} is the name {other!r}, but the networks of this algorithm share no torso.')
     if other not in made:
-        raise InvalidValue(
-            f'{name} is to share the torso of {other!r}: name one of the networks before it, {list(made)}.'
-        )
+        raise InvalidValue(f'{name} is to share the torso of {other!r}: name a network before it, {list(made)}.')
     spec = given[list(made).index(other)]
     seed = spec.get('seed') if isinstance(spec, dict) else None
     return build_on(made[other], name, head, seed=None if seed is None else [seed, 2])
@@ -95,13 +81,7 @@ def _on_torso(
 def optimizers(
     given: Sequence[Any], groups: dict[str, list[tf.Variable]], clip_norm: float | None
 ) -> dict[str, Optimizer]:
-    """Make the optimizers, by name.
-
-    Args:
-        given: an entry for each optimizer.
-        groups: the variables that each optimizer moves, by name.
-        clip_norm: bound of the gradient's global norm where an entry names none.
-    """
+    """Make the optimizer of each group of variables; ``clip_norm`` holds where an entry names none."""
     return {
         name: Optimizer(entry, group, f'optimizers_list[{i}] ({name})', clip_norm)
         for i, ((name, group), entry) in enumerate(zip(groups.items(), given, strict=True))

@@ -1,8 +1,4 @@
-"""The names of all algorithms, and their classes by name.
-
-A class is imported when it is asked for, so that the list costs nothing. Each algorithm is a file in ``zoo/algorithms``
-that this file knows by its name alone.
-"""
+"""The names of all algorithms, and their classes by name: a class is imported when it is asked for."""
 
 from __future__ import annotations
 
@@ -14,38 +10,13 @@ from zoo.common.tools.quiet import load_tensorflow
 
 #: Names of all algorithms. Each has a file of that name, in lower case.
 NAMES = (
-    'A2C',
-    'A3C',
-    'AC',
-    'ApexDDPG',
-    'ApexDQN',
-    'ARS',
-    'C51',
-    'CrossQ',
-    'DDPG',
-    'DPPO',
-    'DQN',
-    'ES',
-    'IMPALA',
-    'OffPAC',
-    'PPO',
-    'QRDQN',
-    'R2D2',
-    'Rainbow',
-    'SAC',
-    'TD3',
-    'TQC',
-    'TRPO',
-    'VPG',
-)
+    'A2C', 'A3C', 'AC', 'ApexDDPG', 'ApexDQN', 'ARS', 'C51', 'CrossQ', 'DDPG', 'DPPO', 'DQN', 'ES',
+    'IMPALA', 'OffPAC', 'PPO', 'QRDQN', 'R2D2', 'Rainbow', 'SAC', 'TD3', 'TQC', 'TRPO', 'VPG',
+)  # fmt: skip
 
 
 def find(name: str) -> type[Any]:
-    """The class of an algorithm.
-
-    Raises:
-        ValueError: there is no algorithm of this name; the message has the nearest one.
-    """
+    """Give the class of an algorithm; a wrong name is refused with the nearest one."""
     if name not in NAMES:
         raise InvalidValue(unknown('algorithm', name, NAMES))
     load_tensorflow()

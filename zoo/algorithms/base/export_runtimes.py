@@ -1,7 +1,4 @@
-"""Write and run a TensorFlow function in other forms: SavedModel, LiteRT, ONNX.
-
-The function takes named tensors with a free first axis; each runtime calls it by these names.
-"""
+"""Write and run a TensorFlow function of named tensors with a free first axis as SavedModel, LiteRT or ONNX."""
 
 from __future__ import annotations
 

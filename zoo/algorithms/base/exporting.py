@@ -1,7 +1,6 @@
 """An agent for programs without zoo: observations in, actions out, as a SavedModel or a model of LiteRT or ONNX.
 
-The model does what ``agent.predict(obs)`` does, from the environment's own observations to its own actions:
-preprocessing, normalization by the running statistics, action masks, the network, the choice, scaling and clipping. It
+The model does all that ``agent.predict(obs)`` does, from preprocessing and action masks to scaling and clipping. It
 does not check that an observation lies in its space, and it does not do what the environment's wrappers do.
 """
 
@@ -34,7 +33,6 @@ log = logging.getLogger('zoo')
 
 FORMAT_VERSION = 1
 ABOUT = 'agent.json'
-
 _FORMAT = 'zoo export'
 
 #: The largest difference of an exported action, times the size of the action where that is above 1.
@@ -60,17 +58,13 @@ def export(agent: Algorithm, path: str | os.PathLike[str], to: str = 'savedmodel
     and how the leaves make up the observation and the action. ``docs/export.md`` has programs that use it.
 
     Before anything is written to ``path``, the model runs in its own runtime on observations drawn from the space. Its
-    actions must equal those of ``predict`` to 1e-5 (relatively, where an action is above 1). Only a choice between
+    actions must equal ``predict``'s to 1e-5 (relatively, where an action is above 1). Only a choice between
     values that are equal to 1e-5 may differ.
 
     Args:
-        agent: an agent of any algorithm.
         path: the folder to make; its parents are made too. An empty folder or an earlier export is replaced.
         to: ``'savedmodel'``, TensorFlow's own; ``'litert'``, formerly TensorFlow Lite, which computes in float32 only;
             or ``'onnx'``, which needs the extra ``export``.
-
-    Returns:
-        The folder.
 
     Raises:
         ExportError: ``path`` is something else; the agent cannot be converted; or the model gives other actions.
@@ -111,15 +105,7 @@ def export(agent: Algorithm, path: str | os.PathLike[str], to: str = 'savedmodel
 
 
 class _Model:
-    """The function that is exported, the names of its inputs and outputs, and its comparison with the agent.
-
-    Args:
-        agent: the agent with the ``predict`` to export.
-        runtime: the form of the model.
-
-    Raises:
-        ExportError: the agent cannot be exported in this form.
-    """
+    """The function that is exported, the names of its inputs and outputs, and its comparison with the agent."""
 
     def __init__(self, agent: Algorithm, runtime: Runtime) -> None:
         self.agent = agent
@@ -203,14 +189,7 @@ class _Model:
         }
 
     def check(self, run: Run) -> dict[str, Any]:
-        """Compare the model with the agent's ``predict``.
-
-        Returns:
-            The number of observations, and the largest difference of actions and states.
-
-        Raises:
-            ExportError: the difference is above `TOLERANCE`.
-        """
+        """Compare the model with the agent's ``predict``; a difference above `TOLERANCE` is an ExportError."""
         agent, rng = self.agent, np.random.default_rng(0)
         obs = observations(agent.observation_space, agent.statistics, ROWS, rng)
         state = rng.normal(0.0, 0.3, (ROWS, self.state_size)).astype(np.float32)
@@ -229,9 +208,8 @@ class _Model:
             except Exception as error:  # whatever a runtime raises where it lacks an operation
                 raise ExportError(f'{self.runtime.title} cannot run the model: {_first_line(error)}') from error
             for name, x in expected.items():
-                largest = max(
-                    largest, self._compare(name, found[name], x[rows], [other[name][rows] for other in others])
-                )
+                bent = [other[name][rows] for other in others]
+                largest = max(largest, self._compare(name, found[name], x[rows], bent))
         return {'observations': ROWS, 'largest_difference': largest}
 
     def _answer(self, obs: dict[str, np.ndarray], state: np.ndarray) -> dict[str, np.ndarray]:

@@ -101,20 +101,15 @@ def _check_callbacks(callbacks: Any) -> tuple[Callable[[Training], bool | None],
         if not callable(callback):
             raise InvalidValue(f'callbacks has {callback!r} in it: give functions of a Training.')
         if isinstance(callback, type):
-            raise InvalidValue(
-                f'callbacks has the class {callback.__name__} in it: give an object of it, {callback.__name__}(…).'
-            )
+            name = callback.__name__
+            raise InvalidValue(f'callbacks has the class {name} in it: give an object of it, {name}(…).')
         if getattr(callback, 'every', None) is not None:
             whole(f'every of the callback {callback!r}', callback.every)
     return callbacks
 
 
 def check_environment(agent: Agent, env: Any, method: str, arguments: str) -> None:
-    """Refuse an environment in which an agent cannot act; the message shows a right call of ``method``.
-
-    Raises:
-        ValueError: one sentence that says what would be right.
-    """
+    """Refuse an environment in which an agent cannot act; the message shows a right call of ``method``."""
     if not isinstance(env, Env | VectorEnv):
         what = 'an environment' if env is None else f'a Gymnasium environment, not a {type(env).__name__}'
         raise InvalidValue(f'{method} needs {what}: agent.{method}(env, {arguments}) with env from build_env.')
@@ -124,7 +119,7 @@ def check_environment(agent: Agent, env: Any, method: str, arguments: str) -> No
 
 
 def _made_with(env: Env | VectorEnv) -> dict[str, Any] | None:
-    """Give the arguments that build the environment again; None where they are not plain data."""
+    """Give the arguments that build the environment again, or None if they are not plain data."""
     try:
         return jsonable(about(env).arguments)
     except TypeError:
@@ -132,7 +127,7 @@ def _made_with(env: Env | VectorEnv) -> dict[str, Any] | None:
 
 
 def _seed_of(folder: Path) -> Any:
-    """Give the seed of the run in a folder; None where there is no run or no seed."""
+    """Give the seed of the run in a folder, or None."""
     try:
         return json.loads((folder / 'config.json').read_text(encoding='utf-8')).get('seed')
     except (OSError, ValueError, AttributeError):
@@ -209,10 +204,8 @@ def _train(
             agent.is_training = False
 
     if render and settings.roles is not None:
-        raise InvalidValue(
-            'render=True shows the environment of this process, but with roles the actors step their own: roles=None '
-            'trains in this process.'
-        )
+        ours = 'render=True shows the environment of this process, but with roles the actors step their own'
+        raise InvalidValue(f'{ours}: roles=None trains in this process.')
     if agent.loop.experience == 'steps' and agent.sampling.sequences is not None:
         _check_sequences(values)
     # The goals are read before anything is written or started: they may be refused.
@@ -237,9 +230,7 @@ def _check_sequences(values: dict[str, Any]) -> None:
     }
     for name, reason in reasons.items():
         if values.get(name) is not None:
-            raise InvalidValue(
-                f'{name} cannot be used with a recurrent network here, since {name} {reason}: {name}=None.'
-            )
+            raise InvalidValue(f'{name} cannot be used with a recurrent network, since {name} {reason}: {name}=None.')
 
 
 def _resumed(agent: Agent, train_steps: Any) -> tuple[int, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -51,15 +50,9 @@ class PlayingAgent(Agent, Protocol):
 class Play:
     """An environment in which an agent plays, during one or several calls of ``agent.rollout``.
 
-    It has its own copy of the behavior policy: training, and play elsewhere, go on undisturbed.
-
-    Args:
-        agent: the agent that plays.
-        env: the environment; new episodes begin in it.
-        seed: seed of the environment and of the actions. None seeds neither, and the agent's generator draws actions.
-
-    Raises:
-        ValueError: the environment is being trained on.
+    It has its own copy of the behavior policy: training, and play elsewhere, go on undisturbed. New episodes begin. The
+    seed is the environment's and the actions'; without one the agent's generator draws the actions. An environment that
+    is being trained on is refused.
     """
 
     def __init__(self, agent: PlayingAgent, env: Env | VectorEnv, seed: int | None) -> None:
@@ -161,9 +154,8 @@ def rollout(
 def evaluate(agent: PlayingAgent, rollout: Rollout, training: bool) -> EvaluatedRollout:
     """Compute log-probabilities, entropies and values of a rollout with the weights of now."""
     if not isinstance(rollout, Rollout):
-        raise InvalidValue(
-            f'evaluate takes a rollout of agent.rollout, or a part of one, not a {type(rollout).__name__}.'
-        )
+        kind = type(rollout).__name__
+        raise InvalidValue(f'evaluate takes a rollout of agent.rollout, or a part of one, not a {kind}.')
     check_spaces(agent, rollout)
     if 0 in rollout.reward.shape:
         raise InvalidValue('this rollout has no steps to evaluate: give a part that is not empty.')
@@ -199,18 +191,13 @@ def evaluate(agent: PlayingAgent, rollout: Rollout, training: bool) -> Evaluated
 
 def has_entropy(distribution: Any) -> bool:
     """Whether a distribution's entropy has a closed form."""
-    parts: Sequence[tuple[str, Any]] | None = getattr(distribution, 'parts', None)
-    if parts is not None:
-        return all(has_entropy(part) for _, part in parts)
+    if hasattr(distribution, 'parts'):
+        return all(has_entropy(part) for _, part in distribution.parts)
     return hasattr(distribution, 'entropy')
 
 
 def check_spaces(agent: PlayingAgent, rollout: Rollout) -> None:
-    """Refuse a rollout whose spaces are not the agent's.
-
-    Raises:
-        ValueError: one sentence that names both spaces.
-    """
+    """Refuse a rollout whose spaces are not the agent's; the message names both spaces."""
     if rollout.player is agent.player:
         return
     for kind, adaptor in (('observation_space', observations), ('action_space', actions)):

@@ -22,14 +22,14 @@ from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 from zoo.common.training import checkpoint
 from zoo.common.training.agent import Agent
 
-#: Parameters of the constructor that a checkpoint holds apart from the others.
+#: Parameters of the constructor that a checkpoint holds, and a summary shows, apart from the others.
 APART = ('observation_space', 'action_space', 'net_list', 'optimizers_list')
 
 A = TypeVar('A', bound=Agent)
 
 
 def config(agent: Agent) -> dict[str, Any]:
-    """Algorithm, spaces and hyper-parameters as plain data; networks given as objects by their class name."""
+    """Give algorithm, spaces and hyper-parameters as plain data; networks given as objects by their class name."""
     return {
         'algorithm': type(agent).__name__,
         'observation_space': spaces.to_json(agent.observation_space),
@@ -41,7 +41,7 @@ def config(agent: Agent) -> dict[str, Any]:
 
 
 def blueprint(agent: Agent) -> tuple[type, dict[str, Any]]:
-    """Class and arguments of an agent like this one, with new weights."""
+    """Give class and arguments of an agent like this one, with new weights."""
     known = {name: getattr(agent, name) for name in agent.params()}
     optimizers = [
         _like(entry) if isinstance(entry, keras.optimizers.Optimizer) else entry for entry in agent.optimizers_list
@@ -51,7 +51,7 @@ def blueprint(agent: Agent) -> tuple[type, dict[str, Any]]:
 
 
 def _like(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
-    """A new optimizer with the same settings, also those that Keras' configuration leaves out."""
+    """Make a new optimizer with the same settings, also those that Keras' configuration leaves out."""
     if keras_private.excludes_variables(optimizer):
         raise InvalidValue(
             f'the {type(optimizer).__name__} excludes variables from its weight decay, which a copy does not have: '
@@ -65,7 +65,7 @@ def _like(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
 
 
 def variables(agent: Agent) -> dict[str, tf.Variable]:
-    """The variables of networks, targets and what else the algorithm keeps, by their names in a checkpoint."""
+    """Give the variables of networks, targets and what else is kept, by their names in a checkpoint."""
     found = dict(agent.state_variables)
     for name, network in agent.networks.items():
         found |= {f'network/{name}/{i}': variable for i, variable in enumerate(network.variables)}
@@ -74,7 +74,7 @@ def variables(agent: Agent) -> dict[str, tf.Variable]:
 
 
 def _moved_by(agent: Agent) -> dict[str, list[str]]:
-    """The names of the variables that each optimizer moves, as in `variables`, by the optimizer's name."""
+    """Give the names of the variables that each optimizer moves, as in `variables`, by the optimizer's name."""
     names = {id(variable): name for name, variable in variables(agent).items()}
     return {
         label: [names.get(id(variable), str(i)) for i, variable in enumerate(optimizer.variables)]
@@ -83,7 +83,7 @@ def _moved_by(agent: Agent) -> dict[str, list[str]]:
 
 
 def arrays(agent: Agent) -> dict[str, np.ndarray]:
-    """Every array of the state, by its name in a checkpoint.
+    """Give every array of the state, by its name in a checkpoint.
 
     An optimizer's arrays are named after the weights that they belong to: ``optimizer/q/first_moment/network/q/0``.
     """
@@ -110,7 +110,7 @@ def assign(agent: Agent, saved: Mapping[str, np.ndarray]) -> None:
 
 
 def _below(prefix: str, saved: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays whose names begin with a prefix, by the rest of their names."""
+    """Give the arrays whose names begin with a prefix, by the rest of their names."""
     return {key.removeprefix(prefix): value for key, value in saved.items() if key.startswith(prefix)}
 
 
@@ -139,7 +139,7 @@ def save(agent: Agent, path: str | os.PathLike[str], buffer: bool, loop_state: d
 
 
 def twin(agent: A, memo: dict[int, Any]) -> A:
-    """A deep copy: it predicts the same and trains on in the same way."""
+    """Make a deep copy: it predicts the same and trains on in the same way."""
     cls, given = blueprint(agent)
     try:
         if 'net_list' in given:
@@ -160,7 +160,7 @@ def twin(agent: A, memo: dict[int, Any]) -> A:
 
 
 def newest(path: str | os.PathLike[str]) -> Path:
-    """The checkpoint at a path; for a run directory, the one that was written last."""
+    """Give the checkpoint at a path; for a run directory, the one that was written last."""
     if not isinstance(path, str | os.PathLike):
         raise InvalidType(f'a saved agent is given by the path of its folder, not by {path!r}.')
     path = Path(path).expanduser()
@@ -169,7 +169,7 @@ def newest(path: str | os.PathLike[str]) -> Path:
 
 
 def read(path: str | os.PathLike[str], algorithm: str | None) -> tuple[Path, checkpoint.SavedCheckpoint]:
-    """The checkpoint to load for a path that a user gave."""
+    """Read the checkpoint to load for a path that a user gave."""
     found = newest(path)
     return found, checkpoint.read(found, algorithm)
 
@@ -181,7 +181,7 @@ def load(
     net_list: Sequence[Any] | None,
     optimizers_list: Sequence[Any] | None,
 ) -> A:
-    """The agent of class ``cls`` in a checkpoint, with the user's networks and optimizers where they are given."""
+    """Make the agent of class ``cls`` in a checkpoint, with the user's networks and optimizers where they are given."""
     given = {'net_list': net_list, 'optimizers_list': optimizers_list}
     try:
         found = saved.config
@@ -248,21 +248,17 @@ def _not_of_an_agent(path: Path, error: Exception) -> checkpoint.CheckpointError
 def _optimizers_state(
     agent: Agent, saved: Mapping[str, np.ndarray], replaced: list[Any] | None
 ) -> dict[str, np.ndarray]:
-    """What was saved, with the state of the optimizers as these optimizers take it.
+    """Give what was saved, with the state of the optimizers as the agent's optimizers take it.
 
-    Args:
-        agent: its optimizers are meant.
-        saved: the arrays of the checkpoint.
-        replaced: the entries of the saved optimizers, where the user gave others in their place.
+    ``replaced`` has the entries of the saved optimizers, where the user gave others in their place.
     """
     state = dict(saved)
-    moved = _moved_by(agent)
-    for i, (label, optimizer) in enumerate(agent.optimizers.items()):
-        prefix = f'optimizer/{label}/'
-        held = optimizer.upgraded(moved[label], _below(prefix, saved))
+    for i, (label, names) in enumerate(_moved_by(agent).items()):
+        prefix, optimizer = f'optimizer/{label}/', agent.optimizers[label]
+        held = optimizer.upgraded(names, _below(prefix, saved))
         if replaced is not None:
             entry = {key: schedule_from_json(value) for key, value in replaced[i].items()}
-            held = optimizer.fitting(moved[label], held, entry)
+            held = optimizer.fitting(names, held, entry)
         state = {key: value for key, value in state.items() if not key.startswith(prefix)}
         state |= {prefix + key: value for key, value in held.items()}
     return state
@@ -282,7 +278,7 @@ def _check_arrays(agent: Agent, saved: Mapping[str, np.ndarray], path: Path) -> 
 
 
 def _layer_of(agent: Agent, name: str) -> str:
-    """The layer of a saved weight or moment, such as `` (hidden0/kernel)``; nothing for other arrays."""
+    """Give the layer of a saved weight or moment, such as `` (hidden0/kernel)``; nothing for other arrays."""
     for key, variable in variables(agent).items():
         if key.startswith('network/') and name.endswith(key):
             return f' ({variable.name.partition("/")[2].removesuffix(":0")})'

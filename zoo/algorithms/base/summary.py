@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import keras
 
+from zoo.algorithms.base.saving import APART
 from zoo.common import spaces
 from zoo.common.acting.stochastic import Stochastic
 from zoo.common.adaptors.observation import Feature, features
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from zoo.common.adaptors.parts import Part
     from zoo.common.networks.network import Network
     from zoo.common.tools.params import Param
-
-#: Parameters with tables of their own.
-_SHOWN_APART = ('observation_space', 'action_space', 'net_list', 'optimizers_list')
 
 #: Characters of a value in a table.
 _WIDTH = 60
@@ -100,20 +98,13 @@ def _shape(shape: Sequence[int | None]) -> str:
 def _observation(agent: SummarizedAgent) -> Table:
     space = agent.observation_space
     found = features(space, agent.normalize_obs)
-    rows = [
-        (
-            item.path or 'observation',
-            spaces.describe(spaces.leaves(space)[item.path]),
-            *_encoded(item, agent.statistics),
-        )
-        for item in found
-    ]
+    described = {path: spaces.describe(leaf) for path, leaf in spaces.leaves(space).items()}
+    rows = [(x.path or 'observation', described[x.path], *_encoded(x, agent.statistics)) for x in found]
     if agent.mask_path is not None:
-        mask = spaces.describe(spaces.leaves(space)[agent.mask_path])
+        mask = described[agent.mask_path]
         rows.append((agent.mask_path, mask, 'the mask of the actions, which no network sees', ''))
-    return Table(
-        f'Observation: {_short(spaces.describe(space))}', ('part', 'space', 'encoded as', 'shape'), tuple(rows)
-    )
+    title = f'Observation: {_short(spaces.describe(space))}'
+    return Table(title, ('part', 'space', 'encoded as', 'shape'), tuple(rows))
 
 
 def _encoded(item: Feature, statistics: dict[str, Any]) -> tuple[str, str]:
@@ -171,16 +162,14 @@ def _network(agent: SummarizedAgent, name: str, network: Network) -> Table:
         rows += _layers(network.torso)
         if network.core is not None and network.custom is None:
             for cell in network.core.cells:
-                rows.append(
-                    (cell.layer.name, type(cell.layer).__name__, str(cell.units), f'{_count(cell.variables):,}')
-                )
+                kind = type(cell.layer).__name__
+                rows.append((cell.layer.name, kind, str(cell.units), f'{_count(cell.variables):,}'))
     if network.head is not None:
         rows += _layers(network.head)
     made = f' ({network.custom})' if network.custom is not None else ''
     wanted = network.wanted
-    title = (
-        f'Network {name}{made}: {"observation and action" if wanted.action_size else "observation"} to {wanted.meaning}'
-    )
+    inputs = 'observation and action' if wanted.action_size else 'observation'
+    title = f'Network {name}{made}: {inputs} to {wanted.meaning}'
     below = f'{_count(network.trainable_variables):,} weights that are trained'
     below += ', and a target of the same shape' if network.target is not None else ''
     return Table(title, ('layer', 'type', 'output', 'weights'), tuple(rows), below, ('weights',))
@@ -214,9 +203,8 @@ def _optimizers(agent: SummarizedAgent) -> Table:
         if isinstance(entry, dict):
             entry = {'clip_norm': optimizer.clip_norm} | entry
             kind = str(entry.get('name', 'Adam'))
-            settings = ', '.join(
-                f'{key}={value!r}' for key, value in entry.items() if key != 'name' and value is not None
-            )
+            given = {key: value for key, value in entry.items() if key != 'name' and value is not None}
+            settings = ', '.join(f'{key}={value!r}' for key, value in given.items())
         else:
             kind, settings = type(entry).__name__, 'an optimizer of Keras that was given'
         rows.append((name, kind, settings, f'{_count(optimizer.variables):,}'))
@@ -224,16 +212,14 @@ def _optimizers(agent: SummarizedAgent) -> Table:
 
 
 def _parameters(agent: SummarizedAgent) -> Table:
-    """The parameters that differ from the algorithm's defaults."""
     rows = [
         (name, repr(getattr(agent, name)), param.default_text, param.meaning)
         for name, param in agent.declared().items()
-        if name not in _SHOWN_APART and getattr(agent, name) != param.default
+        if name not in APART and getattr(agent, name) != param.default
     ]
     below = '' if rows else f'all as {type(agent).__name__} has them'
-    return Table(
-        'Parameters that differ from the defaults', ('name', 'value', 'default', 'meaning'), tuple(rows), below
-    )
+    columns = ('name', 'value', 'default', 'meaning')
+    return Table('Parameters that differ from the defaults', columns, tuple(rows), below)
 
 
 def _short(text: str) -> str:

@@ -162,9 +162,6 @@ class Updating:
 
         A training loop of the user's own calls it after the update of each rollout. Nothing else moves the statistics,
         so that acting and learning normalize alike.
-
-        Args:
-            obs: flat observations, or a rollout.
         """
         if isinstance(obs, Rollout):
             obs = obs.flat().obs
@@ -188,27 +185,22 @@ class Updating:
         if held is not None and (bool(held.compressed), held.num_envs) != (compress, num_envs):
             self.saved_buffer, self.replay = held.state(), None  # and is restored as from a checkpoint
         if self.replay is None:
-            made = Replay(
-                self.observation_space, self.action_adaptor, capacity, num_envs, self.sampling, compress=compress
-            )
+            space, actions = self.observation_space, self.action_adaptor
+            made = Replay(space, actions, capacity, num_envs, self.sampling, compress=compress)
             if self.saved_buffer is not None:
                 made.restore(self.saved_buffer)
             self.replay, self.saved_buffer = made, None
-        kept = self.replay
-        if kept.added:
-            kept.cut()
-        return kept
+        if self.replay.added:
+            self.replay.cut()
+        return self.replay
 
     def learn_together(self, all_reduce: AllReduce | None) -> None:
         """Learn as one with other processes that have the same weights, from now on; None: alone again.
 
         Every gradient becomes the mean over the learners. Every running statistic covers the observations of all
         learners. Batch normalization takes its moments from each learner's own batch, and its moving statistics are
-        the mean over the learners.
-
-        Args:
-            all_reduce: ``all_reduce(array, op)`` returns the mean or the sum (``op``) of an array over the learners;
-                all of them have to call it.
+        the mean over the learners. All learners have to call ``all_reduce(array, op)``; it returns the mean or the sum
+        (``op``) of an array over them.
         """
         for optimizer in self.optimizers.values():
             optimizer.all_reduce = all_reduce
@@ -230,8 +222,8 @@ class Updating:
         given = list(gradients)
         if len(given) != len(self.trainable_variables):
             raise InvalidValue(
-                f'{len(given)} gradients were given for {len(self.trainable_variables)} variables: take those of '
-                'agent.trainable_variables, tape.gradient(loss, agent.trainable_variables).'
+                f'{len(given)} gradients were given for {len(self.trainable_variables)} variables: '
+                'take tape.gradient(loss, agent.trainable_variables).'
             )
         if all(gradient is None for gradient in given):
             raise InvalidValue(
@@ -260,12 +252,8 @@ def updates(
     Args:
         update: ``update(batch, phase)`` makes one update and gives some tensors.
         batches: fields ``[K, B, …]``.
-        phases: the number of different updates that take turns.
-        phase: the phase of the first update.
-        kinds: shapes and dtypes of the tensors that an update gives.
-
-    Returns:
-        The tensors of all updates, each ``[K, …]``.
+        phases: the number of different updates that take turns; ``phase`` comes first.
+        kinds: shapes and dtypes of the tensors that an update gives; stacked they are ``[K, …]``.
     """
     count = batches.reward.shape[0]
     arrays = tuple(tf.TensorArray(kind.dtype, count, element_shape=kind.shape) for kind in kinds)

@@ -165,8 +165,11 @@ class Optimizer:
         powers = tf.pow(self._beta_1, step), tf.pow(self._beta_2, step)
         if self.flat:
             self._apply_flat(gradients[0], *powers)
-        else:
-            self._apply_each(gradients, *powers)
+            return
+        known = {'lr': self._learning_rate.read_value(), 'beta1_power': powers[0], 'beta2_power': powers[1]}
+        known |= {'beta1': self._beta_1, 'beta2': self._beta_2, 'epsilon': self._epsilon}
+        for v, gradient, first, second in zip(self.variables, gradients, *self._moments.values(), strict=True):
+            tf.raw_ops.ResourceApplyAdam(var=v.handle, m=first.handle, v=second.handle, grad=gradient, **known)
 
     def _apply_flat(self, gradient: tf.Tensor, beta_1_power: tf.Tensor, beta_2_power: tf.Tensor) -> None:
         (first,), (second,) = self._moments.values()
@@ -176,22 +179,6 @@ class Optimizer:
         change = tf.split(rate * m / (tf.sqrt(v) + self._epsilon), self._sizes)
         for variable, piece in zip(self.variables, change, strict=True):
             variable.assign_sub(tf.reshape(piece, variable.shape))
-
-    def _apply_each(self, gradients: Sequence[tf.Tensor], beta_1_power: tf.Tensor, beta_2_power: tf.Tensor) -> None:
-        rate = self._learning_rate.read_value()
-        for variable, gradient, first, second in zip(self.variables, gradients, *self._moments.values(), strict=True):
-            tf.raw_ops.ResourceApplyAdam(
-                var=variable.handle,
-                m=first.handle,
-                v=second.handle,
-                beta1_power=beta_1_power,
-                beta2_power=beta_2_power,
-                lr=rate,
-                beta1=self._beta_1,
-                beta2=self._beta_2,
-                epsilon=self._epsilon,
-                grad=gradient,
-            )
 
     def set_progress(self, progress: float) -> None:
         """Set a scheduled learning rate for this progress of training, in [0, 1]."""

@@ -25,14 +25,8 @@ def jsonable(value: Any, name: str = 'value') -> Any:
     """Copy ``value`` in strict JSON types, which ``from_jsonable`` turns back.
 
     NumPy scalars become numbers, arrays and tuples become lists, paths become strings. NaN and the infinities, which
-    JSON lacks, become ``{'__float__': 'nan'}``, ``'inf'`` or ``'-inf'``.
-
-    Args:
-        value: None, bool, int, float, str, a path, a NumPy scalar or array, or dicts, lists and tuples of these.
-        name: what to call ``value`` in an error.
-
-    Raises:
-        TypeError: a value or a dict's key is something else; the message says where it stands.
+    JSON lacks, become ``{'__float__': 'nan'}``, ``'inf'`` or ``'-inf'``. Any other value or key is a TypeError; its
+    message says where in ``name`` it stands.
     """
     if isinstance(value, np.ndarray):
         value = value.tolist()

@@ -15,8 +15,7 @@ _CALLS = {'Linear': Linear, 'dict': dict}
 def read_literal(text: str) -> Any:
     """Return the value of a Python literal; ``Linear(1e-3, 0)`` and ``dict(learners=1)`` are read too.
 
-    Raises:
-        ValueError, TypeError, SyntaxError: the text is something else.
+    Another text is a ValueError, a TypeError or a SyntaxError.
     """
     return _value(ast.parse(text.strip(), mode='eval').body)
 

@@ -39,10 +39,7 @@ def without_main() -> Iterator[None]:
 def alone_in(folder: str | os.PathLike[str]) -> Iterator[None]:
     """Lock a folder, so that no second call writes there. The lock ends with the process.
 
-    On a file system without locks nothing is locked.
-
-    Raises:
-        ValueError: another call of this process, or another process of this machine, has locked the folder.
+    On a file system without locks nothing is locked. A ValueError says that a call of this machine has the lock.
     """
     if fcntl is None:
         yield

@@ -12,11 +12,7 @@ from zoo.common.tools.errors import InvalidValue
 
 
 def generator(seed: int | None, stream: str) -> np.random.Generator:
-    """Make the NumPy generator of a stream (``'agent'``, ``'env/train'``, …); None seeds it from the operating system.
-
-    Raises:
-        ValueError: ``seed`` is negative or no whole number.
-    """
+    """Make the NumPy generator of a stream (``'agent'``, ``'env/train'``, …); without a seed, a random one."""
     if seed is None:
         return np.random.default_rng()
     if not isinstance(seed, int | np.integer) or seed < 0:
