@@ -1,6 +1,6 @@
 """What ``step`` and ``reset`` of an environment return: read if it can mean only one thing, else refused in a sentence.
 
-``who``, an argument of many functions here, gives the beginning of the sentence: the step, the environment, the copy.
+``who``, an argument of many functions here, returns the beginning of the sentence: the step, the environment, the copy.
 """
 
 from __future__ import annotations
@@ -22,11 +22,7 @@ STEP = 'observation, reward, terminated, truncated, info'
 
 
 def autoreset_mode(env: VectorEnv) -> AutoresetMode:
-    """Return when a vector environment resets a copy that has ended, from ``env.metadata['autoreset_mode']``.
-
-    Raises:
-        ValueError: there is no such entry, or it is not a mode or its name.
-    """
+    """Return ``env.metadata['autoreset_mode']``; a ValueError says that it is missing, or no mode (nor its name)."""
     metadata = env.metadata if isinstance(env.metadata, dict) else {}
     said = metadata.get('autoreset_mode')
     if isinstance(said, AutoresetMode):
@@ -46,12 +42,7 @@ def _letters(name: Any) -> str:
 
 
 def step(result: Any, who: Callable[..., str]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-    """Return the five values that ``step`` returned; only ``info`` is checked.
-
-    Raises:
-        ValueError: there are not five values.
-        TypeError: ``info`` is no dictionary.
-    """
+    """Return the five values of ``step`` (else ValueError); only ``info`` is checked, a dictionary (else TypeError)."""
     try:
         observation, reward, terminated, truncated, info = result
     except (TypeError, ValueError):
@@ -62,50 +53,34 @@ def step(result: Any, who: Callable[..., str]) -> tuple[Any, Any, Any, Any, dict
 
 
 def not_a_step(result: Any, who: Callable[..., str]) -> ValueError:
-    """Return the error for a result of ``step`` that is not five values."""
     found = f'{len(result)} values' if isinstance(result, (tuple, list)) else shown(result)
     return InvalidValue(f'{who()} returned {found} from step(), not {STEP}.')
 
 
 def not_an_info(info: Any, who: Callable[..., str]) -> TypeError:
-    """Return the error for the ``info`` of a step that is no dictionary."""
     return InvalidType(f'{who()} gave the info {shown(info)}, not a dictionary.')
 
 
 def first(result: Any, where: str) -> tuple[Any, dict[str, Any]]:
-    """Return the pair that ``reset`` returned.
-
-    Raises:
-        ValueError: it returned something else.
-    """
+    """Return the pair that ``reset`` returned, or raise a ValueError."""
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
         return result
     raise InvalidValue(f'{where}: reset() must return the pair (observation, info), where info is a dictionary.')
 
 
 def number(reward: Any, who: Callable[..., str]) -> float:
-    """Return a reward from a number, or from an array that holds one.
-
-    Raises:
-        TypeError: it is neither.
-    """
+    """Return a reward from a number, or from an array that holds one; else raise a TypeError."""
     if isinstance(reward, (float, int)):
         return reward
     found = _one(reward)
     if found is None:
-        remedy = (
-            ': return a weighted sum of them (MO-Gymnasium has the wrapper LinearReward)' if _size(reward) > 1 else ''
-        )
+        remedy = ': return a weighted sum of them (MO-Gymnasium has the wrapper LinearReward)' * (_size(reward) > 1)
         raise InvalidType(f'{who()} gave the reward {shown(reward)}, not one number{remedy}.')
     return found
 
 
 def flag(name: str, value: Any, who: Callable[..., str]) -> bool:
-    """Return ``terminated`` or ``truncated`` from a bool, 0 or 1, or from an array that holds one.
-
-    Raises:
-        TypeError: it is neither.
-    """
+    """Return ``terminated`` or ``truncated`` from a bool, 0 or 1, or from an array that holds one; else TypeError."""
     if isinstance(value, (bool, np.bool_)):
         return value  # type: ignore[return-value] # NumPy's bool will do
     found = _one(value)
@@ -115,21 +90,13 @@ def flag(name: str, value: Any, who: Callable[..., str]) -> bool:
 
 
 def numbers(rewards: Any, n: int, who: Callable[..., str]) -> np.ndarray:
-    """Return the rewards of ``n`` copies, ``[n]``.
-
-    Raises:
-        TypeError: there is not one number for each copy.
-    """
+    """Return the rewards of ``n`` copies, ``[n]``; a TypeError says that there is not one number for each."""
     x = _of_each('rewards', rewards, n, who)
     return x if x.dtype.kind in 'fiub' else np.array([number(x[i], partial(who, i)) for i in range(n)], np.float64)
 
 
 def flags(name: str, values: Any, n: int, who: Callable[..., str]) -> np.ndarray:
-    """Return ``terminated`` or ``truncated`` of ``n`` copies, bool ``[n]``.
-
-    Raises:
-        TypeError: there is not one flag for each copy.
-    """
+    """Return ``terminated`` or ``truncated`` of ``n`` copies, bool ``[n]``; else raise a TypeError."""
     x = _of_each(name, values, n, who)
     return x if x.dtype == bool else np.array([flag(name, x[i], partial(who, i)) for i in range(n)], bool)
 

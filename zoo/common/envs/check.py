@@ -13,7 +13,6 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Tuple
 from gymnasium.vector import VectorEnv
-from gymnasium.wrappers import TimeLimit
 
 from zoo.common.adaptors.observation import ACTION_MASK
 from zoo.common.envs.check_spaces import Findings, check_mask, check_part, check_spaces, kind
@@ -35,20 +34,19 @@ def check_env(env: Any, steps: int = 1000, seed: int = 0) -> list[str]:
 
     It looks at the spaces; what ``reset`` takes and returns; structure, shape, dtype and bounds of every part of every
     observation; rewards, flags and ``info`` of every step; whether a seed fixes the episode and the episodes after it;
-    whether observations stay as they are after they were returned; action masks; ``render``.
+    whether observations stay as they were returned; action masks; ``render``.
 
-    It prints a line for each problem, the first time that it shows. Then it prints a line that begins with ``advice:``
-    for each thing that works but costs memory, time or the choice of algorithm. Advice is not returned, so that
-    ``assert not check_env(MyEnv)`` is a test.
+    It prints a line for each problem, and a line that begins with ``advice:`` for each thing that works but costs
+    memory, time or the choice of algorithm. Advice is not returned: ``assert not check_env(MyEnv)`` is a test.
 
     Args:
-        env: what ``build_env`` takes: a class or a function that makes the environment, the environment itself (it is
-            reset and stepped, and not closed), or a registered name.
+        env: a class or a function that makes the environment, the environment itself (it is reset and stepped, and
+            not closed), or a registered name.
         steps: the most steps to take; a slow environment is stopped after about 20 seconds.
         seed: the seed of the actions, and of the episode that is played twice.
 
     Returns:
-        The problems, one sentence each, which says what is wrong and how to mend it; empty if there are none.
+        The problems, a sentence each that says what is wrong and how to mend it.
 
     Raises:
         TypeError: ``env`` is a vector environment.
@@ -82,14 +80,7 @@ class _Stop(Exception):
 
 
 class _Check:
-    """One check of an environment.
-
-    Args:
-        env: the environment.
-        steps: the most steps to take.
-        seed: the seed of the actions and of the episode.
-        found: where the problems go.
-    """
+    """One check of an environment; its problems go to ``found``."""
 
     def __init__(self, env: gymnasium.Env, steps: int, seed: int, found: Findings) -> None:
         self.env, self.steps, self.seed, self.found = env, steps, seed, found
@@ -97,7 +88,6 @@ class _Check:
         self._takes_seed = True
 
     def run(self) -> None:
-        """Make all checks, as far as they can be made."""
         try:
             if isinstance(self.env, OldGymEnv):
                 self.found.advice.append(
@@ -115,8 +105,6 @@ class _Check:
             self._check_render()
         except _Stop:
             return
-
-    # Reset and step
 
     def _check_reset_arguments(self) -> None:
         if isinstance(self.env, OldGymEnv):
@@ -181,7 +169,7 @@ class _Check:
             self._mask = self._check_mask(observation, info)
         else:
             self._here('info', f'info is {kind(info)}, not a dictionary: return {{}} for none.')
-        return observation, reward, _truth(terminated), _truth(truncated)
+        return observation, reward, bool(np.any(terminated)), bool(np.any(truncated))
 
     def _check_reward(self, reward: Any) -> None:
         if isinstance(reward, numbers.Real):
@@ -200,8 +188,6 @@ class _Check:
         in_observation = isinstance(observation, dict) and ACTION_MASK in observation
         mask = observation[ACTION_MASK] if in_observation else info.get(ACTION_MASK)
         return None if mask is None else check_mask(self.env.action_space, mask, self.found)
-
-    # Episodes
 
     def _play(self) -> tuple[Any, list[Any], list[Any]]:
         """Play episodes; return the first observation, and the first ``_REPLAYED`` actions with what they led to."""
@@ -231,7 +217,8 @@ class _Check:
                 self._check_kept(previous, before, 'reset()')
             if time.monotonic() > stop_at:
                 break
-        if not ended and not self._has_time_limit():
+        limit = registered.time_limit(self.env) or (self.env.spec and self.env.spec.max_episode_steps)
+        if not ended and not limit:
             self.found.advice.append(
                 f'no episode ended in {step} steps and there is no time limit: if it may go on forever, testing '
                 "never ends; build_env(env, 'gymnasium', max_episode_steps=1000) sets one."
@@ -246,35 +233,24 @@ class _Check:
                 'one array: return a copy, such as self.state.copy().',
             )
 
-    def _has_time_limit(self) -> bool:
-        env = self.env
-        while isinstance(env, gymnasium.Wrapper):
-            if isinstance(env, TimeLimit):
-                return True
-            env = env.env
-        return bool(self.env.spec and self.env.spec.max_episode_steps)
-
     def _check_repetition(self, first: Any, actions: list[Any], record: list[Any]) -> None:
         if not self._takes_seed:
             return
         again = self._reset(self.seed)
         if not _same(first, again):
+            remedy = 'call super().reset(seed=seed) and draw all random numbers from self.np_random.'
+            if isinstance(self.env, OldGymEnv):
+                remedy = 'give it a method seed(seed), and draw all random numbers from what that seeds.'
             self._problem(
                 'seed',
-                f'reset(seed={self.seed}) gave another first observation the second time: '
-                + (
-                    'give it a method seed(seed), and draw all random numbers from what that seeds.'
-                    if isinstance(self.env, OldGymEnv)
-                    else 'call super().reset(seed=seed) and draw all random numbers from self.np_random.'
-                ),
+                f'reset(seed={self.seed}) gave another first observation the second time: {remedy}',
             )
             return
         for i, (action, expected) in enumerate(zip(actions, record, strict=True), 1):
             self.found.where = f'step {i}'
             found = self._step(action)
-            for name, one, other in zip(
-                ('observation', 'reward', 'terminated', 'truncated'), expected, found, strict=True
-            ):
+            names = ('observation', 'reward', 'terminated', 'truncated')
+            for name, one, other in zip(names, expected, found, strict=True):
                 if not _same(one, other):
                     self._problem(
                         'seed',
@@ -301,8 +277,6 @@ class _Check:
                 'and use self.np_random.',
             )
 
-    # Rendering
-
     def _check_rendering_modes(self) -> None:
         metadata, mode = getattr(self.env, 'metadata', None), getattr(self.env, 'render_mode', None)
         modes = metadata.get('render_modes', []) if isinstance(metadata, dict) else None
@@ -327,11 +301,6 @@ class _Check:
             return
         if not (isinstance(frame, np.ndarray) and frame.dtype == np.uint8 and frame.ndim == 3 and frame.shape[2] == 3):
             self._problem('render', f'render() returned {kind(frame)}: return an array (height, width, 3) of uint8.')
-
-
-def _truth(flag: Any) -> bool:
-    """The truth of what should have been a bool; an array of several is true if any of it is."""
-    return bool(np.any(flag))
 
 
 def _same(a: Any, b: Any) -> bool:

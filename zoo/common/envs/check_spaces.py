@@ -32,7 +32,7 @@ class Findings:
         self.problems.setdefault(key, sentence)
 
     def here(self, key: str, sentence: str) -> None:
-        """Note a problem of the place where the check is."""
+        """Note a problem at the place where the check is."""
         self.problem(key, f'{self.where}: {sentence}')
 
     def report(self) -> list[str]:
@@ -46,7 +46,7 @@ class Findings:
 
 
 def check_spaces(env: gymnasium.Env, found: Findings) -> None:
-    """Look at both spaces of an environment."""
+    """Check both spaces of an environment."""
     for name in ('observation_space', 'action_space'):
         space = getattr(env, name, None)
         if not isinstance(space, Space):
@@ -89,7 +89,7 @@ def _check_observation_box(label: str, leaf: Box, found: Findings) -> None:
     image = feature('', leaf)
     height, width, channels = image.shape
     if channels > 16:
-        order = '(channels, height, width)' if image.channels_first else '(height, width, channels)'
+        order = f'({"channels, height, width" if image.channels_first else "height, width, channels"})'
         found.advice.append(
             f'{label} of shape {leaf.shape} is taken as {order} with {channels} channels of {height}x{width} pixels: '
             'if that is wrong, move the channels to the last axis.'
@@ -119,7 +119,7 @@ def _without_text(name: str, space: Space) -> str:
 
 
 def check_part(space: Space, x: Any, found: Findings, path: str = '') -> None:
-    """Look at an observation, or at the part of one at ``path``."""
+    """Check an observation, or the part of one at ``path``."""
     label = f'{found.where}: the observation' + (f' {path!r}' if path else '')
     key = f'observation {path}'
     parts: list[tuple[Any, Space, Any]]
@@ -173,10 +173,7 @@ def _problem_of_leaf(leaf: spaces.Leaf, x: Any) -> str | None:
     at = np.unravel_index(np.argmax(outside), outside.shape) if array.ndim else ()
     entry = f' at {[int(i) for i in at]}' if at else ''
     low, high = (np.broadcast_to(bound, array.shape)[at] for bound in (low, high))
-    return (
-        f'has the value {array[at]}{entry}, but its space reaches from {low} to {high}: widen the bounds or clip the '
-        'value.'
-    )
+    return f'has the value {array[at]}{entry}, but its space reaches from {low} to {high}: widen the bounds or clip it.'
 
 
 def _bounds(leaf: spaces.Leaf) -> tuple[Any, Any]:
@@ -193,12 +190,10 @@ def _bounds(leaf: spaces.Leaf) -> tuple[Any, Any]:
 
 
 def check_mask(space: Space, mask: Any, found: Findings) -> Any:
-    """Look at an action mask, and return what ``space.sample`` takes as a mask, or None."""
+    """Check an action mask, and return what ``space.sample`` takes as a mask, or None."""
     label = f'{found.where}: the action_mask'
-    if isinstance(space, Discrete):
-        counts = [int(space.n)]
-    elif isinstance(space, MultiDiscrete):
-        counts = [int(n) for n in space.nvec.ravel()]
+    if isinstance(space, Discrete | MultiDiscrete):
+        counts = [int(n) for n in np.ravel(space.n if isinstance(space, Discrete) else space.nvec)]
     elif isinstance(space, MultiBinary):
         counts = [int(np.prod(space.shape))]
     else:

@@ -3,7 +3,7 @@
 Hindsight experience replay (Andrychowicz et al. 2017, arXiv 1707.01495) learns from a transition for other goals, too.
 A fraction ``k / (k + 1)`` of the transitions drawn from the replay buffer get a goal that the same episode reached
 later, and the reward for that goal. (Algorithm 1 of the paper stores ``k`` such transitions for each original one. Here
-they are made when they are drawn. Nothing is stored twice, and a transition has another goal each time.)
+they are made when they are drawn: nothing is stored twice, and the goals differ each time.)
 
 A *goal environment* has observations ``Dict(observation, achieved_goal, desired_goal)``, with goals of one shape, and a
 method ``compute_reward(achieved_goal, desired_goal, info)`` for the goal that the step achieved. If it has
@@ -30,13 +30,10 @@ from zoo.common.envs.wrappers.rewards import ShapeVectorReward
 from zoo.common.tools.errors import InvalidValue
 
 OBSERVATION, ACHIEVED, DESIRED = 'observation', 'achieved_goal', 'desired_goal'
-
 #: So many pairs of goals are computed both at once and one by one, to compare.
 _PROBED = 32
-
-#: The part of them that may differ: a distance close to the threshold is rounded to either side.
+#: The part of the stored steps that may differ: a distance close to the threshold is rounded to either side.
 _TOLERATED = 0.1
-
 #: Goals nearer or farther by this part are computed too, since stored goals may be rounded.
 _NEARLY = 1e-4
 
@@ -56,14 +53,11 @@ def refusal(space: Space) -> str | None:
 
 
 class Goals:
-    """The rewards of a goal environment for any goals, through all its wrappers.
+    """The rewards of a goal environment for any goals, through all its wrappers; it is never stepped.
 
     The outermost ``compute_reward`` counts, and each ``RewardWrapper`` around it, ``reward_shaping`` too, changes its
     rewards. Copies in this process are alike, so the first is asked. For copies in other processes, one more is made
     here. Any other vector environment is asked itself, with goals ``[n, …]`` for any ``n``.
-
-    Args:
-        env: the environment; it is never stepped.
 
     Raises:
         ValueError: it is not a goal environment.
@@ -130,11 +124,7 @@ class Goals:
         return stored
 
     def check(self, achieved: np.ndarray, desired: np.ndarray, reward: np.ndarray, terminated: np.ndarray) -> None:
-        """Compare with steps that were taken, fields ``[n, …]``.
-
-        Raises:
-            ValueError: a step had another reward, or another end, than is computed.
-        """
+        """Refuse, by a ValueError, steps (fields ``[n, …]``) with another reward or end than is computed."""
         computed = self.reward(achieved, desired)
         differ = ~np.isclose(computed, reward, rtol=1e-4, atol=1e-5)
         if differ.any() and np.issubdtype(achieved.dtype, np.floating):
@@ -189,9 +179,9 @@ def is_goal_environment(env: Env | VectorEnv) -> bool:
 
 def _own(layer: Any, name: str) -> Callable[..., Any] | None:
     """A method of an environment or a wrapper itself, not of what it wraps."""
-    if isinstance(layer, gymnasium.Wrapper | VectorWrapper) and name not in vars(layer):
-        if not hasattr(type(layer), name):
-            return None
+    is_wrapper = isinstance(layer, gymnasium.Wrapper | VectorWrapper)
+    if is_wrapper and name not in vars(layer) and not hasattr(type(layer), name):
+        return None
     found = getattr(layer, name, None)
     return found if callable(found) else None
 
@@ -209,13 +199,7 @@ def _shaping(layer: Any) -> list[Callable[[np.ndarray], Any]]:
 
 
 class _OfMany:
-    """A function of an environment for many goals: one call for all, if that gives the same as one call for each.
-
-    Args:
-        function: ``function(achieved_goal, desired_goal, info)``.
-        name: what error messages call it.
-        dtype: the dtype of its results.
-    """
+    """``function(achieved_goal, desired_goal, info)`` for many goals: one call, if it gives the same as many calls."""
 
     def __init__(self, function: Callable[..., Any], name: str, dtype: Any) -> None:
         self._function, self._name, self._dtype = function, name, dtype

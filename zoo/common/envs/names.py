@@ -20,16 +20,12 @@ TYPES = {
     'rlbench': 'rlbench',
     'gymnasium': 'registered',
 }
-#: The modules whose names Gymnasium's registry has; the others have a function ``ids``.
+#: The modules with names from Gymnasium's registry; the others have a function ``ids``.
 _IN_REGISTRY = ('registered', 'atari')
 
 
 def check_type(env_type: Any) -> None:
-    """Refuse an unknown type.
-
-    Raises:
-        ValueError: it is none of :data:`TYPES`.
-    """
+    """Refuse a type that is none of :data:`TYPES`, with a ValueError."""
     if not isinstance(env_type, str) or env_type not in TYPES:
         raise InvalidValue(unknown('environment type', env_type, TYPES))
 
@@ -40,13 +36,7 @@ def kind_of(env_type: str) -> ModuleType:
 
 
 def find_env_type(env_id: Any) -> str:
-    """Return the type of an environment from its name.
-
-    Args:
-        env_id: as for ``build_env``.
-
-    Returns:
-        A type of :data:`TYPES`; ``'gymnasium'`` for a name of no other type, and for whatever is not a name.
+    """Return the type of an environment from its name; ``'gymnasium'`` for no other type, and for what is no name.
 
     Raises:
         ValueError: no installed type has the name; the message has the nearest name.

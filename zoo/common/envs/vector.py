@@ -45,7 +45,7 @@ def make_vector(
         make: the factory of one copy.
         name: what error messages call the environment.
         seeds: the seed of each copy.
-        reward_shaping: a function of one reward, applied to every copy, or None.
+        reward_shaping: a function of one reward, or None.
         processes: whether each copy has its own process.
         one_per_process: whether a process can have only one copy, so that this process makes none to see its spaces.
 
@@ -83,11 +83,7 @@ def make_vector(
 
 
 def _look(factory: Callable[[], gymnasium.Env], name: str) -> gymnasium.Env:
-    """An environment that only has the spaces of a copy, which was made in a process that then ended.
-
-    Raises:
-        RuntimeError: the process ended while it was making the copy.
-    """
+    """An environment that only has the spaces of a copy, which was made in a process that then ended."""
     try:
         with ProcessPoolExecutor(1, multiprocessing.get_context('spawn')) as executor:
             return executor.submit(_describe, cloudpickle.dumps(factory)).result()
@@ -104,9 +100,8 @@ def _describe(factory: bytes) -> gymnasium.Env:
     except Exception as error:
         if isinstance(error, ZooError) or type(error).__module__ == 'builtins':
             raise
-        raise CopyError(
-            f'a copy could not be made:\n{traceback.format_exc()}'
-        ) from None  # the error itself may not be picklable
+        # The error itself may not be picklable.
+        raise CopyError(f'a copy could not be made:\n{traceback.format_exc()}') from None
     description = gymnasium.Env()
     description.observation_space, description.action_space = env.observation_space, env.action_space
     description.metadata, description.render_mode, description.spec = env.metadata, env.render_mode, env.spec
@@ -128,16 +123,9 @@ def _make_elsewhere(
 class ProcessVectorEnv(AsyncVectorEnv):
     """Gymnasium's :class:`AsyncVectorEnv`, in which a failing copy neither hangs nor leaves a process behind.
 
-    When a copy raises an exception, or its process ends for whatever reason, the call that needs the copy raises an
-    error, at most a second after the other copies are done. Then all processes end and the environment is closed.
-
-    Args:
-        factories: one for each copy.
-        name: what error messages call the environment.
-        remedy: the argument that runs the environment in this process, for the messages.
-
-    Raises:
-        RuntimeError: a copy could not be made, or its process ended meanwhile.
+    When a copy raises an exception, or its process ends for whatever reason, the call that needs the copy raises a
+    RuntimeError, at most a second after the other copies are done. Then all processes end and the environment is
+    closed. Messages call it ``name``; ``remedy`` is the argument that runs it in this process.
     """
 
     def __init__(
@@ -152,12 +140,7 @@ class ProcessVectorEnv(AsyncVectorEnv):
             raise
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
-        """End the processes, by force after ``timeout`` seconds in all; this never raises.
-
-        Args:
-            timeout: seconds in which the environments may close themselves (None: 5).
-            terminate: do not wait.
-        """
+        """End the processes, by force after ``timeout`` seconds in all (None: 5), or at once; this never raises."""
         processes = getattr(self, 'processes', [])
         connections = [getattr(pipe, 'connection', pipe) for pipe in getattr(self, 'parent_pipes', [])]
         for connection in connections:
@@ -173,8 +156,8 @@ class ProcessVectorEnv(AsyncVectorEnv):
             connection.close()
 
     def _check_spaces(self) -> None:
-        # This is the first exchange with the processes, so their pipes are watched from here on. The pipes do not hold
-        # this object, so that it is collected, and ends the processes, when nobody uses it any more.
+        # This is the first exchange with the processes, so their pipes are watched from here on. The pipes hold only a
+        # weak reference: an environment that nobody uses is collected, and ends its processes.
         report_end = partial(ProcessVectorEnv._report_end, weakref.proxy(self))
         watched: list[Any] = [  # they have the methods of connections that Gymnasium calls
             _WatchedPipe(pipe, process, partial(report_end, i))
@@ -228,7 +211,7 @@ def _join(processes: list[BaseProcess], seconds: float) -> None:
 class _WatchedPipe:
     """A connection to a copy that reports the end of the copy's process instead of waiting forever.
 
-    The end of the connection does not tell: a child of the copy, such as a simulator, may have inherited it.
+    An open connection says nothing: a child of the copy, such as a simulator, may have inherited it.
     """
 
     def __init__(self, connection: Connection, process: BaseProcess, report_end: Callable[[], NoReturn]) -> None:
@@ -285,11 +268,7 @@ def _work(
 def make_copy(
     make: Callable[[], Any], name: str, seed: int | None, reward_shaping: Callable[[float], float] | None
 ) -> gymnasium.Env:
-    """Make one seeded copy of a vector environment.
-
-    Raises:
-        TypeError: ``make`` makes a vector environment.
-    """
+    """Make one seeded copy of a vector environment; refuse a ``make`` that makes a vector environment (TypeError)."""
     env = make()
     if isinstance(env, VectorEnv):
         raise InvalidType(f'{name} makes a VectorEnv, which cannot be copied: make a gymnasium.Env, or say nenv=1.')
@@ -302,10 +281,7 @@ class CopyError(Failure):
 
 
 class ReportErrors(gymnasium.Wrapper):
-    """Raises the exceptions of a copy as :class:`CopyError`.
-
-    Gymnasium would wait forever for one that cannot be pickled.
-    """
+    """Raises a copy's exceptions as :class:`CopyError`: Gymnasium waits forever for one that cannot be pickled."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         with _reporting('reset'):

@@ -1,5 +1,1 @@
-"""The types of environment, a file or a folder for each, with ``find`` and ``ids``.
-
-Several types share ``pixels`` (observations that are images), ``rendering`` (MuJoCo off screen), ``envpool`` and
-``old_gym``.
-"""
+"""The types of environment, a file or folder each with ``find`` and ``ids``; the other files serve several types."""

@@ -1,8 +1,8 @@
 """The DeepMind Control Suite (Tassa et al. 2018, arXiv 1801.00690) by names such as ``'cartpole-swingup'``.
 
 Farama's bridge (Shimmy 2.0) is not used. It gives a ``Dict`` of float64 observations, actions between -1e10 and 1e10
-where there are no bounds, no ``spec``, no action repeat, and a picture without depth from one camera. Code that makes
-up for that would be longer than what the bridge saves.
+where there are no bounds, no ``spec``, no action repeat, and a picture without depth from one camera. Code to mend that
+would be longer than what the bridge saves.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ UNBOUNDED = 1e10
 
 
 def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env]:
-    """Return the factory of a task, named by domain and task: ``'cheetah-run'``, ``'ball_in_cup-catch'``.
-
-    Its keyword arguments are those of :func:`make`.
+    """Return the factory :func:`make` of a task, named by domain and task: ``'cheetah-run'``, ``'ball_in_cup-catch'``.
 
     Raises:
         ValueError: an unknown name.
@@ -54,7 +52,7 @@ def make(env_id: str, /, max_episode_steps: int | None = None, **kwargs: Any) ->
     """Make a task.
 
     Args:
-        env_id: the task's name.
+        env_id: its name.
         max_episode_steps: environment steps after which an episode is truncated, instead of the suite's time limit.
         **kwargs: ``pixels``, ``cameras``, ``depth``, ``frame_size`` and ``frame_stack`` as for
             :func:`zoo.common.envs.kinds.pixels.add_pixels`; the other arguments of :class:`DMControl`. Without
@@ -111,9 +109,7 @@ class DMControl(gymnasium.Env):
         **task_kwargs: Any,
     ) -> None:
         if isinstance(frame_skip, bool) or not isinstance(frame_skip, int) or frame_skip < 1:
-            raise InvalidValue(
-                f'frame_skip is {frame_skip!r}: give the number of times to repeat an action, at least 1.'
-            )
+            raise InvalidValue(f'frame_skip is {frame_skip!r}: give the number of steps for each action, at least 1.')
         if render_mode not in (None, 'rgb_array'):
             raise InvalidValue(f"render_mode of {env_id!r} is None or 'rgb_array', not {render_mode!r}.")
         limit = task_kwargs.get('time_limit', math.inf)
@@ -124,13 +120,11 @@ class DMControl(gymnasium.Env):
         self._env = _suite().load(domain, task, {'random': random, **task_kwargs})
         self._env.task.random.seed()  # else episodes without a seed would repeat
         if self.model.nhfield:
-            # Tasks with a terrain hand it to the suite's own renderer at every reset, and open that even where nothing
-            # is drawn, or can be.
+            # At every reset, tasks with a terrain hand it to the suite's own renderer. They open that renderer even
+            # where nothing can be drawn.
             physics = self._env.physics
             physics.__class__ = type(type(physics).__name__, (type(physics),), {'contexts': None})
-        self._frame_skip = frame_skip
-        self._flatten = flatten
-        self.render_mode = render_mode
+        self._frame_skip, self._flatten, self.render_mode = frame_skip, flatten, render_mode
         self.default_camera = min(2 if domain == 'quadruped' else 0, self.model.ncam - 1)
         self._renderer: rendering.SceneRenderer | None = None
         self.metadata = {**self.metadata, 'render_fps': round(1 / (self._env.control_timestep() * frame_skip))}
@@ -147,18 +141,9 @@ class DMControl(gymnasium.Env):
             np.where(high >= UNBOUNDED, np.inf, high).astype(np.float32),
         )
         limit = self._env._step_limit  # in the suite's steps, infinite for none; nowhere public
-        self.spec = EnvSpec(
-            id=env_id,
-            entry_point=partial(make, env_id),
-            max_episode_steps=math.ceil(limit / frame_skip) if math.isfinite(limit) else None,
-            kwargs={
-                'frame_skip': frame_skip,
-                'flatten': flatten,
-                'render_mode': render_mode,
-                'random': random,
-                **task_kwargs,
-            },
-        )
+        steps = math.ceil(limit / frame_skip) if math.isfinite(limit) else None
+        own = {'frame_skip': frame_skip, 'flatten': flatten, 'render_mode': render_mode, 'random': random}
+        self.spec = EnvSpec(env_id, partial(make, env_id), max_episode_steps=steps, kwargs=own | task_kwargs)
 
     @property
     def model(self) -> Any:
@@ -208,7 +193,7 @@ class DMControl(gymnasium.Env):
     def close(self) -> None:
         if self._renderer is not None:
             self._renderer.close()
-        self._renderer = None
+            self._renderer = None
         self._env.close()
 
 

@@ -28,12 +28,7 @@ def is_installed() -> bool:
 
 
 def check_task(env_id: str) -> None:
-    """Refuse a task that EnvPool does not have.
-
-    Raises:
-        ImportError: EnvPool is not installed.
-        ValueError: EnvPool does not have the task.
-    """
+    """Refuse a task that EnvPool does not have (ValueError), or any if EnvPool is not installed (ImportError)."""
     if not is_installed():
         raise MissingPackage("vectorized='envpool' needs EnvPool: pip install 'zoo-rl[envpool]'.")
     if env_id not in _names():
@@ -41,18 +36,14 @@ def check_task(env_id: str) -> None:
 
 
 def make_pool(env_id: str, seeds: list[int], kwargs: dict[str, Any]) -> Any:
-    """Return a pool with one copy for each seed (int32).
-
-    Raises:
-        ValueError: EnvPool does not take one of ``kwargs``.
-    """
+    """Return a pool with one copy for each seed (int32); a ValueError says that EnvPool does not take ``kwargs``."""
     import envpool
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter('ignore')  # about the precision of its own spaces, which are not used
             pool = envpool.make_gymnasium(env_id, seed=seeds, num_threads=min(len(seeds), _cores()), **kwargs)
-            _ = pool.observation_space
+            _ = pool.observation_space  # warns and fails only now
     except TypeError as error:
         raise InvalidValue(
             f"EnvPool does not take these arguments of {env_id!r} ({error}): use vectorized='sync'."
@@ -60,8 +51,41 @@ def make_pool(env_id: str, seeds: list[int], kwargs: dict[str, Any]) -> Any:
     return pool
 
 
-class EnvPoolVectorEnv(VectorEnv):
-    """``nenv`` copies of an EnvPool task with Gymnasium's spaces, seeds, time limit and ``SAME_STEP`` autoreset.
+class ThreadedCopies(VectorEnv):
+    """``nenv`` copies in the threads of an engine, with the spaces of the single environment ``reference``.
+
+    A copy is reset in the step that ends its episode (``SAME_STEP``); :mod:`zoo.common.envs.build` says what ``info``
+    holds. ``reset(seed=s)`` seeds copy ``i`` with ``s + i``, or with ``s[i]``.
+    """
+
+    def __init__(self, nenv: int, reference: gymnasium.Env) -> None:
+        self.num_envs = nenv
+        self.spec = reference.spec
+        self.metadata = {**reference.metadata, 'autoreset_mode': AutoresetMode.SAME_STEP}
+        self.single_observation_space = reference.observation_space
+        self.single_action_space = reference.action_space
+        self.observation_space = batch_space(self.single_observation_space, nenv)
+        self.action_space = batch_space(self.single_action_space, nenv)
+
+    def _seeds(self, seed: int | list[int] | None, options: dict[str, Any] | None, below: int) -> list[int]:
+        """The seeds of the copies, from 0 to 2^31 - 1; the first is drawn below ``below`` where ``seed`` is None."""
+        if options:
+            raise InvalidValue(f'copies in threads take no options for reset, but got {options!r}: leave them out.')
+        if seed is None:
+            seed = int(self.np_random.integers(below))
+        seeds = seed if isinstance(seed, (list, tuple)) else range(seed, seed + self.num_envs)
+        return [value % 2**31 for value in seeds]
+
+    def _ends(self, observation: np.ndarray, ended: np.ndarray, final_info: dict[str, Any]) -> dict[str, Any]:
+        """The entries of ``info`` on the copies that ended with these observations."""
+        final_obs = np.full(self.num_envs, None, object)
+        for i in np.flatnonzero(ended):
+            final_obs[i] = observation[i].copy()
+        return {'final_obs': final_obs, '_final_obs': ended, 'final_info': final_info, '_final_info': ended}
+
+
+class EnvPoolVectorEnv(ThreadedCopies):
+    """Copies of an EnvPool task with Gymnasium's spaces, seeds, time limit and ``SAME_STEP`` autoreset.
 
     EnvPool itself resets a finished copy in its *next* step. It reports a task that ends in the last allowed step as
     truncated and not terminated. It fixes its seeds when it is made. Here the time limit is counted outside, so that
@@ -83,14 +107,8 @@ class EnvPoolVectorEnv(VectorEnv):
         check_task(env_id)
         if not is_leaf(reference.observation_space):
             raise InvalidValue(f"EnvPool has {env_id!r} with other observations: use vectorized='sync' or 'async'.")
-        self.num_envs = nenv
-        self.spec = reference.spec
+        super().__init__(nenv, reference)
         self.render_mode = reference.render_mode
-        self.metadata = {**reference.metadata, 'autoreset_mode': AutoresetMode.SAME_STEP}
-        self.single_observation_space = reference.observation_space
-        self.single_action_space = reference.action_space
-        self.observation_space = batch_space(self.single_observation_space, nenv)
-        self.action_space = batch_space(self.single_action_space, nenv)
         self._env_id = env_id
         self._limit = cast(EnvSpec, reference.spec).max_episode_steps or np.inf
         self._elapsed = np.zeros(nenv, np.int64)
@@ -102,17 +120,13 @@ class EnvPoolVectorEnv(VectorEnv):
     def reset(
         self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start a new episode in every copy; with ``seed``, copy ``i`` is seeded with ``seed + i`` (or ``seed[i]``)."""
-        if options:
-            raise InvalidValue(f'EnvPool takes no options for reset, but got {options!r}: leave them out.')
-        if seed is not None or self._pool is None:
-            self._make_pool(seed)
+        if seed is not None or self._pool is None or options:
+            self._pool = make_pool(self._env_id, self._seeds(seed, options, 2**31), self._kwargs)
         observation, info = self._pool.reset()
         self._elapsed[:] = 0
         return self._cast(observation), self._info(info)
 
     def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Step every copy, reset the copies that finished; :mod:`zoo.common.envs.build` says what ``info`` holds."""
         observation, reward, terminated, _, info = self._pool.step(np.asarray(actions))
         observation, info = self._cast(observation), self._info(info)
         self._elapsed += 1
@@ -120,17 +134,15 @@ class EnvPoolVectorEnv(VectorEnv):
         finished = terminated | truncated
         if finished.any():
             ids = np.flatnonzero(finished)
-            final_obs = np.full(self.num_envs, None, object)
-            for i in ids:
-                final_obs[i] = observation[i].copy()
             final_info = {key: finished if key.startswith('_') else value.copy() for key, value in info.items()}
+            ends = self._ends(observation, finished, final_info)
             first_observation, first_info = self._pool.reset(ids.astype(np.int32))
             observation[ids] = self._cast(first_observation)
             for key, value in self._info(first_info).items():
                 if not key.startswith('_'):
                     info[key][ids] = value
             self._elapsed[ids] = 0
-            info.update(final_obs=final_obs, _final_obs=finished, final_info=final_info, _final_info=finished)
+            info |= ends
         return observation, reward.astype(np.float64), terminated, truncated, info
 
     def render(self) -> tuple[np.ndarray, ...]:
@@ -141,14 +153,8 @@ class EnvPoolVectorEnv(VectorEnv):
         """End EnvPool's threads."""
         self._pool = None
 
-    def _make_pool(self, seed: int | list[int] | None) -> None:
-        if seed is None:
-            seed = int(self.np_random.integers(2**31))
-        seeds = seed if isinstance(seed, (list, tuple)) else range(seed, seed + self.num_envs)
-        self._pool = make_pool(self._env_id, [value % 2**31 for value in seeds], self._kwargs)
-
     def _cast(self, observation: np.ndarray) -> np.ndarray:
-        """Observations in the dtype of Gymnasium's space: EnvPool numbers states in int32, Gymnasium in int64."""
+        # EnvPool numbers states in int32, Gymnasium in int64.
         return observation.astype(self.single_observation_space.dtype, copy=False)
 
     def _info(self, info: dict[str, Any]) -> dict[str, Any]:

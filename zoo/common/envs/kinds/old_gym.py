@@ -1,6 +1,6 @@
 """Environments of the old ``gym`` interface, used as Gymnasium environments.
 
-What differed (``gym`` itself is not needed here: an environment is recognized by its attributes):
+An environment is recognized by its attributes, so ``gym`` itself is not needed. What differed:
 
 =================  ==========================================  ======================================================
                    before 0.26                                 Gymnasium
@@ -45,9 +45,6 @@ class OldGymEnv(gymnasium.Env):
     cast to the dtype of their space (many old environments return float64 for a float32 ``Box``), rewards to float.
     Other attributes are read from the environment itself, which is also ``unwrapped``. An environment that takes no
     seed warns at the first one.
-
-    Args:
-        env: the environment.
 
     Raises:
         TypeError: one of its spaces has no equal in Gymnasium; (by ``step``) a flag that is neither true nor false, or
@@ -141,8 +138,7 @@ def convert_space(space: Any) -> Space:
     """Return Gymnasium's equal of a space of ``gym``, which is recognized by its attributes.
 
     Raises:
-        TypeError: a space other than ``Box``, ``Discrete``, ``MultiDiscrete``, ``MultiBinary``, ``Dict`` and ``Tuple``;
-            bounds of a ``Box`` that do not fit its shape.
+        TypeError: another space; bounds of a ``Box`` that do not fit its shape.
     """
     if isinstance(space, Space):
         return space
@@ -197,7 +193,6 @@ def _cast(space: Space, x: Any) -> Any:
 
 def _takes(env: Any, name: str) -> bool:
     """Whether ``reset`` of an environment, through all its wrappers, takes an argument of this name."""
-    innermost = getattr(env, 'unwrapped', env)
     parameters = inspect.signature(env.reset).parameters
     passes = name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    return passes and name in inspect.signature(innermost.reset).parameters
+    return passes and name in inspect.signature(getattr(env, 'unwrapped', env).reset).parameters

@@ -1,9 +1,9 @@
 """Pixel observations, from several cameras and with depth, for every environment that can be rendered.
 
-MuJoCo scenes (Gymnasium's, Gymnasium-Robotics', dm_control's) are drawn here, not by the environment. Gymnasium's own
-viewer takes GLFW where there is no display, and then fails. It draws into the context of the environment that was made
-last, and a second failure of MuJoCo to find OpenGL ends the process. Its ``AddRenderObservation`` has one camera, no
-size and no depth. All other environments draw by their own ``render()``, and the picture is resized.
+MuJoCo scenes (Gymnasium's, Gymnasium-Robotics', dm_control's) are drawn here. Gymnasium's own viewer takes GLFW where
+there is no display, and then fails. It draws into the context of the environment that was made last. Its
+``AddRenderObservation`` has one camera, no size and no depth. All other environments draw by their own ``render()``,
+and the picture is resized.
 """
 
 from __future__ import annotations
@@ -48,11 +48,10 @@ class PixelObservations(gymnasium.Wrapper):
     camera's plane in meters. Every step returns new arrays. The observation is
 
     * for ``pixels=True``, one camera and no depth: the image itself;
-    * otherwise a ``Dict`` with the image as ``pixels`` and the depth as ``depth``. With several cameras, the image has
-      the camera's name as its key, and the depth that name followed by ``_depth``. A camera without a name is
-      ``camera_<id>``, the free camera ``free``;
-    * for ``pixels='both'`` also the environment's own observation: as ``state``, or by its own keys if it is a
-      ``Dict``.
+    * otherwise a ``Dict`` with the image as ``pixels`` and the depth as ``depth``. With several cameras, the keys are
+      the camera's name, and that name followed by ``_depth``. A camera without a name is ``camera_<id>``, the free
+      camera ``free``;
+    * for ``pixels='both'`` also the environment's own observation: as ``state``, or the keys of its ``Dict``.
 
     Args:
         env: an environment with ``render_mode='rgb_array'``, or any with a MuJoCo scene.
@@ -60,8 +59,7 @@ class PixelObservations(gymnasium.Wrapper):
         cameras: a camera of the MuJoCo scene, or several, by name or id (-1: the free camera). None: the camera named
             ``'track'`` if there is one, else the environment's own view.
         depth: whether to add depth; a number is the distance in meters at which it is cut off, instead of
-            :data:`MAX_DEPTH`. A scene goes on for a hundred meters and more; scaled to [0, 1], that would show nothing
-            near.
+            :data:`MAX_DEPTH`. (A scene goes on for over a hundred meters. Scaled to [0, 1], that shows nothing near.)
         frame_size: height and width of an image, or the pair ``(height, width)``, in pixels.
 
     Raises:
@@ -99,9 +97,9 @@ class PixelObservations(gymnasium.Wrapper):
         if self._only_image:
             self.observation_space = images['pixels']
             return
+        own = env.observation_space
         state: dict[str, Space] = {}
         if self._with_state:
-            own = env.observation_space
             state = own.spaces if isinstance(own, Dict) else {'state': own}
         if images.keys() & state.keys():
             raise InvalidValue(f'{env}: its observation has the key {min(images.keys() & state.keys())!r} already.')
@@ -165,18 +163,12 @@ class PixelObservations(gymnasium.Wrapper):
 def has_scene(env: gymnasium.Env) -> bool:
     """Whether the environment has a MuJoCo scene to draw: ``model`` and ``data`` of MuJoCo's types."""
     kinds = [type(getattr(env.unwrapped, name, None)) for name in ('model', 'data')]
-    return [(kind.__module__.partition('.')[0], kind.__name__) for kind in kinds] == [
-        ('mujoco', 'MjModel'),
-        ('mujoco', 'MjData'),
-    ]
+    found = [(kind.__module__.partition('.')[0], kind.__name__) for kind in kinds]
+    return found == [('mujoco', 'MjModel'), ('mujoco', 'MjData')]
 
 
 def camera_ids(env: gymnasium.Env, cameras: str | int | Sequence[str | int] | None) -> dict[str, int]:
-    """Return the ids of cameras by their keys in the observation, see :class:`PixelObservations`.
-
-    Raises:
-        ValueError: the scene lacks a camera, or a camera is given twice.
-    """
+    """Return the ids of cameras by their keys in the observation; refuse an unknown camera, and one given twice."""
     model = cast(Any, env.unwrapped).model
     names = [model.camera(i).name for i in range(model.ncam)]
     if cameras is None:
@@ -202,11 +194,7 @@ def camera_ids(env: gymnasium.Env, cameras: str | int | Sequence[str | int] | No
 
 
 def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Return an image uint8 ``[height, width, 3]`` at another height and width, averaged over areas, as a new array.
-
-    Raises:
-        ImportError: OpenCV is not installed.
-    """
+    """Return an image uint8 ``[height, width, 3]`` at another height and width, averaged over areas, as a new array."""
     if image.shape[:2] == size:
         return np.array(image)
     try:
@@ -222,9 +210,7 @@ def _rendered(env: gymnasium.Env) -> np.ndarray:
     except gymnasium.error.DependencyNotInstalled as error:
         raise MissingPackage(f'{env} cannot be rendered: {error}.') from error
     if not (isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3):
-        raise InvalidValue(
-            f'{env}: render() must return an image uint8 [height, width, 3], but returned {type(image)}.'
-        )
+        raise InvalidValue(f'{env}: render() must return an image uint8 [height, width, 3], but gave {type(image)}.')
     return image
 
 

@@ -23,7 +23,7 @@ from zoo.common.envs.kinds import pixels, rendering
 from zoo.common.envs.kinds.old_gym import OldGymEnv, is_old_gym
 from zoo.common.tools.errors import InvalidType, InvalidValue, MissingPackage, nearest, unknown
 
-#: Environment type -> the beginning of its entry points, which says which registered names belong to it.
+#: Environment type -> the beginning of the entry points of its registered names.
 PACKAGES = {
     'classic_control': 'gymnasium.envs.classic_control.',
     'box2d': 'gymnasium.envs.box2d.',
@@ -70,18 +70,13 @@ def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env | VectorEnv]
 
 
 def register(env_type: str) -> None:
-    """Import the package that registers the names of a type.
-
-    Raises:
-        ImportError: it is not installed; the message has the ``pip install`` line.
-    """
-    package = PLUGINS.get(env_type)
-    if package is None:
+    """Import the package that registers the names of a type; an ImportError has the ``pip install`` line."""
+    if env_type not in PLUGINS:
         return
     try:
         # Gymnasium-Robotics prints a notice on the versions of its Adroit tasks, whatever it is imported for.
         with contextlib.redirect_stderr(io.StringIO()):
-            importlib.import_module(package)
+            importlib.import_module(PLUGINS[env_type])
     except ImportError as error:
         raise MissingPackage(_missing(env_type, error)) from error
 
@@ -104,12 +99,9 @@ def ids(env_type: str) -> list[str]:
 
 
 def installed_ids(env_type: str) -> list[str]:
-    """Return :func:`ids` after importing the packages that register names.
+    """Return :func:`ids` after importing the package of a type, or all that are installed for ``'gymnasium'``.
 
-    For ``'gymnasium'`` these are the names of all packages that are installed or have been imported.
-
-    Raises:
-        ImportError: the package of the type is not installed; the message has the ``pip install`` line.
+    An ImportError says that the package is not installed, with the ``pip install`` line.
     """
     if env_type == 'gymnasium':
         _register_all()
@@ -133,7 +125,7 @@ def _module(spec: EnvSpec) -> str:
 def find_spec(env_id: str, env_type: str) -> EnvSpec:
     """Return the registered specification of ``env_id``.
 
-    Gymnasium's own look-up warns of every version that is not the latest, and it guesses.
+    (Gymnasium's own look-up warns of every version but the latest, and it guesses.)
 
     Raises:
         ValueError: an unknown name (the message has the nearest one), or a name of another type.
@@ -169,12 +161,9 @@ def find_spec(env_id: str, env_type: str) -> EnvSpec:
 
 
 def _is_placeholder(spec: EnvSpec) -> bool:
-    """Whether a name only says what became of an environment (``HalfCheetah-v2``), or has no single environment.
-
-    Gymnasium-Robotics still registers environments that need ``mujoco_py``, which cannot be built any more.
-    """
+    """Whether a name only says what became of an environment (``HalfCheetah-v2``), or has no single environment."""
     entry = spec.entry_point
-    if isinstance(entry, str):
+    if isinstance(entry, str):  # Gymnasium-Robotics still has names that need ``mujoco_py`` and cannot be built
         return any(part in entry for part in ('gymnasium_robotics.envs.mujoco.', 'MujocoPy', 'ant_maze_v3'))
     return entry is None or entry.__module__ == 'gymnasium.envs'
 
@@ -264,7 +253,7 @@ def _use_object(env: Any, /, max_episode_steps: int | None = None, **kwargs: Any
         rendering.check_display(name, by_sdl=False)
     if max_episode_steps is None:
         return env
-    own = _time_limit(env)
+    own = time_limit(env)
     if own is not None and own < max_episode_steps:
         raise InvalidValue(
             f'{name} has a time limit of {own} steps already, so max_episode_steps={max_episode_steps} would do '
@@ -273,8 +262,8 @@ def _use_object(env: Any, /, max_episode_steps: int | None = None, **kwargs: Any
     return TimeLimit(env, max_episode_steps)
 
 
-def _time_limit(env: Any) -> int | None:
-    """The steps after which a wrapper of Gymnasium truncates an episode; None without such a wrapper."""
+def time_limit(env: Any) -> int | None:
+    """Return the steps after which a wrapper of Gymnasium truncates an episode; None without such a wrapper."""
     found = []
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, TimeLimit):
@@ -284,11 +273,7 @@ def _time_limit(env: Any) -> int | None:
 
 
 def _check_render_mode(env: gymnasium.Env | VectorEnv, name: str, mode: str | None) -> None:
-    """Refuse a mode that the environment does not have: it would draw nothing, without a word.
-
-    Raises:
-        ValueError: the environment lists its modes, and not this one.
-    """
+    """Refuse a mode that the environment does not list among its modes: it would draw nothing, without a word."""
     metadata = getattr(env, 'metadata', None)
     modes = metadata.get('render_modes') if isinstance(metadata, dict) else None
     if mode is not None and isinstance(modes, (list, tuple)) and modes and mode not in modes:
@@ -297,12 +282,7 @@ def _check_render_mode(env: gymnasium.Env | VectorEnv, name: str, mode: str | No
 
 
 def takes(env_id: Any, argument: str) -> bool:
-    """Whether an environment takes an argument itself, or may hand it on.
-
-    Args:
-        env_id: as for :func:`find` with the type ``'gymnasium'``.
-        argument: the name of the argument.
-    """
+    """Whether an environment, given as for :func:`find`, takes the argument of a name itself, or may hand it on."""
     spec = find_spec(env_id, 'gymnasium') if isinstance(env_id, str) else None
     names = _parameters(env_id) if spec is None else [*spec.kwargs, *_parameters(spec.entry_point)]
     return argument in names or '**' in names

@@ -20,7 +20,7 @@ import numpy as np
 
 from zoo.common.tools.errors import Failure, InvalidValue
 
-#: The least size of a shadow map, in texels, and how many it has for a pixel of the picture.
+#: The least size of a shadow map in texels, and its texels for each pixel of the picture.
 SHADOW_MAP, SHADOW_TEXELS = 1024, 8
 #: The libraries of the renderers that need no display, under Linux.
 LIBRARIES = {'egl': ('libEGL.so.1',), 'osmesa': ('libOSMesa.so.8', 'libOSMesa.so.6')}
@@ -31,9 +31,9 @@ DRIVERS = ('libEGL_mesa.so.0', '/usr/lib/*/dri/swrast_dri.so', '/usr/lib64/dri/s
 class SceneRenderer:
     """Draws the MuJoCo scene of an environment off screen.
 
-    The pictures are as from Gymnasium's and dm_control's viewers, except that small pictures have a smaller map of
-    shadows: drawn by the CPU, an 84 x 84 picture of HalfCheetah takes 10 ms instead of 37, and differs by 0.02 of 255
-    in the mean.
+    The pictures are as from Gymnasium's and dm_control's viewers, but small pictures have a smaller map of shadows.
+    Drawn by the CPU, an 84 x 84 picture of HalfCheetah takes 10 ms instead of 37, and differs by 0.02 of 255 in the
+    mean.
 
     Args:
         env: an environment whose ``unwrapped`` has ``model`` and ``data``.
@@ -63,9 +63,8 @@ class SceneRenderer:
         finally:
             options.offwidth, options.offheight, quality.shadowsize = kept
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
-        self._context.readDepthMap = (
-            mujoco.mjtDepthMap.mjDEPTH_ZEROFAR
-        )  # the other direction loses the digits of the far half
+        # The other direction loses the digits of the far half.
+        self._context.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZEROFAR
         self._scene = mujoco.MjvScene(model, 10_000)
         self._option, self._perturb = mujoco.MjvOption(), mujoco.MjvPerturb()
         self._viewport = mujoco.MjrRect(0, 0, width, height)
@@ -76,9 +75,7 @@ class SceneRenderer:
     def draw(self, camera: int, max_depth: float = 0.0) -> tuple[np.ndarray, np.ndarray | None]:
         """Return a picture uint8 ``[height, width, 3]``, and its depth float32 ``[height, width, 1]`` in meters.
 
-        Args:
-            camera: the id of the camera, -1 for the free camera.
-            max_depth: the distance at which the depth is cut off; 0 for no depth.
+        Camera -1 is the free camera. The depth is cut off at ``max_depth``; with 0 it is None.
         """
         mujoco, height, width = self._mujoco, self._viewport.height, self._viewport.width
         # Gymnasium-Robotics moves the marker of the goal to its place only when it renders.
@@ -86,15 +83,8 @@ class SceneRenderer:
         if camera not in self._views:
             self._views[camera] = self._view(camera)
         self._gl.make_current()
-        mujoco.mjv_updateScene(
-            self._model,
-            self._env.data,
-            self._option,
-            self._perturb,
-            self._views[camera],
-            mujoco.mjtCatBit.mjCAT_ALL,
-            self._scene,
-        )
+        view, everything = self._views[camera], mujoco.mjtCatBit.mjCAT_ALL
+        mujoco.mjv_updateScene(self._model, self._env.data, self._option, self._perturb, view, everything, self._scene)
         mujoco.mjr_render(self._viewport, self._scene, self._context)
         image = np.empty((height, width, 3), np.uint8)
         depth = np.empty((height, width), np.float32) if max_depth else None
@@ -160,11 +150,7 @@ def close_at_exit() -> None:
 
 
 def _gl_context(width: int, height: int) -> Any:
-    """Return an OpenGL context for drawing off screen, made current.
-
-    Raises:
-        RuntimeError: there is no renderer; the sentence says what to install.
-    """
+    """Return an OpenGL context for drawing off screen, made current; a RuntimeError says what to install."""
     wanted = _wanted()
     if platform.system() != 'Linux':
         kinds = ['gl_context']  # MuJoCo's own choice, the only one there
@@ -188,8 +174,8 @@ def _gl_context(width: int, height: int) -> Any:
 def _check_renderer(kind: str) -> None:
     """Raise if the renderer cannot work.
 
-    It cannot be tried out: PyOpenGL keeps to the first library that it tried, and MuJoCo ends the process when it finds
-    no OpenGL for the second time.
+    Trying it out is no test: PyOpenGL keeps the first library that it tried, and MuJoCo ends the process when it finds
+    no OpenGL a second time.
     """
     if kind in LIBRARIES:
         reasons = []
@@ -210,11 +196,7 @@ def _check_renderer(kind: str) -> None:
 
 
 def before_import(render_mode: str | None = None) -> None:
-    """Call :func:`keep_apart` before MuJoCo, dm_control or a window loads Mesa, if it may do so.
-
-    Args:
-        render_mode: the mode of the environment, which may have its own viewer.
-    """
+    """Call :func:`keep_apart` before MuJoCo, dm_control or the window of a ``render_mode`` may load Mesa."""
     wanted = _wanted()
     if wanted in LIBRARIES or render_mode is not None:
         keep_apart(wanted)
@@ -222,14 +204,11 @@ def before_import(render_mode: str | None = None) -> None:
 
 @cache
 def keep_apart(kind: str) -> None:
-    """Let Mesa and TensorFlow live in one process under Linux, each bound to its own LLVM.
+    """Let Mesa (for the renderer ``kind``) and TensorFlow live in one process under Linux, each with its own LLVM.
 
-    Each makes its LLVM visible to all libraries that are loaded later. The library that calls the other's LLVM ends the
+    Each makes its LLVM visible to all libraries that are loaded later. A library that calls the other's LLVM ends the
     process with a segmentation fault. So TensorFlow is loaded first, and Mesa is told to look into itself first. (The
     process of an environment's copy needs no TensorFlow.)
-
-    Args:
-        kind: the renderer.
     """
     if platform.system() != 'Linux':
         return
@@ -256,14 +235,9 @@ def no_renderer(reason: object) -> str:
 
 
 def check_display(name: str, by_sdl: bool) -> None:
-    """Refuse a window without a display: MuJoCo's viewer would end the process, other viewers would show nothing.
+    """Refuse, by a ValueError, a window without a display: MuJoCo's viewer would end the process, others show nothing.
 
-    Args:
-        name: what the error message calls the environment.
-        by_sdl: whether SDL opens the window (pygame, ALE); it draws elsewhere if ``SDL_VIDEODRIVER`` says so.
-
-    Raises:
-        ValueError: there is no display.
+    SDL (``by_sdl``: pygame, ALE) draws elsewhere if ``SDL_VIDEODRIVER`` says so.
     """
     if platform.system() != 'Linux' or os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY'):
         return
@@ -276,19 +250,16 @@ def check_display(name: str, by_sdl: bool) -> None:
 
 
 def check_window(name: str) -> None:
-    """Refuse a window that pygame has opened where nobody sees it, which it does without a display."""
+    """Refuse a window that pygame has opened where nobody sees it: without a display."""
     pygame = sys.modules.get('pygame')
     if pygame and pygame.display.get_surface() and pygame.display.get_driver() in ('dummy', 'offscreen'):
         check_display(name, by_sdl=True)
 
 
 def check_import(error: Exception) -> None:
-    """Explain why MuJoCo or dm_control cannot be imported, if the reason is the renderer that ``MUJOCO_GL`` names.
+    """Raise a RuntimeError if MuJoCo or dm_control cannot be imported because the renderer in ``MUJOCO_GL`` is missing.
 
-    They load it at once, whether it will be needed or not.
-
-    Raises:
-        RuntimeError: the renderer is missing.
+    They load it at once, even where nothing will be drawn.
     """
     wanted = _wanted()
     if platform.system() == 'Linux' and wanted in LIBRARIES:
