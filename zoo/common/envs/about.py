@@ -1,4 +1,4 @@
-"""What zoo knows of an environment: one record, noted by ``build_env`` and read by :func:`about`."""
+"""What zoo knows of an environment: a record that ``build_env`` notes and :func:`about` reads."""
 
 from __future__ import annotations
 
@@ -20,18 +20,16 @@ class About:
     """What zoo knows of an environment.
 
     Attributes:
-        name: what to call it in file names and titles. This is its registered name if it has one, else the name of the
-            class or function that ``build_env`` was given, else the name of the environment's own class. A vector
-            environment has the name of its copies.
+        name: what to call it in file names and titles: its registered name, else the name of the class or function
+            that ``build_env`` was given, else the name of its own class. Copies have the name of one.
         type: the ``env_type`` that ``build_env`` was given; None where ``build_env`` did not return the environment.
-            An environment that was built twice, as in ``build_env(Wrapper(build_env('Hopper-v5', 'mujoco')))``, keeps
-            the type that says more than ``'gymnasium'``.
+            ``build_env(Wrapper(build_env('Hopper-v5', 'mujoco')))`` keeps the type that says more than ``'gymnasium'``.
         copies: the number of copies that step together, 1 for a single environment.
         arguments: the arguments of ``build_env`` that make the environment from its name, without seed and render mode.
             None where only a program can make it: from a class, a function or an object, with ``reward_shaping``, or
             with a wrapper around what ``build_env`` returned.
         rebuild: a function of ``seed``, ``nenv`` and other arguments of ``build_env`` that builds the environment
-            again, in this process or in another one. None for an environment object and for one with a wrapper around.
+            again, also in another process. None for an environment object and for one with a wrapper around.
     """
 
     name: str
@@ -69,21 +67,16 @@ def remember(
     arguments: dict[str, Any] | None,
     rebuild: Callable[..., Env | VectorEnv] | None,
 ) -> None:
-    """Note what ``build_env`` made. An object that takes no attribute has no record.
+    """Note what ``build_env`` made (see :class:`About`) of what is called ``given``, None for an environment object.
 
-    Args:
-        env: what ``build_env`` returns.
-        env_type: the type that it was given.
-        given: the name of what it was given; None for an environment object.
-        arguments: see :class:`About`.
-        rebuild: see :class:`About`.
+    An object that takes no attribute has no record.
     """
     before, own = _inside(env), _own(env)  # of an environment that is built on
     if before is not None:
         given = given or before.name
         env_type = before.type if before.type and env_type == 'gymnasium' else env_type
     known = About(_name(env, given), env_type, _copies(env), arguments, rebuild)
-    if own is not None:  # the very object, and so made as it was made before
+    if own is not None:  # the very object, made as before
         known = replace(known, arguments=arguments or own.arguments, rebuild=rebuild or own.rebuild)
     with contextlib.suppress(AttributeError):
         setattr(env, _ATTRIBUTE, known)

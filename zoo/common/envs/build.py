@@ -1,8 +1,8 @@
 """``build_env``: every environment, single or vectorized, from one call.
 
-Each environment type has a module in ``zoo/common/envs/kinds`` with a function ``find(env_id, env_type)``. It checks
-the name and returns a factory ``make(**kwargs) -> gymnasium.Env`` that can be pickled. Seeds, copies, reward shaping
-and action masks are the same for all types and are done here.
+Each environment type has a module in ``zoo/common/envs/kinds``. Its ``find(env_id, env_type)`` checks the name and
+returns a factory ``make(**kwargs) -> gymnasium.Env`` that can be pickled. Seeds, copies, reward shaping and action
+masks are the same for all types and are done here.
 
 What an environment reports at the end of an episode:
 
@@ -21,9 +21,8 @@ environment             true final observation, final info
 
 This is the same for ``'sync'``, ``'async'`` and ``'envpool'``. With ``reward_shaping`` the final info also has
 ``episode`` with the unshaped return ``'r'`` and the length ``'l'``: numbers in ``info['episode']`` for an ``Env``,
-arrays ``[nenv]`` in ``info['final_info']['episode']`` for a ``VectorEnv``. A ``VectorEnv`` *object* keeps the autoreset
-mode that it was made with, see ``env.metadata['autoreset_mode']``. If that is not ``SAME_STEP``, the arrays are in
-``info['episode']``.
+arrays ``[nenv]`` in ``info['final_info']['episode']`` for a ``VectorEnv``. A ``VectorEnv`` *object* keeps its own
+``env.metadata['autoreset_mode']``. If that is not ``SAME_STEP``, the arrays are in ``info['episode']``.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
-import numbers
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zoo.common.envs import about
 from zoo.common.envs.names import check_type, kind_of
+from zoo.common.tools.checks import is_integer
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 
 if TYPE_CHECKING:
@@ -72,8 +71,7 @@ def build_env(
     """Build an environment, or ``nenv`` copies of one that step together.
 
     The environment is returned seeded, and its first observation has been checked against its space. Copy ``i`` has
-    the seed ``seed + i``. Environments that are built alike give the same episodes for ``reset()`` and the same
-    actions.
+    the seed ``seed + i``. Environments built alike give the same episodes for ``reset()`` and the same actions.
 
     Args:
         env_id: the name of the environment, for example ``'CartPole-v1'``. For ``env_type='gymnasium'`` also
@@ -89,8 +87,8 @@ def build_env(
             ``max_episode_steps``; else ``'sync'``. RLBench's copies always run as ``'async'``. With ``nenv=1`` the
             environment is a plain ``Env``, whatever is given here.
         seed: the seed of the first copy and of the action space, an integer of at least 0, or None for a random one.
-        reward_shaping: a function of one reward that returns a finite number. Training sees the shaped reward. The
-            unshaped return of each episode is in ``info['episode']``, see the docstring of the module.
+        reward_shaping: a function of one reward that returns a finite number, which training sees. The unshaped return
+            of each episode is in ``info['episode']``, see the docstring of the module.
         nenv: the number of copies.
         **kwargs: passed to ``gymnasium.make``, the class or the function: ``render_mode``, ``continuous``, ….
             Three arguments work for every environment, unless it has an argument of that name itself.
@@ -137,7 +135,7 @@ def build_env(
 
 
 def _registration(env_id: Any) -> EnvSpec | None:
-    """What Gymnasium knows of a name, which a script may have registered itself; None for anything else."""
+    """What Gymnasium knows of a name, which the program may have registered; None for anything else."""
     from gymnasium.envs.registration import registry
 
     spec = registry.get(env_id) if isinstance(env_id, str) else None
@@ -265,13 +263,7 @@ def _build_in_threads(
     by_envpool: bool,
     kwargs: dict[str, Any],
 ) -> VectorEnv | None:
-    """Copies in the threads of EnvPool, or of the type's own ``pool``; None where EnvPool does not have the task.
-
-    Args:
-        make, name, seed, reward_shaping, nenv, kwargs: as everywhere here.
-        pool: the class of the type that steps copies in threads, if it has one.
-        by_envpool: whether the user asked for EnvPool.
-    """
+    """Copies in the threads of EnvPool, or of the type's own ``pool``; None where EnvPool does not have the task."""
     from zoo.common.envs.kinds import envpool
     from zoo.common.envs.wrappers.prepare import prepare, prepare_vector
 
@@ -292,20 +284,16 @@ def _build_in_threads(
 def _check_arguments(
     env_type: Any, vectorized: Any, seed: Any, reward_shaping: Any, nenv: Any, kwargs: dict[str, Any]
 ) -> None:
-    """Refuse values that make no sense for any environment.
-
-    Raises:
-        ValueError, TypeError: one sentence that says which argument, and what it takes.
-    """
+    """Refuse values that make no sense for any environment."""
     check_type(env_type)
     if not isinstance(vectorized, bool) and vectorized not in VECTORIZED:
         raise InvalidValue(unknown('value of vectorized', vectorized, VECTORIZED))
-    if not _is_integer(nenv, 1):
+    if not is_integer(nenv, 1):
         raise InvalidValue(f'nenv is the number of copies, an integer of at least 1, not {nenv!r}.')
-    if seed is not None and not _is_integer(seed, 0):
+    if seed is not None and not is_integer(seed, 0):
         raise InvalidValue(f'seed is an integer of at least 0, or None for a random one, not {seed!r}.')
     limit = kwargs.get('max_episode_steps')
-    if limit is not None and not _is_integer(limit, 1):
+    if limit is not None and not is_integer(limit, 1):
         raise InvalidValue(
             'max_episode_steps is the number of steps after which an episode is truncated, an integer of at least 1, '
             f'not {limit!r}.'
@@ -317,11 +305,7 @@ def _check_arguments(
 
 
 def _take_views(env_id: Any, env_type: str, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Take ``hide_velocity`` and ``frame_stack`` out of ``kwargs``, unless they are the environment's own arguments.
-
-    Raises:
-        ValueError: a value that makes no sense.
-    """
+    """Take ``hide_velocity`` and ``frame_stack`` out of ``kwargs``, unless they are the environment's own arguments."""
     views = {}
     for key in ('hide_velocity', 'frame_stack'):
         stacked_already = key == 'frame_stack' and (env_type == 'atari' or kwargs.get('pixels'))
@@ -330,17 +314,13 @@ def _take_views(env_id: Any, env_type: str, kwargs: dict[str, Any]) -> dict[str,
     hidden, frames = views.get('hide_velocity', False), views.get('frame_stack', 1)
     if not isinstance(hidden, bool):
         raise InvalidValue(f'hide_velocity is {hidden!r}: give True or False.')
-    if not _is_integer(frames, 1):
+    if not is_integer(frames, 1):
         raise InvalidValue(f'frame_stack is {frames!r}: give the number of observations, an integer of at least 1.')
     return ({'hide_velocity': True} if hidden else {}) | ({'frame_stack': int(frames)} if frames > 1 else {})
 
 
 def _refuse_habits(env_id: Any, env_type: str, kwargs: dict[str, Any]) -> None:
-    """Refuse the names that other libraries have for an argument, unless the environment itself has such an argument.
-
-    Raises:
-        TypeError: one of ``kwargs`` is among :data:`HABITS`.
-    """
+    """Refuse the names that other libraries have for an argument, unless the environment itself has it."""
     for key in filter(HABITS.__contains__, kwargs):
         if not _is_own_argument(env_id, env_type, key):
             raise InvalidType(f'{_name(env_id)!r} does not take the argument {key!r}: {HABITS[key]}.')
@@ -354,16 +334,8 @@ def _is_own_argument(env_id: Any, env_type: str, key: str) -> bool:
     return registered.takes(env_id, key)
 
 
-def _is_integer(value: Any, least: int) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= least
-
-
 def _shaped(function: Callable[[float], float], reward: float) -> float:
-    """What ``reward_shaping`` makes of a reward.
-
-    Raises:
-        ValueError: that is not a finite number.
-    """
+    """What ``reward_shaping`` makes of a reward; a ValueError if that is not a finite number."""
     shaped = function(reward)
     try:
         if math.isfinite(shaped):
@@ -378,9 +350,9 @@ def _shaped(function: Callable[[float], float], reward: float) -> float:
 def _envpool_may_pay(env_id: Any, nenv: int, kwargs: dict[str, Any]) -> bool:
     """Whether there are enough copies to make up for EnvPool's threads, if EnvPool has the task.
 
-    A step of a pool costs about 60 microseconds however few copies it has. Measured on two cores, in microseconds per
-    step of all copies, in this process / in EnvPool: 4 copies of Acrobot 141 / 53, of Pendulum 57 / 52, of LunarLander
-    145 / 99, of HalfCheetah 192 / 187; 16 of HalfCheetah 732 / 510. Only CartPole is faster here, up to 8 copies
-    (67 / 73). Arguments other than the time limit could mean something else to EnvPool.
+    A step of a pool costs about 60 microseconds however few copies it has. Microseconds per step of all copies, in this
+    process / in EnvPool, on two cores: 4 copies of Acrobot 141 / 53, of Pendulum 57 / 52, of LunarLander 145 / 99, of
+    HalfCheetah 192 / 187; 16 of HalfCheetah 732 / 510. Only CartPole is faster here, up to 8 copies (67 / 73).
+    Arguments other than the time limit could mean something else to EnvPool.
     """
     return isinstance(env_id, str) and nenv >= 4 and not kwargs.keys() - {'max_episode_steps'}

@@ -18,6 +18,7 @@ from zoo.common.adaptors.observation import ACTION_MASK
 from zoo.common.envs.check_spaces import Findings, check_mask, check_part, check_spaces, kind
 from zoo.common.envs.kinds import registered
 from zoo.common.envs.kinds.old_gym import OldGymEnv, is_old_gym
+from zoo.common.tools.checks import is_integer
 from zoo.common.tools.errors import InvalidType, InvalidValue
 
 #: Steps that are taken again with the same seed and the same actions.
@@ -54,7 +55,7 @@ def check_env(env: Any, steps: int = 1000, seed: int = 0) -> list[str]:
             no display for a window.
     """
     for name, value, least in (('steps', steps, 1), ('seed', seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        if not is_integer(value, least):
             raise InvalidValue(f'{name} is an integer of at least {least}, not {value!r}.')
     given = isinstance(env, (gymnasium.Env, VectorEnv)) or is_old_gym(env)
     found = Findings()

@@ -11,9 +11,14 @@ from zoo.common.tools.errors import InvalidValue
 
 def whole(name: str, value: Any) -> int:
     """Return ``value`` as an int if it is a whole number of at least 1; else a ValueError calls it ``name``."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+    if not is_integer(value, 1):
         raise InvalidValue(f'{name} is {value!r}: give a whole number of at least 1.')
     return int(value)
+
+
+def is_integer(value: Any, least: int) -> bool:
+    """Whether ``value`` is an integer, also NumPy's but no bool, of at least ``least``."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def number(name: str, value: Any) -> float:

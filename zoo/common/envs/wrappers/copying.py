@@ -31,12 +31,7 @@ class Copy(gymnasium.Wrapper):
 
     A vector environment casts an observation of another dtype silently, and does not name a copy whose observation has
     another shape. It resets a copy in the step that ended the episode, so an environment that writes all observations
-    into one array would overwrite the final one. Gymnasium's own environments do none of this and need no such wrapper,
-    see :func:`needs_copy`.
-
-    Args:
-        env: the environment.
-        name: what error messages call it.
+    into one array would overwrite the final one. Gymnasium's own environments need no such wrapper: :func:`needs_copy`.
     """
 
     def __init__(self, env: gymnasium.Env, name: str) -> None:

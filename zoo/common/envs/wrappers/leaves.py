@@ -17,11 +17,7 @@ from zoo.common.tools.errors import InvalidValue
 
 
 def seeded_reset(env: gymnasium.Env | VectorEnv, name: str, seed: int | None) -> dict[str, Any]:
-    """Seed an environment and its action space, check the observation, and return ``info``.
-
-    Raises:
-        ValueError: ``reset`` did not return an observation of its space together with an ``info`` dictionary.
-    """
+    """Seed an environment and its action space, and return ``info``; refuse an observation outside its space."""
     observation, info = answers.first(env.reset(seed=seed), name)
     env.action_space.seed(seed)
     declared = declared_leaves(env.observation_space)
@@ -39,19 +35,10 @@ def declared_leaves(space: Space) -> dict[str, spaces.Leaf] | None:
 
 
 def check_observation(space: Space, observation: Any, name: str, declared: Mapping[str, Space]) -> None:
-    """Compare the structure, shapes and dtypes of an observation with its space.
+    """Refuse, by a ValueError, an observation with another structure, shape or dtype than its space.
 
     A dtype fits if it can be cast without loss, as for ``space.contains``. Bounds are not checked, because many
-    environments overstep their bounds by a little.
-
-    Args:
-        space: the observation space.
-        observation: what the environment gave.
-        name: what error messages call it.
-        declared: the leaves of the space.
-
-    Raises:
-        ValueError: the sentence has the environment, the leaf, what was declared and what was found.
+    environments overstep their bounds by a little. ``declared`` has the leaves of the space.
     """
     try:
         flat = spaces.flatten(space, observation)

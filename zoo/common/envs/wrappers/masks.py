@@ -55,13 +55,9 @@ class ActionMask(gymnasium.Wrapper):
 class VectorActionMask(VectorWrapper):
     """Moves the action masks of a vector environment into its observation, in every autoreset mode.
 
-    ``info['action_mask']`` holds the mask of each copy, ``[N, n]``, in the form of :class:`ActionMask`. If a copy is
-    reset in the step that ended its episode, the mask belongs to the new episode, and
+    ``info['action_mask']`` holds the mask of each copy, ``[N, n]``, and refuses the same as :class:`ActionMask`. If a
+    copy is reset in the step that ended its episode, the mask belongs to the new episode, and
     ``info['final_info']['action_mask']`` to the end.
-
-    Raises:
-        TypeError: an action space that cannot be masked.
-        ValueError: a mask is missing, has another length, or has an entry other than 0 and 1.
     """
 
     def __init__(self, env: VectorEnv) -> None:
@@ -107,11 +103,7 @@ class VectorActionMask(VectorWrapper):
 
 
 def mask_length(action_space: Space) -> int:
-    """Return the number of entries of a mask for these actions.
-
-    Raises:
-        TypeError: they cannot be masked.
-    """
+    """Return the number of entries of a mask for these actions; a TypeError says that they cannot be masked."""
     adaptor = ActionAdaptor(action_space)
     if not adaptor.maskable:
         raise InvalidType(
@@ -122,11 +114,7 @@ def mask_length(action_space: Space) -> int:
 
 
 def as_mask(mask: Any, length: int, is_needed: bool, who: Callable[[], str]) -> np.ndarray:
-    """Return a mask from ``info`` as int8 ``[length]``; all ones if it is missing and not needed.
-
-    Raises:
-        ValueError: it is missing, has another length, or has an entry other than 0 and 1.
-    """
+    """Return a mask from ``info`` as int8 ``[length]``; all ones if it is missing and not needed; else ValueError."""
     if mask is None:
         if is_needed:
             raise InvalidValue(
@@ -137,9 +125,7 @@ def as_mask(mask: Any, length: int, is_needed: bool, who: Callable[[], str]) -> 
         mask = np.concatenate([np.ravel(part) for part in mask]) if mask else ()
     mask = np.asarray(mask)
     if mask.size != length or not mask.shape:
-        raise InvalidValue(
-            f"{who()}: info['action_mask'] has the shape {mask.shape}, but its actions need ({length},)."
-        )
+        raise InvalidValue(f"{who()}: info['action_mask'] has the shape {mask.shape}, but actions need ({length},).")
     if mask.dtype != bool and not (mask.dtype.kind in 'iuf' and ((mask == 0) | (mask == 1)).all()):
         for value in mask.ravel().tolist():
             if value not in (0, 1):

@@ -19,16 +19,9 @@ from zoo.common.envs.wrappers.rewards import RecordEpisode, ShapeVectorReward, h
 def prepare(
     env: gymnasium.Env, name: str, seed: int | None, reward_shaping: Callable[[float], float] | None
 ) -> gymnasium.Env:
-    """Seed a new environment, check its first observation, and wrap it as far as necessary.
+    """Seed a new environment and its action space, check its first observation, and wrap it as far as necessary.
 
-    Args:
-        env: the environment as its maker returned it.
-        name: what error messages call it.
-        seed: the seed of the environment and its action space.
-        reward_shaping: a function of one reward, or None.
-
-    Raises:
-        ValueError: its first observation lies outside its space.
+    A ValueError says that the observation does not fit its space. Messages call the environment ``name``.
     """
     info = seeded_reset(env, name, seed)
     if ACTION_MASK in info and not has_key(env.observation_space, ACTION_MASK):
@@ -43,11 +36,7 @@ def prepare(
 def prepare_vector(
     env: VectorEnv, name: str, seed: int | None, reward_shaping: Callable[[float], float] | None
 ) -> VectorEnv:
-    """Do what :func:`prepare` does for a vector environment.
-
-    Raises:
-        ValueError: its first observation lies outside its space; it does not say when it resets its copies.
-    """
+    """Do the same for a vector environment; a ValueError also if it does not say when it resets its copies."""
     answers.autoreset_mode(env)
     info = seeded_reset(env, name, seed)
     if ACTION_MASK in info and not has_key(env.single_observation_space, ACTION_MASK):

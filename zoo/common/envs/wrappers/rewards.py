@@ -22,10 +22,6 @@ class RecordEpisode(gymnasium.Wrapper):
 
     It replaces what the environment has under that name, which may have another form or other rewards. (Gymnasium's
     ``RecordEpisodeStatistics`` refuses an environment that uses the name.)
-
-    Args:
-        env: the environment.
-        name: what error messages call it.
     """
 
     def __init__(self, env: gymnasium.Env, name: str) -> None:
@@ -57,10 +53,6 @@ class ShapeVectorReward(VectorWrapper):
     copies in the step that ended their episode, else in ``info['episode']``. An environment with a true attribute
     ``reports_episodes`` reports them itself. (In the first case Gymnasium 1.2's own ``RecordEpisodeStatistics`` loses
     a step of each episode.)
-
-    Args:
-        env: a vector environment.
-        function: a function of one reward.
     """
 
     def __init__(self, env: VectorEnv, function: Callable[[float], float]) -> None:

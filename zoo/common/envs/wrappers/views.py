@@ -24,17 +24,12 @@ _KEPT = (ACTION_MASK, 'achieved_goal', 'desired_goal')
 class StackFrames(gymnasium.Wrapper):
     """Stacks the last ``frames`` values of parts of the observation, oldest first; each observation is a new array.
 
-    Images are joined along their last axis, with channels last (see :class:`zoo.common.spaces.FrameStack`). The values
-    of any other ``Box`` stand side by side in a vector. At the beginning of an episode, all values are the first one.
-    Goals, action masks, and parts that are no ``Box`` stay as they are.
-
-    Args:
-        env: its observation is an image, or a ``Dict`` or ``Tuple`` with images among its parts.
-        frames: the number of values; with 1 the observations stay as they are.
-        vectors: stack every other ``Box``, too.
+    Images are joined along their last axis, with channels last (see :class:`zoo.common.spaces.FrameStack`). With
+    ``vectors``, the values of any other ``Box`` stand side by side in a vector. At the beginning of an episode, all
+    values are the first one. Goals, action masks, and parts that are no ``Box`` stay as they are.
 
     Raises:
-        ValueError: ``frames`` is not an integer of at least 1.
+        ValueError: ``frames`` is not an integer of at least 1; with 1 the observations stay as they are.
     """
 
     def __init__(self, env: gymnasium.Env, frames: int, vectors: bool = False) -> None:
@@ -82,9 +77,7 @@ class StackFrames(gymnasium.Wrapper):
 
 def _channels_last(image: np.ndarray, first: bool) -> np.ndarray:
     """An image as ``[height, width, channels]``, also from ``[height, width]``."""
-    if image.ndim == 2:
-        return image[..., None]
-    return np.moveaxis(image, 0, -1) if first else image
+    return image[..., None] if image.ndim == 2 else np.moveaxis(image, 0, -1) if first else image
 
 
 #: Class of the environment -> the entries of its observation that are not velocities.
@@ -94,11 +87,8 @@ POSITIONS = {'CartPoleEnv': (0, 2), 'PendulumEnv': (0, 1), 'LunarLander': (0, 1,
 class HideVelocity(gymnasium.Wrapper):
     """Leaves the velocities out of the observation, so that acting well needs a memory.
 
-    Args:
-        env: CartPole, Pendulum or LunarLander.
-
     Raises:
-        ValueError: another environment.
+        ValueError: the environment is not CartPole, Pendulum or LunarLander.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
@@ -123,11 +113,7 @@ class HideVelocity(gymnasium.Wrapper):
 
 
 def viewed(make: Callable[..., Any], hide_velocity: bool = False, frame_stack: int = 1, **kwargs: Any) -> Any:
-    """Return what ``make(**kwargs)`` makes, with velocities hidden and observations stacked.
-
-    Raises:
-        ValueError: an environment without known velocities, a vector environment, nothing to stack.
-    """
+    """Return what ``make(**kwargs)`` makes, with velocities hidden and observations stacked."""
     env = make(**kwargs)
     try:
         if isinstance(env, VectorEnv):
@@ -151,8 +137,8 @@ def viewed(make: Callable[..., Any], hide_velocity: bool = False, frame_stack: i
 def push_frame(stack: np.ndarray, frame: np.ndarray) -> np.ndarray:
     """Return a new stack ``[…, frames * channels]`` without its oldest frame and with ``[…, channels]`` as its newest.
 
-    A vector is all channels. The whole stack is moved as one run of memory, and then the newest frame is written: six
-    times as fast as moving the few channels of each pixel.
+    A vector is all channels. Moving the whole stack as one run of memory is six times as fast as moving the few
+    channels of each pixel.
     """
     channels = frame.shape[-1]
     pushed = np.empty(stack.size, stack.dtype)
