@@ -12,12 +12,7 @@ from zoo.common.tools.errors import InvalidValue
 
 @dataclass(frozen=True)
 class Linear:
-    """A value that changes linearly over training and then stays.
-
-    Attributes:
-        start: the value at the beginning.
-        end: the value at the end.
-        until: the fraction of the training steps after which ``end`` is reached.
+    """A value that changes linearly from ``start`` to ``end`` in a fraction ``until`` of the training, and then stays.
 
     Raises:
         ValueError: a value that is not a finite number, or ``until`` outside [0, 1].

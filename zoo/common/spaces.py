@@ -1,8 +1,8 @@
 """Observation and action spaces as flat structures, matched by key and never by position.
 
-Storage and compiled graphs work on *flat structures*. For a leaf space (``Box``, ``Discrete``, ``MultiDiscrete``,
-``MultiBinary``) that is one array. For a ``Dict`` or ``Tuple``, however nested, it is a dict from path to array, such
-as ``{'camera/left': …, 'pose/0': …}``.
+Storage and compiled graphs work on *flat structures*. A leaf space (``Box``, ``Discrete``, ``MultiDiscrete``,
+``MultiBinary``) is one array. A ``Dict`` or ``Tuple``, however nested, is a dict from path to array, such as
+``{'camera/left': …, 'pose/0': …}``.
 """
 
 from __future__ import annotations
@@ -18,15 +18,11 @@ from zoo.common.tools.errors import InvalidType, InvalidValue
 
 #: An array, or a dict from path to array.
 Flat = Any
-
 #: Bounds further apart than this mean "no bound": some environments write it like this.
 WIDEST_RANGE = 1e10
-
 #: The attributes of a ``Box`` that say which entries have bounds.
 BOUNDED = ('bounded_below', 'bounded_above')
-
 LEAF_TYPES = (Box, Discrete, MultiDiscrete, MultiBinary)
-
 Leaf: TypeAlias = Box | Discrete | MultiDiscrete | MultiBinary
 
 
@@ -34,11 +30,7 @@ class FrameStack(Box):
     """An image of ``frames`` successive frames in its last axis, newest last: ``[height, width, frames * channels]``.
 
     In the first observation of an episode every frame is the first one. Storage that knows this keeps each frame once
-    (:class:`zoo.common.replay.replay.Replay`).
-
-    Args:
-        frame: the space of one frame, ``[height, width, channels]``.
-        frames: the number of frames.
+    (:class:`zoo.common.replay.replay.Replay`). ``frame`` is the space of one frame, ``[height, width, channels]``.
     """
 
     def __init__(self, frame: Box, frames: int) -> None:
@@ -49,7 +41,7 @@ class FrameStack(Box):
 
     @property
     def frame_shape(self) -> tuple[int, int, int]:
-        """Shape of one frame."""
+        """The shape of one frame."""
         height, width, channels = self.shape
         return height, width, channels // self.frames
 
@@ -77,9 +69,7 @@ def shape_of(leaf: Space) -> tuple[int, ...]:
 
 
 def leaves(space: Space, prefix: str = '') -> dict[str, Leaf]:
-    """Return the leaf spaces of ``space`` by path, in the sorted order of their keys.
-
-    A leaf space has the single path ``''``.
+    """Return the leaf spaces of ``space`` by path, sorted by key; a leaf space has the single path ``''``.
 
     Raises:
         TypeError: a leaf other than ``Box``, ``Discrete``, ``MultiDiscrete`` and ``MultiBinary``.
@@ -102,7 +92,7 @@ def leaves(space: Space, prefix: str = '') -> dict[str, Leaf]:
     for key, part in parts:
         if key == '':  # it would have the path of the whole space
             raise InvalidValue(f"a part of {describe(space)} has the empty key '': give it a name.")
-        for path, leaf in leaves(part, f'{prefix}/{key}' if prefix else str(key)).items():
+        for path, leaf in leaves(part, _joined(prefix, key)).items():
             if path in found:
                 raise InvalidValue(f'two parts of {describe(space)} have the path {path!r}: rename one of their keys.')
             found[path] = leaf
@@ -112,11 +102,7 @@ def leaves(space: Space, prefix: str = '') -> dict[str, Leaf]:
 
 
 def flatten(space: Space, x: Any) -> Flat:
-    """Return one element (or batch) of ``space`` as a flat structure; the arrays are not copied.
-
-    Raises:
-        TypeError: a part of a ``Dict`` or ``Tuple`` is missing.
-    """
+    """Return an element (or batch) of ``space`` as a flat structure, not copied; a TypeError if a part is missing."""
     if is_leaf(space):
         return x
     flat: dict[str, Any] = {}
@@ -131,7 +117,7 @@ def _flatten_into(space: Space, x: Any, prefix: str, out: dict[str, Any]) -> Non
     keyed: Iterable[tuple[Any, Space]]
     keyed = space.spaces.items() if isinstance(space, Dict) else enumerate(cast(Tuple, space).spaces)
     for key, part in keyed:
-        path = f'{prefix}/{key}' if prefix else str(key)
+        path = _joined(prefix, key)
         try:
             value = x[key]
         except (KeyError, IndexError, TypeError):
@@ -144,11 +130,13 @@ def unflatten(space: Space, flat: Flat, prefix: str = '') -> Any:
     if is_leaf(space):
         return flat[prefix] if prefix else flat
     if isinstance(space, Dict):
-        return {
-            key: unflatten(part, flat, f'{prefix}/{key}' if prefix else str(key)) for key, part in space.spaces.items()
-        }
+        return {key: unflatten(part, flat, _joined(prefix, key)) for key, part in space.spaces.items()}
     parts = enumerate(cast(Tuple, space).spaces)
-    return tuple(unflatten(part, flat, f'{prefix}/{i}' if prefix else str(i)) for i, part in parts)
+    return tuple(unflatten(part, flat, _joined(prefix, i)) for i, part in parts)
+
+
+def _joined(prefix: str, key: Any) -> str:
+    return f'{prefix}/{key}' if prefix else str(key)
 
 
 def as_batch(space: Space, x: Any) -> tuple[Flat, bool]:
@@ -205,9 +193,8 @@ def _cast(path: str, value: Any, leaf: Leaf) -> np.ndarray:
 
 def tree_map(function: Callable[..., Any], *flats: Flat) -> Flat:
     """Apply ``function`` to the arrays of flat structures with the same paths, path by path."""
-    first = flats[0]
-    if isinstance(first, dict):
-        return {path: function(*(flat[path] for flat in flats)) for path in first}
+    if isinstance(flats[0], dict):
+        return {path: function(*(flat[path] for flat in flats)) for path in flats[0]}
     return function(*flats)
 
 
@@ -286,11 +273,7 @@ def _describe_bound(bound: Any) -> str:
 
 
 def to_json(space: Space) -> dict[str, Any]:
-    """Return a space as plain data for :func:`from_json`; infinite bounds stay infinite.
-
-    Raises:
-        TypeError: a space that cannot be stored.
-    """
+    """Return a space as plain data for :func:`from_json`, infinite bounds too; a TypeError if it cannot be stored."""
     if isinstance(space, Dict):  # as pairs: writers of JSON may sort the keys of a dict
         return {'type': 'Dict', 'spaces': [[key, to_json(part)] for key, part in space.spaces.items()]}
     if isinstance(space, Tuple):
@@ -298,27 +281,17 @@ def to_json(space: Space) -> dict[str, Any]:
     if isinstance(space, FrameStack):
         return {'type': 'FrameStack', 'frame': to_json(space.frame), 'frames': space.frames}
     if isinstance(space, Box):
-        data = {
-            'type': 'Box',
-            'low': _bound_to_json(space.low),
-            'high': _bound_to_json(space.high),
-            'shape': list(space.shape),
-            'dtype': str(space.dtype),
-        }
-        if (
-            space.dtype.kind == 'i' and not space.is_bounded()
-        ):  # it has the bound of the dtype in place of an infinite one
+        data = {'type': 'Box'} | {side: _bound_to_json(getattr(space, side)) for side in ('low', 'high')}
+        data |= {'shape': list(space.shape), 'dtype': str(space.dtype)}
+        # An integer has the bound of its dtype in place of an infinite one.
+        if space.dtype.kind == 'i' and not space.is_bounded():
             data |= {side: _bound_to_json(getattr(space, side)) for side in BOUNDED}
         return data
     if isinstance(space, Discrete):
         return {'type': 'Discrete', 'n': int(space.n), 'start': int(space.start), 'dtype': str(space.dtype)}
     if isinstance(space, MultiDiscrete):
-        return {
-            'type': 'MultiDiscrete',
-            'nvec': space.nvec.tolist(),
-            'start': space.start.tolist(),
-            'dtype': str(space.dtype),
-        }
+        nvec, start = space.nvec.tolist(), space.start.tolist()
+        return {'type': 'MultiDiscrete', 'nvec': nvec, 'start': start, 'dtype': str(space.dtype)}
     if isinstance(space, MultiBinary):
         return {'type': 'MultiBinary', 'n': np.asarray(space.n).tolist()}
     raise InvalidType(
@@ -327,7 +300,7 @@ def to_json(space: Space) -> dict[str, Any]:
 
 
 def from_json(data: dict[str, Any]) -> Space:
-    """Return the space that :func:`to_json` described, with its keys in the same order."""
+    """Return the space that :func:`to_json` described, with the keys in the same order."""
     kind = data['type']
     if kind == 'Dict':
         parts = data['spaces']

@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from zoo.common.plots.figures import GRID, INK, NotebookFigure, save, verbatim
 from zoo.common.tools.errors import InvalidValue, unknown
 
-# Okabe and Ito's palette, which every common color blindness tells apart; without its yellow, too pale for a line.
+# Okabe and Ito's palette, which the color-blind can tell apart; without its yellow, too pale for a line.
 _COLORS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000')
 # In black and white these tell curves apart: no two of 28 curves share both.
 _DASHES = ('-', '--', ':', '-.')
@@ -24,9 +24,7 @@ _MARKERS = 'os^DvPX'
 _MARKS = 8  # marks on each curve
 # More points make the file larger and the line ragged: the picture has 840 columns.
 _MAX_DOTS, _MAX_LINE = 2000, 400
-
 _TITLE_WIDTH = 38  # characters in a line
-
 # Resamples of the runs for a confidence interval: with another seed its bounds move by less than a line's width.
 _RESAMPLES = 2000
 
@@ -34,7 +32,6 @@ Run = tuple[Sequence[float], Sequence[float]]
 
 #: What the horizontal axis may be.
 AXES = ('steps', 'seconds')
-
 #: What the line and the band of several runs may be -> what the legend says.
 BANDS = {
     'range': 'median and range of the runs',
@@ -71,9 +68,6 @@ def learning_curve(
             percentiles of a bootstrap over the runs (Efron and Tibshirani 1993, chapter 13), too narrow for fewer than
             about five runs.
         against: ``'steps'`` of the environment or ``'seconds'`` of wall-clock time.
-
-    Returns:
-        The figure, which a notebook shows.
 
     Raises:
         ValueError: steps and returns of a run differ in length or steps fall, ``window`` is less than 1, or
@@ -186,8 +180,8 @@ def _draw_runs(
 def _along(grid: np.ndarray, steps: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The values of a run at the places of a grid, NaN where it has not begun or no longer goes on.
 
-    A run goes on after its last episode, for the longest time between two of its episodes. If it ended there, the best
-    run, which has the longest episodes, would drop out before the others and bend the curve of all runs.
+    A run goes on after its last episode, for the longest time between two of its episodes. Else the best run, with the
+    longest episodes, would drop out before the others and bend the curve of all runs.
     """
     found = np.interp(grid, steps, values, left=np.nan)
     found[grid > steps[-1] + np.diff(steps).max(initial=0.0)] = np.nan

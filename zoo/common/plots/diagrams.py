@@ -16,14 +16,11 @@ from zoo.common import spaces
 from zoo.common.plots.figures import INK, NotebookFigure, save, verbatim
 
 #: The size of a box, and the distance of the middles of neighbors, in inches.
-_BOX = (1.22, 0.5)
-_STEP = (1.52, 0.66)
+_BOX, _STEP = (1.22, 0.5), (1.52, 0.66)
 #: Characters in a line of a box.
 _LINE = 19
-
 #: Layers that are not drawn, by the name of their type: they change no number.
 _RESHAPING = ('Identity', 'Flatten')
-
 #: Kind of box -> fill and edge. The fills differ in black and white, too.
 _FILLS = {
     'input': ('#FFFFFF', '#666666'),
@@ -42,8 +39,6 @@ class Box:
 
     Attributes:
         kind: a key of the table of fills.
-        title: what the box is.
-        shape: the shape of its output.
         parents: the boxes from which it takes.
         column, lane: its place, from the left and from the top.
     """
@@ -83,15 +78,12 @@ def network_diagram(
 
     The box of a layer has the shape of its output, without the batch axis; layers that only flatten are left out. A
     torso that several networks share is drawn once, with their heads beside it. A recurrent layer has an arrow back to
-    itself. A network that is no Keras model is one box.
+    itself. A network that is no Keras model is one box. The figure has 120 pixels an inch, and a notebook shows it.
 
     Args:
         agent: an agent of any algorithm.
         path: the PNG to write, its folder made if need be; None only makes the figure.
         title: above the picture; None: the algorithm and the number of trained weights.
-
-    Returns:
-        The figure, as large as the networks are, at 120 pixels an inch; a notebook shows it.
     """
     boxes = boxes_of(agent)
     if title is None:
@@ -167,12 +159,8 @@ def _is_branched(torso: Any) -> bool:
     """Whether a torso is a Keras model with several inputs, and so no chain of layers."""
     import keras
 
-    return (
-        isinstance(torso, keras.Model)
-        and not isinstance(torso, keras.Sequential)
-        and getattr(torso, 'operations', None) is not None
-        and len(torso.inputs) > 1
-    )
+    is_functional = isinstance(torso, keras.Model) and not isinstance(torso, keras.Sequential)
+    return is_functional and getattr(torso, 'operations', None) is not None and len(torso.inputs) > 1
 
 
 def _torso_boxes(agent: Drawn, network: Any, inputs: dict[str, Box], action: Box) -> list[Box]:
@@ -252,9 +240,7 @@ def _functional_boxes(model: Any, takes: Sequence[Sequence[Box]]) -> list[Box]:
 def _head_boxes(name: str, network: Any, ends: list[Box], action: Box) -> list[Box]:
     """The layers of a head, and the box of the output."""
     found: list[Box] = []
-    parents = list(ends)
-    if network.joins_action:
-        parents.append(action)
+    parents = [*ends, action] if network.joins_action else list(ends)
     for layer in [] if network.head is None else network.head.layers:
         found.append(_layer_box(layer, found[-1:] or parents, 'head'))
     wanted = network.wanted
@@ -266,17 +252,11 @@ def _head_boxes(name: str, network: Any, ends: list[Box], action: Box) -> list[B
 
 
 def _layer_box(layer: Any, parents: Sequence[Box], kind: str = '') -> Box:
-    """The box of a Keras layer."""
     import keras
 
     name = type(layer).__name__
-    names = {
-        'BatchRenormalization': 'BatchRenorm',
-        'Concatenate': 'join',
-        'NoisyDense': 'Noisy',
-        'DuelingHead': 'Dueling',
-    }
-    title = names.get(name, name)
+    short = {'BatchRenormalization': 'BatchRenorm', 'Concatenate': 'join', 'NoisyDense': 'Noisy'}
+    title = (short | {'DuelingHead': 'Dueling'}).get(name, name)
     if hasattr(layer, 'advantage') and type(layer.advantage).__name__ == 'NoisyDense':
         title = 'Dueling, noisy'
     if isinstance(layer, keras.layers.Conv2D):
@@ -347,7 +327,7 @@ def _place(boxes: list[Box], top: float) -> float:
 
 
 def _move_apart(boxes: list[Box], top: float) -> None:
-    """Give each box of a column its own lane, in their order, not above ``top``."""
+    """Give each box of a column its own lane, in order, not above ``top``."""
     lane = top - 1.0
     for box in sorted(boxes, key=lambda box: box.lane):
         box.lane = lane = max(box.lane, lane + 1.0)
@@ -356,40 +336,23 @@ def _move_apart(boxes: list[Box], top: float) -> None:
 def _draw(axes: Any, box: Box, top: float) -> None:
     x, y = _middle(box, top)
     fill, edge = _FILLS[box.kind]
+    corner, width = (x - _BOX[0] / 2, y - _BOX[1] / 2), 1.8 if box.kind in ('recurrent', 'output') else 1.0
+    form = 'round,pad=0,rounding_size=0.07' if box.kind in ('input', 'output') else 'square,pad=0'
     axes.add_patch(
-        FancyBboxPatch(
-            (x - _BOX[0] / 2, y - _BOX[1] / 2),
-            *_BOX,
-            boxstyle='round,pad=0,rounding_size=0.07' if box.kind in ('input', 'output') else 'square,pad=0',
-            facecolor=fill,
-            edgecolor=edge,
-            linewidth=1.8 if box.kind in ('recurrent', 'output') else 1.0,
-            zorder=2,
-        )
+        FancyBboxPatch(corner, *_BOX, boxstyle=form, facecolor=fill, edgecolor=edge, linewidth=width, zorder=2)
     )
-    bold = 'bold' if box.kind in ('input', 'output') else 'normal'
+    weight = 'bold' if box.kind in ('input', 'output') else 'normal'
     lines = textwrap.wrap(box.shape, _LINE + 3, max_lines=3, placeholder=' …')
     size = 8 if len(box.title) <= _LINE else 8 * _LINE / len(box.title)
     above, below = {0: (0.0, 0.0), 1: (0.1, 0.09), 2: (0.14, 0.09)}.get(len(lines), (0.165, 0.07))
-    axes.text(
-        x, y + above, verbatim(box.title), ha='center', va='center', fontsize=size, fontweight=bold, color=INK, zorder=3
-    )
+    text: dict[str, Any] = {'ha': 'center', 'va': 'center', 'color': INK, 'zorder': 3}
+    axes.text(x, y + above, verbatim(box.title), fontsize=size, fontweight=weight, **text)
     small = 8 if len(lines) < 2 and len(box.shape) <= _LINE - 3 else 6.5
-    axes.text(
-        x, y - below, '\n'.join(lines), ha='center', va='center', fontsize=small, color=INK, linespacing=1.05, zorder=3
-    )
+    axes.text(x, y - below, '\n'.join(lines), fontsize=small, linespacing=1.05, **text)
+    arrow: dict[str, Any] = {'arrowstyle': '-|>', 'mutation_scale': 8, 'zorder': 1}
     if box.kind == 'recurrent':
-        axes.add_patch(
-            FancyArrowPatch(
-                (x + _BOX[0] * 0.3, y + _BOX[1] / 2),
-                (x - _BOX[0] * 0.3, y + _BOX[1] / 2),
-                connectionstyle='arc3,rad=0.35',
-                arrowstyle='-|>',
-                mutation_scale=8,
-                color=edge,
-                zorder=1,
-            )
-        )
+        right, left = ((x + side * _BOX[0] * 0.3, y + _BOX[1] / 2) for side in (1, -1))
+        axes.add_patch(FancyArrowPatch(right, left, connectionstyle='arc3,rad=0.35', color=edge, **arrow))
     for parent in box.parents:
         px, py = _middle(parent, top)
         start, end = (px + _BOX[0] / 2, py), (x - _BOX[0] / 2, y)
@@ -397,19 +360,7 @@ def _draw(axes: Any, box: Box, top: float) -> None:
             turn = end[0] - (_STEP[0] - _BOX[0])
             axes.plot([start[0], turn], [py, py], color='#777777', linewidth=0.9, zorder=1)
             start = (turn, py)
-        axes.add_patch(
-            FancyArrowPatch(
-                start,
-                end,
-                arrowstyle='-|>',
-                mutation_scale=8,
-                linewidth=0.9,
-                color='#777777',
-                shrinkA=0,
-                shrinkB=0,
-                zorder=1,
-            )
-        )
+        axes.add_patch(FancyArrowPatch(start, end, linewidth=0.9, color='#777777', shrinkA=0, shrinkB=0, **arrow))
 
 
 def _middle(box: Box, top: float) -> tuple[float, float]:

@@ -20,21 +20,14 @@ from zoo.common.tools.files import replacing
 
 #: Kinds of file, by the end of their name.
 KINDS = ('.gif', '.webp', '.png', '.mp4')
-
 #: Frames a second where the environment does not say.
 FPS = 30
-
 #: The most frames a second of a GIF: its times are hundredths of a second, and most viewers slow down faster films.
 _MOST_FPS = 50
 
 
 def check_path(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a film.
-
-    Raises:
-        ValueError: an unknown kind of file.
-        ImportError: an ``.mp4`` without ffmpeg.
-    """
+    """Return the path of a film; refuse an unknown kind of file (ValueError), ``.mp4`` without ffmpeg (ImportError)."""
     found = Path(path).expanduser()
     if found.suffix.lower() not in KINDS:
         raise InvalidValue(f"'{path}': {unknown('kind of film', found.suffix, KINDS)}")
@@ -43,9 +36,8 @@ def check_path(path: str | os.PathLike[str]) -> Path:
             import imageio.v2  # noqa: F401
             import imageio_ffmpeg  # noqa: F401
         except ImportError as error:
-            raise MissingPackage(
-                f"an .mp4 needs ffmpeg: pip install 'zoo-rl[video]', or name a .gif ({error})."
-            ) from error
+            message = f"an .mp4 needs ffmpeg: pip install 'zoo-rl[video]', or name a .gif ({error})."
+            raise MissingPackage(message) from error
     return found
 
 
@@ -59,7 +51,7 @@ def film(
     fps: float | None = None,
     deterministic: bool = True,
 ) -> Path:
-    """Play episodes and film them.
+    """Play episodes, film them, and return the path.
 
     Args:
         agent: acts.
@@ -70,9 +62,6 @@ def film(
         seed: the seed of the environment.
         fps: frames a second; None: as the environment says.
         deterministic: the policy's mode rather than samples.
-
-    Returns:
-        The path.
 
     Raises:
         ValueError: another kind of file, several copies of an environment, or an environment without pictures.
@@ -100,12 +89,9 @@ def _played(
 
 
 def write(path: str | os.PathLike[str], frames: Iterable[np.ndarray], fps: float) -> Path:
-    """Write pictures as a film, whole or not at all.
+    """Write pictures, uint8 ``[height, width, 3]``, as a film, whole or not at all; its folder is made if need be.
 
-    Args:
-        path: the file, see :func:`film`; its folder is made if need be.
-        frames: uint8 ``[height, width, 3]`` each, at least one; taken one by one.
-        fps: frames a second. A faster GIF than 50 keeps every second or third frame.
+    The pictures, at least one, are taken one by one. A GIF faster than 50 frames a second keeps every second or third.
     """
     found = check_path(path)
     found.parent.mkdir(parents=True, exist_ok=True)

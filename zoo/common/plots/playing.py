@@ -33,11 +33,7 @@ class Moment(NamedTuple):
 
 
 def check_drawable(env: Env | VectorEnv) -> None:
-    """Refuse an environment that gives no pictures of one episode.
-
-    Raises:
-        ValueError: several copies, or a ``render_mode`` other than ``'rgb_array'``.
-    """
+    """Refuse, by a ValueError, several copies, and a ``render_mode`` other than ``'rgb_array'``."""
     if isinstance(env, VectorEnv):
         raise InvalidValue(f'{env.num_envs} copies cannot be drawn: build the environment with nenv=1.')
     if env.render_mode != 'rgb_array':
@@ -47,16 +43,9 @@ def check_drawable(env: Env | VectorEnv) -> None:
 
 
 def moments(agent: Plays, env: Env, seed: int | None, max_steps: int, deterministic: bool = True) -> Iterator[Moment]:
-    """Play one whole episode and yield its moments, from the first observation to the last.
+    """Play one whole episode and yield its moments, from the first observation to the last, or for ``max_steps``.
 
     A lost life is not an end: the game goes on, and a memory begins anew, as in training and in tests.
-
-    Args:
-        agent: acts.
-        env: one environment built with ``render_mode='rgb_array'``.
-        seed: the seed of the environment, or None.
-        max_steps: the steps after which the episode is cut.
-        deterministic: the policy's mode rather than a sample.
     """
     observation, _ = env.reset(seed=seed)
     state, total, ended = agent.initial_state(), 0.0, False

@@ -11,6 +11,7 @@ from gymnasium import Env
 from zoo.common.envs.about import about
 from zoo.common.plots.figures import INK, NotebookFigure, save, verbatim
 from zoo.common.plots.playing import Moment, Plays, check_drawable, moments
+from zoo.common.tools.checks import is_integer
 from zoo.common.tools.errors import InvalidValue
 
 #: Pictures in a row, and the width of the figure in inches.
@@ -39,15 +40,12 @@ def evaluation_strip(
         seed: the seed of the environment.
         max_steps: the steps after which the episode is cut.
 
-    Returns:
-        The figure, which a notebook shows.
-
     Raises:
         ValueError: several copies of an environment, an environment without pictures, or fewer than 2 pictures.
     """
     check_drawable(env)
     for name, value, least in (('pictures', pictures, 2), ('max_steps', max_steps, 1)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        if not is_integer(value, least):
             raise InvalidValue(f'{name} is {value!r}: give an integer of at least {least}.')
     drawn = _spread(agent, env, pictures, seed, max_steps)
     last = drawn[-1]
@@ -91,9 +89,8 @@ def _draw(path: str | os.PathLike[str] | None, moments: list[Moment], title: str
     for i, (step, so_far, frame, _) in enumerate(moments):
         row, column = divmod(i, columns)
         left, bottom = 0.1 + column * cell + 0.05, total - above - (row + 1) * each
-        axes = figure.add_axes(
-            (left / _WIDTH, (bottom + _CAPTION) / total, (cell - 0.1) / _WIDTH, (each - _CAPTION) / total)
-        )
+        place = left / _WIDTH, (bottom + _CAPTION) / total, (cell - 0.1) / _WIDTH, (each - _CAPTION) / total
+        axes = figure.add_axes(place)
         axes.imshow(frame, aspect='auto')
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_color('#999999')

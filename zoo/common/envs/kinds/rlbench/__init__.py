@@ -1,8 +1,4 @@
-"""RLBench: robot tasks in the simulator CoppeliaSim.
-
-``find`` makes the factory of a task, ``ids`` lists the tasks, and ``ONE_PER_PROCESS`` says that each copy needs a
-process of its own.
-"""
+"""RLBench: robot tasks in the simulator CoppeliaSim."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from zoo.common.tools.errors import InvalidType, unknown
 
 __all__ = ['ONE_PER_PROCESS', 'find', 'ids']
 
-#: A process can run one simulator.
+#: A process can run one simulator, so each copy needs a process of its own.
 ONE_PER_PROCESS = True
 #: An argument of ``rlbench`` -> the argument here.
 RENAMED = {'observation_mode': 'state_type', 'obs_config': 'state_type', 'robot_configuration': 'robot_setup'}
@@ -28,7 +24,7 @@ RENAMED = {'observation_mode': 'state_type', 'obs_config': 'state_type', 'robot_
 def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env]:
     """Return the factory of a task, named by its class or by its file: ``'ReachTarget'``, ``'reach_target'``.
 
-    Its keyword arguments are those of :class:`RLBenchEnv`. The simulator starts when the factory is called.
+    The factory takes the keyword arguments of :class:`RLBenchEnv` and starts the simulator.
 
     Raises:
         ValueError: an unknown name.

@@ -35,21 +35,17 @@ class ArmMode:
 ACTION_MODES = {
     'joint_velocity': ArmMode('JointVelocity', {}, (1.0,)),
     'joint_position': ArmMode('JointPosition', {'absolute_mode': False}, (0.1,)),
-    'ee_pose': ArmMode('EndEffectorPoseViaIK', {'absolute_mode': False}, (0.03,) * 3 + (0.1,) * 3, pose=True),
-    'ee_pose_planning': ArmMode(
-        'EndEffectorPoseViaPlanning', {'absolute_mode': False}, (0.1,) * 3 + (0.5,) * 3, pose=True
-    ),
+    'ee_pose': ArmMode('EndEffectorPoseViaIK', {'absolute_mode': False}, (0.03,) * 3 + (0.1,) * 3, True),
+    'ee_pose_planning': ArmMode('EndEffectorPoseViaPlanning', {'absolute_mode': False}, (0.1,) * 3 + (0.5,) * 3, True),
 }
 
 
 class Actions:
-    """Turns actions in [-1, 1] into RLBench's commands.
+    """Turns actions in [-1, 1] into RLBench's commands, for an arm with so many joints.
 
     Args:
-        mode: how the arm moves.
         scale: what 1 stands for in the entries of the arm's action, one positive number or one for each entry; None for
             the scale of the mode.
-        joints: the number of the arm's joints.
 
     Raises:
         ValueError: ``scale`` is not positive, or has another length.
@@ -76,9 +72,7 @@ class Actions:
     def command(self, action: Any, name: str) -> np.ndarray:
         """Return RLBench's command, float64: joints or a pose (x, y, z, quaternion), then the gripper from 0 to 1.
 
-        Args:
-            action: ``[size]``; entries beyond ±1 are clipped.
-            name: what error messages call the environment.
+        The action is ``[size]``; entries beyond ±1 are clipped.
 
         Raises:
             ValueError: another shape, or an entry that is NaN or infinite.

@@ -8,9 +8,9 @@ of RLBench 1.2.0 and PyRep 4.1.0.3, and is tested with objects of the same shape
 It builds on ``rlbench.Environment``. The wrapper ``rlbench.gym`` always renders the cameras and drops most of what they
 see, knows one robot and one variation, never truncates, returns an empty ``info``, and reseeds NumPy's generator.
 
-CoppeliaSim runs once in a process. Copies (``nenv=4``) have a process each, and may be built beside an environment that
-is open here. It needs an X server even without a window (``xvfb-run python train.py`` is one), and three variables that
-PyRep's page names: ``COPPELIASIM_ROOT``, ``LD_LIBRARY_PATH`` and ``QT_QPA_PLATFORM_PLUGIN_PATH``.
+CoppeliaSim runs once in a process. Copies (``nenv=4``) have a process each, also beside an open environment. It needs
+an X server even without a window (``xvfb-run python train.py``), and three variables that PyRep's page names:
+``COPPELIASIM_ROOT``, ``LD_LIBRARY_PATH`` and ``QT_QPA_PLATFORM_PLUGIN_PATH``.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ from zoo.common.envs.kinds.rlbench.simulator import (
 )
 from zoo.common.envs.kinds.rlbench.streams import GlobalStreams
 from zoo.common.envs.kinds.rlbench.tasks import class_of_task, has_shaped_reward, ids
+from zoo.common.tools.checks import is_integer
 from zoo.common.tools.errors import Failure, InvalidValue, unknown
 
 
 class RLBenchEnv(gymnasium.Env):
     """One task of RLBench with its own simulator, which :meth:`close` shuts down.
 
-    Observations are one array when ``state_type`` is ``'state'`` or one key, else a ``Dict`` with its keys in
-    alphabetical order. Only what was asked for is rendered.
+    Observations are one array when ``state_type`` is ``'state'`` or one key, else a ``Dict`` with sorted keys. Only
+    what was asked for is rendered.
 
     ====================  ==================================================================================
     key                   array
@@ -88,9 +89,9 @@ class RLBenchEnv(gymnasium.Env):
     The info of ``reset`` has ``descriptions``, the task in words, and ``variation``, its number. A task that does not
     fit into the scene, or whose waypoints the planner cannot reach, is placed again, ``reset_attempts`` times in all.
 
-    RLBench draws from the global generators of NumPy and Python. While it runs they have states that belong to this
-    environment and that ``reset(seed=…)`` seeds; afterwards they are as before. The planner's random numbers are
-    CoppeliaSim's and cannot be seeded.
+    RLBench draws from the global generators of NumPy and Python. While it runs they have states of this environment,
+    which ``reset(seed=…)`` seeds; afterwards they are as before. The planner's random numbers, from CoppeliaSim, cannot
+    be seeded.
 
     Args:
         task: the name of the task's class.
@@ -139,32 +140,24 @@ class RLBenchEnv(gymnasium.Env):
         if action_mode not in list(ACTION_MODES):  # a list, since the value may have no hash
             raise InvalidValue(unknown('action mode', action_mode, ACTION_MODES))
         for name, value in (('max_episode_steps', max_episode_steps), ('reset_attempts', reset_attempts)):
-            if not _is_count(value, 1):
+            if not is_integer(value, 1):
                 raise InvalidValue(f'{name} is {value!r}: give an integer of at least 1.')
-        for name, value in (
-            ('shaped_rewards', shaped_rewards),
-            ('headless', headless),
-            ('depth_in_meters', depth_in_meters),
-        ):
+        flags = {'shaped_rewards': shaped_rewards, 'headless': headless, 'depth_in_meters': depth_in_meters}
+        for name, value in flags.items():
             if value not in (True, False):
                 raise InvalidValue(f'{name} is {value!r}: give True or False.')
         penalty: Any = invalid_action_penalty
         if not (isinstance(penalty, numbers.Real) and 0 <= float(penalty) < np.inf):
-            raise InvalidValue(
-                f'invalid_action_penalty is {penalty!r}: it is subtracted from the reward, so give 0 or more.'
-            )
-        if variation != 'random' and not _is_count(variation, 0):
+            raise InvalidValue(f'invalid_action_penalty is {penalty!r}: it is taken off the reward, so give 0 or more.')
+        if variation != 'random' and not is_integer(variation, 0):
             raise InvalidValue(f"variation is {variation!r}: give its number, from 0 on, or 'random'.")
         if render_mode not in (None, 'human'):
             raise InvalidValue(
                 f"render_mode is {render_mode!r}: RLBench has 'human', the simulator's window; pictures come as "
                 "observations, for example with state_type='front_rgb'."
             )
-        if not (
-            isinstance(image_size, (Sequence, np.ndarray))
-            and len(image_size) == 2
-            and all(_is_count(side, 8) for side in image_size)
-        ):
+        is_pair = isinstance(image_size, (Sequence, np.ndarray)) and len(image_size) == 2
+        if not (is_pair and all(is_integer(side, 8) for side in image_size)):
             raise InvalidValue(f'image_size is {image_size!r}: give (width, height), at least 8 pixels each.')
         size = int(image_size[0]), int(image_size[1])
         self._observations = Observations(state_type, size, depth_in_meters)
@@ -273,7 +266,7 @@ class RLBenchEnv(gymnasium.Env):
 
         Raises:
             RuntimeError: the environment is closed; the task could not be placed in ``reset_attempts`` attempts.
-            ValueError: ``options`` that are not empty; an observation of another shape than the first one.
+            ValueError: there are ``options``; an observation has another shape than the first one.
         """
         self._check_open()
         if options:
@@ -287,14 +280,11 @@ class RLBenchEnv(gymnasium.Env):
             self._streams.seed(self.np_random)
         self._steps = 0
         observation, info = self._place()
-        arrays = self._convert(observation)
-        self._observation = observation
+        arrays, self._observation = self._convert(observation), observation
         return arrays, info
 
     def _place(self) -> tuple[Any, dict[str, Any]]:
-        variation = self._variation
-        if variation is None:
-            variation = int(self.np_random.integers(self._variations))
+        variation = int(self.np_random.integers(self._variations)) if self._variation is None else self._variation
         self._task.set_variation(variation)
         failures: tuple[type[Exception], ...] = (*self._unplaced, RuntimeError)
         with self._streams.lent():
@@ -317,8 +307,7 @@ class RLBenchEnv(gymnasium.Env):
 
         Raises:
             RuntimeError: the environment is closed, or ``reset`` has not been called; the simulator failed.
-            ValueError: an action of another shape, or with an entry that is NaN or infinite; an observation of another
-                shape than the first one.
+            ValueError: an action of another shape, or not finite; an observation of another shape than the first one.
         """
         self._check_open()
         if self._observation is None:
@@ -338,9 +327,9 @@ class RLBenchEnv(gymnasium.Env):
                 if not is_of_simulator(error):
                     raise
                 self._observation = None
+                why = str(error).rstrip('.')
                 raise Failure(
-                    f'{self.spec.id}: the simulator failed ({str(error).rstrip(".")}): reset the environment or build '
-                    'it again.'
+                    f'{self.spec.id}: the simulator failed ({why}): reset the environment or build it again.'
                 ) from error
             else:
                 self._observation = observation
@@ -352,11 +341,7 @@ class RLBenchEnv(gymnasium.Env):
         return self._observations.convert(observation, self.observation_space, self.spec.id, self._steps)
 
     def close(self) -> None:
-        """Shut the simulator down, so that this process can launch another one. Closing twice does no harm.
-
-        Raises:
-            RuntimeError: the simulator did not shut down, and this process can launch no other one.
-        """
+        """Shut the simulator down, so that this process can launch another; a RuntimeError if that fails."""
         if self._closed:
             return
         self._closed = True
@@ -374,7 +359,3 @@ class RLBenchEnv(gymnasium.Env):
                 f'the simulator of {self.spec.id} runs in the process that built it, not in this fork of it: build the '
                 'environment here.'
             )
-
-
-def _is_count(value: Any, least: int) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= least

@@ -30,13 +30,8 @@ LOW_DIM = (
 STATE = tuple(key for key in LOW_DIM if key != 'gripper_matrix')
 KEYS = tuple(sorted(('state', *LOW_DIM, *(f'{camera}_{channel}' for camera in CAMERAS for channel in CHANNELS))))
 #: ``state_type='vision'``: all cameras, and what the robot knows of itself. Only the cameras tell where things are.
-VISION = (
-    *(f'{camera}_rgb' for camera in CAMERAS),
-    'gripper_open',
-    'gripper_pose',
-    'joint_positions',
-    'joint_velocities',
-)
+OF_ROBOT = ('gripper_open', 'gripper_pose', 'joint_positions', 'joint_velocities')
+VISION = (*(f'{camera}_rgb' for camera in CAMERAS), *OF_ROBOT)
 
 
 class Observations:
@@ -53,8 +48,6 @@ class Observations:
     """
 
     def __init__(self, state_type: Any, image_size: tuple[int, int], in_meters: bool) -> None:
-        self.keys: tuple[str, ...]
-        self._single: str | None
         self.keys, self._single = _keys(state_type)
         self._size, self._in_meters = image_size, bool(in_meters)
         if image_size != (128, 128) and not any(key.endswith(CHANNELS) for key in self.keys):
@@ -90,16 +83,9 @@ class Observations:
         return parts[self._single] if self._single else Dict(parts)
 
     def convert(self, observation: Any, space: Space, name: str, steps: int) -> Any:
-        """Return an observation of RLBench as an element of the space.
+        """Return an observation of RLBench as an element of the space that :meth:`space_of` gave.
 
-        Args:
-            observation: RLBench's.
-            space: what :meth:`space_of` gave.
-            name: what error messages call the environment.
-            steps: the environment steps since the reset, for the message.
-
-        Raises:
-            ValueError: an array has another shape than in the first observation.
+        A ValueError says that an array has another shape than in the first observation, ``steps`` after the reset.
         """
         arrays = self._arrays(observation, name)
         for key, value in arrays.items():
@@ -130,7 +116,7 @@ class Observations:
                 raise InvalidValue(f'{name} has no {key!r} in its observations: leave it out of state_type.')
             value = np.array(
                 value, np.uint8 if key.endswith('_rgb') else np.float32
-            )  # a copy, for the caller to change
+            )  # a copy: the caller may change it
             if key.endswith(('_depth', '_mask')):
                 value = value[..., np.newaxis]
             arrays[key] = np.atleast_1d(value)

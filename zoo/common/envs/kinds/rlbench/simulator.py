@@ -18,18 +18,14 @@ from zoo.common.tools.errors import Failure
 
 
 class Place:
-    """The one place for a simulator that a process has. Each environment claims it before it launches."""
+    """The one place for a simulator in a process. Each environment claims it before it launches."""
 
     def __init__(self) -> None:
         self._holder: Callable[[], gymnasium.Env | None] = lambda: None
         self._stuck: str | None = None  # the environment whose simulator did not shut down
 
     def claim(self, env: gymnasium.Env) -> None:
-        """Note that ``env`` has the simulator of this process.
-
-        Raises:
-            RuntimeError: another environment has it, or had one that did not shut down.
-        """
+        """Note that ``env`` has the simulator; a RuntimeError if another has it, or had one that did not shut down."""
         if self._stuck is not None:
             raise Failure(
                 f'the simulator of {self._stuck} did not shut down and a process can run only one: start a new process.'
@@ -50,18 +46,12 @@ class Place:
             self._holder = lambda: None
 
     def shut_down(self, simulator: Any, pid: int, name: str, unlaunched: type[Exception]) -> None:
-        """Shut a simulator down.
-
-        Args:
-            simulator: RLBench's ``Environment``.
-            pid: the process that launched it; a fork of that process has only a picture of the simulator.
-            name: what the error message calls the environment.
-            unlaunched: the error of a simulator that never came up.
+        """Shut a simulator, RLBench's ``Environment``, down; ``unlaunched`` is the error of one that never came up.
 
         Raises:
             RuntimeError: it did not shut down, so that this process can launch no other one.
         """
-        if os.getpid() != pid:
+        if os.getpid() != pid:  # a fork of the process that launched it, with a mere picture of it
             return
         try:
             simulator.shutdown()
@@ -88,8 +78,8 @@ def guard_planner(arm: Any) -> None:
     """Mend two faults of PyRep's planning, for actions and for the placement of tasks, which tries their waypoints.
 
     A planner that fails in the simulator raises the error of a failed call, not the error of a planner that finds
-    nothing. And a path's step divides by the distance of neighboring points. Points that are equal, as all are when the
-    gripper stays where it is, send joint targets of 0 / 0.
+    nothing. And a path's step divides by the distance of neighboring points: if the gripper stays where it is, all
+    points are equal, and the joint targets are 0 / 0.
     """
     errors = load_module('errors', 'pyrep')
     plan, solve = arm.get_path, arm.solve_ik_via_jacobian
@@ -137,11 +127,7 @@ def placement_errors() -> tuple[type[Exception], ...]:
 
 
 def check_display() -> None:
-    """Refuse to launch without an X server, where Qt would abort the process.
-
-    Raises:
-        RuntimeError: there is no X server.
-    """
+    """Refuse, by a RuntimeError, to launch without an X server: Qt would abort the process."""
     if sys.platform == 'linux' and not (os.environ.get('DISPLAY') or os.environ.get('QT_QPA_PLATFORM')):
         raise Failure(
             'CoppeliaSim needs an X server even without a window, but DISPLAY is not set: start the program with one, '

@@ -10,11 +10,7 @@ import numpy as np
 
 
 class GlobalStreams:
-    """States for the global generators of NumPy and Python, which belong to one environment.
-
-    Args:
-        generator: draws the first states.
-    """
+    """States for the global generators of NumPy and Python, which belong to one environment."""
 
     def __init__(self, generator: np.random.Generator) -> None:
         self.seed(generator)

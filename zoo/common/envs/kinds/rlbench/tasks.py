@@ -10,21 +10,12 @@ from zoo.common.tools.errors import InvalidValue, unknown
 
 
 def ids() -> list[str]:
-    """Return the names of the installed tasks, sorted.
-
-    Raises:
-        ImportError: RLBench, PyRep or CoppeliaSim is not installed.
-    """
+    """Return the names of the installed tasks, sorted."""
     return sorted(_modules())
 
 
 def find_task(name: str) -> str:
-    """Return the name of a task's class from that name or from the name of its file.
-
-    Raises:
-        ValueError: there is no such task.
-        ImportError: RLBench, PyRep or CoppeliaSim is not installed.
-    """
+    """Return the name of a task's class from that name or from the name of its file, or raise a ValueError."""
     tasks = _modules()
     for known in (name, _class_name(name)):
         if known in tasks:
@@ -33,15 +24,9 @@ def find_task(name: str) -> str:
 
 
 def class_of_task(name: str) -> Any:
-    """Return the class of a task.
-
-    Raises:
-        ValueError: there is no such task.
-    """
-    tasks = _modules()
-    if name not in tasks:
-        raise InvalidValue(unknown('rlbench environment', name, tasks))
-    return getattr(load_module(f'tasks.{tasks[name]}'), name)
+    """Return the class of a task, or raise a ValueError."""
+    name = find_task(name)
+    return getattr(load_module(f'tasks.{_modules()[name]}'), name)
 
 
 def has_shaped_reward(task_class: Any) -> bool:
