@@ -185,7 +185,7 @@ class Cluster:
         self.engine.save(_checked_name(name), wire.encode(x))
 
     def request(self, role: Role | str, role_rank: int, name: str, timeout: float | None = None) -> Any:
-        """Return what a rank, given by role and number in it, has saved last under a name. Waits until there is some.
+        """Return what a rank of a role has saved last under a name. Waits until it has saved something.
 
         ``timeout``: seconds to wait; None waits without limit.
 

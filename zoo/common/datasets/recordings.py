@@ -55,7 +55,7 @@ class RecordedEpisode(NamedTuple):
 
 
 class AgentSpaces(Protocol):
-    """What has the spaces of an agent: the agent itself, or what a rank knows of it."""
+    """An agent, or anything else that has its spaces."""
 
     @property
     def observation_space(self) -> Space:

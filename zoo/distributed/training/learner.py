@@ -166,8 +166,8 @@ class Actors(Rollouts, Streams, Gradients, Steps):
     def _hear(self, shards: Shards, training: StepCounter, wait: bool) -> None:
         """Take what the buffers say of messages that they have stored: of the next one, or of all that are there.
 
-        Newer weights are published where any learner hears something: by all learners at once, because a server waits
-        until learner 0 has the version that an actor of another learner asks for.
+        Newer weights are published where any learner hears something: not more often than an actor is answered. All
+        learners publish at once, because a server waits until learner 0 has the version that any actor asks for.
         """
         if self._published < 0:  # the weights for the first steps
             self._publish()
@@ -203,7 +203,7 @@ class Actors(Rollouts, Streams, Gradients, Steps):
         return self._heard(message), message['episodes']
 
     def _copies(self, place: int) -> slice:
-        """Return the copies of an actor in a rollout, by its place there."""
+        """Return the copies of the actor in a place of a rollout."""
         return slice(place * self._plan.num_envs, (place + 1) * self._plan.num_envs)
 
     def _heard(self, message: dict[str, Any]) -> int:

@@ -101,8 +101,8 @@ class Board:
 class JobFolder:
     """A new folder of a job, with its board, in shared memory if there is enough.
 
-    The process that makes it holds a lock on a file in it. A folder without that lock is left of a job that was killed
-    whole: the next job removes it.
+    The process that makes it holds a lock on a file in it. A folder with a lock that nobody holds is left over from a
+    job that was killed: the next job removes it.
     """
 
     def __init__(self, size: int) -> None:
@@ -154,7 +154,7 @@ class Bell:
         return 0
 
     def close(self) -> None:
-        """Close the pipe; other processes may still use it."""
+        """Close this process's end."""
         os.close(self.handle)
 
 
