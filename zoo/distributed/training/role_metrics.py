@@ -54,16 +54,14 @@ class Clock:
 
 
 class RoleMetrics:
-    """What a learner, with ``updates`` behind it, logs of itself, its actors and buffers, and the servers of its
-    actors.
+    """What a learner logs of itself, its actors and buffers, and the servers of its actors.
 
     Attributes:
         clock: the learner's; it waits for ``'actors'``, for ``'buffers'`` and for the other ``'learners'``.
     """
 
     def __init__(self, updates: int = 0) -> None:
-        self.clock = Clock()
-        self._updates = updates
+        self.clock, self._updates = Clock(), updates
         self._clear()
 
     def _clear(self) -> None:
