@@ -25,9 +25,8 @@ def __getattr__(name: str) -> Any:
     try:
         import ipywidgets  # noqa: F401
     except ImportError as error:
-        raise MissingPackage(
-            f"the dashboard needs Jupyter's widgets: pip install 'zoo-rl[notebook]' ({error})."
-        ) from error
+        told = "the dashboard needs Jupyter's widgets: pip install 'zoo-rl[notebook]'"
+        raise MissingPackage(f'{told} ({error}).') from error
     from zoo.dashboard.page import Dashboard
 
     return Dashboard

@@ -66,7 +66,6 @@ class Choices:
         )
 
     def _fields(self, **labels: str) -> Any:
-        """Return the fields of arguments side by side, under their labels."""
         found = [parts.labeled(label, self.arguments[name], ARGUMENTS[name][2]) for name, label in labels.items()]
         return parts.box(*found, kind='zoo-three')
 

@@ -67,12 +67,9 @@ class Experiment:
 
     def own(self) -> dict[str, Callable[..., Any]]:
         """Return the user's own environments by name: the given ones, and the classes of the notebook."""
-        found = {
-            name: value
-            for name, value in vars(sys.modules['__main__']).items()
-            if inspect.isclass(value) and issubclass(value, gymnasium.Env) and value.__module__ == '__main__'
-        }
-        return found | self._given
+        classes = {name: value for name, value in vars(sys.modules['__main__']).items() if inspect.isclass(value)}
+        found = {name: cls for name, cls in classes.items() if cls.__module__ == '__main__'}
+        return {name: cls for name, cls in found.items() if issubclass(cls, gymnasium.Env)} | self._given
 
     def environments(self, env_type: str) -> list[str]:
         """Return the environments of a type, the user's own first.
@@ -89,7 +86,7 @@ class Experiment:
         """Choose an environment, an algorithm, arguments of :data:`zoo.dashboard.fields.ARGUMENTS`, or ``env_params``.
 
         Returns:
-            None; or a sentence if the algorithm cannot act in the environment and another one was chosen.
+            A sentence if the algorithm cannot act in the environment and another one was chosen.
 
         Raises:
             ValueError, TypeError, ImportError: the environment or the algorithm is refused; nothing has changed.
@@ -196,8 +193,7 @@ class Experiment:
         """Edit a parameter. A network is given as changes to its spec, as the name of another network, or as code.
 
         Raises:
-            ValueError: the value is refused, and nothing has changed; or the nearest valid value was set, as the
-                message says.
+            ValueError: the value is refused, and nothing has changed; or the nearest valid value was set instead.
         """
         field = self.field(name)
         if field.group in ('agent', 'learn'):
@@ -291,10 +287,8 @@ class Experiment:
         found = {name: copy.deepcopy(value) for name, value in edits.items() if '[' not in name}
         for given in ('net_list', 'optimizers_list'):
             if any(name.startswith(f'{given}[') for name in edits):
-                found[given] = [
-                    self._entry(default, edits.get(f'{given}[{i}]'))
-                    for i, default in enumerate(self._alg_params[given])
-                ]
+                defaults = enumerate(self._alg_params[given])
+                found[given] = [self._entry(default, edits.get(f'{given}[{i}]')) for i, default in defaults]
         if evaluate and 'net_list' in found:
             found['net_list'] = [
                 entry.evaluate(f'net_list[{i}]') if isinstance(entry, Source) else entry

@@ -76,10 +76,7 @@ class Field:
         group: ``'agent'``, ``'learn'``, ``'networks'`` or ``'optimizers'``.
         param: its declaration; for networks and optimizers the declaration of the whole list.
         label: its name on the page.
-        default: its default for this environment.
-        value: its value now.
         text: the value as it is typed.
-        changed: whether it was edited.
     """
 
     name: str

@@ -99,7 +99,6 @@ class ParameterRow:
         self.input.layout.display = 'none' if shown else ''
 
     def show(self, field: Field) -> None:
-        """Show a parameter as it is now."""
         self._quiet = True
         try:
             if self.pick is not None:
@@ -181,7 +180,6 @@ class Form:
         return self._rows[key]
 
     def show(self) -> None:
-        """Show the parameters as they are now."""
         experiment = self._experiment()
         fields = experiment.fields()
         edited = sum(field.changed for field in fields)

@@ -78,7 +78,6 @@ class Dashboard(widgets.Box):
         self.form = Form(lambda: self.experiment, self._show_experiment, self._told)
         self._make_buttons()
         self.table = RunsTable(Runs(self.folder), self._told, self._actions(), program_of)
-        style = (resources.files('zoo.dashboard') / 'style.css').read_text(encoding='utf-8')
         self._views = {
             'preview': parts.box(self.seen.box, kind='zoo-view'),
             'training': self.watch.box,
@@ -90,23 +89,14 @@ class Dashboard(widgets.Box):
         self.view.add_class('zoo-tabs')
         self.view.observe(lambda _: self._show_view(), 'value')
         self._stage = parts.box(kind='zoo-stage')
-        super().__init__(
-            [
-                parts.text(f'<style>{style}</style>', 'zoo-style'),
-                parts.text('<h2>zoo</h2><span>agents, from the environment to the curve</span>', 'zoo-head-line'),
-                self.message,
-                parts.box(
-                    parts.box(
-                        parts.card('Environment', self.choices.environment_box),
-                        parts.card('Algorithm', self.choices.algorithm_box, self.form.box),
-                        kind='zoo-column',
-                    ),
-                    parts.box(self.view, self._control_box, self._stage, kind='zoo-card zoo-right'),
-                    kind='zoo-grid',
-                ),
-                parts.card('Runs', self.table.box),
-            ]
-        )
+        style = (resources.files('zoo.dashboard') / 'style.css').read_text(encoding='utf-8')
+        styled = parts.text(f'<style>{style}</style>', 'zoo-style')
+        head = parts.text('<h2>zoo</h2><span>agents, from the environment to the curve</span>', 'zoo-head-line')
+        algorithm = parts.card('Algorithm', self.choices.algorithm_box, self.form.box)
+        left = parts.box(parts.card('Environment', self.choices.environment_box), algorithm, kind='zoo-column')
+        right = parts.box(self.view, self._control_box, self._stage, kind='zoo-card zoo-right')
+        grid = parts.box(left, right, kind='zoo-grid')
+        super().__init__([styled, head, self.message, grid, parts.card('Runs', self.table.box)])
         self.add_class('zoo-dashboard')
         self._show_view()
         self.choices.show()
@@ -239,9 +229,8 @@ class Dashboard(widgets.Box):
         if self.watch.filming:
             raise InvalidValue('a film is in the making: wait for it.')
         if not run.checkpoints:
-            raise InvalidValue(
-                f'{run.name} has no checkpoint yet: one is written every checkpoint_every steps, and when it stops.'
-            )
+            when = 'one is written every checkpoint_every steps, and when it stops'
+            raise InvalidValue(f'{run.name} has no checkpoint yet: {when}.')
         self.watch.begin_film(Filming(run, *self._made_of(run)))
         self._begin_looking()
 
@@ -270,18 +259,17 @@ class Dashboard(widgets.Box):
 
     def _actions(self) -> list[Any]:
         self.save_path = widgets.Text(placeholder='folder to save the agent in')
-        return [
-            parts.button('resume', self._on_opened(self._resume), 'go on with a run that was interrupted', icon='play'),
-            parts.button(
-                'film', self._on_opened(self._film_opened), 'an episode of its newest checkpoint', icon='film'
-            ),
-            parts.button(
-                'take over', self._on_opened(self._take), 'its settings into the fields above', icon='arrow-up'
-            ),
-            parts.button('load', self._on_opened(self._load), 'its agent, as the attribute agent of this dashboard'),
-            self.save_path,
-            parts.button('save', self._on_opened(self._save), 'its agent into that folder', icon='save'),
-        ]
+        resume, film, take, load, save = (
+            parts.button(label, self._on_opened(do), told, icon=icon)
+            for label, do, told, icon in (
+                ('resume', self._resume, 'go on with a run that was interrupted', 'play'),
+                ('film', self._film_opened, 'an episode of its newest checkpoint', 'film'),
+                ('take over', self._take, 'its settings into the fields above', 'arrow-up'),
+                ('load', self._load, 'its agent, as the attribute agent of this dashboard', ''),
+                ('save', self._save, 'its agent into that folder', 'save'),
+            )
+        )
+        return [resume, film, take, load, self.save_path, save]
 
     def _on_opened(self, do: Callable[[Any], Any]) -> Callable[[], None]:
         def on_click() -> None:
@@ -316,7 +304,6 @@ class Dashboard(widgets.Box):
     # Words
 
     def say(self, words: str, wrong: bool = False) -> None:
-        """Show a sentence at the top."""
         self.message.value = f'<p class="zoo-{"wrong" if wrong else "note"}">{html.escape(words)}</p>' if words else ''
 
     @property

@@ -22,7 +22,6 @@ def _with_classes(widget: Any, kind: str) -> Any:
 
 
 def card(title: str, *children: Any) -> Any:
-    """Return a part of the page with its title."""
     return box(text(f'<h3>{html.escape(title)}</h3>', 'zoo-card-title'), *children, kind='zoo-card')
 
 
@@ -32,7 +31,6 @@ def text(value: str = '', kind: str = '') -> Any:
 
 
 def button(label: str, do: Callable[[], Any], tooltip: str = '', kind: str = '', icon: str = '') -> Any:
-    """Return a button that calls ``do``."""
     found = widgets.Button(description=label, tooltip=tooltip, icon=icon)
     found.on_click(lambda _: do())
     return _with_classes(found, f'zoo-button {kind}')
@@ -45,7 +43,6 @@ def labeled(label: str, widget: Any, meaning: str = '') -> Any:
 
 
 def picture(data: bytes, alt: str, kind: str = 'png') -> str:
-    """Return a picture as HTML."""
     return f'<img alt="{html.escape(alt)}" src="data:image/{kind};base64,{base64.b64encode(data).decode()}">'
 
 
@@ -55,7 +52,6 @@ def choice(options: Mapping[str, Any], value: Any) -> Any:
 
 
 def label_of(options: Mapping[str, Any], value: Any) -> str:
-    """Return the label of a value."""
     return next(label for label, option in options.items() if type(option) is type(value) and option == value)
 
 

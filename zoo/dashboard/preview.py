@@ -36,7 +36,6 @@ class Preview:
         self._previewed: Any = None
 
     def show(self, experiment: Experiment) -> None:
-        """Show an experiment as it is now."""
         env = (experiment.env_type, experiment.env_id, experiment.arguments['seed'], written(experiment.env_params))
         if env != self._previewed:
             self._previewed = env

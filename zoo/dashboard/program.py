@@ -74,9 +74,8 @@ def experiment_of(run: Any) -> Experiment:
     entries = config['net_list']
     for i, entry in enumerate(entries):
         if isinstance(entry, dict) and 'custom' in entry:
-            raise InvalidValue(
-                f'net_list[{i}] of {run.name} is a {entry["custom"]} of your own, which its folder does not hold.'
-            )
+            told = f'is a {entry["custom"]} of your own, which its folder does not hold'
+            raise InvalidValue(f'net_list[{i}] of {run.name} {told}.')
     specs = [entry for entry in entries if isinstance(entry, dict)] or [{}]
     arguments = {name: env.pop(name, ARGUMENTS[name][0]) for name in ('nenv', 'vectorized')}
     arguments |= {name: specs[0][name] for name in ('layers', 'dtype', 'recurrent') if specs[0].get(name)}

@@ -6,6 +6,7 @@ import html
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from threading import get_ident
 from typing import Any
 
@@ -116,9 +117,7 @@ class RunsTable:
         for name, header in self.headers.items():
             arrow = (' ↓' if self.descending else ' ↑') if name == self.sort else ''
             header.description = COLUMNS[name] + arrow
-        self.empty.value = (
-            '' if shown else '<p>No run is here yet.</p>' if not self.filter.value else '<p>No run fits.</p>'
-        )
+        self.empty.value = '' if shown else f'<p>No run {"fits" if self.filter.value else "is here yet"}.</p>'
         first = self.page * PAGE + 1
         self.place.value = f'{first}–{first + len(shown) - 1} of {len(self._rows)}' if shown else ''
         self.earlier.disabled, self.later.disabled = self.page == 0, (self.page + 1) * PAGE >= len(self._rows)
@@ -128,13 +127,12 @@ class RunsTable:
         chosen = [row for row in self.runs.rows() if row.name in self.chosen]
         chosen.sort(key=lambda row: self.chosen.index(row.name))
         if not chosen:
-            self.chart.value = (
-                '<p class="zoo-faint">Tick runs to see their curves in one chart.</p>' if self._rows else ''
-            )
+            told = '<p class="zoo-faint">Tick runs to see their curves in one chart.</p>'
+            self.chart.value = told if self._rows else ''
         else:
             labels = [_label(row, chosen) for row in chosen]
-            curves = [curve(row.run, label) for row, label in zip(chosen, labels, strict=True)]
-            curves = [type(one)(one.label, one.x, one.y) for one in curves]
+            pairs = zip(chosen, labels, strict=True)
+            curves = [replace(curve(row.run, label), dots=None) for row, label in pairs]
             self.chart.value = chart(curves, 'Runs side by side', empty='no episode has ended yet') + legend(labels)
         self.detail_box.layout.display = '' if self.opened is not None else 'none'
 
@@ -163,7 +161,6 @@ class RunsTable:
         self._told(tick)
 
     def open(self, row: RunRow) -> None:
-        """Show a run in full."""
         self.opened = row
         try:
             program = self._program(row.run)
@@ -181,9 +178,8 @@ def _label(row: RunRow, among: list[RunRow]) -> str:
     label = row.run.algorithm
     if len({other.run.environment for other in among}) > 1:
         label += f' {row.run.environment}'
-    alike = [
-        one for one in among if (one.run.algorithm, one.run.environment) == (row.run.algorithm, row.run.environment)
-    ]
+    kind = (row.run.algorithm, row.run.environment)
+    alike = [other for other in among if (other.run.algorithm, other.run.environment) == kind]
     differ = {name: x for name, x in row.differs.items() if len({written(one.settings.get(name)) for one in alike}) > 1}
     differs = keywords(differ)
     label += f' {differs}' if differs and len(differs) < 60 else ''

@@ -172,7 +172,6 @@ class BackgroundTraining:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended yet."""
         return self.state not in ('stopped', 'ended', 'failed')
 
     @property
@@ -188,7 +187,6 @@ class BackgroundTraining:
             self.state = 'pausing'
 
     def go_on(self) -> None:
-        """Let it go on after a pause."""
         if self.state in ('paused', 'pausing'):
             self._send('go')
             self.state = 'training'
@@ -208,7 +206,6 @@ class BackgroundTraining:
             self.state = 'stopping'
 
     def poll(self) -> None:
-        """Bring the attributes up to date."""
         if not self.alive:
             return
         alive = self._worker.alive

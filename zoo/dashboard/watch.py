@@ -54,7 +54,6 @@ class Watch:
         self.clear()
 
     def clear(self) -> None:
-        """Show that nothing is trained yet."""
         self.status.value = _status('idle', 'nothing is trained yet', 0.0, 'Choose, edit, and press Train.')
         self.returns.value = chart([], _RETURNS, empty='the learning curve will be here')
         self.metrics.value = self.said.value = ''
@@ -109,7 +108,6 @@ class Watch:
 
     @property
     def filming(self) -> bool:
-        """Whether a film is being made."""
         return self._filming is not None
 
     def poll_film(self) -> None:

@@ -184,19 +184,14 @@ def copies_for(alg: str, env_type: str, env_id: Any) -> int:
 
 def known_params(cls: Any) -> dict[str, Param]:
     """Return the parameters that :func:`train` takes for an algorithm: of its constructor and of its ``learn``."""
-    return {
-        name: param
-        for name, param in (cls.declared() | cls.declared_for_learn()).items()
-        if name not in ('observation_space', 'action_space', 'resume')
-    }
+    declared = cls.declared() | cls.declared_for_learn()
+    return {name: declared[name] for name in declared if name not in ('observation_space', 'action_space', 'resume')}
 
 
 def check_names(cls: Any, names: Iterable[str]) -> None:
     """Refuse a parameter that neither the constructor nor ``learn`` takes, and name the nearest known one."""
     known = known_params(cls)
-    elsewhere = {
-        'observation_space': "is the environment's.",
-        'action_space': "is the environment's.",
+    elsewhere = dict.fromkeys(('observation_space', 'action_space'), "is the environment's.") | {
         'resume': "belongs to runs that were interrupted: zoo.resume('runs/…') goes on with one.",
         'mode': "is not needed: zoo.train trains, agent.learn(env, 'test') tests.",
     }
@@ -220,9 +215,8 @@ def networks(net: Any, default: Sequence[Any]) -> list[Any]:
         try:
             net = [int(part) for part in net.strip('[]').split(',')] if net != '[]' else []
         except ValueError:
-            raise InvalidValue(
-                f"net is {net!r}: give the units of the hidden layers, such as '256,256', or '[]' for none."
-            ) from None
+            right = "the units of the hidden layers, such as '256,256', or '[]' for none"
+            raise InvalidValue(f'net is {net!r}: give {right}.') from None
     if isinstance(net, Mapping):
         changes = dict(net)
     elif isinstance(net, list | tuple) and all(isinstance(units, int) and not isinstance(units, bool) for units in net):
@@ -230,9 +224,8 @@ def networks(net: Any, default: Sequence[Any]) -> list[Any]:
     elif isinstance(net, list | tuple):
         return list(net)
     else:
-        raise InvalidValue(
-            f"net is {net!r}: give '256,256', [256, 256], dict(hidden=[256, 256], activation='relu') or a net_list."
-        )
+        right = "'256,256', [256, 256], dict(hidden=[256, 256], activation='relu') or a net_list"
+        raise InvalidValue(f'net is {net!r}: give {right}.')
     return [{**entry, **changes} if isinstance(entry, dict) else entry for entry in default]
 
 

@@ -17,8 +17,8 @@ HELP = 'list algorithms, environments or runs'
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('what', metavar='WHAT', choices=tuple(_LISTS), help=', '.join(_LISTS))
-    told = 'only environments of this type'
-    parser.add_argument('--type', dest='env_type', metavar='TYPE', choices=env_types(), help=told)
+    add = parser.add_argument
+    add('--type', dest='env_type', metavar='TYPE', choices=env_types(), help='only environments of this type')
 
 
 def run(args: Any) -> None:

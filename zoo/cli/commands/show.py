@@ -36,8 +36,7 @@ def run(args: Any) -> None:
         ('best', '' if run.best is None else str(run.best)),
         ('networks', _plain(run.config.get('net_list'))),
         ('optimizers', _plain(run.config.get('optimizers_list'))),
-        *((name, _plain(value)) for name, value in run.config.get('params', {}).items()),
-        *((name, _plain(value)) for name, value in run.config.get('learn_params', {}).items()),
+        *((name, _plain(x)) for part in ('params', 'learn_params') for name, x in run.config.get(part, {}).items()),
     ]
     print(*Table('', (), [row for row in rows if row[1]]).lines(), sep='\n')
     if args.networks:
