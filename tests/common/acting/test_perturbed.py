@@ -16,7 +16,7 @@ from zoo.common.acting.chain import Chain
 from zoo.common.acting.forward import Forward
 from zoo.common.acting.perturbed import GraphPopulation, NumpyPopulation, direction, episode_seed, population
 from zoo.common.rollouts.collector import Collector
-from zoo.common.rollouts.evaluator import Evaluator, both_ways
+from zoo.common.rollouts.perturbed_play import PerturbedPlay, both_ways
 
 VECTOR = Box(-1.0, 1.0, (3,), np.float32)
 
@@ -149,12 +149,12 @@ class TestPopulation:
 def evaluate(agent: Any, env: Any, seeds: Any, episodes: int = 1, std: float = 0.5) -> tuple:
     collector = Collector(env, agent.action_adaptor)
     steps: list[int] = []
-    play = Evaluator(collector, agent.behavior, episodes)
+    play = PerturbedPlay(collector, agent.behavior, episodes)
     found = play(*both_ways(np.array(seeds)), std, lambda before: steps.append(collector.steps - before))
     return (*found, sum(steps))
 
 
-class TestEvaluator:
+class TestPerturbedPlay:
     def test_returns_are_those_of_the_perturbed_parameters(self):
         """Played again by hand: θ ± σ ε for whole episodes, with the episodes' own seeds."""
         env = Told()

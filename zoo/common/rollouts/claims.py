@@ -34,11 +34,7 @@ class Claims:
             self._training[:] = [other for other in self._training if all(other is not base for base in bases)]
 
     def check_free(self, env: Env | VectorEnv) -> None:
-        """Refuse an environment that a training steps.
-
-        Raises:
-            ValueError: it is being trained on.
-        """
+        """Raise a ValueError for an environment that is being trained on."""
         if any(base is other for base in _bases(env) for other in self._training):
             raise InvalidValue(
                 'this environment is being trained on, and its episodes under way would be cut and mixed with others: '

@@ -1,8 +1,8 @@
 """The only caller of ``env.step`` while training, for single and vector environments.
 
-Environments differ at an episode's end: a single one waits for ``reset``; a Gymnasium vector environment resets in the
-same step, in the next step, or when told. The result is always the same: ``N`` transitions with the true final
-observation as ``next_obs``, with terminated and truncated kept apart. No transition crosses a reset.
+A single environment waits for ``reset`` at an episode's end; a Gymnasium vector environment resets in the same step, in
+the next step, or when told. The result is always the same: ``N`` transitions, with the true final observation as
+``next_obs``. No transition crosses a reset.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from zoo.common.tools.errors import InvalidValue, NotFinite
 class Collector:
     """Steps an environment and keeps the current observation.
 
-    The attributes hold the last step. Observations stay unchanged until the step after next, so that an observation can
-    be stored together with its next one. The next step writes over the other arrays.
+    The attributes hold the last step. Observations stay unchanged until the step after next, so that one can be stored
+    together with the next one. The next step writes over the other arrays.
 
     Attributes:
         obs: flat observation ``[N, …]`` to act on next.
@@ -69,9 +69,7 @@ class Collector:
             self.autoreset = answers.autoreset_mode(env)
         else:
             self.num_envs, self.space = 1, env.observation_space
-        self.adaptor = adaptor
-        self.render = render
-        self._begin = begin
+        self.adaptor, self.render, self._begin = adaptor, render, begin
         self._all, self._none = np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool)
         self.begins = self._all
         self._observed = Observed(self.space, self.num_envs, self.vector, adaptor.maskable)
@@ -143,16 +141,14 @@ class Collector:
 
     def _step_single(self, action: spaces.Flat) -> None:
         result = self.env.step(self.adaptor.to_single_env(action))
+        who, observed = self._who, self._observed
         self.steps += 1
         obs, reward, terminated, truncated, info = self._answer(result)
-        reward = answers.number(reward, self._who)
-        terminated = answers.flag('terminated', terminated, self._who)
-        truncated = answers.flag('truncated', truncated, self._who)
-        self.reward[0] = reward
-        self.terminated[0] = terminated
-        self.truncated[0] = truncated
-        self.next_obs = self.obs = self._observed.write(obs, self.steps)
-        self._check_finite(self.next_obs, reward)
+        self.reward[0] = reward = answers.number(reward, who)
+        self.terminated[0] = terminated = answers.flag('terminated', terminated, who)
+        self.truncated[0] = truncated = answers.flag('truncated', truncated, who)
+        self.next_obs = self.obs = observed.write(obs, self.steps)
+        self._check_finite(self.obs, reward)
         self._returns[0] += reward
         self._lengths[0] += 1
         self.begins = self._none
@@ -161,7 +157,7 @@ class Collector:
             if not info.get(answers.LIFE_LOST):
                 self._finish(0, info.get('episode'), info.get('is_success'), info.get('success'))
                 seed = self.next_seed()
-            self.obs = self._observed.write(self._reset(seed=seed), self.steps)
+            self.obs = observed.write(self._reset(seed=seed), self.steps)
             self._check_finite(self.obs)
             self.begins = self._all
             self._begin(self._all)
@@ -175,10 +171,11 @@ class Collector:
             np.logical_not(resetting, out=self.valid)
             self.steps += int(self.valid.sum())
         obs, reward, terminated, truncated, info = self._answer(result)
-        reward = answers.numbers(reward, self.num_envs, self._who)
+        who, count = self._who, self.num_envs
+        reward = answers.numbers(reward, count, who)
         np.copyto(self.reward, reward, casting='same_kind')
-        np.copyto(self.terminated, answers.flags('terminated', terminated, self.num_envs, self._who))
-        np.copyto(self.truncated, answers.flags('truncated', truncated, self.num_envs, self._who))
+        np.copyto(self.terminated, answers.flags('terminated', terminated, count, who))
+        np.copyto(self.truncated, answers.flags('truncated', truncated, count, who))
         if resetting is not None:  # the other values of these copies belong to no transition
             self.reward[resetting] = 0.0
             self.terminated[resetting] = self.truncated[resetting] = False
@@ -225,9 +222,9 @@ class Collector:
     def _final_obs(self, info: dict[str, Any], i: int, before: spaces.Flat) -> Any:
         """Return the final observation of copy ``i``, which has been reset already.
 
-        Gymnasium's ``SyncVectorEnv`` hands on the array that the copy gave. If the copy writes every observation into
-        the same array, its first observation is there now, and the final one is lost. An array that never changes is
-        allowed: a part of the observation that equals its part before, or an only array that equals the two before.
+        Gymnasium's ``SyncVectorEnv`` hands on the array that the copy gave. A copy that writes every observation into
+        one array has its first observation there now: the final one is lost. An array that never changes is allowed: a
+        part of the observation that equals its part before, or an only array that equals the two before.
         """
         try:
             final = info['final_obs'][i]
@@ -268,16 +265,15 @@ class Collector:
     def _finish(self, i: int, episode: Any, *successes: Any) -> None:
         """Record the episode of copy ``i``, preferably by the environment's own account, which has unshaped rewards.
 
-        An account that is shorter than the steps taken here is ignored: it forgot some, as Gymnasium's
-        ``RecordEpisodeStatistics`` forgets all copies when some are reset. A longer one is right: an Atari game goes on
-        over several ends here.
+        A shorter account than the steps taken here is ignored: Gymnasium's ``RecordEpisodeStatistics`` forgets all
+        copies when some are reset. A longer one is right: an Atari game goes on over several ends here.
         """
         total, length = float(self._returns[i]), int(self._lengths[i])
         told = answers.account(episode)
         if told is not None and told[1] >= length:
             total, length = told
-        known = [success for success in map(answers.success, successes) if success is not None]
-        self.finished.append(Episode(total, length, known[0] if known else None, int(i)))
+        success = next((known for known in map(answers.success, successes) if known is not None), None)
+        self.finished.append(Episode(total, length, success, int(i)))
         self._returns[i] = 0.0
         self._lengths[i] = 0
 
@@ -286,8 +282,7 @@ class Collector:
         self._observed.check_finite(obs, self.steps)
         if reward is not None and not np.isfinite(self.reward).all():
             copy = int(np.flatnonzero(~np.isfinite(self.reward))[0])
-            given = np.ravel(reward)[copy]
-            if not np.isfinite(given):
+            if not np.isfinite(given := np.ravel(reward)[copy]):
                 raise self._observed.not_finite('a reward that is', self.reward, self.steps)
             raise NotFinite(
                 f'{self._who(copy)} gave the reward {given}, but rewards are stored as float32, which reaches to '

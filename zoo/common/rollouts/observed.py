@@ -14,14 +14,13 @@ from zoo.common.tools.errors import InvalidValue, NotFinite
 
 
 class Observed:
-    """Checks and copies observations.
+    """Checks and copies observations. Methods take the number of the step for their messages.
 
     Attributes:
         mask: the path of the action mask in the observation; None where it has none.
 
     Args:
-        space: of one copy.
-        num_envs: the number of copies.
+        space, num_envs: of one copy, and the number of copies.
         vector: whether an observation is of all copies of a vector environment.
         maskable: whether actions can be masked.
     """
@@ -45,10 +44,6 @@ class Observed:
     def write(self, obs: Any, step: int) -> spaces.Flat:
         """Copy an observation of every copy into a spare buffer, since environments may reuse their arrays.
 
-        Args:
-            obs: as the environment gave it.
-            step: for messages.
-
         Raises:
             ValueError: another shape or dtype than declared, or a value outside the space.
         """
@@ -67,11 +62,7 @@ class Observed:
         return buffer
 
     def write_copy(self, buffer: spaces.Flat, i: int, obs: Any, step: int) -> None:
-        """Copy an observation of copy ``i`` into its place in a buffer.
-
-        Raises:
-            ValueError: another shape or dtype than declared, or a value outside the space.
-        """
+        """Copy an observation of copy ``i`` into its place in a buffer, with the checks of :meth:`write`."""
         flat = self._flatten(obs, step)
         for path, target in spaces.tree_items(buffer):
             value = flat[path] if path else flat
@@ -114,22 +105,16 @@ class Observed:
         copy, entry = (i, at) if i is not None else (int(at[0]), at[1:])
         low, high = (np.broadcast_to(bound, spaces.shape_of(self._leaves[path]))[entry] for bound in (low, high))
         where = f' in entry {", ".join(map(str, map(int, entry)))}' if entry else ''
-        wrong = (
-            '1 allows an action, and 0 forbids it'
-            if is_mask
-            else f'its space reaches from {low} to {high}: correct one of the two'
-        )
+        wrong = '1 allows an action, and 0 forbids it'
+        if not is_mask:
+            wrong = f'its space reaches from {low} to {high}: correct one of the two'
         raise InvalidValue(
             f'{self.who(step, copy)} gave an observation {path and f"{path!r} "}with the value {value[at]}{where}, but '
             f'{wrong}.'
         )
 
     def check_finite(self, obs: spaces.Flat, step: int) -> None:
-        """Refuse NaN and infinity.
-
-        Raises:
-            FloatingPointError: an entry is not finite.
-        """
+        """Raise a FloatingPointError where an entry is NaN or infinite."""
         for path in self._float_leaves:
             x = obs[path] if path else obs
             if not np.isfinite(x).all():

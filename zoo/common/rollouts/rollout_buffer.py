@@ -104,16 +104,13 @@ class RolloutBuffer:
         stepped: Callable[[int], None],
         behavior: Behavior | None = None,
     ) -> Trajectories:
-        """Take ``T`` steps of every copy.
+        """Take ``T`` steps of every copy; return the storage, which the next call writes over.
 
         Args:
             collector: steps the ``N`` copies.
             act: maps flat observations ``[N, …]`` to stored actions.
             stepped: is called after every step with the collector's step count before it.
             behavior: the policy, where its recurrent state or its parameters are kept.
-
-        Returns:
-            The storage, which the next call writes over.
         """
         begins, params, states = self.rollout.begins, self.rollout.params, self.rollout.states
         if begins is not None:

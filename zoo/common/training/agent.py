@@ -1,8 +1,7 @@
 """The contract between an algorithm and everything that trains it.
 
-The protocols are steps of one ladder, so that each user names the smallest one that it needs: :class:`Acts` to play
-episodes, :class:`Learns` to collect experience, :class:`Agent` to train, :class:`AgentOfGradients` for the asynchronous
-loop with roles.
+Each protocol extends the one before. Name the smallest that is needed: :class:`Acts` plays episodes, :class:`Learns`
+collects experience, :class:`Agent` is trained, :class:`AgentOfGradients` runs in the asynchronous loop with roles.
 """
 
 from __future__ import annotations
@@ -42,12 +41,11 @@ class Loop:
     """A training loop. :mod:`zoo.common.training.loops` has all of them.
 
     Attributes:
-        run: ``run(training, experience, **params)`` trains to the end. Its keyword-only parameters are parameters of
-            ``learn``. The type of ``experience`` is the protocol of :mod:`zoo.common.training.experience` that the
-            loop needs.
+        run: ``run(training, experience, **params)`` trains to the end. ``experience`` is of a protocol in
+            :mod:`zoo.common.training.experience`. The keyword-only parameters are parameters of ``learn``.
         experience: what ``update`` learns from. ``'rollouts'`` of the current policy, or ``'evaluations'``, whole
-            episodes with perturbed parameters: the keyword-only parameters of ``update`` are then parameters of
-            ``learn`` too. ``'steps'`` of any policy, from a replay buffer: many updates are compiled into one call.
+            episodes with perturbed parameters: the keyword-only parameters of ``update`` are parameters of ``learn``
+            too. ``'steps'`` of any policy, from a replay buffer: many updates are compiled into one call.
         pace: how actors send rollouts. ``'lockstep'``: of the current policy; then all actors wait for the next one.
             ``'stream'``: the learner takes rollouts as they come, of policies that are a little older.
             ``'gradients'``: an actor computes the gradient of its rollout and waits for the weights that follow.
@@ -116,8 +114,8 @@ class Learns(Acts, Protocol):
         Where sampling is prioritized, ``priorities`` holds the new priorities of the batches afterwards.
 
         Args:
-            batches: fields ``[K, …]``. Recurrent networks take sequences: ``update`` is given the transitions to learn
-                from. Their observations are :class:`zoo.common.networks.remembered.Remembered`.
+            batches: fields ``[K, …]``. Of sequences ``update`` is given the transitions to learn from, with
+                observations :class:`zoo.common.networks.remembered.Remembered`.
         """
 
     def weights_are_finite(self) -> bool:
@@ -126,12 +124,9 @@ class Learns(Acts, Protocol):
     def save(
         self, path: str | os.PathLike[str], buffer: bool = False, loop_state: dict[str, int] | None = None
     ) -> Path:
-        """Write a checkpoint.
+        """Write a checkpoint, ``buffer``: with the replay buffer.
 
-        Args:
-            path: the folder to write.
-            buffer: write the replay buffer too.
-            loop_state: ``steps`` and ``train_steps`` of a training that is under way.
+        ``loop_state`` holds ``steps`` and ``train_steps`` of a training that is under way.
         """
 
 
@@ -154,9 +149,9 @@ class Agent(Learns, Protocol):
         :class:`zoo.common.records.Batch` with fields ``[B, …]``. ``seed``, int32 ``[2]``, is for stateless random
         operations; ``seed + 1`` is free too. It returns a dict of scalars with the keys ``metric_names``. Where
         ``sampling`` has priorities, the key ``'priority'`` holds the new priorities ``[B]`` besides.
-      * ``'rollouts'``: it is called with :class:`zoo.common.records.Trajectories`, fields ``[T, N, …]``, and its
-        keyword parameters. It returns the metrics as floats, or None where nothing was updated.
-      * ``'evaluations'``: it is called with :class:`zoo.common.records.Evaluations` of as many perturbations as
+      * ``'rollouts'``: it takes :class:`zoo.common.records.Trajectories`, fields ``[T, N, …]``, and its keyword
+        parameters. It returns the metrics as floats, or None where nothing was updated.
+      * ``'evaluations'``: it takes :class:`zoo.common.records.Evaluations` of as many perturbations as
         ``perturbations`` says; ``behavior`` is a :class:`zoo.common.acting.greedy.Deterministic`.
 
     Further state (targets, counters, a temperature) goes into ``state_variables``. What is kept along an episode is
@@ -232,10 +227,7 @@ class Agent(Learns, Protocol):
         """The forward pass for acting. Actors and servers are sent ``agent.forward.weights()``."""
 
     def blueprint(self) -> tuple[type, dict[str, Any]]:
-        """Return the class and arguments of an agent like this one, with new weights.
-
-        They can be pickled if the networks can.
-        """
+        """Return the class and arguments of an agent like this one with new weights. Both pickle if the networks do."""
 
     def state(self) -> dict[str, np.ndarray]:
         """Return every weight, optimizer state, statistic and counter: what :meth:`restore_state` takes."""
@@ -250,7 +242,7 @@ class Agent(Learns, Protocol):
         """Average every update with processes that have the same weights, from now on; None: alone again."""
 
     def reseed(self, seed: int | None, stream: str) -> None:
-        """Draw batches, noise and dropout from a stream of its own, unlike an agent with the same state."""
+        """Draw batches, noise and dropout from another stream than an agent with the same state."""
 
 
 class AgentOfGradients(Agent, Protocol):

@@ -12,7 +12,7 @@ A checkpoint holds two or three files and nothing else:
 No file holds code: safetensors is raw bytes under a JSON header, and pickles inside ``.npz`` are refused. The checksums
 find accidents (a truncated copy, a flipped bit, an edited number). They are not a signature.
 
-``write`` replaces the checkpoint ``last`` in four steps. After a crash in each of them:
+``write`` replaces the checkpoint ``last`` in four steps, with this result of a crash in each:
 
 1. All files are written and flushed to disk in ``.last.new-<8 hex digits>``: ``last`` is still the old one.
 2. ``last`` is renamed to ``.last.old``: ``last`` is missing, and ``read`` takes ``.last.old``.
@@ -25,6 +25,7 @@ of another process may be refused and should try again.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import hashlib
 import json
@@ -86,13 +87,9 @@ def write(
 
     Args:
         path: the folder to make, with its parents. An empty folder or a checkpoint is replaced.
-        config: plain data that :func:`zoo.common.tools.files.jsonable` takes. ``read`` compares
-            ``config['algorithm']``.
+        config: plain data for :func:`zoo.common.tools.files.jsonable`. ``read`` compares ``config['algorithm']``.
         arrays: by '/'-separated name, of any shape; bool, integers or NumPy's own reals of up to 64 bits.
         buffer: numeric arrays by name, written one by one in pieces of 16 MB, without a second copy in memory.
-
-    Returns:
-        The path of the checkpoint.
 
     Raises:
         CheckpointError: ``path`` is a file or a folder with other files, which are never touched; or the disk is full
@@ -144,15 +141,13 @@ def read(path: str | os.PathLike[str], algorithm: str | None = None) -> SavedChe
         algorithm: the required ``config['algorithm']``; None: any.
 
     Raises:
-        CheckpointError: there is no checkpoint; a file is missing, truncated or altered; the format is newer than
-            ``FORMAT_VERSION``; or the agent belongs to another algorithm.
+        CheckpointError: there is no checkpoint; a file is missing, truncated or altered; or the format is newer than
+            ``FORMAT_VERSION``; or the algorithm is another.
     """
     path = Path(path).expanduser().resolve()
-    folder = path
-    if not path.exists():
-        folder = _aside(path)
-        if not folder.exists():
-            raise CheckpointError(f"there is no checkpoint at '{path}'.")
+    folder = path if path.exists() else _aside(path)
+    if not folder.exists():
+        raise CheckpointError(f"there is no checkpoint at '{path}'.")
     body = _read_config(folder)
     config = from_jsonable(body['config'])
     _check_algorithm(path, config.get('algorithm'), algorithm)
@@ -225,12 +220,11 @@ def _parse(file: Path) -> Any:
 
 
 def _check_algorithm(path: Path, found: Any, wanted: str | None) -> None:
-    if wanted is None or found == wanted:
-        return
-    if found is None:
+    if wanted is not None and found is None:
         raise CheckpointError(f"'{path}' does not name its algorithm, so it cannot be loaded as {wanted}.")
-    article = 'an' if str(found)[:1] in 'AEIO' else 'a'
-    raise CheckpointError(f"'{path}' holds {article} {found} agent: load it with {found}.load or zoo.load.")
+    if wanted not in (None, found):
+        article = 'an' if str(found)[:1] in 'AEIO' else 'a'
+        raise CheckpointError(f"'{path}' holds {article} {found} agent: load it with {found}.load or zoo.load.")
 
 
 def _check_file(file: Path, entry: Mapping[str, Any]) -> None:
@@ -265,14 +259,11 @@ def _aside(path: Path) -> Path:
 
 def _delete(folder: Path) -> None:
     """Delete a checkpoint's own files, and the folder if it is empty then; never a file of the user."""
-    if not folder.exists():
-        return
-    try:
+    # A reader on a network file system may have a file open: the next write tries again.
+    with contextlib.suppress(OSError):
         for name in _OURS | _LITTER:
             (folder / name).unlink(missing_ok=True)
         folder.rmdir()
-    except OSError:
-        pass  # a reader on a network file system may have a file open: the next write tries again
 
 
 def _delete_abandoned(path: Path) -> None:

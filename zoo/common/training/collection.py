@@ -11,7 +11,7 @@ from gymnasium.vector import VectorEnv
 from zoo.common.acting.greedy import Deterministic
 from zoo.common.records import Evaluations, Trajectories, Transition
 from zoo.common.rollouts.collector import Collector
-from zoo.common.rollouts.evaluator import Evaluator, both_ways, evaluations
+from zoo.common.rollouts.perturbed_play import PerturbedPlay, both_ways, evaluations
 from zoo.common.rollouts.rollout_buffer import RolloutBuffer
 from zoo.common.training.agent import Acts, Learns
 from zoo.common.training.experience import Gradients, PerturbedEpisodes, Rollouts, Step, StepCounter, Steps, Streams
@@ -20,11 +20,7 @@ from zoo.common.training.experience import Gradients, PerturbedEpisodes, Rollout
 class Collection(Rollouts, Streams, Gradients, Steps, PerturbedEpisodes):
     """Experience that an agent collects in an environment of this process.
 
-    Args:
-        agent: acts.
-        env: the environment, one copy or several.
-        render: draw every step.
-        start: the steps that a resumed call has behind it.
+    ``start`` is the number of steps that a resumed call has behind it.
     """
 
     def __init__(self, agent: Learns, env: Env | VectorEnv, render: bool = False, start: int = 0) -> None:
@@ -79,7 +75,7 @@ class Collection(Rollouts, Streams, Gradients, Steps, PerturbedEpisodes):
         def stepped(before: int) -> None:
             training.stepped(collector.steps - before, play.finished)
 
-        play = Evaluator(collector, behavior, episodes)
+        play = PerturbedPlay(collector, behavior, episodes)
         return evaluations(seeds, episodes, *play(*both_ways(seeds), std, stepped))
 
 

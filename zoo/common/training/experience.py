@@ -23,11 +23,7 @@ class StepCounter(Protocol):
 
 
 class Experience(Protocol):
-    """What every loop needs. The protocols below add what one loop needs.
-
-    Attributes:
-        num_envs: copies of the environment.
-    """
+    """What every loop needs: ``num_envs`` copies. The protocols below add what one loop needs."""
 
     num_envs: int
 
@@ -47,10 +43,7 @@ class Rollouts(Experience, Protocol):
     """The experience of :data:`zoo.common.training.loops.on_policy`."""
 
     def rollout(self, training: StepCounter, horizon: int) -> Trajectories:
-        """Return ``horizon`` steps of every copy with the current policy; report them to ``training``.
-
-        The next call writes over them.
-        """
+        """Return ``horizon`` steps of every copy, which the next call writes over; report them to ``training``."""
 
 
 class Streams(Experience, Protocol):
@@ -59,8 +52,7 @@ class Streams(Experience, Protocol):
     def stream(self, training: StepCounter, horizon: int, rollouts: int) -> Trajectories:
         """Return the next rollouts of ``horizon`` steps, side by side; report their steps to ``training``.
 
-        They are taken as they come, so that their policy may be a little older than the agent's. The next call writes
-        over them.
+        They are taken as they come: their policy may be a little older than the agent's. The next call overwrites them.
         """
 
 
@@ -68,12 +60,9 @@ class Gradients(Experience, Protocol):
     """The experience of :data:`zoo.common.training.loops.asynchronous`."""
 
     def improve(self, training: StepCounter, horizon: int) -> dict[str, float] | None:
-        """Make one update by ``horizon`` steps of some copies, wherever its gradient is computed.
+        """Make one update by ``horizon`` steps of some copies, wherever its gradient is computed; report the steps.
 
-        The steps are reported to ``training``.
-
-        Returns:
-            The metrics of the update, or None where no step was valid.
+        It returns the metrics of the update, or None where no step was valid.
         """
 
 
@@ -131,12 +120,8 @@ class Steps(Experience, Protocol):
     def steps(self, training: StepCounter, explore_steps: int, wait: bool = True) -> Iterator[Step]:
         """Iterate over the next step or steps for the loop to store; report them to ``training``.
 
-        Steps that another process stores are only reported.
-
-        Args:
-            training: is told of the steps.
-            explore_steps: the number of steps at the beginning of the agent's life with uniformly random actions.
-            wait: False: the iterator may be empty if no step is there yet.
+        Steps that another process stores are only reported. The first ``explore_steps`` of the agent's life have
+        uniformly random actions. Without ``wait`` the iterator is empty if no step is there yet.
         """
 
 
@@ -144,11 +129,7 @@ class PerturbedEpisodes(Experience, Protocol):
     """The experience of :data:`zoo.common.training.loops.evolution`."""
 
     def evaluations(self, training: StepCounter, seeds: np.ndarray, std: float, episodes: int) -> Evaluations:
-        """Play whole episodes with each perturbation of the policy's parameters, added and subtracted.
+        """Play ``episodes`` whole episodes with each perturbation, added and subtracted; report their steps.
 
-        Args:
-            training: is told of the steps.
-            seeds: of the perturbations, int64 ``[P]``.
-            std: the standard deviation of a perturbation.
-            episodes: the number of episodes with each perturbation in each direction.
+        ``seeds``, int64 ``[P]``, and the standard deviation ``std`` give the perturbations of the parameters.
         """

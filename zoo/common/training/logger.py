@@ -34,8 +34,7 @@ class Logger:
     Use it as a context manager, or call ``close``. Only one logger at a time may write to a run directory.
 
     Args:
-        run_dir: the folder of ``progress.csv`` and the TensorBoard events. Rows are appended to an existing run. None
-            writes nothing.
+        run_dir: the folder of the files. Rows are appended to an existing run. None writes nothing.
         total_steps: the length of the progress bar, in environment steps of this call.
         progress: show the bar, if standard error is a terminal or a notebook.
         description: text before the bar.
@@ -79,8 +78,7 @@ class Logger:
 
         Args:
             step: environment steps in the agent's life, the x axis.
-            metrics: numbers by name, grouped by '/': ``'episode/return'``, ``'loss/critic'``. They may be anything that
-                ``float`` takes, and NaN or infinite.
+            metrics: what ``float`` takes, also NaN or infinite, by name, grouped by '/': ``'episode/return'``.
 
         Raises:
             TypeError: a metric is not a single number.
@@ -160,8 +158,11 @@ class _Table:
                 self._columns = next(csv.reader(file), [])
         if self._columns and resumed_at is not None:
             keep_rows(path, resumed_at)
-        self._end_last_row()
+        cut = self._columns and not path.read_bytes().endswith(b'\n')
         self._file = open(path, 'a', newline='', encoding='utf-8')
+        if cut:  # a killed run has left half a row: end it
+            self._file.write('\n')
+            self._file.flush()
 
     def append(self, row: Mapping[str, str]) -> None:
         if new := [column for column in row if column not in self._columns]:
@@ -171,12 +172,6 @@ class _Table:
 
     def close(self) -> None:
         self._file.close()
-
-    def _end_last_row(self) -> None:
-        # A killed run may have left half a row: end it.
-        if self._columns and not self._path.read_bytes().endswith(b'\n'):
-            with open(self._path, 'a', encoding='utf-8') as file:
-                file.write('\n')
 
     def _widen(self, new: list[str]) -> None:
         columns = self._columns + new
@@ -195,8 +190,8 @@ class _Table:
 class _Events:
     """A TensorBoard event file.
 
-    ``tf.summary.scalar`` needs the package ``tensorboard``, which zoo does not depend on. The file is a TFRecord of
-    ``Event`` messages, and TensorFlow alone can write it.
+    ``tf.summary.scalar`` needs the package ``tensorboard``, which zoo does not depend on. TensorFlow alone can write
+    the file, a TFRecord of ``Event`` messages.
     """
 
     def __init__(self, folder: Path, resumed_at: int | None = None) -> None:

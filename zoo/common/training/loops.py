@@ -1,7 +1,6 @@
 """The training loops: on policy, streamed, asynchronous, off policy, evolution.
 
-A loop is given a training, which counts and logs, and experience in the form that its protocol names. It runs until the
-training is done.
+A loop takes a training, which counts and logs, and experience. It runs until the training is done.
 """
 
 from __future__ import annotations
@@ -15,15 +14,7 @@ from zoo.common.replay.hindsight import Hindsight, Strategy
 from zoo.common.replay.replay import Replay
 from zoo.common.tools.params import at_least
 from zoo.common.training.agent import Loop
-from zoo.common.training.experience import (
-    Experience,
-    Gradients,
-    PerturbedEpisodes,
-    ReplayBuffer,
-    Rollouts,
-    Steps,
-    Streams,
-)
+from zoo.common.training.experience import Gradients, PerturbedEpisodes, ReplayBuffer, Rollouts, Steps, Streams
 from zoo.common.training.training import Training
 
 
@@ -39,11 +30,9 @@ def _on_policy(
     while not training.done:
         agent.progress = training.progress
         rollout = experience.rollout(training, horizon)
-        metrics = None
         # All learners update or none, since each waits for the gradients of the others.
-        if experience.least(bool(rollout.valid.any())):
-            metrics = agent.update(rollout, **update_params)
-        training.updated(metrics)
+        learns = experience.least(bool(rollout.valid.any()))
+        training.updated(agent.update(rollout, **update_params) if learns else None)
 
 
 def _streamed(
@@ -62,10 +51,8 @@ def _streamed(
     while not training.done:
         agent.progress = training.progress
         rollout = experience.stream(training, horizon, rollouts)
-        metrics = None
-        if experience.least(bool(rollout.valid.any())):  # as in `_on_policy`
-            metrics = agent.update(rollout, **update_params)
-        training.updated(metrics)
+        learns = experience.least(bool(rollout.valid.any()))  # as in `_on_policy`
+        training.updated(agent.update(rollout, **update_params) if learns else None)
 
 
 def _asynchronous(
@@ -100,7 +87,7 @@ def _off_policy(
         at_least(1),
         'gradient updates in one call; None: update_every, one for each environment step, or one if that is None',
     ] = None,
-    compress: Annotated[bool, 'compress the images in the replay buffer, which saves memory and takes time'] = (False),
+    compress: Annotated[bool, 'compress the images in the replay buffer, which saves memory and takes time'] = False,
     her: Annotated[
         dict[str, Any] | None,
         Strategy,
@@ -166,7 +153,7 @@ def updates_in_call(update_every: int | None, updates: int | None) -> int:
 
 def _replay_here(
     training: Training,
-    experience: Experience,
+    experience: Steps,
     buffer_size: int,
     compress: bool,
     hindsight: Hindsight | None,
@@ -190,8 +177,8 @@ def _replay_here(
 def _needed(training: Training, held: int, explore_steps: int, is_here: bool) -> int:
     """Return how many transitions the replay buffer must hold before the first update, with ``held`` there now.
 
-    These are ``explore_steps``. An agent whose earlier transitions were not saved needs the rest of them, or as many
-    again: updates on a few transitions would make it forget what it has learned.
+    The number is ``explore_steps``. An agent whose earlier transitions were not saved needs the rest of them, or as
+    many again: updates on a few transitions would make it forget what it has learned.
     """
     steps = training.agent.steps
     if steps <= held:

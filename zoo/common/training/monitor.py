@@ -18,14 +18,13 @@ class Monitor:
 
     The first line ``#{"t_start": …, "env_id": …}`` has the time at which the run began, in seconds since 1970. Then
     follow a header and one row for each episode: the return ``r``, the length ``l`` in steps, the seconds ``t`` from
-    the beginning of the run, and ``step``, the steps in the agent's life at the episode's end. In a continued run ``t``
-    goes on from the last row.
+    the beginning of the run, and ``step``, the steps in the agent's life at the episode's end. In a continued run rows
+    are appended, and ``t`` goes on from the last one.
 
     Args:
-        path: the file. Rows are appended to an existing one.
-        env_name: for the first line.
-        resumed_at: the steps of the checkpoint that the run goes on from. Rows of later episodes are removed, since
-            these are played again. None removes none.
+        path, env_name: of the file, and for its first line.
+        resumed_at: the steps of the checkpoint that the run goes on from. Rows of later episodes, which are played
+            again, are removed. None removes none.
 
     Attributes:
         earlier: return, length and step of each episode that was in the file and stays.
@@ -45,8 +44,7 @@ class Monitor:
             first, rows = self._found(resumed_at)
         kept = [row.split(',') for row in rows]
         self.earlier = [(float(r), int(length), int(step)) for r, length, _, step in kept]
-        before = float(kept[-1][2]) if kept else 0.0
-        self._zero = time.perf_counter() - before
+        self._zero = time.perf_counter() - (float(kept[-1][2]) if kept else 0.0)
         self._due = 0.0
         write_text(self._path, '\n'.join([f'#{first}', ','.join(self.columns), *rows, '']))
         self._file = open(self._path, 'a', encoding='utf-8')

@@ -30,7 +30,7 @@ def record_dataset(
     deterministic: bool = True,
     seed: int | None = None,
 ) -> Path:
-    """Play whole episodes and write them to a file, for ``agent.learn(env, recorded=path)``.
+    """Play whole episodes and write them to a file, for ``agent.learn(env, recorded=path)``; return its path.
 
     Of several copies each plays its share, so that short episodes are not recorded more often than long ones.
 
@@ -40,11 +40,8 @@ def record_dataset(
         env: an environment or a vector environment. The recorded rewards are shaped if its wrappers shape them.
         episodes: the number of episodes.
         path: the file; its name ends in ``.npz``.
-        deterministic: the agent's mode, without exploration.
+        deterministic: let an agent play without exploration.
         seed: of the environment.
-
-    Returns:
-        The path.
 
     Raises:
         ValueError: another file name, no episodes, or an environment with other spaces than the agent's.
@@ -60,8 +57,7 @@ def record_dataset(
     collector = Collector(env, adaptor, begin=begin)
     collector.reset(seed)
     quota = collector.shares(episodes)
-    # The episode under way in each copy: (observation, action, reward) of every step.
-    steps: list[list[tuple]] = [[] for _ in quota]
+    steps: list[list[tuple]] = [[] for _ in quota]  # observation, action and reward of each step under way, by copy
     found: list[RecordedEpisode] = []
     while quota.any():
         obs = collector.obs
@@ -98,10 +94,7 @@ def _acting(
     vector: bool,
     deterministic: bool,
 ) -> tuple[Callable[[spaces.Flat], spaces.Flat], ActionAdaptor, Callable[[np.ndarray], None]]:
-    """Return how to act, the adaptor of the actions, and what to call with the copies in which episodes begin.
-
-    To act is a function from flat observations ``[N, …]`` to stored actions ``[N, …]``.
-    """
+    """Return a function from flat observations to stored actions ``[N, …]``, and the :class:`Collector`'s arguments."""
     if hasattr(policy, 'act') and hasattr(policy, 'action_adaptor'):
         agent = cast(Agent, policy)
         check_spaces(agent, observation_space, action_space, "the environment's")

@@ -12,17 +12,13 @@ from zoo.common.tools.errors import InvalidType, InvalidValue, NotAFolder
 
 
 def run_directory(run_dir: str | os.PathLike[str] | bool | None, algorithm: str, env_name: str) -> Path | None:
-    """Return the directory of a run, and make it if it is missing.
+    """Return the directory of a run, and make it if it is missing; None where nothing is written.
 
     Args:
         run_dir: a path: used as it is, and a run already there is continued. None: a new directory
             ``<algorithm>_<environment>_<date>-<time>``, with ``_2``, ``_3``, … appended if it exists, in the folder
             that the environment variable ``ZOO_RUNS`` names, or else in ``runs``. False: nothing is written.
-        algorithm: for the name, such as ``'TD3'``.
-        env_name: for the name, such as ``'ALE/Pong-v5'``. Characters that do not fit in a file name become ``-``.
-
-    Returns:
-        The directory; None where nothing is written.
+        algorithm, env_name: for the name. Characters that do not fit in a file name become ``-``.
 
     Raises:
         NotADirectoryError: the path is a file.
@@ -48,13 +44,9 @@ def run_directory(run_dir: str | os.PathLike[str] | bool | None, algorithm: str,
 
 
 def check_continued(folder: Path, steps: int) -> None:
-    """Refuse a run directory with more steps than the agent that is to be trained in it.
+    """Refuse a run directory with more steps than the agent to be trained in it has taken.
 
     Its files would mix two trainings, and its newest checkpoint would belong to either of them.
-
-    Args:
-        folder: the run directory.
-        steps: the steps in the agent's life so far.
 
     Raises:
         ValueError: the directory holds later steps.

@@ -44,7 +44,7 @@ class Training:
     the last one, even after an error; ``logged(training, metrics)`` for each row that a callback writes.
 
     Attributes:
-        agent: the algorithm.
+        agent, run_dir, checkpoint_every: as given.
         steps: environment steps of this call so far, summed over copies; a resumed call goes on from the steps of the
             interrupted one. ``train_steps`` is the end.
         returns, episode_steps: the return of each episode that ended in this call, and the step count at its end, as
@@ -52,8 +52,6 @@ class Training:
         losses: the last metrics of ``update``.
         metrics: the last row of the log, by name.
         env: the training environment, or with roles an environment like it. A callback tests in another one.
-        run_dir: the run directory, or None.
-        checkpoint_every: steps between checkpoints.
         replay: the replay buffer, where there is one in this process.
         error: the exception that ended the training, for the ``end`` of a callback; None without one.
 
@@ -64,8 +62,7 @@ class Training:
         log_every: steps between rows; None makes some 200 rows in all.
         checkpoint_every: steps between checkpoints; None makes ten at most, and none before 10,000 steps. Where a
             checkpoint holds all that an exact resume needs, the episodes under way are cut there.
-        checkpoint_buffer: save the replay buffer too.
-        progress_bar: show a progress bar, in a terminal or notebook.
+        checkpoint_buffer, progress_bar: as for ``learn``.
         start: the steps that a resumed call has behind it; ``train_steps`` includes them.
         experience: gives the experience; None: ``env`` does, which otherwise only gives its name.
         goals: of the environment, for the loop's parameter ``her``.
@@ -126,16 +123,14 @@ class Training:
         self._next_checkpoint = start + self.checkpoint_every
         self._last_checkpoint: Path | None = None
         self._stopped = False
-        name = type(agent).__name__
-        self._title = name if env is None else f'{name} {about(env).name}'
+        self._title = type(agent).__name__ + ('' if env is None else f' {about(env).name}')
         resumed_at = agent.steps if start else None
         self._logger = Logger(run_dir, train_steps - start, progress_bar, self._title, resumed_at)
         self._monitor: Monitor | None = None
         if run_dir is not None:
-            named = '' if env is None else about(env).name
-            self._monitor = Monitor(run_dir / 'monitor.csv', named, resumed_at)
-        if self._monitor is not None and start:
-            self._recall(self._monitor.earlier)
+            self._monitor = Monitor(run_dir / 'monitor.csv', '' if env is None else about(env).name, resumed_at)
+            if start:
+                self._recall(self._monitor.earlier)
         self._earlier = len(self.returns)
         self._began = self._log_time = time.perf_counter()
         self._log_steps = start
@@ -177,10 +172,9 @@ class Training:
             self.error = error
             self._rescue()
             saved = 'nothing is saved' if self._last_checkpoint is None else f'saved in {self._last_checkpoint}'
-            self.warn('Interrupted at step %d of %d; %s.', self.steps, self.train_steps, saved)
-            # A traceback ends with this message too.
-            where = f'at step {self.steps} of {self.train_steps}'
-            raise KeyboardInterrupt(f'training was interrupted {where}; {saved}') from None
+            where = f'at step {self.steps} of {self.train_steps}; {saved}'
+            self.warn('Interrupted %s.', where)
+            raise KeyboardInterrupt(f'training was interrupted {where}') from None  # the traceback's last line
         except Exception as error:
             self.error = error
             self._rescue()
@@ -224,11 +218,7 @@ class Training:
                 self._monitor.write(episode.episode_return, episode.length, self.agent.steps)
 
     def log(self, metrics: Mapping[str, float]) -> None:
-        """Write a callback's own metrics as a row of ``progress.csv`` at this step, and as TensorBoard events.
-
-        Args:
-            metrics: numbers by name, such as ``{'test/return': 195.0}``.
-        """
+        """Write a callback's metrics, such as ``{'test/return': 195.0}``, to ``progress.csv`` and TensorBoard."""
         self._logger.log(self.agent.steps, metrics)
         for callback in self._callbacks:
             if hasattr(callback, 'logged'):
@@ -247,10 +237,7 @@ class Training:
         log.warning(message, *values)
 
     def updated(self, metrics: dict[str, float] | None) -> None:
-        """Log and save when due. The loops call this between updates.
-
-        Args:
-            metrics: of the last update; None: nothing was updated.
+        """Log and save when due, with the metrics of the last update or None. The loops call this between updates.
 
         Raises:
             FloatingPointError: a loss is NaN or infinite.
@@ -347,8 +334,5 @@ class Training:
 
     def _draw(self) -> None:
         if self.run_dir is not None:
-            plots.learning_curve(
-                self.run_dir / 'curve.png',
-                {type(self.agent).__name__: [(self.episode_steps, self.returns)]},
-                self._title,
-            )
+            curves = {type(self.agent).__name__: [(self.episode_steps, self.returns)]}
+            plots.learning_curve(self.run_dir / 'curve.png', curves, self._title)

@@ -17,7 +17,7 @@ from zoo.common.acting.behavior import Behavior
 from zoo.common.acting.greedy import Deterministic
 from zoo.common.records import Evaluations
 from zoo.common.rollouts.collector import Collector
-from zoo.common.rollouts.evaluator import Evaluator, both_ways, evaluations
+from zoo.common.rollouts.perturbed_play import PerturbedPlay, both_ways, evaluations
 from zoo.common.training.experience import PerturbedEpisodes, StepCounter
 from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import ClusterError, PeerLost
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 HELLO = -1
 
 
-class EvaluatingActors(PerturbedEpisodes):
+class PerturbedActors(PerturbedEpisodes):
     """The learner's end: experience from actors that evaluate perturbations. There is one learner."""
 
     def __init__(self, cluster: Cluster, plan: Plan, agent: Agent) -> None:
@@ -116,7 +116,7 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
     me, learner = (Role.ACTOR, cluster.role_rank()), (Role.LEARNER, 0)
     results, tasks = cluster.queue(me, learner, 2, plan.max_bytes), cluster.queue(learner, me)
     collector = Collector(env, behavior.adaptor)
-    play = Evaluator(collector, behavior, plan.loop_params['episodes_per_evaluation'])
+    play = PerturbedPlay(collector, behavior, plan.loop_params['episodes_per_evaluation'])
     own, version = cluster.restarts, END
     episodes, clock = exchanges.EndedEpisodes(collector), Clock()
     try:

@@ -20,7 +20,7 @@ from zoo.distributed.engines.waiting import Deadline
 from zoo.distributed.layout import Role
 from zoo.distributed.queues import wait_any
 from zoo.distributed.training import exchanges
-from zoo.distributed.training.evaluations import EvaluatingActors
+from zoo.distributed.training.evaluations import PerturbedActors
 from zoo.distributed.training.plan import END, Plan
 from zoo.distributed.training.role_metrics import Clock, RoleMetrics
 from zoo.distributed.training.shards import Shards
@@ -278,9 +278,9 @@ class Together:
 
 
 @contextlib.contextmanager
-def learning(cluster: Cluster, plan: Plan, agent: Agent) -> Iterator[Actors | EvaluatingActors]:
+def learning(cluster: Cluster, plan: Plan, agent: Agent) -> Iterator[Actors | PerturbedActors]:
     """Give a learner its experience. Its agent begins with the weights of learner 0 and learns with all learners."""
-    kind = EvaluatingActors if plan.experience == 'evaluations' else Actors
+    kind = PerturbedActors if plan.experience == 'evaluations' else Actors
     experience = kind(cluster, plan, agent)
     together = Together(cluster, experience.metrics.clock) if plan.layout.learners > 1 else None
     if together is not None:

@@ -18,7 +18,7 @@ from zoo.common.records import Episode, Evaluations
 from zoo.common.rollouts.collector import Collector
 
 
-class Evaluator:
+class PerturbedPlay:
     """Plays whole episodes, with another perturbation in each copy of an environment.
 
     The return of an episode is the sum of the rewards that training sees, shaped if they are shaped. Where Atari games
