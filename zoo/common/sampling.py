@@ -48,11 +48,7 @@ class SequenceSampling(NamedTuple):
 
 
 def raised(priorities: np.ndarray, exponent: float) -> np.ndarray:
-    """Return priorities as they are stored, float64: with the exponent applied, and above 0.
-
-    Args:
-        priorities: |δ|.
-        exponent: α.
+    """Return the priorities |δ| as they are stored, float64: with the exponent α applied, and above 0.
 
     Raises:
         FloatingPointError: a priority is NaN or infinite.
@@ -69,11 +65,7 @@ def raised(priorities: np.ndarray, exponent: float) -> np.ndarray:
 def importance(chances: np.ndarray, correction: float) -> np.ndarray:
     """Return importance weights, float32 ``[…, B]``: ``(1 / (N P(i)))^β``, divided by the highest weight of the batch.
 
-    A common factor of all chances cancels out, and so does ``N``.
-
-    Args:
-        chances: ``P(i)`` ``[…, B]``, up to a common factor.
-        correction: β.
+    ``chances`` are ``P(i)`` ``[…, B]`` up to a common factor, which cancels out like ``N``; ``correction`` is β.
     """
     lowest = chances.min(-1, keepdims=True) if chances.ndim else chances
     return ((lowest / chances) ** correction).astype(np.float32)

@@ -33,7 +33,8 @@ from zoo.common.networks.policy import StochasticPolicy
 from zoo.common.parameters import ActionSpace, NetList, ObservationSpace, OptimizersList
 from zoo.common.records import TestResult, TrainingResult, Trajectories
 from zoo.common.replay.replay import Replay
-from zoo.common.rollouts.rollout import EvaluatedRollout, Player, Rollout
+from zoo.common.rollouts.estimates import EvaluatedRollout
+from zoo.common.rollouts.rollout import Player, Rollout
 from zoo.common.tools import seeding
 from zoo.common.tools.compilation import set_threads
 from zoo.common.tools.errors import InvalidValue, unknown
@@ -342,7 +343,7 @@ class Algorithm(Parameterized):
                 is what networks add to the loss.
 
         Returns:
-            Tensors with the leading axes of the rollout: :class:`zoo.common.rollouts.rollout.EvaluatedRollout`.
+            Tensors with the leading axes of the rollout: :class:`zoo.common.rollouts.estimates.EvaluatedRollout`.
 
         Raises:
             ValueError: a rollout of other spaces, or an algorithm without a stochastic policy.

@@ -18,7 +18,8 @@ from zoo.common.networks.network import penalized
 from zoo.common.records import Episode, Trajectories
 from zoo.common.rollouts.claims import claims
 from zoo.common.rollouts.collector import Collector
-from zoo.common.rollouts.rollout import EvaluatedRollout, Player, Rollout, Span
+from zoo.common.rollouts.estimates import EvaluatedRollout
+from zoo.common.rollouts.rollout import Player, Rollout, Span
 from zoo.common.tools import seeding
 from zoo.common.tools.checks import whole
 from zoo.common.tools.errors import InvalidValue

@@ -67,11 +67,7 @@ class AgentSpaces(Protocol):
 
 
 class Recording(Protocol):
-    """Recorded episodes, read one after the other.
-
-    Attributes:
-        observation_space, action_space: of one copy of the environment.
-    """
+    """Recorded episodes, read one after the other, and the spaces of one copy of their environment."""
 
     observation_space: Space
     action_space: Space
@@ -135,15 +131,14 @@ class RecordedFile:
     def __init__(self, path: Path) -> None:
         if not path.is_file():
             raise InvalidValue(f"there are no recorded episodes at '{path}'.")
+        foreign = f"'{path}' does not hold episodes that were recorded by zoo.record_dataset"
         try:
             self._arrays = np.load(path, allow_pickle=False)
             about = from_jsonable(json.loads(str(self._arrays['about'])))
         except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
-            raise InvalidValue(
-                f"'{path}' does not hold episodes that were recorded by zoo.record_dataset ({error})."
-            ) from error
+            raise InvalidValue(f'{foreign} ({error}).') from error
         if about.get('format') != _FORMAT:
-            raise InvalidValue(f"'{path}' does not hold episodes that were recorded by zoo.record_dataset.")
+            raise InvalidValue(f'{foreign}.')
         if about['version'] > FORMAT_VERSION:
             raise InvalidValue(f"'{path}' was recorded by a newer zoo: upgrade zoo.")
         self.observation_space = spaces.from_json(about['observation_space'])
@@ -181,8 +176,7 @@ def stacked(newest: np.ndarray, frames: int) -> np.ndarray:
 class MinariDataset:
     """A :class:`Recording` in a dataset of Minari.
 
-    Args:
-        source: its id or folder.
+    ``source`` is its id or folder.
 
     Raises:
         ImportError: Minari is not installed.
@@ -193,9 +187,8 @@ class MinariDataset:
         try:
             import minari
         except ImportError as error:
-            raise MissingPackage(
-                f"datasets of Minari need the extra: pip install 'zoo-rl[minari]' ({error})."
-            ) from error
+            needed = "datasets of Minari need the extra: pip install 'zoo-rl[minari]'"
+            raise MissingPackage(f'{needed} ({error}).') from error
         folder = Path(source).expanduser()
         try:
             if folder.is_dir():
@@ -257,11 +250,9 @@ def fill(agent: AgentSpaces, replay: Replay, sources: Any, part: int = 0, parts:
     """Put recorded episodes into a replay buffer, each into the copy with the fewest steps; return the number of steps.
 
     Args:
-        agent: the episodes must have its spaces.
-        replay: the agent's replay buffer.
+        agent, replay: the episodes must have the spaces of this agent and its replay buffer.
         sources: a source that :func:`read` takes, or a list of them.
-        part: the number of this replay buffer among several, which take the episodes in turn.
-        parts: the number of replay buffers.
+        part, parts: the number of this replay buffer among ``parts``, which take the episodes in turn.
 
     Raises:
         ValueError: no such source, episodes of other spaces, or values outside them.

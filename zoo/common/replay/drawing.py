@@ -63,12 +63,7 @@ def gather(ring: Ring, rows: np.ndarray, lead: tuple[int, ...]) -> Batch:
 def relabel(ring: Ring, batch: Batch, rows: np.ndarray, hindsight: Hindsight, rng: np.random.Generator) -> None:
     """Give some transitions of a batch goals that their episodes have reached, in place.
 
-    Args:
-        ring: that the batch is taken from, with its episodes kept.
-        batch: what `gather` gave for ``rows``.
-        rows: of the transitions.
-        hindsight: which transitions, and which goals.
-        rng: draws both.
+    ``batch`` is what `gather` gave for ``rows`` of a ring whose episodes are kept. ``rng`` draws transitions and goals.
 
     Raises:
         ValueError: stored rewards differ from those that the environment computes.

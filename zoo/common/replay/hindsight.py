@@ -52,7 +52,7 @@ class Hindsight:
     def rewards(
         self, goal: np.ndarray, achieved: np.ndarray, steps: np.ndarray, terminated: np.ndarray, gamma: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Compute rewards and ends of transitions of up to ``n`` steps each, for other goals.
+        """Return what :func:`summed` gives for transitions of up to ``n`` steps with other goals.
 
         Args:
             goal: the new goals ``[m, …]``.
@@ -60,9 +60,6 @@ class Hindsight:
             steps: the number of steps of each transition, int ``[m]``; later ones are ignored.
             terminated: bool ``[m]``, whether the last step ended the episode when it was played.
             gamma: discount.
-
-        Returns:
-            The same as :func:`summed`.
         """
         m, n = achieved.shape[:2]
         taken = np.arange(n) < steps[:, None]
@@ -86,7 +83,6 @@ def reached_at(strategy: str, at: np.ndarray, length: np.ndarray, rng: np.random
             uniformly among all steps.
         at: the steps that need a goal, int ``[m]``, counted from 0.
         length: the lengths of their episodes, int ``[m]``.
-        rng: draws the steps.
     """
     if strategy == 'final':
         return length - 1
@@ -101,7 +97,6 @@ def summed(
     Args:
         reward, terminated: of each step, float32 and bool ``[m, n]``.
         steps: the number of steps, int ``[m]``.
-        gamma: discount.
 
     Returns:
         ``Σ γ^i r_i``, float32 ``[m]``; the number of steps joined, int ``[m]``; whether the last one terminated, bool.

@@ -41,7 +41,6 @@ class Replay(Ring):
 
         Args:
             lead: how many; of sequences ``(K, C)``.
-            rng: draws them.
             progress: the fraction of the training that is done, in [0, 1], for schedules.
             hindsight: gives some transitions other goals, and their priorities are then about the new goals. It needs
                 :meth:`keep_episodes`.
@@ -100,10 +99,8 @@ class Replay(Ring):
     def prioritize(self, priorities: np.ndarray | None) -> None:
         """Set the priorities ``[*lead]`` of the transitions drawn last; None changes nothing.
 
-        Call it before adding others. Of a transition that was drawn more than once the last priority stays.
-
-        Args:
-            priorities: |δ|; the exponent is applied here.
+        They are |δ|; the exponent is applied here. Call it before adding transitions. Of a transition that was drawn
+        more than once the last priority stays.
 
         Raises:
             ValueError: nothing was drawn by priority.
@@ -130,9 +127,7 @@ class Replay(Ring):
     def rows_at(self, fractions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return the rows where the running sum of the priorities reaches these fractions of `mass`, int64 ``[n]``.
 
-        Args:
-            fractions: float64 ``[n]``, from 0 to 1. Where sampling is uniform, only their number counts.
-            rng: draws the rows where sampling is uniform.
+        ``fractions`` are float64 ``[n]`` in [0, 1]. Where sampling is uniform only their number counts: ``rng`` draws.
 
         Raises:
             ValueError: there is no transition.

@@ -71,17 +71,14 @@ class Ring:
         compress: bool = False,
     ) -> None:
         self.sampling = Sampling(1.0) if sampling is None else sampling
-        self.capacity = capacity
-        self.num_envs = num_envs
-        self.space = observation_space
-        self.adaptor = action_adaptor
+        self.capacity, self.num_envs = capacity, num_envs
+        self.space, self.adaptor = observation_space, action_adaptor
         leaves = spaces.leaves(observation_space)
         images = {path for path, leaf in leaves.items() if isinstance(leaf, spaces.FrameStack) or is_image(leaf)}
         self.compressed = images if compress else set()
         if compress and not images:
-            raise InvalidValue(
-                f'compress=True is for images, and {spaces.describe(observation_space)} has none: leave it out.'
-            )
+            described = spaces.describe(observation_space)
+            raise InvalidValue(f'compress=True is for images, and {described} has none: leave it out.')
         self.frames = {path: leaf.frames for path, leaf in leaves.items() if isinstance(leaf, spaces.FrameStack)}
         self.longest = max(self.frames.values(), default=1)
         self.rows = self.rows_for(num_envs)
@@ -124,8 +121,7 @@ class Ring:
         self.tree = None if self.sampling.priorities is None else SumTree(total)
         self.highest = 1.0
         self.episodes: EpisodeSpans | None = None
-        self.added = 0
-        self.recorded = 0
+        self.added = self.recorded = 0
 
     def __len__(self) -> int:
         """Return the number of transitions that can be sampled."""
@@ -151,9 +147,8 @@ class Ring:
         """Store one transition of each of ``n`` neighboring copies, fields ``[n, …]``.
 
         Args:
-            transition: of the copies from ``first`` on.
+            transition: of the copies from number ``first`` on.
             valid: bool ``[n]``; transitions where it is False are left out.
-            first: the number of the first copy.
             state: the recurrent state before the step, float32 ``[n, S]``, where sequences are drawn.
             priority: |δ| of each transition ``[n]``, where it is known already; None: the highest priority so far.
 
@@ -168,18 +163,18 @@ class Ring:
             given = np.flatnonzero(valid)
             copies = first + given
         at = self.base[copies] + self.cursor[copies]
-        self._write_obs(at, transition.obs, given, self.age_now[copies])
+        age = self.age_now[copies]
+        self._write_obs(at, transition.obs, given, age)
         _write(self.action, at, transition.action, given)
         if state is not None:
             self.recurrent_state[at] = state[given]
         self.reward[at] = transition.reward[given]
         self.terminated[at] = transition.terminated[given]
         self.truncated[at] = transition.truncated[given]
-        self._advance(copies)
-        self.age_now[copies] = np.minimum(self.age_now[copies] + 1, self.longest - 1)
+        after = self._advance(copies)
+        self.age_now[copies] = age = np.minimum(age + 1, self.longest - 1)
         # The next step writes the next observation here again; at an episode's end it stays.
-        after = self.base[copies] + self.cursor[copies]
-        self._write_obs(after, transition.next_obs, given, self.age_now[copies])
+        self._write_obs(after, transition.next_obs, given, age)
         self.valid[at] = True
         if self.tree is not None:
             self.tree.put(at, self.highest if priority is None else self.with_exponent(priority[given]))
@@ -198,7 +193,6 @@ class Ring:
         The result is the same as with one `add` for each step, but faster.
 
         Args:
-            copy: the number of the copy.
             obs: flat ``[T + 1, …]``.
             action: stored actions ``[T, …]``.
             reward: float32 ``[T]``.
@@ -254,9 +248,7 @@ class Ring:
     def cut(self, first: int = 0, count: int | None = None) -> None:
         """Begin new episodes in copies that were reset, and keep the last observations of the episodes before.
 
-        Args:
-            first: the number of the first copy.
-            count: how many copies; None: all from there.
+        They are ``count`` copies from number ``first`` on, or all from there.
         """
         copies = np.arange(first, self.num_envs if count is None else first + count)
         under_way = copies[self.under_way(copies)]
@@ -271,13 +263,13 @@ class Ring:
         return self.valid[self.base[copies] + (self.cursor[copies] - 1) % self.rows]
 
     def _begin(self, copies: np.ndarray) -> None:
-        self._advance(copies)
+        at = self._advance(copies)
         self.age_now[copies] = 0
         if self.episodes is not None:
-            self.episodes.begin(self.base[copies] + self.cursor[copies], copies)
+            self.episodes.begin(at, copies)
 
-    def _advance(self, copies: slice | np.ndarray) -> None:
-        """Move the cursors to the next row, which is about to be written over."""
+    def _advance(self, copies: slice | np.ndarray) -> np.ndarray:
+        """Move the cursors to the next rows, which are about to be written over; return the rows."""
         self.moves[copies] += 1
         moved = self.cursor[copies] + 1
         wrapped = moved == self.rows
@@ -286,12 +278,14 @@ class Ring:
             self.full[copies] |= wrapped
         self.cursor[copies] = moved
         # The stack of the row `longest - 1` further on reaches back to the new row. The rows between were lost before.
-        lost = self.base[copies] + (moved + self.longest - 1) % self.rows
+        base = self.base[copies]
+        lost = base + (moved + self.longest - 1) % self.rows
         if self.episodes is not None:
             self.episodes.leave(lost[self.valid[lost]])
         self.valid[lost] = False
         if self.tree is not None:
             self.tree.put(lost, 0.0)
+        return base + moved
 
     def _write_obs(self, at: np.ndarray, obs: spaces.Flat, given: slice | np.ndarray, age: np.ndarray) -> None:
         for path, target in spaces.tree_items(self.obs):

@@ -17,11 +17,6 @@ def gather_sequences(ring: Ring, rows: np.ndarray, wanted: SequenceSampling) -> 
     it begins there with a state of zeros, like a first episode. Where it would reach beyond the newest observation,
     that one is repeated, and the steps to learn from there are not valid.
 
-    Args:
-        ring: to take them from.
-        rows: of the transitions, ``[n]``.
-        wanted: length and burn-in.
-
     Returns:
         The sequences one after another: obs, action, begins ``[n, R, …]``; ``at`` and ``after`` in the numbers of the
         sequence's own ``R`` rows, and the other fields of transitions, ``[n, L]``; state ``[n, S]``; weight ``[n]``.
@@ -71,12 +66,9 @@ def gather_sequences(ring: Ring, rows: np.ndarray, wanted: SequenceSampling) -> 
 
 
 def side_by_side(found: SequenceBatch, lead: tuple[int, ...], rng: np.random.Generator) -> SequenceBatch:
-    """Arrange sequences one after another as the time-major batches ``[K, …]`` of ``K`` updates.
+    """Arrange what `gather_sequences` gave for ``K C`` rows as the time-major batches ``[K, …]`` of ``K`` updates.
 
-    Args:
-        found: what `gather_sequences` gave for ``K C`` rows.
-        lead: ``K`` and ``C``.
-        rng: draws another transition of the same update where there is none.
+    ``lead`` is ``(K, C)``. ``rng`` draws another transition of the same update where there is none.
     """
     updates, count = lead
     length = found.valid.shape[1]

@@ -95,13 +95,8 @@ class SumTree:
     def find(self, fractions: np.ndarray) -> np.ndarray:
         """Return the rows where the running sum of the values exceeds these fractions of their total.
 
-        A row with value 0 is never found, however sums are rounded.
-
-        Args:
-            fractions: float64 ``[n]``, from 0 to 1; sorted ones are found faster.
-
-        Returns:
-            int64 ``[n]``.
+        A row with value 0 is never found, however sums are rounded. ``fractions`` are float64 ``[n]`` in [0, 1]; sorted
+        ones are found faster. The rows are int64 ``[n]``.
 
         Raises:
             ValueError: every value is 0.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Real
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,26 @@ from zoo.common.tools.errors import InvalidValue
 
 #: The forms in which values of states are given; :meth:`zoo.common.rollouts.rollout.Rollout.advantages` describes them.
 Values: TypeAlias = Callable[[Any], Any] | tuple[Any, Any] | float | None
+
+
+class EvaluatedRollout(NamedTuple):
+    """A rollout under the agent's policy and critic as they are now: tensors ``[T, N]`` or ``[B]``, like the rollout.
+
+    Attributes:
+        log_prob: float32, the log-probability of each action, or its log-density in a ``Box``.
+        entropy: float32, the policy's entropy in each state, in nats; None without a closed form, as after a tanh.
+        value: float32, V of each state; None where the agent has no critic of states.
+        params: float32 ``[…, param_size]``, the parameters of the policy's distribution
+            ``agent.action_adaptor.distribution``, which has ``kl(p, q)`` among other methods.
+        penalty: float32, one number: in training mode the losses that the networks add (Keras' ``add_loss`` and
+            regularizers), otherwise 0.
+    """
+
+    log_prob: Any
+    entropy: Any
+    value: Any
+    params: Any
+    penalty: Any
 
 
 class Critic(Protocol):

@@ -25,7 +25,7 @@ class PerturbedPlay:
     end with each life, it is the return of the whole game.
 
     Args:
-        collector: of the copies.
+        collector: steps the copies.
         behavior: the policy; the running statistics of its observations stay fixed.
         episodes: the number of episodes of each evaluation.
 
@@ -76,10 +76,9 @@ class PerturbedPlay:
         left = [0] * copies  # its episodes to come
 
         def take(copy: int) -> None:
-            playing[copy] = next(waiting, -1)
+            playing[copy] = own = next(waiting, -1)
             left[copy] = self.episodes
-            if playing[copy] >= 0:
-                own = playing[copy]
+            if own >= 0:
                 noise = direction(int(seeds[own]), found.parameters.size)
                 found.set(copy, found.parameters + np.float32(signs[own] * std) * noise)
 
@@ -122,8 +121,7 @@ class Tally:
 
     Args:
         statistics: the running statistics, by path.
-        count: the number of evaluations.
-        copies: the number of copies of the environment.
+        count, copies: the numbers of evaluations, and of copies of the environment.
 
     Attributes:
         found: sums and sums of squares of the distances from the mean, by path float64 ``[count, 2, size]``.

@@ -25,34 +25,9 @@ FIELDS = tuple('obs action reward next_obs terminated truncated valid begins cut
 REPLACEABLE = ('reward', 'log_prob')
 
 
-class EvaluatedRollout(NamedTuple):
-    """A rollout under the agent's policy and critic as they are now: tensors ``[T, N]`` or ``[B]``, like the rollout.
-
-    Attributes:
-        log_prob: float32, the log-probability of each action, or its log-density in a ``Box``.
-        entropy: float32, the policy's entropy in each state, in nats; None without a closed form, as after a tanh.
-        value: float32, V of each state; None where the agent has no critic of states.
-        params: float32 ``[…, param_size]``, the parameters of the policy's distribution
-            ``agent.action_adaptor.distribution``, which has ``kl(p, q)`` among other methods.
-        penalty: float32, one number: in training mode the losses that the networks add (Keras' ``add_loss`` and
-            regularizers), otherwise 0.
-    """
-
-    log_prob: Any
-    entropy: Any
-    value: Any
-    params: Any
-    penalty: Any
-
-
 @dataclass(frozen=True, eq=False)
 class Player:
-    """The agent that played, and its spaces.
-
-    Attributes:
-        observation_space, action_space: of one copy of the environment.
-        agent: the agent; None after a rollout was pickled.
-    """
+    """The agent that played, None after a rollout was pickled, and the spaces of one copy of its environment."""
 
     observation_space: Space
     action_space: Space
@@ -71,9 +46,9 @@ class Span(NamedTuple):
 class Rollout:
     """Steps that an agent has played: named NumPy arrays with leading axes ``[T, N]`` or ``[B]``.
 
-    A new rollout and its slices are *ordered*: ``T`` successive steps of ``N`` copies of the environment, ``[T, N,
-    …]``. :meth:`flat`, :meth:`shuffle` and :meth:`minibatches` give *loose* transitions ``[B, …]``. A rollout does not
-    change: every method returns a new rollout or an array.
+    A new rollout and its slices are *ordered*: ``T`` successive steps of ``N`` copies of the environment. :meth:`flat`,
+    :meth:`shuffle` and :meth:`minibatches` give *loose* transitions ``[B, …]``. A rollout does not change: every method
+    returns a new rollout or an array. Fields added by :meth:`with_fields` are attributes too.
 
     Observations and actions are flat structures: one array, or for a ``Dict`` or ``Tuple`` a dict of arrays by path.
     A ``tf.function`` takes a rollout and sees its fields as tensors. Rollouts of equal shapes share a graph.
@@ -93,8 +68,6 @@ class Rollout:
         state: float32 ``[…, S]``, the recurrent state before the step, zero where an episode begins; None where the
             policy has none. A recurrent agent evaluates only ordered rollouts.
         player: the agent that played, and its spaces.
-
-    Fields added by :meth:`with_fields` are attributes too.
     """
 
     obs: Any
@@ -164,8 +137,7 @@ class Rollout:
     def with_fields(self, **fields: Any) -> Rollout:
         """Return the rollout with more fields, such as advantages, which its slices and minibatches have too.
 
-        Args:
-            fields: arrays with the rollout's leading axes. ``reward`` and ``log_prob`` replace the present ones.
+        They are arrays with the rollout's leading axes. ``reward`` and ``log_prob`` replace the present ones.
 
         Raises:
             ValueError: a name is taken, or the leading axes differ.
@@ -177,9 +149,8 @@ class Rollout:
                 raise InvalidValue(f'a rollout has {name!r} already: give the field another name.')
             array = np.asarray(value)
             if array.shape[: len(lead)] != lead:
-                raise InvalidValue(
-                    f'the field {name!r} has shape {array.shape}: it needs the leading axes {lead} of the rollout.'
-                )
+                wrong = f'the field {name!r} has shape {array.shape}'
+                raise InvalidValue(f'{wrong}: it needs the leading axes {lead} of the rollout.')
             found[name] = array
         return self._with(found)
 
@@ -214,16 +185,12 @@ class Rollout:
         end = max(begin, end)
         numbers = np.arange(self.reward.shape[1])
         if not isinstance(copies, slice) and np.ndim(copies) != 1:
-            raise InvalidValue(
-                f'copies are picked by a slice or a list, such as rollout[:, [0, 2]], not by {copies!r}.'
-            )
+            raise InvalidValue(f'copies are picked by a slice or a list, like rollout[:, [0, 2]], not by {copies!r}.')
         columns = numbers[copies]
-        pick = slice(None) if len(columns) == len(numbers) and (columns == numbers).all() else columns
-        span = self.__dict__['_span']
-        if span is not None:
-            span = Span(
-                span.play, span.begin + begin, span.begin + end, tuple(span.copies[column] for column in columns)
-            )
+        pick = slice(None) if np.array_equal(columns, numbers) else columns
+        if (span := self.__dict__['_span']) is not None:
+            held = tuple(span.copies[column] for column in columns)
+            span = Span(span.play, span.begin + begin, span.begin + end, held)
         place = {int(column): i for i, column in enumerate(columns)}
         ends = [(t - begin, place[i], x) for t, i, x in self.__dict__['_ends'] if begin <= t < end and i in place]
         return self._with(self._mapped(lambda x: x[begin:end][:, pick]), span, ends)
@@ -235,9 +202,8 @@ class Rollout:
     def concatenate(cls, rollouts: Sequence[Rollout]) -> Rollout:
         """Join rollouts, one after the other.
 
-        Ordered rollouts are joined along time, copy by copy. Episodes go on from one rollout to the next where the
-        environment did, as in successive calls of ``agent.rollout``. Otherwise the episodes under way are marked as
-        cut.
+        Ordered rollouts are joined along time, copy by copy. Episodes go on from one to the next where the environment
+        did, as in successive calls of ``agent.rollout``. Otherwise the episodes under way are marked as cut.
 
         Raises:
             ValueError: an empty list; other spaces, fields or numbers of copies; ordered and loose ones together.
@@ -245,8 +211,8 @@ class Rollout:
         rollouts = list(rollouts)
         if not rollouts:
             raise InvalidValue('there is no rollout to concatenate: give at least one.')
-        first, *others = rollouts
-        for other in others:
+        first = rollouts[0]
+        for other in rollouts[1:]:
             first._check_joins(other)
         fields: dict[str, Any] = {
             name: None if values[0] is None else spaces.tree_map(lambda *x: np.concatenate(x), *values)
@@ -282,8 +248,7 @@ class Rollout:
     def shuffle(self, seed: int | np.random.Generator | None = None) -> Rollout:
         """Return the valid rows as loose transitions ``[B, …]`` in a random order.
 
-        Args:
-            seed: a seed or a generator; None: the agent's own generator.
+        ``seed`` is a seed or a generator; None: the agent's own generator.
         """
         return self._loose(self._generator(seed).permutation(np.flatnonzero(self.valid)))
 
@@ -292,10 +257,7 @@ class Rollout:
 
         Their size is the number of rows divided by ``n``, rounded up. The last ones are filled up with transitions from
         the first. So rollouts of one shape give minibatches of one shape, which a ``tf.function`` compiles once.
-
-        Args:
-            n: the number of minibatches.
-            seed: a seed or a generator; None: the agent's own generator.
+        ``seed`` is a seed or a generator; None: the agent's own generator.
 
         Raises:
             ValueError: ``n`` is less than 1 or more than the rows, or there is no transition.
@@ -312,15 +274,13 @@ class Rollout:
     def episodes(self, whole: bool = True) -> list[Rollout]:
         """Return the episodes in the order in which they ended: ordered rollouts ``[L, 1, …]`` of valid rows.
 
-        Args:
-            whole: only episodes that begin and end in this rollout; False: parts of episodes too.
+        ``whole``: only episodes that begin and end in this rollout; False: parts of episodes too.
 
         Raises:
             ValueError: loose transitions.
         """
         self._check_ordered('episodes')
-        done = self.terminated | self.truncated
-        pieces = []
+        done, pieces = self.terminated | self.truncated, []
         for copy in range(self.reward.shape[1]):
             begin = None
             for t in np.flatnonzero(self.valid[:, copy]).tolist():
@@ -344,7 +304,7 @@ class Rollout:
         Args:
             gamma: discount, in [0, 1].
             values: V of states, in a form that :meth:`advantages` takes. None: the agent's critic; without a critic 0,
-                so that the returns are those that were seen.
+                so that only the rewards seen count.
 
         Raises:
             ValueError: loose transitions, or values of another shape.
@@ -375,8 +335,7 @@ class Rollout:
     def trajectories(self) -> Trajectories:
         """The steps as the record that the library's loops work on, where a cut counts as truncated."""
         self._check_ordered('trajectories')
-        first = None if self.state is None else self.state[0]
-        begins = None if self.state is None else self.begins
+        first, begins = (None, None) if self.state is None else (self.state[0], self.begins)
         truncated = self.truncated | self.cut
         steps = (self.obs, self.action, self.reward, self.next_obs, self.terminated, truncated, self.valid)
         return Trajectories(*steps, state=first, begins=begins)
@@ -416,24 +375,19 @@ class Rollout:
         for kind in ('observation_space', 'action_space'):
             own, found = getattr(one, kind), getattr(two, kind)
             if own is not found and not spaces.same(own, found):
-                raise InvalidValue(
-                    f'the rollouts have other spaces, an {kind} {spaces.describe(own)} and one '
-                    f'{spaces.describe(found)}: concatenate rollouts of one environment.'
-                )
+                both = f'an {kind} {spaces.describe(own)} and one {spaces.describe(found)}'
+                raise InvalidValue(f'the rollouts have other spaces, {both}: concatenate rollouts of one environment.')
         mine, its = ({name for name, x in rollout.fields.items() if x is not None} for rollout in (self, other))
         if mine != its:
+            lacking = ', '.join(sorted(mine ^ its))
             raise InvalidValue(
-                f'of two rollouts to join only one has {", ".join(sorted(mine ^ its))}: give both the same fields by '
-                'with_fields.'
+                f'of two rollouts to join only one has {lacking}: give both the same fields by with_fields.'
             )
         if self.reward.shape[1:] != other.reward.shape[1:]:
-            raise InvalidValue(
-                f'rollouts of shapes {tuple(self.reward.shape)} and {tuple(other.reward.shape)} cannot follow one '
-                'another: concatenate their flat() transitions.'
-            )
+            shapes = f'{tuple(self.reward.shape)} and {tuple(other.reward.shape)}'
+            raise InvalidValue(f'rollouts of shapes {shapes} cannot follow one another: concatenate their flat().')
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: the arrays and the spaces, without the agent."""
+    def __getstate__(self) -> dict[str, Any]:  # the arrays and the spaces, without the agent
         player = Player(self.player.observation_space, self.player.action_space)
         return {**self.__dict__, 'player': player, '_span': None}
 
@@ -441,7 +395,6 @@ class Rollout:
         self.__dict__.update(state)
 
     def __tf_flatten__(self) -> tuple[Any, tuple[Any, ...]]:
-        """Return what a ``tf.function`` takes as fixed, and the fields."""
         return (self.player, self.__dict__['_names']), tuple(self.fields.values())
 
     @classmethod

@@ -259,6 +259,8 @@ def _aside(path: Path) -> Path:
 
 def _delete(folder: Path) -> None:
     """Delete a checkpoint's own files, and the folder if it is empty then; never a file of the user."""
+    if not folder.exists():
+        return
     # A reader on a network file system may have a file open: the next write tries again.
     with contextlib.suppress(OSError):
         for name in _OURS | _LITTER:
