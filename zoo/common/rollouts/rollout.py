@@ -20,7 +20,6 @@ from zoo.common.tools.errors import InvalidValue
 
 #: The fields that every rollout has, in this order; ``log_prob`` and ``state`` may be None.
 FIELDS = tuple('obs action reward next_obs terminated truncated valid begins cut log_prob state'.split())
-
 #: The fields that `Rollout.with_fields` may replace.
 REPLACEABLE = ('reward', 'log_prob')
 
@@ -142,8 +141,7 @@ class Rollout:
         Raises:
             ValueError: a name is taken, or the leading axes differ.
         """
-        lead = tuple(self.reward.shape)
-        found = self.fields
+        lead, found = tuple(self.reward.shape), self.fields
         for name, value in fields.items():
             if name not in REPLACEABLE and (name in FIELDS or hasattr(type(self), name) or name.startswith('_')):
                 raise InvalidValue(f'a rollout has {name!r} already: give the field another name.')
@@ -246,10 +244,7 @@ class Rollout:
         return self._loose(np.flatnonzero(self.valid))
 
     def shuffle(self, seed: int | np.random.Generator | None = None) -> Rollout:
-        """Return the valid rows as loose transitions ``[B, …]`` in a random order.
-
-        ``seed`` is a seed or a generator; None: the agent's own generator.
-        """
+        """Return the valid rows in a random order, by a seed, a generator or (None) the agent's own generator."""
         return self._loose(self._generator(seed).permutation(np.flatnonzero(self.valid)))
 
     def minibatches(self, n: int, seed: int | np.random.Generator | None = None) -> Iterator[Rollout]:
@@ -365,10 +360,8 @@ class Rollout:
 
     def _check_ordered(self, what: str) -> None:
         if not self.ordered:
-            raise InvalidValue(
-                f'{what} needs the steps in their order, which loose transitions have lost: call it before flat, '
-                'shuffle or minibatches, and keep the result by with_fields.'
-            )
+            advice = 'call it before flat, shuffle or minibatches, and keep the result by with_fields'
+            raise InvalidValue(f'{what} needs the steps in their order, which loose transitions have lost: {advice}.')
 
     def _check_joins(self, other: Rollout) -> None:
         one, two = self.player, other.player
