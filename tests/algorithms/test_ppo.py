@@ -491,8 +491,8 @@ class TestSharedTorso:
     @pytest.mark.parametrize(
         'net_list, message',
         [
-            (['critic', {}], "share the torso of 'critic': name one of"),
-            ([{}, 'acto'], "share the torso of 'acto': name one of"),
+            (['critic', {}], "share the torso of 'critic': name a network before it"),
+            ([{}, 'acto'], "share the torso of 'acto': name a network before it"),
         ],
     )
     def test_wrong_names(self, net_list: list[Any], message: str):
