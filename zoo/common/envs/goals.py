@@ -65,9 +65,8 @@ class Goals:
 
     def __init__(self, env: Env | VectorEnv) -> None:
         self._made: Env | None = None
-        space = env.single_observation_space if isinstance(env, VectorEnv) else env.observation_space
         self.name = about(env).name
-        why = refusal(space)
+        why = refusal(env.single_observation_space if isinstance(env, VectorEnv) else env.observation_space)
         if why is not None:
             raise InvalidValue(self._refused(why))
         self._shaping: list[Callable[[np.ndarray], Any]] = []
@@ -166,10 +165,7 @@ class Goals:
 
 
 def is_goal_environment(env: Env | VectorEnv) -> bool:
-    """Return whether hindsight experience replay applies to an environment."""
-    space = env.single_observation_space if isinstance(env, VectorEnv) else env.observation_space
-    if refusal(space) is not None:
-        return False
+    """Whether hindsight experience replay applies to an environment."""
     try:
         Goals(env).close()
     except ValueError:
@@ -193,9 +189,7 @@ def _shaping(layer: Any) -> list[Callable[[np.ndarray], Any]]:
         return [lambda rewards: [one(reward) for reward in rewards.tolist()]]
     if isinstance(layer, ShapeVectorReward):
         return [layer.shaped]
-    if isinstance(layer, VectorRewardWrapper):
-        return [layer.rewards]
-    return []
+    return [layer.rewards] if isinstance(layer, VectorRewardWrapper) else []
 
 
 class _OfMany:

@@ -54,8 +54,7 @@ def make_vector(
         RuntimeError: a process ended while it was making its copy, or making it raised an error.
         ValueError: the first observation of a copy lies outside its space; ``make`` returns the same object each time.
     """
-    factories: list[Callable[[], gymnasium.Env]]
-    factories = [partial(make_copy, make, name, seed, reward_shaping) for seed in seeds]
+    factories: list[Callable[[], gymnasium.Env]] = [partial(make_copy, make, name, s, reward_shaping) for s in seeds]
     if not processes:
         env = SyncVectorEnv(factories, autoreset_mode=AutoresetMode.SAME_STEP)
         if len({id(copy.unwrapped) for copy in env.envs}) < len(env.envs):

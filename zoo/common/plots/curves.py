@@ -191,7 +191,7 @@ def _along(grid: np.ndarray, steps: np.ndarray, values: np.ndarray) -> np.ndarra
 def summary(runs: np.ndarray, band: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return lower bound, line and upper bound ``[T]`` of runs ``[R, T]``; NaN is missing; see `learning_curve`."""
     if band == 'confidence':
-        # Each resample is a set of whole curves. The seed is fixed, so that the same runs give the same picture.
+        # Each resample is a set of whole curves. A fixed seed: the same runs give the same picture.
         drawn = np.random.default_rng(0).integers(len(runs), size=(_RESAMPLES, len(runs)))
         weights = np.stack([(drawn == run).sum(1) for run in range(len(runs))], 1).astype(np.float64)
         present = np.isfinite(runs)

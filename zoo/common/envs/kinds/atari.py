@@ -103,11 +103,8 @@ class AtariPreprocessing(gymnasium.Wrapper):
             raise InvalidValue(
                 f'frame_skip and max_episode_steps are at least 1, not {frame_skip}, {max_episode_steps}.'
             )
-        self._frame_skip = frame_skip
-        self._noop_max = noop_max
-        self._life_loss = life_loss
-        self._clip_reward = clip_reward
-        self._limit = max_episode_steps
+        self._frame_skip, self._noop_max, self._limit = frame_skip, noop_max, max_episode_steps
+        self._life_loss, self._clip_reward = life_loss, clip_reward
         game = cast(Any, env.unwrapped)  # ALE's
         meanings = game.get_action_meanings()
         self._fire_reset = fire_reset and len(meanings) > 1 and meanings[1] == 'FIRE'
@@ -118,9 +115,7 @@ class AtariPreprocessing(gymnasium.Wrapper):
         self._screens = np.zeros((2, *screen), np.uint8)
         self.observation_space = Box(0, 255, (*self._size, 1 if grayscale else 3), np.uint8)
         self._next_life = False  # the last episode ended by a lost life alone
-        self._lives = 0
-        self._return = 0.0
-        self._length = 0
+        self._lives, self._return, self._length = 0, 0.0, 0
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -213,10 +208,8 @@ class Pool(envpool.ThreadedCopies):
         super().__init__(nenv, reference)
         self.render_mode = None
         options = {name: kwargs.pop(name, default) for name, default in OPTIONS.items()}
-        self._frames = options['frame_stack']
-        self._life_loss = options['life_loss']
-        self._clip_reward = options['clip_reward']
-        self._limit = options['max_episode_steps']
+        self._frames, self._limit = options['frame_stack'], options['max_episode_steps']
+        self._life_loss, self._clip_reward = options['life_loss'], options['clip_reward']
         self._returns, self._lengths = np.zeros(nenv), np.zeros(nenv, np.int64)
         self._engine = (_EnvPool if by_envpool else _Ale)(nenv, cast(EnvSpec, reference.spec), options, **kwargs)
 

@@ -31,10 +31,7 @@ UNBOUNDED = 1e10
 def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env]:
     """Return the factory :func:`make` of a task, named by domain and task: ``'cheetah-run'``, ``'ball_in_cup-catch'``.
 
-    Raises:
-        ValueError: an unknown name.
-        TypeError: ``env_id`` is not a name.
-        ImportError: dm_control is not installed.
+    It refuses an unknown name (ValueError), what is no name (TypeError), and any without dm_control (ImportError).
     """
     if not isinstance(env_id, str):
         registered.find(env_id, env_type)  # refuses it

@@ -88,8 +88,8 @@ class PixelObservations(gymnasium.Wrapper):
         if not self._has_scene and env.render_mode != 'rgb_array':
             raise InvalidValue(f"{env}: pixels need render_mode='rgb_array', but it is {env.render_mode!r}.")
         self._cameras = camera_ids(env, cameras) if self._has_scene else {'pixels': -1}
-        self._renderer: SceneRenderer | None = None
-        self._picture: SceneRenderer | None = None
+        self._renderer: SceneRenderer | None = None  # of observations
+        self._picture: SceneRenderer | None = None  # of render()
         self._with_state = pixels == 'both'
         self._state_is_dict = isinstance(env.observation_space, Dict)
         images = self._image_spaces()

@@ -123,9 +123,7 @@ def _module(spec: EnvSpec) -> str:
 
 
 def find_spec(env_id: str, env_type: str) -> EnvSpec:
-    """Return the registered specification of ``env_id``.
-
-    (Gymnasium's own look-up warns of every version but the latest, and it guesses.)
+    """Return the registered specification of ``env_id``. (Gymnasium's own look-up warns of old versions and guesses.)
 
     Raises:
         ValueError: an unknown name (the message has the nearest one), or a name of another type.
@@ -237,15 +235,15 @@ def _use_object(env: Any, /, max_episode_steps: int | None = None, **kwargs: Any
         raise InvalidType(
             f'{", ".join(kwargs)} cannot be given to an environment object: pass its class or a function.'
         )
-    if isinstance(env, VectorEnv) and max_episode_steps is not None:
+    if isinstance(env, VectorEnv):
+        if max_episode_steps is None:
+            return env
         raise InvalidType('max_episode_steps cannot be given to a VectorEnv: pass the class of the single environment.')
     if is_old_gym(env):
         try:
             env = OldGymEnv(env)
         except TypeError as error:
             raise UnusableError(str(error)) from error
-    if isinstance(env, VectorEnv):
-        return env
     if not isinstance(env, gymnasium.Env):
         raise UnusableError(_not_gymnasium(env))
     name = type(env.unwrapped).__name__
@@ -266,8 +264,7 @@ def time_limit(env: Any) -> int | None:
     """Return the steps after which a wrapper of Gymnasium truncates an episode; None without such a wrapper."""
     found = []
     while isinstance(env, gymnasium.Wrapper):
-        if isinstance(env, TimeLimit):
-            found.append(env._max_episode_steps)
+        found += [env._max_episode_steps] if isinstance(env, TimeLimit) else []
         env = env.env
     return min(found, default=None)
 
@@ -319,10 +316,9 @@ def _refuse_argument(error: TypeError, name: str, maker: Any, kwargs: dict[str, 
     found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     if not (found and found.group(1) in kwargs):
         return
-    argument = found.group(1)
+    argument, hint = found.group(1), ''
     known = [other for other in _parameters(maker) if other not in ('**', argument)]
     close = nearest(argument, [*known, 'nenv', 'seed', 'vectorized', 'reward_shaping', 'max_episode_steps'])
-    hint = ''
     if argument in ('pixels', *pixels.OPTIONS):
         hint = f': pixels=True and its {", ".join(pixels.OPTIONS)} are for registered names'
     elif close:
@@ -343,9 +339,8 @@ def _ask_for_argument(error: TypeError, name: str) -> None:
 
 
 def _name(maker: Any) -> str:
-    called: Any = getattr(maker, 'func', None)  # what a partial calls
-    name: Any = getattr(maker, '__name__', None) or getattr(called, '__name__', repr(maker))
-    return name
+    called = getattr(maker, 'func', None)  # what a partial calls
+    return str(getattr(maker, '__name__', None) or getattr(called, '__name__', repr(maker)))
 
 
 def _not_gymnasium(env: Any) -> str:

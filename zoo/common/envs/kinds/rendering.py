@@ -48,8 +48,7 @@ class SceneRenderer:
 
         self._gl: Any = None
         self._context: Any = None
-        self._mujoco = mujoco
-        self._env = cast(Any, env.unwrapped)  # it has a scene
+        self._mujoco, self._env = mujoco, cast(Any, env.unwrapped)  # it has a scene
         self._model = model = self._env.model
         height, width = size
         self._gl = _gl_context(width, height)
@@ -152,12 +151,10 @@ def close_at_exit() -> None:
 def _gl_context(width: int, height: int) -> Any:
     """Return an OpenGL context for drawing off screen, made current; a RuntimeError says what to install."""
     wanted = _wanted()
+    known = [*LIBRARIES, 'glfw']
+    kinds = [wanted] if wanted in known else known
     if platform.system() != 'Linux':
         kinds = ['gl_context']  # MuJoCo's own choice, the only one there
-    elif wanted in (*LIBRARIES, 'glfw'):
-        kinds = [wanted]
-    else:
-        kinds = [*LIBRARIES, 'glfw']
     reasons = []
     for kind in kinds:
         try:

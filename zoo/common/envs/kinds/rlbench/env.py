@@ -176,11 +176,8 @@ class RLBenchEnv(gymnasium.Env):
         self.action_space = Box(-1.0, 1.0, (self._actions.size,), np.float32)
         self.render_mode = render_mode
         self.spec = EnvSpec(task, 'zoo.common.envs.kinds.rlbench.env:RLBenchEnv', max_episode_steps=max_episode_steps)
-        self._robot = robot_setup
-        self._shaped = bool(shaped_rewards)
-        self._limit = max_episode_steps
-        self._penalty = float(penalty)
-        self._attempts = reset_attempts
+        self._robot, self._shaped, self._penalty = robot_setup, bool(shaped_rewards), float(penalty)
+        self._limit, self._attempts = max_episode_steps, reset_attempts
         self._variation: int | None = None if variation == 'random' else int(variation)  # None: at random
         self._steps = 0
         self._observation: Any = None  # RLBench's own
