@@ -163,8 +163,8 @@ def as_batch(space: Space, x: Any) -> tuple[Flat, bool]:
                 f'{leaf.shape}, or a batch of that.'
             )
         lead[path] = shape[: len(shape) - len(shape_of(leaf))]
-    first, *others = lead
-    for path in others:
+    first = next(iter(lead))
+    for path in lead:
         if lead[path] != lead[first]:
             raise InvalidValue(
                 f'the observation has batch axes {lead[first]} in {first!r}, but {lead[path]} in {path!r}: give '

@@ -41,13 +41,10 @@ class About:
 
 def about(env: Env | VectorEnv) -> About:
     """Return what zoo knows of an environment, whatever has been wrapped around it since it was built."""
-    own = _own(env)
+    own, inside = _own(env), _inside(env)
     if own is not None:
         return own
-    inside = _inside(env)
-    if inside is None:
-        return About(_name(env, None), copies=_copies(env))
-    return About(_name(env, inside.name), inside.type, _copies(env))
+    return About(_name(env, inside and inside.name), inside and inside.type, _copies(env))
 
 
 def env_name(env: Env | VectorEnv) -> str:

@@ -66,8 +66,8 @@ def list_envs(env_type: str, latest: bool = False) -> list[str]:
     """Return the names that ``build_env(name, env_type)`` opens, sorted, as the installed packages list them.
 
     Args:
-        env_type: as for ``build_env``. For ``'gymnasium'`` these are all names that the installed packages known here
-            register, and the names of packages imported so far; some of them may need further packages.
+        env_type: as for ``build_env``. ``'gymnasium'`` lists what the installed packages known here register, and the
+            packages imported so far; some names may need further packages.
         latest: leave out a name such as ``'Hopper-v4'`` where there is a ``'Hopper-v5'``.
 
     Raises:

@@ -217,9 +217,8 @@ def _functional_boxes(model: Any, takes: Sequence[Sequence[Box]]) -> list[Box]:
     """The layers of a functional Keras model; input ``i`` takes from the boxes ``takes[i]``."""
     from zoo.common.tools import keras_private
 
-    by_operation = {
-        id(keras_private.maker_of(tensor)): list(boxes) for tensor, boxes in zip(model.inputs, takes, strict=True)
-    }
+    inputs = zip(model.inputs, takes, strict=True)
+    by_operation = {id(keras_private.maker_of(tensor)): list(boxes) for tensor, boxes in inputs}
     found = []
     for layer in model.operations:  # each after the layers that it takes from
         if id(layer) in by_operation:

@@ -177,7 +177,7 @@ def _convert_box(space: Any) -> Box:
 
 
 def _cast(space: Space, x: Any) -> Any:
-    """``x`` in the dtype of its space; what does not fit stays, for the check of observations to report."""
+    """``x`` in the dtype of its space; what does not fit stays: the check of observations reports it."""
     if isinstance(space, Dict) and isinstance(x, dict):
         return {key: _cast(space.spaces[key], value) if key in space.spaces else value for key, value in x.items()}
     if isinstance(space, Tuple) and isinstance(x, (tuple, list)) and len(x) == len(space.spaces):

@@ -172,8 +172,7 @@ def make_registered(spec: EnvSpec, /, **kwargs: Any) -> gymnasium.Env:
     Raises:
         ValueError: a ``render_mode`` that the environment lacks, or a window without a display.
         TypeError: the environment does not take one of ``kwargs``.
-        ImportError: a package is missing; the message has the ``pip install`` line.
-        RuntimeError: MuJoCo cannot load the renderer that ``MUJOCO_GL`` names.
+        ImportError, RuntimeError: a package, or the renderer that ``MUJOCO_GL`` names, is missing.
     """
     # An Atari game is seen in pixels already, and refuses the argument.
     options = {} if type_of(spec) == 'atari' else pixels.take_options(kwargs)
@@ -286,7 +285,7 @@ def takes(env_id: Any, argument: str) -> bool:
 
 
 def _parameters(maker: Any) -> list[str]:
-    """The names of the arguments of a function or a constructor, with ``'**'`` if it takes any other argument.
+    """The names of the arguments of a function or a class, with ``'**'`` for a function that takes any other argument.
 
     A class hands its ``**kwargs`` to its bases, so it takes their arguments; a function may hand them to anything.
     """

@@ -81,9 +81,8 @@ class ShapeVectorReward(VectorWrapper):
         self._ended = (np.asarray(terminated, bool) | np.asarray(truncated, bool)) & stepped
         if self._ended.any() and not getattr(self.env, 'reports_episodes', False):
             where = info.setdefault('final_info', {}) if same_step else info
-            where['episode'] = {
-                key: np.where(self._ended, kept, 0) for key, kept in (('r', self._returns), ('l', self._lengths))
-            }
+            kept = {'r': self._returns, 'l': self._lengths}
+            where['episode'] = {key: np.where(self._ended, values, 0) for key, values in kept.items()}
             where['_episode'] = self._ended.copy()
         return observation, self.shaped(reward), terminated, truncated, info
 

@@ -10,11 +10,7 @@ from zoo.common.tools.errors import MissingPackage
 
 
 def load_module(name: str, package: str = 'rlbench') -> ModuleType:
-    """Return the module ``<package>.<name>``, imported when it is first needed.
-
-    Raises:
-        ImportError: RLBench, PyRep or CoppeliaSim is not installed, or not where ``COPPELIASIM_ROOT`` says.
-    """
+    """Return the module ``<package>.<name>``, imported now; an ImportError says what is not installed, or where."""
     root = os.environ.get('COPPELIASIM_ROOT')
     if importlib.util.find_spec('rlbench') and not os.path.isdir(root or ''):
         raise MissingPackage(
