@@ -44,7 +44,8 @@ def about(env: Env | VectorEnv) -> About:
     own, inside = _own(env), _inside(env)
     if own is not None:
         return own
-    return About(_name(env, inside and inside.name), inside and inside.type, _copies(env))
+    inside = inside or About(_name(env, None))
+    return About(_name(env, inside.name), inside.type, _copies(env))
 
 
 def env_name(env: Env | VectorEnv) -> str:
