@@ -77,11 +77,7 @@ class Recording(Protocol):
 
 
 def check_spaces(agent: AgentSpaces, observation_space: Space, action_space: Space, whose: str) -> None:
-    """Refuse other spaces than the agent's; ``whose`` begins the message.
-
-    Raises:
-        ValueError: a space differs.
-    """
+    """Raise a ValueError for other spaces than the agent's; ``whose`` begins the message."""
     for kind, found, adaptor in (
         ('observation_space', observation_space, observations),
         ('action_space', action_space, actions),

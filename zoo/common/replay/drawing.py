@@ -15,10 +15,7 @@ COMPARED = 2000
 
 
 def gather(ring: Ring, rows: np.ndarray, lead: tuple[int, ...]) -> Batch:
-    """Return the transitions in rows, each with the steps that ``n_step`` draws as one; fields ``[*lead, …]``.
-
-    The weights are 1.
-    """
+    """Return the transitions in rows, of ``n_step`` steps each and weight 1; fields ``[*lead, …]``."""
     gamma, n = ring.sampling.gamma, ring.sampling.n_step
     last, reward = rows, ring.reward
     if n > 1:

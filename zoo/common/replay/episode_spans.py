@@ -9,11 +9,7 @@ class EpisodeSpans:
     """The first and the last row of each episode in a :class:`zoo.common.replay.ring.Ring`.
 
     Episodes are numbered by copy. The numbers begin anew after as many as a copy has rows, since each episode takes at
-    least one row.
-
-    Args:
-        rows: the rows of each copy.
-        copies: the number of copies.
+    least one row. Each of ``copies`` copies has ``rows`` rows.
     """
 
     def __init__(self, rows: int, copies: int) -> None:

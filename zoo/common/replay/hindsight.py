@@ -29,9 +29,7 @@ class Strategy:
 class Hindsight:
     """Chooses transitions and computes their rewards for goals that their episodes have reached.
 
-    Args:
-        goals: computes the rewards of the environment.
-        strategy, k: the fields of :class:`Strategy`.
+    Its arguments are what computes the environment's rewards, and the fields of :class:`Strategy`.
 
     Attributes:
         due: the number of steps at which the stored rewards are next checked.

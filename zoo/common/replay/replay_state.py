@@ -41,10 +41,8 @@ def restore(ring: Ring, arrays: Mapping[str, np.ndarray]) -> None:
     """Fill a ring with what `save` gave.
 
     The saved images may be compressed or not. A prioritized ring gives all transitions of a uniform one the highest
-    priority, like new ones. A uniform ring ignores saved priorities.
-
-    The transitions of another number of copies are dealt to the copies that there are now, each episode to one of them.
-    Where not all find a place, the oldest are dropped.
+    priority, like new ones. A uniform ring ignores saved priorities. The transitions of another number of copies are
+    dealt to the copies that there are now, each episode to one. Where not all find a place, the oldest are dropped.
 
     Raises:
         ValueError: another capacity.

@@ -77,7 +77,7 @@ def side_by_side(found: SequenceBatch, lead: tuple[int, ...], rng: np.random.Gen
         return np.ascontiguousarray(np.swapaxes(x.reshape(*lead, *x.shape[1:]), 1, 2))  # [K, R or L, C, …]
 
     valid = arranged(found.valid)
-    # The number of each transition among those of its update, or of the one that takes its place.
+    # The number of each transition within its update, or the number of the one that takes its place.
     pick = np.tile(np.arange(length * count), (updates, 1))
     for own, numbers in zip(valid.reshape(updates, -1), pick, strict=True):
         if not own.all():

@@ -23,10 +23,8 @@ class SumTree:
 
     The array is a binary heap with many roots: the children of node ``i`` are ``2i`` and ``2i + 1``, and the highest
     level begins at ``roots``. Every sum is computed from its two children and never changed by a difference. So no
-    rounding errors pile up, and a tree that is rebuilt from the same values is equal to the last bit.
-
-    Args:
-        size: the number of values; all are 0 at first.
+    rounding errors pile up, and a tree that is rebuilt from the same values is equal to the last bit. All ``size``
+    values are 0 at first.
     """
 
     def __init__(self, size: int) -> None:

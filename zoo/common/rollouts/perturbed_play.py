@@ -48,9 +48,8 @@ class PerturbedPlay:
         same result. Copies begin episodes by themselves and are seeded once, from the first evaluation.
 
         Args:
-            seeds: int64 ``[K]``, of the perturbations.
+            seeds, std: of the perturbations, int64 ``[K]``, and their standard deviation.
             signs: ``[K]``, 1 where the perturbation is added, −1 where it is subtracted.
-            std: the standard deviation of a perturbation.
             stepped: is called after every step with the collector's step count before it.
 
         Returns:

@@ -293,7 +293,7 @@ class Rollout:
         """Return the discounted return of every step, float32 ``[T, N]``; 0 where a row is not valid.
 
         The return is the sum of the rewards to the end of the episode
-        (:func:`zoo.common.maths.returns.discounted_returns`). Where the episode goes on unseen, because it was
+        (:func:`zoo.common.maths.returns.discounted_returns`). Where the episode was
         truncated or cut or the rollout ends, the value of the next observation stands for the rest.
 
         Args:

@@ -156,7 +156,7 @@ class Agent(Learns, Protocol):
 
     Further state (targets, counters, a temperature) goes into ``state_variables``. What is kept along an episode is
     dropped in :meth:`episodes_restarted`. Then saving, resuming and sending to other learners work without more code.
-    Where updates differ in turn, as with a delayed actor, ``phases`` is the length of the cycle, and
+    Where updates differ in turn, as with a delayed actor, ``phases`` is the length of the cycle. Then
     ``update(batch, seed, phase)`` is told its place in it.
 
     Attributes:
