@@ -20,7 +20,7 @@ class Callback:
     """A callback of a training; a subclass overrides what it needs.
 
     Attributes:
-        every: environment steps between calls, which happen at the first update from there on and at the end; None:
+        every: environment steps between calls. A call happens at the first update from there on, and at the end. None:
             whenever a row is logged.
     """
 
@@ -49,7 +49,7 @@ class WithEnvironment(Callback):
     Args:
         env: the environment; None builds one like the training's, of one copy.
         seed: of the environment that is built.
-        **changes: arguments of ``build_env`` in which that one differs.
+        **changes: arguments of ``build_env`` to change in it.
     """
 
     def __init__(self, env: Env | VectorEnv | None, seed: int | None, **changes: Any) -> None:

@@ -77,8 +77,8 @@ class StopOnPlateau(Callback):
 
     Args:
         patience: environment steps without a rise.
-        min_rise: a rise is a mean that exceeds the highest one so far by more than this.
-        window: number of episodes in the mean; before there are so many, nothing is judged.
+        min_rise: the mean has risen when it exceeds the highest one so far by more than this.
+        window: number of episodes in the mean; earlier, nothing is judged.
         every: environment steps between checks; None: whenever a row is logged.
 
     Attributes:

@@ -22,9 +22,6 @@ class Choices:
     Args:
         experiment: a function that returns the experiment.
         choose: runs a choice and brings the page up to date.
-
-    Attributes:
-        environment_box, algorithm_box: the widgets.
     """
 
     def __init__(self, experiment: Callable[[], Experiment], choose: Callable[[Callable[[], str | None]], Any]) -> None:

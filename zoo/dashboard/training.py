@@ -51,8 +51,7 @@ class Narrow(gymnasium.Wrapper):
 class Control(Callback):
     """Answers the page from within the training process, pauses, and interrupts.
 
-    Args:
-        connection: to the page. It is written only after a question, so a page that does not read blocks nothing.
+    It writes to the connection only after a question, so a page that does not read blocks nothing.
     """
 
     def __init__(self, connection: Connection) -> None:

@@ -82,7 +82,6 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether the process is running."""
         return self._process.is_alive()
 
     def interrupt(self) -> None:
