@@ -114,16 +114,12 @@ class Remembering(Behavior):
 
     along_episodes = True
 
-    @property
-    def state_size(self) -> int:
-        return self._state_size
-
     @functools.cached_property
-    def _state_size(self) -> int:  # kept where there is no forward pass any more
+    def state_size(self) -> int:
         return self.forward.state_size
 
     def light(self) -> Behavior:
-        _ = self._state_size
+        _ = self.state_size  # kept where there is no forward pass any more
         return super().light()
 
     def episodes_begin(self, copies: np.ndarray) -> None:

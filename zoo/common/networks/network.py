@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import dataclasses
 import logging
 import warnings
 from collections.abc import Callable, Iterator
@@ -39,6 +40,7 @@ def unannounced() -> Iterator[None]:
         announces.reset(token)
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class Network:
     """Preprocessing, torso and head as one function of a flat observation.
 
@@ -60,37 +62,25 @@ class Network:
         state_size: entries of the recurrent state; 0 without recurrent layers.
     """
 
-    def __init__(
-        self,
-        name: str,
-        preprocess: Preprocess,
-        torso: Any,
-        call_torso: Callable[[dict[str, tf.Tensor], tf.Tensor | None, bool], tf.Tensor],
-        head: keras.Model | None,
-        joins_action: bool = False,
-        custom: str | None = None,
-        shares: bool = False,
-        *,
-        wanted: Head,
-        mixed: bool = False,
-        core: recurrent.Core | None = None,
-    ) -> None:
-        self.name = name
-        self.preprocess = preprocess
-        self.torso = torso
-        self.head = head
-        self.custom = custom
-        self.shares = shares
-        self.wanted = wanted
-        self.mixed = mixed
-        self.core = core
-        self.state_size = 0 if core is None else core.state_size
-        self.target: Network | None = None
-        self.bounds = False
-        self.call_torso = call_torso
-        self.joins_action = joins_action
+    name: str
+    preprocess: Preprocess
+    torso: Any
+    call_torso: Callable[[dict[str, tf.Tensor], tf.Tensor | None, bool], tf.Tensor]
+    head: keras.Model | None
+    joins_action: bool = False
+    custom: str | None = None
+    shares: bool = False
+    _: dataclasses.KW_ONLY
+    wanted: Head
+    mixed: bool = False
+    core: recurrent.Core | None = None
+    target: Network | None = None
+    bounds: bool = False
+
+    def __post_init__(self) -> None:
+        self.state_size = 0 if self.core is None else self.core.state_size
         self._trained = self._keras_trained()
-        if mixed:
+        if self.mixed:
             spec.warn_where_slow()
 
     def __call__(

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from zoo.common.networks import pieces
@@ -260,25 +259,6 @@ def core_of(chain: Sequence[Any]) -> tuple[Callable[[tf.Tensor, bool], tf.Tensor
     return before, Core(stages)
 
 
-def steps_agree(
-    entry: Any, before: Callable[[tf.Tensor, bool], tf.Tensor], core: Core, x: tf.Tensor, within: float
-) -> bool:
-    """Whether a user's chain gives the same, within a tolerance, for whole sequences as step by step.
-
-    It does not if a layer looks at several steps at once. ``before`` and ``core`` are its pieces, from `core_of`;
-    ``x`` is preprocessed sequences of some steps ``[T, N, …]``.
-    """
-    steps, copies = x.shape[:2]
-    whole = entry(tf.transpose(x, [1, 0, *range(2, len(x.shape))]), training=False)
-    keras_private.clear_losses(entry)
-    begins = tf.zeros([steps, copies], tf.bool)
-    rows = before(tf.reshape(x, [steps * copies, *x.shape[2:]]), False)
-    found, _ = core.sequence(rows, tf.zeros([copies, core.state_size]), begins)
-    last = whole[:, -1] if len(whole.shape) == 3 else whole
-    last, found = tf.cast(last, tf.float32), found[-copies:]
-    return last.shape == found.shape and np.allclose(last, found, atol=within, rtol=within)
-
-
 def _rows(layer: Any, has_time: bool) -> Callable[[tf.Tensor, bool], tf.Tensor]:
     takes = keras_private.takes_training(layer)
 
@@ -291,9 +271,3 @@ def _rows(layer: Any, has_time: bool) -> Callable[[tf.Tensor, bool], tf.Tensor]:
         return x[:, 0] if has_time else x
 
     return call
-
-
-def build(entry: Any, shape: Sequence[int]) -> None:
-    """Build a user's chain for inputs ``[batch, time, *shape]``, unless it is built."""
-    if not entry.built:
-        entry.build((None, None, *shape))
