@@ -113,12 +113,23 @@ def test_a_constructor_is_refused_when_the_class_is_made():
 
 
 def test_a_field_with_the_name_of_a_method_is_refused():
-    with pytest.raises(TypeError, match=r'^Hides\.rollout is a method of every algorithm: name the parameter other'):
+    with pytest.raises(TypeError, match=r'^Hides\.rollout is a method of PPO already: name the parameter other'):
 
         class Hides(PPO):
             """PPO with a parameter that hides a method."""
 
             rollout: int = 3  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize('name', ['steps', 'rng', 'updates', 'replay', 'progress', 'networks', 'is_built', 'policy'])
+def test_a_field_with_the_name_of_an_attribute_is_refused(name):
+    """``Algorithm.__init__`` or ``build`` of PPO would replace what the user gave."""
+    with pytest.raises(TypeError, match=rf'^Hides\.{name} is an attribute of PPO already: name the parameter other'):
+        type('Hides', (PPO,), {'__annotations__': {name: int}, name: 3})
+
+
+def test_a_field_with_a_name_of_its_own_is_no_attribute():
+    assert 'bonus' in type('Free', (PPO,), {'__annotations__': {'bonus': int}, 'bonus': 3}).params()
 
 
 def test_a_default_of_learn_that_there_is_not_is_refused():

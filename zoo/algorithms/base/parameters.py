@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import dis
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -82,12 +83,12 @@ class Parameterized(Updating):
         for base in reversed(cls.__mro__[1:]):
             inherited |= vars(base).get('fields', {})
         cls.fields = params.fields(cls, inherited)
-        for name in cls.fields.keys() - inherited.keys():
+        assigned = _assigned(cls.__mro__[1:])
+        for name in [name for name in cls.fields if name not in inherited]:
             known = inspect.getattr_static(cls.__mro__[1], name, None)
-            if callable(known) or isinstance(known, property):
-                raise InvalidType(
-                    f'{cls.__name__}.{name} is a method of every algorithm: name the parameter otherwise.'
-                )
+            if callable(known) or isinstance(known, property) or name in assigned:
+                what = f'{"an attribute" if name in assigned else "a method"} of {cls.__mro__[1].__name__}'
+                raise InvalidType(f'{cls.__name__}.{name} is {what} already: name the parameter otherwise.')
         if not kw_only and 'by_position' not in cls.__dict__ and len(cls.by_position) <= 4:  # spaces and lists alone
             cls.by_position = tuple(cls.fields)
         if not cls.is_whole():
@@ -209,6 +210,13 @@ class Parameterized(Updating):
         for name in names:
             if name in defaults and getattr(self, name) != defaults[name]:
                 log.warning('%s=%s changes nothing%s.', name, getattr(self, name), reason)
+
+
+def _assigned(bases: Iterable[type]) -> set[str]:
+    """Return the attributes that the constructors and ``build`` of these classes assign: they would replace a field."""
+    makers = [vars(base)[name] for base in bases for name in ('__init__', 'build') if name in vars(base)]
+    code = [step for make in makers if inspect.isfunction(make) for step in dis.get_instructions(make)]
+    return {step.argval for step in code if step.opname == 'STORE_ATTR'}
 
 
 def _unknown_param(cls: type[Parameterized], name: str, known: Iterable[str]) -> str:
