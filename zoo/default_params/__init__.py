@@ -1,16 +1,19 @@
 """Default hyper-parameters: one file for each algorithm, each a table of plain data.
 
 A table has three levels: ``COMMON``, ``TYPES`` by environment type, and ``TUNED`` by environment id. A later level
-overrides an earlier one. Besides the parameters of the algorithm and of its ``learn`` their keys are
+overrides an earlier one. The keys are the parameters of the algorithm and of its ``learn``, and
 
-* ``network``: keys of the network spec, see :mod:`zoo.common.networks`;
-* ``networks``: what is otherwise for some, by their names without numbers: ``{'critic': {'hidden': [2048, 2048]}}``;
-* ``optimizer``: keys of the optimiser spec, see :class:`zoo.common.maths.optimizers.Optimizer`;
-* ``optimizers``: what is otherwise for some, by their names: ``{'actor': {'learning_rate': 1e-4}}``;
-* ``recurrent``: what is otherwise where recurrent networks are asked for, a table of the same keys;
-* ``nenv``: how many copies of the environment they are meant for, where their ``horizon`` is of one copy; 1 without it;
-* ``rollout_size``: for on-policy algorithms, the steps of one iteration summed over copies: ``horizon`` is that divided
-  by the number of copies, so that the defaults mean the same whatever ``nenv`` is.
+* ``network``: keys of the network spec (:mod:`zoo.common.networks`);
+* ``networks``: changes for some networks, by name without number: ``{'critic': {'hidden': [2048, 2048]}}``;
+* ``optimizer``: keys of the optimizer spec (:class:`zoo.common.maths.optimizers.Optimizer`);
+* ``optimizers``: changes for some optimizers, by name: ``{'actor': {'learning_rate': 1e-4}}``;
+* ``recurrent``: changes for recurrent networks, a table of the same keys;
+* ``nenv``: the number of copies of the environment that ``horizon`` is meant for; 1 without it;
+* ``rollout_size``: on-policy algorithms: steps of one iteration, summed over copies. ``horizon`` is this divided by the
+  number of copies, so that the defaults mean the same for every ``nenv``.
+
+"RL Baselines3 Zoo" in a table means its tuned hyper-parameters: DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT license.
+Where a table departs from that source, a comment says so.
 """
 
 from __future__ import annotations
@@ -35,8 +38,7 @@ from zoo.common.tools.errors import InvalidValue, unknown
 
 log = logging.getLogger('zoo')
 
-#: After convolutions one dense layer is enough (Mnih et al. 2015); where others join the images, one layer
-#: mixes them.
+#: After convolutions one dense layer is enough (Mnih et al. 2015). One more layer mixes images with other observations.
 _IMAGE = {'hidden': [], 'activation': 'relu'}
 _IMAGE_AND_MORE = {'hidden': [256], 'activation': 'relu'}
 
@@ -53,27 +55,26 @@ def call_default_params(
     dtype: str | None = None,
     recurrent: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The default hyper-parameters for an algorithm in an environment, as two dicts to edit.
+    """Return the default hyper-parameters of an algorithm for an environment, as two dicts to edit.
 
     Args:
         env: from ``build_env``.
         env_type: the type it was built with; None asks the environment, which knows it if ``build_env`` made it.
         alg: name of the algorithm, such as ``'TD3'``.
         seed: fixes the initial weights, and goes into ``learn_params``.
-        layers: ``'keras'`` or ``'tensorlayer'``, what the networks are assembled from.
-        dtype: of the networks, ``'float32'`` or ``'mixed_bfloat16'``, see :mod:`zoo.common.networks`; None leaves it to
-            Keras' global dtype policy, ``keras.config.set_dtype_policy``, when the agent is made.
-        recurrent: ``'lstm'`` or ``'gru'``, for networks with such a layer, whose state is carried along an episode:
-            where one observation does not say all that matters; None for networks without.
+        layers: ``'keras'`` or ``'tensorlayer'``, the kind of layers in the networks.
+        dtype: ``'float32'`` or ``'mixed_bfloat16'`` (:mod:`zoo.common.networks`). None takes Keras' global dtype policy,
+            ``keras.config.set_dtype_policy``, when the agent is made.
+        recurrent: ``'lstm'`` or ``'gru'`` adds such a layer, which keeps a state along an episode, for tasks where one
+            observation does not show all that matters.
 
     Returns:
-        ``alg_params``, everything that the constructor takes, and ``learn_params``, everything that ``learn`` takes.
-        Their ``net_list`` and ``optimizers_list`` hold specs, dicts that may be edited or replaced by networks and
-        optimisers.
+        ``alg_params`` for the constructor and ``learn_params`` for ``learn``, both complete. ``net_list`` and
+        ``optimizers_list`` hold specs: edit these dicts, or replace them by networks and optimizers.
 
     Raises:
-        ValueError: no environment, an unknown algorithm, environment type, kind of layers, dtype or recurrent layer, a
-            space the algorithm cannot act in, or an algorithm that cannot be recurrent.
+        ValueError: no environment; an unknown algorithm, environment type, kind of layers, dtype or recurrent layer; a
+            space that the algorithm cannot act in; an algorithm that cannot be recurrent.
     """
     if not isinstance(env, Env | VectorEnv):
         raise InvalidValue(
@@ -114,7 +115,7 @@ def call_default_params(
 
     table = _table(alg)
     merged = _merged(table, env_type, env_id, recurrent)
-    if recurrent is not None:  # whose exploration cannot be state-dependent
+    if recurrent is not None:  # recurrent policies have no state-dependent exploration
         merged.pop('use_sde', None)
         merged.pop('sde_sample_freq', None)
     network, optimizer = merged.pop('network'), merged.pop('optimizer')
@@ -176,13 +177,7 @@ def call_default_params(
 
 
 def default_nenv(alg: str, env_type: str, env_id: str) -> int:
-    """How many copies of an environment the default hyper-parameters of an algorithm are meant for.
-
-    Args:
-        alg: name of the algorithm.
-        env_type: of the environment.
-        env_id: its name; one that is not in the table means what its type does.
-    """
+    """Return how many copies of an environment an algorithm's defaults are meant for."""
     copies: int = _merged(_table(alg), env_type, env_id, None).get('nenv', 1)
     return copies
 
@@ -192,14 +187,14 @@ def _table(alg: str) -> Any:
 
 
 def _weights_seed(seed: int | None, i: int) -> int | None:
-    """An independent seed for the initial weights of the ``i``-th network."""
+    """Return an independent seed for the initial weights of the ``i``-th network."""
     return None if seed is None else int(np.random.SeedSequence([seed, i]).generate_state(1)[0])
 
 
 def _merged(table: Any, env_type: str, env_id: str, recurrent: str | None) -> dict[str, Any]:
-    """The three levels in one dict; ``network``, ``optimizer``, each of ``networks`` and ``optimizers`` merged by key.
+    """Return the three levels in one dict. ``network``, ``optimizer``, ``networks`` and ``optimizers`` merge by key.
 
-    Where networks are to be recurrent, what each level has for that comes after all of them.
+    The ``recurrent`` parts of the levels come after all levels.
     """
     levels = [table.COMMON, table.TYPES.get(env_type, {}), table.TUNED.get(env_id, {})]
     if recurrent is not None:

@@ -1,8 +1,7 @@
 """A2C's defaults.
 
-``COMMON`` are the values of Mnih et al. 2016 (rollouts of 5 steps, RMSProp with a decay of 0.99) with the learning rate
-of OpenAI Baselines. ``TUNED`` are the tuned hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit
-22e3ff2, MIT licence), with its numbers of copies; departures are noted.
+``COMMON`` is from Mnih et al. 2016 (rollouts of 5 steps, RMSProp with a decay of 0.99), with the learning rate of
+OpenAI Baselines. ``TUNED`` is from RL Baselines3 Zoo, with its numbers of copies.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ COMMON: dict[str, Any] = {
     'optimizer': {'name': 'RMSprop', 'learning_rate': 7e-4, 'rho': 0.99, 'epsilon': 1e-5},
 }
 
-#: Of most environments with Box actions, whose source explores with state-dependent noise (`use_sde`); Gaussian here.
+#: Most environments with Box actions. The source explores with state-dependent noise (`use_sde`); Gaussian here.
 _CONTINUOUS: dict[str, Any] = {
     'nenv': 4,
     'horizon': 8,
@@ -65,7 +64,7 @@ TUNED: dict[str, dict[str, Any]] = {
     'Swimmer-v5': {'gamma': 0.9999},
 }
 
-# The ε of 1e-5 of its source is added to the root of the mean square (PyTorch), here as in the paper to the mean square
-# (Keras). With 1e-5 under the root steps are small wherever gradients are: MountainCar's score stayed at -139.
+# The source adds its ε of 1e-5 to the root of the mean square (PyTorch). Keras adds it under the root, as the paper
+# does. There 1e-5 makes steps small wherever gradients are small: MountainCar's score stayed at -139.
 for _table in TUNED.values():
     _table['optimizer'] = {'epsilon': 1e-5**2} | _table.get('optimizer', {})

@@ -1,6 +1,6 @@
-"""A3C's defaults: A2C's, whose source steps several copies of an environment where actors step one each.
+"""A3C's defaults: A2C's. Its source steps several copies of an environment; here each actor steps one.
 
-So a gradient is of fewer steps, and there are more of them: where A2C's rate falls, or is small, it stays as it is.
+So a gradient has fewer steps, and there are more gradients. Where A2C's rate falls or is small, A3C keeps it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from zoo.default_params import a2c
 
 
 def without(level: dict[str, Any]) -> dict[str, Any]:
-    """A level of A2C's table without the scale of rewards, which A3C has not, and without copies."""
+    """Return a level of A2C's table without copies and reward scaling, which A3C does not have."""
     return {key: value for key, value in level.items() if key not in ('normalize_reward', 'nenv')}
 
 

@@ -1,7 +1,6 @@
 """Ape-X DDPG's defaults: DDPG's, with more steps, and fewer updates for each step.
 
-The learner updates as fast as it can, so how many updates there are for a step depends on the machine and on the number
-of actors.
+The learner updates as fast as it can: updates per step depend on the machine and the number of actors.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ COMMON: dict[str, Any] = {key: value for key, value in ddpg.COMMON.items() if ke
 TYPES = ddpg.TYPES
 
 TUNED: dict[str, dict[str, Any]] = {
-    # DDPG's discount; the smaller networks and batches are for more updates in the same time. Tuned on seed 100.
+    # DDPG's discount. Smaller networks and batches allow more updates in the same time. Tuned on seed 100.
     'Pendulum-v1': {
         'train_steps': 200_000,
         'batch_size': 128,

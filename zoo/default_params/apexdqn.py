@@ -1,7 +1,7 @@
-"""Ape-X DQN's defaults: on Atari the paper's (Horgan et al. 2018, arXiv 1803.00933, appendix C), DQN's elsewhere.
+"""Ape-X DQN's defaults: the paper's on Atari (Horgan et al. 2018, arXiv 1803.00933, appendix C), DQN's elsewhere.
 
-The learner updates as fast as it can, so how many updates there are for a step depends on the machine and on the number
-of actors; ``train_steps`` are more than DQN's, since two actors take them while there are fewer updates for each.
+The learner updates as fast as it can: updates per step depend on the machine and the number of actors. Two actors leave
+fewer updates for each step, so ``train_steps`` is larger than DQN's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ COMMON: dict[str, Any] = {key: value for key, value in dqn.COMMON.items() if key
 }
 
 TYPES: dict[str, dict[str, Any]] = {
-    # The buffer is a twentieth of the paper's, the optimiser Adam at its rate and gradient norm.
+    # A twentieth of the paper's buffer. Adam, with the paper's rate and gradient norm.
     'atari': {
         'train_steps': 50_000_000,
         'batch_size': 512,
@@ -30,8 +30,8 @@ TYPES: dict[str, dict[str, Any]] = {
 }
 
 TUNED: dict[str, dict[str, Any]] = {
-    # As DQN's, at half the rate; tuned on seed 100. Updates of so small a network are so short that eight in a call
-    # are 62 % of the learner's time and 64 are 89 %, with more than twice as many a second.
+    # DQN's, at half the rate; tuned on seed 100. Updates of so small a network are short: with eight in a call they take
+    # 62 % of the learner's time, with 64 they take 89 %, and more than twice as many are done in a second.
     'CartPole-v1': {
         'train_steps': 200_000,
         'batch_size': 128,

@@ -1,9 +1,8 @@
 """ARS' defaults.
 
-``COMMON`` is V2 of Mania et al. 2018 with the number of directions, deviation and step of sb3-contrib. ``TUNED`` are
-the tuned hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT licence); departures are
-noted. Where its policy is a network all weights begin at random, and here the head begins at zero; its actions are
-squashed by tanh there, and clipped here. Of ``TUNED`` what ``benchmarks/scores/learning.py`` has was run here.
+``COMMON`` is V2 of Mania et al. 2018, with the number of directions, deviation and step size of sb3-contrib. ``TUNED``
+is from RL Baselines3 Zoo. There all weights of a network policy begin at random, and tanh squashes actions. Here the
+head begins at zero, and actions are clipped. Only the tasks in ``benchmarks/scores/learning.py`` were run here.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _SMALL: dict[str, Any] = {
 }
 
 TUNED: dict[str, dict[str, Any]] = {
-    # Its source takes two directions and does not normalise: of seeds 100 to 105 one got 380 after 50k steps.
+    # The source has two directions and no normalization: one of seeds 100 to 105 got 380 after 50k steps.
     'CartPole-v1': {'train_steps': 50_000},
     'Pendulum-v1': _SMALL,
     'LunarLander-v3': _SMALL | {'num_directions': 6},

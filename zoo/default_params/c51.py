@@ -1,7 +1,7 @@
-"""C51's defaults: the values of the paper (Bellemare et al. 2017, arXiv 1707.06887) on Atari, DQN's elsewhere.
+"""C51's defaults: the paper's on Atari (Bellemare et al. 2017, arXiv 1707.06887), DQN's elsewhere.
 
-The atoms have to reach as far as discounted returns do, so ``v_min`` and ``v_max`` are the first to be set for an
-environment that is not named here.
+The atoms must reach as far as discounted returns do: for an environment that is not here, set ``v_min`` and ``v_max``
+first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from zoo.default_params import dqn
 
 COMMON: dict[str, Any] = dqn.COMMON | {
     'double_q': False,
-    # The paper's are for clipped rewards; returns of a hundred are what many tasks of control give.
+    # The paper's are for clipped rewards; many control tasks give returns of a hundred.
     'v_min': -100.0,
     'v_max': 100.0,
 }
@@ -24,9 +24,9 @@ TYPES: dict[str, dict[str, Any]] = {
 }
 
 TUNED: dict[str, dict[str, Any]] = {
-    # As DQN's, at a quarter of the rate and with targets that follow half as fast, since more seeds failed with half
-    # the rate and DQN's targets; of three steps, since with one three of ten seeds were still on their way at the end.
-    # A reward of 1 a step makes a return of 100 at most.
+    # DQN's, at a quarter of the rate, with targets that follow half as fast: with half the rate and DQN's targets more
+    # seeds failed. Three-step targets: with one step, three of ten seeds had not finished learning at the end. A reward
+    # of 1 a step makes a return of 100 at most.
     'CartPole-v1': {key: value for key, value in dqn.TUNED['CartPole-v1'].items() if key != 'kappa'}
     | {
         'batch_size': 64,

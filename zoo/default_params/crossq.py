@@ -1,7 +1,7 @@
 """CrossQ's defaults.
 
-``COMMON`` come from Bhatt et al. 2024 (arXiv 1902.05605) as they are in the authors' code (adityab/CrossQ, commit
-2811ad1, train.py), and so is the discount of Swimmer. RL Baselines3 Zoo (commit 22e3ff2) has none for CrossQ.
+``COMMON`` is from Bhatt et al. 2024 (arXiv 1902.05605), in the authors' code (adityab/CrossQ, commit 2811ad1,
+train.py), and so is Swimmer's discount. RL Baselines3 Zoo has none for CrossQ.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ COMMON = {
 TYPES: dict[str, dict] = {}
 
 TUNED = {
-    # Critics as narrow as the actor are enough for it; it is begun as early as in RL Baselines3 Zoo's rows, after an
-    # exploration of a few episodes.
+    # Critics as narrow as the actor are enough. As in RL Baselines3 Zoo's tables, it explores for a few episodes only.
     'Pendulum-v1': {
         'train_steps': 20_000,
         'explore_steps': 1000,
         'buffer_size': 20_000,
         'networks': {'critic': {'hidden': [256, 256]}},
     },
-    # Critics of 2048 x 2048 take some twenty times as long as these without a GPU.
+    # Without a GPU critics of 2048 x 2048 take about twenty times as long.
     'HalfCheetah-v5': {'networks': {'critic': {'hidden': [512, 512]}}},
     'Swimmer-v5': {'gamma': 0.9999},
 }

@@ -1,4 +1,4 @@
-"""DPPO's defaults: PPO's, whose iterations and minibatches two learners, with an actor each, share equally."""
+"""DPPO's defaults: PPO's, with iterations and minibatches shared equally by two learners with an actor each."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 from zoo.default_params import ppo
 
-#: What each of the two has its half of; with other ``roles`` it is for the user to divide.
+#: Each of the two has half of these; with other ``roles`` the user divides them.
 SHARED = ('rollout_size', 'batch_size')
 
 
 def halved(level: dict[str, Any]) -> dict[str, Any]:
-    """A level of PPO's table with the half of what is shared, also of what it has for recurrent networks."""
+    """Return a level of PPO's table with half of each shared value, also in its part for recurrent networks."""
     return {
         key: value // 2 if key in SHARED else halved(value) if key == 'recurrent' else value
         for key, value in level.items()

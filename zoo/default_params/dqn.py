@@ -1,7 +1,7 @@
 """DQN's defaults.
 
-``COMMON`` are the Nature paper's ideas at the scale of small vector observations. ``TUNED`` starts from the tuned
-hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT licence); departures are noted.
+``COMMON`` has the Nature paper's ideas at the scale of small vector observations. ``TUNED`` starts from RL Baselines3
+Zoo.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ COMMON: dict[str, Any] = {
     'target_update_every': 500,
     'network': {'hidden': [256, 256], 'activation': 'relu'},
     'optimizer': {'name': 'Adam', 'learning_rate': 5e-4, 'clip_norm': 10.0},
-    # A batch counts sequences, and sequence_length steps of each are learned from.
+    # batch_size counts sequences; sequence_length steps of each are learned from.
     'recurrent': {'batch_size': 16, 'network': {'hidden': [64], 'recurrent_units': 64}},
 }
 
 TYPES: dict[str, dict[str, Any]] = {
-    # The buffer is a tenth of the paper's, as in the source named above.
+    # A tenth of the paper's buffer, as in RL Baselines3 Zoo.
     'atari': {
         'train_steps': 10_000_000,
         'batch_size': 32,
@@ -39,9 +39,9 @@ TYPES: dict[str, dict[str, Any]] = {
 }
 
 TUNED: dict[str, dict[str, Any]] = {
-    # The source has a rate of 2.3e-3 throughout, 128 updates after every 256 steps and a copy of the target after each,
-    # with which many seeds fail. Tuned on seed 100: the target that follows every update and the higher rate, annealed,
-    # are what scores rose with; kappa and the clipping of gradients were changed beside them, not by themselves.
+    # The source has a constant rate of 2.3e-3, 128 updates after every 256 steps, and copies the target after each:
+    # many seeds fail. Tuned on seed 100: scores rose with a target that follows every update and a higher, annealed
+    # rate. kappa and gradient clipping were changed along with these, not alone.
     'CartPole-v1': {
         'train_steps': 50_000,
         'batch_size': 128,
@@ -65,8 +65,8 @@ TUNED: dict[str, dict[str, Any]] = {
         'epsilon': Linear(1.0, 0.07, until=0.2),
         'optimizer': {'learning_rate': 4e-3},
     },
-    # The source's rate is not annealed: with it what was learned was lost again towards the end of one seed of three
-    # (45). Annealed it was 263, 191 and 224 on seeds 100 to 102.
+    # The source's rate is constant: one seed of three lost near the end what it had learned (45). Annealed, seeds 100
+    # to 102 got 263, 191 and 224.
     'LunarLander-v3': {
         'train_steps': 100_000,
         'batch_size': 128,

@@ -1,7 +1,7 @@
 """ES' defaults.
 
-The network, and the deviation for MuJoCo and Atari, come from Salimans et al. 2017; the rest was tried here, that
-for ``CartPole-v1`` on seeds from 100 on.
+The network, and the deviation for MuJoCo and Atari, come from Salimans et al. 2017; the rest was tried here
+(``CartPole-v1`` on seeds from 100 on).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ COMMON: dict[str, Any] = {
 }
 
 TYPES: dict[str, dict[str, Any]] = {
-    # Scales of positions and velocities differ much; it is what stands for the authors' own statistics.
+    # Scales of positions and velocities differ much; normalize_obs replaces the authors' own statistics.
     'mujoco': {'noise_std': 0.02, 'normalize_obs': True},
     'atari': {'train_steps': 10_000_000, 'noise_std': 0.02},
 }

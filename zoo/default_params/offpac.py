@@ -1,8 +1,8 @@
 """OffPAC's defaults: the paper's are for linear features; these were tried on ``CartPole-v1``, seeds from 100 on.
 
-The actor is slower than the critic, as proofs that actor-critics converge ask for, the paper's among them. Where they
-are as fast as each other the policy seeks out what the critic overrates before that is mended: with rates of 1e-3, half
-of the actions random, states of ``CartPole-v1`` were taken for worth 94 that were worth 62, and the returns fell again.
+The actor is slower than the critic, which convergence proofs of actor-critics need, the paper's too. At equal rates the
+policy seeks what the critic overrates before the critic is corrected. With rates of 1e-3 and half of the actions
+random, the critic gave 94 for states of ``CartPole-v1`` that were worth 62, and the returns fell again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COMMON: dict[str, Any] = {
 
 TYPES: dict[str, dict[str, Any]] = {'atari': {'train_steps': 10_000_000, 'buffer_size': 100_000}}
 
-# A rate that falls to zero, so that what is learned stays.
+# The rate falls to zero, so that what is learned stays.
 TUNED: dict[str, dict[str, Any]] = {
     'CartPole-v1': {'train_steps': 50_000, 'optimizers': {'actor': {'learning_rate': Linear(2e-4)}}}
 }

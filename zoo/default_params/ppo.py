@@ -1,8 +1,7 @@
 """PPO's defaults.
 
-``COMMON`` are the values of the PPO paper's MuJoCo experiments (Schulman et al. 2017, table 3). ``TUNED`` starts from
-the tuned hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT licence); departures are
-noted.
+``COMMON`` is from the PPO paper's MuJoCo experiments (Schulman et al. 2017, table 3). ``TUNED`` starts from RL
+Baselines3 Zoo.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ COMMON: dict[str, Any] = {
     'batch_size': 64,
     'network': {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'},
     'optimizer': {'name': 'Adam', 'learning_rate': 3e-4},
-    # A gradient step on eight sequences. Policy and value share the recurrent layer, which would learn from little but
-    # the value's error where returns are large: CartPole without velocities, 9 after 300k steps, scaled 500.
+    # A gradient step takes eight sequences. Policy and value share the recurrent layer. Where returns are large, it would
+    # learn from the value's error alone: CartPole without velocities got 9 after 300k steps, 500 with scaled rewards.
     'recurrent': {
         'network': {'hidden': [64]},
         'normalize_reward': True,
@@ -55,7 +54,7 @@ TUNED: dict[str, dict[str, Any]] = {
         'gae_lambda': 0.8,
         'clip_range': Linear(0.2),
         'optimizer': {'learning_rate': Linear(1e-3)},
-        # Without velocities it takes longer, and longer rollouts.
+        # Without velocities it needs more steps and longer rollouts.
         'recurrent': {
             'train_steps': 300_000,
             'rollout_size': 1024,
@@ -64,15 +63,15 @@ TUNED: dict[str, dict[str, Any]] = {
             'gae_lambda': 0.95,
         },
     },
-    # Its source explores with state-dependent noise; Gaussian noise here, starting smaller.
+    # The source explores with state-dependent noise; here noise is Gaussian and starts smaller.
     'Pendulum-v1': {
         'train_steps': 100_000,
         'rollout_size': 4096,
         'gamma': 0.9,
         'optimizer': {'learning_rate': 1e-3},
     },
-    # State-dependent noise as in its source, but wide from the beginning (log σ of 0, not of −3.29) and kept for 16
-    # steps, not for 8; longer iterations and larger steps. With its values no episode of 20k steps came to the goal.
+    # State-dependent noise as in the source, but wide from the start (log σ of 0, not −3.29) and kept for 16 steps, not
+    # 8; longer iterations and a larger rate. With the source's values no episode within 20k steps reached the goal.
     'MountainCarContinuous-v0': {
         'train_steps': 20_000,
         'rollout_size': 256,
@@ -97,8 +96,8 @@ TUNED: dict[str, dict[str, Any]] = {
         'normalize_obs': True,
         'normalize_reward': True,
     },
-    # Its source makes 4 epochs over 16,384 steps at a constant rate of 3e-4, minibatches of 64: that agent hovered and
-    # got 222 after 1M steps. Shorter iterations, more epochs, and a larger rate that falls to zero get 280.
+    # The source has 4 epochs over 16,384 steps, a constant rate of 3e-4 and minibatches of 64: that agent hovered and got
+    # 222 after 1M steps. Shorter iterations, more epochs, and a larger rate that falls to zero get 280.
     'LunarLander-v3': {
         'rollout_size': 4096,
         'epochs': 10,
@@ -162,6 +161,6 @@ TUNED: dict[str, dict[str, Any]] = {
     },
 }
 TUNED['LunarLanderContinuous-v3'] = TUNED['LunarLander-v3']
-# Its source trains for 10M steps; a rate twice as large learns the game in fewer.
+# The source trains for 10M steps; with twice the rate fewer are enough.
 TUNED['PongNoFrameskip-v4'] = {'train_steps': 4_000_000, 'optimizer': {'learning_rate': Linear(5e-4)}}
 TUNED['ALE/Pong-v5'] = TUNED['PongNoFrameskip-v4']

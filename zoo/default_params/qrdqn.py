@@ -1,7 +1,6 @@
-"""QR-DQN's defaults: on Atari the values of the paper (Dabney et al. 2018, arXiv 1710.10044), DQN's elsewhere.
+"""QR-DQN's defaults: the paper's on Atari (Dabney et al. 2018, arXiv 1710.10044), DQN's elsewhere.
 
-``TUNED`` starts from the tuned hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT
-licence); departures are noted.
+``TUNED`` starts from RL Baselines3 Zoo.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from zoo.default_params import dqn
 
 COMMON: dict[str, Any] = dqn.COMMON | {
     'double_q': False,
-    # The paper's 200 are for Atari; each takes a row of the head for every action.
+    # The paper's 200 are for Atari; each quantile needs one output for every action.
     'quantiles': 50,
     'optimizer': dqn.COMMON['optimizer'] | {'epsilon': 0.01 / 32},
 }
@@ -24,12 +23,12 @@ TYPES: dict[str, dict[str, Any]] = {
 }
 
 TUNED: dict[str, dict[str, Any]] = {
-    # As DQN's, at a quarter of the rate, with the source's number of quantiles.
+    # DQN's, at a quarter of the rate, with the source's number of quantiles.
     'CartPole-v1': dqn.TUNED['CartPole-v1']
     | {'batch_size': 64, 'quantiles': 10, 'optimizer': {'learning_rate': Linear(1e-3, 0.0), 'clip_norm': 10.0}},
     'MountainCar-v0': dqn.TUNED['MountainCar-v0'] | {'quantiles': 25},
     'Acrobot-v1': dqn.TUNED['Acrobot-v1'] | {'quantiles': 25},
-    # There the target moves before each call of 256 updates, which is once in so many here.
+    # The source moves the target before each call of 256 updates: here, once every 256 updates.
     'LunarLander-v3': {
         'train_steps': 100_000,
         'batch_size': 128,

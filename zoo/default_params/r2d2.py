@@ -1,7 +1,7 @@
-"""R2D2's defaults: on Atari the paper's (Kapturowski et al. 2019, ICLR, appendix), shorter sequences elsewhere.
+"""R2D2's defaults: the paper's on Atari (Kapturowski et al. 2019, ICLR, appendix), shorter sequences elsewhere.
 
-Elsewhere there are so many updates for a step, and not as many as there is time for: with the few actors of one machine
-what is learned would depend on which is faster. ``batch_size`` counts sequences.
+Elsewhere the number of updates for a step is fixed. Otherwise, with the few actors of one machine, the result would
+depend on the faster side. ``batch_size`` counts sequences.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMMON: dict[str, Any] = {
 }
 
 TYPES: dict[str, dict[str, Any]] = {
-    # The buffer is a fortieth of the paper's, and so are the first steps.
+    # The buffer and the first steps are a fortieth of the paper's.
     'atari': {
         'train_steps': 50_000_000,
         'batch_size': 64,
@@ -40,9 +40,9 @@ TYPES: dict[str, dict[str, Any]] = {
 }
 
 TUNED: dict[str, dict[str, Any]] = {
-    # As DQN's, at half the rate, and for twice the steps, since one of the two actors acts at random often to the end.
-    # Sequences are short, for nothing is hidden here, and a batch has more of them: with half as many, of twice the
-    # length, two seeds of three fell short.
+    # DQN's, at half the rate and for twice the steps, since one of the two actors often acts at random to the end.
+    # Nothing is hidden here, so sequences are short and a batch has more of them: with half as many of twice the length,
+    # two seeds of three fell short.
     'CartPole-v1': {
         'train_steps': 100_000,
         'batch_size': 32,

@@ -1,4 +1,4 @@
-"""Rainbow's defaults: on Atari the paper's (Hessel et al. 2018, arXiv 1710.02298, table 1), smaller elsewhere."""
+"""Rainbow's defaults: the paper's on Atari (Hessel et al. 2018, arXiv 1710.02298, table 1), smaller elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zoo.default_params import c51
 COMMON: dict[str, Any] = c51.COMMON | {'double_q': True, 'epsilon': 0.0}
 
 TYPES: dict[str, dict[str, Any]] = {
-    # The buffer is a tenth of the paper's.
+    # A tenth of the paper's buffer.
     'atari': {
         'train_steps': 10_000_000,
         'batch_size': 32,
@@ -26,7 +26,7 @@ TYPES: dict[str, dict[str, Any]] = {
 }
 
 TUNED: dict[str, dict[str, Any]] = {
-    # As C51's. With noisy layers alone too few states are seen: 461, 469 and 500 on seeds 0 to 2. With random actions
-    # besides, in the first tenth, it was 500 on each of seeds 100 to 102.
+    # C51's. Noisy layers alone see too few states: 461, 469 and 500 on seeds 0 to 2. With random actions too, in the
+    # first tenth, each of seeds 100 to 102 got 500.
     'CartPole-v1': c51.TUNED['CartPole-v1'] | {'epsilon': Linear(1.0, 0.01, until=0.1)},
 }

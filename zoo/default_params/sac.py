@@ -1,8 +1,7 @@
 """SAC's defaults.
 
-``COMMON`` are the values of Haarnoja et al. 2018 (arXiv 1812.05905, table 1). ``TUNED`` starts from the tuned
-hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT licence); departures are noted.
-It has none for ``Discrete`` actions.
+``COMMON`` is from Haarnoja et al. 2018 (arXiv 1812.05905, table 1). ``TUNED`` starts from RL Baselines3 Zoo, which has
+none for ``Discrete`` actions.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ COMMON: dict[str, Any] = {
     'explore_steps': 1000,
     'network': {'hidden': [256, 256], 'activation': 'relu'},
     'optimizer': {'name': 'Adam', 'learning_rate': 3e-4},
-    # A batch counts sequences, and sequence_length steps of each are learned from; every step keeps a state.
+    # batch_size counts sequences; sequence_length steps of each are learned from, and every step keeps a state.
     'recurrent': {'batch_size': 16, 'buffer_size': 100_000, 'network': {'hidden': [128], 'recurrent_units': 64}},
 }
 
 TYPES: dict[str, dict[str, Any]] = {
     'mujoco': {'explore_steps': 10_000},
     'box2d': {'explore_steps': 10_000},
-    # Those of Christodoulou 2019 (arXiv 1910.07207, appendix), but a buffer that fits into memory, and slow targets.
+    # Christodoulou 2019 (arXiv 1910.07207, appendix), but a buffer that fits into memory, and slow targets.
     'atari': {
         'train_steps': 10_000_000,
         'batch_size': 64,
@@ -36,13 +35,13 @@ TYPES: dict[str, dict[str, Any]] = {
     },
     # The rate of Yarats et al. 2021 (arXiv 1910.01741, appendix B), who trained in the suite.
     'dm_control': {'optimizer': {'learning_rate': 1e-3}},
-    # What the source named above has for every one of the Fetch tasks, with hindsight experience replay.
+    # RL Baselines3 Zoo has these for all Fetch tasks, with hindsight experience replay.
     'robotics': {'gamma': 0.95, 'optimizer': {'learning_rate': 1e-3}},
 }
 
 TUNED: dict[str, dict[str, Any]] = {
-    # Our own, tried on seeds from 100 on: small networks, targets that follow soon enough for values which have to
-    # reach 100, and a rate that falls to zero, so that what is learned stays. Half as many updates are too few.
+    # Our own, tried on seeds from 100 on: small networks, targets fast enough for values that must reach 100, and a rate
+    # that falls to zero, so that what is learned stays. Half as many updates are too few.
     'CartPole-v1': {
         'train_steps': 50_000,
         'batch_size': 128,
@@ -59,7 +58,7 @@ TUNED: dict[str, dict[str, Any]] = {
         'buffer_size': 20_000,
         'optimizer': {'learning_rate': 1e-3},
     },
-    # Its source explores with state-dependent noise, for which a high discount and a fixed temperature make up here.
+    # The source explores with state-dependent noise; a high discount and a fixed temperature replace it here.
     'MountainCarContinuous-v0': {
         'train_steps': 50_000,
         'batch_size': 512,
@@ -86,7 +85,7 @@ TUNED: dict[str, dict[str, Any]] = {
         'network': {'hidden': [400, 300]},
         'optimizer': {'learning_rate': 7.3e-4},
     },
-    # A quarter of its source's units: enough for this task, and several times as fast.
+    # A quarter of the source's units: enough for this task, and several times as fast.
     'FetchReach-v4': {
         'train_steps': 20_000,
         'normalize_obs': True,

@@ -1,8 +1,7 @@
 """TD3's defaults.
 
-``COMMON`` come from Fujimoto et al. 2018 (arXiv 1802.09477, section 6.1 and table 3) in their later code. ``TUNED``
-starts from the tuned hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT licence);
-departures are noted.
+``COMMON`` is from Fujimoto et al. 2018 (arXiv 1802.09477, section 6.1 and table 3), in their later code. ``TUNED``
+starts from RL Baselines3 Zoo.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ COMMON = {
 
 TYPES = {
     'mujoco': {'network': {'hidden': [400, 300]}},
-    # As for SAC, from the source named above.
+    # As for SAC, from RL Baselines3 Zoo.
     'robotics': {'gamma': 0.95},
 }
 
 TUNED: dict[str, dict[str, Any]] = {
-    # Its source takes 10,000 random steps, half of the budget; a tenth is enough to fill the buffer here.
+    # The source takes 10,000 random steps, half of the budget; 1,000 are enough here.
     'Pendulum-v1': {
         'train_steps': 20_000,
         'explore_steps': 1000,
         'buffer_size': 20_000,
         'gamma': 0.98,
     },
-    # Gaussian noise here, large enough to climb the hill; its source uses an Ornstein-Uhlenbeck process of 0.5.
+    # Gaussian noise, large enough to climb the hill; the source has an Ornstein-Uhlenbeck process of 0.5.
     'MountainCarContinuous-v0': {
         'train_steps': 300_000,
         'buffer_size': 300_000,

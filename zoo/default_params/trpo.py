@@ -1,9 +1,8 @@
 """TRPO's defaults.
 
-``COMMON`` are the values of the TRPO paper (Schulman et al. 2015, table 1 and appendix D: δ of 0.01, 10 iterations of
-the conjugate gradient) with the size of rollouts and the critic of Stable-Baselines3 Contrib. ``TUNED`` are the tuned
-hyper-parameters of RL Baselines3 Zoo (DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT licence), in which an iteration is
-of two copies and the conjugate gradient has 15 iterations; departures are noted.
+``COMMON`` is from the TRPO paper (Schulman et al. 2015, table 1 and appendix D: δ of 0.01, 10 iterations of the
+conjugate gradient), with the rollout size and critic of Stable-Baselines3 Contrib. ``TUNED`` is from RL Baselines3 Zoo,
+which has two copies and 15 iterations of the conjugate gradient.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ for _name in ('dm_control', 'robotics', 'rlbench'):
 _NORMALIZED = {'normalize_obs': True, 'normalize_reward': True, 'cg_iterations': 15}
 
 TUNED: dict[str, dict[str, Any]] = {
-    # Its source has γ of 0.99, λ of 0.98, a damping of 1e-3 and a δ that stays 0.01: that agent went up to 400 and down
-    # again, for where a rollout has no failure in it all of δ is spent on noise. So δ falls to zero here.
+    # The source has γ of 0.99, λ of 0.98, damping of 1e-3 and a constant δ of 0.01: that agent rose to 400 and fell
+    # again. In a rollout without failure all of δ is spent on noise, so δ falls to zero here.
     'CartPole-v1': {
         'train_steps': 100_000,
         'rollout_size': 1024,
@@ -49,10 +48,10 @@ TUNED: dict[str, dict[str, Any]] = {
         'cg_damping': 0.1,
         'optimizer': {'learning_rate': 3e-3},
     },
-    # Its source explores with state-dependent noise; Gaussian noise here.
+    # The source explores with state-dependent noise; Gaussian here.
     'Pendulum-v1': {'train_steps': 100_000, 'critic_epochs': 15, 'gamma': 0.9, 'cg_iterations': 15},
-    # Its source has rollouts of 1,024 steps, no scale of rewards and a δ that stays 0.01: 26, 64, 200 on seeds 100 to
-    # 102 here, 102, 127 and 102 in sb3-contrib. With these 148, 239 and 171, the best of ten that were tried.
+    # The source has rollouts of 1,024 steps, no reward scaling and a constant δ of 0.01. On seeds 100 to 102 it got 26,
+    # 64, 200 here, and 102, 127, 102 in sb3-contrib. These got 148, 239, 171, the best of ten settings tried.
     'LunarLander-v3': {
         'train_steps': 200_000,
         'rollout_size': 2048,
@@ -66,7 +65,7 @@ TUNED: dict[str, dict[str, Any]] = {
     'LunarLanderContinuous-v3': _NORMALIZED | {'train_steps': 100_000, 'critic_epochs': 20},
     'Acrobot-v1': _NORMALIZED | {'train_steps': 100_000},
     'MountainCar-v0': _NORMALIZED | {'train_steps': 100_000, 'critic_epochs': 20},
-    # Likewise; and rollouts of 2048 steps of each copy there.
+    # The source explores with state-dependent noise, and rollouts have 2048 steps of each copy.
     'MountainCarContinuous-v0': _NORMALIZED | {'train_steps': 50_000, 'rollout_size': 4096},
     'BipedalWalker-v3': _MUJOCO,
     'HalfCheetah-v5': {'target_kl': 0.04},
