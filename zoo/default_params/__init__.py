@@ -63,8 +63,8 @@ def call_default_params(
         alg: name of the algorithm, such as ``'TD3'``.
         seed: fixes the initial weights, and goes into ``learn_params``.
         layers: ``'keras'`` or ``'tensorlayer'``, the kind of layers in the networks.
-        dtype: ``'float32'`` or ``'mixed_bfloat16'`` (:mod:`zoo.common.networks`). None takes Keras' global dtype policy,
-            ``keras.config.set_dtype_policy``, when the agent is made.
+        dtype: ``'float32'`` or ``'mixed_bfloat16'`` (:mod:`zoo.common.networks`). None takes Keras' global dtype
+            policy, ``keras.config.set_dtype_policy``, when the agent is made.
         recurrent: ``'lstm'`` or ``'gru'`` adds such a layer, which keeps a state along an episode, for tasks where one
             observation does not show all that matters.
 

@@ -30,8 +30,8 @@ TYPES: dict[str, dict[str, Any]] = {
 }
 
 TUNED: dict[str, dict[str, Any]] = {
-    # DQN's, at half the rate; tuned on seed 100. Updates of so small a network are short: with eight in a call they take
-    # 62 % of the learner's time, with 64 they take 89 %, and more than twice as many are done in a second.
+    # DQN's, at half the rate; tuned on seed 100. Updates of so small a network are short: eight in a call take
+    # 62 % of the learner's time, 64 take 89 %, and more than twice as many are done in a second.
     'CartPole-v1': {
         'train_steps': 200_000,
         'batch_size': 128,

@@ -2,7 +2,7 @@
 
 ``COMMON`` has the paper's rollouts of 20 steps, with Adam and the learning rate of RLlib. Atari has the paper's values
 (Espeholt et al. 2018, arXiv 1802.01561, table G.1: RMSProp with a rate of 6e-4 that falls to zero, ε of 0.01, entropy
-of 0.01, 32 rollouts in an update). The paper's losses are sums, with a gradient norm of at most 40; for means it is 0.5.
+of 0.01, 32 rollouts in an update). Its losses are sums, with a gradient norm of at most 40; for means it is 0.5.
 """
 
 from __future__ import annotations

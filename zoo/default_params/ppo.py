@@ -17,8 +17,8 @@ COMMON: dict[str, Any] = {
     'batch_size': 64,
     'network': {'hidden': [64, 64], 'activation': 'tanh', 'initializer': 'orthogonal'},
     'optimizer': {'name': 'Adam', 'learning_rate': 3e-4},
-    # A gradient step takes eight sequences. Policy and value share the recurrent layer. Where returns are large, it would
-    # learn from the value's error alone: CartPole without velocities got 9 after 300k steps, 500 with scaled rewards.
+    # A gradient step takes eight sequences. Policy and value share the recurrent layer. Where returns are large, it
+    # would learn from the value's error alone: CartPole without velocities got 9 after 300k steps, 500 with scaling.
     'recurrent': {
         'network': {'hidden': [64]},
         'normalize_reward': True,
@@ -96,8 +96,8 @@ TUNED: dict[str, dict[str, Any]] = {
         'normalize_obs': True,
         'normalize_reward': True,
     },
-    # The source has 4 epochs over 16,384 steps, a constant rate of 3e-4 and minibatches of 64: that agent hovered and got
-    # 222 after 1M steps. Shorter iterations, more epochs, and a larger rate that falls to zero get 280.
+    # The source has 4 epochs over 16,384 steps, a constant rate of 3e-4 and minibatches of 64: that agent hovered and
+    # got 222 after 1M steps. Shorter iterations, more epochs, and a larger rate that falls to zero get 280.
     'LunarLander-v3': {
         'rollout_size': 4096,
         'epochs': 10,

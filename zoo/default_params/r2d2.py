@@ -41,8 +41,8 @@ TYPES: dict[str, dict[str, Any]] = {
 
 TUNED: dict[str, dict[str, Any]] = {
     # DQN's, at half the rate and for twice the steps, since one of the two actors often acts at random to the end.
-    # Nothing is hidden here, so sequences are short and a batch has more of them: with half as many of twice the length,
-    # two seeds of three fell short.
+    # Nothing is hidden here, so sequences are short and a batch has more of them: with half as many of twice the
+    # length, two seeds of three fell short.
     'CartPole-v1': {
         'train_steps': 100_000,
         'batch_size': 32,

@@ -40,8 +40,8 @@ TYPES: dict[str, dict[str, Any]] = {
 }
 
 TUNED: dict[str, dict[str, Any]] = {
-    # Our own, tried on seeds from 100 on: small networks, targets fast enough for values that must reach 100, and a rate
-    # that falls to zero, so that what is learned stays. Half as many updates are too few.
+    # Our own, tried on seeds from 100 on: small networks, targets fast enough for values that must reach 100, and a
+    # rate that falls to zero, so that what is learned stays. Half as many updates are too few.
     'CartPole-v1': {
         'train_steps': 50_000,
         'batch_size': 128,
