@@ -351,7 +351,7 @@ class ActorCritic(Algorithm):
         given = {name: getattr(self, name) for name in self.scheduled}
         now = {k: np.array(value_at(x, self.progress), np.float32) for k, x in given.items() if x is not None}
         result = self.fused(rollout, now, *arrays)
-        if self.statistics:  # after the update: what was acted on and what was learned from are normalised alike
+        if self.statistics:  # after the update: what was acted on and what was learned from are normalized alike
             fresh = rollout if fresh is None else fresh
             valid = fresh.valid
             self.observe(fresh.obs if valid.all() else spaces.tree_map(lambda x: x[valid], fresh.obs))

@@ -28,7 +28,7 @@ NormalizeObs = Annotated[
     bool, 'normalize vector observations by their running mean and standard deviation, and clip them at 10 of it'
 ]
 BatchSize = Annotated[int, at_least(1), 'transitions in one gradient update']
-#: Defaults of the next two. The values of Kapturowski et al. 2019 for Atari, 80 and 40, are long for small tasks.
+#: Defaults of the next two. Kapturowski et al. 2019 have 80 and 40 for Atari, which is long for small tasks.
 SEQUENCE_LENGTH, BURN_IN = 20, 10
 SequenceLength = Annotated[int, at_least(1), 'steps in a row that recurrent networks learn from']
 BurnIn = Annotated[int, at_least(0), 'steps before these that bring the state of recurrent networks up to date']

@@ -1,9 +1,7 @@
-"""What an algorithm is: the class that all of them are subclasses of, and what users call.
+"""The base class of all algorithms, and what users call.
 
-:mod:`zoo.algorithms.base.parameters` has the part about hyper-parameters, :mod:`zoo.algorithms.base.updating` the part
-about updates. Networks and optimizers are made in :mod:`zoo.algorithms.base.building`; what ``learn``, ``rollout`` and
-``save`` do is in :mod:`zoo.algorithms.base.learning`, :mod:`zoo.algorithms.base.playing` and
-:mod:`zoo.algorithms.base.saving`. :class:`zoo.common.training.agent.Agent` is the contract.
+Its neighbors do the work: ``parameters`` has the hyper-parameters, ``updating`` the updates, ``building`` makes
+networks and optimizers; ``learning``, ``playing`` and ``saving`` do what ``learn``, ``rollout`` and ``save`` promise.
 """
 
 from __future__ import annotations
@@ -47,15 +45,14 @@ Self = TypeVar('Self', bound='Algorithm')
 class Algorithm(Parameterized):
     """A deep reinforcement learning agent: what :class:`zoo.common.training.agent.Agent` asks for.
 
-    A subclass says its class attributes, its hyper-parameters as fields, ``build`` and ``update``. Fields are checked
-    when an agent is made, and fixed from then on, since they are compiled in. "Add an algorithm" in CONTRIBUTING.md has
-    a whole one.
+    A subclass has class attributes, hyper-parameters as fields, ``build`` and ``update``. Fields are checked when an
+    agent is made, and then fixed, since they are compiled in. "Add an algorithm" in CONTRIBUTING.md has an example.
 
     Attributes:
         net_list, optimizers_list: the entries from which networks and optimizers were made.
-        loop_state: of a checkpoint that was written during training: ``steps`` behind it and ``train_steps``.
-        is_training: whether ``learn`` is under way.
-        player: this agent, as the rollouts that it plays know it.
+        loop_state: from a checkpoint written during training: ``steps`` done and ``train_steps``.
+        is_training: whether ``learn`` is running.
+        player: this agent, as its rollouts know it.
         plays: the environments in which :meth:`rollout` goes on, by their identity.
 
     Raises:
@@ -69,14 +66,14 @@ class Algorithm(Parameterized):
     #: Spec of each network where ``net_list`` is not given, and of each optimizer where ``optimizers_list`` is not.
     default_network: ClassVar[dict[str, Any]] = {}
     default_optimizer: ClassVar[dict[str, Any]] = {}
-    #: Networks that may stand on the torso of another one, and by default do where the observation has images.
+    #: Networks that may share another's torso; by default they do where observations have images.
     shared_torso: ClassVar[dict[str, str]] = {}
 
     observation_space: ObservationSpace
     action_space: ActionSpace
     net_list: NetList = None
     optimizers_list: OptimizersList = None
-    #: Whether observations are normalized; an algorithm that leaves the choice to its user declares it as a field.
+    #: Whether observations are normalized; an algorithm with this choice declares it as a field.
     normalize_obs = False
 
     def __init__(self, *args: Any, **params: Any) -> None:
@@ -114,14 +111,14 @@ class Algorithm(Parameterized):
         self.build()
         self.is_built = True
 
-    # What an algorithm says, besides `update`
+    # What an algorithm defines, besides `update`
 
     def build(self) -> None:
         """Make networks, targets and optimizers, and set ``behavior``, how the agent explores."""
         raise NotImplementedError
 
     def episodes_restarted(self, copies: slice | None = None) -> None:
-        """Forget what is kept along an episode: every copy of the environment was reset, or only these copies."""
+        """Forget what is kept along an episode, since all copies of the environment, or these, were reset."""
 
     def __repr__(self) -> str:
         weights = sum(int(np.prod(v.shape)) for network in self.networks.values() for v in network.trainable_variables)
@@ -133,11 +130,7 @@ class Algorithm(Parameterized):
     # What `build` calls
 
     def build_networks(self, heads: Sequence[Head]) -> None:
-        """Fill ``self.networks``: one entry of ``net_list`` for each of ``network_names``.
-
-        Args:
-            heads: what each network has to give.
-        """
+        """Fill ``self.networks``: one entry of ``net_list`` and one head for each of ``network_names``."""
         cls = type(self)
         names = self.network_names
         entries = building.entries('net_list', self.net_list, dict(self.default_network), names, cls.__name__)
@@ -161,8 +154,8 @@ class Algorithm(Parameterized):
         """Fill ``self.optimizers``: one entry of ``optimizers_list`` for each list of variables.
 
         Args:
-            groups: the variables that each optimizer moves.
-            clip_norm: bound of the gradient's global norm where an entry names none.
+            groups: the variables of each optimizer.
+            clip_norm: bound of the gradient's global norm, unless an entry has its own.
         """
         cls = type(self)
         names = cls.optimizer_names
@@ -193,7 +186,7 @@ class Algorithm(Parameterized):
         return int(self.rng.integers(2**31 - 1))
 
     def reseed(self, seed: int | None, stream: str) -> None:
-        """Draw batches, noise and dropout from a stream of its own, unlike an agent with the same state."""
+        """Draw batches, noise and dropout from another stream than an agent with the same state."""
         self.rng = seeding.generator(seed, stream)
         self.noise_seed.assign(self._draw_noise_seed())
         for network in self.networks.values():
@@ -222,8 +215,8 @@ class Algorithm(Parameterized):
             env: a Gymnasium environment or vector environment with the agent's spaces.
             mode: ``'train'`` or ``'test'``.
             render: call ``env.render()`` after every step; build the environment with ``render_mode='human'``.
-            seed: of exploration, batches and the environment in a training, of the environment in a test. A later
-                training with the same seed draws new numbers. None goes on with the agent's own random numbers.
+            seed: for exploration, batches and the environment in training, for the environment in a test. A later
+                training with the same seed draws new numbers. None continues the agent's own random numbers.
             plot_func: called with all returns so far whenever a row is logged.
             callbacks: called with the :class:`zoo.common.training.training.Training` whenever a row is logged, or every
                 so many steps; one that returns False stops the training. :mod:`zoo.callbacks` has some.
@@ -232,8 +225,7 @@ class Algorithm(Parameterized):
                 ``resume`` it says where the interrupted training ends.
 
         Returns:
-            A :class:`zoo.common.records.TrainingResult`, or a :class:`zoo.common.records.TestResult` with one entry for
-            each episode.
+            A :class:`zoo.common.records.TrainingResult`, or a :class:`zoo.common.records.TestResult` of all episodes.
 
         Raises:
             ValueError: an unknown mode or parameter, a value out of its range, or an environment with other spaces.
@@ -248,15 +240,15 @@ class Algorithm(Parameterized):
         Args:
             obs: an element of the observation space, or a batch of them stacked on a first axis.
             deterministic: the policy's mode rather than a sample.
-            state: of a recurrent policy: the state before the step, float32 ``[N, S]``. Episodes begin with
-                `initial_state`; later steps take what this method returned. None begins new episodes and forgets them.
+            state: a recurrent policy's state before the step, float32 ``[N, S]``: `initial_state` at first, then what
+                this method returned. None begins new episodes and forgets them.
 
         Returns:
             The action or batch of actions; with ``state`` a pair of it and the new state.
 
         Raises:
-            ValueError: an observation of another shape than the space declares, or a value that is not in it; a state
-                of another shape than `initial_state` gives for as many observations.
+            ValueError: an observation's shape or values are not in the space, or ``state`` has not the shape of
+                `initial_state` for as many observations.
         """
         flat, is_batch = spaces.as_batch(self.observation_space, obs)
         self.preprocess.check_values(flat)
@@ -291,10 +283,8 @@ class Algorithm(Parameterized):
         return np.zeros((count, self.behavior.state_size), np.float32)
 
     def summary(self) -> summary.Summary:
-        """Return what this agent is: spaces, encoders, networks with shapes and numbers of weights, the distribution of
-        actions, optimizers, and parameters that differ from their defaults.
-
-        It can be printed; a notebook shows it as tables.
+        """Return spaces, encoders, networks with shapes and numbers of weights, distribution of actions, optimizers
+        and parameters that differ from their defaults, for printing; a notebook shows tables.
         """
         return summary.summarize(self)
 
@@ -311,15 +301,15 @@ class Algorithm(Parameterized):
         """Play in an environment and return what happened, for a training loop of the user's own.
 
         With ``steps`` a call goes on where the last one stopped in the same environment, in the middle of episodes. New
-        episodes begin with ``episodes``, with a ``seed``, and after somebody else has begun some there, as ``learn``
-        does. The agent acts with its current weights. It explores as at ``progress``, which scheduled learning rates
-        read too. Neither ``steps`` nor running statistics move: see :meth:`observe`.
+        episodes begin with ``episodes``, with a ``seed``, and after anything else, such as ``learn``, began some there.
+        The agent acts with its current weights, and explores by ``progress``, which scheduled learning rates read too.
+        ``steps`` and running statistics do not move: see :meth:`observe`.
 
         Args:
             env: a Gymnasium environment or vector environment with the agent's spaces.
             steps: environment steps, summed over copies, and rounded up to whole steps of all copies.
-            episodes: whole episodes instead. Each copy plays its share, so that short episodes are not too many; rows
-                of a copy that has played its share are not valid.
+            episodes: whole episodes instead. Each copy plays its share, so that short episodes are not too many; its
+                later rows are not valid.
             deterministic: do not explore; ``log_prob`` is None then.
             seed: of the environment and of the actions; None goes on with the random numbers of both.
 
@@ -327,8 +317,7 @@ class Algorithm(Parameterized):
             A :class:`zoo.Rollout`, ordered, ``[T, N, …]``.
 
         Raises:
-            ValueError: both ``steps`` and ``episodes`` or neither; an environment with other spaces, or one that a
-                training uses.
+            ValueError: both ``steps`` and ``episodes`` or neither; an environment with other spaces or in training.
         """
         return playing.rollout(self, env, steps, episodes, deterministic, seed)
 
@@ -343,7 +332,7 @@ class Algorithm(Parameterized):
                 is what networks add to the loss.
 
         Returns:
-            Tensors with the leading axes of the rollout: :class:`zoo.common.rollouts.estimates.EvaluatedRollout`.
+            Tensors with the leading axes of the rollout.
 
         Raises:
             ValueError: a rollout of other spaces, or an algorithm without a stochastic policy.
@@ -391,9 +380,8 @@ class Algorithm(Parameterized):
         """Write a checkpoint, a folder; a failure leaves nothing half written.
 
         Args:
-            path: the folder.
             buffer: save the replay buffer too, so that training goes on exactly where it was.
-            loop_state: the place in a call of ``learn``; the loops give it.
+            loop_state: the place in a call of ``learn``, for the training loops.
 
         Raises:
             CheckpointError: the path is not a checkpoint, or the disk is full or refuses.
@@ -436,10 +424,7 @@ class Algorithm(Parameterized):
     # What other processes take
 
     def blueprint(self) -> tuple[type[Algorithm], dict[str, Any]]:
-        """Return the class and arguments of an agent like this one, with new weights.
-
-        They can be pickled if the networks can.
-        """
+        """Return class and arguments of an agent like this one with new weights; they pickle if its networks do."""
         return saving.blueprint(self)
 
     def state(self) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""How an algorithm's parameters are shown: in ``help``, to Tab, and by ``zoo.describe``."""
+"""Show an algorithm's parameters: in ``help``, in Tab completion and by ``zoo.describe``."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ _BY_POSITION = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 @dataclass(frozen=True)
 class Description:
-    """Every parameter of an algorithm, to be printed; in a notebook it shows as a table.
+    """Every parameter of an algorithm, for printing; a notebook shows tables.
 
     Attributes:
-        name: of the algorithm.
-        summary: what it is.
-        constructor: the parameters of the constructor, ``alg_params``.
-        learn: the parameters of ``learn``, ``learn_params``.
+        name, summary: the algorithm and what it is.
+        constructor: the parameters in ``alg_params``.
+        learn: the parameters in ``learn_params``.
     """
 
     name: str
@@ -58,13 +57,13 @@ class Description:
 
 
 def describe(algorithm: Any) -> Description:
-    """Every parameter of an algorithm: name, default, the values that it takes, meaning.
+    """Return every parameter of an algorithm: name, default, possible values, meaning.
 
     Args:
-        algorithm: its name, such as ``'PPO'``, the class or an agent.
+        algorithm: its name, such as ``'PPO'``, its class or an agent.
 
     Raises:
-        ValueError: there is none of that name.
+        ValueError: there is no such algorithm.
     """
     if isinstance(algorithm, str):
         algorithm = catalog.find(algorithm)
@@ -76,7 +75,7 @@ def describe(algorithm: Any) -> Description:
 
 
 def document(cls: Any) -> None:
-    """Write the parameters into the documentation of an algorithm's class and of its ``learn``."""
+    """Write the parameters into the docstrings and signatures of an algorithm's class and its ``learn``."""
     names = (
         f'Entries of ``net_list``: {", ".join(cls.network_names)}. Entries of ``optimizers_list``: '
         f'{", ".join(cls.optimizer_names)}.'
@@ -94,7 +93,7 @@ def document(cls: Any) -> None:
     def __init__(self: Any, *args: Any, **params: Any) -> None:
         super(cls, self).__init__(*args, **params)
 
-    # Tab reads the signature of the constructor.
+    # Tab completion reads this signature.
     __init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [inspect.Parameter('self', _BY_POSITION), *parameters]
     )

@@ -1,4 +1,4 @@
-"""How an algorithm has its hyper-parameters: fields, each declared once, as an annotated attribute of the class.
+"""The hyper-parameters of an algorithm: fields, each declared once, as an annotated attribute of the class.
 
 ::
 
@@ -6,8 +6,8 @@
         gamma: Gamma = 0.99
         policy_delay: Annotated[int, at_least(1), 'critic updates for each update of the actor'] = 2
 
-From the fields follow the arguments of the constructor, their checks, ``params()``, ``help``, Tab, ``zoo.describe`` and
-what a type checker knows. A variant changes a default by an attribute without annotation, ``policy_delay = 3``.
+From the fields come the constructor's arguments and their checks, ``params()``, ``help``, Tab, ``zoo.describe`` and
+what a type checker knows. A variant changes a default by an attribute without annotation: ``policy_delay = 3``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PRIORITY_PARAMS = ('priority_alpha', 'priority_beta')
 
 @dataclass_transform(eq_default=False)
 class Parameterized(Updating):
-    """The part of :class:`zoo.algorithms.base.Algorithm` that knows its parameters, and what it can act in."""
+    """The parameters and action spaces of a :class:`zoo.algorithms.base.Algorithm`."""
 
     loop: ClassVar[Loop]
     #: Kinds of action space that it acts in.
@@ -61,12 +61,12 @@ class Parameterized(Updating):
     recurrent: ClassVar[bool] = False
     #: The fields of the class by name, inherited ones too.
     fields: ClassVar[dict[str, Param]] = {}
-    #: Fields that may be given by position, in this order. A class below :class:`Algorithm` has all its fields here; a
+    #: Fields that may be given by position, in this order: all fields of a direct subclass of :class:`Algorithm`. A
     #: variant takes the fields that it adds by keyword.
     by_position: ClassVar[tuple[str, ...]] = ()
-    #: Inherited fields that mean nothing here: they keep their defaults, and the constructor does not take them.
+    #: Inherited fields without meaning here: they keep their defaults; the constructor does not take them.
     unused: ClassVar[tuple[str, ...]] = ()
-    #: Defaults of parameters of ``learn`` that differ for this algorithm: ``{'horizon': 5}``.
+    #: Other defaults of ``learn`` for this algorithm: ``{'horizon': 5}``.
     learn_defaults: ClassVar[dict[str, Any]] = {}
     #: Whether the constructor has ended; from then on fields are fixed.
     is_built = False
@@ -110,7 +110,7 @@ class Parameterized(Updating):
 
     @classmethod
     def is_whole(cls) -> bool:
-        """Return whether this is an algorithm, and not a base that several of them share."""
+        """Return whether this is an algorithm, not a shared base."""
         return all(hasattr(cls, name) for name in ('loop', 'network_names', 'optimizer_names'))
 
     @classmethod
@@ -165,11 +165,7 @@ class Parameterized(Updating):
 
     @classmethod
     def check_action_space(cls, space: Space) -> None:
-        """Refuse an action space that this algorithm cannot act in.
-
-        Raises:
-            ValueError: one sentence that names the algorithms that can.
-        """
+        """Refuse an action space that this algorithm cannot act in, by a ValueError that names algorithms that can."""
         kind = type(space).__name__
         if kind not in cls.acts_in:
             able = [name for name in catalog.NAMES if kind in catalog.find(name).acts_in]
@@ -187,10 +183,10 @@ class Parameterized(Updating):
 
     @classmethod
     def check_recurrent(cls, label: str) -> None:
-        """Refuse a recurrent network, if this algorithm cannot learn with one.
+        """Refuse a recurrent network if this algorithm cannot learn with one.
 
         Raises:
-            ValueError: one sentence, which begins with ``label``, that names the algorithms that can.
+            ValueError: a sentence that begins with ``label`` and names algorithms that can.
         """
         if not cls.recurrent:
             able = [name for name in catalog.NAMES if catalog.find(name).recurrent]
@@ -200,11 +196,9 @@ class Parameterized(Updating):
             )
 
     def warn_of_unread(self, names: Iterable[str], reason: str) -> None:
-        """Log each of these parameters that was given, though nothing reads it.
+        """Log each of these parameters whose value differs from its default, though nothing reads it.
 
-        Args:
-            names: of parameters; one that the constructor does not take was chosen by its author.
-            reason: the end of the sentence: ``' without noisy=True'``.
+        One that the constructor does not take is skipped. ``reason`` ends the sentence: ``' without noisy=True'``.
         """
         defaults = type(self).params()
         for name in names:
@@ -228,11 +222,7 @@ def _unknown_param(cls: type[Parameterized], name: str, known: Iterable[str]) ->
 
 
 def _check_spaces(name: str, given: Mapping[str, Any]) -> None:
-    """Refuse to make an agent of anything but spaces: in other libraries it is made of an environment.
-
-    Raises:
-        ValueError: one sentence that says how it is made here.
-    """
+    """Refuse anything but spaces, by a ValueError that says how to make an agent: other libraries take environments."""
     how = (
         f"{name}(**alg_params) with alg_params, learn_params = call_default_params(env, env_type, '{name}'), or "
         f'{name}(env.observation_space, env.action_space)'

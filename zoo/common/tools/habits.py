@@ -1,8 +1,8 @@
-"""Names that other libraries have for parameters."""
+"""Names of parameters in other libraries."""
 
 from __future__ import annotations
 
-#: What other libraries call a parameter, and its name here, or where else it is said.
+#: Name in other libraries → name here, or what to do instead.
 HABITS = {
     'batch': 'batch_size',
     'delta_std': 'noise_std',

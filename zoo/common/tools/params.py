@@ -4,9 +4,8 @@ A parameter has a name, a type, a range, a meaning and a default::
 
     tau: Annotated[float, between(0, 1), 'step of the targets'] = 0.005
 
-:func:`declared` reads a signature, :func:`fields` reads a class. Both make a :class:`Param`
-of each. From it come the check of a given value, the default, the documentation, and the tables of
-:func:`zoo.describe`. Types are Python's own hints:
+:func:`declared` reads a signature and :func:`fields` a class; both return :class:`Param` objects. These check values
+and give defaults, documentation, and the tables of :func:`zoo.describe`. Types are Python's own hints:
 
 =============================  =====================================================================
 ``int``                        a whole number; ``1e5`` is one too
@@ -16,8 +15,8 @@ of each. From it come the check of a given value, the default, the documentation
 ``… | Linear``                 also a schedule with both ends in range
 ``… | None``                   also None
 a class                        an instance of it
-``dict[str, Any]``, with a     a dict with the fields of the dataclass as its keys; each is checked, and
-dataclass beside the meaning   a key that is left out has its default
+``dict[str, Any]``, with a     a dict whose keys are the dataclass's fields; each is checked, and a
+dataclass beside the meaning   missing key has its default
 anything else                  not checked here
 =============================  =====================================================================
 """
@@ -45,7 +44,7 @@ from zoo.common.tools.habits import HABITS
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers from ``low`` to ``high``; ``open_low`` leaves out ``low`` itself, ``open_high`` ``high``."""
+    """The numbers from ``low`` to ``high``; ``open_low`` excludes ``low``, ``open_high`` excludes ``high``."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -57,7 +56,7 @@ class Range:
         return above_low and (value < self.high if self.open_high else value <= self.high)
 
     def __str__(self) -> str:
-        """For a sentence: ``' from 0 to 1'``, ``' above 0'``, ``' of at least 1'``."""
+        """Return it for a sentence: ``' from 0 to 1'``, ``' above 0'``, ``' of at least 1'``."""
         low, high = (f'{bound:g}' for bound in (self.low, self.high))
         if math.isinf(self.high):
             return '' if math.isinf(self.low) else f' above {low}' if self.open_low else f' of at least {low}'
@@ -67,17 +66,17 @@ class Range:
 
 
 def between(low: float, high: float) -> Range:
-    """From ``low`` to ``high``, both included."""
+    """Return the range from ``low`` to ``high``, both included."""
     return Range(low, high)
 
 
 def at_least(low: float) -> Range:
-    """``low`` and more."""
+    """Return the range from ``low`` upward."""
     return Range(low)
 
 
 def above(low: float) -> Range:
-    """More than ``low``."""
+    """Return the range above ``low``."""
     return Range(low, open_low=True)
 
 
@@ -86,14 +85,13 @@ class Param:
     """One parameter.
 
     Attributes:
-        name: its name.
-        default: its default; ``Param.required`` without one.
+        default: ``Param.required`` where there is none.
         kind: ``'whole'``, ``'number'``, ``'flag'``, ``'choice'``, ``'instance'``, ``'keys'`` or ``'any'``.
         range: the numbers that may be given.
         meaning: what it does, a phrase.
-        choices: the values of a choice, or further values beside numbers.
-        classes: the classes of an instance.
-        keys: the parameters that a dict holds.
+        choices: the values of a choice, or further values besides numbers.
+        classes: for an instance.
+        keys: for a dict.
         optional: whether None may be given.
         scheduled: whether a :class:`Linear` schedule may be given.
     """
@@ -112,11 +110,11 @@ class Param:
     required = inspect.Parameter.empty
 
     def fresh(self) -> Any:
-        """Return the default; a list or a dict is copied, so that nobody changes the default of others."""
+        """Return the default; a list, set or dict is copied, so that changes stay local."""
         return copy.deepcopy(self.default) if isinstance(self.default, list | dict | set) else self.default
 
     def check(self, value: Any) -> Any:
-        """Return the value as it is kept: a whole number as an ``int``, any other number as a ``float``.
+        """Return the value to keep; a whole number becomes an ``int``.
 
         Raises:
             ValueError: one sentence with the value and what may be given.
@@ -194,7 +192,7 @@ class Param:
 
 
 def _example(key: Param) -> str:
-    """What may be given for a key, short enough for a sentence."""
+    """Return what a key takes, short enough for a sentence."""
     return ' or '.join(map(repr, key.choices)) if key.kind == 'choice' else '…'
 
 
@@ -202,7 +200,6 @@ def declared(*functions: Callable[..., Any], only_keywords: bool = False) -> dic
     """Return the parameters of functions (or classes) by name, in the order of their signatures.
 
     Args:
-        functions: these have the parameters.
         only_keywords: leave out parameters that may be given by position.
     """
     found: dict[str, Param] = {}
@@ -225,19 +222,15 @@ def _declared(function: Callable[..., Any], only_keywords: bool) -> dict[str, Pa
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
-    except Exception:  # a hint that only a type checker can read: parameters of this function are not checked
+    except Exception:  # only a type checker can read a hint: nothing is checked here
         return {}
 
 
 def fields(cls: type, inherited: Mapping[str, Param]) -> dict[str, Param]:
-    """Return the parameters that a class has: inherited ones in their order, then those that it declares itself.
+    """Return the parameters of a class by name: inherited ones in their order, then its own.
 
-    An annotated attribute declares a parameter, unless it is a ``ClassVar``. An attribute without annotation that has
-    the name of an inherited parameter is its new default.
-
-    Args:
-        cls: its attributes are read.
-        inherited: the parameters of its bases by name.
+    An annotated attribute declares a parameter, unless it is a ``ClassVar``. An attribute without annotation changes
+    the default of the inherited parameter with its name.
 
     Raises:
         ValueError: a default is out of its range; the message names class and parameter.
@@ -254,7 +247,7 @@ def fields(cls: type, inherited: Mapping[str, Param]) -> dict[str, Param]:
 
 
 def _hint(cls: type, hint: Any) -> Any:
-    """Return an annotation of a class as a type; one that only a type checker can read is not checked."""
+    """Return an annotation as a type; one that only a type checker can read is not checked."""
     if not isinstance(hint, str):
         return hint
     try:
@@ -293,7 +286,7 @@ def _param(name: str, default: Any, hint: Any) -> Param:
 
 
 def _options(hint: Any) -> tuple[list[Any], list[Any]]:
-    """The types of a hint, and what is said of them, wherever in it: Python 3.10 puts ``Optional`` around the whole."""
+    """Return the types and notes of a hint, at any depth: Python 3.10 puts ``Optional`` around the whole."""
     if typing.get_origin(hint) is Annotated:
         inner, *extras = typing.get_args(hint)
         options, more = _options(inner)
@@ -305,22 +298,17 @@ def _options(hint: Any) -> tuple[list[Any], list[Any]]:
 
 
 def checked(given: Mapping[str, Any], known: Mapping[str, Param]) -> dict[str, Any]:
-    """The values of parameters as they are kept; see :meth:`Param.check`.
-
-    Args:
-        given: values by name, all of them known.
-        known: the declarations.
-    """
+    """Return the values to keep (:meth:`Param.check`); ``known`` declares each name in ``given``."""
     return {name: known[name].check(value) for name, value in given.items()}
 
 
 def refusal(kind: str, name: str, known: Iterable[str], elsewhere: Mapping[str, str]) -> str:
-    """The sentence for a parameter that is not known.
+    """Return the sentence that refuses an unknown parameter.
 
     Args:
-        kind: what has parameters, for example ``"parameter of PPO"``.
-        name: what was given.
-        known: the names that would have been accepted.
+        kind: ``"parameter of PPO"``.
+        name: the unknown name.
+        known: names that would be accepted.
         elsewhere: names that belong elsewhere, and where.
     """
     known = list(known)
@@ -337,7 +325,7 @@ def refusal(kind: str, name: str, known: Iterable[str], elsewhere: Mapping[str, 
 
 
 def documentation(known: Iterable[Param]) -> str:
-    """The parameters as the lines of a docstring: name, meaning, what may be given, default."""
+    """Return the parameters as docstring lines: name, meaning, possible values, default."""
     lines = []
     for param in known:
         kind = f' ({param.type_name})' if param.type_name else ''
