@@ -3,9 +3,8 @@
 Mnih et al. 2016, *Asynchronous Methods for Deep Reinforcement Learning* (arXiv 1602.01783), section 4 and algorithm S3,
 with RMSProp of shared statistics (their equation S2). Every actor plays a short rollout with its own copy of the
 networks, computes the gradient, and goes on with the weights that follow from it. The learner holds the weights and the
-optimizer and applies each gradient when it arrives. Neither the learner nor an actor waits for a particular actor. A
-gradient belongs to older weights than the ones it moves, and nothing corrects for that: ``roles/staleness`` counts the
-updates between.
+optimizer and applies each gradient when it arrives. Nobody waits for a particular actor. A gradient belongs to older
+weights than the ones it moves, and nothing corrects for that: ``roles/staleness`` counts the updates between.
 
 Departures: the departures of A2C. Actors are processes with queues to the learner, so each gradient is applied whole;
 the paper's are threads on common memory. An actor may step several copies of the environment.
@@ -43,8 +42,7 @@ class A3C(A2C):
     learn_defaults = {'roles': {'learners': 1, 'actors': 2}}
 
     def gradient(self, rollout: Trajectories) -> dict[str, Any]:
-        """Return the gradient and the metrics of a rollout ``[T, N, …]``, float32 vectors, and the observations where
-        they are normalized."""
+        """Return gradient and metrics of a rollout ``[T, N, …]``, float32 vectors, and observations to normalize by."""
         now = {name: np.array(value_at(getattr(self, name), self.progress), np.float32) for name in self.scheduled}
         result = self._computed(rollout, now)
         count = len(self.metric_names)
@@ -72,7 +70,7 @@ class A3C(A2C):
 
     @functools.cached_property
     def _computed(self) -> PackedCall:
-        """Metrics and gradient of a rollout as one vector."""
+        """Return metrics and gradient of a rollout as one vector."""
 
         def computed(rollout: Trajectories, now: dict[str, tf.Tensor]) -> tf.Tensor:
             gradients, metrics = self.gradients(*self.weighed(rollout), now)
@@ -84,7 +82,7 @@ class A3C(A2C):
 
     @functools.cached_property
     def _applied(self) -> PackedCall:
-        """A step by a gradient, which returns the weights for acting."""
+        """Make a step by a gradient and return the weights for acting."""
 
         def applied(gradient: tf.Tensor) -> tf.Tensor:
             optimizer = self.optimizers['all']

@@ -25,12 +25,7 @@ from zoo.common.maths.returns import gae, next_values
 from zoo.common.networks.heads import stochastic_head, value_head
 from zoo.common.networks.network import penalized
 from zoo.common.networks.policy import StochasticPolicy
-from zoo.common.parameters import (
-    Gamma,
-    NormalizeObs,
-    SdeSampleFreq,
-    UseSde,
-)
+from zoo.common.parameters import Gamma, NormalizeObs, SdeSampleFreq, UseSde
 from zoo.common.records import Trajectories
 from zoo.common.schedules import Linear, value_at
 from zoo.common.tools.compilation import PackedCall
@@ -84,8 +79,8 @@ class Samples(NamedTuple):
 class ActorCritic(Algorithm):
     """Policy and value function, learned from rollouts of the policy.
 
-    ``'actor'`` in place of the critic in ``net_list`` puts the critic's head on the actor's torso. A recurrent critic
-    has to be there.
+    ``'actor'`` in place of the critic in ``net_list`` puts the critic's head on the actor's torso. A recurrent
+    critic must be there.
     """
 
     recurrent = True
