@@ -20,6 +20,10 @@ from typing import Any
 #: Old names of modules, and the modules that have their contents now.
 _MOVED = {
     'zoo.common.agent': ('zoo.common.training.agent',),
+    'zoo.common.checkpoint': ('zoo.common.training.checkpoint', 'zoo.common.tools.files'),
+    'zoo.common.distributions': ('zoo.common.maths.distributions',),
+    'zoo.common.errors': ('zoo.common.tools.errors',),
+    'zoo.common.optim': ('zoo.common.maths.optimizers',),
     'zoo.common.batch_renorm': ('zoo.common.networks.layers.batch_renorm',),
     'zoo.common.loops': ('zoo.common.training.loops', 'zoo.common.training.training'),
     'zoo.common.params': ('zoo.common.tools.params', 'zoo.common.parameters'),
@@ -42,6 +46,8 @@ class _OldNames(MetaPathFinder, Loader):
         )
 
         def find(name: str) -> Any:
+            if name == '__all__':
+                return [own for home in homes for own in vars(importlib.import_module(home)) if own[0] != '_']
             for home in homes:
                 if hasattr(importlib.import_module(home), name):
                     return getattr(importlib.import_module(home), name)

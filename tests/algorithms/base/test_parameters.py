@@ -128,6 +128,23 @@ def test_a_field_with_the_name_of_an_attribute_is_refused(name):
         type('Hides', (PPO,), {'__annotations__': {name: int}, name: 3})
 
 
+def test_a_misspelt_default_is_refused_when_the_class_is_made():
+    with pytest.raises(
+        TypeError, match=r"^Typo\.clip_rnage is no parameter: did you mean 'clip_range'\? Begin the name"
+    ):
+        type('Typo', (PPO,), {'clip_rnage': 0.3})
+    assert type('Own', (PPO,), {'_clip_rnage': 0.3, 'labels': ('a', 'b')}).labels == ('a', 'b')
+
+
+def test_variants_are_combined_as_python_combines_classes():
+    one, other = type('One', (PPO,), {'gamma': 0.5}), type('Other', (PPO,), {'clip_range': 0.3})
+    both = type('Both', (one, other), {})
+    assert (both.params()['gamma'], both.params()['clip_range']) == (0.5, 0.3)
+    mixed = type('Mixed', (type('Mixin', (), {'gamma': 0.25}), other), {})
+    agent = mixed(*SPACES, net_list=TINY)
+    assert (agent.gamma, agent.clip_range) == (0.25, 0.3)
+
+
 def test_a_field_with_a_name_of_its_own_is_no_attribute():
     assert 'bonus' in type('Free', (PPO,), {'__annotations__': {'bonus': int}, 'bonus': 3}).params()
 

@@ -190,8 +190,12 @@ class Base:
     of_class: ClassVar[Unknown] = 1  # noqa: F821
 
 
+def always(_: type) -> bool:
+    return True
+
+
 def test_fields_are_annotated_attributes():
-    found = params.fields(Base, {})
+    found = params.fields(Base, always)
     assert list(found) == ['fraction', 'count', 'entries', 'unknown']
     assert found['fraction'].default == 0.9 and found['count'].default is Param.required
     assert found['unknown'] == Param('unknown', 1, 'any')
@@ -207,11 +211,68 @@ def test_a_subclass_changes_a_default_and_adds_a_field():
         fraction = 0.5
         other = 7
 
-    inherited = params.fields(Base, {})
-    found = params.fields(Variant, inherited)
+    inherited = params.fields(Base, always)
+    found = params.fields(Variant, always)
     assert list(found) == [*inherited, 'extra']
     assert found['fraction'].default == 0.5 and found['fraction'].meaning == 'a part of one'
     assert inherited['fraction'].default == 0.9
+
+
+def test_a_field_that_is_declared_again_keeps_its_range_and_its_meaning():
+    class Again(Base):
+        """Another default, written as dataclasses have it."""
+
+        fraction: float = 0.5
+
+    found = params.fields(Again, always)['fraction']
+    assert (found.default, found.range, found.meaning) == (0.5, between(0, 1), 'a part of one')
+
+    class Wrong(Base):
+        """A fraction that is none, likewise."""
+
+        fraction: float = 1.5
+
+    with pytest.raises(ValueError, match=r'^Wrong\.fraction is 1\.5: give a number from 0 to 1\.$'):
+        params.fields(Wrong, always)
+
+
+def test_a_default_is_the_one_that_the_class_has():
+    class One(Base):
+        """Its count."""
+
+        count = 3
+
+    class Other(Base):
+        """Its fraction."""
+
+        fraction = 0.5
+
+    class Mixin:
+        """A plain class; its annotations declare nothing."""
+
+        fraction = 0.25
+        annotated: int = 1
+
+    class Both(One, Other):
+        """Neither overwrites the other."""
+
+    class Mixed(Mixin, Both):
+        """The mixin goes first."""
+
+    assert [params.fields(Both, always)[name].default for name in ('count', 'fraction')] == [3, 0.5]
+    found = params.fields(Mixed, lambda base: base is not Mixin)
+    assert [found[name].default for name in ('count', 'fraction')] == [3, 0.25] and 'annotated' not in found
+
+
+def test_a_method_with_the_name_of_a_field_is_refused():
+    class Wrong(Base):
+        """A method where a list is meant."""
+
+        def entries(self) -> list[int]:
+            return [1]
+
+    with pytest.raises(TypeError, match=r'^Wrong\.entries has the name of a parameter: name the method otherwise\.$'):
+        params.fields(Wrong, always)
 
 
 def test_a_default_out_of_range_is_refused_with_class_and_field():
@@ -221,4 +282,4 @@ def test_a_default_out_of_range_is_refused_with_class_and_field():
         fraction = 1.5
 
     with pytest.raises(ValueError, match=r'^Wrong\.fraction is 1\.5: give a number from 0 to 1\.$'):
-        params.fields(Wrong, params.fields(Base, {}))
+        params.fields(Wrong, always)

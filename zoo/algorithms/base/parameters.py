@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import difflib
 import dis
 import inspect
 import logging
@@ -43,6 +44,9 @@ else:
 
 
 log = logging.getLogger('zoo')
+
+#: What is said of a field without a meaning that is not given.
+_NO_DEFAULT = 'it has no default; annotate it as ClassVar, or set it in build(), if it is no parameter'
 
 #: Parameters that prioritized replay alone reads.
 PRIORITY_PARAMS = ('priority_alpha', 'priority_beta')
@@ -79,10 +83,9 @@ class Parameterized(Updating):
                 'class, such as bonus: float = 0.1, and move the rest of __init__ to a method build(self), which calls '
                 'super().build().'
             )
-        inherited: dict[str, Param] = {}
-        for base in reversed(cls.__mro__[1:]):
-            inherited |= vars(base).get('fields', {})
-        cls.fields = params.fields(cls, inherited)
+        inherited = cls.fields
+        cls.fields = params.fields(cls, lambda base: issubclass(base, Parameterized))
+        _refuse_misspelt(cls)
         assigned = _assigned(cls.__mro__[1:])
         for name in [name for name in cls.fields if name not in inherited]:
             known = inspect.getattr_static(cls.__mro__[1], name, None)
@@ -158,7 +161,7 @@ class Parameterized(Updating):
             raise InvalidValue(f'{cls.__name__} was given more arguments than it takes, or one of them twice.')
         for name, param in known.items():
             if param.default is Param.required and name not in values:
-                raise InvalidValue(f'{cls.__name__} needs {name}: {param.meaning or "it has no default"}.')
+                raise InvalidValue(f'{cls.__name__} needs {name}: {param.meaning or _NO_DEFAULT}.')
         checked = params.checked(values, known)
         for name, param in cls.fields.items():
             setattr(self, name, checked[name] if name in checked else param.fresh())
@@ -204,6 +207,26 @@ class Parameterized(Updating):
         for name in names:
             if name in defaults and getattr(self, name) != defaults[name]:
                 log.warning('%s=%s changes nothing%s.', name, getattr(self, name), reason)
+
+
+def _refuse_misspelt(cls: type[Parameterized]) -> None:
+    """Refuse a new attribute that is all but the name of a field: a misspelt default would change nothing.
+
+    Raises:
+        TypeError: one sentence with the field that may be meant.
+    """
+    for name, value in vars(cls).items():
+        new = (
+            not name.startswith('_')
+            and name not in cls.fields
+            and not any(hasattr(base, name) for base in cls.__bases__)
+        )
+        if new and not callable(value) and not isinstance(value, property | classmethod | staticmethod):
+            for close in difflib.get_close_matches(name, cls.fields, n=1, cutoff=0.85):
+                raise InvalidType(
+                    f'{cls.__name__}.{name} is no parameter: did you mean {close!r}? Begin the name with _ if it is an '
+                    'attribute of your own.'
+                )
 
 
 def _assigned(bases: Iterable[type]) -> set[str]:

@@ -43,7 +43,7 @@ def about(env: Env | VectorEnv) -> About:
     """Return what zoo knows of an environment, whatever has been wrapped around it since it was built."""
     own, inside = _own(env), _inside(env)
     if own is not None:
-        return own
+        return replace(own, arguments=own.arguments and dict(own.arguments))  # the record itself stays as it is
     inside = inside or About(_name(env, None))
     return About(_name(env, inside.name), inside.type, _copies(env))
 

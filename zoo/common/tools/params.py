@@ -38,7 +38,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union
 import numpy as np
 
 from zoo.common.schedules import Linear
-from zoo.common.tools.errors import InvalidValue, unknown
+from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 from zoo.common.tools.habits import HABITS
 
 
@@ -110,8 +110,8 @@ class Param:
     required = inspect.Parameter.empty
 
     def fresh(self) -> Any:
-        """Return the default; a list, set or dict is copied, so that changes stay local."""
-        return copy.deepcopy(self.default) if isinstance(self.default, list | dict | set) else self.default
+        """Return the default; a list or a dict is copied, so that nobody changes the default of others."""
+        return copy.deepcopy(self.default) if isinstance(self.default, list | dict | set | np.ndarray) else self.default
 
     def check(self, value: Any) -> Any:
         """Return the value to keep; a whole number becomes an ``int``.
@@ -226,23 +226,36 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
-def fields(cls: type, inherited: Mapping[str, Param]) -> dict[str, Param]:
-    """Return the parameters of a class by name: inherited ones in their order, then its own.
+def fields(cls: type, declares: Callable[[type], bool]) -> dict[str, Param]:
+    """Return the parameters of a class, each with the default that the class itself has by Python's order of bases.
 
-    An annotated attribute declares a parameter, unless it is a ``ClassVar``. An attribute without annotation changes
-    the default of the inherited parameter with its name.
+    An annotated attribute declares a parameter, unless it is a ``ClassVar``. A parameter that is declared again without a
+    range or a meaning keeps the inherited ones. An attribute without annotation that has the name of a parameter is its
+    new default, in a plain mixin too.
+
+    Args:
+        cls: its attributes and those of its bases are read.
+        declares: whether annotations of a base declare parameters.
 
     Raises:
         ValueError: a default is out of its range; the message names class and parameter.
+        TypeError: a method or a property has the name of a parameter.
     """
-    own = {name: _hint(cls, hint) for name, hint in inspect.get_annotations(cls).items()}
-    found = dict(inherited)
-    for name, hint in own.items():
-        if hint is not ClassVar and typing.get_origin(hint) is not ClassVar:
-            found[name] = _param(name, getattr(cls, name, Param.required), hint)
-    for name in [name for name in found if name in vars(cls)]:
-        value = replace(found[name], name=f'{cls.__name__}.{name}').check(vars(cls)[name])
-        found[name] = replace(found[name], default=value)
+    found: dict[str, Param] = {}
+    for base in reversed(cls.__mro__):
+        own = inspect.get_annotations(base) if declares(base) else {}
+        for name, hint in ((name, _hint(base, hint)) for name, hint in own.items()):
+            if hint is not ClassVar and typing.get_origin(hint) is not ClassVar:
+                param = _param(name, vars(base).get(name, Param.required), hint)
+                before = found.get(name, param)
+                limits = before.range if param.range == Range() else param.range
+                found[name] = replace(param, range=limits, meaning=param.meaning or before.meaning)
+        for name in [name for name in found if name in vars(base)]:
+            given = vars(base)[name]
+            if name not in own and isinstance(given, types.FunctionType | property | classmethod | staticmethod):
+                raise InvalidType(f'{base.__name__}.{name} has the name of a parameter: name the method otherwise.')
+            value = replace(found[name], name=f'{base.__name__}.{name}').check(given)
+            found[name] = replace(found[name], default=value)
     return found
 
 
