@@ -229,9 +229,9 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 def fields(cls: type, declares: Callable[[type], bool]) -> dict[str, Param]:
     """Return the parameters of a class, each with the default that the class itself has by Python's order of bases.
 
-    An annotated attribute declares a parameter, unless it is a ``ClassVar``. A parameter that is declared again keeps the
-    inherited range and meaning where it gives none. An attribute without annotation that has the name of a parameter is
-    its new default, in a plain mixin too.
+    An annotated attribute declares a parameter, unless it is a ``ClassVar``. A parameter that is declared again keeps
+    the inherited range and meaning where it gives none. An attribute without annotation that has the name of a
+    parameter is its new default, in a plain mixin too.
 
     Args:
         cls: its attributes and those of its bases are read.
