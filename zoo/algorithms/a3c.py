@@ -70,7 +70,7 @@ class A3C(A2C):
 
     @functools.cached_property
     def _computed(self) -> PackedCall:
-        """Return metrics and gradient of a rollout as one vector."""
+        """Metrics and gradient of a rollout as one vector."""
 
         def computed(rollout: Trajectories, now: dict[str, tf.Tensor]) -> tf.Tensor:
             gradients, metrics = self.gradients(*self.weighed(rollout), now)
@@ -82,7 +82,7 @@ class A3C(A2C):
 
     @functools.cached_property
     def _applied(self) -> PackedCall:
-        """Make a step by a gradient and return the weights for acting."""
+        """A step by a gradient, which returns the weights for acting."""
 
         def applied(gradient: tf.Tensor) -> tf.Tensor:
             optimizer = self.optimizers['all']
