@@ -634,13 +634,27 @@ class TestSaveAndLoad:
         assert zoo.load(tmp_path / 'saved').steps == 150
 
     def test_another_algorithm_is_refused(self, run):
-        with pytest.raises(CheckpointError, match=r'holds a DQN agent: load it with DQN\.load or zoo\.load'):
+        with pytest.raises(
+            CheckpointError, match=r'holds a DQN agent: load it with DQN\.load, or an algorithm of zoo with zoo\.load'
+        ):
             algorithms.PPO.load(run[1])
+
+    def test_a_class_of_ones_own_is_told_how_it_is_trained(self):
+        own = type('SoftQ', (), {})
+        with pytest.raises(
+            ValueError, match=r"SoftQ\(env\.observation_space, env\.action_space\)\.learn\(env, 'train'\)"
+        ):
+            zoo.train(own, 'CartPole-v1')
+        with pytest.raises(ValueError, match="not as a class: write 'DQN'"):
+            zoo.call_default_params(zoo.build_env('CartPole-v1'), 'classic_control', algorithms.DQN)
+        with pytest.raises(AttributeError, match="'biuld_env': did you mean 'build_env'"):
+            zoo.biuld_env  # noqa: B018
 
     def test_an_algorithm_of_a_later_version_is_refused(self, run, monkeypatch):
         monkeypatch.setattr('zoo.algorithms.base.catalog.NAMES', ('PPO', 'SAC', 'TD3'))
         with pytest.raises(
-            CheckpointError, match=r"000000150' cannot be loaded: unknown algorithm 'DQN'.*Known: PPO, SAC, TD3\."
+            CheckpointError,
+            match=r"000000150' cannot be loaded: DQN is no algorithm of zoo .*DQN\.load\(path\).*later zoo",
         ):
             zoo.load(run[1])
 

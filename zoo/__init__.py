@@ -50,7 +50,11 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])
     if name not in _HOME:
-        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+        from zoo.common.tools.errors import nearest
+
+        close = None if name.startswith('_') else nearest(name, __all__)
+        hint = f': did you mean {close!r}?' if close else ''
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}{hint}')
     home = _HOME[name]
     if home.startswith('zoo.algorithms.'):
         from zoo.common.tools.quiet import load_tensorflow

@@ -114,7 +114,28 @@ def test_check(tmp_path: Path, capsys, monkeypatch):
     assert code == 1 and 'observation_space' in out
     assert said(capsys, 'check', 'no_such_module:Bad')[0] == 2
     code, _, err = said(capsys, 'check', 'CartPole-v1', '--type', 'atari')
-    assert code == 2 and "'CartPole-v1' is an environment of type classic_control" in err
+    assert code == 2 and "'CartPole-v1' is an environment of type 'classic_control'" in err
+
+
+def test_sentences_of_refusals_name_what_to_write(a_run: Path, capsys, monkeypatch):
+    code, _, err = said(capsys, 'train', 'CartPole-v1', 'PPO')
+    assert code == 2 and 'the algorithm comes first' in err
+    code, _, err = said(capsys, 'list', 'environments', 'classic_control')
+    assert code == 2 and "'classic_control' is one word too many: give it as --type classic_control." in err
+    for name in ('DISPLAY', 'WAYLAND_DISPLAY', 'SDL_VIDEODRIVER'):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr('platform.system', lambda: 'Linux')
+    code, _, err = said(capsys, 'enjoy', 'last')
+    assert code == 2 and err.endswith('write zoo film last.\n')
+    shown = said(capsys, 'show', 'last')[1]
+    ended = len([step for step in zoo.open_run('last').episodes['step'] if step <= 200])
+    assert 0 < ended < 100 and f'the mean of the last {ended} episodes' in shown
+
+
+def test_a_run_goes_on_from_its_checkpoint(a_run: Path, capsys):
+    (newest,) = (a_run / 'checkpoints').iterdir()
+    newest.rename(newest.with_name('000000150'))
+    assert 'from step 150 of 200' in said(capsys, 'train', '--resume', 'last')[2]
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(capsys, monkeypatch):
@@ -361,3 +382,15 @@ def test_a_process_is_interrupted_without_noise(tmp_path: Path):
     assert lines[2].startswith('Interrupted at step') and lines[3].startswith(
         'Go on with: zoo train --resume runs/DQN_'
     )
+
+
+def test_a_refusal_before_the_first_step_is_no_failed_training(capsys, caplog):
+    code, _, err = said(capsys, *DQN, '--set', 'compress=True')
+    assert code == 2 and 'compress' in err and 'Training failed' not in err + caplog.text
+
+
+def test_an_unknown_name_far_from_all_has_one_colon():
+    with pytest.raises(
+        ValueError, match=r"^unknown value of vectorized 'threads'\. Known: sync, async, envpool, True\.$"
+    ):
+        zoo.build_env('CartPole-v1', vectorized='threads')

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.algorithms.base import catalog
 from zoo.algorithms.base.catalog import NAMES
-from zoo.common.tools.errors import unknown
+from zoo.common.tools.errors import InvalidValue, unknown
 
 if TYPE_CHECKING:  # what a type checker knows; a test compares it with NAMES
     from zoo.algorithms.a2c import A2C as A2C
@@ -42,6 +42,20 @@ def __getattr__(name: str) -> Any:
     if name.startswith('__'):
         raise AttributeError(name)
     raise AttributeError(unknown('algorithm', name, NAMES))
+
+
+def check_name(name: object) -> None:
+    """Refuse what is not the name of an algorithm; a class is told what to do instead."""
+    if isinstance(name, type):
+        own = name.__name__
+        if own in NAMES:
+            raise InvalidValue(f'the algorithm is given by its name, not as a class: write {own!r}.')
+        raise InvalidValue(
+            f'the algorithm is given by its name, not as a class; one of your own is trained by '
+            f"{own}(env.observation_space, env.action_space).learn(env, 'train')."
+        )
+    if name not in NAMES:
+        raise InvalidValue(unknown('algorithm', name, NAMES))
 
 
 def __dir__() -> list[str]:

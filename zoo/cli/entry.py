@@ -13,6 +13,7 @@ import zoo
 from zoo.cli.commands import COMMANDS
 from zoo.cli.printing import FAILED, INTERRUPTED, USAGE
 from zoo.cli.subject import settle
+from zoo.cli.values import env_types
 from zoo.common.tools.errors import UserError, ZooError, nearest
 from zoo.common.tools.printing import say
 
@@ -91,7 +92,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         more = [word for word in rest if not word.startswith('-')] if 'words' in args.takes else []
         if len(more) < len(rest):
-            at.error(f'{next(word for word in rest if word not in more)!r} is one word too many')
+            word = next(word for word in rest if word not in more)
+            hint = f': give it as --type {word}' if '--type' in at.options() and word in env_types() else ''
+            at.error(f'{word!r} is one word too many{hint}')
     except SystemExit as end:  # argparse ends the process, which is not for a function to do
         return int(end.code or 0) if isinstance(end.code, int | None) else FAILED
     try:

@@ -92,6 +92,8 @@ def _algorithms(args: argparse.Namespace, words: list[str], count: int) -> list[
         if words[0] not in algorithms.NAMES:
             if given or (found and _is_environment(words, args.env)):
                 break
+            if words[0] in zoo.list_envs('gymnasium') or set(words[1:]) & set(algorithms.NAMES):
+                raise InvalidValue(f'the algorithm comes first, then the environment: {args.example}.')
             raise InvalidValue(unknown('algorithm', words[0], algorithms.NAMES))
         found.append(words.pop(0))
     if given and found and set(given) != set(found):

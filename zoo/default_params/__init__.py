@@ -82,8 +82,7 @@ def call_default_params(
         )
     if not alg and env_type in algorithms.NAMES:
         raise InvalidValue(f'{env_type!r} is given where the type of the environment belongs: say alg={env_type!r}.')
-    if alg not in algorithms.NAMES:
-        raise InvalidValue(unknown('algorithm', alg, algorithms.NAMES))
+    algorithms.check_name(alg)
     env_type = about(env).type if env_type is None else env_type
     if env_type is None:
         raise InvalidValue(

@@ -183,7 +183,7 @@ def _check_environment(folder: Path, environment: str) -> None:
     for path in sorted(folder.glob('*/settings.json')):
         found = settings_in(path.parent).get('environment')
         if found != environment:
-            raise InvalidValue(f"'{folder}' holds a comparison in {found}: choose another folder, out=….")
+            raise InvalidValue(f"'{folder}' holds a comparison in {found}: choose another folder (out).")
 
 
 def run_one(folder: Path, own: dict[str, Any], env_id: Any, env_type: str, seed: int, test_episodes: int) -> None:

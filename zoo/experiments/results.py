@@ -45,7 +45,7 @@ def keep_settings(folder: Path, settings: Mapping[str, Any], what: str = 'runs')
         names = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
         if names:
             differ = ', '.join(f'{name} {found.get(name)!r} there and {wanted.get(name)!r} now' for name in names)
-            raise InvalidValue(f"'{folder}' holds {what} with other settings ({differ}): choose another folder, out=….")
+            raise InvalidValue(f"'{folder}' holds {what} with other settings ({differ}): choose another folder (out).")
         return
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / 'settings.json', wanted)

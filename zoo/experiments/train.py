@@ -93,8 +93,7 @@ def train(
     Raises:
         ValueError: a name is unknown, and the message has the nearest known one; or a value is out of its range.
     """
-    if not isinstance(alg, str) or alg not in algorithms.NAMES:
-        raise InvalidValue(unknown('algorithm', alg, algorithms.NAMES))
+    algorithms.check_name(alg)
     env_type = find_env_type(env_id) if env_type is None else env_type
     cls: Any = getattr(algorithms, alg)
     check_names(cls, params)

@@ -761,8 +761,8 @@ def test_unknown_names_get_the_nearest():
 
 def test_another_type_than_said():
     text = message(ValueError, 'HalfCheetah-v5', 'classic_control')
-    assert text == "'HalfCheetah-v5' is an environment of type mujoco: write build_env('HalfCheetah-v5', 'mujoco')."
-    assert "build_env('FrozenLake-v1', 'gymnasium')" in message(ValueError, 'FrozenLake-v1', 'box2d')
+    assert text == "'HalfCheetah-v5' is an environment of type 'mujoco': give that type, not 'classic_control'."
+    assert "of type 'gymnasium': give that" in message(ValueError, 'FrozenLake-v1', 'box2d')
 
 
 def test_missing_packages_name_the_extra(monkeypatch):

@@ -452,6 +452,8 @@ def test_a_network_of_other_keys_is_refused_and_not_matched_by_position():
     for inputs in ({'p': p, 'q': q}, [p, q]):
         text = refused(space, keras.Model(inputs, out))
         assert 'does not take the observation Dict(x: Box(2,) float32, y: Box(2,) float32)' in text
+        assert text.endswith('The network gets a dict with the keys x, y.')
+        assert 'Arguments received' not in text and '<tf.' not in text
 
 
 def test_a_critic_of_listed_inputs_is_not_given_a_dict_by_position():

@@ -409,7 +409,9 @@ def test_a_newer_format_says_so(saved: Path):
 
 
 def test_another_algorithm_says_so(saved: Path):
-    with pytest.raises(CheckpointError, match=r'holds a TD3 agent: load it with TD3\.load or zoo\.load'):
+    with pytest.raises(
+        CheckpointError, match=r'holds a TD3 agent: load it with TD3\.load, or an algorithm of zoo with zoo\.load'
+    ):
         read(saved, 'DQN')
     path = write(saved.with_name('other'), {'algorithm': 'A2C'}, {})
     with pytest.raises(CheckpointError, match=r'holds an A2C agent: load it with A2C\.load'):

@@ -16,6 +16,7 @@ import tensorflow as tf
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
+import zoo
 from zoo.algorithms.base import building, catalog, learning, playing, saving, summary
 from zoo.algorithms.base.parameters import Parameterized
 from zoo.common import spaces
@@ -35,7 +36,7 @@ from zoo.common.rollouts.estimates import EvaluatedRollout
 from zoo.common.rollouts.rollout import Player, Rollout
 from zoo.common.tools import seeding
 from zoo.common.tools.compilation import set_threads
-from zoo.common.tools.errors import InvalidValue, unknown
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.training import checkpoint
 from zoo.common.training.training import Training
 
@@ -449,5 +450,8 @@ def load(
     found, saved = saving.read(path, None)
     name = saved.config.get('algorithm')
     if name not in catalog.NAMES:
-        raise checkpoint.CheckpointError(f"'{found}' cannot be loaded: {unknown('algorithm', name, catalog.NAMES)}")
+        raise checkpoint.CheckpointError(
+            f"'{found}' cannot be loaded: {name} is no algorithm of zoo {zoo.__version__}. Load an agent of a class of "
+            f'your own with {name}.load(path), and an agent of a later zoo with that zoo.'
+        )
     return saving.load(catalog.find(name), saved, found, net_list, optimizers_list)

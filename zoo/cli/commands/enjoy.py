@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from zoo.cli.options import add_playing, open_agent
+from zoo.common.tools.errors import InvalidValue
 
 HELP = 'watch a trained agent in a window'
 
@@ -15,7 +16,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Any) -> None:
-    _, agent, env = open_agent(args, render_mode='human')
+    try:
+        _, agent, env = open_agent(args, render_mode='human')
+    except InvalidValue as error:
+        if 'there is no display' not in str(error):
+            raise
+        raise InvalidValue(f'there is no display to open a window on: write zoo film {args.run_name}.') from error
     result = agent.learn(env, 'test', render=True, test_episodes=args.episodes)
     env.close()
     print(f'returns: {", ".join(f"{total:.6g}" for total in result.returns)}')

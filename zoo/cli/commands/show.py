@@ -10,6 +10,9 @@ from zoo.cli.options import add_run
 from zoo.cli.printing import duration
 from zoo.common.tools.printing import Table
 
+#: The log has means of at most so many episodes.
+WINDOW = 100
+
 HELP = 'what a run is, how far it came, and how well it does'
 
 
@@ -31,7 +34,7 @@ def run(args: Any) -> None:
         ('steps', f'{run.steps:,} of {run.train_steps:,}'),
         ('episodes', f'{len(run.episodes.get("r", [])):,} in {duration(seconds[-1] if seconds else 0.0)}'),
         ('steps per second', '' if rate is None else f'{rate:,.0f} in the last row of the log'),
-        ('return', '' if last is None else f'{last:.6g}, the mean of the last 100 episodes'),
+        ('return', '' if last is None else f'{last:.6g}, the mean of the last {_count(run)} episodes'),
         ('checkpoints', ', '.join(path.name for path in run.checkpoints) or 'none'),
         ('best', '' if run.best is None else str(run.best)),
         ('networks', _plain(run.config.get('net_list'))),
@@ -41,6 +44,12 @@ def run(args: Any) -> None:
     print(*Table('', (), [row for row in rows if row[1]]).lines(), sep='\n')
     if args.networks:
         print(f'\n{run.load().summary()}')
+
+
+def _count(run: Any) -> int:
+    """Return over how many episodes the last row of the log takes the mean."""
+    ended = [step for step in run.episodes.get('step', ()) if step <= run.steps]
+    return min(len(ended), WINDOW) or WINDOW
 
 
 def _plain(value: Any) -> str:

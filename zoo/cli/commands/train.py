@@ -102,7 +102,9 @@ def _resume(args: Any, callbacks: list[Any]) -> Any:
     if names:
         raise InvalidValue(f'--resume goes on with a run as it was begun: leave out {", ".join(names)}.')
     run = zoo.open_run(args.resume)
-    say(f'{run.algorithm} on {run.environment}, from step {run.steps:,} of {run.train_steps:,}')
+    names = [path.name for path in run.checkpoints if path.name.isdigit()]
+    step = int(names[-1]) if names else run.steps
+    say(f'{run.algorithm} on {run.environment}, from step {step:,} of {run.train_steps:,}')
     changes = {'train_steps': args.steps} if args.steps is not None else {}
     return zoo.resume(run, callbacks=callbacks, progress_bar=not args.quiet, **changes)
 

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from gymnasium.spaces import Tuple
+from gymnasium.spaces import Dict, Tuple
 
 from zoo.common import spaces
 from zoo.common.adaptors.observation import Preprocess
@@ -60,10 +60,13 @@ def adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head)
                 output = _trial(entry, preprocess, action_size, call, memory)
             steps_agree = memory is None or memory.steps_agree(preprocess, output)
         except Exception as error:  # a user's network may raise anything, which says that it is not called like this
-            reason = ' '.join(re.sub(r'\x1b\[\d*m', '', str(error)).split())[:200]  # Keras writes in bold
+            reason = ' '.join(re.sub(r'\x1b\[\d*m', '', str(error)).split())  # Keras writes in bold
+            reason = re.split(r' Arguments received| ?[({]*[^ ]*(?:<tf\.|array\(|\[\[)', reason)[0][:200]
+            gets = preprocess.space.spaces if isinstance(preprocess.space, Dict) else ()
+            hint = f' The network gets a dict with the keys {", ".join(gets)}.' if gets else ''
             failures.append(
                 f'{label} does not take the observation {takes}, from which {needs} are needed: calling it raised '
-                f'"{reason}".'
+                f'"{reason}".{hint}'
             )
             continue
         shape, dtype = tuple(getattr(output, 'shape', ())), getattr(output, 'dtype', None)

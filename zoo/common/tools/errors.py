@@ -53,11 +53,11 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
     """
     known = list(known)
     close = nearest(name, known)
-    hint = f'did you mean {close!r}? ' if close else ''
+    refused = f'unknown {kind} {name!r}' + (f': did you mean {close!r}?' if close else '.')
     if len(known) > LISTED:
         similar = difflib.get_close_matches(str(name), known, n=6, cutoff=0.3)
-        return f'unknown {kind} {name!r}: {hint}{len(known)} are known, such as {", ".join(similar or known[:6])}.'
-    return f'unknown {kind} {name!r}: {hint}Known: {", ".join(known)}.'
+        return f'{refused} {len(known)} are known, such as {", ".join(similar or known[:6])}.'
+    return f'{refused} Known: {", ".join(known)}.'
 
 
 def nearest(name: object, known: Iterable[str]) -> str | None:

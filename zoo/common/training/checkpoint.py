@@ -224,7 +224,9 @@ def _check_algorithm(path: Path, found: Any, wanted: str | None) -> None:
         raise CheckpointError(f"'{path}' does not name its algorithm, so it cannot be loaded as {wanted}.")
     if wanted not in (None, found):
         article = 'an' if str(found)[:1] in 'AEIO' else 'a'
-        raise CheckpointError(f"'{path}' holds {article} {found} agent: load it with {found}.load or zoo.load.")
+        raise CheckpointError(
+            f"'{path}' holds {article} {found} agent: load it with {found}.load, or an algorithm of zoo with zoo.load."
+        )
 
 
 def _check_file(file: Path, entry: Mapping[str, Any]) -> None:

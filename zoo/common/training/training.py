@@ -22,7 +22,7 @@ from zoo.common.envs.goals import Goals
 from zoo.common.records import Episode, TrainingResult
 from zoo.common.replay.replay import Replay
 from zoo.common.rollouts.claims import claims
-from zoo.common.tools.errors import NotFinite
+from zoo.common.tools.errors import NotFinite, UserError
 from zoo.common.training.agent import Agent, Loop
 from zoo.common.training.collection import Collection
 from zoo.common.training.experience import Experience
@@ -181,9 +181,9 @@ class Training:
             kept = self._last_checkpoint or 'none was written'
             if isinstance(error, FloatingPointError):
                 raise NotFinite(f'{error} The last good checkpoint: {kept}.') from error
-            log.error(
-                'Training failed at step %d of %d. The last good checkpoint: %s.', self.steps, self.train_steps, kept
-            )
+            if self.steps > self._start or not isinstance(error, UserError):  # else nothing is lost
+                told = 'Training failed at step %d of %d. The last good checkpoint: %s.'
+                log.error(told, self.steps, self.train_steps, kept)
             raise
         finally:
             self._close()

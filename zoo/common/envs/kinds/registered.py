@@ -151,7 +151,7 @@ def find_spec(env_id: str, env_type: str) -> EnvSpec:
         )
     actual = type_of(spec)
     if env_type not in ('gymnasium', actual):
-        raise InvalidValue(f'{name!r} is an environment of type {actual}: write build_env({env_id!r}, {actual!r}).')
+        raise InvalidValue(f'{name!r} is an environment of type {actual!r}: give that type, not {env_type!r}.')
     if isinstance(spec.entry_point, str) and spec.entry_point.startswith('__main__:'):
         # Another process has another __main__, so the class itself travels there, not its name.
         spec = dataclasses.replace(spec, entry_point=cast(EnvCreator, load_env_creator(spec.entry_point)))
