@@ -403,7 +403,7 @@ class TestUnknownNames:
                 "layers 'kears': did you mean 'keras'",
             ),
             (lambda env: dqn(gama=0.9), r"unknown parameter of DQN 'gama': did you mean 'gamma'\?"),
-            (lambda env: dqn(policy_delay=2), r"unknown parameter of DQN 'policy_delay': .*Known: .*gamma"),
+            (lambda env: dqn(policy_delay=2), r"unknown parameter of DQN 'policy_delay'\. Known: .*gamma"),
             (
                 lambda env: dqn().learn(env, 'trian'),
                 r"unknown mode 'trian': did you mean 'train'\? Known: train, test\.",
@@ -411,7 +411,7 @@ class TestUnknownNames:
             (lambda env: dqn().learn(env, train_step=9), "DQN's learn 'train_step': did you mean 'train_steps'"),
             (
                 lambda env: dqn().learn(env, horizon=9),
-                r"unknown parameter of DQN's learn 'horizon': .*Known: train_steps",
+                r"unknown parameter of DQN's learn 'horizon'\. Known: train_steps",
             ),
             (lambda env: dqn().learn(env, callback=[]), "DQN's learn 'callback': did you mean 'callbacks'"),
             (lambda env: dqn().learn(env, 'test', test_episode=1), "did you mean 'test_episodes'"),
@@ -654,7 +654,7 @@ class TestSaveAndLoad:
         monkeypatch.setattr('zoo.algorithms.base.catalog.NAMES', ('PPO', 'SAC', 'TD3'))
         with pytest.raises(
             CheckpointError,
-            match=r"000000150' cannot be loaded: DQN is no algorithm of zoo .*DQN\.load\(path\).*later zoo",
+            match=r"000000150' cannot be loaded: DQN is no algorithm of this zoo.*DQN\.load\(path\).*later zoo",
         ):
             zoo.load(run[1])
 

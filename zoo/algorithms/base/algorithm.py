@@ -16,7 +16,6 @@ import tensorflow as tf
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
-import zoo
 from zoo.algorithms.base import building, catalog, learning, playing, saving, summary
 from zoo.algorithms.base.parameters import Parameterized
 from zoo.common import spaces
@@ -451,7 +450,7 @@ def load(
     name = saved.config.get('algorithm')
     if name not in catalog.NAMES:
         raise checkpoint.CheckpointError(
-            f"'{found}' cannot be loaded: {name} is no algorithm of zoo {zoo.__version__}. Load an agent of a class of "
+            f"'{found}' cannot be loaded: {name} is no algorithm of this zoo. Load an agent of a class of "
             f'your own with {name}.load(path), and an agent of a later zoo with that zoo.'
         )
     return saving.load(catalog.find(name), saved, found, net_list, optimizers_list)
