@@ -249,6 +249,7 @@ def test_bad_input_is_one_sentence(words: str, code: int, message: str, capsys):
         ('compare PPO A2C DQN --env CartPole-v1', ['PPO', 'A2C', 'DQN'], 'CartPole-v1'),
         ('compare PPO A2C CartPole-v1', ['PPO', 'A2C'], 'CartPole-v1'),
         ('compare --algo PPO A2C --env CartPole-v1 --steps 3', ['PPO', 'A2C'], 'CartPole-v1'),
+        ('compare --algo PPO --algo A2C CartPole-v1', ['PPO', 'A2C'], 'CartPole-v1'),
         ('compare --env CartPole-v1 PPO A2C', ['PPO', 'A2C'], 'CartPole-v1'),
         ('check --env CartPole-v1', [], 'CartPole-v1'),
         ('describe --algo PPO', ['PPO'], None),

@@ -37,10 +37,10 @@ def add_subject(parser: Any, count: int, environment: bool, example: str) -> Non
             parser.add_argument('place', nargs='?', metavar='ENVIRONMENT', help=place).completer = env_names
     if count:
         kinds: dict[str, Any] = {'nargs': '+', 'action': 'extend'} if count == MANY else {}
-        action = parser.add_argument('--algo', metavar='ALGORITHM', help='the same as an option', **kinds)
+        action = parser.add_argument('--algo', metavar='ALGORITHM', help='the algorithm, instead of the first word', **kinds)
         action.completer = _algorithm_names
     if environment:
-        told = f'{place}; without it the last word' if count == MANY else 'the same as an option'
+        told = f'{place}; if missing, the last word is the environment' if count == MANY else 'the environment, instead of a word'
         parser.add_argument('--env', metavar='ENVIRONMENT', help=told).completer = env_names
         told = 'type of the environment (default: by its name)'
         parser.add_argument('--type', dest='env_type', metavar='TYPE', choices=env_types(), help=told)
@@ -83,6 +83,8 @@ def settle(args: argparse.Namespace, more: list[str]) -> None:
 def _algorithms(args: argparse.Namespace, words: list[str], count: int) -> list[str]:
     """Take the algorithms from the options and from the first of ``words``."""
     given = [args.algo] if isinstance(args.algo, str) else list(args.algo or ())
+    if count == MANY and args.env is None and not words and given[1:] and given[-1] not in algorithms.NAMES:
+        words.append(given.pop())  # the environment stood behind the last --algo
     for name in given:
         if name not in algorithms.NAMES:
             raise InvalidValue(unknown('algorithm', name, algorithms.NAMES))
