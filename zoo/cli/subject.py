@@ -37,10 +37,12 @@ def add_subject(parser: Any, count: int, environment: bool, example: str) -> Non
             parser.add_argument('place', nargs='?', metavar='ENVIRONMENT', help=place).completer = env_names
     if count:
         kinds: dict[str, Any] = {'nargs': '+', 'action': 'extend'} if count == MANY else {}
-        action = parser.add_argument('--algo', metavar='ALGORITHM', help='the algorithm, instead of the first word', **kinds)
+        told = 'the algorithm, instead of the first word'
+        action = parser.add_argument('--algo', metavar='ALGORITHM', help=told, **kinds)
         action.completer = _algorithm_names
     if environment:
-        told = f'{place}; if missing, the last word is the environment' if count == MANY else 'the environment, instead of a word'
+        told = 'the environment, instead of a word'
+        told = f'{place}; if missing, the last word is the environment' if count == MANY else told
         parser.add_argument('--env', metavar='ENVIRONMENT', help=told).completer = env_names
         told = 'type of the environment (default: by its name)'
         parser.add_argument('--type', dest='env_type', metavar='TYPE', choices=env_types(), help=told)

@@ -255,8 +255,8 @@ def test_the_four_lines(alg: str, tmp_path: Any):
     'arguments, message',
     [
         (('PongNoFramskip-v4', 'atari'), "did you mean 'PongNoFrameskip-v4'"),
-        (('CartPole-v1', 'atari'), 'is an environment of type classic_control'),
-        (('PongNoFrameskip-v4', 'classic_control'), 'is an environment of type atari'),
+        (('CartPole-v1', 'atari'), 'is an environment of type .classic_control.'),
+        (('PongNoFrameskip-v4', 'classic_control'), 'is an environment of type .atari.'),
     ],
 )
 def test_wrong_names(arguments: tuple[str, str], message: str):
