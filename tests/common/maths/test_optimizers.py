@@ -212,7 +212,7 @@ class TestKerasOptimizers:
         ('Adam', r'is a str: give dict'),
         (keras.optimizers.Adam, r'is a type: give dict'),
         ({'name': 'Adm'}, r": unknown optimizer 'Adm': did you mean 'Adam'\? Known: .*SGD\.$"),
-        ({'name': 'Optimizer'}, r": unknown optimizer 'Optimizer': "),
+        ({'name': 'Optimizer'}, r": unknown optimizer 'Optimizer'"),
         ({'learnin_rate': 0.1}, r": unknown key of Adam 'learnin_rate': did you mean 'learning_rate'\?"),
         ({'name': 'sgd', 'momentun': 0.1}, r": unknown key of SGD 'momentun': did you mean 'momentum'\?"),
         ({'learning_rate': 'fast'}, r": learning_rate is 'fast': give a number of at least 0 or a Linear .*\.$"),
