@@ -234,7 +234,7 @@ def fields(cls: type, declares: Callable[[type], bool]) -> dict[str, Param]:
     parameter is its new default, in a plain mixin too.
 
     Args:
-        cls: its attributes and those of its bases are read.
+        cls: the class; its attributes and the attributes of its bases are read.
         declares: whether annotations of a base declare parameters.
 
     Raises:
