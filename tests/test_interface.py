@@ -237,7 +237,7 @@ class TestRunDirectory:
         assert config['params']['epsilon'] == {'schedule': 'linear', 'start': 1.0, 'end': 0.1, 'until': 1.0}
         assert config['learn_params']['train_steps'] == 150
         assert config['learn_params'].keys() == algorithms.DQN.learn_params().keys()
-        assert config['net_list'] == [TINY | {'dtype': 'float32'}]
+        assert config['net_list'] == [TINY | {'activation': 'relu', 'dtype': 'float32'}]
 
         with open(run / 'progress.csv', newline='') as file:
             rows = list(csv.DictReader(file))

@@ -38,7 +38,7 @@ def test_it_has_a_memory_unless_told_otherwise(caplog: pytest.LogCaptureFixture)
     _, learn_params = call_default_params(build_env(toys.BitFlip), alg='R2D2')
     assert learn_params['her'] is None  # which goes with no memory
     assert not caplog.text
-    R2D2(env.observation_space, env.action_space, net_list=[{'hidden': [8]}])
+    R2D2(env.observation_space, env.action_space, net_list=[{'hidden': [8], 'recurrent': None}])
     assert 'R2D2 has a network without a memory, and so learns from single steps' in caplog.text
 
 

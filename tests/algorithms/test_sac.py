@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures('plain_graphs')
 
 def make(**params: Any) -> SAC:
     """An agent whose networks all differ and whose temperature is not 1."""
-    params = {'net_list': [{'hidden': [6], 'seed': i} for i in range(3)]} | params
+    params = {'net_list': [{'hidden': [6], 'activation': 'tanh', 'seed': i} for i in range(3)]} | params
     agent = SAC(VECTOR, ACTION, **params)
     for i, network in enumerate([*agent.networks.values(), *agent.targets]):
         stir(network.variables, seed=i, scale=0.3)
@@ -257,7 +257,11 @@ class TestDiscrete:
 
     def make(self, is_masked: bool, **params: Any) -> SAC:
         space = Dict(action_mask=MultiBinary(3), pose=VECTOR) if is_masked else VECTOR
-        agent = SAC(space, Discrete(3), **{'net_list': [{'hidden': [6], 'seed': i} for i in range(3)]} | params)
+        agent = SAC(
+            space,
+            Discrete(3),
+            **{'net_list': [{'hidden': [6], 'activation': 'tanh', 'seed': i} for i in range(3)]} | params,
+        )
         for i, network in enumerate([*agent.networks.values(), *agent.targets]):
             stir(network.variables, seed=i, scale=0.3)
         if agent.alpha == 'auto':

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures('plain_graphs')
 
 def make(cls: type[TQC] = TQC, **params: Any) -> TQC:
     """An agent of few quantiles whose networks all differ and whose temperature is not 1."""
-    specs = [{'hidden': [6], 'seed': i} for i in range(len(cls.network_names))]
+    specs = [{'hidden': [6], 'activation': 'tanh', 'seed': i} for i in range(len(cls.network_names))]
     agent = cls(VECTOR, ACTION, **{'net_list': specs, 'quantiles': 5, 'drop': 2} | params)
     for i, network in enumerate([*agent.networks.values(), *agent.targets]):
         stir(network.variables, seed=i, scale=0.3)

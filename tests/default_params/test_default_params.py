@@ -187,6 +187,12 @@ def test_tables_are_plain_data(name):
 
 
 @pytest.mark.parametrize('name', algorithms.NAMES)
+def test_tables_say_all_that_the_default_network_says(name):
+    """Else a table would say less than the spec that an agent without ``net_list`` has."""
+    assert getattr(algorithms, name).default_network.keys() <= TABLES[name].COMMON['network'].keys()
+
+
+@pytest.mark.parametrize('name', algorithms.NAMES)
 def test_ids_that_are_tuned_exist(name):
     for env_id in TABLES[name].TUNED:
         env_type = type_of(env_id)

@@ -50,6 +50,8 @@ STEPS = {'train_steps': 60, 'explore_steps': 20, 'batch_size': 8, 'buffer_size':
 #: A generation is 4 episodes.
 GENERATIONS = {'train_steps': 200}
 
+#: The same for all algorithms, whatever their own defaults.
+NETWORK = {'hidden': [8, 8], 'activation': 'tanh', 'initializer': 'glorot_uniform'}
 LSTM, GRU = {'recurrent': 'lstm'}, {'recurrent': 'gru'}
 SEQUENCES = {'sequence_length': 4, 'burn_in': 2}
 ALL_OF_DQN = {'dueling': True, 'noisy': True, 'prioritized': True, 'n_step': 3}
@@ -127,7 +129,7 @@ def _train(name: str, case: Case) -> dict[str, np.ndarray]:
     cls = getattr(algorithms, case.algorithm)
     env_id, wrapped = case.env
     env = build_env(env_id, 'classic_control', nenv=2, seed=3, **wrapped)
-    net_list: list[Any] = [{'hidden': [8, 8], 'seed': i} | case.network for i in range(len(cls.network_names))]
+    net_list: list[Any] = [NETWORK | {'seed': i} | case.network for i in range(len(cls.network_names))]
     if case.network in (LSTM, GRU) and 'critic' in cls.shared_torso:
         net_list[1] = cls.shared_torso['critic']
     agent = cls(

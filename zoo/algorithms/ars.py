@@ -25,7 +25,7 @@ from zoo.common.tools.params import at_least
 class ARS(Evolution):
     """Augmented random search for every action space: a linear policy, and the directions that mattered most."""
 
-    default_network = {'hidden': []}
+    default_network = {'hidden': [], 'activation': 'tanh'}
     default_optimizer = {'name': 'SGD', 'learning_rate': 0.02}
     gain = 0.0
 

@@ -12,7 +12,7 @@ Departures: the departures of :mod:`zoo.algorithms.sac`; the optimizer of the te
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import tensorflow as tf
 
@@ -20,10 +20,6 @@ from zoo.algorithms.sac import SAC
 from zoo.common.networks.network import Network, penalized
 from zoo.common.records import Batch
 from zoo.common.tools.params import at_least
-
-#: Networks where none are given.
-ACTOR = {'hidden': [256, 256], 'activation': 'relu', 'normalize': 'batch_renorm'}
-CRITIC = ACTOR | {'hidden': [2048, 2048]}
 
 
 class CrossQ(SAC):
@@ -45,6 +41,8 @@ class CrossQ(SAC):
         'target_entropy',
         'normalize_obs',
     )
+    default_network = {'hidden': [256, 256], 'activation': 'relu', 'normalize': 'batch_renorm'}
+    default_networks = {'critic': {'hidden': [2048, 2048]}}
     default_optimizer = {'name': 'Adam', 'learning_rate': 1e-3, 'beta_1': 0.5}
 
     policy_delay: Annotated[
@@ -52,8 +50,6 @@ class CrossQ(SAC):
     ] = 3
 
     def build(self) -> None:
-        entries = [ACTOR, CRITIC, CRITIC] if self.net_list is None else self.net_list
-        self.net_list = [_normalized(entry) for entry in entries]
         super().build()
         self.phases = self.policy_delay
         self.last_of_actor = tf.Variable(tf.zeros([3]))
@@ -94,13 +90,3 @@ class CrossQ(SAC):
             'entropy': entropy,
             'q': q,
         }
-
-
-def _normalized(entry: Any) -> Any:
-    """Return an entry of ``net_list``, with batch renormalization if it is a spec that does not name a normalization.
-
-    TensorLayer has no batch renormalization.
-    """
-    if isinstance(entry, dict) and entry.get('layers', 'keras') == 'keras':
-        return {'normalize': 'batch_renorm'} | entry
-    return entry

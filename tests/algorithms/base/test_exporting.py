@@ -33,7 +33,8 @@ def make(name: str, observation_space: Space, action_space: Space, nets: Any = N
     """An agent with tiny networks and weights that are nothing like zero: actions differ from observation to
     observation then."""
     cls = getattr(algorithms, name)
-    specs = nets or [{'hidden': [8], 'features': 8, 'seed': i} for i in range(len(cls.network_names))]
+    spec = {'hidden': [8], 'features': 8, 'activation': 'tanh', 'initializer': 'glorot_uniform'}
+    specs = nets or [spec | {'seed': i} for i in range(len(cls.network_names))]
     agent = cls(observation_space, action_space, net_list=specs, **params)
     rng = np.random.default_rng(0)
     for network in agent.networks.values():

@@ -198,7 +198,7 @@ class TestTheGlobalPolicy:
     def test_names_are_left_alone(self, policy):
         policy(MIXED)
         agent = make('PPO', net_list=[{'hidden': [8]}, 'actor'])
-        assert agent.net_list == [{'hidden': [8], 'dtype': MIXED}, 'actor']
+        assert agent.net_list == [algorithms.PPO.default_network | {'hidden': [8], 'dtype': MIXED}, 'actor']
         critic = agent.networks['critic']
         assert critic.mixed and policies(critic.head) == {'float32'} and critic.torso is agent.networks['actor'].torso
 

@@ -63,8 +63,11 @@ class Algorithm(Parameterized):
     #: Names of the networks in ``net_list`` and of the optimizers in ``optimizers_list``, in order.
     network_names: ClassVar[tuple[str, ...]]
     optimizer_names: ClassVar[tuple[str, ...]]
-    #: Spec of each network where ``net_list`` is not given, and of each optimizer where ``optimizers_list`` is not.
+    #: What a spec in ``net_list`` leaves out, so also the spec of each network where ``net_list`` is not given; and
+    #: changes for some networks, by name without number: ``{'critic': {'hidden': [2048, 2048]}}``.
     default_network: ClassVar[dict[str, Any]] = {}
+    default_networks: ClassVar[dict[str, dict[str, Any]]] = {}
+    #: Spec of each optimizer where ``optimizers_list`` is not given.
     default_optimizer: ClassVar[dict[str, Any]] = {}
     #: Networks that may share another's torso; by default they do where observations have images.
     shared_torso: ClassVar[dict[str, str]] = {}
@@ -133,13 +136,17 @@ class Algorithm(Parameterized):
         """Fill ``self.networks``: one entry of ``net_list`` and one head for each of ``network_names``."""
         cls = type(self)
         names = self.network_names
-        entries = building.entries('net_list', self.net_list, dict(self.default_network), names, cls.__name__)
-        self.net_list = building.with_dtypes(entries, names)
+        entries = building.entries('net_list', self.net_list, {}, names, cls.__name__)
+        self.net_list = building.completed(entries, names, cls.network_default)
         named = dict(zip(names, heads, strict=True))
         self.networks = building.networks(self.net_list, named, self.preprocess, cls.shared_torso)
         for i, (name, network) in enumerate(self.networks.items()):
             if network.state_size:
                 cls.check_recurrent(building.label(i, name))
+
+    @classmethod
+    def network_default(cls, name: str) -> dict[str, Any]:
+        return cls.default_network | cls.default_networks.get(name.rstrip('_0123456789'), {})
 
     def build_target(self, name: str) -> Network:
         """Return a second network like ``self.networks[name]``, with the same weights: its target."""

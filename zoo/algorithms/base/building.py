@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -12,7 +12,7 @@ from zoo.common.maths.optimizers import Optimizer
 from zoo.common.networks.build import build_network, build_on
 from zoo.common.networks.heads import Head
 from zoo.common.networks.network import Network
-from zoo.common.networks.spec import with_dtype, with_own_seeds
+from zoo.common.networks.spec import with_default, with_dtype, with_own_seeds
 from zoo.common.tools.errors import InvalidValue
 
 
@@ -34,10 +34,10 @@ def label(i: int, name: str) -> str:
     return f'net_list[{i}] ({name})'
 
 
-def with_dtypes(given: Sequence[Any], names: Sequence[str]) -> list[Any]:
-    """Give the entries of ``net_list`` with the dtype written into every spec."""
+def completed(given: Sequence[Any], names: Sequence[str], default: Callable[[str], dict[str, Any]]) -> list[Any]:
+    """Give the entries of ``net_list`` with dtype and what the algorithm's default sets written into every spec."""
     return [
-        with_dtype(entry, label(i, name)) if isinstance(entry, dict) else entry
+        with_dtype(with_default(entry, default(name)), label(i, name)) if isinstance(entry, dict) else entry
         for i, (entry, name) in enumerate(zip(given, names, strict=True))
     ]
 

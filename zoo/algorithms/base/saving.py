@@ -16,6 +16,7 @@ import tensorflow as tf
 from zoo.common import spaces
 from zoo.common.networks import copies, fingerprints
 from zoo.common.networks.network import unannounced
+from zoo.common.networks.spec import SPEC_DEFAULTS
 from zoo.common.schedules import schedule_from_json, schedule_to_json
 from zoo.common.tools import keras_private, seeding
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
@@ -185,11 +186,17 @@ def load(
     given = {'net_list': net_list, 'optimizers_list': optimizers_list}
     try:
         found = saved.config
+        found['net_list'] = [
+            _as_it_was(entry, cls.network_default(name))
+            for entry, name in zip(found['net_list'], cls.network_names, strict=False)
+        ]
         for name, entries in list(given.items()):
             if name not in cls.params():  # a subclass that gives its own
                 del given[name]
             elif entries is None:
                 given[name] = _entries_from_json(found[name], name, path)
+            elif name == 'net_list' and isinstance(entries, list | tuple) and len(entries) == len(found[name]):
+                given[name] = [_like_saved(*pair) for pair in zip(entries, found[name], strict=True)]
         known = {name: schedule_from_json(value) for name, value in found['params'].items()}
         known |= {name: spaces.from_json(found[name]) for name in ('observation_space', 'action_space')}
     except (KeyError, TypeError, AttributeError, IndexError) as error:
@@ -211,7 +218,7 @@ def load(
     _check_arrays(agent, state, path)
     assign(agent, state)
     fingerprints.check_fingerprints(agent.networks, found.get('fingerprints', {}))
-    if net_list is not None:
+    if net_list is not None or 'net_list' not in given:
         fingerprints.check_specs(agent.networks, agent.net_list, found['net_list'])
     try:
         agent.steps, agent.updates = int(found['steps']), int(found['updates'])
@@ -300,8 +307,24 @@ def _entries_from_json(entries: list[Any], what: str, path: Path) -> list[Any]:
                 f'{path} was saved with {what}[{i}] a {entry["custom"]} defined in Python, which it does not hold: '
                 f'hand one of the same shape to load(path, {what}=[…]).'
             )
-    older = {'dtype': 'float32'} if what == 'net_list' else {}  # specs had no dtype before there was a second one
     return [
-        entry if isinstance(entry, str) else older | {key: schedule_from_json(value) for key, value in entry.items()}
+        entry if isinstance(entry, str) else {key: schedule_from_json(value) for key, value in entry.items()}
         for entry in entries
     ]
+
+
+def _as_it_was(entry: Any, default: Mapping[str, Any]) -> Any:
+    """Give an entry of a saved ``net_list``, complete.
+
+    What a spec left out was the same for all algorithms in version 0.1, and so it is what an old checkpoint means.
+    """
+    if not isinstance(entry, dict) or 'custom' in entry:
+        return entry
+    return {key: SPEC_DEFAULTS[key] for key in ('dtype', *default) if key in SPEC_DEFAULTS} | entry
+
+
+def _like_saved(entry: Any, saved: Any) -> Any:
+    """Give a spec for a saved network with what it leaves out as that was saved; the dtype may be another one."""
+    if not isinstance(entry, dict) or not isinstance(saved, dict) or 'custom' in saved:
+        return entry
+    return {key: value for key, value in saved.items() if key != 'dtype'} | entry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import logging
 from collections.abc import Sequence
@@ -121,6 +122,13 @@ def check_dtype(dtype: Any, layers: str, entry: str) -> None:
             f"{entry}: TensorLayer's layers compute only in float32, not in {dtype!r}, which is Keras' global policy "
             "if the spec has no dtype: give dtype='float32', or layers='keras'."
         )
+
+
+def with_default(spec: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
+    """The spec, completed by an algorithm's default, but for a normalization that TensorLayer's layers cannot have."""
+    if spec.get('layers') == 'tensorlayer':
+        default = {key: value for key, value in default.items() if key != 'normalize'}
+    return copy.deepcopy(default) | spec
 
 
 def with_dtype(spec: dict[str, Any], entry: str) -> dict[str, Any]:

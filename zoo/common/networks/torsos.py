@@ -1,6 +1,6 @@
 """Torsos assembled from a spec, in Keras layers or TensorLayer layers.
 
-A spec is a dict; every key has a default::
+A spec is a dict; every key has a default. An algorithm's ``default_network`` comes before these::
 
     dict(hidden=[256, 256],           # units of the dense layers
          activation='relu',           # any Keras activation

@@ -193,6 +193,10 @@ class Agent(Learns, Protocol):
         """Return the constructor's parameters with their defaults."""
 
     @classmethod
+    def network_default(cls, name: str) -> dict[str, Any]:
+        """Return what a spec of this network leaves out."""
+
+    @classmethod
     def declared_for_learn(cls) -> dict[str, Param]:
         """Return the parameters of ``learn`` for this algorithm, by name."""
 
