@@ -47,6 +47,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ('distributed.cluster', 'distributed.jobs'),
     ('distributed',),
     ('distributed.training.plan', 'distributed.training.role_metrics'),
+    ('distributed.training.built',),
     ('distributed.training.exchanges', 'distributed.training.planning'),
     ('distributed.training.server', 'distributed.training.shards'),
     ('distributed.training.actor', 'distributed.training.buffer', 'distributed.training.evaluations'),

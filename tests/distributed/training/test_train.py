@@ -851,25 +851,6 @@ learn(agent_for({name!r}, env), env, roles={roles})
 """
 
 
-DIFFERENT = """
-from test_train import agent_for, learn
-from zoo import build_env
-from zoo.distributed.launchers import launched_place
-
-env = build_env({env_id!r}, nenv=1 if launched_place()[0] == 2 else 2)
-learn(agent_for({name!r}, env), env, roles={roles})
-"""
-
-
-@pytest.mark.full
-def test_ranks_with_different_environments(tmp_path: Path):
-    """NumPy would broadcast the one copy over both."""
-    result = launch('local', 3, tmp_path, 'DQN', 'CartPole-v1', {'actors': 2}, DIFFERENT)
-    assert result.returncode != 0
-    words = r'actor 1 sends obs float32\[32, 1, 4\], .*; learner 0 expects obs float32\[16, 2, 4\], .*: build the same'
-    assert re.search(words, result.stdout), result.stdout
-
-
 @pytest.mark.full
 @pytest.mark.parametrize('way', ['raises', 'exits'])
 @pytest.mark.parametrize('engine', ENGINES[1:])  # above it runs on `local`

@@ -11,6 +11,7 @@ import numpy as np
 from zoo.common import spaces
 from zoo.common.acting.layers import ChainLayer, Step
 from zoo.common.adaptors.observation import Preprocess
+from zoo.common.tools.errors import InvalidValue
 
 
 class Chain:
@@ -28,6 +29,7 @@ class Chain:
         self.packed = np.zeros(0, np.float32)
         self.noise_size = sum(layer.noise_size for layer in layers)
         self.state_size = sum(layer.state_size for layer in layers)
+        self._size = sum(math.prod(shape) for layer in layers for shape in (*layer.kernels, *layer.others))
         self._steps: list[Step] = []
 
     def load(self, weights: dict[str, np.ndarray]) -> None:
@@ -39,7 +41,14 @@ class Chain:
         """Act with the weights of one vector, float32 ``[P]``: the kernels of all layers, then all other weights.
 
         The order must stay: evolution strategies draw their perturbations in it.
+
+        Raises:
+            ValueError: these are not as many weights as the layers have.
         """
+        if vector.shape != (self._size,):
+            raise InvalidValue(
+                f'{vector.size} weights for a network of {self._size}: make the same agent in every process.'
+            )
         self.packed = vector
         offset = 0
 

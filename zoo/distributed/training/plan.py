@@ -17,9 +17,6 @@ from zoo.distributed.layout import Layout, Role
 #: Stands for the end of the training, in place of the version of the weights, in what learners publish and answer.
 END = -1
 
-#: How often a dead actor is started again, where the engine can do that (``local``).
-RESTARTS = 3
-
 #: Calls of update whose batches buffers draw ahead; and how many batches at least for a learner that waits for nothing,
 #: as in Horgan et al. 2018.
 DRAWN_AHEAD, FREE_DRAWN_AHEAD = 2, 16
@@ -54,6 +51,9 @@ class Plan:
         rebuild: ``rebuild(seed=…)`` builds the environment; None: it cannot be built in another process.
         blueprint: the whole agent, pickled, for ranks in other processes that need it.
         has_gradients: whether actors send gradients, which they compute from their own steps.
+        restarts: how often a dead actor is started again, where the engine can do that (``local``).
+        sample_timeout: seconds that the environment of an actor may take for a step or a reset; None: any time.
+        built: what this rank has built (:func:`zoo.distributed.training.built.record`).
     """
 
     layout: Layout
@@ -72,6 +72,9 @@ class Plan:
     rebuild: Callable[..., Any] | None = field(default=None, repr=False)
     blueprint: bytes | None = field(default=None, repr=False)
     has_gradients: bool = False
+    restarts: int = 3
+    sample_timeout: float | None = None
+    built: dict[str, str] = field(default_factory=dict, repr=False)
 
     def storage(self, observation_space: Space, num_envs: int) -> RolloutBuffer:
         """Return storage for one message of an actor; with each step's recurrent state if a replay buffer stores it.
@@ -104,7 +107,7 @@ class Plan:
     @property
     def answers(self) -> int:
         """Replies that may wait for an actor: to its messages, to messages of processes that died, and the last."""
-        return (self.ahead + 1) * (1 + RESTARTS) + 1
+        return (self.ahead + 1) * (1 + self.restarts) + 1
 
     def learner_of(self, actor: int) -> int:
         """Return the learner that answers an actor."""

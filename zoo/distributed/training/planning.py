@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from zoo.common.replay.replay import Replay
 from zoo.common.rollouts.rollout_buffer import rollout_bytes
 from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.distributed.layout import Layout, Role
+from zoo.distributed.training.built import record
 from zoo.distributed.training.plan import EPISODES, HEADER, Plan, Stored
 
 if TYPE_CHECKING:
@@ -68,6 +70,8 @@ def plan_for(
     train_steps: int,
     loop_params: dict[str, Any],
     checkpoint_buffer: bool = False,
+    restarts: int = 3,
+    sample_timeout: float | None = None,
 ) -> Plan:
     """Return the plan of a training.
 
@@ -76,6 +80,7 @@ def plan_for(
         roles: ``learn_params['roles']``.
         start: the steps that a resumed call has behind it.
         checkpoint_buffer: whether checkpoints hold the replay buffer.
+        restarts, sample_timeout: as in :class:`Plan`.
 
     Raises:
         ValueError: the roles do not fit together, or do not fit this agent.
@@ -110,7 +115,7 @@ def plan_for(
     ahead = {'lockstep': 0, 'stream': loop_params.get('ahead', 1), 'gradients': 0}[loop.pace] if plays else 1
     if layout.buffers and loop_params['update_every'] is None:
         ahead = _FREE_AHEAD
-    return Plan(
+    plan = Plan(
         layout=layout,
         experience=loop.experience,
         horizon=horizon,
@@ -126,7 +131,10 @@ def plan_for(
         stored=Stored(agent.observation_space, agent.action_space, agent.sampling) if replays else None,
         rebuild=about(env).rebuild,
         has_gradients=has_gradients,
+        restarts=restarts,
+        sample_timeout=sample_timeout,
     )
+    return replace(plan, built=record(agent, plan))
 
 
 def _evaluation_chunk(agent: Agent, actors: int, num_envs: int, episodes: int) -> tuple[int, int]:

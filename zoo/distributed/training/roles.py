@@ -25,7 +25,8 @@ from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.layout import Role
 from zoo.distributed.training import buffer, evaluations, learner, server
 from zoo.distributed.training.actor import Actor, close_env
-from zoo.distributed.training.plan import RESTARTS, Plan
+from zoo.distributed.training.built import compare, record
+from zoo.distributed.training.plan import Plan
 
 if TYPE_CHECKING:
     from zoo.common.training.agent import Agent, AgentOfGradients
@@ -68,6 +69,7 @@ def train(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience], Resul
                 close_env(env)
                 rank_process.become(call)
     joined = connect(*plan.layout.counts)
+    compare(joined, plan)
     if joined.role() == Role.LEARNER and joined.role_rank() == 0:
         if joined.engine.name != 'local':  # its messages name the role; a launcher's messages have only the rank
             log.warning('Training over %s: %s.', joined.engine.name, plan.layout.by_rank())
@@ -95,8 +97,10 @@ def _train_here(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience],
             'give build_env a name, a class, or a function that opens what it needs itself.'
         ) from error
     with jobs.Job(take_part, layout.size, (plan,), first=1):
-        with connect(*layout.counts) as joined, learner.learning(joined, plan, agent) as experience:
-            return lead(experience)
+        with connect(*layout.counts) as joined:
+            compare(joined, plan)
+            with learner.learning(joined, plan, agent) as experience:
+                return lead(experience)
 
 
 def take_part(plan: Plan, is_launched: bool = False) -> None:
@@ -104,6 +108,7 @@ def take_part(plan: Plan, is_launched: bool = False) -> None:
     joined = connect(*plan.layout.counts)
     role, env = joined.role(), None
     agent = None if plan.is_light(role) else build_agent(plan.blueprint)
+    compare(joined, plan if agent is None else replace(plan, built=record(agent, plan)))
     assert plan.rebuild is not None  # otherwise no process would have this plan
     with _exits_are_errors():
         if role == Role.ACTOR:
@@ -149,7 +154,7 @@ def _play(joined: Cluster, plan: Plan, agent: Agent | None, env: Any, is_launche
     elif role == Role.BUFFER:
         buffer.run(joined, plan, env)
     else:
-        joined.allow_restarts(RESTARTS)  # not earlier: an environment that cannot be built is tried once
+        joined.allow_restarts(plan.restarts)  # not earlier: an environment that cannot be built is tried once
         with _exits_are_errors():
             if plan.experience == 'evaluations':
                 evaluations.run(joined, plan, behavior, env)

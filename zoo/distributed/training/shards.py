@@ -26,7 +26,7 @@ from zoo.distributed.engines.waiting import Deadline
 from zoo.distributed.layout import Role
 from zoo.distributed.queues import Queue, wait_any
 from zoo.distributed.training.exchanges import drain, next_in_turn
-from zoo.distributed.training.plan import HEADER, RESTARTS, Plan
+from zoo.distributed.training.plan import HEADER, Plan
 from zoo.distributed.training.role_metrics import Clock
 
 #: Messages of the learner that may wait at a buffer: draws that it asks for, and new priorities.
@@ -43,7 +43,7 @@ def buffer_queues(cluster: Cluster, plan: Plan, learner: int, number: int) -> tu
     drawn = plan.loop_params['batch_size'] * plan.updates
     senders = len(plan.actors_to(Role.BUFFER, number))
     # Each actor waits for answers of the learner, but an actor that has died does not: this queue is never full.
-    told = 1 + senders * (plan.ahead + 1) * (1 + RESTARTS)
+    told = 1 + senders * (plan.ahead + 1) * (1 + plan.restarts)
     sampling = plan.stored.sampling
     rows, state_size = 1, 0
     if sampling.sequences is not None:
