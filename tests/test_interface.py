@@ -493,6 +493,7 @@ class TestLearnParams:
             'log_every': None,
             'checkpoint_every': None,
             'checkpoint_buffer': False,
+            'exact_resume': False,
             'progress_bar': True,
             'roles': None,
             'resume': False,

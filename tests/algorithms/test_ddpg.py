@@ -196,7 +196,7 @@ def test_a_resumed_training_ends_like_one_that_was_not_interrupted(noise, tmp_pa
     def train(run: str) -> DDPG:
         env, specs = build(), [{'hidden': [8], 'seed': i} for i in (0, 1)]
         agent = DDPG(env.single_observation_space, env.single_action_space, net_list=specs, noise=noise, dt=1.0)
-        params = FEW | {'train_steps': 100, 'checkpoint_every': 40, 'checkpoint_buffer': True, 'seed': 0}
+        params = FEW | {'train_steps': 100, 'checkpoint_every': 40, 'exact_resume': True, 'seed': 0}
         agent.learn(env, run_dir=tmp_path / run, **params)
         return agent
 
@@ -204,7 +204,7 @@ def test_a_resumed_training_ends_like_one_that_was_not_interrupted(noise, tmp_pa
     saved = sorted((tmp_path / 'whole' / 'checkpoints').iterdir())[0]
     assert saved.name == '000000040'
     resumed = DDPG.load(saved)
-    params = FEW | {'train_steps': 100, 'checkpoint_every': 40, 'checkpoint_buffer': True}
+    params = FEW | {'train_steps': 100, 'checkpoint_every': 40, 'exact_resume': True}
     resumed.learn(build(), run_dir=tmp_path / 'resumed', resume=True, **params)
     expected = saving.arrays(whole)
     for name, array in saving.arrays(resumed).items():

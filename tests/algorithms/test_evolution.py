@@ -208,7 +208,13 @@ class TestBoth:
                 if stop is not None and training.steps >= stop:
                     raise TimeoutError
 
-            few = {'train_steps': 600, 'checkpoint_every': 100, 'log_every': 100, 'progress_bar': False}
+            few = {
+                'train_steps': 600,
+                'checkpoint_every': 100,
+                'exact_resume': True,
+                'log_every': 100,
+                'progress_bar': False,
+            }
             folder = tmp_path / f'{stop}'
             try:
                 agent.learn(env, seed=5, run_dir=folder, callbacks=[interrupt], **few)

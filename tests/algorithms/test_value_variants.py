@@ -223,7 +223,7 @@ class TestNoisyExploration:
     @pytest.mark.full
     def test_resumed_training_goes_on_alike(self, tmp_path: Path):
         def agents() -> tuple[DQN, Any]:
-            params = {'explore_steps': 10, 'buffer_size': 60, 'batch_size': 4, 'checkpoint_buffer': True}
+            params = {'explore_steps': 10, 'buffer_size': 60, 'batch_size': 4, 'exact_resume': True}
             agent = Rainbow(toys.Chain.observation_space, toys.Chain.action_space, net_list=[{'hidden': [4]}])
             agent.learn(toys.Chain(), seed=3, run_dir=tmp_path, train_steps=60, checkpoint_every=30, **params)
             resumed = zoo.load(tmp_path / 'checkpoints' / '000000030')

@@ -177,7 +177,7 @@ class TestEvaluate:
 
     @pytest.mark.full
     def test_a_resumed_run_is_tested_as_one_that_was_not_interrupted(self):
-        kept = {'checkpoint_every': 50, 'checkpoint_buffer': True}
+        kept = {'checkpoint_every': 50, 'exact_resume': True}
 
         whole, again = Evaluate(every=20, episodes=2), Evaluate(every=20, episodes=2)
         learn([whole], 160, run_dir='whole', **kept)

@@ -142,7 +142,7 @@ def test_seconds_are_those_of_all_steps():
 
 
 @pytest.mark.parametrize('buffer', [True, False])
-def test_an_interrupted_run_is_resumed_where_that_is_exact(buffer: bool):
+def test_an_interrupted_run_is_resumed_where_nothing_is_lost(buffer: bool):
     def interrupt(training: Any) -> None:
         if training.steps >= 100:
             raise KeyboardInterrupt

@@ -48,8 +48,8 @@ def compare(
     """Train algorithms with several seeds each, in processes side by side, and compare them.
 
     Runs that are in ``out`` already are not repeated: the same call continues an interrupted comparison, and a call
-    with more seeds or algorithms adds their runs. An interrupted run is resumed. It starts again if resuming would not
-    be exact, because the replay buffer was not saved.
+    with more seeds or algorithms adds their runs. An interrupted run is resumed. It starts again where
+    the replay buffer was not saved. With ``exact_resume=True`` a resumed run equals an uninterrupted one.
 
     >>> zoo.compare(['PPO', 'A2C'], 'CartPole-v1', seeds=3, train_steps=50_000)
     >>> zoo.compare({'large': dict(alg='PPO', net='256,256'), 'small': dict(alg='PPO', net='16')}, 'CartPole-v1')

@@ -377,13 +377,15 @@ def test_a_run_that_is_resumed_or_copied_goes_on_alike(tmp_path: Path):
     env = build_env('CartPole-v1', 'classic_control', nenv=2, hide_velocity=True)
     params: dict[str, Any] = {'horizon': 25, 'epochs': 1, 'batch_size': 25, 'progress_bar': False}
     agent = PPO(env.single_observation_space, env.single_action_space, net_list=NETS, sequence_length=10)
-    agent.learn(env, train_steps=600, run_dir=tmp_path / 'whole', seed=3, checkpoint_every=200, **params)
+    agent.learn(
+        env, train_steps=600, run_dir=tmp_path / 'whole', seed=3, checkpoint_every=200, exact_resume=True, **params
+    )
     path = sorted((tmp_path / 'whole' / 'checkpoints').iterdir())[0]
     loaded = zoo.load(path)
     assert loaded.sequence_length == 10 and loaded.behavior.state is None
     twin = copy.deepcopy(loaded)
     for other in (loaded, twin):
-        other.learn(env, resume=True, run_dir=False, checkpoint_every=200, **params)
+        other.learn(env, resume=True, run_dir=False, checkpoint_every=200, exact_resume=True, **params)
         whole, again = saving.arrays(agent), saving.arrays(other)
         assert [name for name in whole if not np.array_equal(whole[name], again[name])] == []
         assert other.rng.bit_generator.state == agent.rng.bit_generator.state

@@ -296,7 +296,7 @@ def test_a_run_that_is_resumed_goes_on_alike(tmp_path: Path):
         agent.learn(
             build_env(Counts, 'gymnasium'),
             checkpoint_every=60,
-            checkpoint_buffer=True,
+            exact_resume=True,
             seed=1,
             progress_bar=False,
             **settings | params,

@@ -281,8 +281,8 @@ def test_an_iteration_in_which_one_learner_has_nothing_is_left_out_by_all():
         def __init__(self, i: int) -> None:
             self.i = i
 
-        def restart(self, seed: int | None) -> bool:
-            return False
+        def restart(self, seed: int | None) -> None:
+            return
 
         def rollout(self, training: Any, horizon: int) -> Trajectories:
             training.stepped(1, [])

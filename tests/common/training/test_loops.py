@@ -325,8 +325,15 @@ def test_checkpoints(loop: Callable, buffer: bool, tmp_path: Path):
         {'name': f'{steps:09d}', 'buffer': buffer, 'loop_state': {'steps': steps, 'train_steps': 100}}
         for steps in (30, 60, 90)
     ] + [{'name': '000000100', 'buffer': buffer, 'loop_state': None}]
-    # Where the run can be resumed exactly, all episodes begin anew behind a checkpoint, with a seed of the agent's.
-    assert agent.restarts == (4 if loop is on_policy or buffer else 1)
+    assert agent.restarts == 1, 'a checkpoint begins no new episodes'
+
+
+@pytest.mark.parametrize('loop', [on_policy, off_policy])
+def test_checkpoints_for_an_exact_resume_begin_new_episodes(loop: Callable, tmp_path: Path):
+    agent = Notes()
+    train(agent, counting(), 100, loop, checkpoint_every=30, exact_resume=True, run_dir=tmp_path)
+    assert [saved['buffer'] for saved in agent.saved] == [True] * 4
+    assert agent.restarts == 4
 
 
 def test_checkpoints_by_default(tmp_path: Path):
@@ -339,25 +346,63 @@ def test_checkpoints_by_default(tmp_path: Path):
 
 def test_no_transition_crosses_a_checkpoint(tmp_path: Path):
     agent = Notes()
-    train(agent, counting(2), 200, off_policy, checkpoint_every=10, checkpoint_buffer=True, run_dir=tmp_path)
+    train(agent, counting(2), 200, off_policy, checkpoint_every=10, exact_resume=True, run_dir=tmp_path)
     assert agent.restarts == 20
     batch = agent.replay.sample((2000,), np.random.default_rng(0))
     assert {5, 6, 777, 778} == set(batch.obs[:, 0])
     np.testing.assert_array_equal(batch.next_obs - batch.obs, np.broadcast_to([0, 0, 1], batch.obs.shape))
     agent = Notes()
-    train(agent, counting(2), 200, checkpoint_every=20, run_dir=tmp_path / 'on')
+    train(agent, counting(2), 200, checkpoint_every=20, exact_resume=True, run_dir=tmp_path / 'on')
     for rollout in agent.rollouts:
         assert (rollout.next_obs - rollout.obs == [0, 0, 1]).all()
 
 
 @pytest.mark.parametrize('loop', [on_policy, off_policy])
-def test_writing_changes_nothing(loop: Callable, tmp_path: Path):
+@pytest.mark.parametrize('exact', [False, True])
+def test_writing_changes_nothing(loop: Callable, exact: bool, tmp_path: Path):
     found = [
-        train(Notes(), counting(2), 300, loop, checkpoint_every=50, checkpoint_buffer=True, run_dir=run_dir)
+        train(Notes(), counting(2), 300, loop, checkpoint_every=50, exact_resume=exact, run_dir=run_dir)
         for run_dir in (None, tmp_path)
     ]
     assert found[0].returns == found[1].returns
     assert found[0].episode_steps == found[1].episode_steps
+
+
+@pytest.mark.parametrize('loop', [on_policy, off_policy])
+def test_saving_changes_nothing(loop: Callable, tmp_path: Path):
+    found = [
+        train(Notes(), counting(2), 300, loop, checkpoint_every=every, checkpoint_buffer=True, run_dir=tmp_path / name)
+        for name, every in (('once', 1000), ('often', 20))
+    ]
+    assert found[0].returns == found[1].returns
+    assert found[0].episode_steps == found[1].episode_steps
+
+
+@pytest.mark.usefixtures('plain_graphs')
+@pytest.mark.parametrize('name', ['PPO', 'DQN'])
+def test_saved_and_unsaved_trainings_end_with_equal_weights(name: str, tmp_path: Path):
+    params = {'PPO': {'horizon': 20, 'epochs': 1, 'batch_size': 20}, 'DQN': OFF_PARAMS | {'buffer_size': 100}}[name]
+    ended = []
+    for run_dir in (False, tmp_path):
+        env = build_env('CartPole-v1', 'classic_control', nenv=2, seed=3)
+        agent = small(name, env)
+        agent.learn(env, train_steps=400, run_dir=run_dir, seed=3, checkpoint_every=40, progress_bar=False, **params)
+        ended.append(agent)
+    assert len(list((tmp_path / 'checkpoints').iterdir())) == 10
+    assert same_state(*ended) == []
+
+
+def test_a_resumed_training_says_that_its_episodes_are_new(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    caplog.set_level('INFO', 'zoo')
+    quick_agent().learn(counting(), train_steps=60, run_dir=tmp_path, seed=0, checkpoint_every=30, **LEARN)
+    path = tmp_path / 'checkpoints' / '000000030'
+    told = 'Resumed at step 30 of 60, with new episodes.'
+    for exact in (False, True):
+        caplog.clear()
+        loaded = zoo.load(path)
+        loaded.update_on = quick_agent().update_on
+        loaded.learn(counting(), resume=True, run_dir=False, exact_resume=exact, **LEARN)
+        assert (told in caplog.messages) != exact
 
 
 # Ends before the end
@@ -577,7 +622,7 @@ def test_resumed_run_equals_the_uninterrupted_one(case: str, tmp_path: Path, mon
     def env() -> Any:
         return build_env(env_id, 'classic_control', nenv=copies)
 
-    params = params | {'checkpoint_every': 300, 'progress_bar': False}
+    params = params | {'checkpoint_every': 300, 'exact_resume': True, 'progress_bar': False}
     agent = small(name, env(), **alg_params)
     whole = agent.learn(env(), train_steps=1000, run_dir=tmp_path / 'whole', seed=3, **params)
     paths = sorted((tmp_path / 'whole' / 'checkpoints').iterdir())
@@ -663,9 +708,8 @@ class Elsewhere:
         self.t = 0
         self.restarts = 0
 
-    def restart(self, seed: int | None) -> bool:
+    def restart(self, seed: int | None) -> None:
         self.restarts += 1
-        return False
 
     def steps(self, training: Training, explore_steps: int, wait: bool = True) -> Iterator[Step]:
         for _ in range(3):
@@ -697,16 +741,6 @@ def test_learners_explore_together_and_each_fills_a_batch(learners: int, first: 
     training.run(off_policy, **params)
     assert updated == [first]
     assert 'act' not in agent.asked, 'others have acted'
-
-
-def test_episodes_that_go_on_at_a_checkpoint_are_not_cut():
-    agent, experience = Notes(), Elsewhere()
-    training = Training(
-        agent, None, 300, progress_bar=False, experience=experience, checkpoint_every=60, checkpoint_buffer=True
-    )
-    training.run(off_policy, batch_size=16, explore_steps=40, buffer_size=1000)
-    assert experience.restarts > 3
-    assert agent.replay.state()['cursor'].tolist() == [150, 150], 'a cut would have taken a row each time'
 
 
 # An environment that is being trained on

@@ -303,6 +303,7 @@ def test_draws_are_ahead():
         ('DQN', {'actors': 3, 'buffers': 2}, {}, r'each buffer the same number of actors; .* would do\.$'),
         ('DQN', {'learners': 2, 'actors': 6, 'buffers': 3}, {}, r'each learner the same number of buffers, and'),
         ('DQN', {'actors': 2, 'buffers': 1}, {'checkpoint_buffer': True}, r'leave out checkpoint_buffer, or the buf'),
+        ('DQN', {'actors': 2}, {'exact_resume': True}, r'the episodes of actors go on: give exact_resume=False'),
         ('DQN', {'actors': 2, 'buffers': 1}, {'compress': True}, r'compress=True is for images'),
         ('DQN', {'actors': 2, 'buffers': 1}, {'recorded': 'none.npz'}, "there are no recorded episodes at 'none.npz'"),
         ('DQN', {'actors': 2, 'buffers': 1}, {'her': {'k': 4}}, 'her needs a goal environment'),

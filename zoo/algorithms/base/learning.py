@@ -39,7 +39,12 @@ class Settings:
     checkpoint_every: Annotated[
         int | None, at_least(1), 'steps between checkpoints; None makes ten at most, and none before 10,000 steps'
     ] = None
-    checkpoint_buffer: Annotated[bool, 'save the replay buffer in checkpoints too, for an exact resume'] = False
+    checkpoint_buffer: Annotated[bool, 'save the replay buffer in checkpoints too'] = False
+    exact_resume: Annotated[
+        bool,
+        'a run resumed from a checkpoint ends with the weights of an uninterrupted one; for that, checkpoints hold the '
+        'replay buffer, and each begins new episodes, which costs the episodes under way',
+    ] = False
     progress_bar: Annotated[bool, 'show a progress bar, where somebody looks'] = True
     roles: Annotated[Any, 'None, or how many processes have which role, such as dict(learners=1, actors=4)'] = None
     resume: Annotated[bool, 'go on with the call of learn in which the loaded checkpoint was written'] = False
@@ -190,6 +195,7 @@ def _train(
             log_every=settings.log_every,
             checkpoint_every=settings.checkpoint_every,
             checkpoint_buffer=settings.checkpoint_buffer,
+            exact_resume=settings.exact_resume,
             progress_bar=settings.progress_bar,
             start=start,
             experience=experience,
@@ -216,9 +222,8 @@ def _train(
         from zoo.distributed.training.planning import plan_for
         from zoo.distributed.training.roles import train
 
-        plan = plan_for(
-            agent, env, settings.roles, roles_seed, start, settings.train_steps, values, settings.checkpoint_buffer
-        )
+        saved = {'checkpoint_buffer': settings.checkpoint_buffer, 'exact_resume': settings.exact_resume}
+        plan = plan_for(agent, env, settings.roles, roles_seed, start, settings.train_steps, values, **saved)
         return train(agent, env, plan, run)
 
 

@@ -31,10 +31,9 @@ class Collection(Rollouts, Streams, Gradients, Steps, PerturbedEpisodes):
         self._buffer: RolloutBuffer | None = None
         self._joined: RolloutBuffer | None = None
 
-    def restart(self, seed: int | None) -> bool:
+    def restart(self, seed: int | None) -> None:
         self.collector.reset(seed)
         self.agent.episodes_restarted()
-        return True
 
     def rollout(self, training: StepCounter, horizon: int) -> Trajectories:
         agent, collector = self.agent, self.collector

@@ -27,8 +27,8 @@ class Experience(Protocol):
 
     num_envs: int
 
-    def restart(self, seed: int | None) -> bool:
-        """Begin new episodes in every copy if possible; return whether it was done."""
+    def restart(self, seed: int | None) -> None:
+        """Begin new episodes in every copy, if the copies belong to this process."""
 
     def least(self, number: int) -> int:
         """Return the smallest of the numbers that all learners give here."""

@@ -61,8 +61,8 @@ class Training:
         env_seed: of the first episodes.
         log_every: steps between rows; None makes some 200 rows in all.
         checkpoint_every: steps between checkpoints; None makes ten at most, and none before 10,000 steps. Where a
-            checkpoint holds all that an exact resume needs, the episodes under way are cut there.
-        checkpoint_buffer, progress_bar: as for ``learn``.
+            only ``exact_resume`` lets a checkpoint change the training.
+        checkpoint_buffer, exact_resume, progress_bar: as for ``learn``.
         start: the steps that a resumed call has behind it; ``train_steps`` includes them.
         experience: gives the experience; None: ``env`` does, which otherwise only gives its name.
         goals: of the environment, for the loop's parameter ``her``.
@@ -82,6 +82,7 @@ class Training:
         log_every: int | None = None,
         checkpoint_every: int | None = None,
         checkpoint_buffer: bool = False,
+        exact_resume: bool = False,
         progress_bar: bool = True,
         start: int = 0,
         experience: Experience | None = None,
@@ -116,9 +117,10 @@ class Training:
         self._next_due = min(self._due, default=math.inf)
         self._env_seed = env_seed
         self._log_every = log_every or max(1, train_steps // 200)
-        # At least 10,000, since checkpoints cut episodes, and most are far shorter.
+        # At least 10,000: shorter trainings take seconds.
         self.checkpoint_every = checkpoint_every or max(10_000, train_steps // 10)
-        self._checkpoint_buffer = checkpoint_buffer
+        self._checkpoint_buffer = checkpoint_buffer or exact_resume
+        self._exact_resume = exact_resume
         self._next_log = start + self._log_every
         self._next_checkpoint = start + self.checkpoint_every
         self._last_checkpoint: Path | None = None
@@ -161,7 +163,10 @@ class Training:
 
     def _run(self, loop: Loop, params: dict[str, Any]) -> TrainingResult:
         try:
-            # A resumed call begins with new episodes, as the interrupted one did after its checkpoint.
+            # A resumed call begins with new episodes: no checkpoint holds the state of an environment.
+            if self._start and not self._exact_resume:
+                self._logger.clear()
+                log.info('Resumed at step %d of %d, with new episodes.', self.steps, self.train_steps)
             self.experience.restart(self._env_seed if not self._start else self.agent.draw_seed())
             loop.run(self, self.experience, **params)
             if self.steps > self._log_steps:
@@ -259,10 +264,11 @@ class Training:
         if self.steps >= self._next_checkpoint and not self.done:
             self._next_checkpoint = self.steps + self.checkpoint_every
             self._save()
-            # New episodes, so that a run resumed from here goes on like this one, where the checkpoint has all it
-            # needs. Also without a run directory, so that writing changes nothing.
-            if self.replay is None or self._checkpoint_buffer:
-                if self.experience.restart(self.agent.draw_seed()) and self.replay is not None:
+            # New episodes, so that a run resumed from here goes on like this one. Also without a run directory, so
+            # that writing changes nothing.
+            if self._exact_resume:
+                self.experience.restart(self.agent.draw_seed())
+                if self.replay is not None:
                     self.replay.cut()
         self._stopped = self.experience.least(not self._stopped) == 0
 

@@ -50,8 +50,8 @@ class PerturbedActors(PerturbedEpisodes):
         self.metrics = RoleMetrics()
         self.num_envs = len(actors) * plan.num_envs
 
-    def restart(self, seed: int | None) -> bool:
-        return True  # every chunk begins new episodes
+    def restart(self, seed: int | None) -> None:
+        return  # every chunk begins new episodes
 
     def evaluations(self, training: StepCounter, seeds: np.ndarray, std: float, episodes: int) -> Evaluations:
         self._version += 1

@@ -61,11 +61,10 @@ class Actors(Rollouts, Streams, Gradients, Steps):
         self.num_envs = len(actors) * plan.num_envs
         self.learners = plan.layout.learners
 
-    def restart(self, seed: int | None) -> bool:
-        # The actors' episodes go on, so an exact resume is not possible. Before any message, they are new episodes.
+    def restart(self, seed: int | None) -> None:
+        # The actors' episodes go on. Before any message, they are new episodes.
         if not self._checked:
             self._agent.episodes_restarted()
-        return False
 
     def rollout(self, training: StepCounter, horizon: int) -> Trajectories:
         if self._buffer is None:

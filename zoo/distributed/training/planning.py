@@ -72,6 +72,7 @@ def plan_for(
     checkpoint_buffer: bool = False,
     restarts: int = 3,
     sample_timeout: float | None = None,
+    exact_resume: bool = False,
 ) -> Plan:
     """Return the plan of a training.
 
@@ -81,6 +82,7 @@ def plan_for(
         start: the steps that a resumed call has behind it.
         checkpoint_buffer: whether checkpoints hold the replay buffer.
         restarts, sample_timeout: as in :class:`Plan`.
+        exact_resume: whether a resumed training has to equal an uninterrupted one.
 
     Raises:
         ValueError: the roles do not fit together, or do not fit this agent.
@@ -89,6 +91,11 @@ def plan_for(
     plays, replays = (loop.experience == kind for kind in ('rollouts', 'steps'))
     layout = check_roles(roles, replays)
     has_gradients = plays and loop.pace == 'gradients'
+    if exact_resume and loop.experience != 'evaluations':
+        raise InvalidValue(
+            f'{layout}: exact_resume=True begins new episodes at every checkpoint, but the episodes of actors go on: '
+            'give exact_resume=False, or roles=None, which trains in this process.'
+        )
     if layout.servers:
         _check_servers(agent, layout)
     if layout.buffers:
