@@ -21,6 +21,7 @@ from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.env_wrappers import build_env
+from zoo.common.maths.normalize import Collected
 from zoo.common.records import Batch, TrainingResult, Trajectories, Transition
 from zoo.common.replay.replay import Replay
 from zoo.common.tools import seeding
@@ -75,6 +76,12 @@ class Notes:
         self.batches.append(batches)
         self.updates += len(batches.reward)
         return self._metrics()
+
+    def collected(self) -> Collected:
+        return Collected({})
+
+    def observe_moments(self, found: dict[str, Any]) -> None:
+        assert found == {}
 
     def _metrics(self) -> dict[str, float]:
         self.progresses.append(self.progress)
@@ -710,6 +717,9 @@ class Elsewhere:
 
     def restart(self, seed: int | None) -> None:
         self.restarts += 1
+
+    def observed(self) -> dict[str, Any]:
+        return {}
 
     def steps(self, training: Training, explore_steps: int, wait: bool = True) -> Iterator[Step]:
         for _ in range(3):

@@ -19,7 +19,7 @@ from launchers import ENGINES
 from test_train import Sums, agent_for, launch, learn, no_processes_left, stepped
 from traced import traced
 
-from zoo import build_env, record
+from zoo import build_env, load, record, record_dataset
 from zoo.common.acting.behavior import Behavior
 from zoo.common.acting.greedy import RecurrentEpsilonGreedy
 from zoo.common.adaptors.action import ActionAdaptor
@@ -104,7 +104,7 @@ class Here:
         self.buffers: list[Buffer] = []
         self.buffers = [Buffer(self.cluster(Role.BUFFER, i), self.plan) for i in range(buffers)]
         for buffer in self.buffers:
-            buffer.tell({})
+            buffer.tell({'observed': {}})
         self.clock = Clock()
         self.shards = Shards(self.cluster(Role.LEARNER, 0), self.plan, self.clock)
         self.sent = 0.0
@@ -351,6 +351,23 @@ def test_four_actors_and_two_buffers(tmp_path: Path, capfd: pytest.CaptureFixtur
     obs, next_obs = (np.concatenate([getattr(batch, x).reshape(-1, 4) for batch in seen]) for x in ('obs', 'next_obs'))
     assert np.abs(next_obs[:, 0] - obs[:, 0] - 0.02 * obs[:, 1]).max() < 1e-5
     assert no_processes_left()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('params', [{}, {'update_every': None}], ids=['waiting', 'free'])
+def test_observations_count_once_in_all_learners(params: dict[str, Any], tmp_path: Path):
+    """Buffers tell the moments of what they store, and of recordings, which the buffers of both learners hold."""
+    env = build_env('CartPole-v1')
+    agent = agent_for('DQN', env, normalize_obs=True)
+    recorded = record_dataset(agent, env, 4, tmp_path / 'seen.npz', seed=0)
+    with np.load(recorded) as held:
+        steps = held['lengths'].sum()
+    roles = {'learners': 2, 'actors': 2, 'buffers': 2}
+    result = learn(agent, env, roles=roles, recorded=recorded, run_dir=tmp_path / 'run', **params)
+    assert agent.statistics[''].count == pytest.approx(result.steps + steps)
+    loaded = load(tmp_path / 'run')
+    more = learn(loaded, env, roles=roles, recorded=recorded, **params)
+    assert loaded.statistics[''].count == pytest.approx(result.steps + more.steps + 2 * steps), 'filled in once more'
 
 
 @pytest.mark.full

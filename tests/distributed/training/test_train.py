@@ -155,7 +155,7 @@ def test_light_actors_train_every_algorithm(name: str, tmp_path: Path):
     moved = agent.state()
     assert all(np.isfinite(x).all() for x in moved.values())
     assert any(np.abs(moved[key] - before[key]).max() > 0 for key in before if key.startswith('network/'))
-    assert agent.statistics[''].count > 0
+    assert agent.statistics[''].count == result.steps, 'each observation counts once'
     assert no_processes_left()
     tested = learn(agent, build_env(env_id), mode='test', test_episodes=1, roles=None)
     assert len(tested.returns) == 1

@@ -14,7 +14,7 @@ from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior
 from zoo.common.acting.forward import Forward
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.maths.normalize import RunningMoments
+from zoo.common.maths.normalize import Collected, RunningMoments
 from zoo.common.maths.optimizers import AllReduce, Optimizer
 from zoo.common.networks import remembered
 from zoo.common.networks.network import Network, compiles_by_xla
@@ -52,6 +52,7 @@ class Updating:
     priorities: np.ndarray | None
     all_reduce: AllReduce | None
     noise_seed: tf.Variable
+    steps: int
     updates: int
     phases: int
     progress: float
@@ -94,8 +95,6 @@ class Updating:
 
     def update_on(self, batches: Batch | SequenceBatch) -> dict[str, float]:
         """Make ``K`` updates in one compiled call, on batches with fields ``[K, …]``; return the last one's metrics."""
-        if self.statistics:
-            self.observe(batches.obs)
         for optimizer in self.optimizers.values():
             optimizer.set_progress(self.progress)
         phase = self.updates % self.phases
@@ -167,6 +166,23 @@ class Updating:
             obs = obs.flat().obs
         for path, moments in self.statistics.items():
             moments.update(obs[path] if path else obs)
+
+    def collected(self) -> Collected:
+        """Return what gathers the moments of collected observations for :meth:`observe_moments`."""
+        return Collected({path: moments.mean.size for path, moments in self.statistics.items()})
+
+    @property
+    def observed_recordings(self) -> bool:
+        """Whether the running statistics have taken in recorded observations besides those of the agent's steps."""
+        return any(moments.count > self.steps for moments in self.statistics.values())
+
+    def observe_moments(self, found: Mapping[str, np.ndarray]) -> None:
+        """Take observations into the running statistics by their moments, from :meth:`Collected.take`.
+
+        The loops off policy call it once after new steps: all learners at the same time, also without steps.
+        """
+        for path, moments in self.statistics.items():
+            moments.take(found[path])
 
     def replay_for(self, capacity: int, num_envs: int, compress: bool = False) -> Replay:
         """Return the replay buffer, with the transitions that earlier training or a checkpoint left in it.

@@ -28,6 +28,7 @@ from gymnasium.spaces import Space
 from zoo.common import spaces
 from zoo.common.adaptors import action as actions
 from zoo.common.adaptors import observation as observations
+from zoo.common.maths.normalize import Collected
 from zoo.common.replay.replay import Replay
 from zoo.common.tools.errors import InvalidValue, MissingPackage
 from zoo.common.tools.files import from_jsonable, jsonable, replacing
@@ -242,13 +243,21 @@ def read(source: str | os.PathLike[str]) -> Recording:
 TOO_SMALL = 'Of the %d recorded transitions the replay buffer holds %d: a larger buffer_size holds more.'
 
 
-def fill(agent: AgentSpaces, replay: Replay, sources: Any, part: int = 0, parts: int = 1) -> int:
+def fill(
+    agent: AgentSpaces,
+    replay: Replay,
+    sources: Any,
+    part: int = 0,
+    parts: int = 1,
+    collected: Collected | None = None,
+) -> int:
     """Put recorded episodes into a replay buffer, each into the copy with the fewest steps; return the number of steps.
 
     Args:
         agent, replay: the episodes must have the spaces of this agent and its replay buffer.
         sources: a source that :func:`read` takes, or a list of them.
         part, parts: the number of this replay buffer among ``parts``, which take the episodes in turn.
+        collected: is given the observations that were acted on, once each.
 
     Raises:
         ValueError: no such source, episodes of other spaces, or values outside them.
@@ -268,6 +277,8 @@ def fill(agent: AgentSpaces, replay: Replay, sources: Any, part: int = 0, parts:
             replay.add_episode(into, episode.obs, action, episode.reward, episode.terminated, episode.truncated)
             given[into] += len(episode.reward)
             count += len(episode.reward)
+            if collected is not None:
+                collected.add(spaces.tree_map(lambda x: x[:-1], episode.obs))
     return count
 
 

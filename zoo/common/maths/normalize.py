@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+
+from zoo.common import spaces
 
 log = logging.getLogger('zoo')
 
@@ -40,17 +42,24 @@ class RunningMoments:
 
     def update(self, x: np.ndarray) -> None:
         """Take in the rows of ``x``, ``[…, size]``."""
-        x = np.asarray(x, np.float64).reshape(-1, self.mean.size)
-        count, total = float(len(x)), x.sum(axis=0)
+        self.take(moments_of(x, self.mean.size)[None])
+
+    def take(self, parts: np.ndarray) -> None:
+        """Take in batches by their :func:`moments_of`, float64 ``[P, 3, size]``; ``P`` may differ between learners."""
         if self.all_reduce is not None:
-            count, *total = self.all_reduce(np.append(count, total), 'sum')
-        if not count:
-            return
-        mean = np.asarray(total) / count
-        squares = np.square(x - mean).sum(axis=0)
-        if self.all_reduce is not None:
-            squares = self.all_reduce(squares, 'sum')
-        self.merge(count, mean, squares)
+            parts = self._of_all_learners(parts)
+        for counts, mean, squares in parts:
+            if counts.any():
+                self.merge(float(counts[0]), mean, squares)
+
+    def _of_all_learners(self, parts: np.ndarray) -> np.ndarray:
+        """Return the batches of all learners as one, float64 ``[1, 3, size]``."""
+        assert self.all_reduce is not None
+        counts, means, squares = np.moveaxis(parts, 1, 0)
+        count, total = self.all_reduce(np.stack([counts.sum(0), (counts * means).sum(0)]), 'sum')
+        mean = total / np.maximum(count, 1e-12)
+        distances = squares.sum(0) + (counts * np.square(means - mean)).sum(0)
+        return np.stack([count, mean, self.all_reduce(distances, 'sum')])[None]
 
     def merge(self, count: float, mean: np.ndarray, squares: np.ndarray) -> None:
         """Take in a batch of ``count`` vectors with this mean and these squared distances from it."""
@@ -88,6 +97,55 @@ class RunningMoments:
         self.mean = np.array(state['mean'], np.float64)
         self.sum_squares = np.array(state['sum_squares'], np.float64)
         self._refresh()
+
+
+def moments_of(x: np.ndarray, size: int) -> np.ndarray:
+    """Return the count, the mean and the squared distances from the mean of vectors, float64 ``[3, size]``.
+
+    The vectors are the rows of ``x``, ``[…, size]``. The first row repeats their count.
+    """
+    x = np.asarray(x, np.float64).reshape(-1, size)
+    if not len(x):
+        return np.zeros((3, size))
+    mean = x.sum(axis=0) / float(len(x))
+    return np.stack([np.full(size, float(len(x))), mean, np.square(x - mean).sum(axis=0)])
+
+
+class Collected:
+    """Moments of observations that were collected, until the running statistics take them in.
+
+    So each observation counts once, wherever it was collected and however often it is drawn from a replay buffer.
+
+    Args:
+        sizes: the number of entries of each observation with running statistics, by path.
+    """
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self._sizes = sizes
+        self._parts: dict[str, list[np.ndarray]] = {path: [] for path in sizes}
+
+    def add(self, obs: spaces.Flat, valid: np.ndarray | None = None) -> None:
+        """Add flat observations ``[…, …]``, those where ``valid`` is True; None: all."""
+        for path, size in self._sizes.items():
+            x = obs[path] if path else obs
+            self._parts[path].append(moments_of(x if valid is None or valid.all() else x[valid], size)[None])
+
+    def join(self, found: Mapping[str, np.ndarray]) -> None:
+        """Add what `take` gave in another process."""
+        for path, parts in self._parts.items():
+            parts.append(found[path])
+
+    def take(self, share: float = 1.0) -> dict[str, np.ndarray]:
+        """Return the moments by path, float64 ``[P, 3, size]``, and forget them.
+
+        ``share`` is the weight of each observation, where as many learners have collected the same ones.
+        """
+        found = {}
+        for path, parts in self._parts.items():
+            found[path] = np.concatenate([np.zeros((0, 3, self._sizes[path])), *parts])
+            found[path][:, [0, 2]] *= share
+            parts.clear()
+        return found
 
 
 class RewardScale:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # these need TensorFlow, which an actor does without
     import tensorflow as tf
 
     from zoo.common.acting.forward import Forward
-    from zoo.common.maths.normalize import RunningMoments
+    from zoo.common.maths.normalize import Collected, RunningMoments
     from zoo.common.maths.optimizers import Optimizer
     from zoo.common.networks.network import Network
 
@@ -117,6 +117,16 @@ class Learns(Acts, Protocol):
             batches: fields ``[K, …]``. Of sequences ``update`` is given the transitions to learn from, with
                 observations :class:`zoo.common.networks.remembered.Remembered`.
         """
+
+    def collected(self) -> Collected:
+        """Return what gathers the moments of collected observations for :meth:`observe_moments`."""
+
+    @property
+    def observed_recordings(self) -> bool:
+        """Whether the running statistics have taken in recorded observations besides those of the agent's steps."""
+
+    def observe_moments(self, found: Mapping[str, np.ndarray]) -> None:
+        """Take observations into the running statistics by their moments, by path ``[P, 3, size]``."""
 
     def weights_are_finite(self) -> bool:
         """Return whether every weight that an optimizer moves is a finite number."""

@@ -30,6 +30,7 @@ class Collection(Rollouts, Streams, Gradients, Steps, PerturbedEpisodes):
         self.num_envs = self.collector.num_envs
         self._buffer: RolloutBuffer | None = None
         self._joined: RolloutBuffer | None = None
+        self._collected = agent.collected()
 
     def restart(self, seed: int | None) -> None:
         self.collector.reset(seed)
@@ -64,8 +65,12 @@ class Collection(Rollouts, Streams, Gradients, Steps, PerturbedEpisodes):
         transition = Transition(
             obs, action, collector.reward, collector.next_obs, collector.terminated, collector.truncated
         )
+        self._collected.add(obs, collector.valid)
         yield Step(transition, collector.valid, state=state)
         training.stepped(collector.steps - before, collector.finished)
+
+    def observed(self) -> dict[str, np.ndarray]:
+        return self._collected.take()
 
     def evaluations(self, training: StepCounter, seeds: np.ndarray, std: float, episodes: int) -> Evaluations:
         collector, behavior = self.collector, self.agent.behavior

@@ -124,6 +124,9 @@ class Steps(Experience, Protocol):
         uniformly random actions. Without ``wait`` the iterator is empty if no step is there yet.
         """
 
+    def observed(self) -> dict[str, np.ndarray]:
+        """Return the moments of the observations acted on since the last call, for the running statistics."""
+
 
 class PerturbedEpisodes(Experience, Protocol):
     """The experience of :data:`zoo.common.training.loops.evolution`."""

@@ -123,6 +123,7 @@ def _off_policy(
             if step.begins:
                 own.cut(step.first, len(step.valid))
             own.add(step.transition, step.valid, step.first, step.state, step.priority)
+        agent.observe_moments(experience.observed())
         metrics = None
         held = (replay.added - replay.recorded) * experience.learners
         ready = experience.least(replay.added >= batch_size and held >= needed)
@@ -168,9 +169,12 @@ def _replay_here(
     if recorded is not None and training.steps and replay.recorded:  # a resumed buffer holds them already
         opened(agent, recorded)  # refuse a wrong name all the same
     elif recorded is not None:
-        count = fill(agent, replay, recorded)
+        collected = agent.collected()
+        count = fill(agent, replay, recorded, collected=collected)
         if len(replay) < count:
             training.warn(TOO_SMALL, count, len(replay))
+        if not (training.steps and agent.observed_recordings):
+            agent.observe_moments(collected.take(1 / experience.learners))
     return replay
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior
+from zoo.common.maths.normalize import Collected
 from zoo.common.records import Trajectories
 from zoo.common.rollouts.collector import Collector
 from zoo.common.tools import seeding
@@ -75,6 +76,7 @@ class Actor:
         collector.reset(int(self.rng.integers(2**31 - 1)))
         buffer = self.plan.storage(collector.space, collector.num_envs)
         episodes = EndedEpisodes(collector)
+        collected = Collected({} if self.plan.stored is None else self.plan.stored.normalized)
         begins, unanswered = True, 0
         while True:
             act = self._explore if self.steps < self.plan.explore_steps else self._act
@@ -89,6 +91,8 @@ class Actor:
             }
             if self.plan.stored is not None:
                 message['priority'] = self.behavior.priorities(rollout, self.plan.stored.sampling)
+                collected.add(rollout.obs, rollout.valid)
+                message['observed'] = collected.take()
             begins, unanswered = False, unanswered + 1
             try:
                 with self.clock.waiting('learner'):

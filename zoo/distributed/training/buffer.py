@@ -14,6 +14,7 @@ import numpy as np
 
 from zoo.common.datasets.recordings import TOO_SMALL, fill
 from zoo.common.envs.goals import Goals
+from zoo.common.maths.normalize import Collected
 from zoo.common.replay.hindsight import Hindsight
 from zoo.common.replay.replay import Replay
 from zoo.common.tools import seeding
@@ -66,9 +67,9 @@ class Buffer:
         self.hindsight = None if goals is None else Hindsight(goals, **plan.loop_params['her'])
         if self.hindsight is not None:
             self.replay.keep_episodes()
-        recorded = plan.loop_params['recorded']
+        recorded, self._filled = plan.loop_params['recorded'], Collected(self.stored.normalized)
         if recorded is not None:
-            count = fill(self.stored, self.replay, recorded, parts.index(self.number), len(parts))
+            count = fill(self.stored, self.replay, recorded, parts.index(self.number), len(parts), self._filled)
             if len(self.replay) < count:
                 log.warning(TOO_SMALL, count, len(self.replay))
         self._clock = Clock()
@@ -77,7 +78,9 @@ class Buffer:
 
     def run(self) -> None:
         """Store and draw until all actors have left, or for some seconds after the learner has."""
-        self.tell({})
+        self.tell(
+            {'observed': self._filled.take(1 / self.plan.layout.learners)}
+        )  # all learners have the same recordings
         deadline: Deadline | None = None
         while self.rollouts:
             asking = [self.asks] if self._learns else []

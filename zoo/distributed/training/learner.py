@@ -48,6 +48,7 @@ class Actors(Rollouts, Streams, Gradients, Steps):
         self.metrics = RoleMetrics(self._updates)
         self.shards = Shards(cluster, plan, self.metrics.clock) if plan.layout.buffers else None
         self.replay: ReplayBuffer | None = self.shards
+        self._collected = agent.collected()
         senders = [] if plan.layout.buffers else actors
         self._rollouts = [cluster.queue(actor, me, plan.ahead + 1, plan.max_bytes) for actor in senders]
         self.replies = [cluster.queue(me, actor, plan.answers) for actor in actors]
@@ -65,6 +66,9 @@ class Actors(Rollouts, Streams, Gradients, Steps):
         # The actors' episodes go on. Before any message, they are new episodes.
         if not self._checked:
             self._agent.episodes_restarted()
+            if self.shards is not None and not (self._plan.start and self._agent.observed_recordings):
+                for found in self.shards.recorded_observed:
+                    self._collected.join(found)
 
     def rollout(self, training: StepCounter, horizon: int) -> Trajectories:
         if self._buffer is None:
@@ -139,8 +143,12 @@ class Actors(Rollouts, Streams, Gradients, Steps):
         self._reply(i, message['start'])
         self._check(i, message['rollout'])
         count = self._heard(message)
+        self._collected.join(message['observed'])
         yield from exchanges.steps_in(message, i * self._plan.num_envs)
         self._report_in_turn(training, [(count, message['episodes'])])
+
+    def observed(self) -> dict[str, np.ndarray]:
+        return self._collected.take()
 
     def least(self, number: int) -> int:
         return self._reduced(number, 'min')
@@ -178,6 +186,7 @@ class Actors(Rollouts, Streams, Gradients, Steps):
             self.metrics.heard(news['spent'], int(news['count']), float(news['idle']))
             i = self._own.index(news['actor'])
             self._checked.add(i)  # the buffer has checked it
+            self._collected.join(news['observed'])
             self._reply(i, news['start'])
         parts = [(int(news['count']), news['episodes']) for news in told] or [(0, exchanges.no_episodes())]
         self._report_in_turn(training, parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -26,11 +26,15 @@ EPISODES, HEADER = 40, 1 << 16
 
 
 class Stored(NamedTuple):
-    """What a rank needs to know of the agent to hold its replay buffer, with spaces of one copy of the environment."""
+    """What a rank needs to know of the agent to hold its replay buffer, with spaces of one copy of the environment.
+
+    ``normalized`` has the number of entries of each observation with running statistics, by path.
+    """
 
     observation_space: Space
     action_space: Space
     sampling: Sampling
+    normalized: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True)

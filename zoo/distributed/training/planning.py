@@ -116,6 +116,9 @@ def plan_for(
         size = EPISODES * horizon * num_envs + rollout_bytes(
             agent.observation_space, agent.action_adaptor, horizon, num_envs, *sizes, every_state=replays
         )
+    normalized = {path: moments.mean.size for path, moments in agent.statistics.items()}
+    if replays:
+        size += sum(3 * 8 * entries for entries in normalized.values())
     if has_gradients:
         moved = [variable for optimizer in agent.optimizers.values() for variable in optimizer.variables]
         size += sum(4 * int(np.prod(variable.shape)) for variable in moved)
@@ -135,7 +138,7 @@ def plan_for(
         train_steps=train_steps,
         loop_params=loop_params,
         behavior=behavior.light(),
-        stored=Stored(agent.observation_space, agent.action_space, agent.sampling) if replays else None,
+        stored=Stored(agent.observation_space, agent.action_space, agent.sampling, normalized) if replays else None,
         rebuild=about(env).rebuild,
         has_gradients=has_gradients,
         restarts=restarts,

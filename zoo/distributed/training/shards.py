@@ -62,6 +62,9 @@ class Shards:
 
     What buffers draw ahead of time is at most ``plan.drawn_ahead`` calls old: later steps and priorities are not in it.
     The clock counts how long the learner waits for ``'buffers'``.
+
+    Attributes:
+        recorded_observed: of each buffer the moments of the recorded observations that it was filled with.
     """
 
     def __init__(self, cluster: Cluster, plan: Plan, clock: Clock) -> None:
@@ -71,6 +74,7 @@ class Shards:
         queues = [buffer_queues(cluster, plan, learner, number) for number in plan.buffers_of(learner)]
         self._asks, self._news, self._drawn = zip(*queues, strict=True)
         self._told = [queue.get() for queue in self._news]  # each buffer sends one message when it is there
+        self.recorded_observed = [told['observed'] for told in self._told]
         # Draws that are under way: for each buffer its number, which transitions of the batch it draws, and its part of
         # the whole mass. Of the last draw: the number, which transitions, and their places in the buffer.
         self._asked: deque[list[tuple[int, np.ndarray, float]]] = deque()
