@@ -237,7 +237,11 @@ class TestKerasOptimizers:
         ({'name': 'RMSprop', 'rho': -0.1}, r': rho is -0\.1: give a number from 0 to 1\.$'),
         ({'name': 'SGD', 'use_ema': True}, r' has use_ema=True without ema_overwrite_frequency, which'),
         (keras.optimizers.Adam(use_ema=True), r' has use_ema=True without ema_overwrite_frequency, which'),
-        ({'name': 'Muon'}, r": Keras' Muon moves weights of Keras alone, not these: .*path.*\.$"),
+        ({'name': 'Muon'}, r": Keras' Muon moves weights of Keras alone, not TensorFlow's variables: give "),
+        ({'name': 'Adafactor'}, r": Keras' Adafactor moves weights of Keras alone, not TensorFlow's variables: give "),
+        (keras.optimizers.Adafactor(), r": Keras' Adafactor moves weights of Keras alone, not TensorFlow's variables"),
+        ({'name': 'SGD', 'loss_scale_factor': 1e3}, r' has loss_scale_factor=1000, by which .* not scaled here: leave '),
+        (keras.optimizers.Adam(loss_scale_factor=8), r' has loss_scale_factor=8, by which gradients would be divided'),
         ({'name': 'SGD', 'ema_momentum': 7.0, 'use_ema': True}, r': Keras refuses this optimizer: .*ema_momentum.*\.$'),
     ],
 )

@@ -96,17 +96,22 @@ class Optimizer:
             raise InvalidValue(
                 f"{label} is a {type(spec).__name__}: give dict(name='Adam', learning_rate=3e-4) or a Keras optimizer."
             )
+        if self.keras.loss_scale_factor is not None:
+            raise InvalidValue(
+                f'{label} has loss_scale_factor={self.keras.loss_scale_factor:g}, by which gradients would be divided, '
+                'but losses are not scaled here: leave it out.'
+            )
         if self.keras.use_ema and self.keras.ema_overwrite_frequency is None:
             raise InvalidValue(
                 f'{label} has use_ema=True without ema_overwrite_frequency, which changes no weight: give both.'
             )
         if self.keras.built:
             raise InvalidValue(f'{label} already belongs to another agent: give each agent an optimizer of its own.')
-        try:
-            self.keras.build(self.variables)
-        except AttributeError as error:  # Muon reads more of a weight than its numbers
-            name = type(self.keras).__name__
-            raise InvalidValue(f"{label}: Keras' {name} moves weights of Keras alone, not these: {error}.") from None
+        for name in ('Muon', 'Adafactor'):  # which read more of a weight than its numbers
+            if isinstance(self.keras, getattr(keras.optimizers, name, ())):
+                told = f"Keras' {name} moves weights of Keras alone, not TensorFlow's variables"
+                raise InvalidValue(f"{label}: {told}: give another, such as dict(name='Adam').")
+        self.keras.build(self.variables)
 
     def _init_adam(self, spec: dict[str, Any]) -> None:
         self._beta_1, self._beta_2, self._epsilon = spec['beta_1'], spec['beta_2'], spec['epsilon']
