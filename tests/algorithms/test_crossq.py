@@ -400,3 +400,22 @@ def test_other_observations_are_normalised_before_the_hidden_layers(observation)
         assert [norm.name for norm in norms(network)] == ['input_norm', 'hidden0_norm']
         for norm in norms(network):
             assert np.abs(norm.moving_mean).max() > 0 and norm.steps.numpy() == agent.updates > 5
+
+
+def test_a_critic_without_normalization_is_told_of(caplog):
+    make()
+    assert not caplog.records
+    dense = keras.layers.Dense(4)
+    make(
+        net_list=[
+            {'hidden': [5], 'normalize': None},  # of the actor, which has no target in SAC either
+            {'hidden': [5], 'normalize': None},
+            keras.Sequential([keras.layers.Dense(4), keras.layers.BatchNormalization()]),
+        ],
+        stirred=False,
+    )
+    make(net_list=[{'hidden': [5]}, {'hidden': [5]}, keras.Sequential([dense])], stirred=False)
+    warned = [record.getMessage() for record in caplog.records if record.levelname == 'WARNING']
+    assert len(warned) == 2
+    assert warned[0].startswith('net_list[1] (critic_1) is not normalized over the batch, which stands in for')
+    assert warned[1].startswith('net_list[2] (critic_2) is not normalized over the batch, which stands in for')

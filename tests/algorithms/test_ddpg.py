@@ -109,6 +109,15 @@ def test_parameters_that_nothing_reads_are_told_of(caplog):
     make(theta=0.3, priority_beta=1.0)
     assert "theta=0.3 changes nothing without noise='ornstein_uhlenbeck'." in caplog.text
     assert 'priority_beta=1.0 changes nothing without prioritized=True.' in caplog.text
+    make(prioritized=True, priority_alpha=0.0, priority_beta=0.5)
+    assert 'priority_beta=0.5 changes nothing beside priority_alpha=0, which draws uniformly.' in caplog.text
+    caplog.clear()
+    make(explore_noise=0.0, noise='ornstein_uhlenbeck', theta=0.3)
+    assert [record.getMessage() for record in caplog.records] == [
+        'explore_noise=0: nothing explores but the random actions of explore_steps.',
+        'noise=ornstein_uhlenbeck changes nothing beside explore_noise=0.',
+        'theta=0.3 changes nothing beside explore_noise=0.',
+    ]
     with pytest.raises(
         ValueError, match=r'^theta · dt is 2\.5, with which the process grows without end: give less than 2'
     ):

@@ -11,6 +11,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from reference import NumpyNetwork, assert_close, copies, finite_differences, stir
 from toys import altered
 
+from zoo import build_env, call_default_params
 from zoo.algorithms import DQN
 from zoo.common.records import Batch, Transition
 from zoo.common.schedules import Linear
@@ -230,3 +231,25 @@ def test_the_largest_value_of_a_masked_action_is_not_bootstrapped():
     data.next_obs['action_mask'][:] = [0, 1, 1, 1]
     data = altered(data, 1.0, terminated=np.zeros(8, bool))
     assert np.abs(target_of(agent, data)).max() < 100.0
+
+
+def test_what_slows_the_target_twice_or_explores_twice_is_told_of(caplog):
+    make(tau=0.005, target_update_every=1)
+    make(noisy=True)
+    make(noisy=True, epsilon=0.0)
+    make(epsilon=Linear(1.0, 0.0))
+    assert not caplog.records
+    make(tau=0.005)
+    make(noisy=True, epsilon=Linear(1.0, 0.05))
+    assert [record.getMessage().partition(':')[0] for record in caplog.records] == [
+        'tau=0.005 moves the target by this fraction only once in target_update_every=500 updates',
+        'epsilon=Linear(start=1.0, end=0.05, until=1.0) draws random actions beside noisy=True',
+    ]
+
+
+def test_the_table_with_noisy_layers_says_that_random_actions_stay(caplog):
+    env = build_env('CartPole-v1')
+    alg_params, _ = call_default_params(env, alg='DQN')
+    alg_params['noisy'] = True
+    DQN(**alg_params)
+    assert 'draws random actions beside noisy=True: epsilon=None leaves exploring to the noise.' in caplog.text

@@ -159,6 +159,12 @@ def test_target_entropy():
     assert SAC(VECTOR, Box(-1.0, 1.0, (2, 3))).wanted_entropy(None) == -6.0
 
 
+def test_a_target_beyond_the_entropy_of_the_uniform_distribution_is_refused():
+    assert make(target_entropy=1.386).wanted_entropy(None) == 1.386
+    with pytest.raises(ValueError, match=r'^target_entropy is 5, but the greatest .* is 1\.3863, 2 times log 2, .*\.$'):
+        make(target_entropy=5)
+
+
 def test_a_target_for_a_fixed_temperature_is_said_to_change_nothing(caplog):
     make(alpha=0.2)
     make(target_entropy=-1.0)
@@ -175,10 +181,10 @@ def test_alpha_is_tuned_from_one_or_fixed():
 
 
 def test_alpha_moves_the_entropy_towards_its_target():
-    for target, falls in ((-50.0, True), (50.0, False)):
+    for target, falls in ((-50.0, True), (1.38, False)):
         agent = make(target_entropy=target)
         before = float(agent.log_alpha)
-        agent.update_on(lead(batch()))
+        agent.update_on(lead(batch(256)))
         assert (float(agent.log_alpha) < before) is falls
 
 

@@ -204,3 +204,18 @@ class TestActing:
     def test_no_noise_where_none_is_asked_for(self):
         agent = make(explore_noise=0.0)
         np.testing.assert_array_equal(agent.act(self.OBS), agent.act(self.OBS, deterministic=True))
+
+
+def test_noise_that_is_switched_off_is_told_of(caplog):
+    make(target_noise=0.0)
+    make(noise_clip=0.0)
+    make(noise_clip=0.3)
+    assert not caplog.records
+    make(target_noise=0.0, noise_clip=0.3)
+    make(target_noise=0.3, noise_clip=0.0)
+    make(explore_noise=0.0)
+    assert [record.getMessage() for record in caplog.records] == [
+        'noise_clip=0.3 changes nothing beside target_noise=0.',
+        'target_noise=0.3 changes nothing beside noise_clip=0.',
+        'explore_noise=0: nothing explores but the random actions of explore_steps.',
+    ]

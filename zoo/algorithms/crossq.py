@@ -12,14 +12,18 @@ Departures: the departures of :mod:`zoo.algorithms.sac`; the optimizer of the te
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated
 
+import keras
 import tensorflow as tf
 
 from zoo.algorithms.sac import SAC
 from zoo.common.networks.network import Network, penalized
 from zoo.common.records import Batch
 from zoo.common.tools.params import at_least
+
+log = logging.getLogger('zoo')
 
 
 class CrossQ(SAC):
@@ -51,6 +55,15 @@ class CrossQ(SAC):
 
     def build(self) -> None:
         super().build()
+        for i, critic in enumerate(self.critics, 1):
+            seen = critic.custom is None or isinstance(critic.torso, keras.Layer)
+            if seen and not critic.moving_variables:
+                log.warning(
+                    "net_list[%d] (%s) is not normalized over the batch, which stands in for CrossQ's target networks: "
+                    "values may diverge without normalize='batch_renorm'.",
+                    i,
+                    critic.name,
+                )
         self.phases = self.policy_delay
         self.last_of_actor = tf.Variable(tf.zeros([3]))
         self.state_variables['last_of_actor'] = self.last_of_actor

@@ -12,14 +12,14 @@ Ornstein-Uhlenbeck process is an option.
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated, Literal
 
 import tensorflow as tf
 
 from zoo.algorithms.base import Algorithm
-from zoo.algorithms.base.parameters import PRIORITY_PARAMS
 from zoo.common.acting.forward import Forward
-from zoo.common.acting.noise import GaussianNoise, OrnsteinUhlenbeck
+from zoo.common.acting.noise import NO_NOISE, GaussianNoise, OrnsteinUhlenbeck
 from zoo.common.maths.optimizers import polyak
 from zoo.common.networks.heads import deterministic_head, value_head
 from zoo.common.networks.network import penalized
@@ -37,6 +37,8 @@ from zoo.common.sampling import PRIORITIES, Priorities, Sampling
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import above, at_least
 from zoo.common.training import loops
+
+log = logging.getLogger('zoo')
 
 
 class DDPG(Algorithm):
@@ -76,10 +78,12 @@ class DDPG(Algorithm):
             raise InvalidValue(
                 f'theta · dt is {self.theta * self.dt:g}, with which the process grows without end: give less than 2.'
             )
-        if self.noise != 'ornstein_uhlenbeck':
+        if self.explore_noise == 0.0:
+            log.warning(NO_NOISE)
+            self.warn_of_unread(('noise', 'theta', 'dt', 'noise_exponent'), ' beside explore_noise=0')
+        elif self.noise != 'ornstein_uhlenbeck':
             self.warn_of_unread(('theta', 'dt'), " without noise='ornstein_uhlenbeck'")
-        if not self.prioritized:
-            self.warn_of_unread(PRIORITY_PARAMS, ' without prioritized=True')
+        self.warn_of_unread_priorities()
 
         size = self.action_adaptor.parts[0].size
         self.build_networks([deterministic_head(size), value_head(action_size=size)])

@@ -27,7 +27,6 @@ from typing import Annotated, ClassVar
 import tensorflow as tf
 
 from zoo.algorithms.base import Algorithm
-from zoo.algorithms.base.parameters import PRIORITY_PARAMS
 from zoo.common import spaces
 from zoo.common.acting.forward import Forward
 from zoo.common.acting.greedy import EpsilonGreedy, RecurrentEpsilonGreedy
@@ -104,12 +103,23 @@ class DQN(Algorithm):
         """Make the network, its target, the optimizer, and ε-greedy exploration."""
         if self.epsilon is None:
             self.epsilon = 0.0 if self.noisy else EPSILON
-        if not self.prioritized:
-            self.warn_of_unread(PRIORITY_PARAMS, ' without prioritized=True')
+        self.warn_of_unread_priorities()
+        if self.tau < 1.0 and self.target_update_every > 1:
+            log.warning(
+                'tau=%g moves the target by this fraction only once in target_update_every=%d updates: give tau=1 to '
+                'copy the network then, or target_update_every=1 to move the target in every update.',
+                self.tau,
+                self.target_update_every,
+            )
         if not self.noisy:
             self.warn_of_unread(('noisy_std',), ' without noisy=True')
             if self.epsilon == 0.0:
                 log.warning('epsilon=0 without noisy=True never explores: epsilon=None does, by random actions.')
+        elif self.epsilon != 0.0:
+            told = 'epsilon=%s draws random actions beside noisy=True: epsilon=None leaves exploring to the noise.'
+            log.warning(told, self.epsilon)
+        if self.epsilon == 0.0:
+            self.warn_of_unread(('epsilon_exponent',), ' beside epsilon=0')
 
         self.actions = self.action_adaptor.parts[0].counts[0]
         self.means = self.build_means()

@@ -82,9 +82,9 @@ class SAC(Algorithm):
     ] = 'auto'
     target_entropy: Annotated[
         float | None,
-        'in nats; None takes minus the number of entries of a Box (SAC paper, appendix D), or half of the greatest '
-        'entropy of a Discrete; a state that forbids actions has a smaller target, by the logarithm of the number of '
-        'allowed actions',
+        'in nats, of a Box in units of [−1, 1]; None takes minus the number of entries of a Box (SAC paper, appendix '
+        'D), or half of the greatest entropy of a Discrete; a state that forbids actions has a smaller target, by the '
+        'logarithm of the number of allowed actions',
     ] = None
     sequence_length: SequenceLength = SEQUENCE_LENGTH
     burn_in: BurnIn = BURN_IN
@@ -141,6 +141,12 @@ class SAC(Algorithm):
         """
         target, part = self.target_entropy, self.action_adaptor.parts[0]
         if not self.discrete:
+            greatest = part.size * math.log(2.0)  # of the uniform distribution over [−1, 1]ⁿ
+            if target is not None and target >= greatest:
+                raise InvalidValue(
+                    f'target_entropy is {target:g}, but the greatest entropy of actions in [-1, 1] is {greatest:.5g}, '
+                    f'{part.size} times log 2, when all are alike: give less, such as {-part.size}.'
+                )
             return -float(part.size) if target is None else float(target)
         actions = part.counts[0]
         greatest = math.log(actions)

@@ -6,13 +6,14 @@ the target takes the smaller of two critics and smooths the target action; the a
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated
 
 import tensorflow as tf
 
 from zoo.algorithms.base import Algorithm
 from zoo.common.acting.forward import Forward
-from zoo.common.acting.noise import GaussianNoise
+from zoo.common.acting.noise import NO_NOISE, GaussianNoise
 from zoo.common.maths.optimizers import polyak
 from zoo.common.networks.heads import deterministic_head, value_head
 from zoo.common.networks.network import penalized
@@ -21,6 +22,8 @@ from zoo.common.records import Batch
 from zoo.common.sampling import Sampling
 from zoo.common.tools.params import at_least
 from zoo.common.training import loops
+
+log = logging.getLogger('zoo')
 
 
 class TD3(Algorithm):
@@ -46,6 +49,12 @@ class TD3(Algorithm):
 
     def build(self) -> None:
         """Make the actor and two critics, their targets and optimizers, and exploration by noise."""
+        if self.explore_noise == 0.0:
+            log.warning(NO_NOISE)
+        if self.target_noise == 0.0:
+            self.warn_of_unread(('noise_clip',), ' beside target_noise=0')
+        elif self.noise_clip == 0.0:
+            self.warn_of_unread(('target_noise',), ' beside noise_clip=0')
         size = self.action_adaptor.parts[0].size
         critic = value_head(action_size=size)
         self.build_networks([deterministic_head(size), critic, critic])

@@ -48,9 +48,6 @@ log = logging.getLogger('zoo')
 #: What is said of a field without a meaning that is not given.
 _NO_DEFAULT = 'it has no default; annotate it as ClassVar, or set it in build(), if it is no parameter'
 
-#: Parameters that prioritized replay alone reads.
-PRIORITY_PARAMS = ('priority_alpha', 'priority_beta')
-
 
 @dataclass_transform(eq_default=False)
 class Parameterized(Updating):
@@ -207,6 +204,13 @@ class Parameterized(Updating):
         for name in names:
             if name in defaults and getattr(self, name) != defaults[name]:
                 log.warning('%s=%s changes nothing%s.', name, getattr(self, name), reason)
+
+    def warn_of_unread_priorities(self) -> None:
+        """Log the parameters of prioritized replay that nothing reads."""
+        if not getattr(self, 'prioritized', False):
+            self.warn_of_unread(('priority_alpha', 'priority_beta'), ' without prioritized=True')
+        elif getattr(self, 'priority_alpha', None) == 0.0:
+            self.warn_of_unread(('priority_beta',), ' beside priority_alpha=0, which draws uniformly')
 
 
 def _refuse_misspelt(cls: type[Parameterized]) -> None:

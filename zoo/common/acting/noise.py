@@ -12,6 +12,9 @@ from zoo.common.acting.forward import Forward
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.spaces import Flat
 
+#: What a log says of a deterministic policy without noise.
+NO_NOISE = 'explore_noise=0: nothing explores but the random actions of explore_steps.'
+
 
 class GaussianNoise(Behavior):
     """A deterministic policy's action in [−1, 1] with normal noise added; ``scale`` is its standard deviation."""
