@@ -16,6 +16,7 @@ from gymnasium.spaces import Box, Discrete
 import zoo
 from zoo import algorithms, build_env
 from zoo.algorithms.base import Algorithm, saving
+from zoo.callbacks import Callback
 from zoo.common.training import checkpoint
 from zoo.common.training.checkpoint import CheckpointError
 
@@ -77,13 +78,23 @@ class TestSeeds:
         np.testing.assert_array_equal(*ends)
 
 
+class WithoutEnd(Callback):
+    def end(self) -> None:
+        raise AssertionError
+
+
 class TestSettings:
     @pytest.mark.parametrize(
         ('params', 'message'),
         [
             ({'callbacks': print}, 'callbacks is .*: give a list of functions, such as callbacks=\\[function\\]'),
             ({'callbacks': [3]}, 'callbacks has 3 in it: give functions of a Training'),
+            ({'callbacks': [lambda: None]}, 'callbacks has .* in it, which does not take one argument, a Training'),
+            ({'callbacks': [lambda one, two: None]}, 'callbacks has .* in it, which does not take one argument, a'),
+            ({'callbacks': [WithoutEnd()]}, r'callbacks has .* in it, whose end does not take \(training\)'),
             ({'plot_func': 'yes'}, "plot_func is 'yes': give a function"),
+            ({'plot_func': lambda: None}, 'plot_func is .*: give a function'),
+            ({'buffer_size': 30}, 'buffer_size is 30, which cannot hold a batch of batch_size=256: give at least as'),
             (
                 {'total_timesteps': 10},
                 "unknown parameter of DQN's learn 'total_timesteps': it is called 'train_steps' here",
@@ -97,6 +108,16 @@ class TestSettings:
     def test_one_sentence_each(self, params: dict[str, Any], message: str):
         with pytest.raises(ValueError, match=f'^{message}'):
             dqn().learn(world(), run_dir=False, **params)
+
+    @pytest.mark.parametrize(('roles', 'copies'), [(None, 2), ({'learners': 1, 'actors': 3}, 6)])
+    def test_a_buffer_that_holds_less_than_n_step_of_a_copy(self, roles: Any, copies: int):
+        # Before any process is started.
+        message = (
+            rf'^buffer_size is {copies * 4}, 4 for each of {copies} copies .* n_step=5: give at least {copies * 5}'
+        )
+        with pytest.raises(ValueError, match=message):
+            given = OFF | {'batch_size': 8, 'buffer_size': copies * 4, 'roles': roles}
+            dqn(n_step=5).learn(world(nenv=2), run_dir=False, **given)
 
     def test_a_minibatch_of_one_has_nothing_to_compare(self):
         with pytest.raises(ValueError, match='^batch_size is 1: give a whole number of at least 2'):
@@ -183,6 +204,9 @@ class TestWithoutAnUpdate:
         assert message.startswith('Nothing was learned: no update was due in the 30 steps of this training')
         for name, value in params.items():
             assert f'{name}={value}' in message
+        # The cause alone is named.
+        assert ('update_every' in message) == ('update_every' in params) != ('explore_steps' in message)
+        assert message.endswith('the next one at step 100.') or 'update_every' not in params
 
     def test_a_usual_run_says_nothing(self, caplog):
         dqn().learn(world(), run_dir=False, **OFF)

@@ -16,8 +16,9 @@ from gymnasium.vector import VectorEnv
 from zoo.common.envs.about import about
 from zoo.common.envs.goals import Goals
 from zoo.common.records import TestResult, TrainingResult
+from zoo.common.replay.replay import check_capacity
 from zoo.common.tools import params, seeding
-from zoo.common.tools.checks import whole
+from zoo.common.tools.checks import takes, whole
 from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.common.tools.files import jsonable, write_json
 from zoo.common.tools.params import at_least
@@ -71,7 +72,7 @@ def learn(
         raise InvalidValue(unknown('mode', mode, ('train', 'test')))
     check_environment(agent, env, 'learn', 'train_steps=…')
     callbacks = _check_callbacks(callbacks)
-    if plot_func is not None and not callable(plot_func):
+    if plot_func is not None and not (callable(plot_func) and takes(plot_func, 1)):
         raise InvalidValue(f'plot_func is {plot_func!r}: give a function of the list of all returns.')
     if render and not getattr(env, 'render_mode', None):
         raise InvalidValue("render=True needs an environment built with render_mode='human' or another render mode.")
@@ -108,6 +109,11 @@ def _check_callbacks(callbacks: Any) -> tuple[Callable[[Training], bool | None],
         if isinstance(callback, type):
             name = callback.__name__
             raise InvalidValue(f'callbacks has the class {name} in it: give an object of it, {name}(…).')
+        if not takes(callback, 1):
+            raise InvalidValue(f'callbacks has {callback!r} in it, which does not take one argument, a Training.')
+        for name, arguments in (('begin', 'training'), ('end', 'training'), ('logged', 'training, metrics')):
+            if hasattr(callback, name) and not takes(getattr(callback, name), arguments.count(',') + 1):
+                raise InvalidValue(f'callbacks has {callback!r} in it, whose {name} does not take ({arguments}).')
         if getattr(callback, 'every', None) is not None:
             whole(f'every of the callback {callback!r}', callback.every)
     return callbacks
@@ -212,8 +218,11 @@ def _train(
     if render and settings.roles is not None:
         ours = 'render=True shows the environment of this process, but with roles the actors step their own'
         raise InvalidValue(f'{ours}: roles=None trains in this process.')
-    if agent.loop.experience == 'steps' and agent.sampling.sequences is not None:
-        _check_sequences(values)
+    if agent.loop.experience == 'steps':
+        if agent.sampling.sequences is not None:
+            _check_sequences(values)
+        if settings.roles is None:
+            check_capacity(agent.sampling, values['buffer_size'], values['batch_size'], about(env).copies)
     # The goals are read before anything is written or started: they may be refused.
     goals = None if values.get('her') is None else Goals(env)
     with contextlib.nullcontext() if goals is None else goals:

@@ -17,11 +17,26 @@ from zoo.common.replay.drawing import gather, relabel
 from zoo.common.replay.hindsight import Hindsight
 from zoo.common.replay.ring import Ring
 from zoo.common.replay.sequences import gather_sequences, side_by_side
-from zoo.common.sampling import importance
+from zoo.common.sampling import Sampling, importance
 from zoo.common.schedules import value_at
 from zoo.common.tools.errors import InvalidValue
 
 EMPTY = 'the replay buffer holds no transition yet: add some before sampling.'
+
+
+def check_capacity(sampling: Sampling, buffer_size: int, batch_size: int, copies: int) -> None:
+    """Refuse a replay buffer smaller than a batch, or with fewer steps of a copy than ``n_step``, by a ValueError."""
+    if buffer_size < batch_size:
+        raise InvalidValue(
+            f'buffer_size is {buffer_size}, which cannot hold a batch of batch_size={batch_size}: give at least as '
+            'many, and better a hundred times as many.'
+        )
+    share = -(-buffer_size // copies)
+    if share < sampling.n_step:
+        raise InvalidValue(
+            f'buffer_size is {buffer_size}, {share} for each of {copies} copies of the environment, which cannot hold '
+            f'the steps of n_step={sampling.n_step}: give at least {copies * sampling.n_step}.'
+        )
 
 
 class Replay(Ring):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
@@ -14,6 +16,17 @@ def whole(name: str, value: Any) -> int:
     if not is_integer(value, 1):
         raise InvalidValue(f'{name} is {value!r}: give a whole number of at least 1.')
     return int(value)
+
+
+def takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether ``function`` can be called with so many arguments; True if Python cannot tell."""
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except TypeError:
+        return False
+    except ValueError:  # a built-in function without a signature
+        return True
+    return True
 
 
 def is_integer(value: Any, least: int) -> bool:

@@ -136,15 +136,15 @@ def _off_policy(
                 replay.prioritize(agent.priorities)
         training.updated(metrics)
     if agent.updates == began:
-        training.warn(
-            'Nothing was learned: no update was due in the %d steps of this training. The first one needs %d '
-            'transitions in the replay buffer (explore_steps=%d, batch_size=%d, update_every=%s).',
-            training.steps,
-            max(needed, batch_size),
-            explore_steps,
-            batch_size,
-            update_every,
-        )
+        told = 'Nothing was learned: no update was due in the %d steps of this training. '
+        if ready:
+            assert update_every is not None
+            told += 'Updates come every update_every=%d steps, the next one at step %d.'
+            why = update_every, (training.steps // update_every + 1) * update_every
+        else:
+            told += 'The first one needs %d transitions in the replay buffer (explore_steps=%d, batch_size=%d).'
+            why = max(needed, batch_size), explore_steps, batch_size
+        training.warn(told, training.steps, *why)
 
 
 def updates_in_call(update_every: int | None, updates: int | None) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zoo.common.envs.about import about
-from zoo.common.replay.replay import Replay
+from zoo.common.replay.replay import Replay, check_capacity
 from zoo.common.rollouts.rollout_buffer import rollout_bytes
 from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.distributed.layout import Layout, Role
@@ -103,6 +103,9 @@ def plan_for(
     if has_gradients:
         _check_gradients(agent, layout)
     num_envs = about(env).copies
+    if replays:
+        size, batch_size = (loop_params[name] for name in ('buffer_size', 'batch_size'))
+        check_capacity(agent.sampling, size, batch_size, -(-layout.actors // layout.learners) * num_envs)
     if loop.experience == 'evaluations':
         if layout.learners > 1:
             raise InvalidValue(
