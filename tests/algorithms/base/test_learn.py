@@ -196,7 +196,7 @@ class TestSettings:
 
 
 class TestWithoutAnUpdate:
-    @pytest.mark.parametrize('params', [{'explore_steps': 500}, {'batch_size': 400}, {'update_every': 100}])
+    @pytest.mark.parametrize('params', [{'explore_steps': 500}, {'batch_size': 90}, {'update_every': 100}])
     def test_is_said_with_the_numbers(self, params: dict[str, int], caplog):
         agent = dqn()
         agent.learn(world(), run_dir=False, **(OFF | params))

@@ -140,7 +140,7 @@ def _off_policy(
         if ready:
             assert update_every is not None
             told += 'Updates come every update_every=%d steps, the next one at step %d.'
-            why = update_every, (training.steps // update_every + 1) * update_every
+            why: tuple[int, ...] = update_every, (training.steps // update_every + 1) * update_every
         else:
             told += 'The first one needs %d transitions in the replay buffer (explore_steps=%d, batch_size=%d).'
             why = max(needed, batch_size), explore_steps, batch_size
