@@ -496,6 +496,8 @@ class TestLearnParams:
             'exact_resume': False,
             'progress_bar': True,
             'roles': None,
+            'restarts': 3,
+            'sample_timeout': 600.0,
             'resume': False,
             'batch_size': 256,
             'buffer_size': 1_000_000,

@@ -49,7 +49,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ('distributed.training.plan', 'distributed.training.role_metrics'),
     ('distributed.training.built',),
     ('distributed.training.exchanges', 'distributed.training.planning'),
-    ('distributed.training.server', 'distributed.training.shards'),
+    ('distributed.training.server', 'distributed.training.shards', 'distributed.training.watch'),
     ('distributed.training.actor', 'distributed.training.buffer', 'distributed.training.evaluations'),
     ('distributed.training.learner',),
     ('distributed.training',),

@@ -228,9 +228,13 @@ class Cluster:
         """Return a queue from ``one`` to ``other`` and a queue back, with these bounds (:meth:`queue`)."""
         return self.queue(one, other, maxsize, max_bytes), self.queue(other, one, maxsize, max_bytes)
 
-    def allow_restarts(self, times: int) -> None:
-        """Allow this rank to be started again when it dies, ``times`` times in all. Only ``local`` can do that."""
-        self.engine.allow_restarts(times)
+    def allow_restarts(self, times: int, works: bool = True) -> None:
+        """Allow this rank to be started again when it dies, ``times`` times in all. Only ``local`` can do that.
+
+        ``works``: whether this rank has begun its work. A rank that has not says so again when it does; until then the
+        same error twice in a row ends the job.
+        """
+        self.engine.allow_restarts(times, works)
 
     def abort(self, message: str) -> NoReturn:
         """Print a message and end every rank with exit status 1."""

@@ -22,7 +22,7 @@ from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.processes import without_main
 from zoo.distributed.engines.base import ClusterError, PeerLost, is_count
 from zoo.distributed.engines.local import engine as local
-from zoo.distributed.engines.local.folder import SLICE, Board, JobFolder, Seat
+from zoo.distributed.engines.local.folder import PREPARING, SLICE, WORKING, Board, JobFolder, Seat
 from zoo.distributed.engines.waiting import Deadline
 from zoo.distributed.rank_process import BEAT, THREADS, pack, run_rank
 
@@ -40,7 +40,8 @@ class Job:
 
     Args:
         target, size, args, restarts, timeout: as in :func:`launch`. A rank may also allow its restarts itself:
-            :meth:`zoo.distributed.Cluster.allow_restarts`.
+            :meth:`zoo.distributed.Cluster.allow_restarts`. Then ``prepare`` says that those in ``restarts`` will do it
+            when they begin their work; until then the same error twice in a row ends the job.
         first: the first rank that gets a process: 0, or 1 if the calling process is rank 0.
 
     Attributes:
@@ -58,6 +59,7 @@ class Job:
         first: int = 0,
         restarts: Mapping[int, int] | None = None,
         timeout: float | None = None,
+        prepare: bool = False,
     ) -> None:
         if not is_count(size, 1):
             raise InvalidValue(f'size={size!r} is not a number of ranks: give 1 or more.')
@@ -70,6 +72,9 @@ class Job:
         self._call = pack(target, args)
         self._processes: dict[int, Any] = {}
         self._life: dict[int, tuple[Any, int]] = {}
+        self._died_of: dict[int, str] = {}  # the last error of each rank that died before its work
+        if prepare:
+            self._board.works[list(self._restarts)] = PREPARING
         self._ending, self._ended, self._hurried = threading.Event(), threading.Event(), threading.Event()
         self._first, self._finished, self._interrupted = first, False, False
         self.failure: str | None = None
@@ -190,7 +195,8 @@ class Job:
     def _start_again(self, rank: int, process: Any, stopped: bool = False) -> bool:
         """Start a rank again if that is allowed; return whether it was."""
         done, most = int(self._board.restarts[rank]), max(self._restarts.get(rank, 0), int(self._board.allowed[rank]))
-        if done >= most:
+        said = self._board.last_words(rank)
+        if done >= most or (said is not None and said[0] == 'abort'):
             return False
         if stopped:
             self._kill(process)
@@ -198,6 +204,12 @@ class Job:
         else:
             lines = self._why(rank, process)[0].strip().splitlines()
             why = lines[0] if len(lines) == 1 else f'{lines[0]} {lines[-1]}'
+        if self._board.works[rank] == PREPARING and self._died_of.get(rank) == why:
+            return False
+        self._died_of[rank] = why
+        if self._board.works[rank] == WORKING:
+            del self._died_of[rank]
+            self._board.works[rank] = PREPARING
         self._board.forget_last_words(rank)
         self._board.restarts[rank] = done + 1
         print(f'{why} Started again ({done + 1} of {most}).', file=sys.stderr, flush=True)

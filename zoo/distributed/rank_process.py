@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import cloudpickle
 
-from zoo.distributed.engines.base import PeerLost
+from zoo.distributed.engines.base import Engine, PeerLost
 from zoo.distributed.engines.endings import exit_message
 from zoo.distributed.engines.local import engine as local
 from zoo.distributed.engines.local.folder import Board, Seat, leave_with
@@ -56,6 +56,16 @@ def run_rank(place: Seat, call: bytes) -> None:
             inside = inside and inside.tb_next
         trace = ''.join(traceback.format_exception(type(error), error, inside))
         leave_with(folder, place.rank, kind, f'failed:\n{trace}')
+
+
+def end_with(engine: Engine, message: str) -> NoReturn:
+    """End this rank from any thread, as an error does that nobody catches: ``local`` may start it again.
+
+    The message follows the number and the role of the rank.
+    """
+    if local.seat is not None and local.seat.parent:
+        leave_with(Path(local.seat.folder), engine.rank, 'error', message)
+    engine.abort(f'rank {engine.rank} ({engine.label}) {message}')
 
 
 def can_become() -> bool:

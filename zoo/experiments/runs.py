@@ -249,7 +249,7 @@ def plot_runs(runs: Sequence[Run | str | os.PathLike[str]], path: str | os.PathL
 
 
 #: Settings that do not change what is learned.
-_ASIDE = ('test_episodes', 'log_every', 'checkpoint_every', 'checkpoint_buffer', 'seed')
+_ASIDE = ('test_episodes', 'log_every', 'checkpoint_every', 'checkpoint_buffer', 'seed', 'restarts', 'sample_timeout')
 
 
 def _differing(runs: Sequence[Run]) -> list[list[str]]:

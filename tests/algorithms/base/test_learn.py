@@ -102,6 +102,11 @@ class TestSettings:
             ({'gamma': 0.9}, "'gamma' is a parameter of DQN, not of learn"),
             ({'train_steps': 0}, 'train_steps is 0: give a whole number of at least 1'),
             ({'train_steps': 1.5}, 'train_steps is 1.5: give a whole number of at least 1'),
+            ({'sample_timeout': 0}, 'sample_timeout is 0: give a number above 0'),
+            (
+                {'sample_timeout': 5},
+                'sample_timeout=5 ends an environment in another process, but this one runs in this',
+            ),
             ({'checkpoint_buffer': 'yes'}, "checkpoint_buffer is 'yes': give True or False"),
         ],
     )
@@ -118,6 +123,14 @@ class TestSettings:
         with pytest.raises(ValueError, match=message):
             given = OFF | {'batch_size': 8, 'buffer_size': copies * 4, 'roles': roles}
             dqn(n_step=5).learn(world(nenv=2), run_dir=False, **given)
+
+    @pytest.mark.parametrize('timeout', [None, 5.0])
+    def test_copies_in_processes_are_given_the_time_limit(self, timeout: float | None):
+        env = build_env('CartPole-v1', nenv=2, vectorized='async')
+        agent = algorithms.DQN(env.single_observation_space, env.single_action_space, net_list=[{'hidden': [4]}])
+        agent.learn(env, run_dir=False, sample_timeout=timeout, **OFF)
+        assert env.sample_timeout == timeout
+        env.close()
 
     def test_a_minibatch_of_one_has_nothing_to_compare(self):
         with pytest.raises(ValueError, match='^batch_size is 1: give a whole number of at least 2'):

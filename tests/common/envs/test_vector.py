@@ -20,6 +20,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 import zoo
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.env_wrappers import build_env
+from zoo.common.envs.vector import limit_samples
 from zoo.common.rollouts.collector import Collector
 
 posix = pytest.mark.skipif(os.name != 'posix', reason='this system has no signals')
@@ -58,7 +59,7 @@ class Trouble(gymnasium.Env):
     """Copy 1 gets into the trouble it is told of, by an action; ``make`` does when it is made in another process."""
 
     observation_space = Box(-1, 1, (1,), np.float32)
-    kinds = ('none', 'raise', 'exit', 'kill', 'kill and leave a child', 'hide', 'shape')
+    kinds = ('none', 'raise', 'exit', 'kill', 'kill and leave a child', 'hide', 'shape', 'hang')
     action_space = Discrete(len(kinds))
 
     def __init__(self, parent: int | None = None) -> None:
@@ -67,12 +68,16 @@ class Trouble(gymnasium.Env):
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
+        if options == {'trouble': 'hang'}:
+            time.sleep(1000)
         return np.zeros(1, np.float32), {'pid': os.getpid()}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
         kind = self.kinds[action]
         if kind == 'raise':
             raise OddError('the arm is stuck', 7)
+        if kind == 'hang':
+            time.sleep(1000)
         if kind == 'exit':
             os._exit(3)
         if kind == 'kill and leave a child' and os.fork() == 0:
@@ -252,6 +257,28 @@ def test_a_process_lost_while_another_is_at_work_is_reported():
     threading.Timer(0.3, os.kill, (pids[1], signal.SIGKILL)).start()
     text = assert_fails(env, pids, env.call_wait)
     assert text.startswith('copy 1 of Trouble is lost')
+
+
+@posix
+@pytest.mark.parametrize('what', ['step', 'reset'])
+def test_a_copy_that_hangs_is_reported(what: str):
+    env, pids = trouble()
+    assert env.sample_timeout == 600.0 and limit_samples(env, 1.0)
+    calls = {
+        'step': lambda: env.step([0, Trouble.kinds.index('hang')]),
+        'reset': lambda: env.reset(options={'trouble': 'hang'}),
+    }
+    text = assert_fails(env, pids, calls[what], seconds=10)
+    copy = 1 if what == 'step' else 0
+    assert text == (
+        f'copy {copy} of Trouble hangs: it has taken more than 1 s for a {what}; if that is right, give learn a longer '
+        'sample_timeout.'
+    )
+
+
+def test_only_copies_in_processes_can_be_limited():
+    assert not limit_samples(gymnasium.make('CartPole-v1'), 1.0)
+    assert not limit_samples(build_env('CartPole-v1', nenv=2, vectorized='sync'), 1.0)
 
 
 @pytest.mark.full

@@ -57,9 +57,9 @@ def plan_of(name: str = 'PPO', nenv: int = 1, roles: dict[str, int] | None = Non
 def compared(one: Plan, other: Plan) -> str:
     """Return what the rank with the other plan ends the job with; an empty string if it goes on."""
     saved: dict[str, Any] = {}
-    built.compare(Rank(0, saved), one)
+    built.compare(Rank(0, saved), one.built)
     try:
-        built.compare(Rank(2, saved), other)
+        built.compare(Rank(2, saved), other.built)
     except Ended as end:
         return str(end)
     return ''
@@ -120,19 +120,19 @@ def test_networks_of_the_users_own(monkeypatch: pytest.MonkeyPatch):
 def test_versions(monkeypatch: pytest.MonkeyPatch):
     """A rank without TensorFlow does not compare its version."""
     plan, saved = plan_of(), dict[str, Any]()
-    built.compare(Rank(0, saved), plan)
+    built.compare(Rank(0, saved), plan.built)
     monkeypatch.setattr('tensorflow.__version__', '2.3.4')
     with pytest.raises(Ended, match=r'^version of TensorFlow is 2\.3 here and .*: install the same versions for every'):
-        built.compare(Rank(1, saved), plan)
+        built.compare(Rank(1, saved), plan.built)
     monkeypatch.setattr(built, 'sys', SimpleNamespace(modules={'zoo': SimpleNamespace(__version__='0.1.0')}))
-    built.compare(Rank(1, saved), plan)
+    built.compare(Rank(1, saved), plan.built)
     monkeypatch.setattr(built, 'sys', SimpleNamespace(modules={'zoo': SimpleNamespace(__version__='0.0.1')}))
     with pytest.raises(Ended, match=r'^version of zoo is 0\.0\.1 here and 0\.1\.0 in rank 0'):
-        built.compare(Rank(1, saved), plan)
+        built.compare(Rank(1, saved), plan.built)
 
 
 def test_a_learner_that_has_left_is_for_others_to_say():
-    built.compare(Rank(1, {}), plan_of())
+    built.compare(Rank(1, {}), {})
 
 
 def test_the_digest_is_that_of_the_whole_space():

@@ -712,22 +712,6 @@ def test_an_environment_whose_maker_ends_the_program(tmp_path: Path):
 
 
 @pytest.mark.full
-def test_an_environment_that_cannot_be_built_is_tried_once(tmp_path: Path, capfd: pytest.CaptureFixture):
-    here = os.getpid()
-
-    def make() -> gymnasium.Env:
-        if os.getpid() != here:
-            raise FileNotFoundError('no licence')
-        return gymnasium.make('CartPole-v1')
-
-    env = build_env(make)
-    with pytest.raises(ClusterError, match='no licence'):
-        learn(agent_for('PPO', env), env, roles={'actors': 1})
-    assert 'Started again' not in capfd.readouterr().err
-    assert no_processes_left()
-
-
-@pytest.mark.full
 def test_an_actor_that_crashes_at_its_exit_has_done_its_part(tmp_path: Path, capfd: pytest.CaptureFixture):
     env = build_env(traced('CartPole-v1', tmp_path, crashes=True))
     assert learn(agent_for('PPO', env), env, roles={'actors': 1}).steps == 600

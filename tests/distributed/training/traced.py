@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import signal
 import sys
 import time
@@ -73,6 +74,56 @@ class Traced(gymnasium.Wrapper):
                 sys.exit(self.exit_with)
             raise ArithmeticError('the simulator is broken')
         return super().step(action)
+
+
+class Hanging(gymnasium.Wrapper):
+    """CartPole that fails or hangs in the processes of actors.
+
+    Args:
+        folder: where a file is written each time.
+        where: ``'make'``, ``'reset'``: the third one, since ``build_env`` resets too, or ``'step'``: the 20th.
+        how: ``'sleeps'``, ``'spins'`` without letting other threads run, ``'raises'``, ``'differs'``: raises another
+            error each time, or ``'dies'``.
+        times: how often; None: each time.
+    """
+
+    def __init__(self, folder: str, where: str, how: str, times: int | None = None) -> None:
+        super().__init__(gymnasium.make('CartPole-v1'))
+        self.folder, self.where, self.how, self.times, self.t = Path(folder), where, how, times, 0
+        self.resets = 0
+        self._fail('make')
+
+    def reset(self, **kwargs: Any) -> Any:
+        self.resets += 1
+        if self.resets == 3:
+            self._fail('reset')
+        return super().reset(**kwargs)
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        if self.t == 20:
+            self._fail('step')
+        return super().step(action)
+
+    def _fail(self, where: str) -> None:
+        failed = len(list(self.folder.iterdir()))
+        if where != self.where or 'pytest' in sys.modules or failed == self.times:
+            return
+        (self.folder / str(failed)).touch()
+        if self.how == 'raises':
+            raise ArithmeticError('the simulator is broken')
+        if self.how == 'differs':
+            raise ArithmeticError(f'the simulator is broken, {failed}')
+        if self.how == 'dies':
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.how == 'spins':
+            re.match('(a+)+b', 'a' * 60)
+        time.sleep(1000)
+
+
+def hanging(folder: Path, where: str, how: str, times: int | None = None) -> Any:
+    """Return a function that builds an environment that hangs."""
+    return partial(Hanging, str(folder), where, how, times)
 
 
 def traced(env_id: str, folder: Path, **kwargs: Any) -> Any:

@@ -15,13 +15,14 @@ from gymnasium.vector import VectorEnv
 
 from zoo.common.envs.about import about
 from zoo.common.envs.goals import Goals
+from zoo.common.envs.vector import SAMPLE_TIMEOUT, limit_samples
 from zoo.common.records import TestResult, TrainingResult
 from zoo.common.replay.replay import check_capacity
 from zoo.common.tools import params, seeding
 from zoo.common.tools.checks import takes, whole
 from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.common.tools.files import jsonable, write_json
-from zoo.common.tools.params import at_least
+from zoo.common.tools.params import above, at_least
 from zoo.common.tools.processes import alone_in
 from zoo.common.training import testing
 from zoo.common.training.agent import Agent, mismatch
@@ -48,8 +49,15 @@ class Settings:
     ] = False
     progress_bar: Annotated[bool, 'show a progress bar, where somebody looks'] = True
     roles: Annotated[Any, 'None, or how many processes have which role, such as dict(learners=1, actors=4)'] = None
+    restarts: Annotated[int, at_least(0), 'how often each dead actor is started again, on this machine'] = 3
+    sample_timeout: Annotated[
+        float | None, above(0), 'seconds for a step or a reset in another process; None: any time'
+    ] = SAMPLE_TIMEOUT
     resume: Annotated[bool, 'go on with the call of learn in which the loaded checkpoint was written'] = False
 
+
+#: Settings that the plan of a training with roles is given.
+OF_ROLES = ('checkpoint_buffer', 'exact_resume', 'restarts', 'sample_timeout')
 
 #: Arguments of ``learn`` itself: an error suggests them where the name of an unknown parameter is near.
 ARGUMENTS = ('mode', 'render', 'seed', 'plot_func', 'callbacks', 'run_dir')
@@ -76,6 +84,8 @@ def learn(
         raise InvalidValue(f'plot_func is {plot_func!r}: give a function of the list of all returns.')
     if render and not getattr(env, 'render_mode', None):
         raise InvalidValue("render=True needs an environment built with render_mode='human' or another render mode.")
+    if not limit_samples(env, values['sample_timeout']) and values['roles'] is None:
+        _check_timeout(values['sample_timeout'])
     for network in agent.networks.values():
         network.check_trained()
     agent.forward.refresh()  # the weights may have been set since
@@ -227,13 +237,27 @@ def _train(
     goals = None if values.get('her') is None else Goals(env)
     with contextlib.nullcontext() if goals is None else goals:
         if settings.roles is None:
+            if settings.restarts != Settings.restarts:
+                raise InvalidValue(
+                    f'restarts={settings.restarts} starts dead actors again, but roles=None has no actors: leave it '
+                    'out, or give roles=dict(actors=…).'
+                )
             return run()
         from zoo.distributed.training.planning import plan_for
         from zoo.distributed.training.roles import train
 
-        saved = {'checkpoint_buffer': settings.checkpoint_buffer, 'exact_resume': settings.exact_resume}
-        plan = plan_for(agent, env, settings.roles, roles_seed, start, settings.train_steps, values, **saved)
+        own = {name: getattr(settings, name) for name in OF_ROLES}
+        plan = plan_for(agent, env, settings.roles, roles_seed, start, settings.train_steps, values, **own)
         return train(agent, env, plan, run)
+
+
+def _check_timeout(sample_timeout: float | None) -> None:
+    """Refuse a limit that nobody could keep: a call in this process cannot be ended."""
+    if sample_timeout not in (None, SAMPLE_TIMEOUT):
+        raise InvalidValue(
+            f'sample_timeout={sample_timeout:g} ends an environment in another process, but this one runs in this '
+            "process: use build_env(…, nenv=…, vectorized='async') or roles, or leave sample_timeout out."
+        )
 
 
 def _check_sequences(values: dict[str, Any]) -> None:

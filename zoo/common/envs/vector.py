@@ -27,6 +27,21 @@ from zoo.common.envs.wrappers.prepare import prepare
 from zoo.common.tools.errors import Failure, InvalidType, InvalidValue, ZooError
 from zoo.common.tools.processes import without_main
 
+#: Seconds by default in which a copy in another process answers: some simulators compile or start for minutes.
+SAMPLE_TIMEOUT = 600.0
+
+
+def limit_samples(env: Any, seconds: float | None) -> bool:
+    """Set how long a copy may take for a step or a reset; return whether the copies have processes that can be ended.
+
+    ``seconds``: None lets them take any time.
+    """
+    base = getattr(env, 'unwrapped', env)
+    if not isinstance(base, ProcessVectorEnv):
+        return False
+    base.sample_timeout = seconds
+    return True
+
 
 def make_vector(
     make: Callable[[], Any],
@@ -122,15 +137,20 @@ def _make_elsewhere(
 class ProcessVectorEnv(AsyncVectorEnv):
     """Gymnasium's :class:`AsyncVectorEnv`, in which a failing copy neither hangs nor leaves a process behind.
 
-    When a copy raises an exception, or its process ends for whatever reason, the call that needs the copy raises a
-    RuntimeError, at most a second after the other copies are done. Then all processes end and the environment is
-    closed. Messages call it ``name``; ``remedy`` is the argument that runs it in this process.
+    When a copy raises an exception, its process ends for whatever reason, or it does not answer for ``sample_timeout``
+    seconds, the call that needs the copy raises a RuntimeError, at most a second after the other copies are done. Then
+    all processes end and the environment is closed. Messages call it ``name``; ``remedy`` is the argument that runs it
+    in this process.
+
+    Attributes:
+        sample_timeout: seconds in which a copy answers a step or a reset; None: any time.
     """
 
     def __init__(
         self, factories: list[Callable[[], gymnasium.Env]], name: str, remedy: str = "vectorized='sync'"
     ) -> None:
         self._name, self._remedy = name, remedy
+        self.sample_timeout: float | None = SAMPLE_TIMEOUT
         try:
             # A forked process would have TensorFlow's locks without the threads that hold them.
             super().__init__(factories, context='spawn', autoreset_mode=AutoresetMode.SAME_STEP, worker=_work)
@@ -157,9 +177,9 @@ class ProcessVectorEnv(AsyncVectorEnv):
     def _check_spaces(self) -> None:
         # This is the first exchange with the processes, so their pipes are watched from here on. The pipes hold only a
         # weak reference: an environment that nobody uses is collected, and ends its processes.
-        report_end = partial(ProcessVectorEnv._report_end, weakref.proxy(self))
+        own = weakref.proxy(self)
         watched: list[Any] = [  # they have the methods of connections that Gymnasium calls
-            _WatchedPipe(pipe, process, partial(report_end, i))
+            _WatchedPipe(pipe, process, own, i)
             for i, (pipe, process) in enumerate(zip(self.parent_pipes, self.processes, strict=True))
         ]
         self.parent_pipes = watched
@@ -179,7 +199,16 @@ class ProcessVectorEnv(AsyncVectorEnv):
         self.close(timeout=2.0)
         raise Failure(f'copy {index} of {self._name} {what}')
 
-    def _report_end(self, index: int) -> NoReturn:
+    def report_hang(self, index: int, seconds: float) -> NoReturn:
+        """Raise the error for a copy that does not answer."""
+        what = {'step': 'for a step', 'reset': 'for a reset'}.get(self._state.value, 'to answer')
+        self.close(terminate=True)
+        raise Failure(
+            f'copy {index} of {self._name} hangs: it has taken more than {seconds:g} s {what}; if that is right, give '
+            'learn a longer sample_timeout.'
+        )
+
+    def report_end(self, index: int) -> NoReturn:
         """Raise the error for a copy without a process."""
         process = self.processes[index]
         process.join(2.0)
@@ -208,28 +237,33 @@ def _join(processes: list[BaseProcess], seconds: float) -> None:
 
 
 class _WatchedPipe:
-    """A connection to a copy that reports the end of the copy's process instead of waiting forever.
+    """A connection to a copy that reports a copy that hangs, or has lost its process, instead of waiting forever.
 
     An open connection says nothing: a child of the copy, such as a simulator, may have inherited it.
     """
 
-    def __init__(self, connection: Connection, process: BaseProcess, report_end: Callable[[], NoReturn]) -> None:
-        self.connection, self._process, self._report_end = connection, process, report_end
+    def __init__(self, connection: Connection, process: BaseProcess, env: ProcessVectorEnv, index: int) -> None:
+        self.connection, self._process, self._env, self._index = connection, process, env, index
 
     def send(self, message: Any) -> None:
         try:
             self.connection.send(message)
         except ConnectionError:
-            self._report_end()
+            self._env.report_end(self._index)
 
     def recv(self) -> Any:
+        limit, waited = self._env.sample_timeout, 0.0
         try:
-            while not self.connection.poll(1.0):
+            # Time in which this process was suspended does not count.
+            while not self.connection.poll(slice := 1.0 if limit is None else min(1.0, limit)):
                 if not self._process.is_alive() and not self.connection.poll():
-                    self._report_end()
+                    self._env.report_end(self._index)
+                waited += slice
+                if limit is not None and waited >= limit:
+                    self._env.report_hang(self._index, limit)
             return self.connection.recv()
         except (EOFError, ConnectionError):
-            self._report_end()
+            self._env.report_end(self._index)
 
     def poll(self, timeout: float | None = 0.0) -> bool:
         return self.connection.poll(timeout)

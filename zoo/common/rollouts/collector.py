@@ -7,6 +7,7 @@ the next step, or when told. The result is always the same: ``N`` transitions, w
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,7 @@ class Collector:
         steps: environment steps so far, summed over copies.
         finished: the episodes that ended in the last step. The loss of a life in an Atari game (``answers.LIFE_LOST``)
             is not an end.
+        under_way: the call of the environment that has not returned yet, and when it began; None: none.
         next_seed: returns the seed of the next episode of a single environment; None: do not seed.
 
     Args:
@@ -60,6 +62,7 @@ class Collector:
         begin: Callable[[np.ndarray], None] = lambda copies: None,
     ) -> None:
         self.env = env
+        self.under_way: tuple[str, float] | None = None
         self.next_seed: Callable[[], int | None] = lambda: None
         claims.check_free(env)
         self.vector = isinstance(env, VectorEnv)
@@ -113,7 +116,10 @@ class Collector:
         return self.obs
 
     def _reset(self, **kwargs: Any) -> Any:
-        observation, info = answers.first(self.env.reset(**kwargs), f'step {self.steps}')
+        self.under_way = 'a reset', time.monotonic()
+        result = self.env.reset(**kwargs)
+        self.under_way = None
+        observation, info = answers.first(result, f'step {self.steps}')
         if ACTION_MASK in info and self._observed.mask is None:
             raise InvalidValue(self._unheeded('build the environment with build_env, which adds it to the observation'))
         return observation
@@ -139,8 +145,15 @@ class Collector:
             raise InvalidValue(self._unheeded('give it in the info of reset() too, for build_env'))
         return found
 
+    def _stepped(self, action: Any) -> Any:
+        """Call ``env.step``, in view of who watches how long that takes."""
+        self.under_way = 'a step', time.monotonic()
+        result = self.env.step(action)
+        self.under_way = None
+        return result
+
     def _step_single(self, action: spaces.Flat) -> None:
-        result = self.env.step(self.adaptor.to_single_env(action))
+        result = self._stepped(self.adaptor.to_single_env(action))
         who, observed = self._who, self._observed
         self.steps += 1
         obs, reward, terminated, truncated, info = self._answer(result)
@@ -163,7 +176,7 @@ class Collector:
             self._begin(self._all)
 
     def _step_vector(self, action: spaces.Flat) -> None:
-        result = self.env.step(self.adaptor.to_env(action))
+        result = self._stepped(self.adaptor.to_env(action))
         resetting = self._resetting
         if resetting is None:
             self.steps += self.num_envs

@@ -124,8 +124,11 @@ class Engine(Protocol):
             PeerLost: the rank died before it saved anything under it.
         """
 
-    def allow_restarts(self, times: int) -> None:
-        """Allow this rank to be started again when it dies, ``times`` times in all, if the engine can do that."""
+    def allow_restarts(self, times: int, works: bool = True) -> None:
+        """Allow this rank to be started again when it dies, ``times`` times in all, if the engine can do that.
+
+        ``works``: whether it has begun its work. Until then the same error twice in a row ends the job.
+        """
 
     def abort(self, message: str) -> NoReturn:
         """Print the message once and end every rank of the job with exit status 1."""

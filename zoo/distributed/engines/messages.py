@@ -246,7 +246,7 @@ class MessageEngine(ABC):
                 elif rank not in self._gone:
                     self._send(rank, _CANCEL, np.array([number], np.int64).view(np.uint8))
 
-    def allow_restarts(self, times: int) -> None:  # noqa: B027
+    def allow_restarts(self, times: int, works: bool = True) -> None:  # noqa: B027
         """Change nothing: neither ``mpirun`` nor ``kungfu-run`` can start a rank again."""
 
     def abort(self, message: str) -> NoReturn:

@@ -23,6 +23,7 @@ from zoo.distributed.training.exchanges import EndedEpisodes, newest_weights
 from zoo.distributed.training.plan import END, Plan
 from zoo.distributed.training.role_metrics import Clock
 from zoo.distributed.training.server import Served
+from zoo.distributed.training.watch import watched
 
 if TYPE_CHECKING:
     from zoo.common.training.agent import AgentOfGradients
@@ -73,6 +74,10 @@ class Actor:
         if not self._renew():
             return
         collector = Collector(self.env, self.behavior.adaptor, begin=self.behavior.episodes_begin)
+        with watched(self.cluster, self.plan, collector):
+            self._play(collector)
+
+    def _play(self, collector: Collector) -> None:
         collector.reset(int(self.rng.integers(2**31 - 1)))
         buffer = self.plan.storage(collector.space, collector.num_envs)
         episodes = EndedEpisodes(collector)

@@ -60,9 +60,12 @@ def record(agent: Agent, plan: Plan) -> dict[str, str]:
     return {name: _shortened(text) for name, text in texts.items()}
 
 
-def compare(cluster: Cluster, plan: Plan) -> None:
-    """End the job where this rank has built something else than learner 0, with a sentence that says what."""
-    own = _versions() | plan.built
+def compare(cluster: Cluster, built: Mapping[str, str]) -> None:
+    """End the job where this rank has built something else than learner 0, with a sentence that says what.
+
+    ``built``: the :func:`record` of this rank.
+    """
+    own = _versions() | dict(built)
     if cluster.rank == 0:
         cluster.save(_NAME, {'record': np.frombuffer(json.dumps(own).encode(), np.uint8)})
         return

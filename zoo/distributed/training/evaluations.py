@@ -27,6 +27,7 @@ from zoo.distributed.queues import wait_any
 from zoo.distributed.training import exchanges
 from zoo.distributed.training.plan import END, Plan
 from zoo.distributed.training.role_metrics import Clock, RoleMetrics
+from zoo.distributed.training.watch import watched
 
 if TYPE_CHECKING:
     from zoo.common.training.agent import Agent
@@ -119,7 +120,8 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
     play = PerturbedPlay(collector, behavior, plan.loop_params['episodes_per_evaluation'])
     own, version = cluster.restarts, END
     episodes, clock = exchanges.EndedEpisodes(collector), Clock()
-    try:
+    # A learner that leaves has ended the training; one that fails has ended the job.
+    with contextlib.suppress(PeerLost), watched(cluster, plan, collector):
         results.put({'start': own, 'chunk': np.int64(HELLO), 'num_envs': collector.num_envs})
         while True:
             with clock.waiting('learner'):
@@ -141,6 +143,4 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior, env: Any) -> None:
             message = {'start': own, 'chunk': task['chunk'], 'returns': returns, 'lengths': lengths}
             message |= {'observed': observed, 'steps': collector.steps - before, 'episodes': episodes.numbers()}
             results.put(message | {'spent': np.array([*clock.lap('learner', 'server'), np.nan])})
-    except PeerLost:  # a learner that leaves has ended the training; one that fails has ended the job
-        pass
     results.close()

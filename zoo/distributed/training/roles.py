@@ -10,6 +10,7 @@ import contextlib
 import logging
 import pickle
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -27,6 +28,7 @@ from zoo.distributed.training import buffer, evaluations, learner, server
 from zoo.distributed.training.actor import Actor, close_env
 from zoo.distributed.training.built import compare, record
 from zoo.distributed.training.plan import Plan
+from zoo.distributed.training.watch import Watch
 
 if TYPE_CHECKING:
     from zoo.common.training.agent import Agent, AgentOfGradients
@@ -68,11 +70,12 @@ def train(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience], Resul
             else:
                 close_env(env)
                 rank_process.become(call)
-    joined = connect(*plan.layout.counts)
-    compare(joined, plan)
+    joined = _connected(plan)
+    compare(joined, plan.built)
     if joined.role() == Role.LEARNER and joined.role_rank() == 0:
         if joined.engine.name != 'local':  # its messages name the role; a launcher's messages have only the rank
-            log.warning('Training over %s: %s.', joined.engine.name, plan.layout.by_rank())
+            named = joined.engine.name
+            log.warning('Training over %s: %s. A rank that dies ends the job.', named, plan.layout.by_rank())
         with learner.learning(joined, plan, agent) as experience:
             return lead(experience)
     _play(joined, plan, agent, env, True)
@@ -96,26 +99,37 @@ def _train_here(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience],
             f'roles need to build the environment in other processes, but this one cannot be sent there ({error}): '
             'give build_env a name, a class, or a function that opens what it needs itself.'
         ) from error
-    with jobs.Job(take_part, layout.size, (plan,), first=1):
+    restarts = dict.fromkeys(layout.ranks(Role.ACTOR), plan.restarts)
+    with jobs.Job(take_part, layout.size, (plan,), first=1, restarts=restarts, prepare=True):
         with connect(*layout.counts) as joined:
-            compare(joined, plan)
+            compare(joined, plan.built)
             with learner.learning(joined, plan, agent) as experience:
                 return lead(experience)
 
 
 def take_part(plan: Plan, is_launched: bool = False) -> None:
     """Take a role in a process that was started for a plan, or that a program started by a launcher became."""
-    joined = connect(*plan.layout.counts)
+    joined = _connected(plan)
     role, env = joined.role(), None
     agent = None if plan.is_light(role) else build_agent(plan.blueprint)
-    compare(joined, plan if agent is None else replace(plan, built=record(agent, plan)))
+    compare(joined, plan.built if agent is None else record(agent, plan))
     assert plan.rebuild is not None  # otherwise no process would have this plan
     with _exits_are_errors():
         if role == Role.ACTOR:
-            env = plan.rebuild(seed=None)
+            begun = 'the construction', time.monotonic()
+            with Watch(joined, plan.sample_timeout, lambda: begun):
+                env = plan.rebuild(seed=None)
         elif role != Role.SERVER and plan.needs_goals:
             env = plan.rebuild(seed=None, nenv=1)
     _play(joined, plan, agent, env, is_launched)
+
+
+def _connected(plan: Plan) -> Cluster:
+    """Join the cluster. From now on an actor may be started again."""
+    joined = connect(*plan.layout.counts)
+    if joined.role() == Role.ACTOR:
+        joined.allow_restarts(plan.restarts, works=False)
+    return joined
 
 
 def build_agent(blueprint: bytes | None) -> Agent:
@@ -154,7 +168,7 @@ def _play(joined: Cluster, plan: Plan, agent: Agent | None, env: Any, is_launche
     elif role == Role.BUFFER:
         buffer.run(joined, plan, env)
     else:
-        joined.allow_restarts(plan.restarts)  # not earlier: an environment that cannot be built is tried once
+        joined.allow_restarts(plan.restarts)
         with _exits_are_errors():
             if plan.experience == 'evaluations':
                 evaluations.run(joined, plan, behavior, env)

@@ -17,7 +17,17 @@ import numpy as np
 from zoo.common.tools.errors import InvalidValue
 from zoo.distributed.engines.base import OPS, ClusterError, PeerLost
 from zoo.distributed.engines.local.channel import LocalChannel
-from zoo.distributed.engines.local.folder import SLICE, Board, JobFolder, Seat, leave_with, read, write
+from zoo.distributed.engines.local.folder import (
+    PREPARING,
+    SLICE,
+    WORKING,
+    Board,
+    JobFolder,
+    Seat,
+    leave_with,
+    read,
+    write,
+)
 from zoo.distributed.engines.local.group import Group
 from zoo.distributed.engines.waiting import Deadline, pauses
 
@@ -97,8 +107,9 @@ class LocalEngine:
             self._board.check()
             time.sleep(min(next(waits), deadline.left))
 
-    def allow_restarts(self, times: int) -> None:
+    def allow_restarts(self, times: int, works: bool = True) -> None:
         self._board.allowed[self.rank] = times
+        self._board.works[self.rank] = WORKING if works else PREPARING
 
     def abort(self, message: str) -> NoReturn:
         # In the process that started the job the error ends the other ranks on its way out of ``with Job(…)``.

@@ -23,6 +23,9 @@ ENOUGH = 256 << 20
 #: Seconds between two looks of a waiting rank whether the others are still there.
 SLICE = 0.1
 
+#: Whether a rank does its work: it never says; it has not begun, and will say when it does; it has begun.
+UNTOLD, PREPARING, WORKING = 0, 1, 2
+
 _RUNNING, _LEFT = 0, 1  # states of a rank
 
 
@@ -42,12 +45,14 @@ class Board:
     Attributes:
         restarts, allowed: int64 ``[size]``, how often each rank was started again, and how often it allows that.
         beats: int64 ``[size]``, counted up by each rank while it runs.
+        works: int64 ``[size]``, whether each rank does its work: :data:`UNTOLD`, :data:`PREPARING` or :data:`WORKING`.
     """
 
     def __init__(self, folder: Path, size: int) -> None:
         self._folder = folder
-        words = np.asarray(np.memmap(folder / 'board', np.int64, 'r+', shape=(1 + 4 * size,)))
-        self._failed, self._states, self.restarts, self.allowed, self.beats = words[:1], *words[1:].reshape(4, size)
+        words = np.asarray(np.memmap(folder / 'board', np.int64, 'r+', shape=(1 + 5 * size,)))
+        self._failed, rows = words[:1], words[1:].reshape(5, size)
+        self._states, self.restarts, self.allowed, self.beats, self.works = rows
 
     def gone(self, rank: int) -> bool:
         """Return whether a rank has left for good."""
@@ -121,7 +126,7 @@ class JobFolder:
         self._lock = open(self.path / 'new-lock', 'w')  # noqa: SIM115  held as long as the folder is
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         os.rename(self.path / 'new-lock', self.path / 'lock')
-        write(self.path / 'board', [memoryview(np.zeros(1 + 4 * size, np.int64)).cast('B')])
+        write(self.path / 'board', [memoryview(np.zeros(1 + 5 * size, np.int64)).cast('B')])
 
     def remove(self) -> None:
         """Remove the folder and everything in it."""
