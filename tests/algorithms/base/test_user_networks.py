@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import toys
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 import zoo
 from zoo import algorithms
@@ -724,3 +724,72 @@ def test_plain_networks_have_nothing_of_it(name: str):
     loss = tf.constant(1.0)
     assert penalized(loss, *agent.networks.values()) is loss
     assert not any('/random/' in key for key in agent.state())
+
+
+class TestProbabilities:
+    """A softmax or sigmoid where logits or values are needed: no policy could become sure, no value exceed 1."""
+
+    @staticmethod
+    def ending(units: int, activation: Any, **last: Any) -> keras.Sequential:
+        return keras.Sequential([keras.layers.Dense(5, 'relu'), keras.layers.Dense(units, activation, **last)])
+
+    @pytest.mark.parametrize(
+        ('name', 'action', 'units', 'activation'),
+        [
+            ('PPO', Discrete(3), 3, 'softmax'),
+            ('SAC', Discrete(3), 3, 'softmax'),
+            ('DQN', Discrete(3), 3, 'softmax'),
+            ('PPO', MultiDiscrete([2, 3]), 5, 'softmax'),
+            ('PPO', MultiDiscrete([2, 2]), 4, lambda x: tf.concat([tf.nn.softmax(x[:, :2]), x[:, 2:]], -1)),
+            ('PPO', MultiBinary(2), 2, 'sigmoid'),
+            ('ES', MultiBinary(2), 2, 'sigmoid'),
+            (
+                'PPO',
+                Tuple((Box(-1.0, 1.0, (2,)), Discrete(2))),
+                4,
+                lambda x: tf.concat([x[:, :2], tf.nn.softmax(x[:, 2:])], 1),
+            ),
+        ],
+    )
+    def test_are_refused_before_anything_is_trained(self, name, action, units, activation):
+        cls = CLASSES[name]
+        entries = [self.ending(units, activation), *[{'hidden': [4]}] * (len(cls.network_names) - 1)]
+        message = (
+            r'^net_list\[0\] \(\w+\) gives probabilities, numbers from 0 to 1, but .* are needed, .*: leave out the'
+        )
+        with pytest.raises(ValueError, match=message):
+            cls(VECTOR, action, net_list=entries)
+
+    @pytest.mark.parametrize(
+        ('name', 'action', 'units', 'activation'),
+        [
+            ('PPO', Discrete(3), 3, None),
+            ('PPO', Discrete(3), 3, 'log_softmax'),
+            ('PPO', Discrete(3), 4, 'softmax'),  # a torso
+            ('PPO', Discrete(1), 1, 'sigmoid'),  # nothing to choose
+            ('PPO', Box(-1.0, 1.0, (3,)), 3, 'softmax'),  # means, of a portfolio
+            ('TD3', Box(-1.0, 1.0, (3,)), 3, 'softmax'),
+            ('ES', Discrete(3), 3, 'softmax'),  # the best action is the same
+        ],
+    )
+    def test_are_fine_where_they_mean_something_else(self, name, action, units, activation):
+        cls = CLASSES[name]
+        entries = [self.ending(units, activation), *[{'hidden': [4]}] * (len(cls.network_names) - 1)]
+        before = [x.copy() for x in entries[0].get_weights()]
+        agent = cls(VECTOR, action, net_list=entries)
+        assert before == [] or all((x == y).all() for x, y in zip(before, entries[0].get_weights(), strict=True))
+        assert np.isfinite(np.asarray(agent.predict(OBS))).all()
+
+    def test_so_are_equal_outputs_of_fresh_weights(self):
+        fresh = self.ending(3, None, kernel_initializer='zeros', bias_initializer=keras.initializers.Constant(1 / 3))
+        model = keras.Sequential([keras.Input((3,)), *fresh.layers])
+        make('DQN', lambda i: model)
+        np.testing.assert_allclose(model(OBS), np.full((5, 3), 1 / 3), rtol=1e-6)  # its weights are as they were
+
+    def test_an_agent_that_was_saved_with_a_softmax_loads(self, tmp_path, monkeypatch):
+        with monkeypatch.context() as earlier:
+            earlier.setattr('zoo.common.networks.users._gives_probabilities', lambda network: False)
+            agent = make('DQN', lambda i: self.ending(3, 'softmax'))
+        loaded = zoo.load(agent.save(tmp_path / 'saved'), net_list=[self.ending(3, 'softmax')])
+        np.testing.assert_array_equal(loaded.predict(OBS), agent.predict(OBS))
+        np.testing.assert_array_equal(copy.deepcopy(agent).predict(OBS), agent.predict(OBS))

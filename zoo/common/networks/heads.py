@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +29,8 @@ class Head:
         action_size: length of the action that a critic of state and action takes; 0 for any other network.
         values: numbers for each action; ``units`` is a multiple of it.
         sigma: σ₀ of noisy layers (Fortunato et al. 2018); 0 for plain layers.
+        choices: places in the output, begin and end, that must not be probabilities: the logits or values of one
+            choice, or the logit of one switch.
     """
 
     units: int
@@ -38,6 +42,7 @@ class Head:
     action_size: int = 0
     values: int = 1
     sigma: float = 0.0
+    choices: tuple[tuple[int, int], ...] = ()
 
 
 def value_head(gain: float | None = None, action_size: int = 0) -> Head:
@@ -50,7 +55,8 @@ def action_value_head(
 ) -> Head:
     """For each action one value, or the ``values`` atoms or quantiles of its distribution, which are ``named`` so."""
     meaning = f'the {named} of {actions} actions' if values == 1 else f'{values} {named} of each of {actions} actions'
-    return Head(actions * values, meaning, dueling=dueling, values=values, sigma=sigma)
+    choices = _places([values] * actions if values > 1 else [actions])
+    return Head(actions * values, meaning, dueling=dueling, values=values, sigma=sigma, choices=choices)
 
 
 def deterministic_head(size: int, gain: float | None = None) -> Head:
@@ -61,13 +67,34 @@ def deterministic_head(size: int, gain: float | None = None) -> Head:
 def stochastic_head(adaptor: ActionAdaptor, gain: float | None = None, free_log_std: bool = True) -> Head:
     """The parameters of the action's distribution; a Gaussian's free log standard deviation is a separate variable."""
     if not free_log_std:
-        return Head(adaptor.param_size, _meaning(adaptor), gain)
-    return replace(best_action_head(adaptor, gain), also_accepts=adaptor.param_size)
+        return Head(adaptor.param_size, _meaning(adaptor), gain, choices=_choices(adaptor, False))
+    head = best_action_head(adaptor, gain)
+    return replace(head, also_accepts=adaptor.param_size, choices=_choices(adaptor))
 
 
 def best_action_head(adaptor: ActionAdaptor, gain: float | None = None) -> Head:
     """Logits and means, from which a deterministic policy takes the best action; for every action space."""
-    return Head(sum(part.outputs for part in adaptor.parts), _meaning(adaptor), gain)
+    units = sum(part.outputs for part in adaptor.parts)
+    return Head(units, _meaning(adaptor), gain, choices=_choices(adaptor, of_best=True))
+
+
+def _choices(adaptor: ActionAdaptor, free_log_std: bool = True, of_best: bool = False) -> tuple[tuple[int, int], ...]:
+    """The `Head.choices`. Where only the best action counts, choices may have probabilities; switches are on above 0."""
+    sizes: list[int] = []
+    wanted: list[bool] = []
+    for part in adaptor.parts:
+        if 'gaussian' in part.kind:
+            sizes.append(part.outputs if free_log_std else part.param_size)
+            wanted.append(False)
+        else:
+            sizes += part.counts or [1] * part.size
+            wanted += [count > 1 and not of_best for count in part.counts] or [True] * part.size
+    return tuple(place for place, is_wanted in zip(_places(sizes), wanted, strict=True) if is_wanted)
+
+
+def _places(sizes: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Begin and end of each of some pieces, one after another."""
+    return tuple(itertools.pairwise(itertools.accumulate(sizes, initial=0)))
 
 
 def _meaning(adaptor: ActionAdaptor) -> str:

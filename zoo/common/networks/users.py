@@ -31,7 +31,7 @@ Call = Callable[[dict[str, tf.Tensor], tf.Tensor | None, bool], tf.Tensor]
 PROBE_STEPS = 4
 PROBE_ERROR = 1e-3, 0.05
 
-#: Observations, and sizes of the weights, with which is tried whether an output stays in [−1, 1].
+#: Observations, and sizes of the weights, with which is tried whether an output stays in [−1, 1] or is probabilities.
 BOUND_ROWS = 32
 BOUND_SCALES = (1.0, 10.0, 100.0, 1e4)
 
@@ -151,7 +151,12 @@ class _Memory:
 def _complete(made: Network, label: str) -> None:
     """Settle what a complete network needs in place of a head, and refuse or announce what it cannot have."""
     head = made.wanted
-    made.bounds = head.activation == 'tanh' and not _stays_bounded(made, head.action_size)
+    if announces.get() and head.choices and _gives_probabilities(made):
+        raise InvalidValue(
+            f'{label} gives probabilities, numbers from 0 to 1, but {head.meaning} ({head.units}) are needed, which '
+            'may be any numbers: leave out the softmax or sigmoid at its end.'
+        )
+    made.bounds = head.activation == 'tanh' and not _stays_bounded(made)
     if head.sigma:
         raise InvalidValue(
             f'{label} is a complete network, which has no head whose layers could be noisy: give a torso, or '
@@ -236,27 +241,48 @@ def _tensorlayer_layers(model: Any) -> list[Any]:
     return found
 
 
-def _stays_bounded(network: Network, action_size: int) -> bool:
-    """Whether the output stays in [−1, 1] whatever the weights, which may be zero in a fresh network.
+def _stays_bounded(network: Network) -> bool:
+    """Whether the output stays in [−1, 1] whatever the weights, which may be zero in a fresh network."""
+    return not any((np.abs(output) > 1.0).any() for output in _outputs(network))  # NaN passes
 
-    It is tried with large inputs and with random weights, small and large. Then the weights are restored.
+
+def _gives_probabilities(network: Network) -> bool:
+    """Whether one choice of the head, or one switch, or the whole output, has probabilities whatever the weights."""
+    head, found = network.wanted, [x[np.isfinite(x).all(1)] for x in _outputs(network)]
+    places = [*head.choices, (0, head.units)]
+    return any(
+        all(_are_probabilities(x[:, begin:end]) for x in found) and any((x[:, begin:end] > 0.0).any() for x in found)
+        for begin, end in places
+        if found[0].shape[1] == head.units
+    )
+
+
+def _are_probabilities(x: np.ndarray) -> bool:
+    """Whether the numbers ``[B, n]`` are in [0, 1], and sum to 1 in each row if they are more than one."""
+    inside = bool((x >= 0.0).all() and (x <= 1.0).all())
+    return inside and (x.shape[1] == 1 or np.allclose(x.sum(1), 1.0, atol=1e-3))
+
+
+def _outputs(network: Network) -> list[np.ndarray]:
+    """The outputs ``[B, units]`` for large inputs with random weights, small and large; the weights are restored.
+
+    Some may be NaN, with weights that are never reached.
     """
-    rng = np.random.default_rng(0)
+    rng, size = np.random.default_rng(0), network.wanted.action_size
     features = _random_features(network.preprocess, BOUND_ROWS, 30.0)
-    action = tf.constant(rng.uniform(-1.0, 1.0, [BOUND_ROWS, action_size]), tf.float32) if action_size else None
+    action = tf.constant(rng.uniform(-1.0, 1.0, [BOUND_ROWS, size]), tf.float32) if size else None
     weights = network.trainable_variables
     kept = [variable.numpy() for variable in weights]
+    found = []
     try:
         for scale in BOUND_SCALES:
             for variable in weights:
                 variable.assign(tf.constant(scale * rng.standard_normal(variable.shape), variable.dtype))
-            output = network.encode_features(features, action, False).numpy()
-            if (np.abs(output) > 1.0).any():  # NaN passes: such weights are never reached
-                return False
+            found.append(network.encode_features(features, action, False).numpy())
     finally:
         for variable, value in zip(weights, kept, strict=True):
             variable.assign(value)
-    return True
+    return found
 
 
 def ways_to_call(entry: Any, preprocess: Preprocess, action_size: int) -> list[tuple[Call, bool]]:
