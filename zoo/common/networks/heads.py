@@ -79,7 +79,7 @@ def best_action_head(adaptor: ActionAdaptor, gain: float | None = None) -> Head:
 
 
 def _choices(adaptor: ActionAdaptor, free_log_std: bool = True, of_best: bool = False) -> tuple[tuple[int, int], ...]:
-    """The `Head.choices`. Where only the best action counts, choices may have probabilities; switches are on above 0."""
+    """The `Head.choices`. Where the best action alone counts, a choice may have probabilities, but no switch."""
     sizes: list[int] = []
     wanted: list[bool] = []
     for part in adaptor.parts:
