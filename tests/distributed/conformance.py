@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 
 import numpy as np
 
 from zoo.common.records import Trajectories
-from zoo.distributed import Cluster, MessageTooLarge, PeerLost, connect, wait_any
+from zoo.distributed import Cluster, Inbox, MessageTooLarge, PeerLost, connect, wait_any
 
 SIZE = 4
 WAIT = 60.0  # seconds; longer than anything here takes on a slow machine
@@ -131,6 +132,54 @@ def queues(cluster: Cluster) -> None:
         raises(PeerLost, out.get, WAIT)
 
 
+def inboxes(cluster: Cluster) -> None:
+    """Check that a learner hears all actors in their turn, though actor 0 sends most, and waits idly."""
+    actors = range(cluster.role_size('actor'))
+    pairs = [cluster.queue_pair(('actor', i), ('learner', 0), 4) for i in actors]
+    rounds, me = 20, cluster.role_rank()
+    if cluster.role() == 'actor':
+        out, back = pairs[me]
+        for number in range(rounds * 4 if me == 0 else rounds):
+            out.put({'x': np.full(1000, number)}, WAIT)
+            if me and number >= 4:
+                back.get(WAIT)
+        cluster.barrier()
+        if me == 1:
+            threading.Event().wait(0.5)
+            out.put({'x': np.zeros(1)}, WAIT)
+        back.get(WAIT)
+        out.close()
+        return
+    inbox, turns, seen = Inbox(out for out, _ in pairs), [], [0] * len(pairs)
+    for number in range(rounds * (len(pairs) + 3)):
+        if number < 4 * len(pairs) and number % len(pairs) == 0:
+            while inbox.wait(WAIT) != list(actors):  # all have four messages on their way
+                time.sleep(0.001)
+        i = inbox.next(WAIT)
+        assert i is not None
+        y = pairs[i][0].get(WAIT)
+        check((y['x'] == seen[i]).all(), 'another message than the next one')
+        seen[i] += 1
+        turns.append(i)
+        if i and seen[i] > 4:
+            pairs[i][1].put({'x': np.zeros(1)}, WAIT)
+    check(seen == [rounds * 4] + [rounds] * (len(pairs) - 1))
+    check(turns[: 4 * len(pairs)] == 4 * list(actors), 'one actor was served twice while others had a message')
+    cluster.barrier()
+    check(inbox.next(0.0) is None and inbox.wait(0.05) == [], 'ready without a message')
+    used = time.thread_time()
+    check(inbox.next(WAIT) == 1)
+    check(time.thread_time() - used < 0.25, 'the wait was busy')
+    pairs[1][0].get(WAIT)
+    for _, back in pairs:
+        back.put({'x': np.zeros(1)}, WAIT)
+    while len(inbox):
+        i = inbox.next(WAIT)
+        assert i is not None
+        raises(PeerLost, pairs[i][0].get, WAIT)
+        inbox.remove(i)
+
+
 def saves(cluster: Cluster) -> None:
     cluster.barrier()
     if cluster.role() == 'actor':
@@ -160,6 +209,7 @@ def main() -> None:
         broadcasts(cluster)
     cluster.barrier()
     queues(cluster)
+    inboxes(cluster)
     saves(cluster)
     cluster.barrier()
     # Two roles at once, each with collectives of its own, out of step with each other.

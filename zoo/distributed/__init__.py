@@ -11,6 +11,7 @@ from typing import Any
 
 _HOME = {
     'Cluster': 'cluster',
+    'Inbox': 'queues',
     'Layout': 'layout',
     'Queue': 'queues',
     'Role': 'layout',

@@ -220,7 +220,7 @@ class Cluster:
         self._queues[ends] = index + 1
         channel = self.engine.channel(*ends, index, maxsize, max_bytes) if self.rank in ends else None
         name = f'the queue from {called(*source)} to {called(*target)}'
-        return Queue(channel, name, self.rank == ends[0], self.rank == ends[1])
+        return Queue(channel, name, self.rank == ends[0], self.rank == ends[1], self.engine)
 
     def queue_pair(
         self, one: Place, other: Place, maxsize: int = MAXSIZE, max_bytes: int = MAX_BYTES

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from zoo.distributed import wire
-from zoo.distributed.engines.base import Channel, ClusterError
-from zoo.distributed.engines.waiting import Deadline, pauses
+from zoo.distributed.engines.base import Channel, ClusterError, Engine, Selector
+from zoo.distributed.engines.polling import PolledSelector
 
 #: Bounds of a queue by default: messages that may wait, bytes of one message.
 MAXSIZE, MAX_BYTES = 16, 256 << 20
-
-# Seconds between two looks at several queues.
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 20e-6, 2e-3
 
 
 class Queue:
@@ -24,8 +21,11 @@ class Queue:
     in other ranks.
     """
 
-    def __init__(self, channel: Channel | None, name: str, can_put: bool, can_get: bool) -> None:
+    def __init__(
+        self, channel: Channel | None, name: str, can_put: bool, can_get: bool, engine: Engine | None = None
+    ) -> None:
         self._channel, self._name, self._can_put, self._can_get = channel, name, can_put, can_get
+        self._engine = engine
 
     def put(self, x: Any, timeout: float | None = None) -> None:
         """Send a structure (:mod:`zoo.distributed.wire` says which). It may be changed once this returns.
@@ -76,11 +76,72 @@ class Queue:
         return self._channel
 
 
+class Inbox:
+    """One place to wait for several queues that this rank gets from. One thread uses it.
+
+    Its cost depends on the queues that are ready, not on all: with a thousand queues a message costs about as much as
+    with ten. A queue keeps its index when others are removed.
+    """
+
+    def __init__(self, queues: Iterable[Queue]) -> None:
+        self._queues = dict(enumerate(queues))
+        self._selector: Selector | None = None
+        self._places: list[int] = []  # the index of each place of the selector
+        self._due: deque[int] = deque()  # found ready, and not yet returned by `next`
+        self._last = -1
+        #: How many queues were ready when :meth:`next` last looked at all of them.
+        self.found = 0
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def wait(self, timeout: float | None = None) -> list[int]:
+        """Wait until a queue is ready; return the indices of all that are, in order; none after ``timeout`` seconds.
+
+        Raises:
+            ClusterError: this rank is not the target of one of them.
+            PeerLost: the job has failed.
+        """
+        if self._selector is None:
+            self._places = list(self._queues)
+            self._selector = _selector(list(self._queues.values()))
+        return [self._places[i] for i in self._selector.select(timeout)]
+
+    def next(self, timeout: float | None = None) -> int | None:
+        """Return the index of a ready queue, each in its turn; None if none was ready for ``timeout`` seconds.
+
+        A queue has its turn again after all others that were ready at the same time: none waits while another one is
+        served twice. The caller takes a message of the queue, or removes the queue, before the next call.
+        """
+        if not self._due:
+            ready = self.wait(timeout)
+            self.found = len(ready)
+            after = [i for i in ready if i > self._last]
+            self._due.extend(after + ready[: len(ready) - len(after)])
+        if not self._due:
+            return None
+        self._last = self._due.popleft()
+        return self._last
+
+    def remove(self, i: int) -> None:
+        """Wait no more for a queue: its sender has left. The queue stays open."""
+        del self._queues[i]
+        self._selector = None
+        if i in self._due:
+            self._due.remove(i)
+
+
 def wait_any(queues: Sequence[Queue], timeout: float | None = None) -> list[int]:
-    """Wait until one of several queues is ready, and return the indices of those that are; none after ``timeout`` s."""
-    deadline, waits = Deadline(timeout), pauses(_SHORTEST_PAUSE, _LONGEST_PAUSE)
-    while True:
-        found = [i for i, queue in enumerate(queues) if queue.ready()]
-        if found or deadline.left <= 0:
-            return found
-        time.sleep(next(waits))
+    """Wait until one of several queues is ready, and return the indices of those that are; none after ``timeout`` s.
+
+    A program that waits for the same queues again and again keeps an :class:`Inbox` of them.
+    """
+    return Inbox(queues).wait(timeout)
+
+
+def _selector(queues: list[Queue]) -> Selector:
+    """Return the selector of the engine that has made all these queues."""
+    engine = next((queue._engine for queue in queues if isinstance(queue, Queue)), None)
+    if engine is None or any(not isinstance(queue, Queue) or queue._engine is not engine for queue in queues):
+        return PolledSelector(queues)
+    return engine.selector([queue._receiver() for queue in queues])

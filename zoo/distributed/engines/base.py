@@ -8,6 +8,7 @@ collectives of different groups may run at the same time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NoReturn, Protocol
 
 import numpy as np
@@ -62,11 +63,24 @@ class Channel(Protocol):
         """Close this end. The other end raises :class:`PeerLost`; a receiver first gets what was sent before."""
 
 
+class Selector(Protocol):
+    """One place to wait for several channels."""
+
+    def select(self, timeout: float | None) -> list[int]:
+        """Wait until a channel is ready; return the places of all that are, in order; none after ``timeout`` seconds.
+
+        None waits without limit. What a call costs should depend on the ready channels, not on all.
+
+        Raises:
+            PeerLost: the job has failed.
+        """
+
+
 class Engine(Protocol):
     """The connection of one rank to the others.
 
     Attributes:
-        name: ``'local'``, ``'mpi'`` or ``'kungfu'``.
+        name: the name by which :func:`zoo.distributed.connect` finds it, such as ``'local'``.
         rank: the number of this rank, from 0 to ``size - 1``.
         size: the number of ranks.
         label: what messages call this rank besides its number, such as ``'actor 2'``; the cluster sets it.
@@ -108,6 +122,12 @@ class Engine(Protocol):
             index: the number of this queue among all from ``source`` to ``target``, from 0.
             maxsize: how many messages may wait.
             max_bytes: the size of the largest message.
+        """
+
+    def selector(self, channels: Sequence[Channel]) -> Selector:
+        """Return one place to wait for channels of this engine that this rank gets from.
+
+        An engine that cannot do better returns :class:`zoo.distributed.engines.polling.PolledSelector`.
         """
 
     def save(self, name: str, parts: list[memoryview]) -> None:

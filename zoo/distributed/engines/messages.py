@@ -16,13 +16,13 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
-from collections.abc import Callable
-from typing import NoReturn, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import NoReturn, Protocol, TypeVar, cast
 
 import numpy as np
 
 from zoo.common.tools.errors import InvalidValue
-from zoo.distributed.engines.base import OPS, MessageTooLarge, PeerLost
+from zoo.distributed.engines.base import OPS, Channel, MessageTooLarge, PeerLost
 from zoo.distributed.engines.neighbor import NeighborWatch
 from zoo.distributed.engines.waiting import Grace
 
@@ -74,6 +74,8 @@ class MessageEngine(ABC):
         self._neighbor = NeighborWatch(rank, identities)
         self._lock = threading.RLock()
         self._inbox: dict[tuple[int, int], deque[Arrival]] = defaultdict(deque)  # by (source, queue)
+        self._stirred: dict[tuple[int, int], None] = {}  # (source, queue) of queues that may be ready, as a set
+        self._incoming: dict[int, set[int]] = defaultdict(set)  # the queues from each rank to this one
         self._credits: dict[tuple[int, int], int] = defaultdict(int)  # by (target, queue)
         self._closed: set[tuple[int, int, int]] = set()  # (rank, queue, _SENDER_CLOSED or _RECEIVER_CLOSED)
         self._gone: set[int] = set()
@@ -143,12 +145,15 @@ class MessageEngine(ABC):
             queue, kind = divmod(tag - _QUEUES, 4)
             if kind == _DATA:
                 self._inbox[rank, queue].append(arrival)
+                self._stirred[rank, queue] = None
             elif kind == _CREDIT:
                 self._credits[rank, queue] += 1
             else:
                 self._closed.add((rank, queue, kind))
+                self._stirred[rank, queue] = None
         elif tag == GONE:
             self._gone.add(rank)
+            self._stirred.update(dict.fromkeys((rank, queue) for queue in self._incoming[rank]))
             self._asked = [asked for asked in self._asked if asked[0] != rank]
         elif tag in (_REQUEST, _CANCEL):
             while not arrival.complete():  # a few bytes, which came with their envelope
@@ -208,6 +213,9 @@ class MessageEngine(ABC):
 
     def channel(self, source: int, target: int, index: int, maxsize: int, max_bytes: int) -> MessageChannel:
         return MessageChannel(self, source, target, index, maxsize, min(max_bytes, LARGEST))
+
+    def selector(self, channels: Sequence[Channel]) -> MessageSelector:
+        return MessageSelector(self, cast('Sequence[MessageChannel]', channels))  # made by this engine
 
     def save(self, name: str, parts: list[memoryview]) -> None:
         data = join(parts)
@@ -270,6 +278,10 @@ class MessageChannel:
         if engine.rank == source:
             with engine._lock:
                 engine._credits[target, index] += maxsize
+        else:
+            with engine._lock:
+                engine._incoming[source].add(index)
+                engine._stirred[source, index] = None
 
     def put(self, parts: list[memoryview], timeout: float | None) -> None:
         engine, key = self._engine, (self._target, self._index)
@@ -316,12 +328,8 @@ class MessageChannel:
         return memoryview(engine._wait(message, timeout, late))
 
     def ready(self) -> bool:
-        def found() -> bool | None:
-            waiting = self._engine._inbox[self._source, self._index]
-            return (waiting[0].complete() if waiting else self._is_lost(self._source, _SENDER_CLOSED)) or None
-
         try:
-            return self._engine._wait(found, 0.0, '')
+            return self._engine._wait(lambda: self._state() or None, 0.0, '')
         except TimeoutError:
             return False
 
@@ -331,15 +339,48 @@ class MessageChannel:
             if self._is_closed or engine._closing:
                 return
             self._is_closed = True
+            engine._stirred[self._source, self._index] = None
             source, target = self._source, self._target
             for end, other, kind in ((source, target, _SENDER_CLOSED), (target, source, _RECEIVER_CLOSED)):
                 if engine.rank == end and other not in engine._gone:
                     engine._send(other, self._tag + kind)
 
+    def _state(self) -> bool | None:
+        """Return whether :meth:`get` would not wait; None: it would, and nothing is on its way. The lock is held."""
+        waiting = self._engine._inbox[self._source, self._index]
+        return waiting[0].complete() if waiting else self._is_lost(self._source, _SENDER_CLOSED) or None
+
     def _is_lost(self, peer: int, closed: int) -> bool:
         """Return whether this end is closed, or the other one is closed or gone. The lock is held."""
         engine = self._engine
         return self._is_closed or (peer, self._index, closed) in engine._closed or peer in engine._gone
+
+
+class MessageSelector:
+    """One place to wait for queues of an engine. A look asks only the queues that something has happened to."""
+
+    def __init__(self, engine: MessageEngine, channels: Sequence[MessageChannel]) -> None:
+        self._engine = engine
+        self._channels = {(channel._source, channel._index): (i, channel) for i, channel in enumerate(channels)}
+
+    def select(self, timeout: float | None) -> list[int]:
+        """Wait until a queue is ready; return the places of all that are, in order; none after ``timeout`` s."""
+        try:
+            return self._engine._wait(self._look, timeout, '')
+        except TimeoutError:
+            return []
+
+    def _look(self) -> list[int] | None:
+        found, stirred = [], self._engine._stirred
+        for key in list(stirred):
+            if key in self._channels:
+                i, channel = self._channels[key]
+                state = channel._state()
+                if state:
+                    found.append(i)
+                elif state is None:
+                    del stirred[key]
+        return sorted(found) or None
 
 
 def join(parts: list[memoryview], out: np.ndarray | None = None) -> np.ndarray:

@@ -22,7 +22,7 @@ from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import PeerLost
 from zoo.distributed.engines.waiting import Deadline
 from zoo.distributed.layout import Role
-from zoo.distributed.queues import wait_any
+from zoo.distributed.queues import Inbox
 from zoo.distributed.training.exchanges import PATIENCE, check_sent, steps_in
 from zoo.distributed.training.plan import Plan
 from zoo.distributed.training.role_metrics import Clock
@@ -82,21 +82,23 @@ class Buffer:
             {'observed': self._filled.take(1 / self.plan.layout.learners)}
         )  # all learners have the same recordings
         deadline: Deadline | None = None
+        inbox = Inbox([self.asks, *self.rollouts.values()])
         while self.rollouts:
-            asking = [self.asks] if self._learns else []
-            senders = list(self.rollouts)
             left = None if deadline is None else deadline.left
             with self._clock.waiting('others'):
-                ready = wait_any([*asking, *(self.rollouts[i] for i in senders)], left)
+                ready = inbox.wait(left)
             self._clock.end_lap()
             if not ready:
                 break  # the actors that are left take too long
             for j in ready:
-                if j < len(asking):
+                if j == 0:
                     self.answer()
                 else:
-                    self.take(senders[j - len(asking)])
+                    self.take(j - 1)
+                    if j - 1 not in self.rollouts:
+                        inbox.remove(j)
             if not self._learns and deadline is None:
+                inbox.remove(0)
                 deadline = Deadline(PATIENCE)
         for queue in (*self.rollouts.values(), self.asks, self.news, self.drawn):
             queue.close()

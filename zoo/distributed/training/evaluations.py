@@ -23,7 +23,7 @@ from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.engines.waiting import Deadline
 from zoo.distributed.layout import Role
-from zoo.distributed.queues import wait_any
+from zoo.distributed.queues import Inbox
 from zoo.distributed.training import exchanges
 from zoo.distributed.training.plan import END, Plan
 from zoo.distributed.training.role_metrics import Clock, RoleMetrics
@@ -43,6 +43,7 @@ class PerturbedActors(PerturbedEpisodes):
         self._cluster, self._plan, self._agent = cluster, plan, agent
         me, actors = (Role.LEARNER, 0), [(Role.ACTOR, i) for i in range(plan.layout.actors)]
         self._results = [cluster.queue(actor, me, 2, plan.max_bytes) for actor in actors]
+        self._inbox = Inbox(self._results)
         self._tasks = [cluster.queue(me, actor) for actor in actors]
         self._starts = [0] * len(actors)  # how often each was started again
         self._chunks: list[int | None] = [None] * len(actors)  # the chunk that each plays
@@ -69,7 +70,7 @@ class PerturbedActors(PerturbedEpisodes):
                 task = {'start': self._starts[i], 'version': self._version, 'chunk': given, 'std': std}
                 self._tasks[i].put({**task, 'seeds': all_seeds[part], 'signs': signs[part]}, exchanges.PATIENCE)
             with self.metrics.clock.waiting('actors'):
-                ready = wait_any(self._results)
+                ready = self._inbox.wait()
             for i in ready:
                 message = self._results[i].get()
                 chunk = int(message['chunk'])

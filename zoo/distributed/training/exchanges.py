@@ -145,11 +145,6 @@ def report(training: StepCounter, count: int, episodes: np.ndarray) -> None:
     training.stepped(count - told, [])
 
 
-def next_in_turn(ready: Sequence[int], first: int, count: int) -> int:
-    """Return the first of these numbers from ``first`` on, where ``0`` follows ``count - 1``."""
-    return min(ready, key=lambda i: (i - first) % count)
-
-
 def drain(queues: Iterable[Queue], deadline: Deadline) -> None:
     """Drop what still comes from some queues until their senders have left or time is up; then close them."""
     for queue in queues:

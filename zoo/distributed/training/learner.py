@@ -18,7 +18,7 @@ from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import ClusterError, PeerLost
 from zoo.distributed.engines.waiting import Deadline
 from zoo.distributed.layout import Role
-from zoo.distributed.queues import wait_any
+from zoo.distributed.queues import Inbox
 from zoo.distributed.training import exchanges
 from zoo.distributed.training.evaluations import PerturbedActors
 from zoo.distributed.training.plan import END, Plan
@@ -43,6 +43,7 @@ class Actors(Rollouts, Streams, Gradients, Steps):
         self._number = cluster.role_rank()
         me = (Role.LEARNER, self._number)
         self._own = plan.actors_of(*me)  # the numbers of this learner's actors
+        self._index_of = {actor: i for i, actor in enumerate(self._own)}
         actors = [(Role.ACTOR, i) for i in self._own]
         self._version, self._published = END, -1
         self.metrics = RoleMetrics(self._updates)
@@ -57,7 +58,7 @@ class Actors(Rollouts, Streams, Gradients, Steps):
         others = [(Role.LEARNER, i) for i in range(1, plan.layout.learners)]
         self._accounts = [cluster.queue(other, first) for other in others if me in (first, other)]
         self._buffer: RolloutBuffer | None = None
-        self._next = 0
+        self._inbox = Inbox(self._rollouts)
         self._checked: set[int] = set()
         self.num_envs = len(actors) * plan.num_envs
         self.learners = plan.layout.learners
@@ -184,7 +185,7 @@ class Actors(Rollouts, Streams, Gradients, Steps):
             self._publish()
         for news in told:
             self.metrics.heard(news['spent'], int(news['count']), float(news['idle']))
-            i = self._own.index(news['actor'])
+            i = self._index_of[news['actor']]
             self._checked.add(i)  # the buffer has checked it
             self._collected.join(news['observed'])
             self._reply(i, news['start'])
@@ -193,13 +194,12 @@ class Actors(Rollouts, Streams, Gradients, Steps):
 
     def _next_message(self) -> tuple[int, dict[str, Any]]:
         """Return the index of an actor that has sent something, each in its turn, and its message."""
-        ready = wait_any(self._rollouts, 0.0)
-        depth = len(ready)
-        if not ready:
+        i = self._inbox.next(0.0)
+        depth = 0 if i is None else self._inbox.found
+        if i is None:
             with self.metrics.clock.waiting('actors'):
-                ready = wait_any(self._rollouts)
-        i = exchanges.next_in_turn(ready, self._next, len(self._rollouts))
-        self._next = i + 1
+                i = self._inbox.next()
+        assert i is not None  # without a timeout
         message = self._rollouts[i].get()
         self.metrics.chosen(depth, self._version - int(message['version']))
         return i, message

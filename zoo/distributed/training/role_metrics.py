@@ -97,7 +97,7 @@ class RoleMetrics:
           its time in which a role waits for others;
         * ``roles/actor_steps_per_second``: environment steps of one actor;
         * ``roles/learner_updates_per_second``: updates of the agent;
-        * ``roles/queue``: messages that were there when the learner came for one;
+        * ``roles/queue``: actors with a message when the learner last looked at all of them;
         * ``roles/staleness``: versions between the weights that an actor acted with and the weights that learned.
         """
         seconds, *waited = self.clock.lap('actors', 'buffers', 'learners')

@@ -15,7 +15,7 @@ from zoo.common.tools import seeding
 from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import PeerLost
 from zoo.distributed.layout import Role
-from zoo.distributed.queues import wait_any
+from zoo.distributed.queues import Inbox
 from zoo.distributed.training.exchanges import newest_weights
 from zoo.distributed.training.plan import END, Plan
 from zoo.distributed.training.role_metrics import Clock
@@ -63,17 +63,17 @@ def run(cluster: Cluster, plan: Plan, behavior: Behavior) -> None:
         cluster.queue_pair((Role.ACTOR, actor), (Role.SERVER, number)) for actor in plan.actors_of(Role.SERVER, number)
     ]
     version, clock = END, Clock()
-    while pairs:
-        asked, left = [], []
+    inbox = Inbox(ask for ask, _ in pairs)
+    while len(inbox):
+        asked = []
         with clock.waiting('actors'):
-            ready = wait_any([ask for ask, _ in pairs])
+            ready = inbox.wait()
         clock.end_lap()
         for i in ready:
             try:
                 asked.append((pairs[i], pairs[i][0].get()))
             except PeerLost:
-                left.append(i)
-        pairs = [pair for i, pair in enumerate(pairs) if i not in left]
+                inbox.remove(i)
         if not asked:
             continue
         requests = [request for _, request in asked]

@@ -24,8 +24,8 @@ from zoo.common.tools.errors import InvalidValue
 from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.waiting import Deadline
 from zoo.distributed.layout import Role
-from zoo.distributed.queues import Queue, wait_any
-from zoo.distributed.training.exchanges import drain, next_in_turn
+from zoo.distributed.queues import Inbox, Queue
+from zoo.distributed.training.exchanges import drain
 from zoo.distributed.training.plan import HEADER, Plan
 from zoo.distributed.training.role_metrics import Clock
 
@@ -79,7 +79,8 @@ class Shards:
         # the whole mass. Of the last draw: the number, which transitions, and their places in the buffer.
         self._asked: deque[list[tuple[int, np.ndarray, float]]] = deque()
         self._last: list[tuple[int, np.ndarray, np.ndarray]] = []
-        self._highest, self._next = 0.0, 0
+        self._highest = 0.0
+        self._inbox = Inbox(self._news)
 
     @property
     def added(self) -> int:
@@ -94,15 +95,11 @@ class Shards:
 
         With ``wait`` this waits for the next message, of each buffer in its turn; otherwise it returns all that came.
         """
-        if wait:
-            i = next_in_turn(wait_any(self._news), self._next, len(self._news))
-            self._next = i + 1
-            return [self._hear(i)]
-        return [self._hear(i) for i, queue in enumerate(self._news) for _ in iter(queue.ready, False)]
-
-    def _hear(self, i: int) -> dict[str, Any]:
-        self._told[i] = self._news[i].get()
-        return self._told[i]
+        found: list[dict[str, Any]] = []
+        while not (wait and found) and (i := self._inbox.next(None if wait else 0.0)) is not None:
+            self._told[i] = self._news[i].get()
+            found.append(self._told[i])
+        return found
 
     def sample(
         self, lead: tuple[int, ...], rng: np.random.Generator, progress: float, hindsight: Hindsight | None = None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from zoo.common.tools.errors import InvalidValue
 from zoo.distributed.engines.base import ClusterError, MessageTooLarge, PeerLost
+from zoo.distributed.engines.local.doors import Doors
 from zoo.distributed.engines.local.folder import SLICE, Bell, Board, read
 from zoo.distributed.engines.memory import Memory
 from zoo.distributed.engines.waiting import Deadline
@@ -25,6 +26,10 @@ class LocalChannel:
     Two counters come first: the messages put, which only the source writes, and the messages taken, which only the
     target writes. They stay true when a process is killed between any two steps. The file is sparse: a slot takes the
     memory of the largest message that it has held. :class:`zoo.distributed.engines.base.Engine` has the arguments.
+    The source also notes at the target's door what it has put (``doors``).
+
+    Attributes:
+        place: the source and the index.
 
     Raises:
         ClusterError: the other end made the queue with other bounds.
@@ -32,17 +37,27 @@ class LocalChannel:
     """
 
     def __init__(
-        self, folder: Path, board: Board, rank: int, source: int, target: int, index: int, maxsize: int, max_bytes: int
+        self,
+        folder: Path,
+        board: Board,
+        doors: Doors,
+        memory: Memory,
+        rank: int,
+        source: int,
+        target: int,
+        index: int,
+        maxsize: int,
+        max_bytes: int,
     ) -> None:
         if rank not in (source, target):
             raise InvalidValue(f'rank {rank} is neither end of the queue from rank {source} to rank {target}.')
         self._name = f'the queue from rank {source} to rank {target}'
-        self._board = board
+        self._board, self._doors, self.place = board, doors, (source, index)
         self._peer = target if rank == source else source
         self._maxsize, self._max_bytes = maxsize, max_bytes
         self._slot = 8 + max_bytes + -max_bytes % 64
         self._ends = [end for end, at in ((_SOURCE_CLOSED, source), (_TARGET_CLOSED, target)) if at == rank]
-        self._memory = Memory()
+        self._memory = memory
         self._put_lock, self._get_lock = threading.Lock(), threading.Lock()
         self._closing = False
         path = folder / f'queue-{source}-{target}-{index}'
@@ -57,6 +72,9 @@ class LocalChannel:
         if self._get(_SLOTS) not in (0, shape):
             raise ClusterError(f'{self._name} was made with another maxsize or max_bytes by its other end.')
         self._set(_SLOTS, shape)
+        self._taken = doors.row(index).taken if rank == target else None
+        self._note_taken(self._tail)
+        self._note_put(self._head)
 
     def put(self, parts: list[memoryview], timeout: float | None) -> None:
         size = sum(part.nbytes for part in parts)
@@ -86,6 +104,7 @@ class LocalChannel:
             self._head += 1
             self._set(_HEAD, self._head)
             self._filled.ring()
+            self._note_put(self._head)
 
     def get(self, timeout: float | None) -> memoryview:
         deadline = Deadline(timeout)
@@ -101,6 +120,7 @@ class LocalChannel:
             message = read(self._file, self._memory.take(self._get(place)), place + 8)
             self._tail += 1
             self._set(_TAIL, self._tail)
+            self._note_taken(self._tail)
             self._freed.ring()
         return message
 
@@ -115,6 +135,8 @@ class LocalChannel:
                 return
             for end in self._ends:
                 self._set(end, 1)
+            self._note_taken(-1)
+            self._note_put(-1)
             self._filled.ring()
             self._freed.ring()
             os.close(self._file)
@@ -142,6 +164,15 @@ class LocalChannel:
         if not bell.wait(min(deadline.left, SLICE)):
             self._check_open()
             self._board.check()
+
+    def _note_put(self, put: int) -> None:
+        """Note at the target's door what the source, if this is its end, has put; -1: it has closed its end."""
+        if self._taken is None:
+            self._doors.note(self._peer, self.place[1], put)
+
+    def _note_taken(self, taken: int) -> None:
+        if self._taken is not None:
+            self._taken[self.place[0]] = taken
 
     def _is_lost(self, end: int) -> bool:
         return self._board.gone(self._peer) or self._get(end) != 0

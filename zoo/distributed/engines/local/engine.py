@@ -9,14 +9,16 @@ import resource
 import threading
 import time
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import numpy as np
 
 from zoo.common.tools.errors import InvalidValue
-from zoo.distributed.engines.base import OPS, ClusterError, PeerLost
+from zoo.distributed.engines.base import OPS, Channel, ClusterError, PeerLost
 from zoo.distributed.engines.local.channel import LocalChannel
+from zoo.distributed.engines.local.doors import Doors, LocalSelector
 from zoo.distributed.engines.local.folder import (
     PREPARING,
     SLICE,
@@ -29,6 +31,7 @@ from zoo.distributed.engines.local.folder import (
     write,
 )
 from zoo.distributed.engines.local.group import Group
+from zoo.distributed.engines.memory import Memory
 from zoo.distributed.engines.waiting import Deadline, pauses
 
 #: The place that this process was started for, or took by ``with Job(…)``.
@@ -52,6 +55,7 @@ class LocalEngine:
         self.ends_by_errors = bool(parent)
         self._folder = Path(folder)
         self._board = Board(self._folder, self.size)
+        self._doors, self._memory = Doors(self._folder, self._board, self.rank), Memory()
         self._groups: dict[tuple[int, ...], Group] = {}
         self._channels: list[LocalChannel] = []
         self._lock = threading.Lock()
@@ -88,9 +92,14 @@ class LocalEngine:
             self._group(group).barrier()
 
     def channel(self, source: int, target: int, index: int, maxsize: int, max_bytes: int) -> LocalChannel:
-        made = LocalChannel(self._folder, self._board, self.rank, source, target, index, maxsize, max_bytes)
+        shared = self._folder, self._board, self._doors, self._memory, self.rank
+        made = LocalChannel(*shared, source, target, index, maxsize, max_bytes)
         self._channels.append(made)
         return made
+
+    def selector(self, channels: Sequence[Channel]) -> LocalSelector:
+        own = cast('Sequence[LocalChannel]', channels)  # made by this engine
+        return LocalSelector(self._doors, self._board, self.rank, [channel.place for channel in own])
 
     def save(self, name: str, parts: list[memoryview]) -> None:
         write(self._saved(self.rank, name), parts)
@@ -122,6 +131,7 @@ class LocalEngine:
         for channel in self._channels:
             channel.close()
         self._channels.clear()
+        self._doors.close()
         for group in self._groups.values():
             group.close()
         self._groups.clear()

@@ -26,7 +26,9 @@ SLICE = 0.1
 #: Whether a rank does its work: it never says; it has not begun, and will say when it does; it has begun.
 UNTOLD, PREPARING, WORKING = 0, 1, 2
 
-_RUNNING, _LEFT = 0, 1  # states of a rank
+#: The state of a rank that has not left.
+RUNNING = 0
+_LEFT = 1
 
 
 class Seat(NamedTuple):
@@ -43,24 +45,26 @@ class Board:
     """What all ranks know of each other: a small mapped file, and some files of text, in the job's folder.
 
     Attributes:
+        states: int64 ``[size]``, :data:`RUNNING` or not.
         restarts, allowed: int64 ``[size]``, how often each rank was started again, and how often it allows that.
         beats: int64 ``[size]``, counted up by each rank while it runs.
         works: int64 ``[size]``, whether each rank does its work: :data:`UNTOLD`, :data:`PREPARING` or :data:`WORKING`.
+        selecting: int64 ``[size]``, 1 while a rank waits for several queues at its door.
     """
 
     def __init__(self, folder: Path, size: int) -> None:
         self._folder = folder
-        words = np.asarray(np.memmap(folder / 'board', np.int64, 'r+', shape=(1 + 5 * size,)))
-        self._failed, rows = words[:1], words[1:].reshape(5, size)
-        self._states, self.restarts, self.allowed, self.beats, self.works = rows
+        words = np.asarray(np.memmap(folder / 'board', np.int64, 'r+', shape=(1 + 6 * size,)))
+        self._failed, rows = words[:1], words[1:].reshape(6, size)
+        self.states, self.restarts, self.allowed, self.beats, self.works, self.selecting = rows
 
     def gone(self, rank: int) -> bool:
         """Return whether a rank has left for good."""
-        return self._states[rank] != _RUNNING
+        return self.states[rank] != RUNNING
 
     def leave(self, rank: int) -> None:
         """Note that a rank has left for good."""
-        self._states[rank] = _LEFT
+        self.states[rank] = _LEFT
 
     def fail(self, message: str) -> None:
         """Note that the job has failed."""
@@ -126,7 +130,7 @@ class JobFolder:
         self._lock = open(self.path / 'new-lock', 'w')  # noqa: SIM115  held as long as the folder is
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         os.rename(self.path / 'new-lock', self.path / 'lock')
-        write(self.path / 'board', [memoryview(np.zeros(1 + 5 * size, np.int64)).cast('B')])
+        write(self.path / 'board', [memoryview(np.zeros(1 + 6 * size, np.int64)).cast('B')])
 
     def remove(self) -> None:
         """Remove the folder and everything in it."""
