@@ -138,6 +138,20 @@ def test_a_run_goes_on_from_its_checkpoint(a_run: Path, capsys):
     assert 'from step 150 of 200' in said(capsys, 'train', '--resume', 'last')[2]
 
 
+def test_a_killed_run_says_how_far_it_came_and_from_where_it_goes_on(a_run: Path, capsys):
+    (newest,) = (a_run / 'checkpoints').iterdir()
+    newest.rename(newest.with_name('000000150'))
+    run = zoo.open_run('last')
+    assert (run.steps, run.checkpoint_steps) == (200, 150)
+    shown = said(capsys, 'show', 'last')[1]
+    assert '200 of 200' in shown and '150 steps: --resume goes on from there' in shown
+    assert '200 of 200, 150 saved' in said(capsys, 'list', 'runs')[1]
+    assert 'It had reached step 200: the steps after its newest' in said(capsys, 'train', '--resume', 'last')[2]
+    shutil.rmtree(a_run / 'checkpoints')
+    run = zoo.open_run('last')
+    assert (run.steps, run.checkpoint_steps) == (200, 0) and 'nothing yet' in said(capsys, 'show', 'last')[1]
+
+
 def test_ctrl_c_saves_and_says_how_to_go_on(capsys, monkeypatch):
     class Interrupted(train.Where):
         def __call__(self, training: Any) -> None:

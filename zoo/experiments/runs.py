@@ -103,9 +103,20 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """Environment steps in the last row of the log; 0 if there is none."""
+        """Environment steps that it reached, by the last row of the log or the newest checkpoint; 0 without both.
+
+        A run that was killed goes on from :attr:`checkpoint_steps`, not from here.
+        """
         found = [step for step in self.progress.get('step', []) if math.isfinite(step)]
-        return int(found[-1]) if found else 0
+        return max(int(found[-1]) if found else 0, self.checkpoint_steps)
+
+    @cached_property
+    def checkpoint_steps(self) -> int:
+        """Environment steps at the newest checkpoint, from which ``zoo.resume`` goes on; 0 if there is none."""
+        from zoo.common.training.checkpoint import newest_in, steps_of
+
+        newest = newest_in(self.path)
+        return 0 if newest is None else steps_of(newest)
 
     def last(self, column: str) -> float | None:
         """Return the last entry of a column of ``progress.csv``, such as ``'episode/return'``, or None."""

@@ -1,19 +1,23 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import math
 import os
 import re
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from zoo.common.tools.errors import UserError
 from zoo.common.tools.files import write_json
 from zoo.common.training.logger import Logger
 from zoo.common.training.run_directory import run_directory
@@ -104,6 +108,43 @@ def test_what_cannot_be_a_run_directory_is_refused(tmp_path: Path):
             run_directory(path, 'PPO', 'X')
     with pytest.raises(TypeError, match='run_dir is True'):
         run_directory(True, 'PPO', 'X')
+
+
+def test_a_folder_with_other_files_is_refused(tmp_path: Path):
+    (tmp_path / 'notes.txt').write_text('mine')
+    with pytest.raises(ValueError, match="holds 'notes.txt' and is no run: choose an empty or a new folder"):
+        run_directory(tmp_path, 'PPO', 'X')
+    (tmp_path / 'config.json').write_text('{"port": 80}')
+    with pytest.raises(ValueError, match="holds 'config.json' and is no run"):
+        run_directory(tmp_path, 'PPO', 'X')
+    assert sorted(path.name for path in tmp_path.iterdir()) == ['config.json', 'notes.txt']
+
+
+def test_an_empty_folder_and_a_run_are_taken(tmp_path: Path):
+    (tmp_path / '.DS_Store').touch()
+    assert run_directory(tmp_path, 'PPO', 'X') == tmp_path
+    (tmp_path / 'config.json').write_text('{"algorithm": "PPO"}')
+    (tmp_path / 'progress.csv').write_text('step\n')
+    assert run_directory(tmp_path, 'PPO', 'X') == tmp_path
+    with pytest.raises(ValueError, match='holds a run of PPO: choose another run_dir for DQN'):
+        run_directory(tmp_path, 'DQN', 'X')
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refused(*args: Any, **kwargs: Any) -> None:
+        raise OSError(errno.EROFS, 'Read-only file system')
+
+    monkeypatch.setattr(tempfile, 'TemporaryFile', refused)
+    with pytest.raises(OSError, match=r'cannot be a run directory \(Read-only file system\): choose a folder'):
+        run_directory(tmp_path / 'a', 'PPO', 'X')
+    monkeypatch.setenv('ZOO_RUNS', str(tmp_path / 'b'))
+    with pytest.raises(UserError, match='cannot be the folder that ZOO_RUNS names'):
+        run_directory(None, 'PPO', 'X')
+    monkeypatch.undo()
+    with pytest.raises(UserError, match='File name too long'):
+        run_directory(tmp_path / ('x' * 300), 'PPO', 'X')
+    with pytest.raises(UserError, match='null byte'):
+        run_directory('a\0b', 'PPO', 'X')
 
 
 # progress.csv

@@ -17,7 +17,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import zoo
 from zoo.algorithms.base import saving
-from zoo.common import spaces
+from zoo.common import plots, spaces
 from zoo.common.acting.behavior import Behavior
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.env_wrappers import build_env
@@ -28,7 +28,9 @@ from zoo.common.tools import seeding
 from zoo.common.training import checkpoint
 from zoo.common.training.collection import Collection
 from zoo.common.training.experience import Step
+from zoo.common.training.logger import Logger
 from zoo.common.training.loops import off_policy, on_policy
+from zoo.common.training.monitor import Monitor
 from zoo.common.training.testing import run_test
 from zoo.common.training.training import Training
 
@@ -468,6 +470,42 @@ def test_interrupt_without_a_run_directory():
     with pytest.raises(KeyboardInterrupt):
         train(agent, counting(), 100, callbacks=[ctrl_c])
     assert not agent.saved
+
+
+class EndFails:
+    """A callback whose ``end`` fails."""
+
+    def __call__(self, training: Training) -> None:
+        """Nothing is to be done at a row of the log."""
+
+    def end(self, training: Training) -> None:
+        raise RuntimeError('the tracker is gone')
+
+
+def test_a_full_disk_is_what_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog):
+    """Neither the picture, nor the log's own files, nor the end of a callback hides the cause."""
+
+    def full(*args: Any, **kwargs: Any) -> None:
+        raise OSError(28, 'No space left on device')
+
+    agent = Notes()
+    monkeypatch.setattr(agent, 'save', full)
+    monkeypatch.setattr(plots, 'learning_curve', lambda *args: 1 / 0)
+    for kind in (Logger, Monitor):
+        monkeypatch.setattr(kind, 'close', full)
+    with pytest.raises(OSError, match='No space left') as caught:
+        train(agent, counting(), 100, run_dir=tmp_path, checkpoint_every=50, callbacks=[EndFails()])
+    assert caught.traceback[-2].name == '_save' and caught.value.__context__ is None
+    for told in ('curve.png', 'progress.csv', 'monitor.csv', 'the tracker is gone', 'The agent could not be saved'):
+        assert told in caplog.text
+
+
+def test_a_training_that_ends_well_says_what_could_not_be_drawn(tmp_path: Path, monkeypatch, caplog):
+    monkeypatch.setattr(plots, 'learning_curve', lambda *args: 1 / 0)
+    assert train(Notes(), counting(), 100, run_dir=tmp_path).steps == 100
+    assert 'curve.png could not be written: division by zero' in caplog.text
+    with pytest.raises(RuntimeError, match='the tracker is gone'):
+        train(Notes(), counting(), 100, callbacks=[EndFails()])
 
 
 class Fails(Counting):

@@ -165,8 +165,7 @@ def newest(path: str | os.PathLike[str]) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise InvalidType(f'a saved agent is given by the path of its folder, not by {path!r}.')
     path = Path(path).expanduser()
-    inside = [p for p in (path / 'checkpoints').glob('*') if p.is_dir() and not p.name.startswith('.')]
-    return max(inside, key=lambda p: (checkpoint.saved_at(p), p.name.isdigit(), len(p.name), p.name), default=path)
+    return checkpoint.newest_in(path) or path
 
 
 def read(path: str | os.PathLike[str], algorithm: str | None) -> tuple[Path, checkpoint.SavedCheckpoint]:

@@ -54,6 +54,8 @@ def _list_runs(_: str | None) -> None:
         last = run.last('episode/return')
         begun = time.strftime('%Y-%m-%d %H:%M', time.localtime((run.path / 'config.json').stat().st_mtime))
         done = f'{run.steps:,} of {run.train_steps:,}'
+        if run.checkpoint_steps != run.steps:
+            done += f', {run.checkpoint_steps:,} saved'
         rows.append((run.name, run.algorithm, run.environment, done, '' if last is None else f'{last:.6g}', begun))
     if not rows:
         say('There is no run here yet: zoo train makes one.')

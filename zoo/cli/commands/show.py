@@ -32,6 +32,7 @@ def run(args: Any) -> None:
         ('environment', run.environment),
         ('seed', str(run.seed)),
         ('steps', f'{run.steps:,} of {run.train_steps:,}'),
+        ('saved', '' if run.checkpoint_steps == run.steps else _saved(run)),
         ('episodes', f'{len(run.episodes.get("r", [])):,} in {duration(seconds[-1] if seconds else 0.0)}'),
         ('steps per second', '' if rate is None else f'{rate:,.0f} in the last row of the log'),
         ('return', '' if last is None else f'{last:.6g}, the mean of the last {_count(run)} episodes'),
@@ -44,6 +45,12 @@ def run(args: Any) -> None:
     print(*Table('', (), [row for row in rows if row[1]]).lines(), sep='\n')
     if args.networks:
         print(f'\n{run.load().summary()}')
+
+
+def _saved(run: Any) -> str:
+    if not run.checkpoints:
+        return 'nothing yet'
+    return f'{run.checkpoint_steps:,} steps: --resume goes on from there, and takes the later steps again'
 
 
 def _count(run: Any) -> int:

@@ -102,9 +102,10 @@ def _resume(args: Any, callbacks: list[Any]) -> Any:
     if names:
         raise InvalidValue(f'--resume goes on with a run as it was begun: leave out {", ".join(names)}.')
     run = zoo.open_run(args.resume)
-    names = [path.name for path in run.checkpoints if path.name.isdigit()]
-    step = int(names[-1]) if names else run.steps
+    step = run.checkpoint_steps
     say(f'{run.algorithm} on {run.environment}, from step {step:,} of {run.train_steps:,}')
+    if step < run.steps:
+        say(f'It had reached step {run.steps:,}: the steps after its newest checkpoint are taken again.')
     changes = {'train_steps': args.steps} if args.steps is not None else {}
     return zoo.resume(run, callbacks=callbacks, progress_bar=not args.quiet, **changes)
 

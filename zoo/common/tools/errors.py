@@ -29,6 +29,10 @@ class NotAFolder(UserError, NotADirectoryError):
     """A path that should be a folder is a file, or lies in one."""
 
 
+class NotWritable(UserError, OSError):
+    """A path that the user named cannot be written."""
+
+
 class MissingPackage(ZooError, ImportError):
     """An optional package is needed and not installed; the message has the line that installs it."""
 

@@ -167,10 +167,29 @@ def read(path: str | os.PathLike[str], algorithm: str | None = None) -> SavedChe
 
 def saved_at(path: str | os.PathLike[str]) -> float:
     """Return when a checkpoint was written, in seconds since 1970; 0 where its configuration does not say."""
-    body = _parse(Path(path) / _CONFIG) if (Path(path) / _CONFIG).is_file() else None
-    config = body.get('config') if isinstance(body, dict) else None
-    found = config.get('saved_at') if isinstance(config, dict) else None
+    found = _caller_config(Path(path)).get('saved_at')
     return float(found) if isinstance(found, int | float) else 0.0
+
+
+def _caller_config(folder: Path) -> dict[str, Any]:
+    """Return the configuration that the caller of `write` gave, not checked; empty where it cannot be read."""
+    body = _parse(folder / _CONFIG) if (folder / _CONFIG).is_file() else None
+    config = body.get('config') if isinstance(body, dict) else None
+    return config if isinstance(config, dict) else {}
+
+
+def newest_in(run: Path) -> Path | None:
+    """Return the checkpoint of a run directory that was written last; None if there is none."""
+    inside = [path for path in (run / 'checkpoints').glob('[!.]*') if path.is_dir()]
+    return max(inside, key=lambda path: (saved_at(path), path.name.isdigit(), len(path.name), path.name), default=None)
+
+
+def steps_of(path: Path) -> int:
+    """Return the steps of the agent in a checkpoint, by its name or else by its configuration; 0 where none says."""
+    if path.name.isdigit():
+        return int(path.name)
+    found = _caller_config(path).get('steps')
+    return found if isinstance(found, int) else 0
 
 
 def _read_config(folder: Path) -> dict[str, Any]:

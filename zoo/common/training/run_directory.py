@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import json
 import os
 import re
+import tempfile
 import time
 from pathlib import Path
 
-from zoo.common.tools.errors import InvalidType, InvalidValue, NotAFolder
+from zoo.common.tools.errors import InvalidType, InvalidValue, NotAFolder, NotWritable
 
 
 def run_directory(run_dir: str | os.PathLike[str] | bool | None, algorithm: str, env_name: str) -> Path | None:
     """Return the directory of a run, and make it if it is missing; None where nothing is written.
 
     Args:
-        run_dir: a path: used as it is, and a run already there is continued. None: a new directory
-            ``<algorithm>_<environment>_<date>-<time>``, with ``_2``, ``_3``, … appended if it exists, in the folder
+        run_dir: a path: used as it is, and a run already there is continued. Any other files there are refused. None: a new
+            directory ``<algorithm>_<environment>_<date>-<time>``, with ``_2``, ``_3``, … appended if it exists, in the folder
             that the environment variable ``ZOO_RUNS`` names, or else in ``runs``. False: nothing is written.
         algorithm, env_name: for the name. Characters that do not fit in a file name become ``-``.
 
     Raises:
         NotADirectoryError: the path is a file.
+        OSError: it cannot be made or written.
         TypeError: ``run_dir`` is something else.
+        ValueError: the folder holds files and is no run.
     """
     if run_dir is False:
         return None
     if run_dir is True or not isinstance(run_dir, str | os.PathLike | None):
         raise InvalidType(f'run_dir is {run_dir!r}: use a path, None for a new directory, or False to write nothing.')
     if run_dir is not None:
-        return make_directory(Path(run_dir).expanduser())
-    root = make_directory(Path(os.environ.get('ZOO_RUNS') or 'runs').expanduser())
+        path = make_directory(Path(run_dir).expanduser())
+        _check_ours(path, algorithm)
+        return path
+    given = os.environ.get('ZOO_RUNS')
+    root = make_directory(Path(given or 'runs').expanduser(), 'the folder that ZOO_RUNS names' if given else 'runs')
     environment = re.sub(r'[^A-Za-z0-9._-]+', '-', env_name).strip('.-')[:80] or 'env'
     name = f'{algorithm}_{environment}_{time.strftime("%Y%m%d-%H%M%S")}'
     for count in itertools.count(1):
@@ -41,6 +49,26 @@ def run_directory(run_dir: str | os.PathLike[str] | bool | None, algorithm: str,
             continue
         return path
     raise AssertionError('unreachable')
+
+
+def _check_ours(folder: Path, algorithm: str) -> None:
+    """Refuse a folder that holds files and is no run, or a run of another algorithm: its files would be replaced."""
+    if (folder / 'config.json').is_file():
+        # A checkpoint has such a file too, but names its algorithm one level deeper.
+        with contextlib.suppress(OSError, json.JSONDecodeError, UnicodeDecodeError):
+            config = json.loads((folder / 'config.json').read_text(encoding='utf-8'))
+            found = config.get('algorithm') if isinstance(config, dict) else None
+            if found == algorithm:
+                return
+            if found is not None:
+                raise InvalidValue(f"'{folder}' holds a run of {found}: choose another run_dir for {algorithm}.")
+    # Hidden files are of the file manager or of a program that keeps locks.
+    others = sorted(path.name for path in folder.iterdir() if not path.name.startswith('.'))
+    if others:
+        raise InvalidValue(
+            f"'{folder}' holds '{others[0]}' and is no run: choose an empty or a new folder as run_dir, or "
+            'move what is there away.'
+        )
 
 
 def check_continued(folder: Path, steps: int) -> None:
@@ -63,14 +91,23 @@ def check_continued(folder: Path, steps: int) -> None:
         )
 
 
-def make_directory(path: Path) -> Path:
-    """Make a directory with its parents, if it is missing.
+def make_directory(path: Path, role: str = 'a run directory') -> Path:
+    """Make a directory with its parents if it is missing, and try whether files can be written there.
 
     Raises:
         NotADirectoryError: the path is a file, or leads through one.
+        OSError: it cannot be made or written. The message says that it cannot be ``role``.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):  # the permissions do not tell: root has all, and a disk may be read-only
+            pass
     except (FileExistsError, NotADirectoryError):
-        raise NotAFolder(f"'{path}' cannot be a run directory: it is a file, or lies in one.") from None
+        raise NotAFolder(f"'{path}' cannot be {role}: it is a file, or lies in one.") from None
+    except (OSError, ValueError) as error:  # a ValueError: a name with a zero byte
+        reason = getattr(error, 'strerror', None) or str(error)
+        raise NotWritable(
+            f"'{path}' cannot be {role} ({reason}): choose a folder that you may write to, or run_dir=False to write "
+            'nothing.'
+        ) from None
     return path

@@ -155,11 +155,21 @@ class Training:
                     if hasattr(callback, 'begin'):
                         callback.begin(self)
                     if hasattr(callback, 'end'):
-                        ends.callback(callback.end, self)
-            except BaseException:
+                        ends.callback(self._end, callback)
+            except BaseException as error:
+                self.error = error
                 self._close()
                 raise
             return self._run(loop, params)
+
+    def _end(self, callback: Any) -> None:
+        """Call a callback's ``end``. Its failure must not hide the error that ended the training."""
+        try:
+            callback.end(self)
+        except Exception as error:
+            if self.error is None:
+                raise
+            log.error('The end of the callback %r failed too: %r', callback, error)
 
     def _run(self, loop: Loop, params: dict[str, Any]) -> TrainingResult:
         try:
@@ -192,7 +202,7 @@ class Training:
             raise
         finally:
             self._close()
-            self._draw()
+            self._attempt('curve.png', self._draw)
         return TrainingResult(
             steps=self.steps - self._start,
             episodes=len(self.returns) - self._earlier,
@@ -324,9 +334,18 @@ class Training:
         return int((steps // callback.every + 1) * callback.every)
 
     def _close(self) -> None:
-        self._logger.close()
+        """Close the files. All rows are written before, so that a failure here loses nothing."""
+        self._attempt('progress.csv', self._logger.close)
         if self._monitor is not None:
-            self._monitor.close()
+            self._attempt('monitor.csv', self._monitor.close)
+
+    @staticmethod
+    def _attempt(file: str, finish: Callable[[], None]) -> None:
+        """Log what fails, such as the picture on a full disk: it must not hide the error that ended the training."""
+        try:
+            finish()
+        except Exception as error:
+            log.error('%s could not be written: %s', file, error)
 
     def _save(self, final: bool = False) -> None:
         if self.run_dir is None:
