@@ -18,9 +18,10 @@ def run_directory(run_dir: str | os.PathLike[str] | bool | None, algorithm: str,
     """Return the directory of a run, and make it if it is missing; None where nothing is written.
 
     Args:
-        run_dir: a path: used as it is, and a run already there is continued. Any other files there are refused. None: a new
-            directory ``<algorithm>_<environment>_<date>-<time>``, with ``_2``, ``_3``, … appended if it exists, in the folder
-            that the environment variable ``ZOO_RUNS`` names, or else in ``runs``. False: nothing is written.
+        run_dir: a path: used as it is, and a run already there is continued. Any other files there are refused.
+            None: a new directory ``<algorithm>_<environment>_<date>-<time>``, with ``_2``, ``_3``, … appended if it
+            exists, in the folder that the environment variable ``ZOO_RUNS`` names, or else in ``runs``. False: nothing
+            is written.
         algorithm, env_name: for the name. Characters that do not fit in a file name become ``-``.
 
     Raises:
