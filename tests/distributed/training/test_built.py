@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 from launchers import ENGINES
-from test_train import OFF, ON, agent_for, launch
+from test_train import OFF, ON, Images, agent_for, launch
 
 from zoo import build_env
 from zoo.distributed import PeerLost
@@ -148,6 +148,15 @@ def test_weights_of_another_size_are_refused():
     one, other = (agent_for('PPO', build_env('CartPole-v1'), net_list=[{'hidden': [n]}] * 2) for n in (8, 4))
     with pytest.raises(ValueError, match=r'^58 weights for a network of 30: make the same agent in every process\.$'):
         other.behavior.light().forward.load(one.forward.weights())
+
+
+def test_weights_of_more_arrays_are_refused():
+    """Where a graph acts, each array is assigned by itself."""
+    env = build_env(Images)
+    deep, flat = (agent_for('DQN', env, net_list=[{'hidden': hidden, 'features': 4}]) for hidden in ([8, 8], [8]))
+    assert flat.forward.numpy is None
+    with pytest.raises(ValueError, match=r'^more weights than the \d+ arrays of this network: make the same agent in'):
+        flat.forward.load(deep.forward.weights())
 
 
 DIFFERENT = """

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from launchers import ENGINES
-from test_train import agent_for, launch, learn, no_processes_left
+from test_train import ON, agent_for, launch, learn, no_processes_left
 from traced import hanging
 
 from zoo import build_env
 from zoo.distributed import ClusterError
+from zoo.distributed.training.planning import plan_for
 
 
 def train(
@@ -70,6 +72,12 @@ def test_restarts_that_are_none():
         ValueError, match=r'^restarts=5 starts dead actors again, but roles=None has no actors: leave it'
     ):
         learn(agent, env, restarts=5)
+
+
+def test_queues_are_no_longer_for_very_many_restarts():
+    env = build_env('CartPole-v1')
+    plan = plan_for(agent_for('PPO', env), env, {'actors': 1}, 0, 0, 600, ON, restarts=3)
+    assert plan.answers == 5 and replace(plan, restarts=10**9).answers == 22
 
 
 @pytest.mark.full(but='PPO-step')

@@ -212,7 +212,12 @@ class Forward:
             self.numpy.load(weights)
             assign(self._packed, weights['packed'])
             return
-        for i, variable in enumerate(self._variables()):
+        variables = self._variables()
+        if str(len(variables)) in weights:
+            raise InvalidValue(
+                f'more weights than the {len(variables)} arrays of this network: make the same agent in every process.'
+            )
+        for i, variable in enumerate(variables):
             variable.assign(weights[str(i)])
         restore(self.network.preprocess, weights)
 

@@ -21,6 +21,9 @@ END = -1
 #: as in Horgan et al. 2018.
 DRAWN_AHEAD, FREE_DRAWN_AHEAD = 2, 16
 
+#: Processes of one actor at most that die between two looks of its learner. Each takes half a second to begin.
+DEATHS = 20
+
 #: Bytes of an actor's message besides the rollout: for each step, in which an episode may end, and for the rest.
 EPISODES, HEADER = 40, 1 << 16
 
@@ -111,7 +114,12 @@ class Plan:
     @property
     def answers(self) -> int:
         """Replies that may wait for an actor: to its messages, to messages of processes that died, and the last."""
-        return (self.ahead + 1) * (1 + self.restarts) + 1
+        return self.unanswered + 1
+
+    @property
+    def unanswered(self) -> int:
+        """Messages of an actor, and of its processes that died, that may wait for an answer."""
+        return (self.ahead + 1) * (1 + min(self.restarts, DEATHS))
 
     def learner_of(self, actor: int) -> int:
         """Return the learner that answers an actor."""

@@ -43,7 +43,7 @@ def buffer_queues(cluster: Cluster, plan: Plan, learner: int, number: int) -> tu
     drawn = plan.loop_params['batch_size'] * plan.updates
     senders = len(plan.actors_to(Role.BUFFER, number))
     # Each actor waits for answers of the learner, but an actor that has died does not: this queue is never full.
-    told = 1 + senders * (plan.ahead + 1) * (1 + plan.restarts)
+    told = 1 + senders * plan.unanswered
     sampling = plan.stored.sampling
     rows, state_size = 1, 0
     if sampling.sequences is not None:
