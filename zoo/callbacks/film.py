@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gymnasium import Env
@@ -12,6 +11,7 @@ from zoo.callbacks.base import WithEnvironment
 from zoo.common.plots.films import check_path, film
 from zoo.common.tools.checks import whole
 from zoo.common.tools.errors import InvalidValue
+from zoo.common.tools.files import as_path
 
 if TYPE_CHECKING:
     from zoo.common.training.training import Training
@@ -44,7 +44,7 @@ class Film(WithEnvironment):
     ) -> None:
         super().__init__(env, seed, render_mode='rgb_array')
         self.every = whole('every', every)
-        self.folder = None if folder is None else Path(folder).expanduser()
+        self.folder = None if folder is None else as_path(folder, 'folder')
         self.kind = kind
         self.max_steps = whole('max_steps', max_steps)
         check_path(f'video.{kind}')

@@ -13,6 +13,7 @@ import numpy as np
 from zoo.callbacks.base import Callback
 from zoo.common.tools.checks import number, whole
 from zoo.common.tools.errors import InvalidValue
+from zoo.common.tools.files import as_path
 
 if TYPE_CHECKING:
     from zoo.common.training.training import Training
@@ -42,7 +43,7 @@ class Checkpoint(Callback):
         buffer: bool = False,
     ) -> None:
         self.every = whole('every', every)
-        self.folder = None if folder is None else Path(folder).expanduser()
+        self.folder = None if folder is None else as_path(folder, 'folder')
         self.keep = None if keep is None else whole('keep', keep)
         self.buffer = buffer
         self.paths: list[Path] = []

@@ -34,6 +34,7 @@ from zoo.common.env_wrappers import TYPES
 from zoo.common.envs.about import about
 from zoo.common.envs.goals import is_goal_environment
 from zoo.common.replay.hindsight import Strategy
+from zoo.common.tools.checks import is_integer
 from zoo.common.tools.errors import InvalidValue, unknown
 
 log = logging.getLogger('zoo')
@@ -83,6 +84,8 @@ def call_default_params(
     if not alg and env_type in algorithms.NAMES:
         raise InvalidValue(f'{env_type!r} is given where the type of the environment belongs: say alg={env_type!r}.')
     algorithms.check_name(alg)
+    if seed is not None and not is_integer(seed, 0):
+        raise InvalidValue(f'seed is {seed!r}: give a whole number of at least 0, or None for random weights.')
     env_type = about(env).type if env_type is None else env_type
     if env_type is None:
         raise InvalidValue(

@@ -21,7 +21,7 @@ from zoo.common.env_wrappers import build_env, find_env_type
 from zoo.common.envs.about import about
 from zoo.common.tools.checks import whole
 from zoo.common.tools.errors import Failure, InvalidValue, unknown
-from zoo.common.tools.files import write_json
+from zoo.common.tools.files import as_path, write_json
 from zoo.common.tools.params import checked
 from zoo.common.tools.printing import say
 from zoo.common.tools.processes import alone_in
@@ -84,7 +84,7 @@ def compare(
         if own.get('nenv') is None:
             own['nenv'] = copies_for(own['alg'], env_type, env_id)
     name = re.sub(r'[^A-Za-z0-9._-]+', '-', environment)
-    folder = runs_folder() / f'compare_{name}' if out is None else Path(out).expanduser()
+    folder = runs_folder() / f'compare_{name}' if out is None else as_path(out, 'out')
     folder.mkdir(parents=True, exist_ok=True)
     with alone_in(folder):
         _check_environment(folder, environment)

@@ -9,13 +9,14 @@ import csv
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoo.common.tools.errors import InvalidValue, unknown
+from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
+from zoo.common.tools.files import as_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +27,7 @@ _CONFIG = 'config.json'
 
 def runs_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     """Return where runs are: ``folder``, else the folder that the variable ``ZOO_RUNS`` names, else ``runs``."""
-    return Path(folder or os.environ.get('ZOO_RUNS') or 'runs').expanduser()
+    return as_path(os.environ.get('ZOO_RUNS') or 'runs' if folder is None else folder, 'folder')
 
 
 @dataclass(frozen=True)
@@ -245,6 +246,8 @@ def plot_runs(runs: Sequence[Run | str | os.PathLike[str]], path: str | os.PathL
     """
     from zoo.common import plots
 
+    if isinstance(runs, str | os.PathLike | Run) or not isinstance(runs, Iterable):
+        raise InvalidType(f'runs is {runs!r}: give a list of runs, such as [{runs!r}].')
     found = [open_run(run) for run in runs]
     if not found:
         raise InvalidValue('no run was given: name one or more.')

@@ -20,7 +20,7 @@ from zoo.common.env_wrappers import find_env_type
 from zoo.common.schedules import Linear, schedule_from_json, schedule_to_json
 from zoo.common.tools.checks import whole
 from zoo.common.tools.errors import Failure, InvalidValue, MissingPackage, unknown
-from zoo.common.tools.files import write_json, write_text
+from zoo.common.tools.files import as_path, write_json, write_text
 from zoo.common.tools.printing import Table, say
 from zoo.common.tools.processes import alone_in
 from zoo.experiments import workers
@@ -172,7 +172,7 @@ def tune(
         params['nenv'] = copies_for(alg, env_type, env_id)
     choices, environment, steps = space_of(alg, env_id, env_type, search, params, train_steps)
     named = re.sub(r'[^A-Za-z0-9._-]+', '-', environment)
-    folder = runs_folder() / f'tune_{alg}_{named}' if out is None else Path(out).expanduser()
+    folder = runs_folder() / f'tune_{alg}_{named}' if out is None else as_path(out, 'out')
     fixed = {'train_steps': steps, 'seed': seed, **params}
     folder.mkdir(parents=True, exist_ok=True)
     with alone_in(folder):

@@ -34,6 +34,7 @@ from zoo.common.replay.replay import Replay
 from zoo.common.rollouts.estimates import EvaluatedRollout
 from zoo.common.rollouts.rollout import Player, Rollout
 from zoo.common.tools import seeding
+from zoo.common.tools.checks import is_integer
 from zoo.common.tools.compilation import set_threads
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.training import checkpoint
@@ -260,20 +261,17 @@ class Algorithm(Parameterized):
         flat, is_batch = spaces.as_batch(self.observation_space, obs)
         self.preprocess.check_values(flat)
         self.forward.refresh()  # the weights may have been set since
-        if self.behavior.state_size:
-            before = self.initial_state(spaces.count(flat))
-            if state is not None:
-                given = np.asarray(state, np.float32)
-                if given.shape != before.shape:
-                    raise InvalidValue(
-                        f'the state has shape {given.shape}, but {len(before)} observations need {before.shape}: begin '
-                        f'with agent.initial_state({len(before)}) and hand on what predict returns.'
-                    )
-                before = given
-            action, after = self.behavior.step(flat, before, self.rng, self.progress, deterministic)
-            state = None if state is None else after
-        else:
-            action, _ = self.behavior.step(flat, self.initial_state(), self.rng, self.progress, deterministic)
+        before = self.initial_state(spaces.count(flat))
+        if state is not None:
+            given = np.asarray(state, np.float32)
+            if given.shape != before.shape:
+                raise InvalidValue(
+                    f'the state has shape {given.shape}, but {len(before)} observations need {before.shape}: begin '
+                    f'with agent.initial_state({len(before)}) and hand on what predict returns.'
+                )
+            before = given
+        action, after = self.behavior.step(flat, before, self.rng, self.progress, deterministic)
+        state = None if state is None else after
         found = self.action_adaptor.to_env(action) if is_batch else self.action_adaptor.to_single_env(action)
         return found if state is None else (found, state)
 
@@ -287,6 +285,8 @@ class Algorithm(Parameterized):
 
         With several copies of the environment, ``state[done] = 0`` begins new episodes in the copies that are done.
         """
+        if not is_integer(count, 0):
+            raise InvalidValue(f'count is {count!r}: give the number of episodes, a whole number of at least 0.')
         return np.zeros((count, self.behavior.state_size), np.float32)
 
     def summary(self) -> summary.Summary:

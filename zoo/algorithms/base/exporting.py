@@ -27,7 +27,7 @@ from zoo.algorithms.base.export_runtimes import RUNTIMES, Run, Runtime
 from zoo.common import spaces
 from zoo.common.maths.normalize import RunningMoments
 from zoo.common.tools.errors import InvalidValue, unknown
-from zoo.common.tools.files import beside, library_versions, put_in_place, write_json
+from zoo.common.tools.files import as_path, beside, library_versions, put_in_place, write_json
 
 log = logging.getLogger('zoo')
 
@@ -75,7 +75,7 @@ def export(agent: Algorithm, path: str | os.PathLike[str], to: str = 'savedmodel
         raise InvalidValue(unknown('value of to', to, RUNTIMES))
     if not isinstance(agent, Algorithm):
         raise InvalidValue(f"export takes an agent, such as zoo.load('{agent}') gives, not a {type(agent).__name__}.")
-    runtime, given = RUNTIMES[to], Path(path).expanduser()
+    runtime, given = RUNTIMES[to], as_path(path, 'path, the folder to export to,')
     path = given.resolve()
     if path.suffix in ('.onnx', '.tflite', '.pb', '.keras'):
         raise ExportError(f"an export is a folder, so '{given}' would mislead: leave out the ending.")

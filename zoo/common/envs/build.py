@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.common.envs import about
 from zoo.common.envs.names import check_type, kind_of
-from zoo.common.tools.checks import is_integer
+from zoo.common.tools.checks import is_integer, takes
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 
 if TYPE_CHECKING:
@@ -298,7 +298,10 @@ def _check_arguments(
             'max_episode_steps is the number of steps after which an episode is truncated, an integer of at least 1, '
             f'not {limit!r}.'
         )
-    if reward_shaping is not None and not callable(reward_shaping):
+    render_mode = kwargs.get('render_mode')
+    if not isinstance(render_mode, str | None):
+        raise InvalidValue(f"render_mode is {render_mode!r}: give its name, such as 'human' or 'rgb_array', or None.")
+    if reward_shaping is not None and not (callable(reward_shaping) and takes(reward_shaping, 1)):
         raise InvalidType(
             f'reward_shaping is a function of one reward, such as lambda r: r / 10, not {reward_shaping!r}.'
         )

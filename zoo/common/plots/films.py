@@ -14,9 +14,9 @@ from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from zoo.common.plots.playing import Plays, check_drawable, moments
-from zoo.common.tools.checks import whole
+from zoo.common.tools.checks import is_integer, number, whole
 from zoo.common.tools.errors import InvalidValue, MissingPackage, unknown
-from zoo.common.tools.files import replacing
+from zoo.common.tools.files import as_path, replacing
 
 #: Kinds of file, by the end of their name.
 KINDS = ('.gif', '.webp', '.png', '.mp4')
@@ -26,9 +26,9 @@ FPS = 30
 _MOST_FPS = 50
 
 
-def check_path(path: str | os.PathLike[str]) -> Path:
+def check_path(path: str | os.PathLike[str] | None) -> Path:
     """Return the path of a film; refuse an unknown kind of file (ValueError), ``.mp4`` without ffmpeg (ImportError)."""
-    found = Path(path).expanduser()
+    found = as_path(path, 'path, the file of a film,')
     if found.suffix.lower() not in KINDS:
         raise InvalidValue(f"'{path}': {unknown('kind of film', found.suffix, KINDS)}")
     if found.suffix.lower() == '.mp4':
@@ -44,7 +44,7 @@ def check_path(path: str | os.PathLike[str]) -> Path:
 def film(
     agent: Plays,
     env: Env | VectorEnv,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | None = None,
     episodes: int = 1,
     max_steps: int = 1000,
     seed: int | None = None,
@@ -56,7 +56,7 @@ def film(
     Args:
         agent: acts.
         env: one environment built with ``render_mode='rgb_array'``.
-        path: the file: ``.gif``, ``.webp``, ``.png`` (animated) or, with ffmpeg, ``.mp4``.
+        path: the file, which must be given: ``.gif``, ``.webp``, ``.png`` (animated) or, with ffmpeg, ``.mp4``.
         episodes: whole episodes, one after the other.
         max_steps: environment steps of all episodes together, after which the film ends.
         seed: the seed of the environment.
@@ -67,11 +67,15 @@ def film(
         ValueError: another kind of file, several copies of an environment, or an environment without pictures.
         ImportError: ``.mp4`` without ffmpeg.
     """
-    found = check_path(path)
+    if not hasattr(agent, 'initial_state'):
+        raise InvalidValue(f'film needs an agent, not {agent!r}: film(agent, env, path).')
     check_drawable(env)
+    found = check_path(path)
     episodes, max_steps = whole('episodes', episodes), whole('max_steps', max_steps)
-    if fps is not None and not fps > 0:
+    if fps is not None and not number('fps', fps) > 0:
         raise InvalidValue(f'fps is {fps!r}: give a number above 0.')
+    if seed is not None and not is_integer(seed, 0):
+        raise InvalidValue(f'seed is {seed!r}: give a whole number of at least 0, or None for a random one.')
     frames = _played(agent, cast(Env, env), episodes, max_steps, seed, deterministic)
     return write(found, frames, fps or float(env.metadata.get('render_fps') or FPS))
 

@@ -34,6 +34,8 @@ class Moment(NamedTuple):
 
 def check_drawable(env: Env | VectorEnv) -> None:
     """Refuse, by a ValueError, several copies, and a ``render_mode`` other than ``'rgb_array'``."""
+    if not isinstance(env, Env | VectorEnv):
+        raise InvalidValue(f"pictures need an environment of build_env(…, render_mode='rgb_array'), not {env!r}.")
     if isinstance(env, VectorEnv):
         raise InvalidValue(f'{env.num_envs} copies cannot be drawn: build the environment with nenv=1.')
     if env.render_mode != 'rgb_array':

@@ -21,6 +21,13 @@ from zoo.common.tools.errors import InvalidType
 _LIBRARIES = {'zoo': 'zoo-rl', **{name: name for name in ('tensorflow', 'keras', 'numpy', 'gymnasium', 'safetensors')}}
 
 
+def as_path(given: Any, what: str) -> Path:
+    """Return a path that a user gave, ``~`` replaced; refuse anything else by a TypeError that names ``what``."""
+    if not isinstance(given, str | os.PathLike) or not os.fspath(given):
+        raise InvalidType(f'{what} is {given!r}: give a path.')
+    return Path(given).expanduser()
+
+
 def jsonable(value: Any, name: str = 'value') -> Any:
     """Copy ``value`` in strict JSON types, which ``from_jsonable`` turns back.
 

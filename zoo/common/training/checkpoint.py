@@ -43,7 +43,16 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from zoo.common.tools.errors import InvalidType, InvalidValue
-from zoo.common.tools.files import beside, flush, from_jsonable, jsonable, library_versions, put_in_place, write_json
+from zoo.common.tools.files import (
+    as_path,
+    beside,
+    flush,
+    from_jsonable,
+    jsonable,
+    library_versions,
+    put_in_place,
+    write_json,
+)
 
 #: Format 1 numbered the arrays of optimizers; format 2 names them after the weights.
 FORMAT_VERSION = 2
@@ -96,7 +105,7 @@ def write(
             or refuses. Whatever was at ``path`` before is still there.
         TypeError: a value of ``config`` is not plain data, or an array has a dtype that cannot be stored.
     """
-    given = Path(path).expanduser()
+    given = as_path(path, 'path, the folder to save in,')
     path = given.resolve()  # follow a link: renaming would move the link and not the folder
     _check_replaceable(path)
     body = {

@@ -19,6 +19,7 @@ from zoo.common.datasets.recordings import RecordedEpisode, check_spaces, write
 from zoo.common.rollouts.collector import Collector
 from zoo.common.tools.checks import whole
 from zoo.common.tools.errors import InvalidValue
+from zoo.common.tools.files import as_path
 from zoo.common.training.agent import Agent
 
 
@@ -46,7 +47,7 @@ def record_dataset(
     Raises:
         ValueError: another file name, no episodes, or an environment with other spaces than the agent's.
     """
-    path = Path(path).expanduser()
+    path = as_path(path, 'path')
     if path.suffix != '.npz':
         raise InvalidValue(f"path is '{path}': episodes are recorded in a file whose name ends in .npz.")
     episodes = whole('episodes', episodes)
