@@ -162,10 +162,14 @@ def test_ctrl_c_saves_and_says_how_to_go_on(capsys, monkeypatch):
         patch.setattr(train, 'Where', Interrupted)
         code, out, err = said(capsys, *DQN, '--evaluate', '1000', '--stop-at', '475')
     (run,) = Path('runs').iterdir()
-    again = f'Go on with: zoo train --resume {run} --evaluate 1000 --stop-at 475.0'
-    assert (code, out) == (130, '') and err.splitlines()[-1].startswith(again)
+    assert (code, out) == (130, '') and err.splitlines()[-1] == f'Go on with: zoo train --resume {run} --quiet'
+    kept = json.loads((run / 'best.json').read_text())['arguments']
+    assert (kept['every'], kept['stop_at'], kept['share']) == (1000, 475.0, None)  # the run goes on with them
     code, out, err = said(capsys, 'train', '--resume', str(run), '--quiet')
     assert code == 0 and out.startswith('100 steps') and 'from step 100 of 200' in err
+    assert '\nbest, the last: step 200, mean ' in out and 'Test at' not in err
+    shown = said(capsys, 'show', str(run))[1]
+    assert 'of 20 new episodes' in shown and str(run / 'best') in shown
     code, _, err = said(capsys, 'train', '--resume', str(run))
     assert code == 2 and 'was not interrupted' in err
 
@@ -232,6 +236,8 @@ def test_export(a_run: Path, capsys, monkeypatch):
         ('train PPO CartPole-v1 --net 64x', 2, "net is '64x'"),
         ('train PPO CartPole-v1 --env-set lenght=3', 2, "does not take the argument 'lenght'"),
         ('train PPO CartPole-v1 --stop-at 3', 2, '--stop-at goes with --evaluate'),
+        ('train PPO CartPole-v1 --evaluate 5 --no-evaluate', 2, '--evaluate and --no-evaluate contradict each other'),
+        ('train PPO CartPole-v1 --set evaluate=False', 2, '--set evaluate: it is an option of its own'),
         ('train DQN Pendulum-v1', 2, 'DQN cannot act in Box(1,) float32'),
         ('train PPO --resume x', 2, '--resume goes on with a run as it was begun: leave out an algorithm'),
         ('train --resume x', 2, "there is no run 'x'"),

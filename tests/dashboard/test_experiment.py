@@ -183,7 +183,7 @@ def test_the_program_assembles_the_same_agent(experiment):
         experiment.type('train_steps', '512')
         program, wanted = program_for(experiment), experiment.assemble().config()
         names: dict = {}
-        exec(program.replace("agent.learn(env, 'train', **learn_params)", ''), names)
+        exec(program.replace("agent.learn(env, 'train', callbacks=[callbacks.KeepBest()], **learn_params)", ''), names)
         assert names['agent'].config() == wanted
         assert names['learn_params']['train_steps'] == 512 and names['env'].num_envs == 2
     finally:

@@ -8,12 +8,13 @@ import warnings
 from typing import Any
 
 from zoo.callbacks.base import Callback
+from zoo.callbacks.best import KeepBest
 from zoo.callbacks.evaluate import Evaluate
 from zoo.callbacks.film import Film
 from zoo.callbacks.saving import Checkpoint, StopOnPlateau
 from zoo.callbacks.trackers import MLflow, WandB
 
-__all__ = ['Callback', 'Checkpoint', 'Evaluate', 'Film', 'MLflow', 'StopOnPlateau', 'WandB']
+__all__ = ['Callback', 'Checkpoint', 'Evaluate', 'Film', 'KeepBest', 'MLflow', 'StopOnPlateau', 'WandB']
 
 
 def __getattr__(name: str) -> Any:

@@ -62,13 +62,21 @@ class WithEnvironment(Callback):
         self._own: Any = None
 
     def begin(self, training: Training) -> None:
+        self.check_environment(training)
+        self.open_environment(training)
+
+    def check_environment(self, training: Training) -> None:
+        """Refuse an environment that was given and in which the agent cannot be played."""
         who = type(self).__name__
-        if self.env is None:
-            self._own = self._build(training)
-        elif self.env is training.env:
+        if self.env is not None and self.env is training.env:
             raise InvalidValue(f'{who} was given the environment of the training, which only the training may step.')
-        elif (wrong := mismatch(training.agent, self.env)) is not None:
+        if self.env is not None and (wrong := mismatch(training.agent, self.env)) is not None:
             raise InvalidValue(f"{who}'s environment is another than the agent's: its {wrong}.")
+
+    def open_environment(self, training: Training) -> None:
+        """Build the environment if none was given and none is open."""
+        if self.env is None and self._own is None:
+            self._own = self._build(training)
 
     def _build(self, training: Training) -> Any:
         rebuild = None if training.env is None else about(training.env).rebuild

@@ -70,17 +70,29 @@ class Evaluate(WithEnvironment):
         if self.keep_best and training.run_dir is None:
             told = 'Evaluate keeps the best agent in the run directory, but run_dir=False writes none'
             raise InvalidValue(f'{told}: give keep_best=False, or let the training write.')
-        self.steps, self.returns, self.best = [], [], -math.inf
-        if training.run_dir is not None and training.agent.steps:  # resumed or continued: what came before counts
-            self._take_up(training.run_dir / 'evaluations.csv', training.agent.steps)
+        self.recall(training)
         super().begin(training)
 
+    def recall(self, training: Training) -> None:
+        """Begin with the tests before, if the training is resumed or continued in its run directory."""
+        self.steps, self.returns, self.best = [], [], -math.inf
+        if training.run_dir is not None and training.agent.steps:
+            self._take_up(training.run_dir / 'evaluations.csv', training.agent.steps)
+
     def __call__(self, training: Training) -> bool | None:
+        with seeding.global_kept():
+            result = training.agent.learn(
+                self.playing_env, 'test', test_episodes=self.episodes, seed=self.seed_of(f'test/{len(self.steps)}')
+            )
+        return self.take(training, cast(TestResult, result))
+
+    def seed_of(self, stream: str) -> int | None:
+        """Return the seed of a test's episodes, another one for each name."""
+        return None if self.seed is None else int(seeding.generator(self.seed, stream).integers(2**31))
+
+    def take(self, training: Training, result: TestResult) -> bool | None:
+        """Log a test, and keep the agent if it is the best so far; False ends the training."""
         agent = training.agent
-        seed = None
-        if self.seed is not None:
-            seed = int(seeding.generator(self.seed, f'test/{len(self.steps)}').integers(2**31))
-        result = cast(TestResult, agent.learn(self.playing_env, 'test', test_episodes=self.episodes, seed=seed))
         mean = float(np.mean(result.returns))
         metrics = {'test/return': mean, 'test/length': float(np.mean(result.lengths))}
         successes = [success for success in result.successes if success is not None]
@@ -89,7 +101,7 @@ class Evaluate(WithEnvironment):
         training.log(metrics)
         self.steps.append(agent.steps)
         self.returns.append(mean)
-        if mean > self.best:
+        if self.better(mean):
             self.best = mean
             if self.keep_best and training.run_dir is not None:
                 agent.save(training.run_dir / 'best')
@@ -97,9 +109,13 @@ class Evaluate(WithEnvironment):
             self._write(training.run_dir / 'evaluations.csv', agent.steps, result)
         if self.stop_at is not None and mean >= self.stop_at:
             told = 'Stopped at step %d: the mean return of %d episodes is %g, which stop_at=%g asked for.'
-            training.warn(told, training.steps, self.episodes, mean, self.stop_at)
+            training.warn(told, training.steps, len(result.returns), mean, self.stop_at)
             return False
         return None
+
+    def better(self, mean: float) -> bool:
+        """Whether an agent with this mean return is kept as the best."""
+        return mean > self.best
 
     @staticmethod
     def _write(path: Path, step: int, result: TestResult) -> None:

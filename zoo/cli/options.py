@@ -38,7 +38,9 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def add_best(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument('--best', action='store_true', help='the best agent, kept by --evaluate; else the last one')
+    parser.add_argument(
+        '--best', action='store_true', help='the best agent of the tests while it trained; else the last'
+    )
 
 
 def add_playing(parser: argparse.ArgumentParser, episodes: int) -> None:

@@ -14,7 +14,10 @@ from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.literals import read_literal
 
 #: Arguments of ``zoo.train``, and arguments of ``zoo.compare`` and ``zoo.tune``, that ``--set`` refuses.
-_OF_TRAIN = ('seed', 'nenv', 'run_dir', 'render', 'callbacks', 'env_type', 'plot_func', 'alg', 'env_id', 'env_params')
+_OF_TRAIN = (
+    'seed', 'nenv', 'run_dir', 'render', 'callbacks', 'evaluate', 'env_type', 'plot_func', 'alg', 'env_id',
+    'env_params',
+)  # fmt: skip
 _OF_MANY = ('algs', 'seeds', 'test_episodes', 'jobs', 'out', 'progress', 'trials', 'search', 'sampler', 'pruner')
 #: The options of arguments with another name.
 _OPTIONS = {'alg': 'algo', 'algs': 'algo', 'env_id': 'env', 'env_type': 'type', 'env_params': 'env-set'}

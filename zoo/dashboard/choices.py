@@ -59,6 +59,7 @@ class Choices:
             parts.labeled('algorithm', self.alg),
             self.summary,
             self._fields(layers='layers', dtype='precision', recurrent='memory'),
+            self._fields(evaluate='tests'),
             kind='zoo-choices',
         )
 

@@ -35,7 +35,7 @@ class Experiment:
 
     Attributes:
         env_type, env_id, alg: what is chosen.
-        arguments: arguments of ``build_env`` and ``call_default_params``, see :data:`zoo.dashboard.fields.ARGUMENTS`.
+        arguments: what is chosen of :data:`zoo.dashboard.fields.ARGUMENTS`.
         env_params: further arguments of ``build_env``.
         nenv_chosen: whether the user chose ``nenv``; until then it follows the algorithm's defaults.
         fitting: the algorithms that can act in the environment.
@@ -129,7 +129,8 @@ class Experiment:
                 env = self.build(nenv=self._copies(wanted))
             self.alg = wanted
             self.arguments['nenv'] = self._copies(wanted)
-            given = {name: value for name, value in self.arguments.items() if name not in ('nenv', 'vectorized')}
+            aside = ('nenv', 'vectorized', 'evaluate')
+            given = {name: value for name, value in self.arguments.items() if name not in aside}
             self._alg_params, self._learn_params = zoo.call_default_params(env, self.env_type, wanted, **given)
         finally:
             env.close()

@@ -14,8 +14,8 @@ from zoo.dashboard.values import keywords
 #: Keys of a network's spec that the form does not show: they are chosen elsewhere, or follow from the seed.
 _HIDDEN = ('layers', 'seed', 'dtype', 'recurrent')
 
-#: The arguments of ``build_env`` and ``call_default_params`` that are chosen: the default, the choices by their labels
-#: (None: a text field), and the meaning.
+#: The arguments of ``build_env``, ``call_default_params`` and ``zoo.train`` that are chosen: the default, the choices
+#: by their labels (None: a text field), and the meaning.
 ARGUMENTS: dict[str, tuple[Any, dict[str, Any] | None, str]] = {
     'seed': (0, None, 'of the environment, the weights and the training; None: unpredictable'),
     'nenv': (1, None, 'copies of the environment that step together; by default as the algorithm needs'),
@@ -29,6 +29,11 @@ ARGUMENTS: dict[str, tuple[Any, dict[str, Any] | None, str]] = {
         None,
         {'by default': None, 'float32': 'float32', 'mixed bfloat16': 'mixed_bfloat16'},
         'precision of the networks; by default Keras’ policy',
+    ),
+    'evaluate': (
+        True,
+        {'about ten times': True, 'never': False},
+        'test while it trains, in at most a tenth of the time, and keep the best agent',
     ),
     'recurrent': (None, {'none': None, 'LSTM': 'lstm', 'GRU': 'gru'}, 'a layer with a memory in every network'),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from zoo.callbacks import KeepBest
 from zoo.common.tools.errors import InvalidValue
 from zoo.dashboard.experiment import Experiment
 from zoo.dashboard.fields import ARGUMENTS, Source
@@ -20,6 +21,9 @@ def program_for(experiment: Experiment) -> str:
     given = keywords({name: chosen[name] for name in ('seed', 'layers', 'dtype', 'recurrent') if name in chosen})
     edits = _edit_lines(experiment)
     names = ['algorithms', 'build_env', 'call_default_params']
+    tests = ', callbacks=[callbacks.KeepBest()]' if experiment.arguments['evaluate'] else ''
+    if tests:
+        names.insert(1, 'callbacks')
     if any('Linear(' in line for line in edits):
         names.insert(0, 'Linear')
     lines = [f'from zoo import {", ".join(names)}', '']
@@ -30,7 +34,7 @@ def program_for(experiment: Experiment) -> str:
         f'alg_params, learn_params = call_default_params(env, {experiment.env_type!r}, {experiment.alg!r}, {given})',
         *edits,
         f'agent = algorithms.{experiment.alg}(**alg_params)',
-        "agent.learn(env, 'train', **learn_params)",
+        f"agent.learn(env, 'train'{tests}, **learn_params)",
     ]
     return '\n'.join(lines) + '\n'
 
@@ -78,6 +82,7 @@ def experiment_of(run: Any) -> Experiment:
             raise InvalidValue(f'net_list[{i}] of {run.name} {told}.')
     specs = [entry for entry in entries if isinstance(entry, dict)] or [{}]
     arguments = {name: env.pop(name, ARGUMENTS[name][0]) for name in ('nenv', 'vectorized')}
+    arguments['evaluate'] = KeepBest.of_run(run.path) is not None
     arguments |= {name: specs[0][name] for name in ('layers', 'dtype', 'recurrent') if specs[0].get(name)}
     found.choose(seed=run.seed, env_params=env, **arguments)
     wanted = {**config['params'], **config['learn_params']}

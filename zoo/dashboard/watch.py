@@ -81,7 +81,9 @@ class Watch:
         if training.error:
             self.said.value = f'<p class="zoo-error">{html.escape(training.error)}</p>'
         else:
-            said = [line.replace(f'{training.run_dir and training.run_dir.parent}{os.sep}', '') for line in said[-3:]]
+            tests = [line for line in said if line.startswith(('Test at step', 'Best: '))]
+            said = [*[line for line in said if line not in tests][-3:], *tests[-1:]]  # ten tests would hide a warning
+            said = [line.replace(f'{training.run_dir and training.run_dir.parent}{os.sep}', '') for line in said]
             self.said.value = ''.join(f'<p>{html.escape(line)}</p>' for line in said)
 
     def _draw(self, training: BackgroundTraining) -> None:

@@ -160,7 +160,7 @@ def _seeds(seeds: Any) -> list[int]:
 def _check(settings: Mapping[str, Mapping[str, Any]], env_id: Any, env_type: str) -> str:
     """Refuse before the first run what would end one of them at once; return the name of the environment."""
     for own in settings.values():
-        for name in ('seed', 'run_dir', 'callbacks', 'plot_func', 'render', 'resume'):
+        for name in ('seed', 'run_dir', 'callbacks', 'evaluate', 'plot_func', 'render', 'resume'):
             if name in own:
                 raise InvalidValue(f'{name} is chosen for each run of a comparison: leave it out.')
     env_params = next(iter(settings.values())).get('env_params') or {}
@@ -188,7 +188,7 @@ def _check_environment(folder: Path, environment: str) -> None:
 
 def run_one(folder: Path, own: dict[str, Any], env_id: Any, env_type: str, seed: int, test_episodes: int) -> None:
     """Train and test one run; this is what each process does."""
-    params = {'progress_bar': False, **own}
+    params = {'progress_bar': False, 'evaluate': False, **own}
     alg = params.pop('alg')
     found = resumed_agent(folder)
     if found is None:

@@ -150,15 +150,25 @@ class Run:
 
     @property
     def best(self) -> Path | None:
-        """Checkpoint of the best agent, if :class:`zoo.callbacks.Evaluate` kept one; else None."""
+        """Checkpoint of the best agent, if tests while it trained have kept one; else None."""
         path = self.path / 'best'
         return path if path.is_dir() else None
+
+    @property
+    def retested(self) -> dict[str, dict[str, float]]:
+        """Results of the ``'best'`` and the ``'last'`` agent at the end, see :class:`zoo.callbacks.KeepBest`."""
+        from zoo.callbacks.best import retested_in
+
+        return retested_in(self.path)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
 
     def load(self, best: bool = False, net_list: Sequence[Any] | None = None) -> Any:
         """Load its agent from the newest checkpoint.
 
         Args:
-            best: load the best agent, which :class:`zoo.callbacks.Evaluate` kept.
+            best: load the best agent, which :class:`zoo.callbacks.KeepBest` or ``Evaluate`` kept.
             net_list: networks that a checkpoint does not hold, as for ``zoo.load``.
 
         Raises:
@@ -167,7 +177,8 @@ class Run:
         from zoo.common.tools.quiet import load_tensorflow
 
         if best and self.best is None:
-            raise InvalidValue(f'{self.name} has no best agent: train with callbacks=[zoo.callbacks.Evaluate(…)].')
+            told = 'tests keep one while it trains: zoo.train(evaluate=True), from 2,000 steps on'
+            raise InvalidValue(f'{self.name} has no best agent; {told}.')
         if not best and not self.checkpoints:
             raise InvalidValue(f'{self.name} has no checkpoint yet: there is no agent to load.')
         load_tensorflow()

@@ -11,6 +11,7 @@ from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from zoo import algorithms
+from zoo.callbacks import Evaluate, KeepBest
 from zoo.common.env_wrappers import build_env, find_env_type
 from zoo.common.records import TrainingResult
 from zoo.common.schedules import schedule_to_json
@@ -18,6 +19,7 @@ from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.common.tools.files import jsonable
 from zoo.common.tools.habits import HABITS
 from zoo.common.tools.params import Param, above, refusal
+from zoo.common.tools.printing import say
 from zoo.common.utils import call_default_params, default_nenv
 from zoo.experiments.runs import Run, open_run
 
@@ -33,7 +35,7 @@ _HABITS = {
 #: The arguments of :func:`train` besides parameters; an unknown name may be close to one of them.
 ARGUMENTS = (
     'env_type', 'seed', 'nenv', 'vectorized', 'env_params', 'net', 'learning_rate', 'layers', 'dtype', 'recurrent',
-    'callbacks', 'plot_func', 'render', 'run_dir',
+    'evaluate', 'callbacks', 'plot_func', 'render', 'run_dir',
 )  # fmt: skip
 
 #: How :func:`train` declares the learning rate.
@@ -61,6 +63,7 @@ def train(
     layers: str = 'keras',
     dtype: str | None = None,
     recurrent: str | None = None,
+    evaluate: bool | Evaluate = True,
     callbacks: Iterable[Callable[..., Any]] = (),
     plot_func: Callable[[Sequence[float]], Any] | None = None,
     render: bool = False,
@@ -84,6 +87,10 @@ def train(
             network, ``dict(hidden=[64], activation='relu')``; or the whole ``net_list``.
         learning_rate: learning rate of every optimizer, a number or a ``Linear`` schedule.
         layers, dtype, recurrent: as for ``call_default_params``.
+        evaluate: test about ten times while it trains, in at most a tenth of the time, and keep the best agent in the
+            run directory, see :class:`zoo.callbacks.KeepBest`. It does not change what is trained. False: no tests. A
+            callback ``KeepBest`` or ``Evaluate`` tests instead. There are no tests with ``run_dir=False``, nor if
+            ``callbacks`` has an ``Evaluate``.
         callbacks, plot_func, render, run_dir: as for ``learn``.
         **params: any parameter of the algorithm or of its ``learn``; ``zoo.describe(alg)`` lists them.
 
@@ -124,9 +131,11 @@ def train(
                 raise InvalidValue('learning_rate and optimizers_list both say what the rates are: give one of them.')
             alg_params['optimizers_list'] = [{**entry, 'learning_rate': learning_rate} for entry in entries]
         agent = cls(**alg_params)
+        callbacks, tests = _with_tests(callbacks, evaluate, run_dir)
         result = agent.learn(
             env, 'train', render=render, plot_func=plot_func, callbacks=callbacks, run_dir=run_dir, **learn_params
         )
+        _say_verdict(tests, learn_params)
     return Trained(agent, result)
 
 
@@ -134,6 +143,7 @@ def resume(
     run: str | os.PathLike[str] | Run,
     *,
     train_steps: int | None = None,
+    evaluate: bool | Evaluate | None = None,
     callbacks: Iterable[Callable[..., Any]] = (),
     plot_func: Callable[[Sequence[float]], Any] | None = None,
     env: Env | VectorEnv | None = None,
@@ -145,6 +155,7 @@ def resume(
     Args:
         run: the folder of the run, or its name in ``runs``.
         train_steps: steps at which it ends, counted from its beginning; None: as many as it was begun with.
+        evaluate: as for :func:`train`; None: as before, with the best agent so far.
         callbacks, plot_func: as for ``learn``.
         env: the environment; None: built again, which needs an environment with a name.
         net_list: networks of the same shapes, if the run has networks that were defined in Python; as for ``zoo.load``.
@@ -169,9 +180,36 @@ def resume(
     built = found.build_env(found.seed) if env is None else None
     env = built if env is None else env
     learn_params |= {'resume': True, 'run_dir': found.path}
+    own = KeepBest.of_run(found.path) if evaluate is None else None
+    evaluate = own is not None if evaluate is None else evaluate
     with _closing(built):
+        callbacks, tests = _with_tests(callbacks, evaluate, found.path, own)
         result = agent.learn(env, 'train', callbacks=callbacks, plot_func=plot_func, **learn_params)
+        _say_verdict(tests, learn_params)
     return Trained(agent, result)
+
+
+def _with_tests(
+    callbacks: Any, evaluate: Any, run_dir: Any, tests: KeepBest | None = None
+) -> tuple[Any, KeepBest | None]:
+    """Return the callbacks with the one that tests, and this one unless it is the user's."""
+    if not isinstance(evaluate, bool | Evaluate):
+        right = 'True, False, or a callback such as zoo.callbacks.KeepBest(every=5000)'
+        raise InvalidValue(f'evaluate is {evaluate!r}: give {right}.')
+    if callable(callbacks) or not isinstance(callbacks, Iterable):
+        return callbacks, None  # learn refuses it
+    callbacks = tuple(callbacks)
+    if isinstance(evaluate, Evaluate):
+        return (*callbacks, evaluate), None
+    if not evaluate or run_dir is False or any(isinstance(callback, Evaluate) for callback in callbacks):
+        return callbacks, None
+    tests = tests or KeepBest()
+    return (*callbacks, tests), tests
+
+
+def _say_verdict(tests: KeepBest | None, learn_params: Mapping[str, Any]) -> None:
+    if tests is not None and tests.retested and learn_params.get('progress_bar', True):
+        say(tests.verdict())
 
 
 def copies_for(alg: str, env_type: str, env_id: Any) -> int:

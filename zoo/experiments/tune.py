@@ -165,7 +165,7 @@ def tune(
         if count is not None:
             whole(name, count)
     env_type = find_env_type(env_id) if env_type is None else env_type
-    for name in ('run_dir', 'callbacks', 'plot_func', 'render', 'resume'):
+    for name in ('run_dir', 'callbacks', 'evaluate', 'plot_func', 'render', 'resume'):
         if name in params:
             raise InvalidValue(f'{name} is chosen for each trial of a study: leave it out.')
     if params.get('nenv') is None:

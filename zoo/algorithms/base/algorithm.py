@@ -445,15 +445,24 @@ class Algorithm(Parameterized):
 
 
 def load(
-    path: str | os.PathLike[str], net_list: Sequence[Any] | None = None, optimizers_list: Sequence[Any] | None = None
+    path: str | os.PathLike[str],
+    net_list: Sequence[Any] | None = None,
+    optimizers_list: Sequence[Any] | None = None,
+    *,
+    best: bool = False,
 ) -> Algorithm:
     """Return the agent that was saved at ``path``, of any algorithm; :meth:`Algorithm.load` has the same arguments.
+
+    Args:
+        path: a checkpoint or a run directory, whose newest checkpoint is loaded.
+        net_list, optimizers_list: as for :meth:`Algorithm.load`.
+        best: load the best agent of a run directory, which :class:`zoo.callbacks.KeepBest` or ``Evaluate`` kept.
 
     Raises:
         CheckpointError: the checkpoint is missing, damaged, newer than this library, or of an algorithm unknown here.
         ValueError: the saved agent had networks of the user's own and ``net_list`` is missing or does not fit.
     """
-    found, saved = saving.read(path, None)
+    found, saved = saving.read(saving.best_of(path) if best else path, None)
     name = saved.config.get('algorithm')
     if name not in catalog.NAMES:
         raise checkpoint.CheckpointError(

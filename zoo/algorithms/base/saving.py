@@ -168,6 +168,17 @@ def newest(path: str | os.PathLike[str]) -> Path:
     return checkpoint.newest_in(path) or path
 
 
+def best_of(path: str | os.PathLike[str]) -> Path:
+    """Give the checkpoint of the best agent in a run directory."""
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidType(f'a run is given by the path of its folder, not by {path!r}.')
+    found = Path(path).expanduser() / 'best'
+    if not found.is_dir():
+        told = 'tests keep one while it trains: zoo.train(evaluate=True), from 2,000 steps on'
+        raise InvalidValue(f"'{path}' has no best agent; {told}.")
+    return found
+
+
 def read(path: str | os.PathLike[str], algorithm: str | None) -> tuple[Path, checkpoint.SavedCheckpoint]:
     """Read the checkpoint to load for a path that a user gave."""
     found = newest(path)

@@ -7,7 +7,7 @@ from typing import Any
 
 import zoo
 from zoo.cli.options import add_run
-from zoo.cli.printing import duration
+from zoo.cli.printing import duration, scores
 from zoo.common.tools.printing import Table
 
 #: The log has means of at most so many episodes.
@@ -37,7 +37,8 @@ def run(args: Any) -> None:
         ('steps per second', '' if rate is None else f'{rate:,.0f} in the last row of the log'),
         ('return', '' if last is None else f'{last:.6g}, the mean of the last {_count(run)} episodes'),
         ('checkpoints', ', '.join(path.name for path in run.checkpoints) or 'none'),
-        ('best', '' if run.best is None else str(run.best)),
+        *scores(run),
+        ('best agent', '' if run.best is None else str(run.best)),
         ('networks', _plain(run.config.get('net_list'))),
         ('optimizers', _plain(run.config.get('optimizers_list'))),
         *((name, _plain(x)) for part in ('params', 'learn_params') for name, x in run.config.get(part, {}).items()),

@@ -9,7 +9,7 @@ from typing import Any
 
 import zoo
 from zoo.cli.options import add_training, without_window
-from zoo.cli.printing import INTERRUPTED, duration
+from zoo.cli.printing import INTERRUPTED, duration, scores
 from zoo.cli.subject import ONE, add_subject
 from zoo.cli.values import as_count, as_seed, find_packages, run_names, training_params
 from zoo.common.tools.errors import InvalidValue
@@ -25,11 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add('--seed', type=as_seed, default=0, help='of everything that is random, or none (default: 0)')
     add('--resume', metavar='RUN', help='go on with this run').completer = run_names  # type: ignore[attr-defined]
     add('--run-dir', metavar='FOLDER', help='where to write (default: a new folder in runs)')
-    add('--evaluate', type=as_count, metavar='STEPS', help='test every so many steps and keep the best agent')
+    told = 'test every so many steps (default: about ten times, in a tenth of the time)'
+    add('--evaluate', type=as_count, metavar='STEPS', help=told)
+    add('--no-evaluate', action='store_true', help='no tests while it trains; they keep the best agent')
     add('--stop-at', type=float, metavar='RETURN', help='with --evaluate: end at this mean return')
     add('--film', type=as_count, metavar='STEPS', help='film an episode every so many steps')
     add('--render', action='store_true', help='watch it train in a window')
-    add('--quiet', action='store_true', help='no progress bar')
+    add('--quiet', action='store_true', help='no progress bar, and no line for each test')
 
 
 class Where:
@@ -54,8 +56,7 @@ def run(args: Any) -> int | None:
     except KeyboardInterrupt:
         if where.run_dir is None or not (where.run_dir / 'checkpoints').is_dir():
             raise
-        options = [('--evaluate', args.evaluate), ('--stop-at', args.stop_at), ('--film', args.film)]
-        again = ''.join(f' {option} {value}' for option, value in options if value is not None)
+        again = '' if args.film is None else f' --film {args.film}'
         quiet = ' --quiet' if args.quiet else ''
         say(f'Go on with: zoo train --resume {shlex.quote(str(where.run_dir))}{again}{quiet}')
         return INTERRUPTED
@@ -64,25 +65,35 @@ def run(args: Any) -> int | None:
     if result.returns:
         last = result.returns[-100:]
         print(f'return: {sum(last) / len(last):.6g}, the mean of the last {len(last)} episodes')
+    for name, score in scores(zoo.open_run(result.run_dir)):
+        print(f'{name}: {score}')
     print(f'run: {result.run_dir}')
     return None
 
 
 def _callbacks(args: Any) -> list[Any]:
+    if args.film is None:
+        return []
+    from zoo.callbacks import Film
+
+    if not args.render:
+        without_window()
+    return [Film(args.film)]
+
+
+def _tests(args: Any) -> Any:
+    """Return the argument ``evaluate``; the callback says nothing at the end, since the command prints it."""
     if args.stop_at is not None and args.evaluate is None:
         raise InvalidValue('--stop-at goes with --evaluate STEPS, which says how often the agent is tested.')
-    if args.evaluate is None and args.film is None:
-        return []
-    from zoo.callbacks import Evaluate, Film
+    if args.evaluate is not None and args.no_evaluate:
+        raise InvalidValue('--evaluate and --no-evaluate contradict each other: leave one out.')
+    if args.no_evaluate:
+        return False
+    from zoo.callbacks import KeepBest
 
-    found: list[Any] = []
-    if args.evaluate is not None:
-        found.append(Evaluate(args.evaluate, stop_at=args.stop_at))
-    if args.film is not None:
-        if not args.render:
-            without_window()
-        found.append(Film(args.film))
-    return found
+    if args.evaluate is not None:  # as often as was asked for
+        return KeepBest(args.evaluate, stop_at=args.stop_at, share=None)
+    return KeepBest() if args.resume is None else KeepBest.of_run(zoo.open_run(args.resume).path) or False
 
 
 def _resume(args: Any, callbacks: list[Any]) -> Any:
@@ -107,7 +118,7 @@ def _resume(args: Any, callbacks: list[Any]) -> Any:
     if step < run.steps:
         say(f'It had reached step {run.steps:,}: the steps after its newest checkpoint are taken again.')
     changes = {'train_steps': args.steps} if args.steps is not None else {}
-    return zoo.resume(run, callbacks=callbacks, progress_bar=not args.quiet, **changes)
+    return zoo.resume(run, evaluate=_tests(args), callbacks=callbacks, progress_bar=not args.quiet, **changes)
 
 
 def _train(args: Any, callbacks: list[Any]) -> Any:
@@ -124,4 +135,4 @@ def _train(args: Any, callbacks: list[Any]) -> Any:
     if args.render:
         params['env_params'] = {'render_mode': 'human', **(params.get('env_params') or {})}
     params |= {'seed': args.seed, 'nenv': nenv, 'run_dir': args.run_dir, 'render': args.render}
-    return zoo.train(args.algorithm, args.environment, env_type, callbacks=callbacks, **params)
+    return zoo.train(args.algorithm, args.environment, env_type, evaluate=_tests(args), callbacks=callbacks, **params)

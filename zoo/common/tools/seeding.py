@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,3 +30,14 @@ def state(rng: np.random.Generator) -> Mapping[str, Any]:
 def restore(rng: np.random.Generator, saved: Mapping[str, Any]) -> None:
     """Put a generator into a state that `state` gave."""
     rng.bit_generator.state = saved
+
+
+@contextlib.contextmanager
+def global_kept() -> Iterator[None]:
+    """Put the global generators of Python and NumPy back: an environment may draw from them, and one more must not."""
+    of_python, of_numpy = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)

@@ -17,6 +17,7 @@ from typing import Any
 
 from zoo.common.tools.errors import InvalidType, InvalidValue
 from zoo.common.tools.files import write_text
+from zoo.common.tools.printing import say
 from zoo.common.training.run_directory import make_directory
 
 _BAR_SECONDS = 0.2
@@ -60,6 +61,7 @@ class Logger:
             self._table = _Table(folder / 'progress.csv', resumed_at)
             self._events = _Events(folder, resumed_at)
         self._bar: Any = _bar(total_steps, description) if progress else None
+        self._says = progress
         self._beside: dict[str, float] = {}  # the last value of every metric: not every row has all
         self._pending = 0
         self._due = math.inf if self._bar is None else 0.0
@@ -105,6 +107,12 @@ class Logger:
         """Clear the bar's line for other output. The bar is drawn again when it moves."""
         if self._bar is not None:
             self._bar.clear()
+
+    def say(self, text: str) -> None:
+        """Print a line above the bar, also where nobody sees a bar; nothing without ``progress``."""
+        if self._says:
+            self.clear()
+            say(text)
 
     def close(self) -> None:
         """Bring the bar up to date and close the files. It may be called twice. Nothing can be logged afterwards."""

@@ -143,6 +143,11 @@ class Training:
         return min(1.0, self.steps / self.train_steps)
 
     @property
+    def seconds(self) -> float:
+        """Seconds that it has taken, without what callbacks said that they had :meth:`waited`."""
+        return time.perf_counter() - self._began
+
+    @property
     def done(self) -> bool:
         """Whether all steps are taken, or a callback has asked to stop."""
         return self._stopped or self.steps >= self.train_steps
@@ -208,7 +213,7 @@ class Training:
             episodes=len(self.returns) - self._earlier,
             returns=self.returns[self._earlier :].tolist(),
             losses=self.losses,
-            wall_time=time.perf_counter() - self._began,
+            wall_time=self.seconds,
             run_dir=self.run_dir,
             episode_steps=self.episode_steps[self._earlier :].tolist(),
         )
@@ -245,6 +250,10 @@ class Training:
         self._log_time += seconds
         if self._monitor is not None:
             self._monitor.waited(seconds)
+
+    def say(self, text: str) -> None:
+        """Print a line to standard error beside the progress bar; nothing with ``progress_bar=False``."""
+        self._logger.say(text)
 
     def warn(self, message: str, *values: Any) -> None:
         """Log a warning, on its own line beside a progress bar."""
