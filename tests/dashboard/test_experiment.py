@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import types
 
 import gymnasium
 import numpy as np
@@ -18,6 +19,7 @@ from zoo.dashboard.program import experiment_of, program_for
 from zoo.dashboard.runs import Runs
 from zoo.dashboard.training import BackgroundTraining
 from zoo.dashboard.values import nearest, read, read_keywords, written
+from zoo.dashboard.watch import Watch
 
 
 @pytest.mark.parametrize(
@@ -263,3 +265,38 @@ def test_a_chart_has_a_line_for_each_curve():
     (x0, y0), (x1, y1) = (map(float, point.split(',')) for point in first)
     assert x0 < x1 and y1 < y0  # to the right and up
     assert 'nothing yet' in chart([Curve('a', [], [])])
+
+
+def test_tests_while_it_trains_are_a_switch():
+    experiment = Experiment()
+    assert experiment.order()['evaluate'] is True
+    program = program_for(experiment)
+    assert "agent.learn(env, 'train', callbacks=[callbacks.KeepBest()], **learn_params)" in program
+    assert 'from zoo import algorithms, build_env, call_default_params, callbacks' in program
+    experiment.choose(evaluate=False)
+    assert experiment.order()['evaluate'] is False and 'KeepBest' not in program_for(experiment)
+
+
+def test_a_run_says_whether_it_was_tested(tmp_path):
+    for evaluate in (True, False):
+        place = tmp_path / str(evaluate)
+        params = {'train_steps': 200, 'explore_steps': 1000, 'progress_bar': False, 'run_dir': place}
+        zoo.train('DQN', 'CartPole-v1', evaluate=evaluate, **params)
+        assert experiment_of(zoo.open_run(place)).arguments['evaluate'] is evaluate
+
+
+def test_the_page_shows_warnings_and_the_newest_test():
+    lines = ['A warning.', *(f'Test at step {n}: 5 ± 1, at least 4, in 3 episodes' for n in range(5))]
+    training = types.SimpleNamespace(
+        steps=1,
+        train_steps=2,
+        run_dir=None,
+        alive=True,
+        result=None,
+        state='training',
+        error='',
+        output='\n'.join(lines),
+    )
+    watch = Watch()
+    watch.show(training)
+    assert 'A warning.' in watch.said.value and 'step 4' in watch.said.value and 'step 3' not in watch.said.value

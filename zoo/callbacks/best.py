@@ -135,7 +135,7 @@ class KeepBest(Evaluate):
                 self._tried(training, lambda: self._test_again(training))
                 if self._left_out:
                     what = f'{self._left_out} of {self._left_out + len(self.steps)} tests left out'
-                    training.say(f'{what}: tests take at most {self.share:.0%} of the time of the training.')
+                    training.say(f'{what}: tests take at most {self.share:.0%} of the training time, or a second.')
         except KeyboardInterrupt:  # the training has ended and is saved
             training.warn('The tests at the end were interrupted.')
         try:
@@ -212,7 +212,8 @@ class KeepBest(Evaluate):
         if self._count(training, seconds) < few:
             return None
         result = self._play(training, few, stream, until)
-        more = min(self.episodes - few, self._count(training, seconds - (time.perf_counter() - began)))
+        half = seconds / 2 - (time.perf_counter() - began)  # the other half is for later tests of better agents
+        more = min(self.episodes - few, self._count(training, half))
         if more < 1:
             return result
         try:

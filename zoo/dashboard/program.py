@@ -23,7 +23,7 @@ def program_for(experiment: Experiment) -> str:
     names = ['algorithms', 'build_env', 'call_default_params']
     tests = ', callbacks=[callbacks.KeepBest()]' if experiment.arguments['evaluate'] else ''
     if tests:
-        names.insert(1, 'callbacks')
+        names.append('callbacks')
     if any('Linear(' in line for line in edits):
         names.insert(0, 'Linear')
     lines = [f'from zoo import {", ".join(names)}', '']
