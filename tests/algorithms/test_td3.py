@@ -12,6 +12,7 @@ from reference import NumpyNetwork, assert_close, copies, finite_differences, st
 from toys import altered
 
 from zoo.algorithms import TD3
+from zoo.common.maths.distributions import normal_like
 from zoo.common.records import Batch, Transition
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
@@ -53,7 +54,7 @@ def lead(data: Batch) -> Batch:
 
 def target_by_hand(agent: TD3, data: Batch, seed: tf.Tensor) -> np.ndarray:
     """Algorithm 1, lines 8 and 9, by NumPy."""
-    noise = agent.target_noise * tf.random.stateless_normal(data.action.shape, seed).numpy()
+    noise = agent.target_noise * normal_like(data.action, seed).numpy()
     noise = np.clip(noise, -agent.noise_clip, agent.noise_clip)
     action = np.clip(NumpyNetwork(agent.target_actor)(data.next_obs) + noise, -1.0, 1.0)
     q = [NumpyNetwork(critic)(data.next_obs, action)[:, 0] for critic in agent.target_critics]
@@ -79,7 +80,7 @@ def test_critic_target(params):
 def test_target_noise_is_clipped():
     """With noise far beyond its bound, the target is that of an action exactly the bound away."""
     agent, data = make(target_noise=1e6, noise_clip=0.1), altered(batch(64), 1.0)
-    sign = np.sign(tf.random.stateless_normal(data.action.shape, SEED).numpy())
+    sign = np.sign(normal_like(data.action, SEED).numpy())
     action = np.clip(NumpyNetwork(agent.target_actor)(data.next_obs) + 0.1 * sign, -1.0, 1.0)
     q = np.minimum(*(NumpyNetwork(critic)(data.next_obs, action)[:, 0] for critic in agent.target_critics))
     np.testing.assert_allclose(

@@ -32,6 +32,7 @@ from zoo.common.acting.forward import Forward
 from zoo.common.acting.greedy import EpsilonGreedy, RecurrentEpsilonGreedy
 from zoo.common.acting.layers import Means
 from zoo.common.adaptors.masks import masked
+from zoo.common.maths.distributions import normal_like
 from zoo.common.maths.optimizers import polyak
 from zoo.common.networks.heads import Head, action_value_head
 from zoo.common.networks.network import penalized
@@ -183,7 +184,7 @@ class DQN(Algorithm):
         """Draw ε for the loss, the target and the choice of a double Q-learner, each ``[1, noise_size]``, or None."""
         if not self.noisy:
             return [None] * 3
-        return tf.unstack(tf.random.stateless_normal([3, 1, self.network.noise_size], seed))
+        return tf.unstack(normal_like(tf.zeros([3, 1, self.network.noise_size]), seed))
 
     def following(self, batch: Batch, noise: tf.Tensor | None, other_noise: tf.Tensor | None) -> tf.Tensor:
         """Return the target's output ``[B, n]`` for a′, the action that it values highest; a double Q-learner takes the

@@ -14,6 +14,7 @@ import tensorflow as tf
 from zoo.algorithms.base import Algorithm
 from zoo.common.acting.forward import Forward
 from zoo.common.acting.noise import NO_NOISE, GaussianNoise
+from zoo.common.maths.distributions import normal_like
 from zoo.common.maths.optimizers import polyak
 from zoo.common.networks.heads import deterministic_head, value_head
 from zoo.common.networks.network import penalized
@@ -75,7 +76,7 @@ class TD3(Algorithm):
 
     def critic_target(self, batch: Batch, seed: tf.Tensor) -> tf.Tensor:
         """Return y = r + γ (1 − terminated) min Q′(s′, π′(s′) + clipped noise): algorithm 1, lines 8 and 9."""
-        noise = self.target_noise * tf.random.stateless_normal(tf.shape(batch.action), seed)
+        noise = self.target_noise * normal_like(batch.action, seed)
         noise = tf.clip_by_value(noise, -self.noise_clip, self.noise_clip)
         next_action = tf.clip_by_value(self.target_actor(batch.next_obs) + noise, -1.0, 1.0)
         next_q = tf.minimum(*(target(batch.next_obs, next_action)[:, 0] for target in self.target_critics))

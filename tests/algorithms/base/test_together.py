@@ -106,6 +106,28 @@ MAKERS = {
 }
 
 
+NOISY = {
+    'TD3': lambda: TD3(OBS, ACTIONS, net_list=SPECS * 3),
+    'DQN': lambda: DQN(OBS, Discrete(4), net_list=SPECS, noisy=True),
+    'SAC': lambda: SAC(OBS, ACTIONS, net_list=SPECS * 3),
+}
+
+
+@pytest.mark.full(but='TD3')
+@pytest.mark.parametrize('name', NOISY)
+def test_a_seed_gives_the_same_noise_with_and_without_xla(name: str, monkeypatch: pytest.MonkeyPatch):
+    """One learner's updates are compiled by XLA, those of several are not."""
+    monkeypatch.setattr('zoo.algorithms.base.updating.prefers_xla', lambda variables: True)
+    alone, other = NOISY[name](), NOISY[name]()
+    other.restore_state(alone.state())
+    other.learn_together(lambda x, op: x)
+    for seed in range(3):
+        data = transitions(8, discrete=name == 'DQN', seed=seed)
+        found, expected = (agent.update_on(data) for agent in (other, alone))
+        assert found == pytest.approx(expected, rel=1e-3, abs=1e-4)
+    assert_weights(other, alone, 1e-4)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize('name', MAKERS)
 def test_they_take_the_step_that_one_takes_on_all_of_their_batches(name: str):

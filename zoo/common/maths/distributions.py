@@ -224,7 +224,7 @@ class DiagGaussian(_Gaussian):
 
     def sample(self, params: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         mean, log_std = self._moments(params)
-        return mean + tf.exp(log_std) * _normal_like(mean, seed)
+        return mean + tf.exp(log_std) * normal_like(mean, seed)
 
 
 class SquashedGaussian(_Gaussian):
@@ -262,12 +262,12 @@ class SquashedGaussian(_Gaussian):
 
     def sample(self, params: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         mean, log_std = self._moments(params)
-        return tf.tanh(mean + tf.exp(log_std) * _normal_like(mean, seed))
+        return tf.tanh(mean + tf.exp(log_std) * normal_like(mean, seed))
 
     def sample_and_log_prob(self, params: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         # The log-density comes from the value before tanh: it needs no atanh of a rounded action.
         mean, log_std = self._moments(params)
-        noise = _normal_like(mean, seed)
+        noise = normal_like(mean, seed)
         u = mean + tf.exp(log_std) * noise
         return tf.tanh(u), tf.reduce_sum(_normal_log_prob(noise, log_std) - _log_tanh_slope(u), axis=-1)
 
@@ -384,8 +384,12 @@ def _uniform_like(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return (tf.cast(steps, x.dtype) + 0.5) / _UNIFORM_STEPS
 
 
-def _normal_like(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Draw standard normal numbers by the inverse of the distribution function; |noise| < 5.3."""
+def normal_like(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """Draw standard normal numbers in the shape and dtype of ``x``, the same with and without XLA; |noise| < 5.3.
+
+    ``tf.random.stateless_normal`` gives a seed other numbers under XLA, and updates of one learner are compiled by XLA
+    where updates of several are not. These numbers come from the inverse of the distribution function.
+    """
     return math.sqrt(2.0) * tf.math.erfinv(2.0 * _uniform_like(x, seed) - 1.0)
 
 
