@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py is
 from common import ROOT, environment, find_mpirun, parser_of
 
-SUITE = ROOT / 'tests' / 'distributed' / 'conformance.py'
+SUITE = ROOT / 'zoo' / 'distributed' / 'testing' / '__main__.py'
 #: Network of the cable: a piece of the range for tests between networks, which nothing else routes.
 ADDRESSES = ('198.18.77.1', '198.18.77.2')
 CABLE = 'cable'

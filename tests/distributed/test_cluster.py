@@ -1,4 +1,4 @@
-"""Roles, jobs and their failures on this machine. conformance.py has what every engine must do."""
+"""Roles, jobs and their failures on this machine. zoo.distributed.testing has what every engine must do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inboxes: one place to wait for many queues. Every engine: conformance.py."""
+"""Inboxes: one place to wait for many queues. zoo.distributed.testing tries them on every engine."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,9 @@ def find(program: str) -> str | None:
     return shutil.which(program, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get('PATH', '')]))
 
 
-def start_on(engine: str, ranks: int, script: Path, folder: Path, *options: str, **variables: str) -> subprocess.Popen:
+def start_on(
+    engine: str, ranks: int, script: Path, folder: Path, *options: str, arguments: Sequence[str] = (), **variables: str
+) -> subprocess.Popen:
     """Start a program under an engine's launcher.
 
     Args:
@@ -37,6 +40,7 @@ def start_on(engine: str, ranks: int, script: Path, folder: Path, *options: str,
         script: the program.
         folder: the working directory. KungFu leaves its logs there.
         options: options of the launcher.
+        arguments: the arguments of the program.
         variables: variables of the environment.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(('OMPI_', 'PMIX_', 'PMI_'))}
@@ -63,21 +67,21 @@ def start_on(engine: str, ranks: int, script: Path, folder: Path, *options: str,
         port = 10000 + 100 * worker
         command = [find('kungfu-run'), '-q', '-np', str(ranks), '-H', f'127.0.0.1:{ranks}']
         command += ['-port', str(38080 + worker), '-port-range', f'{port}-{port + 99}', *options, sys.executable]
-    command.append(str(script))
+    command += [str(script), *arguments]
     return subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
 
 
 def run_on(
-    engine: str, ranks: int, script: Path, folder: Path, *options: str, **variables: str
+    engine: str, ranks: int, script: Path, folder: Path, *options: str, arguments: Sequence[str] = (), **variables: str
 ) -> subprocess.CompletedProcess:
     """Run a program under an engine's launcher (with the arguments of :func:`start_on`) and wait for it.
 
     Returns:
         the process; its ``stdout`` is everything that the launcher and the ranks printed.
     """
-    process = start_on(engine, ranks, script, folder, *options, **variables)
+    process = start_on(engine, ranks, script, folder, *options, arguments=arguments, **variables)
     try:
         output, _ = process.communicate(timeout=LIMIT)
     except subprocess.TimeoutExpired:

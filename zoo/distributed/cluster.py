@@ -35,7 +35,8 @@ def connect(
 
     Args:
         learners, actors, servers, buffers: how many ranks have each :class:`Role`.
-        engine: ``'local'``, ``'mpi'`` or ``'kungfu'``; None takes the launcher's engine.
+        engine: ``'local'``, ``'mpi'``, ``'kungfu'`` or the name of an installed engine; None takes the engine of the
+            launcher.
 
     Raises:
         ClusterError: the roles do not add up to the ranks that were launched; the engine is not installed, or its

@@ -68,11 +68,6 @@ def end_with(engine: Engine, message: str) -> NoReturn:
     engine.abort(f'rank {engine.rank} ({engine.label}) {message}')
 
 
-def can_become() -> bool:
-    """Return whether :func:`become` is possible: it would lose an engine that runs already."""
-    return hasattr(os, 'execve') and not {'mpi4py.MPI', 'kungfu.python'} & sys.modules.keys()
-
-
 def become(call: bytes) -> NoReturn:
     """Replace this process by a new one that makes a call of :func:`pack`: the same rank, without imported modules.
 

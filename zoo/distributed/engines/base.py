@@ -155,3 +155,31 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Leave the cluster in good order. The other ranks may go on without this one."""
+
+
+class Launcher(Protocol):
+    """What the entry point of an engine names, in the group ``zoo.engines``: a module or a class that answers for it.
+
+    All engines are asked ``launched`` in every process that trains with roles. So the import has to be quick, and
+    ``start`` imports what is heavy.
+    """
+
+    def launched(self) -> bool:
+        """Return whether the engine's launcher has started this process as one of several ranks."""
+
+    def place(self) -> tuple[int, int] | None:
+        """Return the rank of this process and the number of ranks; None if that is not known before ``start``."""
+
+    def start(self) -> Engine:
+        """Join the ranks. Returns once all of them have called this.
+
+        Raises:
+            ClusterError: the launcher did not start this process, or something is not installed.
+        """
+
+    def can_become(self) -> bool:
+        """Return whether another program may take the place of this process (``execve``) and then call ``start``.
+
+        An actor that needs no TensorFlow does that to become light. What ``start`` needs has to be in environment
+        variables, and the engine must not run yet.
+        """

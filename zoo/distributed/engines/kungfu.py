@@ -67,6 +67,18 @@ def launched() -> bool:
     return 'KUNGFU_SELF_SPEC' in os.environ
 
 
+def place() -> tuple[int, int] | None:
+    """Return the rank of this process and the number of ranks; None if ``kungfu-run`` does not tell them."""
+    peers = os.environ.get('KUNGFU_INIT_PEERS', '').split(',')
+    own = os.environ['KUNGFU_SELF_SPEC']
+    return (peers.index(own), len(peers)) if own in peers else None
+
+
+def can_become() -> bool:
+    """Return whether KungFu does not run yet in this process."""
+    return 'kungfu.python' not in sys.modules
+
+
 def start() -> KungfuEngine:
     """Join the ranks that ``kungfu-run`` has started. Returns once all of them have called this.
 

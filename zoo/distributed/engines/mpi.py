@@ -18,6 +18,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
+import sys
 import threading
 import time
 import zlib
@@ -73,6 +74,19 @@ class _Outgoing(NamedTuple):
 def launched() -> bool:
     """Return whether this process is one of several that a launcher of MPI has started."""
     return any(int(os.environ.get(name) or 1) > 1 for name in ('OMPI_COMM_WORLD_SIZE', 'PMI_SIZE'))
+
+
+def place() -> tuple[int, int] | None:
+    """Return the rank of this process and the number of ranks; None if ``mpirun`` does not tell them by variables."""
+    for prefix in ('OMPI_COMM_WORLD', 'PMI'):
+        if f'{prefix}_RANK' in os.environ and f'{prefix}_SIZE' in os.environ:
+            return int(os.environ[f'{prefix}_RANK']), int(os.environ[f'{prefix}_SIZE'])
+    return None
+
+
+def can_become() -> bool:
+    """Return whether MPI does not run yet in this process."""
+    return 'mpi4py.MPI' not in sys.modules
 
 
 def start() -> MpiEngine:

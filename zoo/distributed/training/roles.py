@@ -60,7 +60,7 @@ def train(agent: Agent, env: Any, plan: Plan, lead: Callable[[Experience], Resul
     place = launchers.launched_place()
     if place is not None and place[1] == plan.layout.size and plan.rebuild is not None:
         role = plan.layout.place(place[0])[0]
-        if role in (Role.ACTOR, Role.BUFFER) and plan.is_light(role) and rank_process.can_become():
+        if role in (Role.ACTOR, Role.BUFFER) and plan.is_light(role) and launchers.can_become():
             try:
                 call = rank_process.pack(take_part, (plan, True))
             except Exception as error:

@@ -38,6 +38,26 @@ from zoo.distributed.engines.waiting import Deadline, pauses
 seat: Seat | None = None
 
 
+def launched() -> bool:
+    """Return whether this process is a rank of a job."""
+    return seat is not None
+
+
+def place() -> tuple[int, int] | None:
+    """Return the rank of this process and the number of ranks; None outside a job."""
+    return None if seat is None else (seat.rank, seat.size)
+
+
+def start() -> LocalEngine:
+    """Join the job of this process, or be the only rank of a new one."""
+    return LocalEngine(seat)
+
+
+def can_become() -> bool:
+    """Return True: :func:`zoo.distributed.rank_process.become` hands the place in the job on."""
+    return True
+
+
 class LocalEngine:
     """One rank of a job, at its place there; None: the only rank of a new job, which ends with this object.
 
