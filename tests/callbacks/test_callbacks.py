@@ -123,7 +123,7 @@ class TestWhen:
         first = Calls()
         with pytest.raises(ValueError, match='no'):
             learn([first, Bad()])
-        assert first.seen == [('begin', 0), ('end', 0, 'NoneType')]
+        assert first.seen == [('begin', 0), ('end', 0, 'ValueError')]
 
     @pytest.mark.parametrize('every', [0, -1, 2.5, True, '5'])
     def test_every_is_a_whole_number(self, every: Any):
@@ -488,7 +488,7 @@ class TestMonitor:
     def test_a_file_of_somebody_elses_is_kept(self):
         Path('here').mkdir()
         Path('here/monitor.csv').write_text('a,b\n1,2\n')
-        with pytest.raises(ValueError, match='was not written by zoo'):
+        with pytest.raises(ValueError, match="holds 'monitor.csv' and is no run"):
             learn([], run_dir='here')
         assert Path('here/monitor.csv').read_text() == 'a,b\n1,2\n'
 
