@@ -231,3 +231,24 @@ def test_roles(name: str, roles: dict, rank: int, agent: dict, learn: dict, word
 def test_over_each_launcher(engine: str, tmp_path: Path):
     said = launch_different(engine, tmp_path, 'PPO', {'actors': 2}, 2, {}, {'horizon': 10})
     assert re.search(r'rank 2 \(actor 1\): horizon is 10 here and 20 in rank 0 \(learner 0\): run the same', said), said
+
+
+CHANGED = """
+from pathlib import Path
+from test_train import agent_for, learn
+from traced import hanging
+from zoo import build_env
+from zoo.distributed.engines.local import engine
+
+env = build_env(hanging(Path({folder!r}) / 'failed', 'step', 'dies', 1))
+learn(agent_for({name!r}, env, gamma=0.5 if engine.seat.restarts else 0.9), env, roles={roles})
+"""
+
+
+@pytest.mark.full
+def test_an_actor_that_was_started_again_compares_again(tmp_path: Path):
+    """Its program may have been edited since."""
+    (tmp_path / 'failed').mkdir()
+    result = launch('local', 2, tmp_path, 'PPO', 'CartPole-v1', {'actors': 1}, CHANGED)
+    assert result.returncode != 0 and result.stdout.count('Started again') == 1, result.stdout
+    assert 'rank 1 (actor 0): gamma is 0.5 here and 0.9 in rank 0 (learner 0): run the same' in result.stdout
