@@ -458,9 +458,9 @@ def test_the_learner_is_told_of_new_episodes_at_the_beginning_alone():
     told = []
     agent.episodes_restarted = lambda copies=None: told.append(copies)
     actors = actors_that_send(agent, [(0, True)], [(0, True)])
-    assert actors.restart(1) is False and told == [None]
+    assert actors.restart(1) is None and told == [None]
     actors.rollout(SimpleNamespace(stepped=lambda *_: None), 4)
-    assert actors.restart(2) is False and told == [None]
+    assert actors.restart(2) is None and told == [None]
 
 
 def test_the_learner_is_told_of_the_new_episodes_of_an_actor_that_was_replaced():
@@ -505,9 +505,17 @@ def test_learners_publish_the_same_versions_whoever_is_told_of_steps(wait: bool)
     agent = agent_for('DQN', env)
     params = OFF | {'update_every': None, 'updates': None, 'compress': False, 'recorded': None}
     plan = plan_for(agent, env, {'learners': 2, 'actors': 2, 'buffers': 2}, 0, 0, 1000, params)
-    queue = SimpleNamespace(get=lambda: {'episodes': no_episodes(), 'added': 0}, put=lambda *_: None)
+    queue = SimpleNamespace(get=lambda: {'episodes': no_episodes(), 'added': 0, 'observed': {}}, put=lambda *_: None)
     saved = []
-    news = {'spent': np.zeros(4), 'count': 32, 'idle': np.nan, 'actor': 0, 'start': 0, 'episodes': no_episodes()}
+    news = {
+        'spent': np.zeros(4),
+        'count': 32,
+        'idle': np.nan,
+        'actor': 0,
+        'start': 0,
+        'episodes': no_episodes(),
+        'observed': {},
+    }
     for number, told in ((0, [news] if wait else []), (1, [news | {'actor': 1}])):
         cluster = SimpleNamespace(role_rank=lambda number=number: number, queue=lambda *_: queue)
         cluster.role_all_reduce = lambda x, op: np.array([32 if op == 'sum' else 1])
@@ -900,7 +908,8 @@ from zoo.distributed.training.planning import plan_for
 
 env = build_env({env_id!r})
 agent = agent_for({name!r}, env)
-plan = plan_for(agent, env, {roles}, 0, 0, 1000, {{}})
+params = dict(buffer_size=9000, batch_size=16, update_every=4, updates=None)
+plan = plan_for(agent, env, {roles}, 0, 0, 1000, params)
 cluster = connect(1, 1, servers=1)
 learner, actor = (Role.LEARNER, 0), (Role.ACTOR, 0)
 if cluster.role() == Role.LEARNER:
