@@ -74,6 +74,8 @@ class SequenceBatch(NamedTuple):
         obs, action: ``[K, R, C, …]``; the action of a final observation has no meaning.
         state: float32 ``[K, C, S]``, the recurrent state of the policy at the first row.
         begins: bool ``[K, R, C]``, where an episode begins and the state is zero.
+        warm: int32 ``[K, C]``, how many of the rows before bring the state up to date: they come first. The others have
+            no meaning, where older steps are not held any more.
         at, after: int32 ``[K, L, C]``, the row of each transition and the row after its ``n`` steps, as numbers of the
             ``R C`` rows.
         reward, discount: float32 ``[K, L, C]``, terminated, truncated: bool, as in :class:`Batch`.
@@ -85,6 +87,7 @@ class SequenceBatch(NamedTuple):
     action: Any
     state: Any
     begins: Any
+    warm: Any
     at: Any
     after: Any
     reward: Any

@@ -20,6 +20,7 @@ from zoo import algorithms, build_env, call_default_params
 from zoo.algorithms import DQN, R2D2, SAC
 from zoo.common.networks import remembered
 from zoo.common.records import Transition
+from zoo.common.replay import sequences
 from zoo.common.replay.replay import Replay
 from zoo.common.training.collection import Collection
 
@@ -63,7 +64,7 @@ def test_what_is_drawn_is_what_was_played(copies: int, mode: Any, capacity: int)
     replay = agent.replay_for(capacity, copies)
     history = played(agent, replay, 150, copies, mode)
     known = {float(step[0][0]): (steps, i) for steps in history for i, step in enumerate(steps)}
-    rng, states, replaced = np.random.default_rng(0), 0, 0
+    rng, states, replaced, shorter = np.random.default_rng(0), 0, 0, 0
     for _ in range(40):
         found = replay.sample((2, 3), rng)
         assert found.obs.shape == (2, BURN_IN + LENGTH + N_STEP, 3, 3) and found.valid[:, 0].all()
@@ -87,16 +88,54 @@ def test_what_is_drawn_is_what_was_played(copies: int, mode: Any, capacity: int)
                 continue
             assert row == (BURN_IN + t) * 3 + c
             sequence, begins = found.obs[k, :, c], found.begins[k, :, c]
-            if np.array_equal(sequence[0], sequence[1]):  # cut off at the oldest step, from where on it is zero
-                continue
             before = found.state[k, c][None]
-            for j in range(BURN_IN + t):
+            shorter += found.warm[k, c] < BURN_IN
+            for j in (*range(found.warm[k, c]), *range(BURN_IN, BURN_IN + t)):
                 before = np.zeros_like(before) if begins[j] else before
                 _, before = agent.forward.step(sequence[j][None], before)
             before = np.zeros_like(before) if begins[BURN_IN + t] else before
             np.testing.assert_allclose(before[0], state, atol=1e-5)
             states += 1
-    assert states > 200 and replaced > 0
+    assert states > 200 and replaced > 0 and shorter > 0
+
+
+def test_sequences_at_the_oldest_rows_of_a_full_ring_begin_with_the_states_stored_there():
+    """A ring of 7 rows after 10 steps of one episode: by hand, rows 3 to 6 and 0 to 1 hold steps 4 to 9."""
+    agent = make(n_step=1, sequence_length=2, burn_in=3)
+    replay = agent.replay_for(6, 1)
+    size = replay.sampling.sequences.state_size
+    for t in range(10):
+        obs, following = (np.full((1, 3), i, np.float32) for i in (t, t + 1))
+        step = Transition(obs, np.zeros(1, np.int32), np.ones(1, np.float32), following, *np.zeros((2, 1), bool))
+        replay.add(step, None, 0, np.full((1, size), 100.0 + t, np.float32))
+    assert replay.rows == 7 and np.flatnonzero(replay.valid).tolist() == [0, 1, 2, 4, 5, 6]
+    rows = np.array([4, 5, 6, 0])  # steps 4 to 7
+    found = replay.gather(rows, np.random.default_rng(0))
+    assert found.obs[:, :, 0].tolist() == [
+        [4, 5, 6, 4, 5, 6],  # no burn-in: step 4 begins with its own state
+        [4, 5, 6, 5, 6, 7],  # one row of burn-in, step 4
+        [4, 5, 6, 6, 7, 8],  # two
+        [4, 5, 6, 7, 8, 9],  # all three
+    ]
+    assert found.state[:, 0].tolist() == [104.0] * 4 and found.warm.tolist() == [0, 1, 2, 3]
+    assert not found.begins.any() and found.valid.all()
+
+
+@pytest.mark.parametrize('prioritized', [False, True])
+def test_the_network_sees_the_stored_state_at_the_oldest_rows(prioritized: bool):
+    agent = make(prioritized=prioritized)
+    replay = agent.replay_for(40, 1)
+    history = {float(step[0][0]): step for step in played(agent, replay, 150, 1)[0]}
+    oldest = (replay.cursor[0] + replay.longest) % replay.rows
+    rows = np.array([row for row in (oldest + np.arange(BURN_IN + 1)) % replay.rows if replay.valid[row]])
+    drawn = sequences.side_by_side(
+        replay.gather(rows, np.random.default_rng(0)), (1, len(rows)), np.random.default_rng(0)
+    )
+    batch = remembered.rows_of(type(drawn)(*(tf.nest.map_structure(lambda x: tf.constant(x[0]), drawn))), BURN_IN, 'q')
+    _, before = batch.obs.run(agent.network, False, False)
+    for i, row in enumerate(rows):  # the first step to learn from of each sequence
+        np.testing.assert_allclose(before[i], history[float(replay.obs[row][0])][1], atol=1e-5)
+    assert np.abs(before[: len(rows)]).max() > 1e-3
 
 
 @pytest.mark.parametrize('ended', [True, False])
@@ -161,7 +200,7 @@ class Reference:
     def burn_in(self, weights: list[np.ndarray]) -> np.ndarray:
         found = []
         for c, state in enumerate(np.float64(self.batch.state)):
-            for t in range(BURN_IN):
+            for t in range(self.batch.warm[c]):
                 state = np.zeros_like(state) if self.batch.begins[t, c] else state
                 _, state = self.step(weights, self.batch.obs[t, c], state)
             found.append(state)
@@ -206,7 +245,8 @@ class Rescaled(Reference):
 @pytest.mark.parametrize(('cls', 'kind'), [(DQN, Reference), (R2D2, Rescaled)])
 def test_an_update_computed_again(cls: Any, kind: Any):
     """One gradient step and the priorities, with weights of the sequences; of rows drawn from two copies."""
-    agent = make(cls, prioritized=True, optimizers_list=[{'name': 'SGD', 'learning_rate': 0.05}])
+    sgd = [{'name': 'SGD', 'learning_rate': 0.05}]
+    agent = make(cls, prioritized=True, net_list=[MEMORY | {'activation': 'tanh'}], optimizers_list=sgd)
     for variable in agent.target.variables:
         variable.assign(0.7 * variable)
     replay = agent.replay_for(60, 2)
@@ -244,7 +284,8 @@ def test_a_critic_remembers_the_actions_taken_and_values_others():
     at = np.array([6, 7, 13, 10], np.int32)
     other = rng.uniform(-1, 1, (len(at), 1)).astype('f')
     state = tf.zeros([count, agent.behavior.state_size])
-    seen = remembered.Remembered(obs, action, tf.constant(begins), state, 'actor', BURN_IN, tf.constant(at))
+    warm = tf.fill([begins.shape[1]], BURN_IN)
+    seen = remembered.Remembered(obs, action, tf.constant(begins), state, 'actor', BURN_IN, warm, tf.constant(at))
     found = agent.critics[0](seen, other).numpy()[:, 0]
     critic = agent.critics[0]
     for i, row in enumerate(at):

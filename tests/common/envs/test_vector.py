@@ -334,3 +334,22 @@ def test_one_object_for_every_copy_is_refused():
     env = Drift()
     with pytest.raises(ValueError, match='returns the same environment object for every copy'):
         build_env(lambda: env, nenv=2)
+
+
+@pytest.mark.skipif(not Path('/dev/shm').is_dir(), reason='named semaphores are elsewhere')
+def test_a_killed_program_leaves_no_semaphore(tmp_path: Path):
+    """Killed together with all its processes, Python's resource tracker among them, as mpirun kills a rank."""
+    program = """
+        import os, signal, zoo
+
+        if __name__ == '__main__':
+            env = zoo.build_env('CartPole-v1', nenv=2, vectorized='async')
+            env.reset(seed=0)
+            env.step(env.action_space.sample())
+            os.killpg(0, signal.SIGKILL)
+    """
+    (tmp_path / 'program.py').write_text(textwrap.dedent(program))
+    before = {path.name for path in Path('/dev/shm').glob('sem.mp-*')}
+    ended = subprocess.run([sys.executable, 'program.py'], cwd=tmp_path, start_new_session=True)
+    assert ended.returncode == -signal.SIGKILL
+    assert {path.name for path in Path('/dev/shm').glob('sem.mp-*')} <= before

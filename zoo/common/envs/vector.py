@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import multiprocessing.synchronize
+import multiprocessing.util
 import os
 import signal
 import time
@@ -134,6 +136,13 @@ def _make_elsewhere(
     return description
 
 
+def _finalizers() -> dict[Any, Callable[[], Any]]:
+    """What removes the names of this process's semaphores when it ends, by key; calling one does it now, and once."""
+    registry: dict[Any, Any] = getattr(multiprocessing.util, '_finalizer_registry', {})
+    cleanup = getattr(multiprocessing.synchronize.SemLock, '_cleanup', None)
+    return {key: x for key, x in list(registry.items()) if cleanup and getattr(x, '_callback', None) is cleanup}
+
+
 class ProcessVectorEnv(AsyncVectorEnv):
     """Gymnasium's :class:`AsyncVectorEnv`, in which a failing copy neither hangs nor leaves a process behind.
 
@@ -151,12 +160,18 @@ class ProcessVectorEnv(AsyncVectorEnv):
     ) -> None:
         self._name, self._remedy = name, remedy
         self.sample_timeout: float | None = SAMPLE_TIMEOUT
+        known = set(_finalizers())
         try:
             # A forked process would have TensorFlow's locks without the threads that hold them.
             super().__init__(factories, context='spawn', autoreset_mode=AutoresetMode.SAME_STEP, worker=_work)
         except BaseException:
             self.close(terminate=True)
             raise
+        # All copies have opened the semaphores by now, since all have answered. Without names a rank that mpirun kills,
+        # together with Python's own resource tracker, leaves none in shared memory.
+        for key, finalizer in _finalizers().items():
+            if key not in known:
+                finalizer()
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """End the processes, by force after ``timeout`` seconds in all (None: 5), or at once; this never raises."""

@@ -30,6 +30,7 @@ class Remembered:
             of other networks is zero there.
         acts: the name of the network that acted.
         burn_in: rows of the burn-in.
+        warm: int32 ``[C]``, how many of these rows count; they come first.
         at: int32 ``[B]``, indices of the observations among all ``R C`` rows.
     """
 
@@ -39,6 +40,7 @@ class Remembered:
     state: tf.Tensor
     acts: str
     burn_in: int
+    warm: tf.Tensor
     at: tf.Tensor
 
     def __getitem__(self, path: str) -> tf.Tensor:
@@ -68,7 +70,9 @@ class Remembered:
 
         if self.burn_in:
             _, after = part(slice(0, self.burn_in), state, False)
-            state = tf.stop_gradient(after[-1])
+            # One state for each number of rows that count; 0 rows leave the state as it was given.
+            states = tf.transpose(tf.concat([state[None], after], 0), [1, 0, 2])
+            state = tf.stop_gradient(tf.gather(states, self.warm, batch_dims=1))
         encoded, after = part(slice(self.burn_in, None), state, training)
         before = tf.concat([state[None], after[:-1]], 0)
         before = tf.where(self.begins[self.burn_in :, :, None], 0.0, before)
@@ -84,7 +88,7 @@ def rows_of(batch: SequenceBatch, burn_in: int, acts: str) -> Batch:
         return tf.reshape(x, [-1, *x.shape[2:]])
 
     def seen(at: tf.Tensor) -> Remembered:
-        return Remembered(batch.obs, batch.action, batch.begins, batch.state, acts, burn_in, flat(at))
+        return Remembered(batch.obs, batch.action, batch.begins, batch.state, acts, burn_in, batch.warm, flat(at))
 
     return Batch(
         obs=seen(batch.at),

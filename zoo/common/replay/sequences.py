@@ -13,27 +13,38 @@ from zoo.common.sampling import SequenceSampling
 def gather_sequences(ring: Ring, rows: np.ndarray, wanted: SequenceSampling) -> SequenceBatch:
     """Return the steps around transitions, which are the first steps to learn from.
 
-    A sequence goes on from one episode to the next, as the ring does. Where it would reach back beyond the oldest step,
-    it begins there with a state of zeros, like a first episode. Where it would reach beyond the newest observation,
-    that one is repeated, and the steps to learn from there are not valid.
+    A sequence goes on from one episode to the next, as the ring does. Where the burn-in would reach back beyond the
+    oldest step, it begins there with the state that was stored, and is shorter: ``warm`` counts its rows, which come
+    first. Where a sequence would reach beyond the newest observation, that one is repeated, and the steps to learn from
+    there are not valid.
 
     Returns:
         The sequences one after another: obs, action, begins ``[n, R, …]``; ``at`` and ``after`` in the numbers of the
-        sequence's own ``R`` rows, and the other fields of transitions, ``[n, L]``; state ``[n, S]``; weight ``[n]``.
+        sequence's own ``R`` rows, and the other fields of transitions, ``[n, L]``; state ``[n, S]``; warm and weight
+        ``[n]``.
     """
     n, count = ring.sampling.n_step, len(rows)
     learned = slice(wanted.burn_in, wanted.burn_in + wanted.length)
-    offsets = np.arange(wanted.rows(n)) - wanted.burn_in
     copy, within = (x[:, None] for x in np.divmod(rows, ring.rows))
     newest = ring.cursor[copy]
     oldest = np.where(ring.full[copy], (newest + ring.longest) % ring.rows, 0)
     # Counted from the oldest row, positions do not wrap around.
-    position = (within - oldest) % ring.rows + offsets
+    first = (within - oldest) % ring.rows
+    warm = np.minimum(first, wanted.burn_in)
+    offsets = np.arange(wanted.rows(n))
+    position = first + offsets - np.where(offsets < wanted.burn_in, warm, wanted.burn_in)
     end = (newest - oldest) % ring.rows - ~ring.under_way(copy)
-    chain = copy * ring.rows + (oldest + np.clip(position, 0, end)) % ring.rows  # [n, R]
-    held = ring.valid.take(chain) & (position >= 0) & (position <= end)
-    begins = np.zeros(chain.shape, bool)
-    begins[:, 1:] = ~held[:, :-1]
+
+    def row(position: np.ndarray) -> np.ndarray:
+        return copy * ring.rows + (oldest + np.clip(position, 0, end)) % ring.rows
+
+    def holds(position: np.ndarray) -> np.ndarray:
+        return ring.valid.take(row(position)) & (position <= end)
+
+    chain = row(position)  # [n, R]
+    held = holds(position)
+    begins = ~holds(position - 1) & (position > 0)
+    begins[:, 0] = False  # its state is given
 
     at = np.broadcast_to(np.arange(learned.start, learned.stop), (count, wanted.length))
     steps, taken = ring.steps(chain[:, learned].ravel())
@@ -54,6 +65,7 @@ def gather_sequences(ring: Ring, rows: np.ndarray, wanted: SequenceSampling) -> 
         action=spaces.tree_map(lambda x: x.take(chain, axis=0), ring.action),
         state=ring.recurrent_state.take(chain[:, 0], axis=0),
         begins=begins,
+        warm=warm[:, 0].astype(np.int32),
         at=at.astype(np.int32),
         after=(at + taken_steps.reshape(at.shape)).astype(np.int32),
         reward=returns.reshape(at.shape).astype(np.float32),
@@ -93,6 +105,7 @@ def side_by_side(found: SequenceBatch, lead: tuple[int, ...], rng: np.random.Gen
         action=spaces.tree_map(arranged, found.action),
         state=found.state.reshape(*lead, -1),
         begins=arranged(found.begins),
+        warm=found.warm.reshape(lead),
         at=learned(found.at * count + column),
         after=learned(found.after * count + column),
         reward=learned(found.reward),
