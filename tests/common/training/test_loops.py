@@ -634,7 +634,8 @@ def small(name: str, env: Any, **kwargs: Any) -> Any:
     vector = isinstance(env, gymnasium.vector.VectorEnv)
     observation_space = env.single_observation_space if vector else env.observation_space
     action_space = env.single_action_space if vector else env.action_space
-    return cls(observation_space, action_space, net_list=[TINY] * len(cls.network_names), **kwargs)
+    specs = [TINY | {'seed': i} for i in range(len(cls.network_names))]
+    return cls(observation_space, action_space, net_list=specs, **kwargs)
 
 
 PPO_PARAMS = {'horizon': 50, 'epochs': 2, 'batch_size': 25}
