@@ -112,6 +112,8 @@ class ActorCritic(Algorithm):
         """Make policy and critic, their optimizers, the scale of rewards, and the behavior policy."""
         if not self.use_sde:
             self.warn_of_unread(('sde_sample_freq',), ' without use_sde=True')
+        if not any(part.kind == 'gaussian' for part in self.action_adaptor.parts):
+            self.warn_of_unread(('log_std_init',), ', since no action is a Box')
         heads = {'actor': stochastic_head(self.action_adaptor, gain=0.01), 'critic': value_head(gain=1.0)}
         self.build_networks([heads[name] for name in self.network_names])
         self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, self.log_std_init, self.use_sde)
@@ -126,6 +128,8 @@ class ActorCritic(Algorithm):
         if self.policy.log_std is not None:
             self.state_variables['log_std'] = self.policy.log_std
         self.build_optimizers(self.groups(), clip_norm=self.max_grad_norm)
+        if all(isinstance(entry, dict) and 'clip_norm' in entry for entry in self.optimizers_list or ()):
+            self.warn_of_unread(('max_grad_norm',), ', since the optimizer has a clip_norm of its own')
         self.reward_scale = RewardScale(self.gamma) if self.normalize_reward else None
         forward = Forward(self.policy.network, self.policy)
         self.behavior = stochastic(forward, self.action_adaptor, self.policy.mask_path, self.sde_sample_freq)

@@ -65,6 +65,8 @@ class OffPAC(Algorithm):
 
     def build(self) -> None:
         """Make the policy, its critic and target, the estimate of the behavior policy, and their optimizers."""
+        if not any(part.kind == 'gaussian' for part in self.action_adaptor.parts):
+            self.warn_of_unread(('log_std_init',), ', since no action is a Box')
         policy_head = stochastic_head(self.action_adaptor, gain=0.01)
         self.build_networks([policy_head, value_head(gain=1.0), policy_head])
         self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, self.log_std_init)

@@ -24,7 +24,7 @@ from zoo.common.maths.optimizers import mean_over
 from zoo.common.networks.network import penalized
 from zoo.common.records import Trajectories
 from zoo.common.schedules import Linear
-from zoo.common.tools.params import above, at_least, between
+from zoo.common.tools.params import Range, above, at_least
 
 
 class TRPO(ActorCritic):
@@ -42,7 +42,7 @@ class TRPO(ActorCritic):
     cg_iterations: Annotated[int, at_least(1), 'iterations of the conjugate gradient'] = 10
     cg_damping: Annotated[float, at_least(0), "added to the Fisher information matrix's diagonal"] = 0.1
     line_search_steps: Annotated[int, at_least(1), 'lengths that are tried until one is taken'] = 10
-    line_search_decay: Annotated[float, between(0, 1), 'ratio of one length to the one before'] = 0.8
+    line_search_decay: Annotated[float, Range(0, 1, True, True), 'ratio of one length to the one before'] = 0.8
     max_grad_norm = None
 
     def groups(self) -> list[list[tf.Variable]]:

@@ -134,6 +134,8 @@ def call_default_params(
         network, special = network | (_IMAGE if len(found) == 1 else _IMAGE_AND_MORE), {}
         if 'buffer_size' in merged:
             merged['buffer_size'] = min(merged['buffer_size'], _IMAGE_BUFFER)
+    if not any(item.normalize for item in features(observation_space, True)):
+        merged.pop('normalize_obs', None)
     copies = merged.pop('nenv', num_envs)
     if copies != num_envs:
         log.warning(

@@ -91,6 +91,8 @@ class Algorithm(Parameterized):
             for item in features(self.observation_space, self.normalize_obs)
             if item.normalize
         }
+        if not self.statistics:
+            self.warn_of_unread(('normalize_obs',), ', since no observation is a vector of numbers')
         self.preprocess = Preprocess(self.observation_space, self.statistics)
         self.mask_path = mask_path(self.observation_space) if self.action_adaptor.maskable else None
         self.networks: dict[str, Network] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ from zoo.common.training.agent import Agent, mismatch
 from zoo.common.training.experience import Experience
 from zoo.common.training.run_directory import check_continued, run_directory
 from zoo.common.training.training import Training
+
+log = logging.getLogger('zoo')
 
 
 @dataclass(kw_only=True)
@@ -233,6 +236,8 @@ def _train(
             _check_sequences(values)
         if settings.roles is None:
             check_capacity(agent.sampling, values['buffer_size'], values['batch_size'], about(env).copies)
+    elif settings.checkpoint_buffer:
+        log.warning('checkpoint_buffer=True changes nothing, since %s has no replay buffer.', type(agent).__name__)
     # The goals are read before anything is written or started: they may be refused.
     goals = None if values.get('her') is None else Goals(env)
     with contextlib.nullcontext() if goals is None else goals:

@@ -80,6 +80,8 @@ class Optimizer:
             spec = _checked(spec, label)
             self.clip_norm = spec.get('clip_norm', clip_norm)
             self.schedule = spec.get('learning_rate', ADAM['learning_rate'])
+            if self.schedule == 0.0:
+                log.warning('%s has learning_rate=0, so it moves no weight.', label)
             if _is_ours(spec):
                 self._init_adam({**ADAM, **spec})
                 # Keras' optimizers apply the constraints of TensorFlow's variables themselves.
@@ -309,6 +311,9 @@ def _from_spec(spec: dict[str, Any], label: str) -> keras.optimizers.Optimizer:
     for key in spec:
         if key not in ('name', 'clip_norm', *known):
             raise InvalidValue(f'{label}: {unknown(f"key of {cls.__name__}", key, ("name", "clip_norm", *known))}')
+    for key, needed in (('nesterov', 'momentum'), ('ema_momentum', 'use_ema'), ('ema_overwrite_frequency', 'use_ema')):
+        if spec.get(key) and needed in known and not spec.get(needed):
+            raise InvalidValue(f'{label}: {key}={spec[key]} changes nothing without {needed}: give both, or neither.')
     arguments = {key: value for key, value in spec.items() if key not in ('name', 'clip_norm')}
     arguments['learning_rate'] = value_at(spec.get('learning_rate', ADAM['learning_rate']), 0.0)
     try:

@@ -53,6 +53,9 @@ def build_network(entry: Any, label: str, preprocess: Preprocess, head: Head) ->
         spec = full_spec(entry, label)
         torso, call = torsos.torso(preprocess.features, spec, action_size)
         paths = [item.path for item in preprocess.features]
+        has_images = any(item.kind == 'image' for item in preprocess.features)
+        if 'features' in entry and not has_images and spec['recurrent_units'] != spec['features'] and announces.get():
+            log.warning('%s: features=%s changes nothing, since no observation is an image.', label, spec['features'])
 
         def call_torso(found: dict[str, tf.Tensor], action: tf.Tensor | None, training: bool) -> tf.Tensor:
             inputs = [found[path] for path in paths]

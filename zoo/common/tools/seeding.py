@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from zoo.common.tools.checks import is_integer
 from zoo.common.tools.errors import InvalidValue
 
 
@@ -17,7 +18,7 @@ def generator(seed: int | None, stream: str) -> np.random.Generator:
     """Make the NumPy generator of a stream (``'agent'``, ``'env/train'``, …); without a seed, a random one."""
     if seed is None:
         return np.random.default_rng()
-    if not isinstance(seed, int | np.integer) or seed < 0:
+    if not is_integer(seed, 0):
         raise InvalidValue(f'the seed is {seed!r}: give a whole number of at least 0, or None for a random one.')
     return np.random.default_rng([seed, zlib.crc32(stream.encode())])
 
