@@ -19,8 +19,9 @@ from zoo.algorithms.base import Algorithm
 from zoo.common import spaces
 from zoo.common.acting.forward import Forward
 from zoo.common.acting.stochastic import stochastic
+from zoo.common.maths.chunks import in_chunks, mean_in_chunks, rows_at_once
+from zoo.common.maths.means import mean_of, normalized
 from zoo.common.maths.normalize import RewardScale, RunningMoments
-from zoo.common.maths.optimizers import AllReduce, mean_over
 from zoo.common.maths.returns import gae, next_values
 from zoo.common.networks.heads import stochastic_head, value_head
 from zoo.common.networks.network import penalized
@@ -32,6 +33,8 @@ from zoo.common.tools.compilation import PackedCall
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import above, at_least, between
 from zoo.common.training import loops
+
+__all__ = ['ActorCritic', 'NormalizeAdvantage', 'Samples', 'Sequences', 'flattened', 'mean_of', 'normalized']
 
 log = logging.getLogger('zoo')
 
@@ -125,6 +128,7 @@ class ActorCritic(Algorithm):
                     "'actor' there, which puts the critic on the actor's recurrent torso."
                 )
         self.is_recurrent = self.policy.network.state_size > 0
+        self.rows_at_once = rows_at_once(sum(item.size for item in self.preprocess.features))
         if self.policy.log_std is not None:
             self.state_variables['log_std'] = self.policy.log_std
         self.build_optimizers(self.groups(), clip_norm=self.max_grad_norm)
@@ -222,9 +226,9 @@ class ActorCritic(Algorithm):
         after = None
         if self.is_recurrent:
             sequences = Sequences(steps.obs, steps.state[None], steps.begins)
-            _, value, after = self._of_sequences(sequences, steps.state)
+            _, value, after = self.said_of(sequences)
         else:
-            value = self.value(flattened(steps.obs))
+            value, _ = in_chunks(lambda obs, _: (self.value(obs), ()), flattened(steps.obs), self.rows_at_once)
         value = tf.reshape(value, steps.reward.shape)
         return value, self._next_values(steps, value, after)
 
@@ -238,10 +242,31 @@ class ActorCritic(Algorithm):
         """
         obs = flattened(rollout.obs)
         if not self.is_recurrent:
-            return obs, *self.policy_and_value(obs), None
+            return obs, *self.said_of(obs)
         sequences = Sequences(rollout.obs, rollout.state[None], rollout.begins)
-        params, value, after = self._of_sequences(sequences, rollout.state)
+        params, value, after = self.said_of(sequences)
+        assert after is not None
         return sequences._replace(state=tf.concat([rollout.state[None], after[:-1]], 0)), params, value, after
+
+    def said_of(self, obs: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
+        """Return `policy_and_value` of many observations in inference mode, a chunk at a time.
+
+        A recurrent policy is given :class:`Sequences`; then the states ``[L, C, S]`` after each step come third.
+        """
+        if not isinstance(obs, Sequences):
+            (params, value), _ = in_chunks(lambda x, _: (self.policy_and_value(x), ()), obs, self.rows_at_once)
+            return params, value, None
+        copies = obs.begins.shape[1]
+
+        def steps(part: Any, state: tf.Tensor) -> tuple[Any, tf.Tensor]:
+            seen, begins = part
+            params, value, after = self._of_sequences(Sequences(seen, state[None], begins), state)
+            rows = [tf.reshape(x, [begins.shape[0], copies, *x.shape[1:]]) for x in (params, value)]
+            return (*rows, after), after[-1]
+
+        found, _ = in_chunks(steps, (obs.obs, obs.begins), max(1, self.rows_at_once // copies), obs.state[0])
+        params, value, after = found
+        return *flattened((params, value)), after
 
     def samples(self, rollout: Trajectories) -> Samples:
         """Return the transitions of a rollout with advantages, old log-probabilities and values.
@@ -268,7 +293,8 @@ class ActorCritic(Algorithm):
 
         A recurrent policy gets sequences of `sequence_steps` of one copy, fields ``[L, C, …]``, time-major. The
         sequences of a copy are ``copies`` apart. The last one is filled up with the first steps of the copy, which are
-        not valid there; so batch normalization sees nothing but steps of the rollout.
+        not valid there; so batch normalization sees nothing but steps of the rollout. Observations are not copied: they
+        stay ``[T N, …]``, beside their numbers, int32 ``[L, C]``, by which `drawn` finds them.
         """
         if not self.is_recurrent:
             return samples
@@ -283,7 +309,9 @@ class ActorCritic(Algorithm):
             x = tf.transpose(tf.reshape(x, [count, length, copies, *tail]), [1, 0, 2, *range(3, 3 + len(tail))])
             return tf.reshape(x, [length, count * copies, *tail])
 
-        sequences = tf.nest.map_structure(cut, samples.obs)
+        numbers = tf.reshape(tf.range(steps * copies), [steps, copies])
+        sequences = tf.nest.map_structure(cut, samples.obs._replace(obs=numbers))
+        sequences = sequences._replace(obs=(flattened(samples.obs.obs), sequences.obs))
 
         def cut_flat(x: tf.Tensor, fill: Callable[[tf.Tensor], tf.Tensor] = tf.identity) -> tf.Tensor:
             return cut(tf.reshape(x, [-1, copies, *x.shape[1:]]), fill)
@@ -303,8 +331,11 @@ class ActorCritic(Algorithm):
         if not self.is_recurrent:
             taken = tf.nest.map_structure(lambda x: tf.gather(x, rows), arranged._replace(valid=()))
             return taken._replace(valid=None)
+        whole, numbers = arranged.obs.obs
+        arranged = arranged._replace(obs=arranged.obs._replace(obs=numbers))
         found = tf.nest.map_structure(lambda x: tf.gather(x, rows, axis=1), arranged)
-        return Samples(found.obs, *flattened(tuple(found[1:])))
+        obs = tf.nest.map_structure(lambda x: tf.gather(x, found.obs.obs), whole)
+        return Samples(found.obs._replace(obs=obs), *flattened(tuple(found[1:])))
 
     # Updates
 
@@ -349,12 +380,31 @@ class ActorCritic(Algorithm):
             optimizer.set_progress(self.progress)
         given = {name: getattr(self, name) for name in self.scheduled}
         now = {k: np.array(value_at(x, self.progress), np.float32) for k, x in given.items() if x is not None}
+        if not self.fused.traces:
+            self.announce(*self.largest_pass(rollout.valid.shape, *arrays))
         result = self.fused(rollout, now, *arrays)
         if self.statistics:  # after the update: what was acted on and what was learned from are normalized alike
             fresh = rollout if fresh is None else fresh
             valid = fresh.valid
             self.observe(fresh.obs if valid.all() else spaces.tree_map(lambda x: x[valid], fresh.obs))
         return self.take(result)
+
+    def largest_pass(self, shape: tuple[int, ...], *arrays: Any) -> tuple[int, int, int]:
+        """Return what :meth:`announce` takes, for a rollout of shape ``[T, N]`` and the further arguments of `iterate`.
+
+        A step of the optimizer takes a pass forward and one backward.
+        """
+        rows = int(np.prod(shape))
+        some = min(rows, self.rows_at_once)
+        if not arrays:
+            return rows if self.needs_all else some, 2, some
+        batch = arrays[0].shape[-1] * (self.sequence_steps(shape[0]) if self.is_recurrent else 1)
+        return batch, 2, some
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether a gradient needs all samples at once: sequences, and networks that learn moments of batches."""
+        return self.is_recurrent or any(network.moving_variables for network in self.networks.values())
 
     def gradients(
         self, samples: Samples, advantage: tf.Tensor, now: dict[str, tf.Tensor]
@@ -370,15 +420,28 @@ class ActorCritic(Algorithm):
             The gradients for the optimizer ``'all'``; and the three means ``'policy'``, ``'value'`` and ``'entropy'``.
         """
         variables = self.optimizers['all'].variables
-        with tf.GradientTape() as tape:
-            params, value = self.policy_and_value(samples.obs, training=True)
-            log_prob = self.action_adaptor.distribution.log_prob(params, samples.action)
-            policy_loss = -mean_of(advantage * log_prob, samples.valid)
-            value_loss = mean_of(tf.square(value - samples.returns), samples.valid)
-            entropy = mean_of(self.entropy(params), samples.valid)
-            loss = policy_loss + self.value_coef * value_loss - now['entropy_coef'] * entropy
-            loss = penalized(loss, *self.networks.values())
-        return tape.gradient(loss, variables), {'policy': policy_loss, 'value': value_loss, 'entropy': entropy}
+
+        def found(samples: Samples, advantage: tf.Tensor, valid: tf.Tensor | None) -> list[tf.Tensor | None]:
+            with tf.GradientTape() as tape:
+                params, value = self.policy_and_value(samples.obs, training=True)
+                log_prob = self.action_adaptor.distribution.log_prob(params, samples.action)
+                policy_loss = -mean_of(advantage * log_prob, valid)
+                value_loss = mean_of(tf.square(value - samples.returns), valid)
+                entropy = mean_of(self.entropy(params), valid)
+                loss = policy_loss + self.value_coef * value_loss - now['entropy_coef'] * entropy
+                loss = penalized(loss, *self.networks.values())
+            return [policy_loss, value_loss, entropy, *tape.gradient(loss, variables)]
+
+        policy_loss, value_loss, entropy, *gradients = self.means(found, samples, advantage)
+        return gradients, {'policy': policy_loss, 'value': value_loss, 'entropy': entropy}
+
+    def means(
+        self, function: Callable[..., Any], samples: Samples, advantage: tf.Tensor | None = None
+    ) -> list[tf.Tensor | None]:
+        """Return ``function(samples, advantage, valid)``, means over all samples; in chunks unless it `needs_all`."""
+        given = (samples._replace(valid=()), () if advantage is None else advantage)
+        most = samples.value.shape[0] if self.needs_all else self.rows_at_once
+        return mean_in_chunks(function, given, samples.valid, most)
 
     def gradient_step(self, samples: Samples, advantage: tf.Tensor, now: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Make one step along the `gradients`; return the three means."""
@@ -428,30 +491,3 @@ class ActorCritic(Algorithm):
 def flattened(structure: Any) -> Any:
     """Reshape each tensor of a structure from ``[T, N, …]`` to ``[T N, …]``."""
     return tf.nest.map_structure(lambda x: tf.reshape(x, [-1, *x.shape[2:]]), structure)
-
-
-def mean_of(x: tf.Tensor, valid: tf.Tensor | None) -> tf.Tensor:
-    """Return the mean of ``x`` ``[B]`` over the valid entries, float32 ``[B]``; None: over all."""
-    if valid is None:
-        return tf.reduce_mean(x)
-    return tf.reduce_sum(x * valid) / tf.maximum(tf.reduce_sum(valid), 1.0)
-
-
-def normalized(advantage: tf.Tensor, valid: tf.Tensor | None, all_reduce: AllReduce | None = None) -> tf.Tensor:
-    """Return advantages ``[…, B]`` with mean 0 and standard deviation 1 in the valid entries of each row.
-
-    Args:
-        advantage: of this learner, one row or several.
-        valid: float32 ``[…, B]``; None: all entries are.
-        all_reduce: the exchange with other learners. Mean and deviation then cover the rows of all learners, as if one
-            learner had them all.
-    """
-    if all_reduce is None:
-        centered = advantage - mean_of(advantage, valid)
-        return centered / (tf.sqrt(mean_of(tf.square(centered), valid)) + 1e-8)
-    valid = tf.ones_like(advantage) if valid is None else valid
-    total, count = mean_over(all_reduce, [tf.reduce_sum(x, -1, keepdims=True) for x in (advantage * valid, valid)])
-    count = tf.maximum(count, 1e-8)
-    centered = advantage - total / count
-    (squares,) = mean_over(all_reduce, [tf.reduce_sum(tf.square(centered) * valid, -1, keepdims=True)])
-    return centered / (tf.sqrt(squares / count) + 1e-8)

@@ -118,7 +118,7 @@ class PPO(ActorCritic):
 
     def adapt_penalty(self, samples: Samples) -> None:
         """Halve β after an iteration if the policy moved too little; double it if it moved too much (section 4)."""
-        d = mean_of(self.divergence(samples, self.policy_and_value(samples.obs)[0]), samples.valid)
+        d = mean_of(self.divergence(samples, self.said_of(samples.obs)[0]), samples.valid)
         (d,) = mean_over(self.all_reduce, [d])
         factor = tf.where(d < self.penalty_target / 1.5, 0.5, tf.where(d > self.penalty_target * 1.5, 2.0, 1.0))
         self.beta.assign(tf.clip_by_value(self.beta * factor, *PENALTY_BOUNDS))

@@ -15,7 +15,7 @@ apply after the step.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import tensorflow as tf
 
@@ -54,6 +54,10 @@ class TRPO(ActorCritic):
         """Every weight that an update moves: the policy's too, which no optimizer moves."""
         return self.policy.trainable_variables + super().trainable_variables
 
+    def largest_pass(self, shape: tuple[int, ...], *arrays: Any) -> tuple[int, int, int]:
+        rows, passes, forward = super().largest_pass(shape, *arrays)
+        return rows, passes + 1, forward  # the curvature is differentiated twice
+
     def policy_loss(self, samples: Samples, advantage: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return −mean ratio A, equation 14, with what the network adds to it; and the mean entropy."""
         params = self.policy(samples.obs, training=True)
@@ -66,6 +70,27 @@ class TRPO(ActorCritic):
         kl = self.action_adaptor.distribution.kl(samples.params, self.policy(samples.obs))
         return mean_of(kl, samples.valid)
 
+    def losses(self, samples: Samples, advantage: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return `policy_loss` and the mean entropy, computed a chunk at a time."""
+
+        def found(samples: Samples, advantage: tf.Tensor, valid: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+            return self.policy_loss(samples._replace(valid=valid), advantage)
+
+        loss, entropy = self.means(found, samples, advantage)
+        return loss, entropy
+
+    def first_gradient(self, samples: Samples, advantage: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Return `policy_loss`, the mean entropy and the gradient of the loss ``[weights]``, a chunk at a time."""
+        variables = self.policy.trainable_variables
+
+        def found(samples: Samples, advantage: tf.Tensor, valid: tf.Tensor | None) -> list[tf.Tensor]:
+            with tf.GradientTape() as tape:
+                loss, entropy = self.policy_loss(samples._replace(valid=valid), advantage)
+            return [loss, entropy, flat(tape.gradient(loss, variables, unconnected_gradients='zero'))]
+
+        loss, entropy, gradient = self.means(found, samples, advantage)
+        return loss, entropy, gradient
+
     def fisher_product(self, samples: Samples, vector: tf.Tensor) -> tf.Tensor:
         """Return (F + damping) v at the old policy; F is the second derivative of `divergence`: appendix C.
 
@@ -74,13 +99,16 @@ class TRPO(ActorCritic):
             vector: v, float32 ``[weights of the policy]``.
         """
         variables = self.policy.trainable_variables
-        with tf.GradientTape() as outer:
-            with tf.GradientTape() as inner:
-                kl = self.divergence(samples)
-            slope = flat(inner.gradient(kl, variables, unconnected_gradients='zero'))
-            along = tf.reduce_sum(slope * vector)
-        product = flat(outer.gradient(along, variables, unconnected_gradients='zero'))
-        (product,) = mean_over(self.all_reduce, [product])
+
+        def found(samples: Samples, _: Any, valid: tf.Tensor | None) -> list[tf.Tensor]:
+            with tf.GradientTape() as outer:
+                with tf.GradientTape() as inner:
+                    kl = self.divergence(samples._replace(valid=valid))
+                slope = flat(inner.gradient(kl, variables, unconnected_gradients='zero'))
+                along = tf.reduce_sum(slope * vector)
+            return [flat(outer.gradient(along, variables, unconnected_gradients='zero'))]
+
+        (product,) = mean_over(self.all_reduce, self.means(found, samples))
         return product + self.cg_damping * vector
 
     def step_policy(self, samples: Samples, target_kl: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -92,9 +120,7 @@ class TRPO(ActorCritic):
         """
         variables = self.policy.trainable_variables
         advantage = normalized(samples.advantage, samples.valid, self.all_reduce)
-        with tf.GradientTape() as tape:
-            loss, entropy = self.policy_loss(samples, advantage)
-        gradient = flat(tape.gradient(loss, variables, unconnected_gradients='zero'))
+        loss, entropy, gradient = self.first_gradient(samples, advantage)
         moving = self.policy.network.moving_variables
         loss, gradient, *moved = mean_over(self.all_reduce, [loss, gradient, *(v.read_value() for v in moving)])
         for variable, mean in zip(moving, moved, strict=True):
@@ -107,8 +133,10 @@ class TRPO(ActorCritic):
 
         def attempt(k: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
             assign_flat(variables, start + self.line_search_decay ** tf.cast(k, tf.float32) * full)
-            new_loss, new_entropy = self.policy_loss(samples, advantage)
-            new_loss, kl = mean_over(self.all_reduce, [new_loss, self.divergence(samples)])
+            new_loss, new_entropy = self.losses(samples, advantage)
+            with tf.control_dependencies([new_loss]):  # side by side they would need twice the memory
+                (kl,) = self.means(lambda part, _, valid: [self.divergence(part._replace(valid=valid))], samples)
+            new_loss, kl = mean_over(self.all_reduce, [new_loss, kl])
             taken = tf.logical_and(new_loss < loss, kl <= target_kl)
             return k + 1, taken, new_loss, new_entropy, kl
 
@@ -157,8 +185,10 @@ class TRPO(ActorCritic):
         """
         samples = self.samples(rollout)
         metrics = self.step_policy(samples, now['target_kl'])
-        # Both share no tensor and run at once. But learners must exchange their arrays in one order.
-        with tf.control_dependencies([] if self.all_reduce is None else list(metrics.values())):
+        # Both share no tensor and run at once, except where that takes too much memory. But learners must exchange
+        # their arrays in one order.
+        at_once = self.all_reduce is None and samples.value.shape[0] <= self.rows_at_once
+        with tf.control_dependencies([] if at_once else list(metrics.values())):
             value = self.fit_critic(samples, batches)
         return self.stack_metrics(metrics | {'value': value})
 

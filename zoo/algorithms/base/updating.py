@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
@@ -17,13 +18,17 @@ from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.maths.normalize import Collected, RunningMoments
 from zoo.common.maths.optimizers import AllReduce, Optimizer
 from zoo.common.networks import remembered
+from zoo.common.networks.memory import update_bytes
 from zoo.common.networks.network import Network, compiles_by_xla
 from zoo.common.records import Batch, SequenceBatch
 from zoo.common.replay.replay import Replay
 from zoo.common.rollouts.rollout import Rollout
+from zoo.common.rollouts.rollout_buffer import ANNOUNCE_BYTES
 from zoo.common.sampling import Sampling
 from zoo.common.tools.compilation import PackedCall, prefers_xla
 from zoo.common.tools.errors import InvalidValue
+
+log = logging.getLogger('zoo')
 
 
 class Updating:
@@ -97,6 +102,8 @@ class Updating:
         """Make ``K`` updates in one compiled call, on batches with fields ``[K, …]``; return the last one's metrics."""
         for optimizer in self.optimizers.values():
             optimizer.set_progress(self.progress)
+        if not self.fused.traces:
+            self.announce(int(np.prod(batches.reward.shape[1:])), 3)  # one of them is a target's
         phase = self.updates % self.phases
         self.updates += len(batches.reward)
         result = self.fused(batches, static=(phase,))
@@ -149,6 +156,12 @@ class Updating:
         count = len(self.metric_names)
         self.forward.unpack(result[count:])
         return dict(zip(self.metric_names, result[:count].tolist(), strict=True))
+
+    def announce(self, rows: int, passes: int, forward: int = 0) -> None:
+        """Log the memory of an update, which is there besides stored transitions, if it is large."""
+        size = update_bytes(self.networks.values(), rows, passes, forward)
+        if size > ANNOUNCE_BYTES:
+            log.warning('Updates on %d observations at a time take up to %.2f GB of memory besides.', rows, size / 1e9)
 
     def weights_are_finite(self) -> bool:
         """Return whether every weight that an optimizer moves is a finite number."""

@@ -81,7 +81,7 @@ class PackedCall:
         compiled = self._compiled.get(key)
         if compiled is None:
             compiled = self._compiled[key] = self._compile(arrays, static, leaves, vector.size)
-        return compiled([tf.experimental.dlpack.from_dlpack(vector.__dlpack__()), *map(tf.constant, large)]).numpy()
+        return compiled([_shared(vector), *map(_shared, large)]).numpy()
 
     def _compile(self, arrays: Any, static: tuple, leaves: Sequence[np.ndarray], size: int) -> tensorflow_private.Call:
         shapes = [(leaf.shape, leaf.dtype) for leaf in leaves]
@@ -117,6 +117,13 @@ def _collect(structure: Any, leaves: list[np.ndarray]) -> None:
     elif structure is not None:
         native = structure.dtype.isnative
         leaves.append(structure if native else structure.astype(structure.dtype.newbyteorder('=')))
+
+
+def _shared(x: np.ndarray) -> tf.Tensor:
+    """Return a tensor in an array's own memory if that is aligned; else a copy. The array has to stay as it is."""
+    if x.ctypes.data % ALIGNMENT or not x.flags.c_contiguous or not x.flags.writeable or not x.size:
+        return tf.constant(x)
+    return tf.experimental.dlpack.from_dlpack(x.__dlpack__())
 
 
 def _aligned(size: int) -> np.ndarray:
