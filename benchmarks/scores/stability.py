@@ -31,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[1] / 'speed')]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py is
 from common import (
     answer_of,
     checked,
@@ -253,6 +253,7 @@ def run(name: str, seed: int) -> dict[str, Any]:
     asked = ROWS[name]
     python = sys.executable
     if asked.library != 'zoo':
+        sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'speed'))
         from throughput import PEERS as PACKAGES
 
         python = peers_python('.peers', PACKAGES)
@@ -286,12 +287,14 @@ def report(results: dict[str, Any]) -> list[str]:
     lines = [
         '# Stability of the defaults',
         '',
-        f'`python benchmarks/scores/stability.py`. Seeds from {FIRST_SEED} on; nothing was tuned on them. A score is the',
+        f'`python benchmarks/scores/stability.py`. Seeds from {FIRST_SEED} on; nothing was tuned on them. A score is '
+        'the',
         f'mean return of {TEST_EPISODES} test episodes with the last policy. "Reached" counts the seeds whose score is '
         'at least the aim,',
         'with the 95 % interval of that share (Wilson). "Fell" counts the seeds that missed the aim although a test on '
         'the way',
-        'had reached it. Peers have the settings of RL Baselines3 Zoo. "Busy": two other programs keep both cores busy.',
+        'had reached it. Peers have the settings of RL Baselines3 Zoo. With "busy", two other programs keep both cores',
+        'busy.',
         '',
     ]
     for env_id, aim in AIMS.items():
