@@ -66,7 +66,6 @@ def drawn() -> Any:
             r'^seed is -1: give a whole number of at least 0',
         ),
         (lambda: agent().initial_state(-1), r'^count is -1: give the number of episodes, a whole number of at least 0'),
-        (lambda: agent().predict(np.zeros(4), state=5), r'^the state has shape \(\), but 1 observations need \(1, 0\)'),
     ],
 )
 def test_is_refused_in_one_sentence(call: Callable[[], Any], message: str, tmp_path, monkeypatch):

@@ -263,17 +263,20 @@ class Algorithm(Parameterized):
         flat, is_batch = spaces.as_batch(self.observation_space, obs)
         self.preprocess.check_values(flat)
         self.forward.refresh()  # the weights may have been set since
-        before = self.initial_state(spaces.count(flat))
-        if state is not None:
-            given = np.asarray(state, np.float32)
-            if given.shape != before.shape:
-                raise InvalidValue(
-                    f'the state has shape {given.shape}, but {len(before)} observations need {before.shape}: begin '
-                    f'with agent.initial_state({len(before)}) and hand on what predict returns.'
-                )
-            before = given
-        action, after = self.behavior.step(flat, before, self.rng, self.progress, deterministic)
-        state = None if state is None else after
+        if self.behavior.state_size:
+            before = self.initial_state(spaces.count(flat))
+            if state is not None:
+                given = np.asarray(state, np.float32)
+                if given.shape != before.shape:
+                    raise InvalidValue(
+                        f'the state has shape {given.shape}, but {len(before)} observations need {before.shape}: begin '
+                        f'with agent.initial_state({len(before)}) and hand on what predict returns.'
+                    )
+                before = given
+            action, after = self.behavior.step(flat, before, self.rng, self.progress, deterministic)
+            state = None if state is None else after
+        else:
+            action, _ = self.behavior.step(flat, self.initial_state(), self.rng, self.progress, deterministic)
         found = self.action_adaptor.to_env(action) if is_batch else self.action_adaptor.to_single_env(action)
         return found if state is None else (found, state)
 
