@@ -1,6 +1,6 @@
 """What 10, 100 and 1,000 actors ask of one learner: a model of measured costs, and the model beside real runs.
 
-    python benchmarks/scale/scaling.py               # writes results/scaling.md; some three minutes
+    python benchmarks/scale/scaling.py               # writes results/scaling.md; some six minutes
     python benchmarks/scale/scaling.py --step 1      # of an environment of 1 ms a step, not of 10
 
 Measured are the few things on which a learner spends its time: it receives messages, hands out weights, updates, and
@@ -26,10 +26,11 @@ from gymnasium.spaces import Box, Discrete
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py is
 from common import header, parser_of, row, stamp, write_page
+from many import measured as simulated
 
 ACTORS = (10, 100, 1000)
 SIZES = (1_000, 30_000, 1_000_000)  # bytes of a message
-MESSAGES = 200
+MESSAGES, SIMULATED = 200, 4000
 CHUNK = 32  # steps in a message to a replay buffer, see zoo/distributed/training/plan.py
 EPISODE, SHORT = 200, 20  # steps of an episode; where only the update after many of them is measured
 
@@ -229,7 +230,9 @@ def asked_of(cost: dict[str, Line], measured: dict[str, dict[str, Any]], actors:
         space, adaptor = agent.observation_space, agent.action_adaptor
         return rollout_bytes(space, adaptor, steps, 1, 0, agent.behavior.param_size)
 
-    receive, reply, save = cost['receive'], cost['reply'](8), cost['save']
+    receive, save = cost['receive'], cost['save']
+    # What the learner does beside, and what grows with the queues that it waits for.
+    reply = cost['reply'](8) + cost['beside'](actors)
     result = {}
     found = measured['PPO']
     horizon, weights = found['params']['horizon'], found['weights']
@@ -290,6 +293,7 @@ def main() -> None:
     step = options.step / 1e3
     print('measuring', flush=True)
     cost = exchange_costs()
+    points = {actors: simulated('local', actors, SIMULATED) for actors in ACTORS}
     few = {'horizon': 128, 'epochs': 10, 'batch_size': 64}
     measured = {
         'PPO': trained('PPO', 128 * 20, **few),
@@ -300,6 +304,10 @@ def main() -> None:
         'ARS': trained('ARS', 5 * 2 * 32 * SHORT),
     }
     acting = measured['PPO']['act']
+    grows = max(0.0, points[ACTORS[-1]]['exchange'] - points[ACTORS[0]]['exchange']) / (ACTORS[-1] - ACTORS[0])
+    cost['beside'] = Line(0.0, grows)
+    known = asked_of(cost, measured, ACTORS[0])['IMPALA'].learner
+    cost['beside'].fixed = max(0.0, points[ACTORS[0]]['learner'] - known)
 
     def asked(actors: int) -> dict[str, Asked]:
         return asked_of(cost, measured, actors)
@@ -318,7 +326,11 @@ def main() -> None:
         *header('what', 'µs', 'and for each MB'),
     ]
     titles = {'receive': 'to receive a message', 'reply': 'to send one', 'save': 'to publish weights'}
-    lines += [row(titles[name], f'{x.fixed * 1e6:.0f}', f'{x.each * 1e12:.0f}') for name, x in cost.items()]
+    lines += [
+        row(title, f'{cost[name].fixed * 1e6:.0f}', f'{cost[name].each * 1e12:.0f}') for name, title in titles.items()
+    ]
+    lines.append(row('what the learner of IMPALA does beside, for a message', f'{cost["beside"].fixed * 1e6:.0f}', ''))
+    lines.append(row('for each actor, at every message', f'{cost["beside"].each * 1e6:.3f}', ''))
     work = {
         'PPO': '128 steps, 10 epochs, minibatches of 64',
         'IMPALA': '8 rollouts of 20 steps',
@@ -358,6 +370,26 @@ def main() -> None:
                 f'{min(enough, one.most or enough):,.0f} |'
             )
     lines += [
+        '',
+        '## Beside simulated actors',
+        '',
+        f'The learner of IMPALA takes {SIMULATED:,} messages of actors that are always ready '
+        '(`benchmarks/scale/many.py`). Processor time of a message; the model is fitted at 10 actors alone.',
+        '',
+        *header(
+            'actors', 'µs by the model', 'measured', 'measured / model', 'messages a second by the model', 'measured'
+        ),
+        *(
+            row(
+                f'{actors:,}',
+                f'{(by_model := asked(actors)["IMPALA"].learner) * 1e6:.0f}',
+                f'{point["learner"] * 1e6:.0f}',
+                f'{point["learner"] / by_model:.2f}',
+                f'{1 / by_model:,.0f}',
+                f'{point["messages_per_second"]:,.0f}',
+            )
+            for actors, point in points.items()
+        ),
         '',
         '## Beside real runs',
         '',
