@@ -239,7 +239,9 @@ def page(results: dict[str, Any]) -> list[str]:
         lines += [
             f'## `{engine}`',
             '',
-            f'{part["versions"]}, load average at the start {part["load"]:.1f}.',
+            part['versions']
+            + ('' if part['load'] is None else f', load average at the start {part["load"]:.1f}')
+            + '.',
             '',
             *header(
                 'actors',
