@@ -177,6 +177,7 @@ def test_noise_begins_anew_with_every_episode_of_a_copy_of_an_actor(nenv, monkey
     cluster = SimpleNamespace(role_rank=lambda: 0, queue=lambda *arguments: queue, restarts=0)
     plan = SimpleNamespace(
         layout=SimpleNamespace(servers=0, actors=1),
+        sample_timeout=None,
         learner_of=lambda i: 0,
         receiver_of=lambda i: (Role.LEARNER, 0),
         stored=None,

@@ -122,6 +122,7 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path):
 
 def test_an_empty_folder_and_a_run_are_taken(tmp_path: Path):
     (tmp_path / '.DS_Store').touch()
+    (tmp_path / 'output.txt').write_text('what the process has printed so far')
     assert run_directory(tmp_path, 'PPO', 'X') == tmp_path
     (tmp_path / 'config.json').write_text('{"algorithm": "PPO"}')
     (tmp_path / 'progress.csv').write_text('step\n')

@@ -13,6 +13,9 @@ from pathlib import Path
 
 from zoo.common.tools.errors import InvalidType, InvalidValue, NotAFolder, NotWritable
 
+#: The file in a run directory with what the process of the run prints. It may be there before the run.
+OUTPUT = 'output.txt'
+
 
 def run_directory(run_dir: str | os.PathLike[str] | bool | None, algorithm: str, env_name: str) -> Path | None:
     """Return the directory of a run, and make it if it is missing; None where nothing is written.
@@ -64,7 +67,8 @@ def _check_ours(folder: Path, algorithm: str) -> None:
             if found is not None:
                 raise InvalidValue(f"'{folder}' holds a run of {found}: choose another run_dir for {algorithm}.")
     # Hidden files are of the file manager or of a program that keeps locks.
-    others = sorted(path.name for path in folder.iterdir() if not path.name.startswith('.'))
+    names = (path.name for path in folder.iterdir())
+    others = sorted(name for name in names if name != OUTPUT and not name.startswith('.'))
     if others:
         raise InvalidValue(
             f"'{folder}' holds '{others[0]}' and is no run: choose an empty or a new folder as run_dir, or "
