@@ -24,7 +24,6 @@ import numpy as np
 import zoo
 from zoo.callbacks import Callback
 from zoo.common.tools.errors import InvalidValue, TimedOut
-from zoo.common.training.run_directory import OUTPUT
 from zoo.experiments.workers import Task, Worker
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ def _film(run: str, env: Mapping[str, Any] | None, net_list: list[Any] | None, p
 
 def _began(function: Any, args: tuple[Any, ...], name: str, talks: bool) -> Worker:
     """Start the process of a task; ValueError if something of the user's own cannot be sent to it."""
-    log = Path(tempfile.mkdtemp(prefix='zoo-')) / OUTPUT
+    log = Path(tempfile.mkdtemp(prefix='zoo-')) / 'output.txt'
     try:
         return Worker(Task(name, function, args, log, talks))
     except Exception as error:
@@ -262,7 +261,7 @@ class BackgroundTraining:
         atexit.unregister(self._end)
         self._output = self.output
         if self.run_dir is not None and self.run_dir.is_dir():
-            with open(self.run_dir / OUTPUT, 'a', encoding='utf-8') as file:
+            with open(self.run_dir / 'output.txt', 'a', encoding='utf-8') as file:
                 file.write(self._output)
         shutil.rmtree(self._worker.task.log.parent, ignore_errors=True)
 

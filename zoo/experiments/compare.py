@@ -25,7 +25,6 @@ from zoo.common.tools.files import as_path, write_json
 from zoo.common.tools.params import checked
 from zoo.common.tools.printing import say
 from zoo.common.tools.processes import alone_in
-from zoo.common.training.run_directory import OUTPUT
 from zoo.experiments import workers
 from zoo.experiments.report import Comparison
 from zoo.experiments.results import folder_name, keep_settings, read_result, read_score, settings_in
@@ -98,7 +97,7 @@ def compare(
                 place = folder / folder_name(label) / f'seed_{seed}'
                 if read_result(place) is None:
                     args = (place, own, env_id, env_type, seed, test_episodes)
-                    tasks.append(workers.Task(f'{label}, seed {seed}', run_one, args, place / OUTPUT))
+                    tasks.append(workers.Task(f'{label}, seed {seed}', run_one, args, place / 'output.txt'))
         failed: list[str] = []
         total = len(settings) * len(wanted)
         done = total - len(tasks)
@@ -224,6 +223,6 @@ def resumed_agent(folder: Path) -> tuple[Any, float] | None:
             agent, result = resume(run, progress_bar=False)
             return agent, before + result.wall_time
     for path in folder.iterdir():
-        if path.name != OUTPUT:
+        if path.name != 'output.txt':
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     return None
