@@ -25,13 +25,18 @@ OFF_POLICY = {
     'batch_size': 8,
     'checkpoint_buffer': True,
     'checkpoint_every': 60,
+    'exact_resume': True,  # in that version every checkpoint began new episodes
 }
 
 #: The parameters of the training that was cut, by how an algorithm takes its experience.
 TRAINED: dict[str, dict[str, Any]] = {
     'steps': OFF_POLICY,
-    'rollouts': {'horizon': 32, 'epochs': 2, 'batch_size': 8, 'checkpoint_every': 64},
+    'rollouts': {'horizon': 32, 'epochs': 2, 'batch_size': 8, 'checkpoint_every': 64, 'exact_resume': True},
 }
+
+#: How far weights may be off, where later versions draw other numbers: TD3's noise comes from another generator, and
+#: SAC's statistics of observations count each one once.
+SINCE_CHANGED = {'TD3': 1e-3, 'SAC': 5e-3}
 
 #: Each version has what there was in its days.
 SAVED = sorted((path.parent.name, path.name) for path in ROOT.glob('*/*') if path.is_dir())
@@ -59,4 +64,5 @@ def test_loads_acts_and_trains_on(version: str, name: str):
     resumed = [key for key in expected if key.startswith(f'{name}/resumed/')]
     assert resumed
     for key in resumed:
-        np.testing.assert_allclose(found[key.partition('/resumed/')[2]], expected[key], atol=1e-5, err_msg=key)
+        atol = SINCE_CHANGED.get(name, 1e-5)
+        np.testing.assert_allclose(found[key.partition('/resumed/')[2]], expected[key], atol=atol, err_msg=key)

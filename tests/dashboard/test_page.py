@@ -119,7 +119,7 @@ def test_the_program_does_the_same(page, stopped, tmp_path, monkeypatch):
     assert same.config == run.config
     rows = [row for row, step in enumerate(same.progress['step']) if step < min(run.steps, 1000)]
     for column, values in same.progress.items():
-        if column != 'speed/steps_per_second':
+        if column != 'speed/steps_per_second' and not column.startswith('test/'):  # tests depend on the time
             own = run.progress[column]
             assert [own[row] for row in rows] == [values[row] for row in rows], column
 

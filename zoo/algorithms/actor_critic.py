@@ -432,10 +432,10 @@ class ActorCritic(Algorithm):
                 loss = penalized(loss, *self.networks.values())
             return [policy_loss, value_loss, entropy, *tape.gradient(loss, variables)]
 
-        policy_loss, value_loss, entropy, *gradients = self.means(found, samples, advantage)
+        policy_loss, value_loss, entropy, *gradients = self.over_samples(found, samples, advantage)
         return gradients, {'policy': policy_loss, 'value': value_loss, 'entropy': entropy}
 
-    def means(
+    def over_samples(
         self, function: Callable[..., Any], samples: Samples, advantage: tf.Tensor | None = None
     ) -> list[tf.Tensor | None]:
         """Return ``function(samples, advantage, valid)``, means over all samples; in chunks unless it `needs_all`."""

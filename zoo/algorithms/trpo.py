@@ -76,7 +76,7 @@ class TRPO(ActorCritic):
         def found(samples: Samples, advantage: tf.Tensor, valid: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
             return self.policy_loss(samples._replace(valid=valid), advantage)
 
-        loss, entropy = self.means(found, samples, advantage)
+        loss, entropy = self.over_samples(found, samples, advantage)
         return loss, entropy
 
     def first_gradient(self, samples: Samples, advantage: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -88,7 +88,7 @@ class TRPO(ActorCritic):
                 loss, entropy = self.policy_loss(samples._replace(valid=valid), advantage)
             return [loss, entropy, flat(tape.gradient(loss, variables, unconnected_gradients='zero'))]
 
-        loss, entropy, gradient = self.means(found, samples, advantage)
+        loss, entropy, gradient = self.over_samples(found, samples, advantage)
         return loss, entropy, gradient
 
     def fisher_product(self, samples: Samples, vector: tf.Tensor) -> tf.Tensor:
@@ -108,7 +108,7 @@ class TRPO(ActorCritic):
                 along = tf.reduce_sum(slope * vector)
             return [flat(outer.gradient(along, variables, unconnected_gradients='zero'))]
 
-        (product,) = mean_over(self.all_reduce, self.means(found, samples))
+        (product,) = mean_over(self.all_reduce, self.over_samples(found, samples))
         return product + self.cg_damping * vector
 
     def step_policy(self, samples: Samples, target_kl: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -135,7 +135,7 @@ class TRPO(ActorCritic):
             assign_flat(variables, start + self.line_search_decay ** tf.cast(k, tf.float32) * full)
             new_loss, new_entropy = self.losses(samples, advantage)
             with tf.control_dependencies([new_loss]):  # side by side they would need twice the memory
-                (kl,) = self.means(lambda part, _, valid: [self.divergence(part._replace(valid=valid))], samples)
+                (kl,) = self.over_samples(lambda part, _, valid: [self.divergence(part._replace(valid=valid))], samples)
             new_loss, kl = mean_over(self.all_reduce, [new_loss, kl])
             taken = tf.logical_and(new_loss < loss, kl <= target_kl)
             return k + 1, taken, new_loss, new_entropy, kl

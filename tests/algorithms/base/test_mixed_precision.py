@@ -60,7 +60,10 @@ def network(entry: Any, space: Any = VECTOR, head: Head | None = None) -> Networ
 
 def make(name: str, dtype: str | None = MIXED, space: Any = VECTOR, hidden: int = 8, **params: Any) -> Algorithm:
     cls = getattr(algorithms, name)
-    spec = {'hidden': [hidden, hidden], 'features': 8} | ({} if dtype is None else {'dtype': dtype})
+    # tanh: in bfloat16 some units of a relu are on its other side.
+    spec = {'hidden': [hidden, hidden], 'features': 8, 'activation': 'tanh'} | (
+        {} if dtype is None else {'dtype': dtype}
+    )
     action = Box(-1.0, 1.0, (2,)) if 'Box' in cls.acts_in else Discrete(3)
     entries = [spec | {'seed': i} for i in range(len(cls.network_names))]
     return cls(space, action, **{'net_list': entries} | params)

@@ -585,7 +585,6 @@ class TestIgnoredOptions:
         box = ACTIONS['PPO']
         algorithms.PPO(VECTOR, box, net_list=entries(4))
         algorithms.PPO(VECTOR, box, net_list=entries(2), log_std_init=-2)
-        algorithms.PPO(VECTOR, Discrete(3), net_list=entries(3), log_std_init=-2)
         assert not caplog.records
         algorithms.PPO(VECTOR, box, net_list=entries(4), log_std_init=-2)
         assert [record.getMessage() for record in caplog.records] == [

@@ -326,6 +326,7 @@ def test_a_buffer_that_the_agent_has_is_not_left_aside():
         learn(agent, env, roles={'actors': 1, 'buffers': 1})
     agent.replay = agent.saved_buffer = None
     params = {'update_every': 1, 'updates': None, 'compress': False, 'recorded': None}
+    params |= {'buffer_size': 1000, 'batch_size': 8}
     assert plan_for(agent, env, {'actors': 1, 'buffers': 1}, 0, 0, 9, params).is_light(Role.BUFFER)
 
 
