@@ -22,8 +22,12 @@ TEXTS = PAGES + [str(path.relative_to(ROOT)) for path in EXAMPLES]
 SOURCES = [path.read_text(encoding='utf-8') for part in ('zoo', 'tests') for path in (ROOT / part).rglob('*.py')]
 
 #: What makes those examples short that train in a loop of their own.
-ARGUMENTS = {'your_own_ppo.py': ['256'], 'your_own_reinforce.py': ['256'], 'self_play.py': ['1000']}
-ARGUMENTS['toy_engine.py'] = ['2', '-c', 'print("a rank")']
+ARGUMENTS = {
+    'your_own_ppo.py': ['256'],
+    'your_own_reinforce.py': ['256'],
+    'self_play.py': ['1000'],
+    'distributed/toy_engine.py': ['2', '-c', 'print("a rank")'],
+}
 
 #: Makes programs short; and no XLA, which takes seconds to compile each agent's update.
 SHORTER = """
