@@ -63,7 +63,7 @@ class Folded:
 
 
 def agent_and_plan(actors: int, steps: int) -> tuple[Any, Any, Any]:
-    """Return IMPALA, its plan for so many actors, and its environment, that of scaling.py."""
+    """Return IMPALA, its plan for so many actors, and the environment of scaling.py."""
     from scaling import Sleeping, agent_for
 
     from zoo import build_env

@@ -88,23 +88,14 @@ AIMS = {
 }
 
 
-def rows_of(env_id: str, steps: int, *names: str, seeds: int = 20, **changes: Any) -> dict[str, Row]:
+def rows_of(env_id: str, steps: int, *names: str, seeds: int = 20) -> dict[str, Row]:
     """Return rows with equal steps: an algorithm's name, or 'PPO clip_range_value=0.2' with a switch."""
     found = {}
     for name in names:
         alg, *switches = name.split()
         own = {key: json.loads(value) for key, value in (switch.split('=') for switch in switches)}
-        label = '-'.join(
-            [
-                alg.lower(),
-                env_id.split('-')[0].lower(),
-                *(
-                    key if own[key] is True else str(own[key]) if isinstance(own[key], str) else f'{key}{own[key]}'
-                    for key in own
-                ),
-            ]
-        )
-        found[label] = Row(alg, env_id, steps, AIMS[env_id], changes=changes | own, seeds=seeds)
+        label = '-'.join([alg.lower(), env_id.split('-')[0].lower(), *switches]).replace('"', '')
+        found[label] = Row(alg, env_id, steps, AIMS[env_id], changes=own, seeds=seeds)
     return found
 
 
@@ -260,7 +251,7 @@ def run(name: str, seed: int) -> dict[str, Any]:
     with both_cores_busy() if asked.busy else contextlib.nullcontext():
         begin = time.perf_counter()
         script = Path(__file__).with_name('stability_peers.py') if asked.library != 'zoo' else Path(__file__)
-        given = json.dumps({'name': name, 'seed': seed} if asked.library == 'zoo' else vars(asked) | {'seed': seed})
+        given = json.dumps({'name': name, 'seed': seed})
         # Threads of a peer would fight over the cores with the next run.
         alone = {} if asked.library == 'zoo' else ONE_THREAD
         found: dict[str, Any] = answer_of([python, str(script), '--run', given], environment(**alone))

@@ -1,7 +1,7 @@
 """One run of a peer for ``stability.py``, in the peers' virtual environment: Stable-Baselines3, contrib or SBX.
 
-``--run`` gives the row as JSON. The parameters have the names of RL Baselines3 Zoo: ``lin_x`` is a value that falls
-from x to zero, ``normalize`` scales observations and rewards by running statistics.
+``--run`` gives the name of the row and the seed as JSON. The parameters have the names of RL Baselines3 Zoo: ``lin_x``
+is a value that falls from x to zero, ``normalize`` scales observations and rewards by running statistics.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from common import versions
+from stability import PARTS, ROWS, TEST_EPISODES, TEST_SEED
 
 #: Each library's module, and its package with what it runs on.
 LIBRARIES = {
@@ -24,7 +25,6 @@ LIBRARIES = {
     'contrib': ('sb3_contrib', ('sb3-contrib', 'stable-baselines3', 'torch', 'gymnasium', 'numpy')),
     'sbx': ('sbx', ('sbx-rl', 'jax', 'flax', 'gymnasium', 'numpy')),
 }
-TEST_SEED, TEST_EPISODES, PARTS = 10_000, 20, 10
 
 
 def falling(first: float) -> Callable[[float], float]:
@@ -35,7 +35,8 @@ def falling(first: float) -> Callable[[float], float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--run', required=True)
-    asked = json.loads(parser.parse_args().run)
+    run = json.loads(parser.parse_args().run)
+    asked, seed = ROWS[run['name']], run['seed']
     import numpy as np
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.env_util import make_vec_env
@@ -43,26 +44,26 @@ def main() -> None:
     from stable_baselines3.common.noise import NormalActionNoise
     from stable_baselines3.common.vec_env import VecNormalize
 
-    module, packages = LIBRARIES[asked['library']]
-    given = dict(asked['changes'])
+    module, packages = LIBRARIES[asked.library]
+    given = dict(asked.changes)
     for name, value in given.items():
         if isinstance(value, str) and value.startswith('lin_'):
             given[name] = falling(float(value.removeprefix('lin_')))
     policy: dict[str, Any] = {name: given.pop(name) for name in ('net_arch', 'n_quantiles') if name in given}
     scaled = given.pop('normalize', False)
-    env = make_vec_env(asked['env_id'], given.pop('n_envs', 1), seed=asked['seed'])
+    env = make_vec_env(asked.env_id, given.pop('n_envs', 1), seed=seed)
     if scaled:
         env = VecNormalize(env, gamma=given.get('gamma', 0.99))
     if 'noise_std' in given:
         size = env.action_space.shape
         given['action_noise'] = NormalActionNoise(np.zeros(size), np.full(size, given.pop('noise_std')))
-    kind = 'LinearPolicy' if asked['alg'] == 'ARS' else 'MlpPolicy'
-    model = getattr(importlib.import_module(module), asked['alg'])(
-        kind, env, seed=asked['seed'], device='cpu', policy_kwargs=policy or None, verbose=0, **given
+    kind = 'LinearPolicy' if asked.alg == 'ARS' else 'MlpPolicy'
+    model = getattr(importlib.import_module(module), asked.alg)(
+        kind, env, seed=seed, device='cpu', policy_kwargs=policy or None, verbose=0, **given
     )
 
-    def scores(episodes: int, seed: int) -> list[float]:
-        tested = make_vec_env(asked['env_id'], 1, seed=seed)
+    def scores(episodes: int, test_seed: int) -> list[float]:
+        tested = make_vec_env(asked.env_id, 1, seed=test_seed)
         if scaled:
             tested = VecNormalize(tested, training=False, norm_reward=False)
             tested.obs_rms = env.obs_rms
@@ -75,13 +76,13 @@ def main() -> None:
         found: list[float] = []
 
         def _on_step(self) -> bool:
-            if self.num_timesteps >= (len(self.found) + 1) * asked['steps'] // PARTS:
+            if self.num_timesteps >= (len(self.found) + 1) * asked.steps // PARTS:
                 self.found.append(float(np.mean(scores(10, TEST_SEED + 1 + len(self.found)))))
             return True
 
     began = time.perf_counter()
     # ARS copies the policy, and calls no callback that could test it.
-    model.learn(asked['steps'], callback=None if asked['alg'] == 'ARS' else Tests())
+    model.learn(asked.steps, callback=None if asked.alg == 'ARS' else Tests())
     seconds = time.perf_counter() - began
     found = {'returns': scores(TEST_EPISODES, TEST_SEED), 'tests': Tests.found, 'seconds': seconds}
     print(json.dumps(found | {'versions': versions(*packages)}), flush=True)

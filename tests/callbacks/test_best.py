@@ -65,7 +65,7 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 
 
 def scripted(scores: Any, monkeypatch: Any, **given: Any) -> tuple[Any, Any, KeepBest]:
-    """Train with tests that find these scores by the weights' step: those of the tests, then those at the end."""
+    """Train, and replace the score of each agent by a given one: first in the tests on the way, then at the end."""
     tests = KeepBest(every=1000, share=None, retest=4, **given)
     play = tests._play
 

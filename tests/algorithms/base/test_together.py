@@ -116,7 +116,7 @@ NOISY = {
 @pytest.mark.full(but='TD3')
 @pytest.mark.parametrize('name', NOISY)
 def test_a_seed_gives_the_same_noise_with_and_without_xla(name: str, monkeypatch: pytest.MonkeyPatch):
-    """One learner's updates are compiled by XLA, those of several are not."""
+    """XLA compiles the updates of one learner. It does not compile the updates of several learners."""
     monkeypatch.setattr('zoo.algorithms.base.updating.prefers_xla', lambda variables: True)
     alone, other = NOISY[name](), NOISY[name]()
     other.restore_state(alone.state())

@@ -186,7 +186,7 @@ class Updating:
 
     @property
     def observed_recordings(self) -> bool:
-        """Whether the running statistics have taken in recorded observations besides those of the agent's steps."""
+        """Whether the running statistics include observations of recorded episodes."""
         return any(moments.count > self.steps for moments in self.statistics.values())
 
     def observe_moments(self, found: Mapping[str, np.ndarray]) -> None:

@@ -123,7 +123,7 @@ class Learns(Acts, Protocol):
 
     @property
     def observed_recordings(self) -> bool:
-        """Whether the running statistics have taken in recorded observations besides those of the agent's steps."""
+        """Whether the running statistics include observations of recorded episodes."""
 
     def observe_moments(self, found: Mapping[str, np.ndarray]) -> None:
         """Take observations into the running statistics by their moments, by path ``[P, 3, size]``."""

@@ -38,7 +38,7 @@ class Row:
 
 
 class Doors:
-    """The doors of all ranks of a job: this rank notes at those of others, and looks and waits at its own."""
+    """The doors of all ranks of a job. This rank writes notes at other ranks' doors, and waits at its own door."""
 
     def __init__(self, folder: Path, board: Board, rank: int) -> None:
         self._folder, self._board, self._rank, self._size = folder, board, rank, len(board.states)
