@@ -7,9 +7,9 @@
 Each run is the four lines with ``call_default_params``; only ``train_steps`` and what its row says differ. A test
 follows: 20 episodes or more with the deterministic policy in a fresh environment with another seed. Results are kept
 in ``results/learning.json``, one entry for each row and seed, so rows can be run one by one. ``results/learning.md``
-is written from it, and each run's learning curve is in ``results/curves``. A run that was cut short goes on from its
-last checkpoint when its row and seed are asked for again; its folder in ``benchmarks/runs`` stays until it is
-finished.
+is written from it, and ``results/curves`` has a page for each row with its learning curves. A run that was cut short
+goes on from its last checkpoint when its row and seed are asked for again; its folder in ``benchmarks/runs`` stays
+until it is finished.
 """
 
 from __future__ import annotations
@@ -89,20 +89,22 @@ class Row:
     reach: float | None = None
 
 
+#: Short runs whose seeds once differed.
+TEN = tuple(range(10))
 ROWS = {
     'ppo-cartpole': Row('PPO', 'CartPole-v1', 'classic_control', 8, 100_000, (0, 1, 2), 500.0),
-    'dqn-cartpole': Row('DQN', 'CartPole-v1', 'classic_control', 1, 50_000, (0, 1, 2), 475.0),
-    'sac-cartpole': Row('SAC', 'CartPole-v1', 'classic_control', 1, 50_000, (0, 1, 2), 475.0),
+    'dqn-cartpole': Row('DQN', 'CartPole-v1', 'classic_control', 1, 50_000, TEN, 475.0),
+    'sac-cartpole': Row('SAC', 'CartPole-v1', 'classic_control', 1, 50_000, TEN, 475.0),
     'ddpg-pendulum': Row('DDPG', 'Pendulum-v1', 'classic_control', 1, 20_000, (0, 1, 2), -170.0),
     'td3-pendulum': Row('TD3', 'Pendulum-v1', 'classic_control', 1, 20_000, (0, 1, 2), -170.0),
     'sac-pendulum': Row('SAC', 'Pendulum-v1', 'classic_control', 1, 20_000, (0, 1, 2), -170.0),
     'tqc-pendulum': Row('TQC', 'Pendulum-v1', 'classic_control', 1, 20_000, (0, 1, 2), -170.0),
     'crossq-pendulum': Row('CrossQ', 'Pendulum-v1', 'classic_control', 1, 20_000, (0, 1, 2), -170.0),
-    'ppo-lunarlander': Row('PPO', 'LunarLander-v3', 'box2d', 16, 1_000_000, (0,), 230.0),
+    'ppo-lunarlander': Row('PPO', 'LunarLander-v3', 'box2d', 16, 1_000_000, (0, 1, 2), 230.0),
     'sac-halfcheetah': Row('SAC', 'HalfCheetah-v5', 'mujoco', 1, 300_000, (0,), 6000.0),
     'tqc-halfcheetah': Row('TQC', 'HalfCheetah-v5', 'mujoco', 1, 300_000, (0,), 6921.9),
     'crossq-halfcheetah': Row('CrossQ', 'HalfCheetah-v5', 'mujoco', 1, 300_000, (0,), 6921.9),
-    'sac-swingup': Row('SAC', 'cartpole-swingup', 'dm_control', 1, 100_000, (0,), 700.0),
+    'sac-swingup': Row('SAC', 'cartpole-swingup', 'dm_control', 1, 100_000, (0, 1, 2), 700.0),
     'sac-fetchreach': Row(
         'SAC', 'FetchReach-v4', 'robotics', 1, 20_000, (0, 1, 2), 0.95, test_episodes=50, score='success'
     ),
@@ -141,7 +143,7 @@ ROWS['sac-fetchreach-without'] = replace(ROWS['sac-fetchreach'], aim=0.5, below=
 # Both after a fifth of the steps, when the one has learned and the other has not.
 ROWS |= {f'{name}-early': replace(ROWS[name], steps=4000) for name in ('sac-fetchreach', 'sac-fetchreach-without')}
 # DQN with none of its switches, and with each of them alone; the others of its family as they are.
-PLAIN = {'double_q': False}
+PLAIN = {'double_q': False, 'n_step': 1}
 SWITCHES: dict[str, dict[str, Any]] = {
     'plain': {},
     'double': {'double_q': True},
@@ -151,7 +153,9 @@ SWITCHES: dict[str, dict[str, Any]] = {
     'n-step': {'n_step': 3},
 }
 for switch, on in SWITCHES.items():
-    ROWS[f'dqn-cartpole-{switch}'] = replace(ROWS['dqn-cartpole'], alg_params=PLAIN | on)
+    ROWS[f'dqn-cartpole-{switch}'] = replace(
+        ROWS['dqn-cartpole'], alg_params=PLAIN | on, learn={'buffer_size': 10_000 if 'n_step' in on else 100_000}
+    )
 for variant in ('C51', 'QRDQN', 'Rainbow'):
     ROWS[f'{variant.lower()}-cartpole'] = replace(ROWS['dqn-cartpole'], alg=variant)
 # CartPole as positions alone, with a memory and without one.
@@ -199,14 +203,14 @@ ROWS |= {
         'A2C', 'MountainCarContinuous-v0', 'classic_control', 4, 100_000, (0, 1, 2), 90.9
     ),
     'ppo-mountaincar-continuous': Row('PPO', 'MountainCarContinuous-v0', 'classic_control', 1, 20_000, (0, 1, 2), 85.7),
-    'ppo-halfcheetah': Row('PPO', 'HalfCheetah-v5', 'mujoco', 1, 1_000_000, (0,), 3500.0),
+    'ppo-halfcheetah': Row('PPO', 'HalfCheetah-v5', 'mujoco', 1, 1_000_000, (0, 1, 2), 3500.0),
     'ppo-bipedalwalker': Row('PPO', 'BipedalWalker-v3', 'box2d', 32, 3_000_000, (0,), 250.0),
 }
 # Two actors, a buffer and a learner, as by default; of Ape-X the learner updates as fast as it can.
 ROWS |= {
     'apexdqn-cartpole': Row('ApexDQN', 'CartPole-v1', 'classic_control', 1, 200_000, (0, 1, 2), 475.0),
     'r2d2-cartpole': Row('R2D2', 'CartPole-v1', 'classic_control', 1, 100_000, (0, 1, 2), 475.0),
-    'apexddpg-pendulum': Row('ApexDDPG', 'Pendulum-v1', 'classic_control', 1, 200_000, (0, 1, 2), -200.0),
+    'apexddpg-pendulum': Row('ApexDDPG', 'Pendulum-v1', 'classic_control', 1, 30_000, (0, 1, 2), -200.0),
 }
 TEST_SEED = 10_000
 
@@ -272,43 +276,93 @@ def reached(folder: Path, mean: float) -> float | None:
 
 
 def report(results: dict[str, Any]) -> list[str]:
-    """Return the lines of the result page."""
+    """Return the lines of the result page: one table for each environment, one line for each row."""
     lines = [
         '# Learning',
         '',
-        '`python benchmarks/scores/learning.py` with the default hyper-parameters; mean return of '
-        '20 test episodes (10 whole games of Atari; of 50 with goals the part that succeeds) with the deterministic '
-        'policy, separate from training. Two cores, no GPU.',
+        '`python benchmarks/scores/learning.py` with the default hyper-parameters. Two cores, no GPU.',
         '',
-        *header(
-            *('row', 'algorithm', 'environment', 'copies', 'steps', 'aim, each seed'),
-            *('seeds', 'min', 'median', 'minutes a seed'),
-        ),
+        'A score is the mean return of 20 separate test episodes with the deterministic policy. Atari has 10 whole '
+        'games.',
+        'Environments with goals have 50 episodes, and the score is the part of them that succeeds. "Reached" counts '
+        'the seeds',
+        'that reached the aim. "Worst" and "median" are over the seeds. A row name leads to its seeds and their '
+        'learning curves.',
+        'How many of twenty fresh seeds reach a score is in [stability.md](stability.md).',
     ]
-    for name, asked in ROWS.items():
-        found = results.get(name)
-        if not found:
-            continue
-        means = [entry['mean'] for entry in found.values()]
-        digits = 1 if asked.score == 'return' else 2
-        seeds = ', '.join(
-            f'[{seed}](curves/{name}-{seed}.png): {entry["mean"]:.{digits}f} ± {entry["std"]:.{digits}f}'
-            for seed, entry in sorted(found.items())
-        )
-        changed = (
-            asked.env | asked.alg_params | asked.learn | ({'recurrent': asked.recurrent} if asked.recurrent else {})
-        )
-        options = ''.join(f', `{key}={value}`' for key, value in changed.items())
-        options += '' if asked.dtype == 'float32' else f', `{asked.dtype}`'
-        steps = min(entry['train_steps'] for entry in found.values())
-        minutes = statistics.median(entry['minutes'] for entry in found.values())
-        aim = f'{"<" if asked.below else "≥"} {asked.aim:g}'
-        cells = (f'`{asked.env_id}`{options}', asked.nenv, f'{steps:,}', aim, seeds, f'**{min(means):.{digits}f}**')
-        lines.append(row(name, asked.alg, *cells, f'{statistics.median(means):.{digits}f}', f'{minutes:.1f}'))
+    found = {name: asked for name, asked in ROWS.items() if results.get(name)}
+    for env_id in dict.fromkeys(asked.env_id for asked in found.values()):
+        lines += ['', f'## `{env_id}`', '']
+        lines += header('row', 'settings', 'copies', 'steps', 'aim', 'reached', 'worst', 'median', 'minutes a seed')
+        for name, asked in found.items():
+            if asked.env_id != env_id:
+                continue
+            entries = results[name].values()
+            means = [entry['mean'] for entry in entries]
+            digits = digits_of(asked)
+            lines.append(
+                row(
+                    f'[{name}](curves/{name}.md)',
+                    f'{asked.alg}{options_of(asked)}',
+                    asked.nenv,
+                    f'{min(entry["train_steps"] for entry in entries):,}',
+                    f'{"<" if asked.below else "≥"} {asked.aim:g}',
+                    f'{sum((mean < asked.aim) == asked.below for mean in means)} of {len(means)}',
+                    f'**{(max if asked.below else min)(means):.{digits}f}**',
+                    f'{statistics.median(means):.{digits}f}',
+                    f'{statistics.median(entry["minutes"] for entry in entries):.1f}',
+                )
+            )
     if 'dppo-pong' in results:
         lines += pong(results['dppo-pong'].values())
-    entries = (entry for found in results.values() for entry in found.values())
-    return [*lines, '', *sorted({f'{entry["date"]}: {listed(entry["versions"])}' for entry in entries})]
+    return [*lines, '', *dated(entry for entries in results.values() for entry in entries.values())]
+
+
+def report_row(name: str, found: dict[str, Any]) -> list[str]:
+    """Return the lines of a row's own page: its seeds, and a learning curve of each."""
+    asked, digits = ROWS[name], digits_of(ROWS[name])
+    aim = f'{"below" if asked.below else "at least"} {asked.aim:g}'
+    lines = [
+        f'# {name}',
+        '',
+        f'{asked.alg}{options_of(asked)} in `{asked.env_id}`, copies: {asked.nenv}. Aim: {aim}. '
+        f'`python benchmarks/scores/learning.py {name}`. [All rows](../learning.md).',
+        '',
+        *header('seed', 'score', 'deviation of episodes', 'worst episode', 'steps', 'minutes'),
+    ]
+    seeds = sorted(found, key=int)
+    for seed in seeds:
+        entry = found[seed]
+        values = (f'{entry[key]:.{digits}f}' for key in ('mean', 'std', 'min'))
+        lines.append(row(seed, *values, f'{entry["train_steps"]:,}', f'{entry["minutes"]:.1f}'))
+    for seed in seeds:
+        lines += ['', f'![Learning curve of seed {seed}]({name}-{seed}.png)']
+    return [*lines, '', *dated(found.values())]
+
+
+def digits_of(asked: Row) -> int:
+    """Return how many decimals a row's scores have."""
+    return 1 if asked.score == 'return' else 2
+
+
+def options_of(asked: Row) -> str:
+    """Return what of a row is not a default, as text that follows the algorithm's name."""
+    changed = asked.env | asked.alg_params | asked.learn | ({'recurrent': asked.recurrent} if asked.recurrent else {})
+    options = ''.join(f', `{key}={value}`' for key, value in changed.items())
+    return options + ('' if asked.dtype == 'float32' else f', `{asked.dtype}`')
+
+
+def dated(entries: Iterable[dict[str, Any]]) -> list[str]:
+    """Return when runs were made, and with which versions."""
+    return sorted({f'{entry["date"]}: {listed(entry["versions"])}' for entry in entries})
+
+
+def write_pages() -> None:
+    """Write the page of all rows and the page of each row."""
+    results = read_results('learning')
+    write_page('learning', report(results))
+    for name in ROWS.keys() & results.keys():
+        write_page(f'curves/{name}', report_row(name, results[name]))
 
 
 #: Until Pong at 42x42 scores 17 and more, by IMPALA: who says so, with what, and seconds.
@@ -342,7 +396,11 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument('rows', nargs='*', metavar='row', help=f'of {", ".join(ROWS)}; all when none is named')
     parser.add_argument('--seeds', type=int, nargs='+', help="instead of the row's own")
+    parser.add_argument('--pages', action='store_true', help='train nothing: write the pages from the results')
     args = parser.parse_args()
+    if args.pages:
+        write_pages()
+        return
     for name in checked(parser, 'row', args.rows, ROWS):
         for seed in args.seeds or ROWS[name].seeds:
             begin = time.perf_counter()
@@ -358,7 +416,7 @@ def main() -> None:
             results = read_results('learning')
             results.setdefault(name, {})[str(seed)] = entry
             write_results('learning', results)
-            write_page('learning', report(results))
+            write_pages()
 
 
 if __name__ == '__main__':
