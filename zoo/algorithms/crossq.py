@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from zoo.algorithms.sac import SAC
 from zoo.common.networks.network import Network, penalized
-from zoo.common.records import Batch
+from zoo.common.records import Batch, SequenceBatch
 from zoo.common.tools.params import at_least
 
 log = logging.getLogger('zoo')
@@ -71,6 +71,9 @@ class CrossQ(SAC):
     def build_targets(self) -> list[Network]:
         """Return the critics themselves: there are no targets."""
         return self.critics
+
+    def observations_at_once(self, batches: Batch | SequenceBatch) -> int:
+        return 2 * super().observations_at_once(batches)
 
     def critic_loss(self, batch: Batch, seed: tf.Tensor) -> tf.Tensor:
         """Return ½ mean (Q(s, a) − y)², summed over both critics; y = r + γ (1 − terminated) (min Q(s′, a′) − α log π).

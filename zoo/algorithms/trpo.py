@@ -56,7 +56,7 @@ class TRPO(ActorCritic):
 
     def largest_pass(self, shape: tuple[int, ...], *arrays: Any) -> tuple[int, int, int]:
         rows, passes, forward = super().largest_pass(shape, *arrays)
-        return rows, passes + 1, forward  # the curvature is differentiated twice
+        return rows, passes + 3, forward  # the curvature is differentiated twice, which keeps two more outputs
 
     def policy_loss(self, samples: Samples, advantage: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return −mean ratio A, equation 14, with what the network adds to it; and the mean entropy."""

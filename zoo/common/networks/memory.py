@@ -14,14 +14,14 @@ from zoo.common.tools import keras_private
 def update_bytes(networks: Iterable[Network], rows: int, passes: int, forward: int = 0) -> int:
     """Return about how many bytes an update takes that gives networks ``rows`` observations at a time.
 
-    The first pass, forward, leaves every layer's output in memory. Each further pass, backward or of a target, has its
-    largest one. Of ``forward`` observations that nothing is learned from, two layers are there. Each weight is there
-    three times more: as its gradient, clipped, and as its step. Measured on images of 240 × 320 × 3 with 64 rows, in
-    GB: PPO 0.47, VPG 0.52, DQN 0.77 (three passes); this says 0.46, 0.46 and 0.62.
+    The first pass, forward, leaves every layer's output of every network in memory. The networks take turns in each
+    further pass, backward or of a target: the largest output of all is there once more. Of ``forward`` observations
+    that nothing is learned from, two layers are there. Each weight is there three times more: as its gradient, clipped,
+    and as its step. ``benchmarks/results/memory.md`` has what each algorithm takes.
     """
     own = [network for network in networks if not network.shares]
     sizes = [_sizes(network) for network in own]
-    entries = sum(sum(found) + (passes - 1) * max(found) for found in sizes)
+    entries = sum(map(sum, sizes)) + (passes - 1) * max(map(max, sizes))
     weights = sum(int(np.prod(variable.shape)) for network in own for variable in network.variables)
     pair = sum(sum(sorted(found)[-2:]) for found in sizes)
     return 4 * (max(rows * entries, forward * pair) + 3 * weights)
