@@ -22,9 +22,12 @@ class Callback:
     Attributes:
         every: environment steps between calls. A call happens at the first update from there on, and at the end. None:
             whenever a row is logged.
+        steers: whether it may end or change the training. A run with such a callback is not said by a file
+            (:func:`zoo.as_config`).
     """
 
     every: int | None = None
+    steers: bool = True
 
     def begin(self, training: Training) -> None:
         """Prepare; called before the first step of the training."""

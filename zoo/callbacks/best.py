@@ -80,6 +80,7 @@ class KeepBest(Evaluate):
         if self.share is not None and not 0 < self.share:
             raise InvalidValue(f'share is {share!r}: give a number above 0, such as 0.1, or None for no limit.')
         self.retest = whole('retest', retest)
+        self.steers = self.steers and env is not None  # else best.json says when it ends the training
         self._given = every
         self._begin_anew()
 
@@ -157,6 +158,12 @@ class KeepBest(Evaluate):
         same = 'the same ' if other else ''
         which = 'the last, ' if best['step'] == last['step'] else ''
         return f'Best: {which}step {_shown(best)}{other} (in {same}{best["episodes"]:.0f} new episodes)'
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What it was made with, as plain data, without an environment."""
+        names = ('episodes', 'seed', 'stop_at', 'share', 'retest')
+        return {'every': self._given, **{name: getattr(self, name) for name in names}}
 
     @classmethod
     def of_run(cls, folder: Path) -> KeepBest | None:
@@ -282,8 +289,7 @@ class KeepBest(Evaluate):
 
     def _note(self, training: Training, retested: dict[str, dict[str, float]]) -> None:
         assert training.run_dir is not None
-        arguments = {name: getattr(self, name) for name in ('episodes', 'seed', 'stop_at', 'share', 'retest')}
-        known = {'arguments': {'every': self._given, **arguments}} if self.env is None else {}  # else it needs its env
+        known = {'arguments': self.arguments} if self.env is None else {}  # else it needs its env
         write_json(training.run_dir / _FILE, known | retested)
 
 

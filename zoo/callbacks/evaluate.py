@@ -62,6 +62,7 @@ class Evaluate(WithEnvironment):
         seeding.generator(seed, 'test')  # which refuses what is no seed
         self.keep_best = keep_best
         self.stop_at = None if stop_at is None else number('stop_at', stop_at)
+        self.steers = stop_at is not None
         self.steps: list[int] = []
         self.returns: list[float] = []
         self.best = -math.inf

@@ -33,6 +33,8 @@ class Film(WithEnvironment):
         ImportError: ``kind`` is ``'mp4'`` and ffmpeg is not installed.
     """
 
+    steers = False
+
     def __init__(
         self,
         every: int = 50_000,

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Checkpoint(Callback):
     """Save the agent at regular intervals, besides the checkpoints that ``learn`` writes for resuming.
 
-    ``learn`` begins new episodes at its checkpoints (``checkpoint_every``), so that a resumed run is the same as one
-    without interruption. The checkpoints of this callback do not change the training. ``zoo.load`` loads both.
+    No checkpoint of this callback changes the training, also with ``exact_resume=True``. So a run that resumes from one
+    begins new episodes, which an uninterrupted run does not. ``zoo.load`` loads both.
 
     Args:
         every: environment steps between checkpoints.
@@ -34,6 +34,8 @@ class Checkpoint(Callback):
     Attributes:
         paths: the checkpoints that are kept, the oldest first.
     """
+
+    steers = False
 
     def __init__(
         self,

@@ -26,6 +26,8 @@ class WandB(Callback):
         ImportError: wandb is not installed.
     """
 
+    steers = False
+
     def __init__(self, project: str = 'zoo', **options: Any) -> None:
         try:
             import wandb
@@ -61,6 +63,8 @@ class MLflow(Callback):
     Raises:
         ImportError: mlflow is not installed.
     """
+
+    steers = False
 
     def __init__(self, experiment: str | None = None, tracking_uri: str | None = None) -> None:
         try:

@@ -41,7 +41,14 @@ for _name in ('dm_control', 'robotics', 'rlbench'):
 TUNED: dict[str, dict[str, Any]] = {
     # The critic becomes constant here. Gradients then fall below 1e-5, and RMSProp with so small an ε steps by noise.
     # With 1e-5 beside the root, 2 of 8 seeds fell late to 173 and 260; with 1e-5 under the root none of 10 fell.
-    'CartPole-v1': {'train_steps': 500_000, 'optimizer': {'epsilon': 1e-5}},
+    # The last weights reached 475 on 19 of the 20 seeds from 500 on, and got 133 on one. Their mean over the last fifth
+    # of the training got 500 on all of the 20 seeds from 100 on.
+    'CartPole-v1': {
+        'train_steps': 500_000,
+        'average_window': 0.2,
+        'optimizer': {'epsilon': 1e-5},
+        'recurrent': {'average_window': 0.0},
+    },
     'LunarLander-v3': {
         'train_steps': 200_000,
         'gamma': 0.995,

@@ -30,10 +30,12 @@ TUNED: dict[str, dict[str, Any]] = {
     'CartPole-v1': {key: value for key, value in dqn.TUNED['CartPole-v1'].items() if key != 'kappa'}
     | {
         'batch_size': 64,
+        'buffer_size': 100_000,
         'tau': 0.01,
         'n_step': 3,
         'v_min': 0.0,
         'v_max': 100.0,
+        'recurrent': {'average_window': 0.0},
         'optimizer': {'learning_rate': Linear(1e-3, 0.0), 'clip_norm': 10.0},
     },
 }

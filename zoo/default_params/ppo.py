@@ -45,8 +45,11 @@ for _name in ('dm_control', 'robotics', 'rlbench'):
     TYPES[_name] = TYPES['mujoco']
 
 TUNED: dict[str, dict[str, Any]] = {
+    # The last weights of seed 106 got 453, and their mean over a tenth of the training no more; over a fifth all of 12
+    # seeds from 100 on got 500.
     'CartPole-v1': {
         'train_steps': 100_000,
+        'average_window': 0.2,
         'rollout_size': 256,
         'epochs': 20,
         'batch_size': 256,
@@ -57,6 +60,7 @@ TUNED: dict[str, dict[str, Any]] = {
         # Without velocities it needs more steps and longer rollouts.
         'recurrent': {
             'train_steps': 300_000,
+            'average_window': 0.0,
             'rollout_size': 1024,
             'epochs': 10,
             'gamma': 0.99,

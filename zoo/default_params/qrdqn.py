@@ -23,8 +23,10 @@ TYPES: dict[str, dict[str, Any]] = {
 }
 
 TUNED: dict[str, dict[str, Any]] = {
-    # DQN's, at a quarter of the rate, with the source's number of quantiles.
+    # DQN's with one-step targets, at a quarter of the rate, with the source's number of quantiles. All of 24 seeds from
+    # 100 on got 500. The mean of the weights over a tenth of the training lost 2 of 20 other seeds (347, 110).
     'CartPole-v1': dqn.TUNED['CartPole-v1']
+    | {'n_step': 1, 'buffer_size': 100_000, 'average_window': 0.2}
     | {'batch_size': 64, 'quantiles': 10, 'optimizer': {'learning_rate': Linear(1e-3, 0.0), 'clip_norm': 10.0}},
     'MountainCar-v0': dqn.TUNED['MountainCar-v0'] | {'quantiles': 25},
     'Acrobot-v1': dqn.TUNED['Acrobot-v1'] | {'quantiles': 25},

@@ -41,9 +41,11 @@ TYPES: dict[str, dict[str, Any]] = {
 
 TUNED: dict[str, dict[str, Any]] = {
     # Our own, tried on seeds from 100 on: small networks, targets fast enough for values that must reach 100, and a
-    # rate that falls to zero, so that what is learned stays. Half as many updates are too few.
+    # rate that falls to zero, so that what is learned stays. Half as many updates are too few. The last weights of seed
+    # 104 got 217; with their mean all of 12 seeds got 499 or more.
     'CartPole-v1': {
         'train_steps': 50_000,
+        'average_window': 0.1,
         'batch_size': 128,
         'buffer_size': 50_000,
         'explore_steps': 1000,

@@ -62,7 +62,9 @@ TUNED: dict[str, dict[str, Any]] = {
         'cg_damping': 0.01,
         'normalize_reward': True,
     },
-    'LunarLanderContinuous-v3': _NORMALIZED | {'train_steps': 100_000, 'critic_epochs': 20},
+    # The source has λ of 0.95 and 100,000 steps. With 200,000 steps 13 of 14 seeds (100 on) got 130 or more.
+    # With λ of 0.98 as well, all 14 did: the lowest 159, the median 229 instead of 196.
+    'LunarLanderContinuous-v3': _NORMALIZED | {'train_steps': 200_000, 'gae_lambda': 0.98, 'critic_epochs': 20},
     'Acrobot-v1': _NORMALIZED | {'train_steps': 100_000},
     'MountainCar-v0': _NORMALIZED | {'train_steps': 100_000, 'critic_epochs': 20},
     # The source explores with state-dependent noise, and rollouts have 2048 steps of each copy.

@@ -19,4 +19,8 @@ TYPES: dict[str, dict[str, Any]] = {
 for _name in ('dm_control', 'robotics', 'rlbench'):
     TYPES[_name] = TYPES['mujoco']
 
-TUNED: dict[str, dict[str, Any]] = {'CartPole-v1': {'train_steps': 300_000}}
+TUNED: dict[str, dict[str, Any]] = {
+    # The last weights reached 475 on 18 of the 20 seeds from 500 on. Their mean over the last fifth of the training got
+    # 500 on all of the 20 seeds from 100 on.
+    'CartPole-v1': {'train_steps': 300_000, 'average_window': 0.2, 'recurrent': {'average_window': 0.0}},
+}

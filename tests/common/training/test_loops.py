@@ -47,6 +47,7 @@ class Notes:
         self.steps, self.updates, self.progress = 0, 0, 0.0
         self.rng = np.random.default_rng(0)
         self.weight = 1.0
+        self.learned = None
         self.replay: Replay | None = None
         self.priorities: np.ndarray | None = None
         self.asked: list[str] = []
@@ -414,17 +415,26 @@ def test_a_resumed_training_says_that_its_episodes_are_new(tmp_path: Path, caplo
         assert (told in caplog.messages) != exact
 
 
+@pytest.mark.parametrize(('every', 'told'), [(26, False), (27, True)])
+def test_a_target_that_never_moves_is_said(every: int, told: bool, caplog: pytest.LogCaptureFixture):
+    agent = quick_agent(target_update_every=every)
+    params = LEARN | {'update_every': 4, 'updates': 1}
+    agent.learn(counting(), train_steps=200, run_dir=False, seed=0, **params)
+    said = f'target_update_every={every}: the target never moves, since 200 steps have 26 updates at most.'
+    assert (said in caplog.messages) == told
+
+
 # Ends before the end
 
 
 LEARN = {'explore_steps': 100, 'batch_size': 10, 'buffer_size': 1000, 'progress_bar': False}
 
 
-def quick_agent(update: Callable[[Any], dict[str, float]] = lambda agent: {'q': 1.0}) -> Any:
+def quick_agent(update: Callable[[Any], dict[str, float]] = lambda agent: {'q': 1.0}, **params: Any) -> Any:
     """A real agent whose update is ``update``, which saves the time to compile its own."""
     from zoo.algorithms import DQN
 
-    agent = DQN(SPACES['box'], Discrete(5), net_list=[TINY])
+    agent = DQN(SPACES['box'], Discrete(5), net_list=[TINY], **params)
     agent.update_on = lambda batches: update(agent)
     return agent
 
@@ -641,16 +651,17 @@ def small(name: str, env: Any, **kwargs: Any) -> Any:
 PPO_PARAMS = {'horizon': 50, 'epochs': 2, 'batch_size': 25}
 OFF_PARAMS = {'batch_size': 16, 'explore_steps': 120, 'checkpoint_buffer': True}
 SCALED = {'normalize_obs': True, 'normalize_reward': True}
+OFTEN = {'buffer_size': 600, 'update_every': 4, 'average_window': 0.1}
 RESUMED = {
     'PPO-1': ('Pendulum-v1', 1, 'PPO', SCALED, PPO_PARAMS),
-    'PPO-3': ('CartPole-v1', 3, 'PPO', SCALED, PPO_PARAMS),
+    'PPO-3': ('CartPole-v1', 3, 'PPO', SCALED, PPO_PARAMS | {'average_window': 0.3}),
     # The buffer is turned over several times, and the updates fall on other steps than the checkpoints.
     'DQN-3': ('CartPole-v1', 3, 'DQN', {}, OFF_PARAMS | {'buffer_size': 100, 'update_every': 7, 'updates': 5}),
     'SAC-1': ('Pendulum-v1', 1, 'SAC', {'normalize_obs': True}, OFF_PARAMS | {'buffer_size': 600, 'update_every': 4}),
     # An odd number of updates lies before the checkpoint: the actor's turn is the other one.
     'TD3-1': ('Pendulum-v1', 1, 'TD3', {}, OFF_PARAMS | {'buffer_size': 5000, 'update_every': 6, 'updates': 1}),
     # Its actor is normalised: it acts by what an update gave, which XLA compiled, or by what was read after loading.
-    'CrossQ-1': ('Pendulum-v1', 1, 'CrossQ', {'policy_delay': 1}, OFF_PARAMS | {'buffer_size': 600, 'update_every': 4}),
+    'CrossQ-1': ('Pendulum-v1', 1, 'CrossQ', {'policy_delay': 1}, OFF_PARAMS | OFTEN),
 }
 
 

@@ -51,6 +51,7 @@ class Algorithm(Parameterized):
 
     Attributes:
         net_list, optimizers_list: the entries from which networks and optimizers were made.
+        learned: with ``average_window``, the weights that training reached, by name; the networks have their mean.
         loop_state: from a checkpoint written during training: ``steps`` done and ``train_steps``.
         is_training: whether ``learn`` is running.
         player: this agent, as its rollouts know it.
@@ -109,6 +110,7 @@ class Algorithm(Parameterized):
         self.rng = seeding.generator(None, 'agent')
         self.noise_seed = tf.Variable(self._draw_noise_seed(), dtype=tf.int32)
         self.state_variables['noise_seed'] = self.noise_seed
+        self.learned: dict[str, np.ndarray] | None = None
         self.loop_state: dict[str, int] | None = None
         self.saved_buffer: Mapping[str, np.ndarray] | None = None
         self.is_training = False
@@ -438,6 +440,14 @@ class Algorithm(Parameterized):
     def blueprint(self) -> tuple[type[Algorithm], dict[str, Any]]:
         """Return class and arguments of an agent like this one with new weights; they pickle if its networks do."""
         return saving.blueprint(self)
+
+    def network_weights(self) -> dict[str, np.ndarray]:
+        """Return the weights of all networks, and what else optimizers move: what :meth:`set_network_weights` takes."""
+        return {name: variable.numpy() for name, variable in saving.weights(self).items()}
+
+    def set_network_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Act and learn with these `network_weights` from now on."""
+        saving.set_weights(self, weights)
 
     def state(self) -> dict[str, np.ndarray]:
         """Return every weight, optimizer state, statistic and counter: what :meth:`restore_state` takes."""

@@ -23,11 +23,13 @@ from zoo.common.tools import params, seeding
 from zoo.common.tools.checks import takes, whole
 from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.common.tools.files import jsonable, write_json
-from zoo.common.tools.params import above, at_least
+from zoo.common.tools.params import above, at_least, between
 from zoo.common.tools.processes import alone_in
 from zoo.common.training import testing
 from zoo.common.training.agent import Agent, mismatch
+from zoo.common.training.average import Average
 from zoo.common.training.experience import Experience
+from zoo.common.training.loops import updates_in_call
 from zoo.common.training.run_directory import check_continued, run_directory
 from zoo.common.training.training import Training
 
@@ -50,6 +52,12 @@ class Settings:
         'a run resumed from a checkpoint ends with the weights of an uninterrupted one; for that, checkpoints hold the '
         'replay buffer, and each begins new episodes, which costs the episodes under way',
     ] = False
+    average_window: Annotated[
+        float,
+        between(0, 1),
+        'part of the training: tests, callbacks, files and the trained agent have the exponential mean of the weights '
+        'over about this part before; 0: the last weights',
+    ] = 0.0
     progress_bar: Annotated[bool, 'show a progress bar, where somebody looks'] = True
     roles: Annotated[Any, 'None, or how many processes have which role, such as dict(learners=1, actors=4)'] = None
     restarts: Annotated[int, at_least(0), 'how often each dead actor is started again, on this machine'] = 3
@@ -150,12 +158,19 @@ def _made_with(env: Env | VectorEnv) -> dict[str, Any] | None:
         return None
 
 
-def _seed_of(folder: Path) -> Any:
-    """Give the seed of the run in a folder, or None."""
+def _config_in(folder: Path) -> dict[str, Any]:
+    """Give what is written of the run in a folder, or nothing."""
     try:
-        return json.loads((folder / 'config.json').read_text(encoding='utf-8')).get('seed')
-    except (OSError, ValueError, AttributeError):
-        return None
+        found = json.loads((folder / 'config.json').read_text(encoding='utf-8'))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _steering(callbacks: Iterable[Any]) -> list[str]:
+    """Name the callbacks that may end or change the training, as far as zoo knows."""
+    steering = [callback for callback in callbacks if getattr(callback, 'steers', True)]
+    return [getattr(callback, '__name__', type(callback).__name__) for callback in steering]
 
 
 def _draw(seed: int, stream: str) -> int:
@@ -196,8 +211,12 @@ def _train(
             if not settings.resume:
                 check_continued(folder, agent.steps)
             made = {'environment': about(env).name, 'env_type': about(env).type, 'made_with': _made_with(env)}
-            begun = _seed_of(folder) if settings.resume else seed
-            learned = {'seed': begun, 'learn_params': common | values}
+            # Every call of learn in this folder, and the callbacks of all: zoo.as_config says whether a file can.
+            before = _config_in(folder) if settings.resume or agent.steps else {}
+            calls = [*before.get('calls', ()), [agent.steps, settings.train_steps]]
+            steering = dict.fromkeys([*before.get('callbacks', ()), *_steering(callbacks)])
+            begun = before.get('seed') if settings.resume else seed
+            learned = {'seed': begun, 'calls': calls, 'callbacks': list(steering), 'learn_params': common | values}
             write_json(folder / 'config.json', agent.config() | made | learned)
             return run_in(folder, experience)
 
@@ -215,6 +234,7 @@ def _train(
             checkpoint_every=settings.checkpoint_every,
             checkpoint_buffer=settings.checkpoint_buffer,
             exact_resume=settings.exact_resume,
+            average=average,
             progress_bar=settings.progress_bar,
             start=start,
             experience=experience,
@@ -236,6 +256,7 @@ def _train(
             _check_sequences(values)
         if settings.roles is None:
             check_capacity(agent.sampling, values['buffer_size'], values['batch_size'], about(env).copies)
+        _warn_of_still_targets(agent, settings.train_steps - start, values)
     elif settings.checkpoint_buffer:
         log.warning('checkpoint_buffer=True changes nothing, since %s has no replay buffer.', type(agent).__name__)
     # The goals are read before anything is written or started: they may be refused.
@@ -247,12 +268,15 @@ def _train(
                     f'restarts={settings.restarts} starts dead actors again, but roles=None has no actors: leave it '
                     'out, or give roles=dict(actors=…).'
                 )
+            average = Average(agent, settings.average_window, settings.train_steps, start)
             return run()
         from zoo.distributed.training.planning import plan_for
         from zoo.distributed.training.roles import train
 
         own = {name: getattr(settings, name) for name in OF_ROLES}
         plan = plan_for(agent, env, settings.roles, roles_seed, start, settings.train_steps, values, **own)
+        # Only when nothing is refused any more, since it takes the agent's weights. Learners begin with those.
+        average = Average(agent, settings.average_window, settings.train_steps, start)
         return train(agent, env, plan, run)
 
 
@@ -262,6 +286,23 @@ def _check_timeout(sample_timeout: float | None) -> None:
         raise InvalidValue(
             f'sample_timeout={sample_timeout:g} ends an environment in another process, but this one runs in this '
             "process: use build_env(…, nenv=…, vectorized='async') or roles, or leave sample_timeout out."
+        )
+
+
+def _warn_of_still_targets(agent: Agent, steps: int, values: dict[str, Any]) -> None:
+    """Log that a target will keep its first weights, since the training ends before it would move."""
+    needed = getattr(agent, 'target_update_every', 0)
+    every = values['update_every']
+    if every is None:  # as many as the machine can make
+        return
+    explored = max(values['explore_steps'] - agent.steps - 1, 0)  # the last step of exploration may have an update
+    planned = (steps // every - explored // every) * updates_in_call(every, values['updates'])
+    if 0 < planned and agent.updates + planned < needed:
+        log.warning(
+            'target_update_every=%d: the target never moves, since %d steps have %d updates at most.',
+            needed,
+            steps,
+            planned,
         )
 
 

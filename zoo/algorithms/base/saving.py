@@ -83,6 +83,34 @@ def _moved_by(agent: Agent) -> dict[str, list[str]]:
     }
 
 
+def weights(agent: Agent) -> dict[str, tf.Variable]:
+    """Give the variables of numbers that training moves by gradients or along an episode, by their names as above.
+
+    They are the weights of all networks, and what else an optimizer moves. Targets follow by themselves.
+    """
+    moved = {id(variable) for optimizer in agent.optimizers.values() for variable in optimizer.variables}
+    return {
+        name: variable
+        for name, variable in variables(agent).items()
+        if (name.startswith('network/') and '/random/' not in name and variable.dtype.is_floating)
+        or id(variable) in moved
+    }
+
+
+def set_weights(agent: Agent, given: Mapping[str, np.ndarray]) -> None:
+    """Assign the variables that `weights` names."""
+    for name, variable in weights(agent).items():
+        variable.assign(given[name])
+    _settle(agent)
+
+
+def _settle(agent: Agent) -> None:
+    """Let all that derives from weights follow them."""
+    for network in agent.networks.values():
+        copies.settle(network)
+    agent.forward.refresh()
+
+
 def arrays(agent: Agent) -> dict[str, np.ndarray]:
     """Give every array of the state, by its name in a checkpoint.
 
@@ -93,21 +121,20 @@ def arrays(agent: Agent) -> dict[str, np.ndarray]:
         found |= {f'optimizer/{label}/{key}': value for key, value in agent.optimizers[label].state(names).items()}
     for label, moments in agent.moments().items():
         found |= {f'statistics/{label}/{name}': value for name, value in moments.state().items()}
-    return found
+    return found | {f'learned/{name}': value for name, value in (agent.learned or {}).items()}
 
 
 def assign(agent: Agent, saved: Mapping[str, np.ndarray]) -> None:
     """Put an agent into the state that `arrays` gave."""
     for name, variable in variables(agent).items():
         variable.assign(saved[name])
-    for network in agent.networks.values():
-        copies.settle(network)
     for label, names in _moved_by(agent).items():
         agent.optimizers[label].restore(names, _below(f'optimizer/{label}/', saved))
     _leave_out_statistics(agent, saved)
     for label, moments in agent.moments().items():
         moments.restore(_below(f'statistics/{label}/', saved))
-    agent.forward.refresh()
+    agent.learned = _below('learned/', saved) or None
+    _settle(agent)
 
 
 def _below(prefix: str, saved: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -283,6 +310,8 @@ def _optimizers_state(
 
 def _check_arrays(agent: Agent, saved: Mapping[str, np.ndarray], path: Path) -> None:
     own = {name: value.shape for name, value in arrays(agent).items()}
+    if any(name.startswith('learned/') for name in saved):
+        own |= {f'learned/{name}': tuple(variable.shape) for name, variable in weights(agent).items()}
     for name in sorted(saved.keys() | own.keys()):
         found = saved.get(name)
         if name not in own or found is None or found.shape != own[name]:

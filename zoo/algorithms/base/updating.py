@@ -40,6 +40,7 @@ class Updating:
         noise_seed: int32 ``[2]``, the seed of the random numbers in an update.
         all_reduce: the exchange with other learners; see :meth:`learn_together`.
         saved_buffer: the arrays of a loaded replay buffer, until training takes them.
+        learned: the weights that training goes on with, while the networks have their mean; None: the networks do.
     """
 
     network_names: ClassVar[tuple[str, ...]]
@@ -54,6 +55,7 @@ class Updating:
     statistics: dict[str, RunningMoments]
     replay: Replay | None
     saved_buffer: Mapping[str, np.ndarray] | None
+    learned: dict[str, np.ndarray] | None
     priorities: np.ndarray | None
     all_reduce: AllReduce | None
     noise_seed: tf.Variable
@@ -103,7 +105,7 @@ class Updating:
         for optimizer in self.optimizers.values():
             optimizer.set_progress(self.progress)
         if not self.fused.traces:
-            self.announce(int(np.prod(batches.reward.shape[1:])), 3)  # one of them is a target's
+            self.announce(self.observations_at_once(batches), 3)  # one of them is a target's
         phase = self.updates % self.phases
         self.updates += len(batches.reward)
         result = self.fused(batches, static=(phase,))
@@ -157,6 +159,11 @@ class Updating:
         self.forward.unpack(result[count:])
         return dict(zip(self.metric_names, result[:count].tolist(), strict=True))
 
+    def observations_at_once(self, batches: Batch | SequenceBatch) -> int:
+        """Return how many observations one update gives a network at a time."""
+        rows = batches.begins if isinstance(batches, SequenceBatch) else batches.reward
+        return int(np.prod(rows.shape[1:]))
+
     def announce(self, rows: int, passes: int, forward: int = 0) -> None:
         """Log the memory of an update, which is there besides stored transitions, if it is large."""
         size = update_bytes(self.networks.values(), rows, passes, forward)
@@ -165,7 +172,8 @@ class Updating:
 
     def weights_are_finite(self) -> bool:
         """Return whether every weight that an optimizer moves is a finite number."""
-        return all(np.isfinite(variable.numpy()).all() for variable in self.trainable_variables)
+        learned = (self.learned or {}).values()
+        return all(np.isfinite(array).all() for array in (*(v.numpy() for v in self.trainable_variables), *learned))
 
     # What updates need besides weights
 

@@ -175,6 +175,7 @@ class Agent(Learns, Protocol):
         networks, optimizers: by name, in that order; without the targets.
         statistics: running statistics of the normalized observations, by path.
         state_variables: further variables that are state, by name.
+        learned: the weights that training goes on with, where the networks have a mean of them; otherwise None.
         loop_state: of a checkpoint that was written during training: ``steps`` behind it and ``train_steps``.
         saved_buffer: the arrays of a loaded replay buffer, until training takes them.
         is_training: whether ``learn`` is under way.
@@ -192,6 +193,7 @@ class Agent(Learns, Protocol):
     optimizers: dict[str, Optimizer]
     statistics: dict[str, RunningMoments]
     state_variables: dict[str, tf.Variable]
+    learned: dict[str, np.ndarray] | None
     loop_state: dict[str, int] | None
     saved_buffer: Mapping[str, np.ndarray] | None
     is_training: bool
@@ -242,6 +244,12 @@ class Agent(Learns, Protocol):
 
     def blueprint(self) -> tuple[type, dict[str, Any]]:
         """Return the class and arguments of an agent like this one with new weights. Both pickle if the networks do."""
+
+    def network_weights(self) -> dict[str, np.ndarray]:
+        """Return the weights of all networks, and what else optimizers move, by name."""
+
+    def set_network_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Act and learn with the `network_weights` that were returned before."""
 
     def state(self) -> dict[str, np.ndarray]:
         """Return every weight, optimizer state, statistic and counter: what :meth:`restore_state` takes."""

@@ -24,6 +24,7 @@ from zoo.common.replay.replay import Replay
 from zoo.common.rollouts.claims import claims
 from zoo.common.tools.errors import NotFinite, UserError
 from zoo.common.training.agent import Agent, Loop
+from zoo.common.training.average import Average
 from zoo.common.training.collection import Collection
 from zoo.common.training.experience import Experience
 from zoo.common.training.logger import Logger
@@ -60,9 +61,10 @@ class Training:
         run_dir: where to write; None writes nothing.
         env_seed: of the first episodes.
         log_every: steps between rows; None makes some 200 rows in all.
-        checkpoint_every: steps between checkpoints; None makes ten at most, and none before 10,000 steps. Where a
-            only ``exact_resume`` lets a checkpoint change the training.
+        checkpoint_every: steps between checkpoints; None makes ten at most, and none before 10,000 steps.
+            Only ``exact_resume`` lets a checkpoint change the training.
         checkpoint_buffer, exact_resume, progress_bar: as for ``learn``.
+        average: the mean of the weights that the agent has outside its updates; None: there is none.
         start: the steps that a resumed call has behind it; ``train_steps`` includes them.
         experience: gives the experience; None: ``env`` does, which otherwise only gives its name.
         goals: of the environment, for the loop's parameter ``her``.
@@ -83,6 +85,7 @@ class Training:
         checkpoint_every: int | None = None,
         checkpoint_buffer: bool = False,
         exact_resume: bool = False,
+        average: Average | None = None,
         progress_bar: bool = True,
         start: int = 0,
         experience: Experience | None = None,
@@ -121,6 +124,7 @@ class Training:
         self.checkpoint_every = checkpoint_every or max(10_000, train_steps // 10)
         self._checkpoint_buffer = checkpoint_buffer or exact_resume
         self._exact_resume = exact_resume
+        self._average = Average(agent, 0.0, train_steps, start) if average is None else average
         self._next_log = start + self._log_every
         self._next_checkpoint = start + self.checkpoint_every
         self._last_checkpoint: Path | None = None
@@ -184,6 +188,7 @@ class Training:
                 log.info('Resumed at step %d of %d, with new episodes.', self.steps, self.train_steps)
             self.experience.restart(self._env_seed if not self._start else self.agent.draw_seed())
             loop.run(self, self.experience, **params)
+            self._average.show()
             if self.steps > self._log_steps:
                 self._log()
             self._call_timed(at_end=True)
@@ -206,6 +211,7 @@ class Training:
                 log.error(told, self.steps, self.train_steps, kept)
             raise
         finally:
+            self._average.show()
             self._close()
             self._attempt('curve.png', self._draw)
         return TrainingResult(
@@ -275,6 +281,7 @@ class Training:
                         'normalized observations and rewards may help.'
                     )
             self.agent.progress = self.progress
+        self._average.stepped(self.steps)
         if self.steps >= self._next_log:
             self._next_log = self.steps + self._log_every
             self._log()
@@ -325,7 +332,8 @@ class Training:
                 self._call(callback)
 
     def _call(self, callback: Callable[[Training], bool | None]) -> None:
-        answer = callback(self)
+        with self._average.shown():
+            answer = callback(self)
         if isinstance(answer, bool | np.bool_) and not answer:
             self._stopped = True
 
@@ -363,7 +371,8 @@ class Training:
             raise NotFinite(f'step {self.steps}: a weight became NaN or infinite: lower the learning rate.')
         loop_state = None if final and self.done else {'steps': self.steps, 'train_steps': self.train_steps}
         path = self.run_dir / 'checkpoints' / f'{self.agent.steps:09d}'  # its life's steps only grow
-        self.agent.save(path, buffer=self._checkpoint_buffer, loop_state=loop_state)
+        with self._average.shown():
+            self.agent.save(path, buffer=self._checkpoint_buffer, loop_state=loop_state)
         self._last_checkpoint = path
 
     def _draw(self) -> None:
