@@ -498,6 +498,7 @@ class TestLearnParams:
             'roles': None,
             'restarts': 3,
             'sample_timeout': 600.0,
+            'average_window': 0.0,
             'resume': False,
             'batch_size': 256,
             'buffer_size': 1_000_000,

@@ -25,6 +25,8 @@ _HOME = {
     'Linear': 'zoo.common.schedules',
     'train': 'zoo.experiments.train',
     'resume': 'zoo.experiments.train',
+    'read_config': 'zoo.experiments.config_file',
+    'as_config': 'zoo.experiments.config_file',
     'open_run': 'zoo.experiments.runs',
     'list_runs': 'zoo.experiments.runs',
     'plot_runs': 'zoo.experiments.runs',

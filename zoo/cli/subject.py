@@ -74,8 +74,8 @@ def settle(args: argparse.Namespace, more: list[str]) -> None:
         args.environment = word
     if words:
         raise InvalidValue(f'{words[0]!r} is one word too many. See zoo {args.command} --help.')
-    if getattr(args, 'resume', None) is not None:
-        return
+    if getattr(args, 'resume', None) is not None or getattr(args, 'config', None) is not None:
+        return  # which name them
     missing = ['the algorithm'] if count and not args.algorithms else []
     missing += ['the environment'] if environment and args.environment is None else []
     if missing:

@@ -54,6 +54,8 @@ class Control(Callback):
     It writes to the connection only after a question, so a page that does not read blocks nothing.
     """
 
+    steers = False
+
     def __init__(self, connection: Connection) -> None:
         self.every = 1
         self._connection = connection

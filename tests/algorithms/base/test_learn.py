@@ -32,7 +32,8 @@ def plain(plain_graphs: Any) -> None:
 
 
 def dqn(**params: Any) -> Algorithm:
-    return algorithms.DQN(VECTOR, Discrete(3), net_list=[{'hidden': [4], 'seed': 0}], **params)
+    params = {'net_list': [{'hidden': [4], 'seed': 0}], 'target_update_every': 5} | params
+    return algorithms.DQN(VECTOR, Discrete(3), **params)
 
 
 def ppo() -> Algorithm:

@@ -342,7 +342,7 @@ def seen_in(agent: Any) -> list[Any]:
 def test_four_actors_and_two_buffers(tmp_path: Path, capfd: pytest.CaptureFixture):
     """One actor dies. There are as many updates as without buffers, and no transition crosses an episode's end."""
     env = build_env(traced('CartPole-v1', tmp_path, die_at=130))
-    agent = agent_for('DQN', env, prioritized=True)
+    agent = agent_for('DQN', env, n_step=1, prioritized=True)
     seen = seen_in(agent)
     result = learn(agent, env, roles={'actors': 4, 'buffers': 2}, train_steps=6000, update_every=8, updates=2)
     assert 6000 <= result.steps <= 6032

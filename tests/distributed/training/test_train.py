@@ -567,7 +567,7 @@ def test_a_dead_actor_is_replaced(tmp_path: Path, capfd: pytest.CaptureFixture):
         folder = tmp_path / name
         folder.mkdir()
         env = build_env(traced('CartPole-v1', folder, die_at=130, delay=0.001 if name == 'IMPALA' else 0.0))
-        agent = agent_for(name, env)
+        agent = agent_for(name, env, **{'n_step': 1} if name == 'DQN' else {})
         result = learn(agent, env, roles=roles, train_steps=steps)
         assert result.steps >= steps
         assert (folder / 'died').exists() and len(stepped(folder)) == 3

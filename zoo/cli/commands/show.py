@@ -8,6 +8,7 @@ from typing import Any
 import zoo
 from zoo.cli.options import add_run
 from zoo.cli.printing import duration, scores
+from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.printing import Table
 
 #: The log has means of at most so many episodes.
@@ -20,10 +21,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     told = 'also print the spaces, networks and weights of its agent, which is loaded for it'
     parser.add_argument('--networks', action='store_true', help=told)
+    told = 'print the YAML that trains it again with zoo train --config, and nothing else'
+    parser.add_argument('--as-config', action='store_true', help=told)
 
 
 def run(args: Any) -> None:
     run = zoo.open_run(args.run_name)
+    if args.as_config:
+        if args.networks:
+            raise InvalidValue('--as-config prints a file and nothing else: leave --networks out.')
+        print(zoo.as_config(run), end='')
+        return
     seconds = run.episodes.get('t', [0.0])
     rate, last = run.last('speed/steps_per_second'), run.last('episode/return')
     rows = [

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import zoo
+from zoo import algorithms
 from zoo.cli.options import add_training, without_window
 from zoo.cli.printing import INTERRUPTED, duration, scores
 from zoo.cli.subject import ONE, add_subject
@@ -22,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_subject(parser, ONE, True, 'zoo train PPO CartPole-v1, or zoo train --resume RUN')
     add_training(parser)
     add = parser.add_argument
-    add('--seed', type=as_seed, default=0, help='of everything that is random, or none (default: 0)')
+    add('--config', metavar='FILE', help='arguments of zoo.train in YAML; what is given beside it wins')
+    told = 'of everything that is random, or none (default: 0)'
+    add('--seed', type=as_seed, default=argparse.SUPPRESS, help=told)  # a configuration may have another one
     add('--resume', metavar='RUN', help='go on with this run').completer = run_names  # type: ignore[attr-defined]
     add('--run-dir', metavar='FOLDER', help='where to write (default: a new folder in runs)')
     told = 'test every so many steps (default: about ten times, in a tenth of the time)'
@@ -36,6 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 class Where:
     """A callback that remembers the run directory of a training and says it."""
+
+    steers = False
 
     def __init__(self) -> None:
         self.run_dir: Path | None = None
@@ -65,9 +70,10 @@ def run(args: Any) -> int | None:
     if result.returns:
         last = result.returns[-100:]
         print(f'return: {sum(last) / len(last):.6g}, the mean of the last {len(last)} episodes')
-    for name, score in scores(zoo.open_run(result.run_dir)):
-        print(f'{name}: {score}')
-    print(f'run: {result.run_dir}')
+    if result.run_dir is not None:  # a configuration may have run_dir: false
+        for name, score in scores(zoo.open_run(result.run_dir)):
+            print(f'{name}: {score}')
+        print(f'run: {result.run_dir}')
     return None
 
 
@@ -106,7 +112,8 @@ def _resume(args: Any, callbacks: list[Any]) -> Any:
         '--env-set': args.env_set,
         '--run-dir': args.run_dir,
         '--render': args.render,
-        '--seed': args.seed != 0,
+        '--seed': 'seed' in args,
+        '--config': args.config,
         '--nenv': args.nenv is not None,
     }
     names = [name for name, value in given.items() if value]
@@ -122,17 +129,37 @@ def _resume(args: Any, callbacks: list[Any]) -> Any:
 
 
 def _train(args: Any, callbacks: list[Any]) -> Any:
-    from zoo.common.env_wrappers import find_env_type
-    from zoo.common.utils import default_nenv
-
-    find_packages(args.environment)
-    params = training_params(args)
-    env_type = find_env_type(args.environment) if args.env_type is None else args.env_type
-    nenv = default_nenv(args.algorithm, env_type, args.environment) if args.nenv is None else args.nenv
-    copies = f', {nenv} copies' if nenv > 1 else ''
-    say(f'{args.algorithm} on {args.environment}{copies}, seed {args.seed}')
-    params['progress_bar'] = params.get('progress_bar', True) and not args.quiet
+    given = training_params(args)
+    words = {'alg': args.algorithm, 'env_id': args.environment, 'env_type': args.env_type, 'nenv': args.nenv}
+    words |= {'run_dir': args.run_dir, 'render': args.render or None}
+    given |= {name: value for name, value in words.items() if value is not None}
+    if 'seed' in args:
+        given['seed'] = args.seed
     if args.render:
-        params['env_params'] = {'render_mode': 'human', **(params.get('env_params') or {})}
-    params |= {'seed': args.seed, 'nenv': nenv, 'run_dir': args.run_dir, 'render': args.render}
-    return zoo.train(args.algorithm, args.environment, env_type, evaluate=_tests(args), callbacks=callbacks, **params)
+        given['env_params'] = {'render_mode': 'human', **(given.get('env_params') or {})}
+    params = {'seed': 0} | (given if args.config is None else _with_config(args.config, given))
+    if args.config is None or args.evaluate is not None or args.no_evaluate or params.get('evaluate', True) is True:
+        params['evaluate'] = _tests(args)
+    find_packages(str(params['env_id']))
+    if params.get('env_type') is None:
+        from zoo.common.env_wrappers import find_env_type
+
+        params['env_type'] = find_env_type(params['env_id'])
+    if params.get('nenv') is None:
+        from zoo.common.utils import default_nenv
+
+        algorithms.check_name(params['alg'])
+        params['nenv'] = default_nenv(params['alg'], params['env_type'], params['env_id'])
+    copies = f', {params["nenv"]} copies' if params['nenv'] != 1 else ''
+    say(f'{params["alg"]} on {params["env_id"]}{copies}, seed {params["seed"]}')
+    params['progress_bar'] = params.get('progress_bar', True) and not args.quiet
+    return zoo.train(callbacks=callbacks, **params)
+
+
+def _with_config(path: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments in a configuration and on the command line."""
+    params = zoo.read_config(path, **given)
+    for name, word in (('alg', 'PPO'), ('env_id', 'CartPole-v1')):
+        if not isinstance(params.get(name), str):
+            raise InvalidValue(f"the configuration '{path}' lacks {name}: write {name}: {word}, for example.")
+    return params
