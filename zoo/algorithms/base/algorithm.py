@@ -233,7 +233,17 @@ class Algorithm(Parameterized):
     ) -> TestResult: ...
 
     @overload
-    def learn(self, env: Env | VectorEnv, mode: str, **arguments: Any) -> TrainingResult | TestResult: ...
+    def learn(
+        self,
+        env: Env | VectorEnv,
+        mode: str,
+        render: bool = False,
+        seed: int | None = None,
+        plot_func: Callable[[Sequence[float]], Any] | None = None,
+        callbacks: Iterable[Callable[[Training], bool | None]] = (),
+        run_dir: str | os.PathLike[str] | bool | None = None,
+        **learn_params: Any,
+    ) -> TrainingResult | TestResult: ...
 
     def learn(
         self,
