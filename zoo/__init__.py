@@ -7,6 +7,8 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from zoo.common.tools import quiet
+
 if TYPE_CHECKING:  # what a type checker knows, since it does not run __getattr__; a test compares it with __all__
     from zoo import algorithms as algorithms
     from zoo import callbacks as callbacks
@@ -34,9 +36,10 @@ if TYPE_CHECKING:  # what a type checker knows, since it does not run __getattr_
 
 __version__ = '0.1.0'
 
-# TensorFlow's start notes would bury the progress bar. zoo/common/tools/quiet.py holds back those that ignore this
-# variable. Errors while training still show, and a value that the user set stays.
+# TensorFlow's start notes would bury the progress bar: whoever imports TensorFlow from here on, it starts without them.
+# Errors while training still show, and a value of this variable that the user set stays.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+quiet.prepare()
 
 _HOME = {
     'build_env': 'zoo.common.env_wrappers',
@@ -86,9 +89,7 @@ if not TYPE_CHECKING:  # where it is seen, any name seems to exist
             raise AttributeError(f'module {__name__!r} has no attribute {name!r}{hint}')
         home = _HOME[name]
         if home.startswith('zoo.algorithms.'):
-            from zoo.common.tools.quiet import load_tensorflow
-
-            load_tensorflow()
+            quiet.load_tensorflow()
         return getattr(importlib.import_module(home), name)
 
 

@@ -92,7 +92,7 @@ def build_env(
     reward_shaping: Callable[[float], float] | None = None,
     nenv: int = 1,
     **kwargs: Any,
-) -> Env | VectorEnv: ...
+) -> VectorEnv | Any: ...  # an Env if the number is 1, which a type checker does not know
 
 
 def build_env(
