@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any
-
-from zoo.common.tools import quiet
 
 if TYPE_CHECKING:  # what a type checker knows, since it does not run __getattr__; a test compares it with __all__
     from zoo import algorithms as algorithms
@@ -36,10 +35,24 @@ if TYPE_CHECKING:  # what a type checker knows, since it does not run __getattr_
 
 __version__ = '0.1.0'
 
-# TensorFlow's start notes would bury the progress bar: whoever imports TensorFlow from here on, it starts without them.
-# Errors while training still show, and a value of this variable that the user set stays.
+# TensorFlow's start notes would bury the progress bar. The finder below holds back those that ignore this variable.
+# Errors while training still show, and a value that the user set stays.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-quiet.prepare()
+
+
+class _QuietStart:
+    """Finds TensorFlow for whoever imports it after zoo, so that it starts without its notes."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        if name != 'tensorflow':
+            return None
+        from zoo.common.tools.quiet import find_tensorflow
+
+        return find_tensorflow()
+
+
+sys.meta_path.insert(0, _QuietStart())
 
 _HOME = {
     'build_env': 'zoo.common.env_wrappers',
@@ -89,7 +102,9 @@ if not TYPE_CHECKING:  # where it is seen, any name seems to exist
             raise AttributeError(f'module {__name__!r} has no attribute {name!r}{hint}')
         home = _HOME[name]
         if home.startswith('zoo.algorithms.'):
-            quiet.load_tensorflow()
+            from zoo.common.tools.quiet import load_tensorflow
+
+            load_tensorflow()
         return getattr(importlib.import_module(home), name)
 
 

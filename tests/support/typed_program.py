@@ -41,6 +41,13 @@ best, result = zoo.train('PPO', 'CartPole-v1', gamma=0.98, train_steps=1000)
 reached = result.steps + best.steps
 copies = zoo.build_env('CartPole-v1', 'classic_control', nenv=4)
 gymnasium.wrappers.ClipAction(env)
+TD3(copies.single_observation_space, copies.single_action_space, gamma=0.9)
+TD3(**alg_params | {'gamma': 0.9, 'policy_delay': 3})
+agent.learn(env, 'train', **learn_params | {'train_steps': 5, 'run_dir': False})
+agent.learn(env, 'test', **TD3.learn_params() | {'test_episodes': 2})
+rollout = agent.rollout(env, steps=64)
+for batch in rollout.with_fields(weight=2 * rollout.reward).minibatches(4):
+    print(batch.weight, agent.evaluate(batch).log_prob)
 print(best.summary(), zoo.describe('PPO'), best.predict(env.reset()[0]), copies.action_space, zoo.__version__)
 
 algorithms.PPP(obs, act)  # wrong

@@ -31,7 +31,7 @@ from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.tools import params
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
-from zoo.common.tools.params import Param
+from zoo.common.tools.params import Param, ParamDict
 from zoo.common.training.agent import Loop
 
 if TYPE_CHECKING:
@@ -150,14 +150,14 @@ class Parameterized(Updating):
         return found
 
     @classmethod
-    def params(cls) -> dict[str, Any]:
+    def params(cls) -> ParamDict:
         """Return the constructor's parameters with their defaults."""
-        return {name: param.fresh() for name, param in cls.declared().items()}
+        return ParamDict({name: param.fresh() for name, param in cls.declared().items()})
 
     @classmethod
-    def learn_params(cls) -> dict[str, Any]:
+    def learn_params(cls) -> ParamDict:
         """Return the parameters that ``learn`` takes for this algorithm, with their defaults."""
-        return {name: param.fresh() for name, param in cls.declared_for_learn().items()}
+        return ParamDict({name: param.fresh() for name, param in cls.declared_for_learn().items()})
 
     def take_parameters(self, args: Sequence[Any], given: Mapping[str, Any]) -> None:
         """Check the arguments of the constructor, and keep each field under its name.

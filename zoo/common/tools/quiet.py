@@ -12,8 +12,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
@@ -33,26 +32,18 @@ _lock = threading.RLock()
 _loaded = False
 
 
-class _QuietStart(MetaPathFinder):
-    """Finds TensorFlow as Python does, and hides what it writes while its module runs."""
+def find_tensorflow() -> ModuleSpec | None:
+    """Find TensorFlow as Python does; what its module writes while it runs is hidden. None where Python finds none."""
+    spec = PathFinder.find_spec('tensorflow')
+    if spec is None or spec.loader is None:
+        return None
+    execute = spec.loader.exec_module
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(name, path) if name == 'tensorflow' else None
-        if spec is None or spec.loader is None:
-            return None
-        execute: Callable[[ModuleType], None] = spec.loader.exec_module
+    def execute_quietly(module: ModuleType) -> None:
+        _start(module, execute)
 
-        def execute_quietly(module: ModuleType) -> None:
-            _show_devices_quietly(module, execute)
-
-        spec.loader.exec_module = execute_quietly  # type: ignore[method-assign]
-        return spec
-
-
-def prepare() -> None:
-    """Have TensorFlow start without its notes when it is first imported."""
-    if 'tensorflow' not in sys.modules and not any(isinstance(finder, _QuietStart) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _QuietStart())
+    spec.loader.exec_module = execute_quietly  # type: ignore[method-assign]
+    return spec
 
 
 def load_tensorflow() -> None:
@@ -65,10 +56,10 @@ def load_tensorflow() -> None:
     """
     import tensorflow as tf
 
-    _show_devices_quietly(tf)
+    _start(tf)
 
 
-def _show_devices_quietly(tf: Any, execute: Callable[[Any], None] | None = None) -> None:
+def _start(tf: Any, execute: Callable[[Any], None] | None = None) -> None:
     """Run TensorFlow's module, unless it has run, and find the devices. Only the first call does something."""
     global _loaded
 
