@@ -22,7 +22,7 @@ I0000 00:00:1795288718.529869    5669 port.cc:153] oneDNN custom operations are 
 E0000 00:00:1795288722.610469    5669 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error
 2026-01-02 03:04:05.678901: E external/local_xla/xla/stream_executor/cuda/cuda_fft.cc:477] Unable to register cuFFT
 E0000 00:00:1795557455.281972   18697 cuda_platform.cc:57] failed call to cuInit: INTERNAL: CUDA error
-=== Source Location Trace: ===
+=== Source Location Trace: ===\x20
 external/xla/xla/stream_executor/cuda/cuda_status.cc:50
 
 """

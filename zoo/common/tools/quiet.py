@@ -22,7 +22,7 @@ from typing import Any
 _NOTES = re.compile(
     rb'^(?:[IWE]\d{4} [\d:.]+ +\d+ \S+:\d+\] |\d{4}-\d\d-\d\d [\d:.]+: [IWE] \S+:\d+\] |'
     rb'WARNING: All log messages before absl::InitializeLog)[^\n]*\n?'
-    rb'(?:=== Source Location Trace: ===\n(?:\S+:\d+\n)*\n?)?',
+    rb'(?:=== Source Location Trace: ===[^\n]*\n(?:\S+:\d+\n)*\n?)?',
     re.MULTILINE,
 )
 #: This file exists where a graphics card has its driver. TensorFlow's notes then say why it does not use the card.
