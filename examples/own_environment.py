@@ -1,14 +1,16 @@
 """An environment of your own: nested observations, a composed action, and the same four lines.
 
-    python examples/own_environment.py
+    python examples/own_environment.py [seed]
 
 A robot sorts parcels until its first mistake, at most twenty. It sees a camera image, and the weight and the label of
 the parcel. It makes two decisions at once: how to turn its gripper, and which chute to choose. It needs the whole
-observation for them. In about a minute PPO improves from less than one parcel to most of the twenty.
+observation for them. In about a minute PPO improves from less than one point to more than 12 of 20, with every seed
+that was tried.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import gymnasium
@@ -55,14 +57,15 @@ class Sorting(gymnasium.Env):
         return {'camera': image, 'parcel': {'weight': np.array([self.weight], np.float32), 'label': self.label}}
 
 
-env = build_env(Sorting, 'gymnasium', max_episode_steps=20)
-alg_params, learn_params = call_default_params(env, 'gymnasium', 'PPO')
+seed = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+env = build_env(Sorting, 'gymnasium', max_episode_steps=20, seed=seed)
+alg_params, learn_params = call_default_params(env, 'gymnasium', 'PPO', seed=seed)
 learn_params['train_steps'] = 30_000  # the default, 1,000,000, is for harder tasks
 agent = PPO(**alg_params)
-before = agent.learn(env, 'test', test_episodes=20)
+before = agent.learn(env, 'test', seed=seed, test_episodes=100)
 trained = agent.learn(env, 'train', **learn_params)
-after = agent.learn(env, 'test', test_episodes=20)
+after = agent.learn(env, 'test', seed=seed, test_episodes=100)
 
-print(f'Points before training: {sum(before.returns) / 20:.1f} of 20')
-print(f'Points after {trained.steps:,} steps: {sum(after.returns) / 20:.1f} of 20')
+print(f'Points before training: {sum(before.returns) / 100:.1f} of 20')
+print(f'Points after {trained.steps:,} steps: {sum(after.returns) / 100:.1f} of 20')
 print(f'Run directory: {trained.run_dir}')

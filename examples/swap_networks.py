@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 
-import keras
-import tensorflow as tf
-
-from zoo.algorithms import PPO
+from zoo.algorithms import PPO  # zoo first: Keras and TensorFlow then start without their notes
 from zoo.common.env_wrappers import build_env
 from zoo.common.utils import call_default_params
+
+# isort: split
+import keras
+import tensorflow as tf
 
 logging.basicConfig(format='%(message)s')
 logging.getLogger('zoo').setLevel(logging.INFO)  # shows the log line about an attached head

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import sys
 
-import tensorflow as tf
+import zoo  # first: TensorFlow then starts without its notes
 
-import zoo
+# isort: split
+import tensorflow as tf
 
 steps, seed = (int(x) for x in [*sys.argv[1:], *['100000', '0'][len(sys.argv) - 1 :]])
 env = zoo.build_env('CartPole-v1', 'classic_control', nenv=8, seed=seed)

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import sys
 
-import tensorflow as tf
-
-import zoo
+import zoo  # first: TensorFlow then starts without its notes
 from zoo.common.schedules import Linear
+
+# isort: split
+import tensorflow as tf
 
 steps, seed = (int(x) for x in [*sys.argv[1:], *['150000', '0'][len(sys.argv) - 1 :]])
 env = zoo.build_env('CartPole-v1', 'classic_control', nenv=16, hide_velocity=True, seed=seed)

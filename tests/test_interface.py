@@ -599,17 +599,18 @@ class TestEnvironment:
             )
 
 
+@pytest.fixture(scope='module')
+def run(tmp_path_factory) -> tuple[Any, Path]:
+    """A trained agent and its run directory."""
+    env = build_env('CartPole-v1', 'classic_control')
+    agent = algorithms.DQN(env.observation_space, env.action_space, net_list=[TINY], gamma=0.9, dueling=True)
+    folder = tmp_path_factory.mktemp('run')
+    agent.learn(env, seed=0, run_dir=folder, checkpoint_every=15, **FEW)
+    return agent, folder
+
+
 @pytest.mark.usefixtures('plain_updates')
 class TestSaveAndLoad:
-    @pytest.fixture(scope='class')
-    def run(self, tmp_path_factory) -> tuple[Any, Path]:
-        """A trained agent and its run directory."""
-        env = build_env('CartPole-v1', 'classic_control')
-        agent = algorithms.DQN(env.observation_space, env.action_space, net_list=[TINY], gamma=0.9, dueling=True)
-        folder = tmp_path_factory.mktemp('run')
-        agent.learn(env, seed=0, run_dir=folder, checkpoint_every=15, **FEW)
-        return agent, folder
-
     @pytest.mark.full
     def test_load_of_a_run_directory_takes_the_newest_checkpoint(self, run):
         agent, folder = run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -10,9 +11,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import setuptools
 
 ROOT = Path(__file__).parents[1]
+PYPROJECT = (ROOT / 'pyproject.toml').read_text(encoding='utf-8')
 IGNORED = (
     '.git',
     '.venv',
@@ -28,10 +29,7 @@ IGNORED = (
     '.*_cache',
 )
 
-if int(setuptools.__version__.partition('.')[0]) < 77:
-    pytest.skip(
-        f'the distributions are built by setuptools 77 or newer, not {setuptools.__version__}', allow_module_level=True
-    )
+pytest.importorskip('flit_core', reason='flit_core builds the distributions')
 
 
 @pytest.fixture(scope='module')
@@ -39,21 +37,64 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], set[str],
     """Return the names in the source distribution, the names in the wheel made from it, and the wheel's metadata."""
     folder = tmp_path_factory.mktemp('built')
     shutil.copytree(ROOT, folder / 'tree', ignore=shutil.ignore_patterns(*IGNORED))
+    for left in (
+        'zoo/__pycache__/left.pyc',
+        'tests/__pycache__/left.pyc',
+        'benchmarks/results/curves/left.png',
+        'benchmarks/runs/left.json',
+    ):
+        (folder / 'tree' / left).parent.mkdir(parents=True, exist_ok=True)
+        (folder / 'tree' / left).touch()
 
     def build(kind: str, tree: Path) -> Path:
-        code = f'from setuptools import build_meta; print(build_meta.build_{kind}({str(folder)!r}))'
+        code = f'from flit_core import buildapi; print(buildapi.build_{kind}({str(folder)!r}))'
         done = subprocess.run([sys.executable, '-c', code], cwd=tree, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return folder / done.stdout.split()[-1]
 
     with tarfile.open(build('sdist', folder / 'tree')) as archive:
-        top = archive.getnames()[0]
+        top = archive.getnames()[0].partition('/')[0]
         sources = {name.removeprefix(f'{top}/') for name in archive.getnames()}
         archive.extractall(folder / 'unpacked', filter='data')
     with zipfile.ZipFile(build('wheel', folder / 'unpacked' / top)) as archive:
         names = set(archive.namelist())
         (metadata,) = (name for name in names if name.endswith('/METADATA'))
         return sources, names, archive.read(metadata).decode()
+
+
+#: A requirement, without the marker that says where it is needed.
+REQUIREMENT = re.compile(r'"([A-Za-z][\w.-]*(?:\[[\w,]+\])?)((?:[<>=!~]=?[^";]+)?)(?:;[^"]*)?"')
+
+
+def requirements() -> list[tuple[int, str, str]]:
+    """Return each requirement of pyproject.toml: its line, its name and its bounds."""
+    lines = PYPROJECT.splitlines()
+    begin, end = lines.index('dependencies = ['), lines.index('[project.scripts]')
+    return [
+        (i, name, bounds)
+        for i in range(begin, end)
+        if not lines[i].lstrip().startswith('#')
+        for name, bounds in REQUIREMENT.findall(lines[i])
+        if not name.startswith('zoo-rl[')
+    ]
+
+
+def test_every_requirement_has_a_floor():
+    found = requirements()
+    assert {'tensorflow', 'mujoco', 'gymnasium[box2d]', 'ai-edge-litert', 'flit_core'} <= {name for _, name, _ in found}
+    assert [name for _, name, bounds in found if not re.search('>=|==', bounds)] == []
+
+
+def test_every_ceiling_has_its_reason_beside_it():
+    """A comment above the line, or above the lines with ceilings before it."""
+    lines = PYPROJECT.splitlines()
+    capped = {i for i, _, bounds in requirements() if re.search('<|==|~=', bounds)}
+    assert len(capped) >= 5
+    for i in sorted(capped):
+        above = i - 1
+        while above in capped:
+            above -= 1
+        assert lines[above].lstrip().startswith('#'), f'no reason for {lines[i].strip()}'
 
 
 def files(*folders: str) -> set[str]:
@@ -67,10 +108,10 @@ def test_the_source_distribution_has_what_its_tests_need(built):
     wanted = files('zoo', 'tests', 'examples', 'notebooks', 'docs', '.ci') | {
         str(path.relative_to(ROOT)) for path in ROOT.glob('*.md')
     }
-    wanted |= {'LICENSE', 'MANIFEST.in', 'pyproject.toml', 'setup.py', 'zoo/py.typed', 'tests/support/toys.py'}
+    wanted |= {'LICENSE', 'pyproject.toml', 'zoo/py.typed', 'tests/support/toys.py'}
     wanted |= {'benchmarks/common.py', *files('benchmarks/speed', 'benchmarks/scores', 'benchmarks/scale')}
     assert wanted - sources == set()
-    assert {name for name in sources if 'results/curves' in name or name.endswith('.pyc')} == set()
+    assert {name for name in sources if 'results/curves' in name or '/left.' in name} == set()
 
 
 def test_the_wheel_has_the_library_alone(built):

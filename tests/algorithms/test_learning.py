@@ -7,7 +7,11 @@ deterministic policy in an environment of another seed. benchmarks/scores/learni
 from __future__ import annotations
 
 import importlib.util
+import re
 import statistics
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +62,14 @@ def test_sac_halfcheetah():
     if importlib.util.find_spec('mujoco') is None:
         pytest.skip('mujoco is not installed')
     assert score('SAC', 'HalfCheetah-v5', 'mujoco', 1, 300_000, 0) >= 5000.0
+
+
+@pytest.mark.parametrize('seed', SEEDS)
+def test_the_example_of_an_own_environment_reaches_what_it_says(seed, tmp_path):
+    example = Path(__file__).parents[2] / 'examples' / 'own_environment.py'
+    command = [sys.executable, example, str(seed)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=1800)
+    assert done.returncode == 0, done.stderr
+    before, after = (float(x) for x in re.findall(r'([\d.]+) of 20', done.stdout))
+    (claimed,) = re.findall(r'from less than one point to more than (\d+) of 20', example.read_text(encoding='utf-8'))
+    assert before < 1.0 and after > float(claimed)

@@ -36,12 +36,14 @@ if TYPE_CHECKING:  # what a type checker knows; a test compares it with NAMES
 __all__ = ['NAMES', *NAMES]  # noqa: PLE0604
 
 
-def __getattr__(name: str) -> Any:
-    if name in NAMES:
-        return catalog.find(name)
-    if name.startswith('__'):
-        raise AttributeError(name)
-    raise AttributeError(unknown('algorithm', name, NAMES))
+if not TYPE_CHECKING:  # where it is seen, any name seems to exist
+
+    def __getattr__(name: str) -> Any:
+        if name in NAMES:
+            return catalog.find(name)
+        if name.startswith('__'):
+            raise AttributeError(name)
+        raise AttributeError(unknown('algorithm', name, NAMES))
 
 
 def check_name(name: object) -> None:

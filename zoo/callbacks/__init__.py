@@ -5,7 +5,7 @@ and ends the training by returning False. A subclass of :class:`Callback` can do
 """
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo.callbacks.base import Callback
 from zoo.callbacks.best import KeepBest
@@ -17,8 +17,10 @@ from zoo.callbacks.trackers import MLflow, WandB
 __all__ = ['Callback', 'Checkpoint', 'Evaluate', 'Film', 'KeepBest', 'MLflow', 'StopOnPlateau', 'WandB']
 
 
-def __getattr__(name: str) -> Any:
-    if name != 'Record':
-        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    warnings.warn('zoo.callbacks.Record is called zoo.callbacks.Film now.', DeprecationWarning, stacklevel=2)
-    return Film
+if not TYPE_CHECKING:  # where it is seen, any name seems to exist
+
+    def __getattr__(name: str) -> Any:
+        if name != 'Record':
+            raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+        warnings.warn('zoo.callbacks.Record is called zoo.callbacks.Film now.', DeprecationWarning, stacklevel=2)
+        return Film

@@ -36,6 +36,7 @@ from zoo.common.envs.goals import is_goal_environment
 from zoo.common.replay.hindsight import Strategy
 from zoo.common.tools.checks import is_integer
 from zoo.common.tools.errors import InvalidValue, unknown
+from zoo.common.tools.params import ParamDict
 
 log = logging.getLogger('zoo')
 
@@ -55,7 +56,7 @@ def call_default_params(
     layers: str = 'keras',
     dtype: str | None = None,
     recurrent: str | None = None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[ParamDict, ParamDict]:
     """Return the default hyper-parameters of an algorithm for an environment, as two dicts to edit.
 
     Args:
@@ -177,7 +178,7 @@ def call_default_params(
     if seed is not None:
         learn_params['seed'] = seed
     assert not merged, f'the defaults of {alg} name {sorted(merged)}, which it does not take'
-    return alg_params, learn_params
+    return ParamDict(alg_params), ParamDict(learn_params)
 
 
 def default_nenv(alg: str, env_type: str, env_id: str) -> int:

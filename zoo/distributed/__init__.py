@@ -7,7 +7,21 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what a type checker knows; a test compares it with __all__
+    from zoo.distributed.cluster import Cluster as Cluster
+    from zoo.distributed.cluster import connect as connect
+    from zoo.distributed.engines.base import ClusterError as ClusterError
+    from zoo.distributed.engines.base import MessageTooLarge as MessageTooLarge
+    from zoo.distributed.engines.base import PeerLost as PeerLost
+    from zoo.distributed.jobs import Job as Job
+    from zoo.distributed.jobs import launch as launch
+    from zoo.distributed.layout import Layout as Layout
+    from zoo.distributed.layout import Role as Role
+    from zoo.distributed.queues import Inbox as Inbox
+    from zoo.distributed.queues import Queue as Queue
+    from zoo.distributed.queues import wait_any as wait_any
 
 _HOME = {
     'Cluster': 'cluster',
@@ -27,10 +41,12 @@ _HOME = {
 __all__ = list(_HOME)  # noqa: PLE0604
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    return getattr(importlib.import_module(f'zoo.distributed.{_HOME[name]}'), name)
+if not TYPE_CHECKING:  # where it is seen, any name seems to exist
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+        return getattr(importlib.import_module(f'zoo.distributed.{_HOME[name]}'), name)
 
 
 def __dir__() -> list[str]:

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -245,7 +246,7 @@ def test_the_description_by_hand(agents, tmp_path):
         'space': {'type': 'Discrete', 'n': 3, 'start': 0, 'dtype': 'int64'},
     }
     assert (about['model'], about['state'], about['to']) == ('model.onnx', None, 'onnx')
-    assert about['libraries']['tensorflow'] == tf.__version__
+    assert about['libraries']['tensorflow'] == version('tensorflow')
     about = json.loads((export(agents['tuples'], tmp_path / 'b', 'onnx') / 'agent.json').read_text())
     assert about['observation'] == ['obs_0', 'obs_1'] and about['action'] == 'action'
     about = json.loads((export(agents['masked'], tmp_path / 'd', 'onnx') / 'agent.json').read_text())

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import inspect
-import json
 import logging
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -194,43 +188,3 @@ def test_values_are_kept_as_declared():
     agent = TD3(*BOX, net_list=[{'hidden': [4]}] * 3, policy_delay=np.int64(3), tau=np.float32(0.5))
     assert type(agent.policy_delay) is int and type(agent.tau) is float
     assert DQN(*SPACES, net_list=TINY[:1], epsilon=Linear(1.0)).epsilon == Linear(1.0)
-
-
-PROGRAM = Path(__file__).parents[2] / 'support' / 'typed_program.py'
-
-
-def wrong_lines() -> set[int]:
-    """The lines of the program that say of themselves that they are wrong."""
-    return {i for i, line in enumerate(PROGRAM.read_text(encoding='utf-8').splitlines(), 1) if '# wrong' in line}
-
-
-@pytest.mark.parametrize(
-    'command',
-    [
-        ['mypy', '--follow-imports=silent', '--config-file=', '--ignore-missing-imports'],
-        ['basedpyright', '--level=error'],
-    ],
-    ids=['mypy', 'pyright'],
-)
-def test_type_checkers_report_the_wrong_lines_and_no_others(command: list[str], tmp_path: Path):
-    (tmp_path / 'program.py').write_text(PROGRAM.read_text(encoding='utf-8'), encoding='utf-8')
-    root = str(Path(zoo.__file__).parents[1])
-    settings = {'typeCheckingMode': 'standard', 'extraPaths': [root]}
-    (tmp_path / 'pyrightconfig.json').write_text(json.dumps(settings), encoding='utf-8')
-    done = subprocess.run(
-        [sys.executable, '-m', *command, 'program.py'],
-        cwd=tmp_path,
-        env=os.environ | {'MYPYPATH': root},
-        capture_output=True,
-        text=True,
-    )
-    found = {int(line) for line in re.findall(r'program\.py:(\d+):.*error', done.stdout)}
-    assert found == wrong_lines(), done.stdout + done.stderr
-
-
-def test_type_checkers_know_every_algorithm():
-    """A type checker does not run ``__getattr__``: it reads the imports under ``TYPE_CHECKING``."""
-    tree = ast.parse(Path(zoo.algorithms.__file__).read_text(encoding='utf-8'))
-    block = next(node for node in tree.body if isinstance(node, ast.If))
-    imported = {(node.module, node.names[0].name) for node in block.body if isinstance(node, ast.ImportFrom)}
-    assert imported == {(f'zoo.algorithms.{name.lower()}', name) for name in zoo.algorithms.NAMES}

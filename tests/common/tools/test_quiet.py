@@ -21,6 +21,10 @@ WARNING: All log messages before absl::InitializeLog() is called are written to 
 I0000 00:00:1795288718.529869    5669 port.cc:153] oneDNN custom operations are on. You may see different results.
 E0000 00:00:1795288722.610469    5669 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error
 2026-01-02 03:04:05.678901: E external/local_xla/xla/stream_executor/cuda/cuda_fft.cc:477] Unable to register cuFFT
+E0000 00:00:1795557455.281972   18697 cuda_platform.cc:57] failed call to cuInit: INTERNAL: CUDA error
+=== Source Location Trace: ===\x20
+external/xla/xla/stream_executor/cuda/cuda_status.cc:50
+
 """
 
 #: A TensorFlow that writes to file descriptor 2 as the real one does, while it is imported and when asked for devices.
@@ -78,6 +82,26 @@ def test_tensorflows_notes_are_held_back(stand_in):
     assert run(LOAD, stand_in).stderr == ''
 
 
+@pytest.mark.parametrize('code', ['import zoo, tensorflow', f'import zoo, tensorflow; {LOAD}', f'{LOAD}; {LOAD}'])
+def test_after_zoo_anybody_may_import_tensorflow(stand_in, code):
+    done = run(f'{code}; print(tensorflow.__name__)' if 'zoo,' in code else code, stand_in)
+    assert (done.stderr, done.returncode) == ('', 0)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('first', ['keras', 'tensorflow', 'zoo.algorithms.ppo'])
+def test_the_real_tensorflow_starts_quietly_whoever_imports_it(first):
+    done = run(f'import zoo, {first}; from zoo.algorithms import PPO; import keras; print(keras.ops.ones(2).shape)')
+    assert (done.stderr, done.stdout) == ('', '(2,)\n')
+
+
+@pytest.mark.full
+def test_the_real_tensorflow_before_zoo_writes_nothing_more():
+    """What it wrote before cannot be taken back; but the error about CUDA is still to come."""
+    begin = 'import sys, keras; print("zoo", file=sys.stderr, flush=True)'
+    assert run(f'{begin}; from zoo.algorithms import PPO; keras.ops.ones(2)').stderr.rpartition('zoo\n')[2] == ''
+
+
 def test_a_tensorflow_that_was_imported_before_opens_its_devices_quietly(stand_in):
     assert run(f'import tensorflow; {LOAD}', stand_in).stderr == NOTES
 
@@ -87,6 +111,7 @@ def test_a_tensorflow_that_was_imported_before_opens_its_devices_quietly(stand_i
     'code',
     [
         LOAD,
+        'import zoo, tensorflow',
         'from zoo.algorithms import TD3',
         'import zoo; zoo.load',
         'from zoo import *; call_default_params(build_env("Pendulum-v1", "classic_control"), "classic_control", "SAC")',

@@ -9,13 +9,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zoo.algorithms.base.algorithm import Algorithm, load
+    from zoo.algorithms.base.algorithm import Algorithm as Algorithm
+    from zoo.algorithms.base.loading import load as load
 
-__all__ = ['Algorithm', 'load']
+_HOME = {'Algorithm': 'algorithm', 'load': 'loading'}
+
+__all__ = list(_HOME)  # noqa: PLE0604
 
 
-def __getattr__(name: str) -> Any:
-    """The two names are imported when they are asked for: they bring TensorFlow, and the catalog does without."""
-    if name not in __all__:
-        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    return getattr(importlib.import_module('zoo.algorithms.base.algorithm'), name)
+if not TYPE_CHECKING:  # where it is seen, any name seems to exist
+
+    def __getattr__(name: str) -> Any:
+        """The two names are imported when they are asked for: they bring TensorFlow, and the catalog does without."""
+        if name not in _HOME:
+            raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+        return getattr(importlib.import_module(f'zoo.algorithms.base.{_HOME[name]}'), name)

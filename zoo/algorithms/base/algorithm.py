@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, overload
 
 import numpy as np
 import tensorflow as tf
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
-from zoo.algorithms.base import building, catalog, learning, playing, saving, summary
+from zoo.algorithms.base import building, learning, playing, saving, summary
 from zoo.algorithms.base.parameters import Parameterized
 from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior
@@ -37,7 +37,6 @@ from zoo.common.tools import seeding
 from zoo.common.tools.checks import is_integer
 from zoo.common.tools.compilation import set_threads
 from zoo.common.tools.errors import InvalidValue
-from zoo.common.training import checkpoint
 from zoo.common.training.training import Training
 
 Self = TypeVar('Self', bound='Algorithm')
@@ -209,6 +208,42 @@ class Algorithm(Parameterized):
         return self.rng.integers(2**31 - 1, size=2, dtype=np.int32)
 
     # The user's interface
+
+    @overload
+    def learn(
+        self,
+        env: Env | VectorEnv,
+        mode: Literal['train'] = 'train',
+        render: bool = False,
+        seed: int | None = None,
+        plot_func: Callable[[Sequence[float]], Any] | None = None,
+        callbacks: Iterable[Callable[[Training], bool | None]] = (),
+        run_dir: str | os.PathLike[str] | bool | None = None,
+        **learn_params: Any,
+    ) -> TrainingResult: ...
+
+    @overload
+    def learn(
+        self,
+        env: Env | VectorEnv,
+        mode: Literal['test'],
+        render: bool = False,
+        seed: int | None = None,
+        **learn_params: Any,
+    ) -> TestResult: ...
+
+    @overload
+    def learn(
+        self,
+        env: Env | VectorEnv,
+        mode: str,
+        render: bool = False,
+        seed: int | None = None,
+        plot_func: Callable[[Sequence[float]], Any] | None = None,
+        callbacks: Iterable[Callable[[Training], bool | None]] = (),
+        run_dir: str | os.PathLike[str] | bool | None = None,
+        **learn_params: Any,
+    ) -> TrainingResult | TestResult: ...
 
     def learn(
         self,
@@ -457,31 +492,3 @@ class Algorithm(Parameterized):
         """Take over the `state` of an agent with the same networks."""
         self.steps, self.updates = int(state['steps']), int(state['updates'])
         saving.assign(self, state)
-
-
-def load(
-    path: str | os.PathLike[str],
-    net_list: Sequence[Any] | None = None,
-    optimizers_list: Sequence[Any] | None = None,
-    *,
-    best: bool = False,
-) -> Algorithm:
-    """Return the agent that was saved at ``path``, of any algorithm; :meth:`Algorithm.load` has the same arguments.
-
-    Args:
-        path: a checkpoint or a run directory, whose newest checkpoint is loaded.
-        net_list, optimizers_list: as for :meth:`Algorithm.load`.
-        best: load the best agent of a run directory, which :class:`zoo.callbacks.KeepBest` or ``Evaluate`` kept.
-
-    Raises:
-        CheckpointError: the checkpoint is missing, damaged, newer than this library, or of an algorithm unknown here.
-        ValueError: the saved agent had networks of the user's own and ``net_list`` is missing or does not fit.
-    """
-    found, saved = saving.read(saving.best_of(path) if best else path, None)
-    name = saved.config.get('algorithm')
-    if name not in catalog.NAMES:
-        raise checkpoint.CheckpointError(
-            f"'{found}' cannot be loaded: {name} is no algorithm of this zoo. Load an agent of a class of "
-            f'your own with {name}.load(path), and an agent of a later zoo with that zoo.'
-        )
-    return saving.load(catalog.find(name), saved, found, net_list, optimizers_list)

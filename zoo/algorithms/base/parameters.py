@@ -31,7 +31,7 @@ from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.tools import params
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
-from zoo.common.tools.params import Param
+from zoo.common.tools.params import Param, ParamDict
 from zoo.common.training.agent import Loop
 
 if TYPE_CHECKING:
@@ -44,6 +44,15 @@ else:
 
 
 log = logging.getLogger('zoo')
+
+#: What a user calls or reads of an agent, besides its hyper-parameters: what Tab shows. docs/training.md explains each
+#: name. All other names are for authors of algorithms: they work, but ``dir`` leaves them out.
+FOR_USERS = (
+    'learn', 'predict', 'initial_state', 'save', 'load', 'summary', 'config', 'params', 'learn_params', 'networks',
+    'steps', 'learned', 'loop_state',
+    # a training loop of the user's own
+    'rollout', 'evaluate', 'observe', 'apply_gradients', 'trainable_variables', 'action_adaptor', 'progress', 'reseed',
+)  # fmt: skip
 
 #: What is said of a field without a meaning that is not given.
 _NO_DEFAULT = 'it has no default; annotate it as ClassVar, or set it in build(), if it is no parameter'
@@ -108,6 +117,15 @@ class Parameterized(Updating):
             )
         super().__setattr__(name, value)
 
+    def __dir__(self) -> list[str]:
+        """Return what users call, the hyper-parameters, and what classes outside zoo add to those inside."""
+        cls = type(self)
+        inside = next(base for base in cls.__mro__ if base.__module__.partition('.')[0] == 'zoo')
+        outside = (base for base in cls.__mro__ if base.__module__.partition('.')[0] != 'zoo')
+        added = {name for base in outside for name in vars(base) if not hasattr(inside, name)}
+        special = {name for name in super().__dir__() if name.startswith('__')}
+        return sorted({*FOR_USERS, *cls.declared(), *added, *special})
+
     @classmethod
     def is_whole(cls) -> bool:
         """Return whether this is an algorithm, not a shared base."""
@@ -132,14 +150,14 @@ class Parameterized(Updating):
         return found
 
     @classmethod
-    def params(cls) -> dict[str, Any]:
+    def params(cls) -> ParamDict:
         """Return the constructor's parameters with their defaults."""
-        return {name: param.fresh() for name, param in cls.declared().items()}
+        return ParamDict({name: param.fresh() for name, param in cls.declared().items()})
 
     @classmethod
-    def learn_params(cls) -> dict[str, Any]:
+    def learn_params(cls) -> ParamDict:
         """Return the parameters that ``learn`` takes for this algorithm, with their defaults."""
-        return {name: param.fresh() for name, param in cls.declared_for_learn().items()}
+        return ParamDict({name: param.fresh() for name, param in cls.declared_for_learn().items()})
 
     def take_parameters(self, args: Sequence[Any], given: Mapping[str, Any]) -> None:
         """Check the arguments of the constructor, and keep each field under its name.

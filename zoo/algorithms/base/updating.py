@@ -246,7 +246,7 @@ class Updating:
         self.all_reduce = all_reduce
         self.__dict__.pop('fused', None)  # it was compiled for one way of learning
 
-    def apply_gradients(self, gradients: Sequence[tf.Tensor | None]) -> None:
+    def apply_gradients(self, gradients: Sequence[Any]) -> None:
         """Make one step of every optimizer; ``rollout``, ``predict`` and ``learn`` act with the new weights afterwards.
 
         Args:

@@ -32,7 +32,7 @@ import inspect
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from zoo.common.envs import about
 from zoo.common.envs.names import check_type, kind_of
@@ -57,6 +57,42 @@ HABITS = {
     **dict.fromkeys(('env_kwargs', 'make_kwargs', 'kwargs'), _DIRECTLY),
     'render': "render_mode='human' opens a window and render_mode='rgb_array' gives pictures",
 }
+
+
+@overload
+def build_env(
+    env_id: VectorEnv,
+    env_type: str = 'gymnasium',
+    vectorized: bool | str = False,
+    seed: int | None = 0,
+    reward_shaping: Callable[[float], float] | None = None,
+    nenv: int = 1,
+    **kwargs: Any,
+) -> VectorEnv: ...
+
+
+@overload
+def build_env(
+    env_id: Any,
+    env_type: str = 'gymnasium',
+    vectorized: bool | str = False,
+    seed: int | None = 0,
+    reward_shaping: Callable[[float], float] | None = None,
+    nenv: Literal[1] = 1,
+    **kwargs: Any,
+) -> Env: ...
+
+
+@overload
+def build_env(
+    env_id: Any,
+    env_type: str = 'gymnasium',
+    vectorized: bool | str = False,
+    seed: int | None = 0,
+    reward_shaping: Callable[[float], float] | None = None,
+    nenv: int = 1,
+    **kwargs: Any,
+) -> VectorEnv | Any: ...  # an Env if the number is 1, which a type checker does not know
 
 
 def build_env(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Space
@@ -94,6 +94,10 @@ class Rollout:
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f'a rollout does not change: make a new one by rollout.with_fields({name}=…).')
+
+    if TYPE_CHECKING:  # the fields that a program adds
+
+        def __getattr__(self, name: str) -> Any: ...
 
     # Properties
 

@@ -1,6 +1,6 @@
 """What zoo uses of Keras that Keras does not promise to keep, and the public way where there is one.
 
-All of these names are in Keras 3.9.0, the oldest version that zoo takes, and in 3.15.1.
+All of these names are in Keras 3.9.0, the oldest version that zoo takes, in 3.15.1, and in a nightly version of 3.16.
 """
 
 from __future__ import annotations

@@ -33,13 +33,23 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 
 import numpy as np
 
 from zoo.common.schedules import Linear
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 from zoo.common.tools.habits import HABITS
+
+if TYPE_CHECKING:
+
+    class ParamDict(dict[str, Any]):
+        """A dict of parameters. With ``|`` it stays one: of a plain dict a checker would then doubt every value."""
+
+        def __or__(self, other: Mapping[str, Any]) -> ParamDict: ...  # type: ignore[override]
+
+else:
+    ParamDict = dict
 
 
 @dataclass(frozen=True)

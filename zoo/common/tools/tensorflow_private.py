@@ -1,6 +1,6 @@
 """What zoo uses of TensorFlow that TensorFlow does not promise to keep, and the public way beside it.
 
-The names are in TensorFlow 2.18 to 2.21.
+The names are in TensorFlow 2.18 to 2.22.
 """
 
 from __future__ import annotations

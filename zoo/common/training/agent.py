@@ -217,7 +217,7 @@ class Agent(Learns, Protocol):
 
     # What users and callbacks call
 
-    def learn(self, env: Any = None, mode: str = 'train', **params: Any) -> TrainingResult | TestResult:
+    def learn(self, env: Any, mode: str, **params: Any) -> TrainingResult | TestResult:
         """Train or test in an environment."""
 
     def predict(self, obs: Any, deterministic: bool = True, state: Any = None) -> Any:

@@ -1,0 +1,39 @@
+"""``zoo.load``: an agent of any algorithm from its checkpoint."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from zoo.algorithms.base import catalog, saving
+from zoo.algorithms.base.algorithm import Algorithm
+from zoo.common.training import checkpoint
+
+
+def load(
+    path: str | os.PathLike[str],
+    net_list: Sequence[Any] | None = None,
+    optimizers_list: Sequence[Any] | None = None,
+    *,
+    best: bool = False,
+) -> Algorithm:
+    """Return the agent that was saved at ``path``, of any algorithm; :meth:`Algorithm.load` has the same arguments.
+
+    Args:
+        path: a checkpoint or a run directory, whose newest checkpoint is loaded.
+        net_list, optimizers_list: as for :meth:`Algorithm.load`.
+        best: load the best agent of a run directory, which :class:`zoo.callbacks.KeepBest` or ``Evaluate`` kept.
+
+    Raises:
+        CheckpointError: the checkpoint is missing, damaged, newer than this library, or of an algorithm unknown here.
+        ValueError: the saved agent had networks of the user's own and ``net_list`` is missing or does not fit.
+    """
+    found, saved = saving.read(saving.best_of(path) if best else path, None)
+    name = saved.config.get('algorithm')
+    if name not in catalog.NAMES:
+        raise checkpoint.CheckpointError(
+            f"'{found}' cannot be loaded: {name} is no algorithm of this zoo. Load an agent of a class of "
+            f'your own with {name}.load(path), and an agent of a later zoo with that zoo.'
+        )
+    return saving.load(catalog.find(name), saved, found, net_list, optimizers_list)
