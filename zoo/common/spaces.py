@@ -157,6 +157,7 @@ def as_batch(space: Space, x: Any) -> tuple[Flat, bool]:
     lead: dict[str, tuple[int, ...]] = {}
     for path, leaf in leaves(space).items():
         shape = np.shape(flat[path])
+        shape = shape_of(leaf) if shape == () and leaf.shape == (1,) else shape
         if leaf.shape not in (shape, shape[1:]):
             raise InvalidValue(
                 f'an observation {path and f"{path!r} "}of shape {shape} was given, but the space declares '
@@ -171,23 +172,48 @@ def as_batch(space: Space, x: Any) -> tuple[Flat, bool]:
                 'one observation, or a batch of the same size in every part.'
             )
     is_batch = lead[first] != ()
-    items = {path: _cast(path, flat[path], leaf) for path, leaf in leaves(space).items()}
+    items = {path: _fitted(path, flat[path], leaf, lead[first]) for path, leaf in leaves(space).items()}
     return from_items(space, items if is_batch else {path: x[None] for path, x in items.items()}), is_batch
 
 
-def _cast(path: str, value: Any, leaf: Leaf) -> np.ndarray:
-    """An observation in the dtype of its space, if that only rounds real numbers."""
-    given = np.asarray(value)
+def _fitted(path: str, value: Any, leaf: Leaf, lead: tuple[int, ...]) -> np.ndarray:
+    """An observation in the form of its space; its numbers have to be finite."""
     where = f'an observation {path and f"{path!r} "}'
-    if given.dtype.kind not in 'biuf':
-        raise InvalidValue(f'{where}of dtype {given.dtype} was given, but the space declares {leaf.dtype}.')
+    try:
+        found = fitted(leaf, value, lead)
+    except InvalidValue as error:
+        raise InvalidValue(f'{where}{error}.') from error
+    if found.dtype.kind == 'f' and not np.isfinite(found).all() and np.asarray(value).dtype.kind == 'f':
+        raise InvalidValue(f'{where}with the value {found[~np.isfinite(found)].flat[0]}, which is no finite number.')
+    return found
+
+
+def fitted(leaf: Leaf, value: Any, lead: tuple[int, ...] = ()) -> np.ndarray:
+    """Return a value as an array ``[*lead, …]`` in the shape and dtype of its leaf, if it stays the same value.
+
+    Floats may be rounded. A list becomes an array, and a number an array of one entry where the leaf has one.
+
+    Raises:
+        ValueError: it would be another value; the message goes on where "an observation" stops.
+    """
+    try:
+        given = np.asarray(value)
+    except ValueError:  # lists of several lengths
+        given = np.empty(len(value), object)
+    shape = (*lead, *shape_of(leaf))
+    if given.shape == () and shape == (1,):
+        given = given.reshape(shape)
+    if given.shape != shape or given.dtype.kind not in 'biuf':
+        raise InvalidValue(
+            f'of shape {given.shape} and dtype {given.dtype}, but its space declares {shape} and {leaf.dtype}'
+        )
+    if given.dtype == leaf.dtype:
+        return given
     with np.errstate(invalid='ignore', over='ignore'):
         cast = given.astype(leaf.dtype)
-    if given.dtype.kind == 'f' and not np.isfinite(cast).all():
-        raise InvalidValue(f'{where}has the value {given[~np.isfinite(cast)].flat[0]}, which is no finite number.')
-    if cast.dtype.kind != 'f' and given.dtype != cast.dtype and (cast != given).any():
-        wrong = given[cast != given].flat[0]
-        raise InvalidValue(f'{where}has the value {wrong}, which the {leaf.dtype} of its space cannot hold.')
+    lost = np.isfinite(given) & ~np.isfinite(cast) if cast.dtype.kind == 'f' else cast != given
+    if lost.any():
+        raise InvalidValue(f'with the value {given[lost].flat[0]}, which the {leaf.dtype} of its space cannot hold')
     return cast
 
 

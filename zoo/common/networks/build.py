@@ -81,8 +81,8 @@ def build_network(entry: Any, label: str, preprocess: Preprocess, head: Head) ->
     foreign = _framework(entry)
     if foreign:
         raise InvalidValue(
-            f'{label} is a network of {foreign}, but zoo trains networks of TensorFlow: write its layers in Keras, such '
-            "as keras.Sequential([keras.layers.Dense(64, 'relu')]), or give a spec, such as dict(hidden=[64, 64])."
+            f'{label} is a network of {foreign}, but zoo trains networks of TensorFlow: write its layers in Keras, '
+            "such as keras.Sequential([keras.layers.Dense(64, 'relu')]), or give a spec, such as dict(hidden=[64, 64])."
         )
     if isinstance(entry, type):
         raise InvalidValue(f'{label} is the class {entry.__name__}: give an instance of it.')
