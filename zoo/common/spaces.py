@@ -147,8 +147,8 @@ def as_batch(space: Space, x: Any) -> tuple[Flat, bool]:
             parts of different batch sizes; values that the dtype of the space cannot hold.
     """
     is_pair = isinstance(x, tuple) and len(x) == 2 and isinstance(x[1], dict) and not isinstance(space, Tuple)
-    if is_pair or (is_leaf(space) and isinstance(x, dict | tuple)):
-        what = 'the pair (observation, info) of reset()' if is_pair else f'a {type(x).__name__}'
+    if is_pair or (is_leaf(space) and isinstance(x, dict)):
+        what = 'the pair (observation, info) of reset()' if is_pair else 'a dict'
         raise InvalidValue(f'{what} was given, but an observation is an element of {describe(space)}.')
     try:
         flat = dict(tree_items(flatten(space, x)))
