@@ -72,7 +72,7 @@ def leaves(space: Space, prefix: str = '') -> dict[str, Leaf]:
     """Return the leaf spaces of ``space`` by path, sorted by key; a leaf space has the single path ``''``.
 
     Raises:
-        TypeError: a leaf other than ``Box``, ``Discrete``, ``MultiDiscrete`` and ``MultiBinary``.
+        TypeError: a leaf other than ``Box``, ``Discrete``, ``MultiDiscrete`` and ``MultiBinary``; the message names it.
         ValueError: two leaves with the same path (the keys ``'a/b'`` and ``'a'`` with ``'b'`` in it), an empty key, or
             no leaf at all.
     """
@@ -84,9 +84,16 @@ def leaves(space: Space, prefix: str = '') -> dict[str, Leaf]:
     elif isinstance(space, Tuple):
         parts = list(enumerate(space.spaces))
     else:
+        named = f'the part {prefix!r}' if prefix else 'the space'
+        if getattr(space.dtype, 'kind', None) == 'U':  # Text, or a space of sentences such as MiniGrid's
+            raise InvalidType(
+                f'{named} is text, which no network reads: leave it out by a wrapper (for MiniGrid '
+                'minigrid.wrappers.ImgObsWrapper or FlatObsWrapper) or turn it into numbers.'
+            )
+        named = named if prefix else f'the space {space}'
         raise InvalidType(
-            f'the space {space} is a {type(space).__name__}, which has no fixed-size array form: '
-            'use Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them.'
+            f'{named} is a {type(space).__name__}, which has no fixed-size array form: use Box, Discrete, '
+            'MultiDiscrete, MultiBinary, or a Dict or Tuple of them.'
         )
     found: dict[str, Leaf] = {}
     for key, part in parts:

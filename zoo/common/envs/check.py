@@ -15,6 +15,7 @@ from gymnasium.spaces import Tuple
 from gymnasium.vector import VectorEnv
 
 from zoo.common.adaptors.observation import ACTION_MASK
+from zoo.common.envs import answers
 from zoo.common.envs.build import single_maker
 from zoo.common.envs.check_spaces import Findings, check_mask, check_part, check_spaces, kind
 from zoo.common.envs.kinds import registered
@@ -179,12 +180,8 @@ class _Check:
         if isinstance(reward, numbers.Real):
             if not math.isfinite(reward):
                 self._here('reward', f'the reward is {reward}: make it a finite number.')
-        elif np.size(reward) > 1:
-            self._here(
-                'reward',
-                f'the reward is {kind(reward)}, but has to be one number: return a weighted sum of it '
-                '(mo_gymnasium.wrappers.LinearReward(env, weight=...) does that for MO-Gymnasium).',
-            )
+        elif told := answers.several(reward):
+            self._here('reward', f'the reward is {kind(reward)}, {told}.')
         else:
             self._here('reward', f'the reward is {kind(reward)}, not a number: return float(reward).')
 

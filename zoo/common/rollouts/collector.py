@@ -119,7 +119,10 @@ class Collector:
 
     def _reset(self, **kwargs: Any) -> Any:
         self.under_way = 'a reset', time.monotonic()
-        result = self.env.reset(**kwargs)
+        try:
+            result = self.env.reset(**kwargs)
+        except OverflowError as error:
+            raise answers.own_fault(f'{self._who()} cannot be reset', error) from error
         self.under_way = None
         observation, info = answers.first(result, f'step {self.steps}')
         if ACTION_MASK in info and self._observed.mask is None:
@@ -151,7 +154,10 @@ class Collector:
     def _stepped(self, action: Any) -> Any:
         """Call ``env.step``, in view of who watches how long that takes."""
         self.under_way = 'a step', time.monotonic()
-        result = self.env.step(action)
+        try:
+            result = self.env.step(action)
+        except OverflowError as error:
+            raise answers.own_fault(f'{self._who()} cannot be stepped', error) from error
         self.under_way = None
         return result
 

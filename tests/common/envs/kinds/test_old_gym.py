@@ -201,7 +201,7 @@ def test_rewards_that_are_no_number(reward: Any):
 
     env = build_env(Changed)
     env.reset()
-    with pytest.raises(ValueError, match='the reward of step.. is .*, not one number'):
+    with pytest.raises(TypeError, match='gave the reward .*, not one number'):
         env.step(0)
 
 
@@ -272,7 +272,7 @@ def test_other_numbers_of_values_are_refused():
         (lambda o, r, d, i: (o, r, True, {'TimeLimit.truncated': 'no'}), TypeError, "gave TimeLimit.truncated as 'no'"),
         (lambda o, r, d, i: None, ValueError, r'returned None from step\(\), not observation, reward, terminated'),
         (lambda o, r, d, i: 3.5, ValueError, r'returned 3.5 from step\(\)'),
-        (lambda o, r, d, i: (o, [[1.0], [2.0, 3.0]], d, i), ValueError, 'the reward .* not one number'),
+        (lambda o, r, d, i: (o, [[1.0], [2.0, 3.0]], d, i), TypeError, 'the reward .* 2 objectives, not one number'),
     ],
 )
 def test_an_odd_answer_to_a_step_is_refused_in_a_sentence(answer: Any, error: type[Exception], words: str):

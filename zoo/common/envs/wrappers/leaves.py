@@ -16,7 +16,11 @@ from zoo.common.envs import answers, declared
 
 def seeded_reset(env: gymnasium.Env | VectorEnv, name: str, seed: int | None) -> dict[str, Any]:
     """Seed an environment and its action space, and return ``info``; refuse an observation of another form."""
-    observation, info = answers.first(env.reset(seed=seed), name)
+    try:
+        result = env.reset(seed=seed)
+    except OverflowError as error:
+        raise answers.own_fault(f'{name} cannot be reset', error) from error
+    observation, info = answers.first(result, name)
     env.action_space.seed(seed)
     leaves = declared_leaves(env.observation_space)
     if leaves is not None:
