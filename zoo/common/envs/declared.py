@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import logging
-import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import Space
 from gymnasium.spaces import Box
+from gymnasium.vector import VectorWrapper
 
 from zoo.common import spaces
 from zoo.common.tools.errors import InvalidValue
 
 log = logging.getLogger('zoo')
 
-#: Classes of the environments of which a log line has said that their observations are cast.
-_told: weakref.WeakSet[type] = weakref.WeakSet()
+#: The environments of which a log line has said that their observations are cast, by the classes of their layers.
+_told: set[tuple[str, ...]] = set()
 
 
 def in_form(
@@ -69,12 +70,25 @@ def observation_in_form(
 
 
 def tell(env: Any, casts: list[str]) -> None:
-    """Log what is cast, once for each class of environments."""
-    kind = type(env.unwrapped)
-    if casts and kind not in _told:
-        _told.add(kind)
+    """Log what is cast, once for an environment, its copies, and others that are made of the same classes."""
+    if not casts:
+        return
+    kinds = _layers(env)
+    key = tuple(f'{kind.__module__}.{kind.__qualname__}' for kind in kinds)
+    if key not in _told:
+        _told.add(key)
         log.info(
             'The observations of %s are cast to the dtype of their space: %s. zoo.check_env names all that differs.',
-            kind.__name__,
+            kinds[0].__name__,
             ', '.join(casts),
         )
+
+
+def _layers(env: Any) -> list[type]:
+    """The classes of an environment and of the wrappers that are neither Gymnasium's nor zoo's, from the outside."""
+    found = []
+    while isinstance(env, gymnasium.Wrapper | VectorWrapper):
+        if not type(env).__module__.startswith(('gymnasium.wrappers.', 'zoo.')):
+            found.append(type(env))
+        env = env.env
+    return [*found, type(env)]
