@@ -218,6 +218,15 @@ def test_a_class_of_wrappers():
     assert env.reset()[0].shape == (4,)
 
 
+def test_learn_sends_to_build_env():
+    agent = algorithms.PPO(Walk.observation_space, Walk.action_space, net_list=[{'hidden': [4]}] * 2)
+    for given, called in ((TimeLimit, 'the class TimeLimit'), (pettingzoo_env(), 'a raw_env')):
+        assert refusal(lambda given=given: agent.learn(given, train_steps=10, run_dir=False)) == (
+            f'learn needs a Gymnasium environment, not {called}: agent.learn(env, train_steps=…) with env from '
+            'build_env.'
+        )
+
+
 # ---- NumPy 2 --------------------------------------------------------------------------------------------------------
 
 

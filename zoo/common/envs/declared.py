@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import Space
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import VectorWrapper
 
 from zoo.common import spaces
@@ -38,6 +38,8 @@ def in_form(
         ValueError: another shape, or a value that the leaf's dtype cannot hold.
     """
     if isinstance(x, np.ndarray) and x.dtype == leaf.dtype and x.shape == (*lead, *spaces.shape_of(leaf)):
+        return x
+    if x.__class__ is int and not lead and isinstance(leaf, Discrete):  # the usual form; its range is checked elsewhere
         return x
     try:
         found = spaces.fitted(leaf, x, lead)

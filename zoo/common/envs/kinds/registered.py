@@ -354,6 +354,8 @@ def _ask_for_argument(error: TypeError, name: str, maker: Any) -> None:
 
 def _refuse_others(env: Any) -> None:
     """Refuse what looks like an environment and is another thing: for several agents, or copies by another library."""
+    if isinstance(env, (gymnasium.Env, VectorEnv)):
+        return
     metadata = getattr(env, 'metadata', None)
     name = metadata.get('name') if isinstance(metadata, dict) else None
     name = name or getattr(env, '__name__', type(env).__name__)
