@@ -30,7 +30,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ('common.tools', 'common.sampling'),
     ('common.maths', 'common.parameters'),
     ('common.adaptors',),
-    ('common.networks', 'common.envs.answers'),
+    ('common.networks', 'common.envs.answers', 'common.envs.declared'),
     ('common.acting', 'common.envs.wrappers'),
     ('common.envs.kinds',),
     ('common.envs',),

@@ -117,6 +117,15 @@ def test_check(tmp_path: Path, capsys, monkeypatch):
     assert code == 2 and "'CartPole-v1' is an environment of type 'classic_control'" in err
 
 
+def test_check_with_arguments_of_the_environment(capsys):
+    given = ('--env-set', 'max_episode_steps=20', '--env-set', 'hide_velocity=True')
+    assert said(capsys, 'check', 'CartPole-v1', '--steps', '50', *given) == (0, 'no problem found\n', '')
+    code, _, err = said(capsys, 'check', 'CartPole-v1', '--env-set', 'lenght=3')
+    assert code == 2 and "'CartPole-v1' does not take the argument 'lenght'" in err
+    code, _, err = said(capsys, 'check', 'CartPole-v1', '--env-set', 'seed=3')
+    assert code == 2 and '--env-set seed: that is no argument of the environment' in err
+
+
 def test_sentences_of_refusals_name_what_to_write(a_run: Path, capsys, monkeypatch):
     code, _, err = said(capsys, 'train', 'CartPole-v1', 'PPO')
     assert code == 2 and 'the algorithm comes first' in err

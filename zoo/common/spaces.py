@@ -72,7 +72,7 @@ def leaves(space: Space, prefix: str = '') -> dict[str, Leaf]:
     """Return the leaf spaces of ``space`` by path, sorted by key; a leaf space has the single path ``''``.
 
     Raises:
-        TypeError: a leaf other than ``Box``, ``Discrete``, ``MultiDiscrete`` and ``MultiBinary``.
+        TypeError: a leaf other than ``Box``, ``Discrete``, ``MultiDiscrete`` and ``MultiBinary``; the message names it.
         ValueError: two leaves with the same path (the keys ``'a/b'`` and ``'a'`` with ``'b'`` in it), an empty key, or
             no leaf at all.
     """
@@ -84,9 +84,16 @@ def leaves(space: Space, prefix: str = '') -> dict[str, Leaf]:
     elif isinstance(space, Tuple):
         parts = list(enumerate(space.spaces))
     else:
+        named = f'the part {prefix!r}' if prefix else 'the space'
+        if getattr(space.dtype, 'kind', None) == 'U':  # Text, or a space of sentences such as MiniGrid's
+            raise InvalidType(
+                f'{named} is text, which no network reads: leave it out by a wrapper (for MiniGrid '
+                'minigrid.wrappers.ImgObsWrapper or FlatObsWrapper) or turn it into numbers.'
+            )
+        named = named if prefix else f'the space {space}'
         raise InvalidType(
-            f'the space {space} is a {type(space).__name__}, which has no fixed-size array form: '
-            'use Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them.'
+            f'{named} is a {type(space).__name__}, which has no fixed-size array form: use Box, Discrete, '
+            'MultiDiscrete, MultiBinary, or a Dict or Tuple of them.'
         )
     found: dict[str, Leaf] = {}
     for key, part in parts:
@@ -147,8 +154,8 @@ def as_batch(space: Space, x: Any) -> tuple[Flat, bool]:
             parts of different batch sizes; values that the dtype of the space cannot hold.
     """
     is_pair = isinstance(x, tuple) and len(x) == 2 and isinstance(x[1], dict) and not isinstance(space, Tuple)
-    if is_pair or (is_leaf(space) and isinstance(x, dict | tuple)):
-        what = 'the pair (observation, info) of reset()' if is_pair else f'a {type(x).__name__}'
+    if is_pair or (is_leaf(space) and isinstance(x, dict)):
+        what = 'the pair (observation, info) of reset()' if is_pair else 'a dict'
         raise InvalidValue(f'{what} was given, but an observation is an element of {describe(space)}.')
     try:
         flat = dict(tree_items(flatten(space, x)))
@@ -157,6 +164,7 @@ def as_batch(space: Space, x: Any) -> tuple[Flat, bool]:
     lead: dict[str, tuple[int, ...]] = {}
     for path, leaf in leaves(space).items():
         shape = np.shape(flat[path])
+        shape = shape_of(leaf) if shape == () and leaf.shape == (1,) else shape
         if leaf.shape not in (shape, shape[1:]):
             raise InvalidValue(
                 f'an observation {path and f"{path!r} "}of shape {shape} was given, but the space declares '
@@ -171,23 +179,48 @@ def as_batch(space: Space, x: Any) -> tuple[Flat, bool]:
                 'one observation, or a batch of the same size in every part.'
             )
     is_batch = lead[first] != ()
-    items = {path: _cast(path, flat[path], leaf) for path, leaf in leaves(space).items()}
+    items = {path: _fitted(path, flat[path], leaf, lead[first]) for path, leaf in leaves(space).items()}
     return from_items(space, items if is_batch else {path: x[None] for path, x in items.items()}), is_batch
 
 
-def _cast(path: str, value: Any, leaf: Leaf) -> np.ndarray:
-    """An observation in the dtype of its space, if that only rounds real numbers."""
-    given = np.asarray(value)
+def _fitted(path: str, value: Any, leaf: Leaf, lead: tuple[int, ...]) -> np.ndarray:
+    """An observation in the form of its space; its numbers have to be finite."""
     where = f'an observation {path and f"{path!r} "}'
-    if given.dtype.kind not in 'biuf':
-        raise InvalidValue(f'{where}of dtype {given.dtype} was given, but the space declares {leaf.dtype}.')
+    try:
+        found = fitted(leaf, value, lead)
+    except InvalidValue as error:
+        raise InvalidValue(f'{where}{error}.') from error
+    if found.dtype.kind == 'f' and not np.isfinite(found).all() and np.asarray(value).dtype.kind == 'f':
+        raise InvalidValue(f'{where}with the value {found[~np.isfinite(found)].flat[0]}, which is no finite number.')
+    return found
+
+
+def fitted(leaf: Leaf, value: Any, lead: tuple[int, ...] = ()) -> np.ndarray:
+    """Return a value as an array ``[*lead, …]`` in the shape and dtype of its leaf, if it stays the same value.
+
+    Floats may be rounded. A list becomes an array, and a number an array of one entry where the leaf has one.
+
+    Raises:
+        ValueError: it would be another value; the message goes on where "an observation" stops.
+    """
+    try:
+        given = np.asarray(value)
+    except ValueError:  # lists of several lengths
+        given = np.empty(len(value), object)
+    shape = (*lead, *shape_of(leaf))
+    if given.shape == () and shape == (1,):
+        given = given.reshape(shape)
+    if given.shape != shape or given.dtype.kind not in 'biuf':
+        raise InvalidValue(
+            f'of shape {given.shape} and dtype {given.dtype}, but its space declares {shape} and {leaf.dtype}'
+        )
+    if given.dtype == leaf.dtype:
+        return given
     with np.errstate(invalid='ignore', over='ignore'):
         cast = given.astype(leaf.dtype)
-    if given.dtype.kind == 'f' and not np.isfinite(cast).all():
-        raise InvalidValue(f'{where}has the value {given[~np.isfinite(cast)].flat[0]}, which is no finite number.')
-    if cast.dtype.kind != 'f' and given.dtype != cast.dtype and (cast != given).any():
-        wrong = given[cast != given].flat[0]
-        raise InvalidValue(f'{where}has the value {wrong}, which the {leaf.dtype} of its space cannot hold.')
+    lost = np.isfinite(given) & ~np.isfinite(cast) if cast.dtype.kind == 'f' else cast != given
+    if lost.any():
+        raise InvalidValue(f'with the value {given[lost].flat[0]}, which the {leaf.dtype} of its space cannot hold')
     return cast
 
 

@@ -1117,10 +1117,14 @@ def test_things_that_are_not_environments():
 @pytest.mark.parametrize(
     ('space', 'observation', 'named'),
     [
-        (Box(-1, 1, (2,), np.float32), np.zeros(2), r'float64.*float32: return x.astype\(np.float32\)\.$'),
+        (
+            Box(-1, 1, (2,), np.float32),
+            np.full(2, -1e39),
+            r'the value -1e\+39, .* float32 .*: correct one of the two\.$',
+        ),
         (Box(-1, 1, (2,), np.float32), np.zeros(3, np.float32), r'\(3,\).*\(2,\)'),
-        (Discrete(3), 1.0, 'float64.*int64'),
-        (Dict(a=Dict(b=Box(0, 1, (1,), np.uint8))), {'a': {'b': np.zeros(1, np.int16)}}, "'a/b'.*int16.*uint8"),
+        (Discrete(3), 1.5, 'the value 1.5, which the int64 of its space cannot hold'),
+        (Dict(a=Dict(b=Box(0, 1, (1,), np.uint8))), {'a': {'b': np.full(1, 256)}}, "'a/b' with the value 256, .*uint8"),
         (Dict(a=Discrete(2), b=Discrete(2)), {'a': 1}, "the part 'b' is missing"),
     ],
 )
@@ -1128,7 +1132,7 @@ def test_observation_outside_its_space(nenv: int, space: gymnasium.Space, observ
     def faulty() -> gymnasium.Env:
         return Observed(space, observation)
 
-    with pytest.raises(ValueError, match=f'^faulty: .*{named}'):
+    with pytest.raises(ValueError, match=f'^faulty.*{named}'):
         build_env(faulty, nenv=nenv)
 
 

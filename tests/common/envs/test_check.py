@@ -224,7 +224,7 @@ def test_reset_that_raises():
         (lambda v, t: (v[0], np.ones(1), *v[2:]), r'step 1: the reward is an array of shape \(1,\)'),
         (
             lambda v, t: (v[0], np.ones(2), *v[2:]),
-            r'step 1: the reward is an array of shape \(2,\) and float64, but has to be one number.*LinearReward',
+            r'step 1: the reward is an array of shape \(2,\) .* a number for each of 2 objectives.*TransformReward',
         ),
         (lambda v, t: (v[0], np.nan if t == 4 else 0.0, *v[2:]), 'step 4: the reward is nan: make it a finite'),
         (lambda v, t: (*v[:2], int(v[2]), *v[3:]), r'step 1: terminated is 0 \(int\).*bool\(terminated\)'),
@@ -395,11 +395,11 @@ def test_what_is_kept_from_reset_to_reset_is_no_matter_of_the_seed(capsys):
     ('observation_space', 'action_space', 'named'),
     [
         (Graph(Box(0, 1, (1,)), None), None, 'observation_space: the space Graph'),
-        (Text(5), None, 'observation_space is text, which no network reads: leave it out by a wrapper'),
+        (Text(5), None, 'observation_space: the space is text, which no network reads: leave it out by a wrapper'),
         (
             Dict(image=Box(0, 255, (8, 8, 3), np.uint8), mission=Sentences()),
             None,
-            "observation_space has the part 'mission', which is text, which no network reads: leave it out by a "
+            "observation_space: the part 'mission' is text, which no network reads: leave it out by a "
             'wrapper (for MiniGrid minigrid.wrappers.ImgObsWrapper or FlatObsWrapper)',
         ),
         (Box(0, 1, (0,)), None, 'observation_space has the shape (0,), which holds no number'),

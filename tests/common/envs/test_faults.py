@@ -16,8 +16,8 @@ from zoo.common.rollouts.collector import Collector
 GOOD = {'pose': np.zeros(2, np.float32), 'room': 1}
 FAULTS: dict[str, tuple[dict[str, Any], Any, str]] = {
     'shape': ({'pose': np.zeros(3, np.float32)}, 0.0, r"'pose' .*shape \(3,\)"),
-    'dtype': ({'pose': np.zeros(2, np.float64)}, 0.0, "'pose' .*float64"),
-    'kind': ({'room': 0.5}, 0.0, "'room' .*float64"),
+    'dtype': ({'pose': np.full(2, 1e39)}, 0.0, r"'pose' .*the value 1e\+39"),
+    'kind': ({'room': 0.5}, 0.0, "'room' .*the value 0.5"),
     'missing': ({'pose': None}, 0.0, "'pose' is missing|'pose' .*object"),
     'nan': ({'pose': np.array([0, np.nan], np.float32)}, 0.0, "'pose' .*nan"),
     'reward nan': ({}, float('inf'), 'reward .*inf'),

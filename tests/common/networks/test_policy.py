@@ -475,6 +475,14 @@ class Maps(Module):
         return self.function(super().__call__(x))
 
 
+@pytest.mark.parametrize('as_class', [False, True])
+def test_a_network_of_another_framework_is_refused_by_its_name(as_class: bool):
+    module = type('Module', (), {'__module__': 'torch.nn.modules.module', '__call__': lambda self, x: x})
+    policy = type('Policy', (module,), {})
+    text = refused(VECTOR, policy if as_class else policy())
+    assert 'is a network of PyTorch, but zoo trains networks of TensorFlow: write the same layers in Keras' in text
+
+
 @pytest.mark.parametrize(
     ('function', 'found'),
     [
@@ -482,7 +490,7 @@ class Maps(Module):
         (lambda x: x[:, 0], r'float32 of shape \(3,\)'),
         (lambda x: tf.reshape(x, [1, -1]), r'float32 of shape \(1, 12\)'),
         (lambda x: tf.cast(x, tf.float64), r'float64 of shape \(3, 4\)'),
-        (lambda x: [x, x], 'list'),
+        (lambda x: [x, x], '2 outputs'),
         (lambda x: None, 'NoneType'),
     ],
 )

@@ -443,13 +443,17 @@ class Broken(Counting):
     [
         ('box', '', np.zeros(2, np.float32), ['shape (2,)', '(3,)']),
         ('box', '', np.zeros((1, 3), np.float32), ['shape (1, 3)', '(3,)']),
-        ('box', '', np.zeros(3), ['float64', 'float32']),
-        ('box', '', np.zeros(3, np.int64), ['int64', 'float32']),
-        ('image', '', np.zeros((2, 3), np.float32), ['float32', 'uint8']),
-        ('image', '', np.full((2, 3), 300), ['int64', 'uint8']),
-        ('discrete', '', 1.5, ['float64', 'int64']),
+        ('box', '', 0.5, ['shape ()', '(3,)']),
+        ('box', '', np.full(3, 1e39), ['the value 1e+39', 'the float32 of its space cannot hold']),
+        ('box', '', ['a', 'b', 'c'], ['dtype <U1', 'float32']),
+        ('box', '', [[1.0], [1.0, 2.0], 3.0], ['dtype object', 'float32']),
+        ('image', '', np.full((2, 3), 0.5, np.float32), ['the value 0.5', 'the uint8 of its space cannot hold']),
+        ('image', '', np.full((2, 3), 300), ['the value 300', 'uint8']),
+        ('image', '', np.full((2, 3), -1), ['the value -1', 'uint8']),
+        ('image', '', np.full((2, 3), np.nan), ['the value nan', 'uint8']),
+        ('discrete', '', 1.5, ['the value 1.5', 'int64']),
         ('dict', 'deep/bits', np.zeros(5, np.int8), ["'deep/bits'", 'shape (5,)', '(4,)']),
-        ('dict', 'place', np.zeros(3), ["'place'", 'float64', 'float32']),
+        ('dict', 'place', np.zeros(2), ["'place'", 'float64', 'float32']),
         ('dict', 'deep', {'bits': np.zeros(4, np.int8)}, ["'deep/number' is missing"]),
         ('dict', 'place', KeyError, ["'place' is missing"]),
     ],
@@ -488,9 +492,13 @@ def test_vector_observation_of_another_shape_or_dtype():
         ValueError, match=r'^step 2: .* shape \(2, 2\) and dtype float32, .* declares \(2, 1\) and float32'
     ):
         play(collector_of(Wrong()), 3)
-    Wrong.wrong = np.zeros((2, 1))
-    with pytest.raises(ValueError, match=r'dtype float64, .* float32'):
+    Wrong.wrong = np.full((2, 1), 1e39)
+    with pytest.raises(ValueError, match=r'the value 1e\+39, which the float32 of its space cannot hold'):
         play(collector_of(Wrong()), 3)
+    Wrong.wrong = np.full((2, 1), 0.1)
+    collector = collector_of(Wrong())
+    play(collector, 3)
+    assert collector.obs.dtype == np.float32 and (collector.obs == np.float32(0.1)).all()
 
 
 @pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
@@ -666,7 +674,7 @@ def test_the_first_step_after_a_reset_is_a_step():
         (MultiDiscrete([3, 2]), np.array([2, 2]), ['the value 2', 'entry 1', 'from 0 to 1']),
         (MultiDiscrete([3, 2], start=[1, -1]), np.array([0, 0]), ['the value 0', 'entry 0', 'from 1 to 3']),
         (MultiBinary(3), np.array([0, 2, 1], np.int8), ['the value 2', 'from 0 to 1']),
-        (MultiBinary(3), np.array([0, 256, 1]), ['the value 256', 'from 0 to 1']),
+        (MultiBinary(3), np.array([0, 256, 1]), ['the value 256', 'int8']),
         (MultiBinary((2, 2)), np.array([[0, 1], [-1, 1]], np.int8), ['the value -1', 'entry 1, 0']),
         (MultiBinary(3), [0, 1, 2], ['the value 2', 'entry 2']),
     ],

@@ -140,7 +140,9 @@ class Algorithm(Parameterized):
         """Fill ``self.networks``: one entry of ``net_list`` and one head for each of ``network_names``."""
         cls = type(self)
         names = self.network_names
-        entries = building.entries('net_list', self.net_list, {}, names, cls.__name__)
+        hint = building.one_for_both(cls.shared_torso)
+        entries = building.entries('net_list', self.net_list, {}, names, cls.__name__, hint)
+        entries = building.with_pairs(entries, names, cls.shared_torso)
         self.net_list = building.completed(entries, names, cls.network_default)
         named = dict(zip(names, heads, strict=True))
         self.networks = building.networks(self.net_list, named, self.preprocess, cls.shared_torso)

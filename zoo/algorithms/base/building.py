@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
 
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.maths.optimizers import Optimizer
+from zoo.common.networks import pairs
 from zoo.common.networks.build import build_network, build_on
 from zoo.common.networks.heads import Head
 from zoo.common.networks.network import Network
@@ -17,15 +19,42 @@ from zoo.common.tools.errors import InvalidValue
 
 
 def entries(
-    what: str, given: Sequence[Any] | None, default: dict[str, Any], names: Sequence[str], algorithm: str
+    what: str,
+    given: Sequence[Any] | None,
+    default: dict[str, Any],
+    names: Sequence[str],
+    algorithm: str,
+    hint: str = '',
 ) -> list[Any]:
-    """Give one entry for each name: the user's, or the default. Refuse another number, and what is no list."""
+    """Give one entry for each name: the user's, or the default. Refuse another number, and what is no list.
+
+    ``hint`` ends the message that there are too few.
+    """
     listed = ', '.join(names)
     if given is not None and not isinstance(given, list | tuple):
-        raise InvalidValue(f'{what} is a {type(given).__name__}: give a list with an entry for each of {listed}.')
+        raise InvalidValue(f'{what} is a {type(given).__name__}: give a list with an entry for each of {listed}{hint}.')
     found = [default] * len(names) if given is None else list(given)
     if len(found) != len(names):
-        raise InvalidValue(f'{what} has {len(found)} entries, but {algorithm} takes {len(names)}: {listed}.')
+        hint = hint if len(found) < len(names) else ''
+        counted = '1 entry' if len(found) == 1 else f'{len(found)} entries'
+        raise InvalidValue(f'{what} has {counted}, but {algorithm} takes {len(names)}: {listed}{hint}.')
+    return found
+
+
+def one_for_both(shared_torso: Mapping[str, str]) -> str:
+    """Give the end of a sentence, with the line for a network that serves two, where networks may share a torso."""
+    return ''.join(f'; for one network of policy and value write [network, {x!r}]' for x in shared_torso.values())
+
+
+def with_pairs(given: Sequence[Any], names: Sequence[str], shared_torso: Mapping[str, str]) -> list[Any]:
+    """Give the entries, where one network that serves two is in the place of the first, and its name in the other's."""
+    found = list(given)
+    for name, other in shared_torso.items():
+        if name in names:
+            i, j = names.index(other), names.index(name)
+            both = pairs.with_both(found[i], found[j])
+            if both is not None:
+                found[i], found[j] = both, other
     return found
 
 
@@ -43,7 +72,7 @@ def completed(given: Sequence[Any], names: Sequence[str], default: Callable[[str
 
 
 def networks(
-    given: Sequence[Any], heads: dict[str, Head], preprocess: Preprocess, shared_torso: dict[str, str]
+    given: Sequence[Any], heads: Mapping[str, Head], preprocess: Preprocess, shared_torso: Mapping[str, str]
 ) -> dict[str, Network]:
     """Build the networks, by name, and refuse entries that do not fit, or that share weights.
 
@@ -54,15 +83,37 @@ def networks(
     """
     made: dict[str, Network] = {}
     entries = with_own_seeds(given, tuple(heads))
+    heads = dict(heads)
+    for name, other in shared_torso.items():
+        if name in heads:
+            heads[other] = replace(heads[other], beside=heads[name])
     for i, ((name, head), entry) in enumerate(zip(heads.items(), entries, strict=True)):
         if isinstance(entry, str):
             made[name] = _on_torso(entry, label(i, name), head, made, given, bool(shared_torso))
         else:
             made[name] = build_network(entry, label(i, name), preprocess, head)
+            _check_both_are_used(made[name], label(i, name), dict(zip(heads, entries, strict=True)), shared_torso)
     owned = [id(v) for network in made.values() for v in network.trainable_variables]
     if len(set(owned)) < len(owned):
-        raise InvalidValue('two entries of net_list are the same network or share weights: give each one of its own.')
+        raise InvalidValue(
+            'two entries of net_list are the same network or share weights: give each one of its own'
+            + ''.join(
+                f'; what two use belongs in one network, keras.Model(inputs, [policy, value]): write [network, {x!r}]'
+                for x in shared_torso.values()
+            )
+            + '.'
+        )
     return made
+
+
+def _check_both_are_used(network: Network, name: str, entries: dict[str, Any], shared_torso: Mapping[str, str]) -> None:
+    """Refuse a network with an output for another one, which has an entry of its own."""
+    for user, owner in shared_torso.items():
+        if network.columns is not None and owner == network.name and entries[user] != owner:
+            raise InvalidValue(
+                f'{name} gives policy and value, but the {user} is another network: write '
+                f'net_list=[network, {owner!r}], where {owner!r} says that the {user} is the second output.'
+            )
 
 
 def _on_torso(

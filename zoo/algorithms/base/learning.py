@@ -143,7 +143,8 @@ def _check_callbacks(callbacks: Any) -> tuple[Callable[[Training], bool | None],
 def check_environment(agent: Agent, env: Any, method: str, arguments: str) -> None:
     """Refuse an environment in which an agent cannot act; the message shows a right call of ``method``."""
     if not isinstance(env, Env | VectorEnv):
-        what = 'an environment' if env is None else f'a Gymnasium environment, not a {type(env).__name__}'
+        found = f'the class {env.__name__}' if isinstance(env, type) else f'a {type(env).__name__}'
+        what = 'an environment' if env is None else f'a Gymnasium environment, not {found}'
         raise InvalidValue(f'{method} needs {what}: agent.{method}(env, {arguments}) with env from build_env.')
     wrong = mismatch(agent, env)
     if wrong is not None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,12 +14,17 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from zoo.common.tools.errors import InvalidType, InvalidValue
+from zoo.common.tools.errors import Failure, InvalidType, InvalidValue
 
 #: The key of ``info`` that marks the end of only a part of a longer game, such as a lost life in Atari.
 LIFE_LOST = 'zoo/life_lost'
 
 STEP = 'observation, reward, terminated, truncated, info'
+#: How to make one reward of one for each objective, the end of a sentence.
+WEIGH = (
+    'weigh them into one, as in build_env(lambda: gymnasium.wrappers.TransformReward(env, '
+    'lambda r: float(numpy.dot(r, [0.7, 0.3]))))'
+)
 
 
 def autoreset_mode(env: VectorEnv) -> AutoresetMode:
@@ -68,15 +74,33 @@ def first(result: Any, where: str) -> tuple[Any, dict[str, Any]]:
     raise InvalidValue(f'{where}: reset() must return the pair (observation, info), where info is a dictionary.')
 
 
+def own_fault(what: str, error: Exception) -> Failure:
+    """Return the error for an exception in the environment's own code, as the sentence that begins with ``what``.
+
+    It is for the ``OverflowError`` of NumPy 2, where older versions took a number modulo the size of its type: packages
+    that were written for them fail like this, and NumPy's words alone do not say where.
+    """
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f'{place.filename}, line {place.lineno}'
+    return Failure(f'{what}, by a fault of its own: {where}, raised {type(error).__name__} ({error}).')
+
+
 def number(reward: Any, who: Callable[..., str]) -> float:
     """Return a reward from a number, or from an array that holds one; else raise a TypeError."""
     if isinstance(reward, (float, int)):
         return reward
     found = _one(reward)
     if found is None:
-        remedy = ': return a weighted sum of them (MO-Gymnasium has the wrapper LinearReward)' * (_size(reward) > 1)
-        raise InvalidType(f'{who()} gave the reward {shown(reward)}, not one number{remedy}.')
+        raise InvalidType(f'{who()} gave the reward {shown(reward)}, {several(reward) or "not one number"}.')
     return found
+
+
+def several(reward: Any) -> str:
+    """Return what a reward of several numbers is and what to do with it, to end a sentence; empty for any other one."""
+    if isinstance(reward, dict):
+        return 'a number for each agent, not one number: zoo trains one agent, see examples/self_play.py'
+    size = _size(reward)
+    return f'a number for each of {size} objectives, not one number: {WEIGH}' if size > 1 else ''
 
 
 def flag(name: str, value: Any, who: Callable[..., str]) -> bool:
@@ -104,7 +128,9 @@ def flags(name: str, values: Any, n: int, who: Callable[..., str]) -> np.ndarray
 def _of_each(name: str, values: Any, n: int, who: Callable[..., str]) -> np.ndarray:
     x = values if isinstance(values, np.ndarray) else np.asarray(values)
     if x.shape != (n,):
-        raise InvalidType(f'{who()} gave {name} of shape {x.shape}, not one for each copy, ({n},).')
+        objectives = name == 'rewards' and x.ndim == 2 and len(x) == n and x.shape[1] > 1
+        hint = f'; a copy has one number, not one for each of {x.shape[1]} objectives: weigh them' if objectives else ''
+        raise InvalidType(f'{who()} gave {name} of shape {x.shape}, not one for each copy, ({n},){hint}.')
     return x
 
 

@@ -106,8 +106,8 @@ def build_env(
 ) -> Env | VectorEnv:
     """Build an environment, or ``nenv`` copies of one that step together.
 
-    The environment is returned seeded, and its first observation has been checked against its space. Copy ``i`` has
-    the seed ``seed + i``. Environments built alike give the same episodes for ``reset()`` and the same actions.
+    The environment is returned seeded. The form of its first observation has been checked against its space. Copy ``i``
+    has the seed ``seed + i``. Environments built alike give the same episodes for ``reset()`` and the same actions.
 
     Args:
         env_id: the name of the environment, for example ``'CartPole-v1'``. For ``env_type='gymnasium'`` also
@@ -142,9 +142,10 @@ def build_env(
     Raises:
         ValueError: an unknown ``env_id``, ``env_type`` or ``vectorized``; an environment of another type; ``nenv < 1``;
             ``seed < 0``; an environment with a shorter time limit of its own; ``render_mode='human'`` without a
-            display; a first observation outside its space; a task that EnvPool lacks; a ``VectorEnv`` object whose
-            ``metadata['autoreset_mode']`` does not say when it resets its copies. (By ``step``) ``reward_shaping`` did
-            not return a finite number.
+            display; a first observation that lacks a part, has another shape, or has a value that the dtype of its
+            space cannot hold (``zoo.check_env`` looks at the bounds of a ``Box``, too); a task that EnvPool lacks; a
+            ``VectorEnv`` object whose ``metadata['autoreset_mode']`` does not say when it resets its copies. (By
+            ``step``) ``reward_shaping`` did not return a finite number.
         TypeError: ``env_id`` is not an environment; it does not take one of ``kwargs``; ``'async'`` cannot pickle it;
             an ``action_mask`` for actions that cannot be masked.
         ImportError: a package is missing; the message has the ``pip install`` line.
@@ -214,33 +215,23 @@ def _build(
     nenv: int,
     kwargs: dict[str, Any],
 ) -> Env | VectorEnv:
-    _check_arguments(env_type, vectorized, seed, reward_shaping, nenv, kwargs)
+    _check_arguments(env_type, vectorized, seed, reward_shaping, nenv)
     if reward_shaping is not None:
         reward_shaping = partial(_shaped, reward_shaping)
     nenv, seed = int(nenv), None if seed is None else int(seed)
-    kind = kind_of(env_type)
-    find = kind.find(env_id, env_type)
-    name, kwargs = _name(env_id), dict(kwargs)  # a copy: the caller builds the environment again with the original
-    if kwargs.get('max_episode_steps') is not None:
-        kwargs['max_episode_steps'] = int(kwargs['max_episode_steps'])
-    views = _take_views(env_id, env_type, kwargs)
-    make = partial(find, **kwargs)
-    _refuse_habits(env_id, env_type, kwargs)
+    make, views, kwargs = single_maker(env_id, env_type, kwargs)
+    kind, name = kind_of(env_type), _name(env_id)
 
     from gymnasium import Env
     from gymnasium.vector import VectorEnv
 
     from zoo.common.envs.kinds.old_gym import is_old_gym
 
-    if views:
-        if vectorized == 'envpool':
-            raise InvalidValue(
-                f"EnvPool cannot change what its environments show: {' and '.join(views)} need vectorized='sync' or "
-                "'async'."
-            )
-        from zoo.common.envs.wrappers.views import viewed
-
-        make = partial(viewed, make, **views)
+    if views and vectorized == 'envpool':
+        names = ' and '.join(views)
+        raise InvalidValue(
+            f"EnvPool cannot change what its environments show: {names} need vectorized='sync' or 'async'."
+        )
     if isinstance(env_id, (Env, VectorEnv)) or is_old_gym(env_id):
         if nenv not in (1, getattr(env_id, 'num_envs', 1)):
             raise InvalidValue(
@@ -266,6 +257,30 @@ def _build(
     env = vector.make_vector(make, name, seeds, reward_shaping, vectorized == 'async', one_per_process)
     env.action_space.seed(seed)
     return env
+
+
+def single_maker(
+    env_id: Any, env_type: str, given: dict[str, Any]
+) -> tuple[Callable[[], Any], dict[str, Any], dict[str, Any]]:
+    """Return what makes one environment from the arguments of ``build_env`` beyond its own.
+
+    Returns:
+        A function that makes it; what views of its observation it has (``frame_stack``, ``hide_velocity``); and the
+        arguments that the environment itself takes.
+    """
+    _check_limit_and_mode(given)
+    find = kind_of(env_type).find(env_id, env_type)
+    kwargs = dict(given)  # a copy: the caller builds the environment again with the original
+    if kwargs.get('max_episode_steps') is not None:
+        kwargs['max_episode_steps'] = int(kwargs['max_episode_steps'])
+    views = _take_views(env_id, env_type, kwargs)
+    _refuse_habits(env_id, env_type, kwargs)
+    make = partial(find, **kwargs)
+    if views:
+        from zoo.common.envs.wrappers.views import viewed
+
+        make = partial(viewed, make, **views)
+    return make, views, kwargs
 
 
 def _build_single(
@@ -317,9 +332,7 @@ def _build_in_threads(
         reference.close()
 
 
-def _check_arguments(
-    env_type: Any, vectorized: Any, seed: Any, reward_shaping: Any, nenv: Any, kwargs: dict[str, Any]
-) -> None:
+def _check_arguments(env_type: Any, vectorized: Any, seed: Any, reward_shaping: Any, nenv: Any) -> None:
     """Refuse values that make no sense for any environment."""
     check_type(env_type)
     if not isinstance(vectorized, bool) and vectorized not in VECTORIZED:
@@ -328,6 +341,13 @@ def _check_arguments(
         raise InvalidValue(f'nenv is the number of copies, an integer of at least 1, not {nenv!r}.')
     if seed is not None and not is_integer(seed, 0):
         raise InvalidValue(f'seed is an integer of at least 0, or None for a random one, not {seed!r}.')
+    if reward_shaping is not None and not (callable(reward_shaping) and takes(reward_shaping, 1)):
+        raise InvalidType(
+            f'reward_shaping is a function of one reward, such as lambda r: r / 10, not {reward_shaping!r}.'
+        )
+
+
+def _check_limit_and_mode(kwargs: dict[str, Any]) -> None:
     limit = kwargs.get('max_episode_steps')
     if limit is not None and not is_integer(limit, 1):
         raise InvalidValue(
@@ -337,10 +357,6 @@ def _check_arguments(
     render_mode = kwargs.get('render_mode')
     if not isinstance(render_mode, str | None):
         raise InvalidValue(f"render_mode is {render_mode!r}: give its name, such as 'human' or 'rgb_array', or None.")
-    if reward_shaping is not None and not (callable(reward_shaping) and takes(reward_shaping, 1)):
-        raise InvalidType(
-            f'reward_shaping is a function of one reward, such as lambda r: r / 10, not {reward_shaping!r}.'
-        )
 
 
 def _take_views(env_id: Any, env_type: str, kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from gymnasium.spaces import Tuple
 from gymnasium.vector import VectorEnv
 
 from zoo.common.adaptors.observation import ACTION_MASK
+from zoo.common.envs import answers
+from zoo.common.envs.build import single_maker
 from zoo.common.envs.check_spaces import Findings, check_mask, check_part, check_spaces, kind
 from zoo.common.envs.kinds import registered
 from zoo.common.envs.kinds.old_gym import OldGymEnv, is_old_gym
@@ -30,7 +32,7 @@ _RESET = 'def reset(self, *, seed=None, options=None): super().reset(seed=seed);
 _STEP = 'observation, reward, terminated, truncated, info'
 
 
-def check_env(env: Any, steps: int = 1000, seed: int = 0) -> list[str]:
+def check_env(env: Any, steps: int = 1000, seed: int = 0, **kwargs: Any) -> list[str]:
     """Play an environment with random actions; print and return what is wrong with it.
 
     It looks at the spaces; what ``reset`` takes and returns; structure, shape, dtype and bounds of every part of every
@@ -45,12 +47,14 @@ def check_env(env: Any, steps: int = 1000, seed: int = 0) -> list[str]:
             not closed), or a registered name.
         steps: the most steps to take; a slow environment is stopped after about 20 seconds.
         seed: the seed of the actions, and of the episode that is played twice.
+        **kwargs: the environment's own arguments, ``max_episode_steps``, ``frame_stack`` and ``hide_velocity``, as
+            ``build_env`` takes them.
 
     Returns:
         The problems, a sentence each that says what is wrong and how to mend it.
 
     Raises:
-        TypeError: ``env`` is a vector environment.
+        TypeError: ``env`` is a vector environment, or does not take one of ``kwargs``.
         ValueError: the name is not registered, ``steps`` or ``seed`` is not an integer of at least 1 or 0, or there is
             no display for a window.
     """
@@ -60,7 +64,7 @@ def check_env(env: Any, steps: int = 1000, seed: int = 0) -> list[str]:
     given = isinstance(env, (gymnasium.Env, VectorEnv)) or is_old_gym(env)
     found = Findings()
     try:
-        made = registered.find(env, 'gymnasium')()
+        made = single_maker(env, 'gymnasium', kwargs)[0]()
     except registered.UnusableError as error:
         found.problem('make', str(error))
         return found.report()
@@ -176,12 +180,8 @@ class _Check:
         if isinstance(reward, numbers.Real):
             if not math.isfinite(reward):
                 self._here('reward', f'the reward is {reward}: make it a finite number.')
-        elif np.size(reward) > 1:
-            self._here(
-                'reward',
-                f'the reward is {kind(reward)}, but has to be one number: return a weighted sum of it '
-                '(mo_gymnasium.wrappers.LinearReward(env, weight=...) does that for MO-Gymnasium).',
-            )
+        elif told := answers.several(reward):
+            self._here('reward', f'the reward is {kind(reward)}, {told}.')
         else:
             self._here('reward', f'the reward is {kind(reward)}, not a number: return float(reward).')
 

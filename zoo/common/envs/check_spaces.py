@@ -56,7 +56,7 @@ def check_spaces(env: gymnasium.Env, found: Findings) -> None:
         try:
             leaves = spaces.leaves(space)
         except (TypeError, ValueError) as error:
-            found.problem(name, f'{name}: {error}' if not _has_text(space) else _without_text(name, space))
+            found.problem(name, f'{name}: {error}')
             continue
         for path, leaf in leaves.items():
             label = f'{name}[{path!r}]' if path else name
@@ -99,23 +99,6 @@ def _check_observation_box(label: str, leaf: Box, found: Findings) -> None:
             f'{label} is an image of {leaf.dtype}: as uint8 from 0 to 255 it takes less memory in replay buffers; '
             'agents scale it themselves.'
         )
-
-
-def _has_text(space: Space) -> bool:
-    """Whether a part of a space is text: ``Text``, or a space of sentences such as MiniGrid's."""
-    if isinstance(space, (Dict, Tuple)):
-        parts = space.spaces.values() if isinstance(space, Dict) else space.spaces
-        return any(map(_has_text, parts))
-    return getattr(space.dtype, 'kind', None) == 'U'
-
-
-def _without_text(name: str, space: Space) -> str:
-    parts = space.spaces.items() if isinstance(space, Dict) else ()
-    texts = ', '.join(repr(key) for key, part in parts if _has_text(part))
-    return (
-        f'{name}{f" has the part {texts}, which" if texts else ""} is text, which no network reads: leave it out by a '
-        'wrapper (for MiniGrid minigrid.wrappers.ImgObsWrapper or FlatObsWrapper) or turn it into numbers.'
-    )
 
 
 def check_part(space: Space, x: Any, found: Findings, path: str = '') -> None:

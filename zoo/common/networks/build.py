@@ -5,7 +5,8 @@ An algorithm states what its network must give as a :class:`Head`. :func:`build_
 * a **spec**, ``dict(hidden=[256, 256], activation='tanh')``: torso and head are assembled;
 * a **torso**, a network whose output does not have the head's size: a head is attached, and one log line says so;
 * a **complete network**, whose output has the head's size;
-* the **name** of an earlier network in the list: the head is put on that network's torso, so both share an encoder.
+* the **name** of an earlier network in the list: the head is put on that network's torso, so both share an encoder. A
+  complete network may have an output for each of the two (:mod:`zoo.common.networks.pairs`).
 
 Torsos and complete networks are Keras 3 models, TensorLayer 2 models, ``tf.Module`` objects, or callables with
 ``trainable_variables``. They are called with the preprocessed observation in the environment's form: a tensor for a
@@ -42,6 +43,10 @@ from zoo.common.tools.errors import InvalidValue
 log = logging.getLogger('zoo')
 
 
+#: Packages whose networks cannot be trained here, and their names.
+FRAMEWORKS = {'torch': 'PyTorch', 'flax': 'Flax', 'equinox': 'Equinox'}
+
+
 def build_network(entry: Any, label: str, preprocess: Preprocess, head: Head) -> Network:
     """The network of one entry of ``net_list``, which messages name by its label: ``'net_list[0] (actor)'``.
 
@@ -73,6 +78,12 @@ def build_network(entry: Any, label: str, preprocess: Preprocess, head: Head) ->
                 "%s: dtype='mixed_bfloat16' changes nothing, since no layer is wide enough to gain by it.", label
             )
         return Network(name, preprocess, torso, call_torso, made, wanted=head, mixed=mixed, core=core)
+    foreign = _framework(entry)
+    if foreign:
+        raise InvalidValue(
+            f'{label} is a network of {foreign}, but zoo trains networks of TensorFlow: write its layers in Keras, '
+            "such as keras.Sequential([keras.layers.Dense(64, 'relu')]), or give a spec, such as dict(hidden=[64, 64])."
+        )
     if isinstance(entry, type):
         raise InvalidValue(f'{label} is the class {entry.__name__}: give an instance of it.')
     if not callable(entry):
@@ -81,6 +92,14 @@ def build_network(entry: Any, label: str, preprocess: Preprocess, head: Head) ->
             'called (Keras model, TensorLayer model, tf.Module).'
         )
     return adapt(entry, label, name, preprocess, head)
+
+
+def _framework(entry: Any) -> str | None:
+    """Return the name of another framework that a network is of, judging by its classes; None for any other object."""
+    packages = {
+        kind.__module__.partition('.')[0] for kind in (entry if isinstance(entry, type) else type(entry)).__mro__
+    }
+    return next((name for package, name in FRAMEWORKS.items() if package in packages), None)
 
 
 def build_on(other: Network, label: str, head: Head, initial: str = 'glorot_uniform', seed: Any = None) -> Network:
@@ -92,15 +111,18 @@ def build_on(other: Network, label: str, head: Head, initial: str = 'glorot_unif
         initial: initializer of the head, if the head has no gain.
 
     Raises:
-        ValueError: the other network is complete, so it has no torso to share.
+        ValueError: the other network is complete and has one output, so there is nothing to share.
     """
-    if other.head is None:
+    if other.head is None and other.columns is None:
         raise InvalidValue(
             f'{label} shares the torso of {other.name}, but {other.name} is a complete network: give a torso there, '
-            'without its last layer.'
+            'without its last layer, or a network with two outputs, [policy, value].'
         )
-    name = label.partition('(')[2].rstrip(')')
-    made = make_head(head, encoded_width(other), initial, pieces.SeedSequence(seed))
+    name, made, columns = label.partition('(')[2].rstrip(')'), None, None
+    if other.columns is None:
+        made = make_head(head, encoded_width(other), initial, pieces.SeedSequence(seed))
+    else:
+        columns = slice(other.columns.stop, None)
     return Network(
         name,
         other.preprocess,
@@ -112,4 +134,5 @@ def build_on(other: Network, label: str, head: Head, initial: str = 'glorot_unif
         wanted=head,
         mixed=other.mixed,
         core=other.core,
+        columns=columns,
     )

@@ -31,6 +31,8 @@ class Head:
         sigma: σ₀ of noisy layers (Fortunato et al. 2018); 0 for plain layers.
         choices: places in the output, begin and end, that must not be probabilities: the logits or values of one
             choice, or the logit of one switch.
+        beside: the head of another network that a complete network may serve too, by a second output; None: there is
+            no such network.
     """
 
     units: int
@@ -43,6 +45,7 @@ class Head:
     values: int = 1
     sigma: float = 0.0
     choices: tuple[tuple[int, int], ...] = ()
+    beside: Head | None = None
 
 
 def value_head(gain: float | None = None, action_size: int = 0) -> Head:

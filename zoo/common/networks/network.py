@@ -56,6 +56,8 @@ class Network:
         shares: whether another network owns the torso's weights.
         target: the network that computes the same from target weights, if there is one.
         wanted: what the network was built to take and give.
+        columns: the part of the torso's output that is this network's, where the torso has an output for each of two
+            networks; None: all of it.
         bounds: whether a tanh is put on the output, because it must be in [−1, 1] and a complete network exceeds that.
         mixed: whether the torso computes in bfloat16, as far as can be seen; its output is float32 in any case.
         core: the recurrent layers after the torso, and everything between and after them; None without any.
@@ -75,6 +77,7 @@ class Network:
     mixed: bool = False
     core: recurrent.Core | None = None
     target: Network | None = None
+    columns: slice | None = None
     bounds: bool = False
 
     def __post_init__(self) -> None:
@@ -156,6 +159,7 @@ class Network:
         ``[B, noise_size]``, one for each; None takes the mean weights.
         """
         if self.head is None:
+            x = x if self.columns is None else x[:, self.columns]
             return tf.tanh(x) if self.bounds else x
         if noise is not None:
             return self.head.layers[-1](x, noise)  # a noisy head has no other layer

@@ -15,7 +15,7 @@ from gymnasium.spaces import Dict, Tuple
 
 from zoo.common import spaces
 from zoo.common.adaptors.observation import Preprocess
-from zoo.common.networks import pieces, recurrent
+from zoo.common.networks import pairs, pieces, recurrent
 from zoo.common.networks.heads import Head, make_head
 from zoo.common.networks.network import PROBES, Network, announces, probe, variables_of
 from zoo.common.tools import keras_private
@@ -64,14 +64,21 @@ def adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head)
             reason = re.split(r' Arguments received| ?[({]*[^ ]*(?:<tf\.|array\(|\[\[)', reason)[0][:200]
             gets = preprocess.space.spaces if isinstance(preprocess.space, Dict) else ()
             hint = f' The network gets a dict with the keys {", ".join(gets)}.' if gets else ''
+            if memory is None and _is_recurrent(entry):
+                hint += ' A recurrent network is a chain of layers with one output.'
+                hint += " 'actor' in place of the critic shares its torso." if head.beside is not None else ''
             failures.append(
                 f'{label} does not take the observation {takes}, from which {needs} are needed: calling it raised '
                 f'"{reason}".{hint}'
             )
             continue
+        own = None
+        if head.beside is not None and pairs.is_several(output):
+            output, call, own = pairs.joined(output, call, label, head)
         shape, dtype = tuple(getattr(output, 'shape', ())), getattr(output, 'dtype', None)
         if len(shape) != 2 or shape[0] != PROBES or dtype not in (tf.float32, tf.bfloat16):
             found = type(output).__name__ if dtype is None else f'{tf.as_dtype(dtype).name} of shape {shape}'
+            found = f'{len(output)} outputs' if pairs.is_several(output) else found
             failures.append(
                 f'{label} maps {PROBES} of {takes} to {found}, but {needs} are needed: give a network with float32 '
                 'output [batch, units].'
@@ -94,7 +101,10 @@ def adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head)
         kind, mixed, core = type(entry).__name__, _is_mixed(entry, output), None if memory is None else memory.core
         call = call if dtype == tf.float32 else _in_float32(call)
         made = Network(name, preprocess, entry, call, None, joins_action, kind, wanted=head, mixed=mixed, core=core)
-        if shape[1] in (head.units, head.also_accepts):
+        if own is not None:
+            made.columns = slice(0, own)
+            _complete(made, label)
+        elif shape[1] in (head.units, head.also_accepts):
             _complete(made, label)
         else:
             if announces.get():
@@ -103,6 +113,12 @@ def adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head)
             made.head = make_head(head, width, 'glorot_uniform', seeds, hidden=joins_action)
         return made
     raise InvalidValue(failures[0])
+
+
+def _is_recurrent(entry: Any) -> bool:
+    return isinstance(entry, keras.Layer) and any(
+        isinstance(layer, keras.layers.RNN) for layer in keras_private.flattened(entry)
+    )
 
 
 def _trial(entry: Any, preprocess: Preprocess, action_size: int, call: Call, memory: _Memory | None) -> Any:
@@ -278,7 +294,7 @@ def _outputs(network: Network) -> list[np.ndarray]:
         for scale in BOUND_SCALES:
             for variable in weights:
                 variable.assign(tf.constant(scale * rng.standard_normal(variable.shape), variable.dtype))
-            found.append(network.encode_features(features, action, False).numpy())
+            found.append(network.from_torso(network.encode_features(features, action, False)).numpy())
     finally:
         for variable, value in zip(weights, kept, strict=True):
             variable.assign(value)

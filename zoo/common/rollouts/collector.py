@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import ACTION_MASK
-from zoo.common.envs import answers
+from zoo.common.envs import answers, declared
 from zoo.common.records import Episode
 from zoo.common.rollouts.claims import claims
 from zoo.common.rollouts.observed import Observed
@@ -75,7 +76,8 @@ class Collector:
         self.adaptor, self.render, self._begin = adaptor, render, begin
         self._all, self._none = np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool)
         self.begins = self._all
-        self._observed = Observed(self.space, self.num_envs, self.vector, adaptor.maskable)
+        tell = partial(declared.tell, env)
+        self._observed = Observed(self.space, self.num_envs, self.vector, adaptor.maskable, tell)
         self.reward = np.zeros(self.num_envs, np.float32)
         self.terminated = np.zeros(self.num_envs, bool)
         self.truncated = np.zeros(self.num_envs, bool)
@@ -117,7 +119,10 @@ class Collector:
 
     def _reset(self, **kwargs: Any) -> Any:
         self.under_way = 'a reset', time.monotonic()
-        result = self.env.reset(**kwargs)
+        try:
+            result = self.env.reset(**kwargs)
+        except OverflowError as error:
+            raise answers.own_fault(f'{self._who()} cannot be reset', error) from error
         self.under_way = None
         observation, info = answers.first(result, f'step {self.steps}')
         if ACTION_MASK in info and self._observed.mask is None:
@@ -128,8 +133,9 @@ class Collector:
         """Take one step with stored actions ``[N, …]`` in every copy.
 
         Raises:
-            ValueError: an observation of another shape or dtype than declared, or outside a discrete space; a return
-                value of another form than Gymnasium's; a final observation that is missing or was written over.
+            ValueError: an observation of another shape than declared, with a value that its dtype cannot hold, or
+                outside a discrete space; a return value of another form than Gymnasium's; a final observation that is
+                missing or was written over.
             FloatingPointError: an observation or a reward that is NaN or infinite.
             TypeError: a reward that is not one number, a flag that is not a bool, an info that is not a dictionary.
         """
@@ -148,7 +154,10 @@ class Collector:
     def _stepped(self, action: Any) -> Any:
         """Call ``env.step``, in view of who watches how long that takes."""
         self.under_way = 'a step', time.monotonic()
-        result = self.env.step(action)
+        try:
+            result = self.env.step(action)
+        except OverflowError as error:
+            raise answers.own_fault(f'{self._who()} cannot be stepped', error) from error
         self.under_way = None
         return result
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 
 from zoo.common import spaces
 from zoo.common.adaptors.observation import ACTION_MASK
+from zoo.common.envs import declared
 from zoo.common.tools.errors import InvalidValue, NotFinite
 
 
@@ -23,11 +26,14 @@ class Observed:
         space, num_envs: of one copy, and the number of copies.
         vector: whether an observation is of all copies of a vector environment.
         maskable: whether actions can be masked.
+        tell: is called with a few words for each part of an observation that was cast.
     """
 
-    def __init__(self, space: Space, num_envs: int, vector: bool, maskable: bool) -> None:
+    def __init__(
+        self, space: Space, num_envs: int, vector: bool, maskable: bool, tell: Callable[[list[str]], None]
+    ) -> None:
         self.space, self.num_envs, self.vector = space, num_envs, vector
-        self._maskable = maskable
+        self._maskable, self._tell = maskable, tell
         self._leaves = spaces.leaves(space)
         self._float_leaves = [p for p, leaf in self._leaves.items() if np.issubdtype(leaf.dtype, np.floating)]
         self.mask = ACTION_MASK if ACTION_MASK in self._leaves else None
@@ -45,7 +51,7 @@ class Observed:
         """Copy an observation of every copy into a spare buffer, since environments may reuse their arrays.
 
         Raises:
-            ValueError: another shape or dtype than declared, or a value outside the space.
+            ValueError: another shape than declared, a value that its dtype cannot hold, or one outside the space.
         """
         self._spare.rotate(-1)
         buffer = self._spare[-1]
@@ -53,7 +59,7 @@ class Observed:
             flat = self._flatten(obs, step)
             for path, target in spaces.tree_items(buffer):
                 value = flat[path] if path else flat
-                self._check_declared(path, value, target, step)
+                value = self._declared(path, value, (self.num_envs,), step)
                 if path in self._ranges:
                     self._check_range(path, value, step)
                 target[...] = value
@@ -66,7 +72,7 @@ class Observed:
         flat = self._flatten(obs, step)
         for path, target in spaces.tree_items(buffer):
             value = flat[path] if path else flat
-            self._check_declared(path, value, target[i], step)
+            value = self._declared(path, value, (), step, i)
             if path in self._ranges:
                 self._check_range(path, value, step, i)
             target[i] = value
@@ -77,19 +83,13 @@ class Observed:
         except TypeError as error:
             raise InvalidValue(f"step {step}: in the environment's observation {error}") from error
 
-    def _check_declared(self, path: str, value: Any, target: Any, step: int) -> None:
-        """Check the declared shape, and that the dtype casts without loss; a ``Discrete`` is any integer."""
-        dtype = target.dtype
-        if isinstance(value, np.ndarray) and value.shape == target.shape and value.dtype == dtype:
-            return
-        value, counted = np.asarray(value), not isinstance(self._leaves[path], Box)
-        fits = np.can_cast(value.dtype, dtype) or (counted and value.dtype.kind in 'iu')
-        if value.shape == target.shape and fits:
-            return
-        raise InvalidValue(
-            f'{self.who(step)} gave an observation {path and f"{path!r} "}of shape {value.shape} and dtype '
-            f'{value.dtype}, but its space declares {target.shape} and {dtype}: correct one of the two.'
-        )
+    def _declared(self, path: str, value: Any, lead: tuple[int, ...], step: int, i: int | None = None) -> Any:
+        """Return a part in its declared form; a ``Discrete`` may be any integer."""
+        casts: list[str] = []
+        found = declared.in_form(self._leaves[path], value, path, lead, partial(self.who, step, i), casts)
+        if casts:
+            self._tell(casts)
+        return found
 
     def _check_range(self, path: str, value: Any, step: int, i: int | None = None) -> None:
         """Check that every entry is in its space: acting and learning would each read another value in its place."""

@@ -47,9 +47,9 @@ class OldGymEnv(gymnasium.Env):
     seed warns at the first one.
 
     Raises:
-        TypeError: one of its spaces has no equal in Gymnasium; (by ``step``) a flag that is neither true nor false, or
-            an info that is no dictionary.
-        ValueError: (by ``step``) a reward that is not one number, or a result that is no step.
+        TypeError: one of its spaces has no equal in Gymnasium; (by ``step``) a reward that is not one number, a flag
+            that is neither true nor false, or an info that is no dictionary.
+        ValueError: (by ``step``) a result that is no step.
     """
 
     def __init__(self, env: Any) -> None:
@@ -105,10 +105,7 @@ class OldGymEnv(gymnasium.Env):
             terminated = done and not truncated
         else:
             raise InvalidValue(f'{self}: step() returned {len(result)} values, not {answers.STEP}.')
-        try:
-            reward = float(answers.number(reward, self.__str__))
-        except TypeError:
-            raise InvalidValue(f'{self}: the reward of step() is {answers.shown(reward)}, not one number.') from None
+        reward = float(answers.number(reward, self.__str__))
         return _cast(self.observation_space, observation), reward, bool(terminated), bool(truncated), info
 
     def render(self) -> Any:

@@ -16,9 +16,10 @@ from typing import Any, cast
 
 import gymnasium
 from gymnasium.envs.registration import EnvCreator, EnvSpec, load_env_creator, registry
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.wrappers import TimeLimit
 
+from zoo.common.envs import answers
 from zoo.common.envs.kinds import pixels, rendering
 from zoo.common.envs.kinds.old_gym import OldGymEnv, is_old_gym
 from zoo.common.tools.errors import InvalidType, InvalidValue, MissingPackage, nearest, unknown
@@ -62,6 +63,7 @@ def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env | VectorEnv]
             f'a {env_type} environment is given by its name, not by {env_id!r}: '
             "build_env(env, 'gymnasium') takes a class, a function or an environment object."
         )
+    _refuse_others(env_id)
     if isinstance(env_id, (gymnasium.Env, VectorEnv)) or is_old_gym(env_id):
         return partial(_use_object, env_id)
     if callable(env_id):
@@ -206,6 +208,8 @@ def make_registered(spec: EnvSpec, /, **kwargs: Any) -> gymnasium.Env:
     except AttributeError as error:
         rendering.check_import(error)
         raise
+    except OverflowError as error:
+        raise answers.own_fault(f'{spec.id!r} cannot be made', error) from error
 
 
 def _call(
@@ -220,8 +224,10 @@ def _call(
         env = maker(**kwargs)
     except TypeError as error:
         _refuse_argument(error, name, maker, kwargs)
-        _ask_for_argument(error, name)
+        _ask_for_argument(error, name, maker)
         raise
+    except OverflowError as error:
+        raise answers.own_fault(f'{name!r} cannot be made', error) from error
     if env is None:
         raise UnusableError(f'{name!r} returned None: let it return the environment that it makes.')
     env = _use_object(env, max_episode_steps)
@@ -234,6 +240,7 @@ def _use_object(env: Any, /, max_episode_steps: int | None = None, **kwargs: Any
         raise InvalidType(
             f'{", ".join(kwargs)} cannot be given to an environment object: pass its class or a function.'
         )
+    _refuse_others(env)
     if isinstance(env, VectorEnv):
         if max_episode_steps is None:
             return env
@@ -327,14 +334,42 @@ def _refuse_argument(error: TypeError, name: str, maker: Any, kwargs: dict[str, 
     raise InvalidType(f'{name!r} does not take the argument {argument!r}{hint}.') from error
 
 
-def _ask_for_argument(error: TypeError, name: str) -> None:
+def _ask_for_argument(error: TypeError, name: str, maker: Any) -> None:
     """Raise one sentence if ``error`` says that the call itself lacked an argument."""
     found = re.search(r'missing \d+ required (?:positional|keyword-only) arguments?: (.+)$', str(error))
     if found and error.__traceback__ and error.__traceback__.tb_next is None:  # raised by the call itself
+        missing = re.findall(r"'(\w+)'", found.group(1))
+        if isinstance(maker, type) and issubclass(maker, gymnasium.Wrapper | VectorWrapper) and 'env' in missing:
+            others = ''.join(f', {x}=…' for x in missing if x != 'env')
+            made = "gymnasium.make('CartPole-v1')" if issubclass(maker, gymnasium.Wrapper) else 'vector_env'
+            raise UnusableError(
+                f'{name!r} is a wrapper, which needs an environment to wrap: give a function that makes both, as in '
+                f'build_env(lambda: {name}({made}{others})).'
+            ) from error
         raise UnusableError(
             f'{name!r} cannot be made without {found.group(1)}: give it by name, as in build_env({name}, x=1), or give '
             'a function that makes the environment.'
         ) from error
+
+
+def _refuse_others(env: Any) -> None:
+    """Refuse what looks like an environment and is another thing: for several agents, or copies by another library."""
+    if isinstance(env, (gymnasium.Env, VectorEnv)):
+        return
+    metadata = getattr(env, 'metadata', None)
+    name = metadata.get('name') if isinstance(metadata, dict) else None
+    name = name or getattr(env, '__name__', type(env).__name__)
+    packages = [env.__name__] if inspect.ismodule(env) else [kind.__module__ for kind in type(env).__mro__]
+    if any(package.partition('.')[0] == 'pettingzoo' for package in packages):
+        raise UnusableError(
+            f'{name} is of PettingZoo, where several agents act, but zoo trains one: make a gymnasium.Env in which it '
+            'plays for one of them, and the others act in step(); examples/self_play.py does that.'
+        )
+    if is_old_gym(env) and isinstance(getattr(env, 'num_envs', None), int):
+        raise UnusableError(
+            f"{name} is a vector environment, but not Gymnasium's: give the class or the function of one environment, "
+            f'with nenv={env.num_envs} for as many copies.'
+        )
 
 
 def _name(maker: Any) -> str:

@@ -1,4 +1,4 @@
-"""One copy of an environment, checked in each step; its final observation is copied."""
+"""One copy of an environment, checked in each step; its observations are cast, and its final one is copied."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import gymnasium
 
-from zoo.common.envs import answers
-from zoo.common.envs.wrappers.leaves import check_observation, declared_leaves
+from zoo.common.envs import answers, declared
+from zoo.common.envs.wrappers.leaves import declared_leaves
 from zoo.common.envs.wrappers.masks import ActionMask
 from zoo.common.envs.wrappers.rewards import RecordEpisode
 
@@ -27,11 +27,12 @@ def needs_copy(env: gymnasium.Env) -> bool:
 
 
 class Copy(gymnasium.Wrapper):
-    """One copy among several of an environment, with the checks that a vector environment leaves out.
+    """One copy among several of an environment, with what a vector environment leaves out.
 
-    A vector environment casts an observation of another dtype silently, and does not name a copy whose observation has
-    another shape. It resets a copy in the step that ended the episode, so an environment that writes all observations
-    into one array would overwrite the final one. Gymnasium's own environments need no such wrapper: :func:`needs_copy`.
+    A vector environment casts an observation of another dtype whatever becomes of its values, and does not name a copy
+    whose observation has another shape. It resets a copy in the step that ended the episode, so an environment that
+    writes all observations into one array would overwrite the final one. Gymnasium's own environments need no such
+    wrapper: :func:`needs_copy`.
     """
 
     def __init__(self, env: gymnasium.Env, name: str) -> None:
@@ -42,14 +43,13 @@ class Copy(gymnasium.Wrapper):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, info = answers.first(self.env.reset(seed=seed, options=options), self._who())
-        self._check(observation)
-        return observation, info
+        return self._in_form(observation), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         result = self.env.step(action)
         self._steps += 1
         observation, reward, terminated, truncated, info = answers.step(result, self._who)
-        self._check(observation)
+        observation = self._in_form(observation)
         reward = answers.number(reward, self._who)
         terminated = answers.flag('terminated', terminated, self._who)
         truncated = answers.flag('truncated', truncated, self._who)
@@ -57,9 +57,13 @@ class Copy(gymnasium.Wrapper):
             observation = copy.deepcopy(observation)
         return observation, reward, terminated, truncated, info
 
-    def _check(self, observation: Any) -> None:
-        if self._leaves is not None:
-            check_observation(self.observation_space, observation, self._who(), self._leaves)
+    def _in_form(self, observation: Any) -> Any:
+        if self._leaves is None:
+            return observation
+        casts: list[str] = []
+        found = declared.observation_in_form(self.observation_space, observation, self._leaves, self._who, casts)
+        declared.tell(self, casts)
+        return found
 
     def _who(self) -> str:
         return f'step {self._steps}: {self._name}'

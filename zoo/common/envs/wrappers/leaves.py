@@ -1,4 +1,4 @@
-"""Leaves of observations: their declared spaces, checked and replaced."""
+"""The first observation of an environment, and the leaves of its space: checked and replaced."""
 
 from __future__ import annotations
 
@@ -6,23 +6,27 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import gymnasium
-import numpy as np
 from gymnasium import Space
-from gymnasium.spaces import Box, Dict, MultiBinary, Tuple
+from gymnasium.spaces import Dict, Tuple
 from gymnasium.vector import VectorEnv
 
 from zoo.common import spaces
-from zoo.common.envs import answers
-from zoo.common.tools.errors import InvalidValue
+from zoo.common.envs import answers, declared
 
 
 def seeded_reset(env: gymnasium.Env | VectorEnv, name: str, seed: int | None) -> dict[str, Any]:
-    """Seed an environment and its action space, and return ``info``; refuse an observation outside its space."""
-    observation, info = answers.first(env.reset(seed=seed), name)
+    """Seed an environment and its action space, and return ``info``; refuse an observation of another form."""
+    try:
+        result = env.reset(seed=seed)
+    except OverflowError as error:
+        raise answers.own_fault(f'{name} cannot be reset', error) from error
+    observation, info = answers.first(result, name)
     env.action_space.seed(seed)
-    declared = declared_leaves(env.observation_space)
-    if declared is not None:
-        check_observation(env.observation_space, observation, name, declared)
+    leaves = declared_leaves(env.observation_space)
+    if leaves is not None:
+        casts: list[str] = []
+        declared.observation_in_form(env.observation_space, observation, leaves, lambda: name, casts)
+        declared.tell(env, casts)
     return info
 
 
@@ -32,33 +36,6 @@ def declared_leaves(space: Space) -> dict[str, spaces.Leaf] | None:
         return spaces.leaves(space)
     except TypeError:
         return None
-
-
-def check_observation(space: Space, observation: Any, name: str, declared: Mapping[str, Space]) -> None:
-    """Refuse, by a ValueError, an observation with another structure, shape or dtype than its space.
-
-    A dtype fits if it can be cast without loss, as for ``space.contains``. Bounds are not checked, because many
-    environments overstep their bounds by a little. ``declared`` has the leaves of the space.
-    """
-    try:
-        flat = spaces.flatten(space, observation)
-    except TypeError as error:
-        raise InvalidValue(f'{name}: in the observation {error}') from error
-    for path, found in spaces.tree_items(flat):
-        leaf, found = declared[path], np.asarray(found)
-        if found.shape != leaf.shape or not _fits(found.dtype, leaf):
-            part = f' {path!r}' if path else ''
-            mend = f'return x.astype(np.{leaf.dtype})' if found.shape == leaf.shape else 'change one of the two'
-            raise InvalidValue(
-                f'{name}: the observation{part} has shape {found.shape} and dtype {found.dtype}, '
-                f'but its space declares shape {leaf.shape} and dtype {leaf.dtype}: {mend}.'
-            )
-
-
-def _fits(dtype: np.dtype, leaf: Space) -> bool:
-    if isinstance(leaf, Box):
-        return np.can_cast(dtype, leaf.dtype)
-    return dtype.kind in ('biu' if isinstance(leaf, MultiBinary) else 'iu')
 
 
 def replace_leaves(space: Space, leaves: Mapping[str, Space], prefix: str = '') -> Space:

@@ -70,7 +70,7 @@ class StackFrames(gymnasium.Wrapper):
             return observation
         flat = dict(spaces.tree_items(spaces.flatten(self._inner, observation)))
         for path, form in self._forms.items():
-            new, last = form(flat[path]), self._last.get(path)
+            new, last = form(np.asarray(flat[path])), self._last.get(path)
             flat[path] = self._last[path] = np.tile(new, self._frames) if last is None else push_frame(last, new)
         return spaces.unflatten(self.observation_space, spaces.from_items(self._inner, flat))
 
