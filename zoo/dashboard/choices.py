@@ -78,9 +78,9 @@ class Choices:
         return parts.box(*(self.fields[name].box for name in names), kind='zoo-row')
 
     @property
-    def refusals(self) -> list[str]:
-        """The sentences that refuse what fields show."""
-        return [field.refusal for field in self.fields.values() if field.refusal]
+    def refused(self) -> list[str]:
+        """The labels of the fields whose values are refused."""
+        return [field.label for field in self.fields.values() if field.refusal]
 
     def _names(self) -> list[str]:
         chosen = self._experiment()

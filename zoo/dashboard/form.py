@@ -65,7 +65,8 @@ class ParameterRow:
             self.code.add_class('zoo-code')
             self.code.observe(lambda change: self._given(Source(change.new)), 'value')
             parts = [self.pick, self.input, self.code]
-        self.checked = Checked(self.label, box(*parts, kind='zoo-param-input'), self.reset, kind='zoo-param')
+        inputs, meaning = box(*parts, kind='zoo-param-input'), text(_meaning(field), 'zoo-param-meaning')
+        self.checked = Checked(field.name, self.label, inputs, self.reset, meaning, kind='zoo-param')
         self.box = self.checked.box
         if field.group in ('networks', 'optimizers'):
             self.box.add_class('zoo-param-wide')
@@ -141,6 +142,12 @@ def _is_shown(field: Field, group: str, wanted: list[str], refused: bool) -> boo
 def _label(field: Field) -> str:
     default = entry_text(field.default) if field.group in ('networks', 'optimizers') else str(field.default)
     default = default if len(default) <= 60 else f'{default[:59]}…'
+    was = f' <em>default {html.escape(default)}</em>' if field.changed else ''
+    label = f'optimizer: {field.label}' if field.group == 'optimizers' else field.label
+    return f'<b>{html.escape(label)}</b>{was}'
+
+
+def _meaning(field: Field) -> str:
     if field.group == 'networks':
         meaning = 'a spec, a torso shared with another network, or code, which runs in this notebook as a cell would'
     elif field.group == 'optimizers':
@@ -148,10 +155,7 @@ def _label(field: Field) -> str:
     else:
         meaning = field.param.meaning
     kind = field.param.type_name if field.group in ('agent', 'learn') else ''
-    was = f' <em>default {html.escape(default)}</em>' if field.changed else ''
-    kind = f'<small>{html.escape(kind)}</small>' if kind else ''
-    label = f'optimizer: {field.label}' if field.group == 'optimizers' else field.label
-    return f'<b>{html.escape(label)}</b>{was}<p>{html.escape(meaning)}</p>{kind}'
+    return f'<p>{html.escape(meaning)}{f" <small>{html.escape(kind)}</small>" if kind else ""}</p>'
 
 
 class Form:

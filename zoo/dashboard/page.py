@@ -152,9 +152,9 @@ class Dashboard(widgets.Box):
 
     def _start(self) -> None:
         self._refuse_second()
-        refused = [*self.choices.refusals, *(row.checked.refusal for row in self.form.refused().values())]
+        refused = [*self.choices.refused, *self.form.refused()]
         if refused:
-            raise InvalidValue(f'not started, since a field is refused: {refused[0]}')
+            raise InvalidValue(f'not started, since a value is refused: correct {", ".join(refused)} first.')
         self.folder.mkdir(parents=True, exist_ok=True)
         snapshot = self.experiment.snapshot()
         self._follow(BackgroundTraining.start(self.experiment.order(), self.folder), snapshot)

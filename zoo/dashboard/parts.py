@@ -54,10 +54,12 @@ class Checked:
     """A field that marks a refused value, which stays in it, and shows the reason below.
 
     Attributes:
+        label: its name on the page.
         refusal: the sentence that refuses what the field shows; empty if that is accepted.
     """
 
-    def __init__(self, *widgets_: Any, kind: str) -> None:
+    def __init__(self, label: str, *widgets_: Any, kind: str) -> None:
+        self.label = label
         self._words = text(kind='zoo-refusal')
         self.box = box(*widgets_, self._words, kind=kind)
         self.refusal = ''
@@ -72,7 +74,8 @@ class Checked:
 def labeled(label: str, widget: Any, meaning: str = '') -> Checked:
     """Return a field with its name above it."""
     told = f' title="{html.escape(meaning)}"' if meaning else ''
-    return Checked(text(f'<label{told}>{html.escape(label)}</label>', 'zoo-label'), widget, kind='zoo-field')
+    name = text(f'<label{told}>{html.escape(label)}</label>', 'zoo-label')
+    return Checked(label, name, widget, kind='zoo-field')
 
 
 def picture(data: bytes, alt: str, kind: str = 'png') -> str:
