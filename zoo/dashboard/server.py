@@ -56,7 +56,8 @@ def serve(port: int | None = None, browser: bool = True) -> None:
     with tempfile.TemporaryDirectory(prefix='zoo-') as folder:
         own = {'root_dir': folder, 'connection_dir_root': folder, 'notebook_path': _write_notebook(Path(folder))}
         given = {
-            'Voila': {'ip': '127.0.0.1', 'port': port, 'port_retries': 0, 'token': token, 'log_level': 'WARN', **own},
+            'Voila': {'ip': '127.0.0.1', 'port': port, 'port_retries': 0, 'token': token, 'log_level': 'ERROR', **own},
+            'VoilaConfiguration': {'prelaunch_hook': _let_it_close},
             'KernelManager': {'shutdown_wait_time': _SAVING},
         }
         _write_kernel(Path(folder))
@@ -78,6 +79,11 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
         return True
+
+
+def _let_it_close(request: Any, **_: Any) -> None:
+    """Give the page the cookie with which it asks for the end of its kernel when it is closed; Voilà forgets it."""
+    request.xsrf_token  # noqa: B018  # Tornado sets the cookie when this is read
 
 
 def _announce(address: str, browser: bool) -> None:
@@ -102,6 +108,6 @@ def _write_kernel(folder: Path) -> None:
     """Write the description of a kernel of this Python: the user's own ``python3`` may be another one."""
     described = folder / 'kernels' / 'zoo'
     described.mkdir(parents=True)
-    command = [sys.executable, '-m', 'ipykernel_launcher', '-f', '{connection_file}']
+    command = [sys.executable, '-m', 'ipykernel_launcher', '-f', '{connection_file}', '--log-level=ERROR']
     kernel = {'argv': command, 'display_name': 'zoo', 'language': 'python'}
     (described / 'kernel.json').write_text(json.dumps(kernel), encoding='utf-8')
