@@ -96,7 +96,14 @@ def _announce(address: str, browser: bool) -> None:
 def _write_notebook(folder: Path) -> str:
     """Write the notebook of one cell, which runs in the working directory of this process."""
     code = f'import os\nos.chdir({os.getcwd()!r})\nfrom zoo.dashboard import Dashboard\nDashboard()'
-    cell = {'cell_type': 'code', 'id': 'page', 'source': code, 'metadata': {}, 'outputs': [], 'execution_count': None}
+    cell: dict[str, Any] = {
+        'cell_type': 'code',
+        'id': 'page',
+        'source': code,
+        'metadata': {},
+        'outputs': [],
+        'execution_count': None,
+    }
     kernel = {'name': 'zoo', 'display_name': 'zoo', 'language': 'python'}
     notebook = {'cells': [cell], 'metadata': {'kernelspec': kernel}, 'nbformat': 4, 'nbformat_minor': 5}
     path = folder / 'zoo.ipynb'
