@@ -24,13 +24,19 @@ ROOT = Path(__file__).parents[2]
 
 @contextlib.contextmanager
 def served(folder, *words):
-    """The process of ``zoo dashboard`` in a folder, and its address, once it is printed."""
+    """The process of ``zoo dashboard`` in a folder, and its address, once it is printed.
+
+    In place of a browser a script writes the address that it is given to ``opened.txt``.
+    """
+    script = folder / 'browser.sh'
+    script.write_text(f'#!/bin/sh\necho "$1" > {folder}/opened.txt\n')
+    script.chmod(0o755)
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')]))
-    own = {'PYTHONPATH': path, 'HOME': str(folder), 'BROWSER': 'false'}
+    own = {'PYTHONPATH': path, 'HOME': str(folder), 'BROWSER': f'{script} %s'}
     own |= {f'JUPYTER_{name}_DIR': str(folder / name) for name in ('CONFIG', 'DATA', 'RUNTIME')}
     with open(folder / 'err.txt', 'wb') as err:
         process = subprocess.Popen(
-            [sys.executable, '-m', 'zoo', 'dashboard', '--no-browser', *words],
+            [sys.executable, '-m', 'zoo', 'dashboard', *words],
             cwd=folder,
             env={name: value for name, value in os.environ.items() if name != 'ZOO_RUNS'} | own,
             stdout=subprocess.PIPE,
@@ -94,6 +100,9 @@ def test_it_serves_only_who_has_the_address_until_ctrl_c(tmp_path):
         )
         assert (refused.returncode, refused.stdout) == (2, '')
         assert f'port {port} is in use' in refused.stderr and 'Traceback' not in refused.stderr
+        if os.name == 'posix':
+            until((tmp_path / 'opened.txt').exists, 'a browser')
+            assert (tmp_path / 'opened.txt').read_text().strip() == address
         status, said = ended(process, tmp_path)
     assert status == 0 and said == 'Ctrl-C ends it. A training under way is saved.\n'
     assert list(tmp_path.glob('runs')) == []  # nothing was trained, so nothing is written
@@ -120,7 +129,7 @@ def test_the_page_comes_up_trains_and_ctrl_c_leaves_no_process(tmp_path):
     pytest.importorskip('voila')
     pytest.importorskip('selenium')
     (tmp_path / 'work').mkdir()
-    with served(tmp_path / 'work') as (process, address), browser(tmp_path / 'browser') as driver:
+    with served(tmp_path / 'work', '--no-browser') as (process, address), browser(tmp_path / 'browser') as driver:
         page = Page(driver)
         driver.get(address)
         page.shown()
@@ -148,4 +157,5 @@ def test_the_page_comes_up_trains_and_ctrl_c_leaves_no_process(tmp_path):
         until(lambda: not any(map(is_alive, started)), 'the end of every process')
     assert status == 0 and 'Traceback' not in said, said
     newest = max(zoo.list_runs(tmp_path / 'work' / 'runs'), key=lambda run: run.name)
+    assert not (tmp_path / 'work' / 'opened.txt').exists()
     assert newest.checkpoints and newest.steps < 2_000_000

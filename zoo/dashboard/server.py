@@ -54,26 +54,29 @@ def serve(port: int | None = None, browser: bool = True) -> None:
     os.environ['ZOO_RUNS'] = str(Path(os.environ.get('ZOO_RUNS') or 'runs').expanduser().absolute())
     token = secrets.token_urlsafe(16)
     with tempfile.TemporaryDirectory(prefix='zoo-') as folder:
-        own = {'root_dir': folder, 'connection_dir_root': folder, 'notebook_path': _write_notebook(Path(folder))}
-        given = {
-            'Voila': {'ip': '127.0.0.1', 'port': port, 'port_retries': 0, 'token': token, 'log_level': 'ERROR', **own},
-            'VoilaConfiguration': {'prelaunch_hook': _let_it_close},
-            'KernelManager': {'shutdown_wait_time': _SAVING},
-        }
+        own = {
+            'ip': '127.0.0.1', 'port': port, 'port_retries': 0, 'token': token, 'log_level': 'ERROR',
+            'open_browser': True, 'root_dir': folder, 'connection_dir_root': folder,
+            'notebook_path': _write_notebook(Path(folder)),
+        }  # fmt: skip
+        hook = {'prelaunch_hook': _let_it_close}
+        waiting = {'shutdown_wait_time': _SAVING}
+        given = Config({'Voila': own, 'VoilaConfiguration': hook, 'KernelManager': waiting})
         _write_kernel(Path(folder))
         os.environ['JUPYTER_PATH'] = os.pathsep.join(filter(None, [folder, os.environ.get('JUPYTER_PATH')]))
-        server: Any = Voila(config=Config(given))
+        server: Any = Voila(config=given)
         server.initialize([])
+        server.update_config(given)  # before what a file of the user says of Voilà
         address = f'http://127.0.0.1:{port}/?token={token}'
-        # Voilà calls it once the port is open.
-        server.launch_browser = lambda: _announce(address, browser)
+        server.launch_browser = lambda: _announce(address, browser)  # called once the port is open
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs (&) with it ignored
         server.start()
 
 
 def _is_free(port: int) -> bool:
     with socket.socket() as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if os.name == 'posix':  # where it frees a port that was just left, and not one in use
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             trial.bind(('127.0.0.1', port))
         except OSError:
@@ -96,14 +99,8 @@ def _announce(address: str, browser: bool) -> None:
 def _write_notebook(folder: Path) -> str:
     """Write the notebook of one cell, which runs in the working directory of this process."""
     code = f'import os\nos.chdir({os.getcwd()!r})\nfrom zoo.dashboard import Dashboard\nDashboard()'
-    cell: dict[str, Any] = {
-        'cell_type': 'code',
-        'id': 'page',
-        'source': code,
-        'metadata': {},
-        'outputs': [],
-        'execution_count': None,
-    }
+    cell: dict[str, Any] = {'cell_type': 'code', 'id': 'page', 'source': code, 'metadata': {}, 'outputs': []}
+    cell['execution_count'] = None
     kernel = {'name': 'zoo', 'display_name': 'zoo', 'language': 'python'}
     notebook = {'cells': [cell], 'metadata': {'kernelspec': kernel}, 'nbformat': 4, 'nbformat_minor': 5}
     path = folder / 'zoo.ipynb'
