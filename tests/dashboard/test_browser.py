@@ -139,8 +139,7 @@ def test_fields_are_checked_when_they_are_left(page):
     page.type('roles', 'None', Keys.TAB)
     until(lambda: not page.count('.zoo-refused'), 'no mark')
     page.click('Networks')
-    page.run('document.querySelector(".zoo-param-wide input").focus()')
-    field = page.run('return document.activeElement')
+    field = until(lambda: page.run('return document.querySelector(".zoo-param-wide input")'), 'the networks')
     field.send_keys(Keys.CONTROL + 'a' + Keys.NULL + 'hidden=[0]' + Keys.TAB)
     until(lambda: 'positive whole numbers' in page.text('.zoo-param.zoo-refused'), 'the reason')
     assert field.get_attribute('value') == 'hidden=[0]'

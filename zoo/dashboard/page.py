@@ -228,7 +228,8 @@ class Dashboard(widgets.Box):
                 self._table_due = time.monotonic() + max(_TABLE, 25 * (time.monotonic() - began))
             if ended and training.state in ('ended', 'stopped') and training.run_dir is not None:
                 run = zoo.open_run(training.run_dir)
-                if run.checkpoints and not self.watch.film.filming:
+                if run.checkpoints:
+                    self.watch.film.clear()  # a film that is being made has an earlier agent
                     self._film(run, self.watch.film)
 
     def pause(self) -> None:
