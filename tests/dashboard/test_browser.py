@@ -191,5 +191,6 @@ def test_the_list_of_parameters_shows_several(page):
         return rows.filter(row => row.top >= list.top - 1 && row.bottom <= end).length"""
     page.click('Learning')
     for height, least in ((1050, 5), (800, 3)):
-        page.browser.set_window_size(1280, height)
+        view = {'width': 1280, 'height': height, 'deviceScaleFactor': 1, 'mobile': False}
+        page.browser.execute_cdp_cmd('Emulation.setDeviceMetricsOverride', view)
         until(lambda least=least: page.run(rows) >= least, f'{least} rows at a height of {height}')
