@@ -62,6 +62,22 @@ def test_what_is_refused_stays_in_its_field_with_the_reason(page):
     assert page.experiment.params() == {'gamma': 0.9}
 
 
+def test_a_network_goes_from_a_spec_to_code_and_back(page):
+    row = page.form.row('net_list[0]')
+    edit(page, 'net_list[0]', 'hidden=[32]')
+    row.pick.value = 'Python code'
+    row.code.value = '1 +'
+    assert row.code.value == '1 +' and 'no Python' in refusal(page, 'net_list[0]')
+    row.pick.value = 'as written below'
+    assert refusal(page, 'net_list[0]') == '' and row.input.layout.display == ''
+    assert page.experiment.field('net_list[0]').value['hidden'] == [32]
+    row.pick.value = 'Python code'
+    row.code.value = 'import keras\nkeras.Sequential([keras.layers.Dense(8)])'
+    assert page.experiment.has_sources()
+    row.pick.value = 'as written below'
+    assert not page.experiment.has_sources() and 'net_list[0]' not in page.experiment.own_edits
+
+
 def test_a_refused_choice_stays_in_its_field_with_the_reason(page):
     fields = page.choices.fields
     page.choices.env_id.value = 'Acrobot-v1'
@@ -198,6 +214,7 @@ def test_runs_are_listed_overlaid_taken_over_saved_and_loaded(page, stopped, tmp
 def test_an_earlier_training_is_shown_only_beside_its_own_settings(page, stopped):
     origin = page._origins[stopped].snapshot()  # as the button 'take over' does
     page.experiment = origin
+    page._show_experiment()
     page.resume(stopped)
     until(page, lambda: page.training.state == 'training')
     page.view.value = 'training'

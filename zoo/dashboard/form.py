@@ -98,7 +98,7 @@ class ParameterRow:
         if change.new == _CODE:
             self._code_shown(True)
         elif change.new == _SPEC:
-            self._given({})
+            self._given(self.input.value)  # empty in place of code, which gives the default
         elif change.new in _SPECS:
             self._given(_SPECS[change.new])
         else:
@@ -110,25 +110,27 @@ class ParameterRow:
 
     def show(self, field: Field) -> None:
         """Show the value of the parameter. A field whose value is refused goes on showing that value."""
-        self._quiet = True
-        try:
-            if self.checked.refusal:
-                pass
-            elif self.pick is not None:
-                code = isinstance(field.value, Source)
-                self.pick.value = _CODE if code else _SPEC
-                self.code.value = field.text if code else ''
-                self._code_shown(code)
-                self.input.value = '' if code else field.text
-            elif isinstance(self.input, widgets.Text):
-                self.input.value = field.text
-            else:
-                self.input.value = label_of(self.options, field.value) if self.options else field.value
-        finally:
-            self._quiet = False
+        if not self.checked.refusal:
+            self._quiet = True
+            try:
+                self._show_value(field)
+            finally:
+                self._quiet = False
         self.label.value = _label(field)
         (self.box.add_class if field.changed else self.box.remove_class)('zoo-edited')
         self.reset.layout.visibility = 'visible' if field.changed or self.checked.refusal else 'hidden'
+
+    def _show_value(self, field: Field) -> None:
+        if self.pick is not None:
+            code = isinstance(field.value, Source)
+            self.pick.value = _CODE if code else _SPEC
+            self.code.value = field.text if code else ''
+            self._code_shown(code)
+            self.input.value = '' if code else field.text
+        elif isinstance(self.input, widgets.Text):
+            self.input.value = field.text
+        else:
+            self.input.value = label_of(self.options, field.value) if self.options else field.value
 
 
 def _is_shown(field: Field, group: str, wanted: list[str], refused: bool) -> bool:
@@ -252,7 +254,7 @@ class Form:
 
     def _reset(self, name: str | None) -> None:
         for refused, row in self.refused().items():
-            if name in (None, refused):
+            if name is None or name == refused:
                 row.checked.refuse('')
         self._experiment().reset(name)
         self.show()

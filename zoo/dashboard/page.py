@@ -78,7 +78,7 @@ class Dashboard(widgets.Box):
         self._lock = threading.RLock()
         self._follower: threading.Thread | None = None
         self._table_due = 0.0
-        self._fields = ''  # what the fields showed, as a program, when the shown training began
+        self._fields = self._fields_then = ''  # the fields as a program: now, and when the shown training began
         self.message, self.runs_message = parts.Message(), parts.Message()
         self.watch = Watch()
         self.choices = Choices(lambda: self.experiment, self._do_choose)
@@ -120,6 +120,7 @@ class Dashboard(widgets.Box):
 
     def _show_experiment(self) -> None:
         self.seen.show(self.experiment)
+        self._fields = program_for(self.experiment)
         self._show_view()
         self._show_buttons()
 
@@ -175,7 +176,7 @@ class Dashboard(widgets.Box):
     def _follow(self, training: BackgroundTraining, origin: Experiment | None) -> None:
         self.training = training
         self._origin = origin
-        self._fields = program_for(self.experiment)
+        self._fields_then = self._fields
         self._table_due = 0.0
         self.watch.clear()
         self.view.value = 'training'
@@ -379,12 +380,12 @@ class Dashboard(widgets.Box):
         """Whether the last training is the one to show: it is under way, or the fields are as it has left them."""
         if self.training is None:
             return False
-        return self.training.alive or self._fields == program_for(self.experiment)
+        return self.training.alive or self._fields == self._fields_then
 
     def _show_view(self) -> None:
         if self.view.value == 'training':
             if self.training is not None:
-                self.watch.tell_changed(self._fields != program_for(self.experiment))
+                self.watch.tell_changed(self._fields != self._fields_then)
             shown = self.watch.box if self._is_current else self.watch.idle
         else:
             shown = self._views[self.view.value]
