@@ -113,7 +113,7 @@ def test_without_voila_it_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, 'voila.app', None)
     assert main(['dashboard', '--no-browser']) == 1
     said = capsys.readouterr().err
-    assert "zoo dashboard needs Voilà and Jupyter's widgets: pip install 'zoo-rl[notebook]'" in said
+    assert "zoo dashboard: the page needs Voilà and Jupyter's widgets: pip install 'zoo-rl[notebook]'" in said
     assert said.count('\n') == 1
 
 

@@ -43,7 +43,7 @@ def serve(port: int | None = None, browser: bool = True) -> None:
         from traitlets.config import Config
         from voila.app import Voila
     except ImportError as error:
-        told = "zoo dashboard needs Voilà and Jupyter's widgets: pip install 'zoo-rl[notebook]'"
+        told = "the page needs Voilà and Jupyter's widgets: pip install 'zoo-rl[notebook]'"
         raise MissingPackage(f'{told} ({error}).') from error
     if port is not None and not _is_free(port):
         raise InvalidValue(f'port {port} is in use or not permitted: give another one, or leave --port out.')
