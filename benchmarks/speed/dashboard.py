@@ -39,7 +39,7 @@ from zoo.dashboard import Dashboard
 page = Dashboard(env_id={env_id!r}, alg={alg!r})
 page.form.row('train_steps').input.value = str({steps})
 page.start()
-print(page.said)
+print(page.message.said)
 """
 
 
@@ -100,7 +100,7 @@ def from_dashboard(alg: str, env_id: str, steps: int, folder: Path) -> tuple[flo
                 raise RuntimeError(state)
             if not measured:
                 taken, seconds = json.loads(notebook.cell('print(list(page.training.result))')[0])
-            notebook.cell('import time\nwhile page.watch.filming: time.sleep(0.1)')
+            notebook.cell('import time\nwhile page.watch.film.filming: time.sleep(0.1)')
         return float(taken / seconds), answers
     finally:
         notebook.close()

@@ -7,42 +7,17 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
 import pytest
+from browsing import Page, browser, needs_browser, until
 
-webdriver = pytest.importorskip('selenium.webdriver')
 Keys = pytest.importorskip('selenium.webdriver.common.keys').Keys
 
-CHROMIUM = shutil.which('chromium') or shutil.which('chromium-browser') or shutil.which('google-chrome')
-DRIVER = shutil.which('chromedriver')
 NOTEBOOK = Path(__file__).parents[2] / 'notebooks' / 'dashboard.ipynb'
 
-#: What is generous on a loaded machine; on an idle one the whole test takes half a minute.
-PATIENCE = 240.0
-
-pytestmark = [
-    pytest.mark.full,
-    pytest.mark.skipif(
-        not (CHROMIUM and DRIVER), reason='no Chromium with its driver: apt-get install chromium chromium-driver'
-    ),
-]
-
-
-def until(condition, what):
-    """What a condition gives, once it gives something; a page that is being drawn may raise meanwhile."""
-    end, last = time.monotonic() + PATIENCE, None
-    while time.monotonic() < end:
-        try:
-            found = condition()
-            if found:
-                return found
-        except Exception as error:
-            last = error
-        time.sleep(0.2)
-    raise AssertionError(f'{what}: not within {PATIENCE:g} s ({last})')
+pytestmark = [pytest.mark.full, needs_browser]
 
 
 @pytest.fixture
@@ -81,81 +56,31 @@ def lab(tmp_path):
 
 
 @pytest.fixture
-def browser():
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in (
-        '--headless=new',
-        '--no-sandbox',
-        '--disable-dev-shm-usage',
-        '--disable-gpu',
-        '--window-size=1366,1400',
-    ):
-        options.add_argument(flag)
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
+def page(lab, tmp_path):
+    """The dashboard in the notebook."""
+    with browser(tmp_path / 'browser') as driver:
+        driver.get(lab)
+        page = Page(driver)
+        run_cells(page)
+        yield page
 
 
-class Page:
-    """The dashboard in a browser; every look is a script, so that a part that is redrawn does not get in the way."""
-
-    def __init__(self, browser):
-        self.browser = browser
-
-    def run(self, script, *args):
-        return self.browser.execute_script(script, *args)
-
-    def text(self, selector):
-        return self.run('return document.querySelector(arguments[0])?.innerText ?? ""', f'.zoo-dashboard {selector}')
-
-    def count(self, selector):
-        return self.run('return document.querySelectorAll(arguments[0]).length', f'.zoo-dashboard {selector}')
-
-    def click(self, label):
-        """Click the first button of that name that can be clicked."""
-        find = """
-            const all = [...document.querySelectorAll('.zoo-dashboard button')];
-            const found = all.find(b => b.innerText.trim() === arguments[0] && !b.disabled && b.offsetParent);
-            if (found) found.click();
-            return Boolean(found)"""
-        until(lambda: self.run(find, label), f'a button {label!r}')
-
-    def choose(self, label, option):
-        """Choose from the list below a label."""
-        script = """
-            const fields = [...document.querySelectorAll('.zoo-dashboard .zoo-field')];
-            const select = fields.find(f => f.innerText.trim().startsWith(arguments[0]))?.querySelector('select');
-            const option = [...(select?.options ?? [])].find(o => o.text === arguments[1]);
-            if (!option) return false;
-            select.selectedIndex = option.index;
-            select.dispatchEvent(new Event('change', {bubbles: true}));
-            return true"""
-        until(lambda: self.run(script, label, option), f'{option!r} in the list {label!r}')
-
-    def type(self, name, text):
-        """Type into the field of a parameter."""
-        script = """
-            const rows = [...document.querySelectorAll('.zoo-dashboard .zoo-param')];
-            return rows.find(r => r.querySelector('b')?.innerText === arguments[0])?.querySelector('input')"""
-        field = until(lambda: self.run(script, name), f'a field {name!r}')
-        field.send_keys(Keys.CONTROL + 'a' + Keys.NULL + text + Keys.ENTER)
-
-    def line(self):
-        """The points of the learning curve."""
-        return self.run(
-            'return document.querySelector(".zoo-dashboard .zoo-returns polyline")?.getAttribute("points") ?? ""'
-        )
-
-
-def test_choose_edit_train_pause_stop_and_compare(lab, browser):
-    page = Page(browser)
-    browser.get(lab)
+def run_cells(page):
     kernel = 'return window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status'
     until(lambda: page.run(kernel) == 'idle', 'a kernel')
     page.run("window.jupyterapp.commands.execute('notebook:run-all-cells')")
-    until(lambda: page.count('.zoo-diagram img') and page.count('.zoo-frame img'), 'the page with its pictures')
+    page.shown()
 
+
+def is_seen(page, selector):
+    """Whether an element is within the window and has a text."""
+    script = """
+        const found = document.querySelector(arguments[0]), box = found?.getBoundingClientRect();
+        return Boolean(found?.innerText && box.height && box.top >= 0 && box.bottom <= innerHeight)"""
+    return page.run(script, f'.zoo-dashboard {selector}')
+
+
+def test_choose_edit_train_pause_stop_and_compare(page):
     page.choose('environment', 'Acrobot-v1')
     until(lambda: 'Discrete(3)' in page.text('.zoo-spaces'), 'the spaces of Acrobot')
     page.choose('environment', 'CartPole-v1')
@@ -163,9 +88,9 @@ def test_choose_edit_train_pause_stop_and_compare(lab, browser):
     page.choose('algorithm', 'A2C')
     page.click('Algorithm')
     page.type('gamma', '1.5')
-    until(lambda: 'give a number from 0 to 1' in page.text('.zoo-message'), 'a refusal in words')
+    until(lambda: 'give a number from 0 to 1' in page.text('.zoo-refusal p'), 'a refusal in words')
     page.type('gamma', '0.97')
-    until(lambda: 'gamma' in page.text('.zoo-edited') and not page.text('.zoo-message'), 'the edited mark')
+    until(lambda: 'gamma' in page.text('.zoo-edited') and not page.count('.zoo-refusal p'), 'the edited mark')
     page.click('Learning')
     page.type('train_steps', '2_000_000')
     until(lambda: 'train_steps' in page.text('.zoo-edited'), 'the edited mark')
@@ -188,3 +113,84 @@ def test_choose_edit_train_pause_stop_and_compare(lab, browser):
         page.run('document.querySelectorAll(arguments[0])[arguments[1]].click()', ticks, i)
         until(lambda i=i: page.count('.zoo-overlay polyline') == i + 1, 'curves side by side')
     assert 'Traceback' not in page.run('return document.body.innerText')
+
+
+def test_a_refused_value_stays_in_its_field_with_the_reason_in_view(page):
+    page.click('Learning')
+    field = page.field('train_steps')
+    page.type('train_steps', '-5', Keys.TAB)  # which leaves the field
+    until(lambda: 'train_steps is -5' in page.text('.zoo-param.zoo-refused .zoo-refusal'), 'the reason')
+    page.run('arguments[0].scrollIntoView({block: "center"})', field)
+    assert is_seen(page, '.zoo-param.zoo-refused .zoo-refusal p')
+    assert field.get_attribute('value') == '-5'
+    style = page.run('const s = getComputedStyle(arguments[0]); return [s.borderTopStyle, s.borderTopWidth]', field)
+    assert style == ['double', '3px']  # besides the color
+    page.click('Train')
+    until(lambda: 'correct train_steps first' in page.text('.zoo-message'), 'no training with another value')
+    assert is_seen(page, '.zoo-right .zoo-message p')
+    page.type('train_steps', '5_000', Keys.TAB)
+    until(lambda: not page.count('.zoo-refused') and 'train_steps' in page.text('.zoo-edited'), 'the edited mark')
+
+
+def test_fields_are_checked_when_they_are_left(page):
+    page.click('Learning')
+    page.type('roles', 'xx', Keys.TAB)
+    until(lambda: "roles is 'xx': give a dict" in page.text('.zoo-param.zoo-refused'), 'the reason')
+    page.type('roles', 'None', Keys.TAB)
+    until(lambda: not page.count('.zoo-refused'), 'no mark')
+    page.click('Networks')
+    field = until(lambda: page.run('return document.querySelector(".zoo-param-wide input")'), 'the networks')
+    field.send_keys(Keys.CONTROL + 'a' + Keys.NULL + 'hidden=[0]' + Keys.TAB)
+    until(lambda: 'positive whole numbers' in page.text('.zoo-param.zoo-refused'), 'the reason')
+    assert field.get_attribute('value') == 'hidden=[0]'
+
+
+def test_after_a_restart_the_page_says_to_run_the_cell_again(page):
+    banner = """
+        return getComputedStyle(document.querySelector('.zoo-dashboard'), '::before').content"""
+    assert page.run(banner) == 'none'
+    page.run('window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()')
+    until(lambda: 'run this cell again' in page.run(banner), 'the sentence')
+    assert page.run("return getComputedStyle(document.querySelector('.zoo-grid')).pointerEvents") == 'none'
+    run_cells(page)
+    until(lambda: page.run(banner) == 'none', 'the new page')
+
+
+def test_a_notebook_that_is_opened_again_says_to_run_the_cell(page):
+    again = """
+        const found = document.querySelector('.zoo-run-again');
+        return Boolean(found?.offsetParent) && found.innerText"""
+    assert page.run("return Boolean(document.querySelector('.zoo-run-again'))") and not page.run(again)
+    page.run("return window.jupyterapp.commands.execute('docmanager:save')")
+    page.run('return window.jupyterapp.shell.currentWidget.sessionContext.shutdown()')
+    page.browser.refresh()
+    until(lambda: 'run this cell again' in (page.run(again) or ''), 'the sentence')
+
+
+def test_an_earlier_training_is_not_shown_beside_a_new_choice(page):
+    page.choose('algorithm', 'A2C')
+    page.click('Learning')
+    page.type('train_steps', '2_000')
+    until(lambda: 'train_steps' in page.text('.zoo-edited'), 'the edited mark')
+    page.click('Train')
+    until(lambda: page.text('.zoo-state strong') == 'ended', 'the end')
+    until(lambda: page.line() and page.enabled('Film'), 'its curve')
+    page.choose('environment', 'Acrobot-v1')
+    until(lambda: page.text('.zoo-state strong') == 'not trained yet', 'nothing of the training before')
+    assert not page.line() and not page.enabled('Film') and 'CartPole' not in page.text('.zoo-right')
+    page.choose('environment', 'CartPole-v1')
+    until(lambda: page.text('.zoo-state strong') == 'ended' and page.line(), 'the training of what is chosen again')
+
+
+def test_the_list_of_parameters_shows_several(page):
+    rows = """
+        document.querySelector('.zoo-dashboard').scrollIntoView();
+        const list = document.querySelector('.zoo-params').getBoundingClientRect();
+        const end = Math.min(list.bottom, innerHeight);
+        const rows = [...document.querySelectorAll('.zoo-param')].map(row => row.getBoundingClientRect());
+        return rows.filter(row => row.top >= list.top - 1 && row.bottom <= end).length"""
+    page.click('Learning')
+    for height, least in ((1050, 5), (800, 3)):
+        view = {'width': 1280, 'height': height, 'deviceScaleFactor': 1, 'mobile': False}
+        page.browser.execute_cdp_cmd('Emulation.setDeviceMetricsOverride', view)
+        until(lambda least=least: page.run(rows) >= least, f'{least} rows at a height of {height}')

@@ -43,6 +43,13 @@ def as_count(text: str) -> int:
     return number
 
 
+def as_port(text: str) -> int:
+    """Return the number of a port, from 1 to 65535."""
+    if not text.isdigit() or not 1 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f'{text!r} is not a whole number from 1 to 65535')
+    return int(text)
+
+
 def as_seed(text: str) -> int | None:
     """Return a seed; ``'none'`` gives None, an unpredictable one."""
     if text.lower() == 'none':

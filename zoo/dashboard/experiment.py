@@ -18,7 +18,7 @@ from zoo import algorithms
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.utils import default_nenv
 from zoo.dashboard.fields import ARGUMENTS, Field, Source, entry_text
-from zoo.dashboard.values import nearest, read, read_keywords, written
+from zoo.dashboard.values import read, read_keywords, written
 
 _OF_ENV = ('seed', 'nenv', 'vectorized')
 #: Parameters without a field: the environment gives the first two, and the others have a field for each entry.
@@ -194,18 +194,11 @@ class Experiment:
         """Edit a parameter. A network is given as changes to its spec, as the name of another network, or as code.
 
         Raises:
-            ValueError: the value is refused, and nothing has changed; or the nearest valid value was set instead.
+            ValueError: the value is refused, and nothing has changed.
         """
         field = self.field(name)
         if field.group in ('agent', 'learn'):
-            try:
-                value = field.param.check(value)
-            except ValueError as error:
-                close = nearest(field.param, value)
-                if close is None:
-                    raise
-                self.set(name, close)
-                raise InvalidValue(f'{error} It is {written(close)} now.') from None
+            value = field.param.check(value)
             changed = written(value) != written(field.default)
         elif isinstance(value, Mapping):
             known = field.default if isinstance(field.default, dict) else {}

@@ -10,7 +10,7 @@ import ipywidgets as widgets
 
 from zoo.dashboard.experiment import Experiment
 from zoo.dashboard.fields import Field, Source, entry_text
-from zoo.dashboard.parts import box, button, choice, label_of, text
+from zoo.dashboard.parts import Checked, box, button, choice, label_of, text
 
 #: The groups of parameters and their titles.
 GROUPS = {'networks': 'Networks', 'agent': 'Algorithm', 'learn': 'Learning', 'edited': 'Edited'}
@@ -37,6 +37,10 @@ class ParameterRow:
         edit: called with the name and what was typed or chosen.
         reset: called with the name.
         torsos: the networks whose torso a network may share.
+
+    Attributes:
+        checked: the field, which marks a refused value.
+        given: what was typed or chosen last.
     """
 
     def __init__(
@@ -45,6 +49,7 @@ class ParameterRow:
         self.name = field.name
         self._edit = edit
         self._quiet = False
+        self.given: Any = field.value
         self.label = text(kind='zoo-param-label')
         self.reset = button('', lambda: reset(field.name), 'back to the default', 'zoo-reset', 'undo')
         self.pick: Any = None
@@ -60,7 +65,9 @@ class ParameterRow:
             self.code.add_class('zoo-code')
             self.code.observe(lambda change: self._given(Source(change.new)), 'value')
             parts = [self.pick, self.input, self.code]
-        self.box = box(self.label, box(*parts, kind='zoo-param-input'), self.reset, kind='zoo-param')
+        inputs, meaning = box(*parts, kind='zoo-param-input'), text(_meaning(field), 'zoo-param-meaning')
+        self.checked = Checked(field.name, self.label, inputs, self.reset, meaning, kind='zoo-param')
+        self.box = self.checked.box
         if field.group in ('networks', 'optimizers'):
             self.box.add_class('zoo-param-wide')
         self.show(field)
@@ -82,13 +89,16 @@ class ParameterRow:
 
     def _given(self, value: Any) -> None:
         if not self._quiet:
+            self.given = value
             self._edit(self.name, value)
 
     def _picked(self, change: Any) -> None:
-        if self._quiet or change.new == _SPEC:
+        if self._quiet:
             return
         if change.new == _CODE:
             self._code_shown(True)
+        elif change.new == _SPEC:
+            self._given(self.input.value)  # empty in place of code, which gives the default
         elif change.new in _SPECS:
             self._given(_SPECS[change.new])
         else:
@@ -99,36 +109,47 @@ class ParameterRow:
         self.input.layout.display = 'none' if shown else ''
 
     def show(self, field: Field) -> None:
-        self._quiet = True
-        try:
-            if self.pick is not None:
-                code = isinstance(field.value, Source)
-                self.pick.value = _CODE if code else _SPEC
-                self.code.value = field.text if code else ''
-                self._code_shown(code)
-                self.input.value = '' if code else field.text
-            elif isinstance(self.input, widgets.Text):
-                self.input.value = field.text
-            else:
-                self.input.value = label_of(self.options, field.value) if self.options else field.value
-        finally:
-            self._quiet = False
+        """Show the value of the parameter. A field whose value is refused goes on showing that value."""
+        if not self.checked.refusal:
+            self._quiet = True
+            try:
+                self._show_value(field)
+            finally:
+                self._quiet = False
         self.label.value = _label(field)
         (self.box.add_class if field.changed else self.box.remove_class)('zoo-edited')
-        self.reset.layout.visibility = 'visible' if field.changed else 'hidden'
+        self.reset.layout.visibility = 'visible' if field.changed or self.checked.refusal else 'hidden'
+
+    def _show_value(self, field: Field) -> None:
+        if self.pick is not None:
+            code = isinstance(field.value, Source)
+            self.pick.value = _CODE if code else _SPEC
+            self.code.value = field.text if code else ''
+            self._code_shown(code)
+            self.input.value = '' if code else field.text
+        elif isinstance(self.input, widgets.Text):
+            self.input.value = field.text
+        else:
+            self.input.value = label_of(self.options, field.value) if self.options else field.value
 
 
-def _is_shown(field: Field, group: str, wanted: list[str]) -> bool:
+def _is_shown(field: Field, group: str, wanted: list[str], refused: bool) -> bool:
     """Whether a parameter is in a group; with ``wanted`` words, whether it has them all, in any group."""
     if wanted:
         return all(word in f'{field.name} {field.label} {field.param.meaning}'.lower() for word in wanted)
     own = 'networks' if field.group == 'optimizers' else field.group
-    return own == group or (group == 'edited' and field.changed)
+    return own == group or (group == 'edited' and (field.changed or refused))
 
 
 def _label(field: Field) -> str:
     default = entry_text(field.default) if field.group in ('networks', 'optimizers') else str(field.default)
     default = default if len(default) <= 60 else f'{default[:59]}…'
+    was = f' <em>default {html.escape(default)}</em>' if field.changed else ''
+    label = f'optimizer: {field.label}' if field.group == 'optimizers' else field.label
+    return f'<b>{html.escape(label)}</b>{was}'
+
+
+def _meaning(field: Field) -> str:
     if field.group == 'networks':
         meaning = 'a spec, a torso shared with another network, or code, which runs in this notebook as a cell would'
     elif field.group == 'optimizers':
@@ -136,10 +157,7 @@ def _label(field: Field) -> str:
     else:
         meaning = field.param.meaning
     kind = field.param.type_name if field.group in ('agent', 'learn') else ''
-    was = f' <em>default {html.escape(default)}</em>' if field.changed else ''
-    kind = f'<small>{html.escape(kind)}</small>' if kind else ''
-    label = f'optimizer: {field.label}' if field.group == 'optimizers' else field.label
-    return f'<b>{html.escape(label)}</b>{was}<p>{html.escape(meaning)}</p>{kind}'
+    return f'<p>{html.escape(meaning)}{f" <small>{html.escape(kind)}</small>" if kind else ""}</p>'
 
 
 class Form:
@@ -148,15 +166,18 @@ class Form:
     Args:
         experiment: a function that returns the experiment.
         edited: called after an edit.
-        told: runs a function and shows its error on the page.
+        refusal: runs a function and returns the sentence that refuses it; empty if nothing does.
     """
 
     def __init__(
-        self, experiment: Callable[[], Experiment], edited: Callable[[], Any], told: Callable[[Callable[[], Any]], Any]
+        self,
+        experiment: Callable[[], Experiment],
+        edited: Callable[[], Any],
+        refusal: Callable[[Callable[[], Any]], str],
     ) -> None:
         self._experiment = experiment
         self._edited = edited
-        self._told = told
+        self._refusal = refusal
         self._rows: dict[tuple[str, str], ParameterRow] = {}
         self._quiet = False
         self.group = widgets.ToggleButtons(options=[(label, name) for name, label in GROUPS.items()], value='networks')
@@ -179,10 +200,20 @@ class Form:
             self._rows[key] = ParameterRow(experiment.field(name), self._edit, self._reset, experiment.torsos(name))
         return self._rows[key]
 
+    def refused(self) -> dict[str, ParameterRow]:
+        """Return the rows of the chosen algorithm whose values are refused, by name."""
+        alg = self._experiment().alg
+        return {name: row for (of, name), row in self._rows.items() if of == alg and row.checked.refusal}
+
+    def accept(self) -> None:
+        """Take the marks of refused values away."""
+        for row in self._rows.values():
+            row.checked.refuse('')
+
     def show(self) -> None:
         experiment = self._experiment()
-        fields = experiment.fields()
-        edited = sum(field.changed for field in fields)
+        fields, refused = experiment.fields(), self.refused()
+        edited = sum(field.changed or field.name in refused for field in fields)
         titles = GROUPS | ({'edited': f'{GROUPS["edited"]} · {edited}'} if edited else {})
         labels = [(title, name) for name, title in titles.items()]
         if tuple(self.group.options) != tuple(labels):  # setting them forgets the choice
@@ -190,7 +221,7 @@ class Form:
             self.group.options, self.group.value = labels, chosen
             self._quiet = False
         wanted, group = self.filter.value.lower().split(), self.group.value
-        shown = [self.row(field.name).box for field in fields if _is_shown(field, group, wanted)]
+        shown = [self.row(field.name).box for field in fields if _is_shown(field, group, wanted, field.name in refused)]
         for field in fields:
             if (experiment.alg, field.name) in self._rows:
                 self.row(field.name).show(field)
@@ -201,20 +232,30 @@ class Form:
         self.reset.disabled = not edited
 
     def _edit(self, name: str, value: Any) -> None:
+        self._try(name, value)
+        refused = self.refused()
+        if name not in refused:  # some values are valid only together
+            for other, row in refused.items():
+                self._try(other, row.given)
+        self.show()
+        self._edited()
+
+    def _try(self, name: str, value: Any) -> None:
+        """Set a parameter; a refused value stays in its field, with the reason."""
         experiment = self._experiment()
 
         def edit() -> None:
             field = experiment.field(name)
             typed = isinstance(value, str) and not (field.group in ('agent', 'learn') and field.param.kind == 'choice')
-            if typed and value == field.text:
-                return
-            (experiment.type if typed else experiment.set)(name, value)
+            if not typed or value != field.text:
+                (experiment.type if typed else experiment.set)(name, value)
 
-        self._told(edit)
-        self.show()
-        self._edited()
+        self.row(name).checked.refuse(self._refusal(edit))
 
     def _reset(self, name: str | None) -> None:
-        self._told(lambda: self._experiment().reset(name))
+        for refused, row in self.refused().items():
+            if name is None or name == refused:
+                row.checked.refuse('')
+        self._experiment().reset(name)
         self.show()
         self._edited()

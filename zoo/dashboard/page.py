@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 import threading
 import time
@@ -24,10 +23,18 @@ from zoo.dashboard.program import experiment_of, program_for, program_of
 from zoo.dashboard.runs import PROGRAM, Runs
 from zoo.dashboard.table import RunsTable
 from zoo.dashboard.training import BackgroundTraining, Filming
-from zoo.dashboard.watch import Watch
+from zoo.dashboard.watch import FilmView, Watch
 
 #: Seconds between two updates of the page while it trains; seconds between two updates of the table.
 _LOOK, _TABLE = 0.5, 5.0
+#: What a notebook shows in place of the page while no kernel stands behind it.
+_RUN_AGAIN = 'The dashboard is not connected: run this cell again.'
+#: The same as HTML, hidden while the page is shown. JupyterLab shows several notebooks in one document; other front
+#: ends put outputs elsewhere, so there any page in the document hides it.
+_AGAIN = (
+    f'<p class="zoo-run-again">{_RUN_AGAIN}</p><style>body:has(.zoo-dashboard) .zoo-run-again {{ display: none }} '
+    '.jp-OutputArea:not(:has(.zoo-dashboard)) .zoo-run-again { display: block !important }</style>'
+)
 
 
 class Dashboard(widgets.Box):
@@ -71,16 +78,16 @@ class Dashboard(widgets.Box):
         self._lock = threading.RLock()
         self._follower: threading.Thread | None = None
         self._table_due = 0.0
-        self.message = parts.text(kind='zoo-message')
+        self._fields = self._fields_then = ''  # the fields as a program: now, and when the shown training began
+        self.message, self.runs_message = parts.Message(), parts.Message()
         self.watch = Watch()
         self.choices = Choices(lambda: self.experiment, self._do_choose)
         self.seen = Preview()
-        self.form = Form(lambda: self.experiment, self._show_experiment, self._told)
+        self.form = Form(lambda: self.experiment, self._show_experiment, self._refusal)
         self._make_buttons()
-        self.table = RunsTable(Runs(self.folder), self._told, self._actions(), program_of)
+        self.table = RunsTable(Runs(self.folder), self._told_of_runs, self.runs_message, self._actions(), program_of)
         self._views = {
             'preview': parts.box(self.seen.box, kind='zoo-view'),
-            'training': self.watch.box,
             'program': parts.box(self.seen.program, kind='zoo-view'),
         }
         self.view = widgets.ToggleButtons(
@@ -92,22 +99,37 @@ class Dashboard(widgets.Box):
         style = (resources.files('zoo.dashboard') / 'style.css').read_text(encoding='utf-8')
         styled = parts.text(f'<style>{style}</style>', 'zoo-style')
         head = parts.text('<h2>zoo</h2><span>agents, from the environment to the curve</span>', 'zoo-head-line')
-        algorithm = parts.card('Algorithm', self.choices.algorithm_box, self.form.box)
-        left = parts.box(parts.card('Environment', self.choices.environment_box), algorithm, kind='zoo-column')
-        right = parts.box(self.view, self._control_box, self._stage, kind='zoo-card zoo-right')
-        grid = parts.box(left, right, kind='zoo-grid')
-        super().__init__([styled, head, self.message, grid, parts.card('Runs', self.table.box)])
+        chosen = parts.box(
+            parts.card('Environment', self.choices.environment_box),
+            parts.card('Algorithm', self.choices.algorithm_box),
+            kind='zoo-chosen',
+        )
+        right = parts.box(self.view, self._control_box, self.message.box, self._stage, kind='zoo-card zoo-right')
+        grid = parts.box(parts.card('Parameters', self.form.box), right, kind='zoo-grid')
+        super().__init__([styled, head, chosen, grid, parts.card('Runs', self.table.box)])
         self.add_class('zoo-dashboard')
-        self._show_view()
         self.choices.show()
         self._show_experiment()
 
+    def _ipython_display_(self) -> None:
+        """Show the page, and a line of HTML that is seen wherever the page is not, as in a notebook opened again."""
+        from IPython.display import display
+
+        display({'text/html': _AGAIN, 'text/plain': _RUN_AGAIN}, raw=True)
+        display(self._repr_mimebundle_() | {'text/plain': _RUN_AGAIN}, raw=True)
+
     def _show_experiment(self) -> None:
         self.seen.show(self.experiment)
+        self._fields = program_for(self.experiment)
+        self._show_view()
+        self._show_buttons()
 
-    def _do_choose(self, choose: Callable[[], str | None]) -> None:
+    def _do_choose(self, choose: Callable[[], str | None], field: parts.Checked) -> None:
+        def do() -> None:
+            self.message.say(choose() or '')
+
         with self._lock:
-            self._told(choose)
+            field.refuse(self._refusal(do))
             self.choices.show()
             self.form.show()
             self._show_experiment()
@@ -131,6 +153,9 @@ class Dashboard(widgets.Box):
 
     def _start(self) -> None:
         self._refuse_second()
+        refused = [*self.choices.refused, *self.form.refused()]
+        if refused:
+            raise InvalidValue(f'not started, since a value is refused: correct {", ".join(refused)} first.')
         self.folder.mkdir(parents=True, exist_ok=True)
         snapshot = self.experiment.snapshot()
         self._follow(BackgroundTraining.start(self.experiment.order(), self.folder), snapshot)
@@ -151,8 +176,11 @@ class Dashboard(widgets.Box):
     def _follow(self, training: BackgroundTraining, origin: Experiment | None) -> None:
         self.training = training
         self._origin = origin
+        self._fields_then = self._fields
+        self._table_due = 0.0
         self.watch.clear()
         self.view.value = 'training'
+        self._show_view()
         self.tick()
         self._begin_looking()
 
@@ -163,14 +191,21 @@ class Dashboard(widgets.Box):
 
     def _look(self) -> None:
         """Update the page from a thread while something happens, so that a running cell does not block it."""
-        while self.training is not None and (self.training.alive or self.watch.filming):
+        while self._busy:
             time.sleep(_LOOK)
             self._told(self.tick, keep=True)
         self._told(self.tick, keep=True)
 
+    @property
+    def _busy(self) -> bool:
+        training = self.training is not None and self.training.alive
+        return training or self.watch.film.filming or self.table.film.filming
+
     def tick(self) -> None:
         """Bring the page up to date."""
         with self._lock:
+            self.watch.film.poll()
+            self.table.film.poll()
             training = self.training
             if training is None:
                 return
@@ -181,8 +216,10 @@ class Dashboard(widgets.Box):
                 kept = training.run_dir / PROGRAM
                 if not kept.exists():
                     kept.write_text(program_for(self._origin), encoding='utf-8')
+            if training.run_dir is not None and known is None:
+                self._table_due = 0.0  # the new run is in the table at once
             self.watch.show(training)
-            self.watch.poll_film()
+            self._show_view()
             self._show_buttons()
             now = time.monotonic()
             ended = was != training.state and not training.alive
@@ -192,8 +229,9 @@ class Dashboard(widgets.Box):
                 self._table_due = time.monotonic() + max(_TABLE, 25 * (time.monotonic() - began))
             if ended and training.state in ('ended', 'stopped') and training.run_dir is not None:
                 run = zoo.open_run(training.run_dir)
-                if run.checkpoints and not self.watch.filming:
-                    self._film(run)
+                if run.checkpoints:
+                    self.watch.film.clear()  # a film that is being made has an earlier agent
+                    self._film(run, self.watch.film)
 
     def pause(self) -> None:
         """Pause the training, or let it go on."""
@@ -221,17 +259,17 @@ class Dashboard(widgets.Box):
         def do() -> None:
             if self.training is None or self.training.run_dir is None:
                 raise InvalidValue('nothing has been trained yet: there is no agent to film.')
-            self._film(zoo.open_run(self.training.run_dir))
+            self._film(zoo.open_run(self.training.run_dir), self.watch.film)
 
         self._told(do)
 
-    def _film(self, run: Any) -> None:
-        if self.watch.filming:
+    def _film(self, run: Any, view: FilmView) -> None:
+        if view.filming:
             raise InvalidValue('a film is in the making: wait for it.')
         if not run.checkpoints:
             when = 'one is written every checkpoint_every steps, and when it stops'
             raise InvalidValue(f'{run.name} has no checkpoint yet: {when}.')
-        self.watch.begin_film(Filming(run, *self._made_of(run)))
+        view.begin(Filming(run, *self._made_of(run)))
         self._begin_looking()
 
     def _made_of(self, run: Any) -> tuple[dict[str, Any] | None, list[Any] | None]:
@@ -253,7 +291,7 @@ class Dashboard(widgets.Box):
         self.pause_button.description, self.pause_button.icon = ('Go on', 'play') if paused else ('Pause', 'pause')
         self.stop_button.disabled = not alive
         self.stop_button.description = 'Stop now' if state == 'stopping' else 'Stop'
-        self.film_button.disabled = self.training is None or self.training.run_dir is None
+        self.film_button.disabled = self.training is None or self.training.run_dir is None or not self._is_current
 
     # Runs
 
@@ -262,7 +300,7 @@ class Dashboard(widgets.Box):
         resume, film, take, load, save = (
             parts.button(label, self._on_opened(do), told, icon=icon)
             for label, do, told, icon in (
-                ('resume', self._resume, 'go on with a run that was interrupted', 'play'),
+                ('resume', self._resume_opened, 'go on with a run that was interrupted', 'play'),
                 ('film', self._film_opened, 'an episode of its newest checkpoint', 'film'),
                 ('take over', self._take, 'its settings into the fields above', 'arrow-up'),
                 ('load', self._load, 'its agent, as the attribute agent of this dashboard', ''),
@@ -275,20 +313,28 @@ class Dashboard(widgets.Box):
         def on_click() -> None:
             row = self.table.opened
             if row is not None:
-                self._told(lambda: do(zoo.open_run(row.run.path)))
+                self._told_of_runs(lambda: do(zoo.open_run(row.run.path)))
 
         return on_click
 
-    def _film_opened(self, run: Any) -> None:
-        self.view.value = 'training'
-        self._film(run)
+    def _resume_opened(self, run: Any) -> str:
+        self._resume(run)
+        return f'{run.name} goes on: the view Training above shows it.'
 
-    def _take(self, run: Any) -> None:
+    def _film_opened(self, run: Any) -> None:
+        self._film(run, self.table.film)
+
+    def _take(self, run: Any) -> str:
         found = self._origins[run.path].snapshot() if run.path in self._origins else experiment_of(run)
         found.keep(self._environments)
         self.experiment = found
-        self._do_choose(lambda: f'The settings of {run.name} are in the fields above.')
+        self.choices.accept()
+        self.form.accept()
+        self.choices.show()
+        self.form.show()
+        self._show_experiment()
         self.view.value = 'preview'
+        return f'The settings of {run.name} are in the fields above.'
 
     def _load(self, run: Any) -> str:
         self.agent = agent = run.load(net_list=self._made_of(run)[1])
@@ -303,26 +349,45 @@ class Dashboard(widgets.Box):
 
     # Words
 
-    def say(self, words: str, wrong: bool = False) -> None:
-        self.message.value = f'<p class="zoo-{"wrong" if wrong else "note"}">{html.escape(words)}</p>' if words else ''
+    def _refusal(self, do: Callable[[], Any]) -> str:
+        """Do something; return the sentence that refuses it, or an empty one."""
+        with self._lock:
+            try:
+                do()
+            except Exception as error:
+                return parts.sentence(error)
+            return ''
 
-    @property
-    def said(self) -> str:
-        """The sentence at the top."""
-        return html.unescape(self.message.value.partition('>')[2].rpartition('</p>')[0])
-
-    def _told(self, do: Callable[[], Any], keep: bool = False) -> None:
+    def _told(self, do: Callable[[], Any], keep: bool = False, message: parts.Message | None = None) -> None:
         """Do something, and show the sentence that it returns or its error; with ``keep`` else the shown one stays."""
+        message = message or self.message
         with self._lock:
             try:
                 words = do()
             except Exception as error:
-                self.say(parts.sentence(error), wrong=True)
+                message.say(parts.sentence(error), wrong=True)
                 return
             if isinstance(words, str):
-                self.say(words)
+                message.say(words)
             elif not keep:
-                self.say('')
+                message.say('')
+
+    def _told_of_runs(self, do: Callable[[], Any]) -> None:
+        self._told(do, message=self.runs_message)
+
+    @property
+    def _is_current(self) -> bool:
+        """Whether the last training is the one to show: it is under way, or the fields are as it has left them."""
+        if self.training is None:
+            return False
+        return self.training.alive or self._fields == self._fields_then
 
     def _show_view(self) -> None:
-        self._stage.children = (self._views[self.view.value],)
+        if self.view.value == 'training':
+            if self.training is not None:
+                self.watch.tell_changed(self._fields != self._fields_then)
+            shown = self.watch.box if self._is_current else self.watch.idle
+        else:
+            shown = self._views[self.view.value]
+        if self._stage.children != (shown,):
+            self._stage.children = (shown,)

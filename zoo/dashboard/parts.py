@@ -36,10 +36,46 @@ def button(label: str, do: Callable[[], Any], tooltip: str = '', kind: str = '',
     return _with_classes(found, f'zoo-button {kind}')
 
 
-def labeled(label: str, widget: Any, meaning: str = '') -> Any:
+class Message:
+    """A sentence on the page, beside the buttons that it is about."""
+
+    def __init__(self) -> None:
+        self.box = text(kind='zoo-message')
+        self.said = ''
+
+    def say(self, words: str, wrong: bool = False) -> None:
+        """Show a sentence; an empty one shows nothing."""
+        self.said = words
+        kind, role = ('wrong', 'alert') if wrong else ('note', 'status')
+        self.box.value = f'<p class="zoo-{kind}" role="{role}">{html.escape(words)}</p>' if words else ''
+
+
+class Checked:
+    """A field that marks a refused value, which stays in it, and shows the reason below.
+
+    Attributes:
+        label: its name on the page.
+        refusal: the sentence that refuses what the field shows; empty if that is accepted.
+    """
+
+    def __init__(self, label: str, *widgets_: Any, kind: str) -> None:
+        self.label = label
+        self._words = text(kind='zoo-refusal')
+        self.box = box(*widgets_, self._words, kind=kind)
+        self.refusal = ''
+
+    def refuse(self, sentence: str) -> None:
+        """Show why the value is refused; an empty sentence takes the mark away."""
+        self.refusal = sentence
+        self._words.value = f'<p role="alert">{html.escape(sentence)}</p>' if sentence else ''
+        (self.box.add_class if sentence else self.box.remove_class)('zoo-refused')
+
+
+def labeled(label: str, widget: Any, meaning: str = '') -> Checked:
     """Return a field with its name above it."""
     told = f' title="{html.escape(meaning)}"' if meaning else ''
-    return box(text(f'<label{told}>{html.escape(label)}</label>', 'zoo-label'), widget, kind='zoo-field')
+    name = text(f'<label{told}>{html.escape(label)}</label>', 'zoo-label')
+    return Checked(label, name, widget, kind='zoo-field')
 
 
 def picture(data: bytes, alt: str, kind: str = 'png') -> str:

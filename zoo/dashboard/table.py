@@ -17,6 +17,7 @@ from zoo.dashboard import parts
 from zoo.dashboard.charts import chart, legend, number
 from zoo.dashboard.runs import COLUMNS, RunRow, Runs, configuration, curve
 from zoo.dashboard.values import keywords, written
+from zoo.dashboard.watch import FilmView
 
 #: Rows on a page of the table; the most runs in one chart.
 PAGE, MOST = 10, 8
@@ -64,13 +65,19 @@ class RunsTable:
 
     Args:
         runs: the runs to show.
-        told: runs a function and shows its error on the page.
+        told: runs a function and shows its sentence, or its error, in ``message``.
+        message: the sentence about the runs.
         actions: buttons for the opened run, made by the page.
         program: a function that returns the program of a run.
     """
 
     def __init__(
-        self, runs: Runs, told: Callable[[Callable[[], Any]], Any], actions: list[Any], program: Callable[[Any], str]
+        self,
+        runs: Runs,
+        told: Callable[[Callable[[], Any]], Any],
+        message: parts.Message,
+        actions: list[Any],
+        program: Callable[[Any], str],
     ) -> None:
         self.runs = runs
         self._told, self._program = told, program
@@ -97,10 +104,12 @@ class RunsTable:
         self.place = parts.text(kind='zoo-faint')
         self.chart = parts.text(kind='zoo-overlay')
         self.details = parts.text(kind='zoo-details')
-        self.detail_box = parts.box(parts.box(*actions, kind='zoo-bar'), self.details, kind='zoo-opened-run')
+        self.film = FilmView('')
+        buttons = parts.box(*actions, kind='zoo-bar')
+        self.detail_box = parts.box(buttons, self.film.box, self.details, kind='zoo-opened-run')
         bar = parts.box(self.filter, self.place, self.earlier, self.later, kind='zoo-bar zoo-table-bar')
         self.list = parts.box(head, *(line.box for line in self.lines), self.empty, kind='zoo-table')
-        self.box = parts.box(bar, self.list, parts.box(self.chart, self.detail_box, kind='zoo-below'))
+        self.box = parts.box(bar, self.list, message.box, parts.box(self.chart, self.detail_box, kind='zoo-below'))
         self.box.add_class('zoo-runs')
         self.show()
 
@@ -161,6 +170,8 @@ class RunsTable:
         self._told(tick)
 
     def open(self, row: RunRow) -> None:
+        if self.opened is None or self.opened.name != row.name:
+            self.film.clear()
         self.opened = row
         try:
             program = self._program(row.run)

@@ -298,6 +298,11 @@ class Filming:
         shutil.rmtree(self._worker.task.log.parent, ignore_errors=True)
         return True
 
+    def cancel(self) -> None:
+        """End it without a film."""
+        self._worker.kill()
+        shutil.rmtree(self._worker.task.log.parent, ignore_errors=True)
+
 
 def in_words(line: str) -> str:
     """Return the last line of an error without its class: ``'ValueError: gamma is 2'`` → ``'gamma is 2'``."""

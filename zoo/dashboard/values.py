@@ -1,8 +1,7 @@
-"""Values as a user types them: reading, writing, and the nearest valid value."""
+"""Values as a user types them: reading and writing."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,18 +63,3 @@ def written(value: Any) -> str:
 def keywords(values: Mapping[str, Any]) -> str:
     """Return a text such as ``hidden=[64, 64], activation='tanh'``, which :func:`read_keywords` can read."""
     return ', '.join(f'{name}={written(value)}' for name, value in values.items())
-
-
-def nearest(param: Any, value: Any) -> Any:
-    """Return the valid value nearest to a refused one, or None; ``param`` is a declaration from ``zoo.describe``."""
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if param.kind not in ('whole', 'number') or not number:
-        return None
-    low, high = param.range.low, param.range.high
-    found = min(max(value, low), high)
-    if param.kind == 'whole':
-        found = min(max(round(found), math.ceil(low)), high) if math.isfinite(low) else round(found)
-    try:
-        return param.check(found)
-    except ValueError:  # the end itself is excluded
-        return None

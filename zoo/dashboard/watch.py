@@ -36,28 +36,72 @@ _NOISE = (
 )  # fmt: skip
 
 
+class FilmView:
+    """Shows an episode of one agent, once it is filmed."""
+
+    def __init__(self, told: str) -> None:
+        self.box = parts.text(kind='zoo-film')
+        self._told = told
+        self._filming: Filming | None = None
+        self.clear()
+
+    def clear(self) -> None:
+        """Show no film; a film that is being made is given up, since it is another agent's."""
+        if self._filming is not None:
+            self._filming.cancel()
+            self._filming = None
+        self.box.value = _framed('', self._told) if self._told else ''
+
+    def begin(self, film: Filming) -> None:
+        """Show a film when it is done."""
+        self._filming = film
+        self.box.value = _framed('', f'filming the agent of step {film.steps:,} …')
+
+    @property
+    def filming(self) -> bool:
+        return self._filming is not None
+
+    def poll(self) -> None:
+        """Show the film that is being made, once it is done."""
+        film = self._filming
+        if film is None or not film.done:
+            return
+        if film.error:
+            self.box.value = _framed('', film.error)
+        else:
+            seen = f'the agent of step {film.steps:,}, without exploring, for {FILM_STEPS} steps at most'
+            self.box.value = _framed(parts.picture(film.path.read_bytes(), 'an episode', 'webp'), seen)
+        self._filming = None
+
+
 class Watch:
-    """Shows one training, and an episode of its agent."""
+    """Shows one training, and an episode of its agent.
+
+    Attributes:
+        box: the training.
+        idle: what is shown instead while what is chosen has not been trained.
+    """
 
     def __init__(self) -> None:
         self.status = parts.text(kind='zoo-status')
+        self.changed = parts.text(kind='zoo-faint')
         self.returns = parts.text(kind='zoo-returns')
         self.metrics = parts.text(kind='zoo-metrics')
         self.said = parts.text(kind='zoo-said')
-        self.film = parts.text(kind='zoo-film')
-        below = parts.box(self.metrics, self.film, kind='zoo-watch-below')
-        self.box = parts.box(self.status, self.said, self.returns, below, kind='zoo-watch')
-        self._filming: Filming | None = None
+        self.film = FilmView('Film an episode of the newest checkpoint.')
+        below = parts.box(self.metrics, self.film.box, kind='zoo-watch-below')
+        self.box = parts.box(self.status, self.changed, self.said, self.returns, below, kind='zoo-watch')
+        self.idle = parts.box(parts.text(_idle()), kind='zoo-watch')
         self._due = 0.0
         self._drawn = -1.0
         self._rate = math.nan
         self.clear()
 
     def clear(self) -> None:
-        self.status.value = _status('idle', 'nothing is trained yet', 0.0, 'Choose, edit, and press Train.')
-        self.returns.value = chart([], _RETURNS, empty='the learning curve will be here')
-        self.metrics.value = self.said.value = ''
-        self.film.value = _framed('', 'Film an episode of the newest checkpoint.')
+        """Show nothing of an earlier training."""
+        self.status.value = self.metrics.value = self.said.value = self.changed.value = ''
+        self.returns.value = _no_curve()
+        self.film.clear()
         self._due, self._drawn, self._rate = 0.0, -1.0, math.nan
 
     def show(self, training: BackgroundTraining) -> None:
@@ -101,28 +145,10 @@ class Watch:
         rates = [rate for rate in run.progress.get('speed/steps_per_second', []) if math.isfinite(rate)][-5:]
         self._rate = sorted(rates)[len(rates) // 2] if rates else math.nan
 
-    # An episode
-
-    def begin_film(self, film: Filming) -> None:
-        """Show a film when it is done."""
-        self._filming = film
-        self.film.value = _framed('', f'filming the agent of step {film.steps:,} …')
-
-    @property
-    def filming(self) -> bool:
-        return self._filming is not None
-
-    def poll_film(self) -> None:
-        """Show the film that is being made, once it is done."""
-        film = self._filming
-        if film is None or not film.done:
-            return
-        if film.error:
-            self.film.value = _framed('', film.error)
-        else:
-            seen = f'the agent of step {film.steps:,}, without exploring, for {FILM_STEPS} steps at most'
-            self.film.value = _framed(parts.picture(film.path.read_bytes(), 'an episode', 'webp'), seen)
-        self._filming = None
+    def tell_changed(self, changed: bool) -> None:
+        """Say whether the fields of the page differ from the settings of the training that is shown."""
+        told = 'The fields have changed since this training began. It goes on with the settings of its beginning.'
+        self.changed.value = f'<p>{told}</p>' if changed else ''
 
 
 def metrics(run: Any) -> str:
@@ -137,6 +163,14 @@ def metrics(run: Any) -> str:
         title = titles.get(name, name.replace('loss/', '').replace('/', ' ').replace('_', ' '))
         drawn += f'<div>{chart([Curve(name, columns["step"], columns[name])], title, "", (240, 130))}</div>'
     return f'<div class="zoo-multiples">{drawn}</div>'
+
+
+def _idle() -> str:
+    return _status('idle', 'not trained yet', 0.0, 'Choose, edit, and press Train.') + _no_curve()
+
+
+def _no_curve() -> str:
+    return chart([], _RETURNS, empty='the learning curve will be here')
 
 
 def _status(state: str, words: str, done: float, told: str) -> str:

@@ -19,7 +19,7 @@ import zoo
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.datasets import recordings
-from zoo.common.datasets.recordings import RecordedEpisode, read, write
+from zoo.common.datasets.recordings import RecordedEpisode, check_sources, read, write
 from zoo.common.envs.answers import LIFE_LOST
 from zoo.common.records import Transition
 from zoo.common.replay.replay import Replay
@@ -82,6 +82,23 @@ def find_seed(form: str, episode: RecordedEpisode, seeds: Any, number: int, leng
         if all(np.array_equal(x[length], wanted[path] if path else wanted) for path, x in items):
             return seed
     raise AssertionError('an episode that was not played')
+
+
+@pytest.mark.parametrize(
+    ('sources', 'message'),
+    [
+        (3, 'recorded is 3: give the path of a recording'),
+        ([], 'recorded is an empty list'),
+        ('none.npz', "no recorded episodes at 'none.npz'"),
+        (['none.npz'], "no recorded episodes at 'none.npz'"),
+    ],
+)
+def test_what_names_no_recording_is_refused_before_anything_is_read(sources: Any, message: str):
+    with pytest.raises(ValueError, match=message):
+        check_sources(sources)
+    declared = {param.name: param for param in zoo.describe('DQN').learn}
+    with pytest.raises(ValueError, match=message):
+        declared['recorded'].check(sources)
 
 
 def test_of_a_stack_the_newest_frame_is_written(tmp_path: Path):

@@ -75,6 +75,20 @@ def test_a_dict_has_the_keys_of_a_dataclass():
         declared(with_a_dict)['named'].check({})
 
 
+def even(value: Any) -> None:
+    if value % 2:
+        raise ValueError(f'x is {value}: give an even number.')
+
+
+def test_a_function_beside_the_meaning_checks():
+    def f(x: Annotated[Any, even, 'a number'] = None): ...
+
+    param = declared(f)['x']
+    assert (param.meaning, param.check(4), param.check(None)) == ('a number', 4, None)
+    with pytest.raises(ValueError, match='x is 3: give an even number'):
+        param.check(3)
+
+
 def test_a_dataclass_declares_its_fields():
     @dataclass(kw_only=True)
     class Some:

@@ -36,6 +36,13 @@ from zoo.common.training.training import Training
 log = logging.getLogger('zoo')
 
 
+def _check_roles(roles: Any) -> None:
+    """Refuse roles that fit no algorithm; the plan of the training refuses what does not fit this one."""
+    from zoo.distributed.training.planning import check_roles
+
+    check_roles(roles, replays=True)
+
+
 @dataclass(kw_only=True)
 class Settings:
     """The parameters of ``learn`` that every training loop takes, besides the loop's own."""
@@ -59,7 +66,9 @@ class Settings:
         'over about this part before; 0: the last weights',
     ] = 0.0
     progress_bar: Annotated[bool, 'show a progress bar, where somebody looks'] = True
-    roles: Annotated[Any, 'None, or how many processes have which role, such as dict(learners=1, actors=4)'] = None
+    roles: Annotated[
+        Any, _check_roles, 'None, or how many processes have which role, such as dict(learners=1, actors=4)'
+    ] = None
     restarts: Annotated[int, at_least(0), 'how often each dead actor is started again, on this machine'] = 3
     sample_timeout: Annotated[
         float | None, above(0), 'seconds for a step or a reset in another process; None: any time'

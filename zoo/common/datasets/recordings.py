@@ -288,18 +288,36 @@ def opened(agent: AgentSpaces, sources: Any) -> list[tuple[str, Recording]]:
     Raises:
         ValueError: no such source, or episodes of other spaces.
     """
-    one = isinstance(sources, str | os.PathLike)
-    if not one and not (isinstance(sources, Sequence) and all(isinstance(x, str | os.PathLike) for x in sources)):
+    recordings = [(os.fspath(source), read(source)) for source in _listed(sources)]
+    for name, recording in recordings:
+        check_spaces(agent, recording.observation_space, recording.action_space, f"of '{name}' the")
+    return recordings
+
+
+def check_sources(sources: Any) -> None:
+    """Refuse what names no recordings; a file must be there. The id of a Minari dataset is only looked up in training.
+
+    Raises:
+        ValueError: this is no source, or there is no such file.
+    """
+    for source in _listed(sources):
+        path = Path(source).expanduser()
+        if path.suffix == '.npz':
+            RecordedFile(path)
+
+
+def _listed(sources: Any) -> list[str | os.PathLike[str]]:
+    """Return sources as a list; ValueError if they are something else."""
+    if isinstance(sources, str | os.PathLike):
+        return [sources]
+    if not isinstance(sources, Sequence) or not all(isinstance(x, str | os.PathLike) for x in sources):
         raise InvalidValue(
             f'recorded is {sources!r}: give the path of a recording, the folder or id of a Minari dataset, or a list '
             'of these.'
         )
-    if not one and not sources:
+    if not sources:
         raise InvalidValue('recorded is an empty list: name a recording, or leave it out.')
-    recordings = [(os.fspath(source), read(source)) for source in ([sources] if one else sources)]
-    for name, recording in recordings:
-        check_spaces(agent, recording.observation_space, recording.action_space, f"of '{name}' the")
-    return recordings
+    return list(sources)
 
 
 def _check_values(preprocess: observations.Preprocess, name: str, episode: RecordedEpisode) -> None:

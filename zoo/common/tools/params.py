@@ -17,7 +17,8 @@ and give defaults, documentation, and the tables of :func:`zoo.describe`. Types 
 a class                        an instance of it
 ``dict[str, Any]``, with a     a dict whose keys are the dataclass's fields; each is checked, and a
 dataclass beside the meaning   missing key has its default
-anything else                  not checked here
+anything else                  not checked, except by a function beside the meaning: it is called with
+                               the value if that is not None, and raises a ``ValueError`` of one sentence
 =============================  =====================================================================
 """
 
@@ -104,6 +105,7 @@ class Param:
         keys: for a dict.
         optional: whether None may be given.
         scheduled: whether a :class:`Linear` schedule may be given.
+        refuse: a function that raises a ``ValueError`` for a wrong value; for a parameter of any kind.
     """
 
     name: str
@@ -116,6 +118,7 @@ class Param:
     keys: tuple[Param, ...] = ()
     optional: bool = False
     scheduled: bool = False
+    refuse: Callable[[Any], Any] | None = None
 
     required = inspect.Parameter.empty
 
@@ -130,6 +133,8 @@ class Param:
             ValueError: one sentence with the value and what may be given.
         """
         if (value is None and self.optional) or self.kind == 'any':
+            if self.refuse is not None and value is not None:
+                self.refuse(value)
             return value
         if any(type(value) is type(choice) and value == choice for choice in self.choices):
             return value
@@ -288,6 +293,7 @@ def _param(name: str, default: Any, hint: Any) -> Param:
     others = [option for option in options if typing.get_origin(option) not in (None, Literal)]
     kind, classes = 'any', ()
     form = next((extra for extra in extras if isinstance(extra, type)), None)
+    refuse = next((extra for extra in extras if isinstance(extra, types.FunctionType)), None)
     keys = () if form is None else tuple(declared(form).values())
     if keys:
         kind = 'keys'
@@ -303,9 +309,8 @@ def _param(name: str, default: Any, hint: Any) -> Param:
         kind, classes = 'instance', tuple(rest)
     elif choices:
         kind = 'choice'
-    return Param(
-        name, default, kind, meaning, limits, tuple(choices), classes, keys, type(None) in options, Linear in options
-    )
+    optional, scheduled = type(None) in options, Linear in options
+    return Param(name, default, kind, meaning, limits, tuple(choices), classes, keys, optional, scheduled, refuse)
 
 
 def _options(hint: Any) -> tuple[list[Any], list[Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from zoo.common.acting.perturbed import SEEDS
-from zoo.common.datasets.recordings import TOO_SMALL, fill, opened
+from zoo.common.datasets.recordings import TOO_SMALL, check_sources, fill, opened
 from zoo.common.parameters import BatchSize
 from zoo.common.replay.hindsight import Hindsight, Strategy
 from zoo.common.replay.replay import Replay
@@ -96,6 +96,7 @@ def _off_policy(
     ] = None,
     recorded: Annotated[
         Any,
+        check_sources,
         'None, or what the replay buffer is filled with before training: a file of zoo.record_dataset, the folder '
         'or id of a Minari dataset, or a list of these',
     ] = None,
