@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import shlex
 import sys
@@ -40,6 +41,17 @@ def as_count(text: str) -> int:
         number = 0
     if number < 1:
         raise argparse.ArgumentTypeError(f'{text!r} is not a whole number of at least 1')
+    return number
+
+
+def as_number(text: str) -> float:
+    """Return a number that is not NaN."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if math.isnan(number):
+        raise argparse.ArgumentTypeError(f'{text!r} is not a number')
     return number
 
 

@@ -20,7 +20,7 @@ from zoo import algorithms
 from zoo.common.env_wrappers import build_env, find_env_type
 from zoo.common.envs.about import about
 from zoo.common.tools.checks import whole
-from zoo.common.tools.errors import Failure, InvalidValue, unknown
+from zoo.common.tools.errors import Failure, InvalidValue
 from zoo.common.tools.files import as_path, write_json
 from zoo.common.tools.params import checked
 from zoo.common.tools.printing import say
@@ -134,19 +134,17 @@ def _chosen(algs: Any) -> dict[str, dict[str, Any]]:
     if isinstance(algs, str) or not isinstance(algs, Mapping | Sequence) or not algs:
         raise InvalidValue(f"algs is {algs!r}: give names, ['PPO', 'A2C'], or a dict of labels and parameters.")
     if not isinstance(algs, Mapping):
-        if len(set(algs)) < len(algs):
+        if len(set(map(algorithms.check_name, algs))) < len(algs):
             raise InvalidValue(f'an algorithm is named twice in {list(algs)!r}: give a dict of labels and parameters.')
-        algs = {name: {'alg': name} for name in algs}
+        algs = {name: {'alg': name} for name in map(algorithms.check_name, algs)}
     for label, own in algs.items():
         if not isinstance(label, str) or not isinstance(own, Mapping) or 'alg' not in own:
             raise InvalidValue(f'algs[{label!r}] is {own!r}: give parameters of zoo.train, such as dict(alg="PPO").')
-        if own['alg'] not in algorithms.NAMES:
-            raise InvalidValue(unknown('algorithm', own['alg'], algorithms.NAMES))
     names = [folder_name(label) for label in algs]
     if len(set(names)) < len(names):
         told = 'would be one folder: make them differ in letters or digits'
         raise InvalidValue(f'two of the labels {list(algs)!r} {told}.')
-    return {label: dict(own) for label, own in algs.items()}
+    return {label: {**own, 'alg': algorithms.check_name(own['alg'])} for label, own in algs.items()}
 
 
 def _seeds(seeds: Any) -> list[int]:

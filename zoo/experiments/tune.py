@@ -156,7 +156,8 @@ def tune(
         RuntimeError: every trial failed.
     """
     optuna = _optuna()
-    names = {'algorithm': (alg, algorithms.NAMES), 'sampler': (sampler, SAMPLERS), 'pruner': (pruner, PRUNERS)}
+    alg = algorithms.check_name(alg)
+    names = {'sampler': (sampler, SAMPLERS), 'pruner': (pruner, PRUNERS)}
     for kind, (value, known) in names.items():
         if value not in known:
             raise InvalidValue(unknown(kind, value, known))

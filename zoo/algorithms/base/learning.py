@@ -217,6 +217,8 @@ def _train(
             steering = dict.fromkeys([*before.get('callbacks', ()), *_steering(callbacks)])
             begun = before.get('seed') if settings.resume else seed
             learned = {'seed': begun, 'calls': calls, 'callbacks': list(steering), 'learn_params': common | values}
+            own = about(env).defaults.get(type(agent).__name__, before.get('own_defaults'))
+            learned |= {} if own is None else {'own_defaults': own}
             write_json(folder / 'config.json', agent.config() | made | learned)
             return run_in(folder, experience)
 
@@ -325,8 +327,7 @@ def _resumed(agent: Agent, train_steps: Any) -> tuple[int, int]:
     if train_steps is None:
         return start, end
     if train_steps <= start:
-        raise InvalidValue(
-            f'resume=True goes on from step {start} of its training, so train_steps={train_steps} leaves nothing to '
-            f'do: give more, or leave train_steps out to train to step {end}.'
-        )
+        told = f'goes on from step {start:,} of its training, so {train_steps:,} steps in all leave nothing to do: give'
+        last = f'more, or leave it out to train to step {end:,}.'
+        raise InvalidValue(f'resume=True {told} {last}', shell=f'the run {told} {last}')
     return start, int(train_steps)

@@ -12,7 +12,7 @@ from zoo import algorithms
 from zoo.cli.options import add_training, without_window
 from zoo.cli.printing import INTERRUPTED, duration, scores
 from zoo.cli.subject import ONE, add_subject
-from zoo.cli.values import as_count, as_seed, find_packages, run_names, training_params
+from zoo.cli.values import as_count, as_number, as_seed, find_packages, run_names, training_params
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.printing import say
 
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told = 'test every so many steps (default: about ten times, in a tenth of the time)'
     add('--evaluate', type=as_count, metavar='STEPS', help=told)
     add('--no-evaluate', action='store_true', help='no tests while it trains; they keep the best agent')
-    add('--stop-at', type=float, metavar='RETURN', help='with --evaluate: end at this mean return')
+    add('--stop-at', type=as_number, metavar='RETURN', help='with --evaluate: end at this mean return')
     add('--film', type=as_count, metavar='STEPS', help='film an episode every so many steps')
     add('--render', action='store_true', help='watch it train in a window')
     add('--quiet', action='store_true', help='no progress bar, and no line for each test')
