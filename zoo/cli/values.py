@@ -17,12 +17,12 @@ from zoo.common.tools.literals import read_literal
 #: Arguments of ``zoo.train``, and arguments of ``zoo.compare`` and ``zoo.tune``, that ``--set`` refuses.
 _OF_TRAIN = (
     'seed', 'nenv', 'run_dir', 'render', 'callbacks', 'evaluate', 'env_type', 'plot_func', 'alg', 'env_id',
-    'env_params',
+    'env_params', 'start_from',
 )  # fmt: skip
 _OF_MANY = ('algs', 'seeds', 'test_episodes', 'jobs', 'out', 'progress', 'trials', 'search', 'sampler', 'pruner')
 #: The options of arguments with another name.
 _OPTIONS = {'alg': 'algo', 'algs': 'algo', 'env_id': 'env', 'env_type': 'type', 'env_params': 'env-set'}
-_OPTIONS['test_episodes'] = 'episodes'
+_OPTIONS |= {'test_episodes': 'episodes', 'start_from': 'from'}
 
 
 def env_types() -> tuple[str, ...]:

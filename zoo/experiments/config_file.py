@@ -8,7 +8,7 @@ from typing import Any
 
 from zoo.callbacks import Evaluate, KeepBest
 from zoo.common.schedules import schedule_from_json
-from zoo.common.tools.errors import InvalidValue
+from zoo.common.tools.errors import InvalidValue, article
 from zoo.common.tools.yaml import read_yaml, to_yaml
 from zoo.default_params import networks
 from zoo.experiments.runs import Run, open_run
@@ -146,7 +146,7 @@ def _refusal(run: Run) -> str | None:
     for given in ('net_list', 'optimizers_list'):
         for i, entry in enumerate(config.get(given) or ()):
             if isinstance(entry, dict) and 'custom' in entry:
-                return f'{given}[{i}] is a {entry["custom"]} that was made in Python. {program}'
+                return f'{given}[{i}] is {article(entry["custom"])} that was made in Python. {program}'
     if 'start_from' in config and not os.path.isdir(config['start_from']):
         return f'it began with {config["start_from"]}, which is not there. {program}'
     callbacks = config.get('callbacks') or []

@@ -11,6 +11,7 @@ from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from zoo import algorithms
+from zoo.algorithms.base.own_defaults import own_defaults_for
 from zoo.callbacks import Evaluate, KeepBest
 from zoo.common.env_wrappers import build_env, find_env_type
 from zoo.common.envs.about import about
@@ -250,6 +251,12 @@ def copies_for(alg: str, env_type: str, env_id: Any) -> int:
     if isinstance(env_id, Env | VectorEnv):
         return 1
     return default_nenv(alg, env_type, env_id if isinstance(env_id, str) else '')
+
+
+def kept_defaults(alg: str, env_type: str, environment: str) -> dict[str, Any]:
+    """Return the user's own defaults for the settings of several runs, which must not change among them."""
+    own = own_defaults_for(alg, env_type, environment)
+    return {} if own is None else {'own_defaults': own.checked()}
 
 
 def known_params(cls: Any) -> dict[str, Param]:

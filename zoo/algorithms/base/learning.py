@@ -21,7 +21,7 @@ from zoo.common.records import TestResult, TrainingResult
 from zoo.common.replay.replay import check_capacity
 from zoo.common.tools import params, seeding
 from zoo.common.tools.checks import takes, whole
-from zoo.common.tools.errors import InvalidValue, unknown
+from zoo.common.tools.errors import InvalidValue, a_type, unknown
 from zoo.common.tools.files import jsonable, write_json
 from zoo.common.tools.params import above, at_least, between
 from zoo.common.tools.processes import alone_in
@@ -143,7 +143,7 @@ def _check_callbacks(callbacks: Any) -> tuple[Callable[[Training], bool | None],
 def check_environment(agent: Agent, env: Any, method: str, arguments: str) -> None:
     """Refuse an environment in which an agent cannot act; the message shows a right call of ``method``."""
     if not isinstance(env, Env | VectorEnv):
-        what = 'an environment' if env is None else f'a Gymnasium environment, not a {type(env).__name__}'
+        what = 'an environment' if env is None else f'a Gymnasium environment, not {a_type(env)}'
         raise InvalidValue(f'{method} needs {what}: agent.{method}(env, {arguments}) with env from build_env.')
     wrong = mismatch(agent, env)
     if wrong is not None:

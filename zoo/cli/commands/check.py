@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from typing import Any
 
 import zoo
 from zoo.cli.printing import FAILED
 from zoo.cli.subject import NONE, add_subject
 from zoo.cli.values import as_count, find_packages
-from zoo.common.tools.errors import InvalidValue
 
 HELP = 'play an environment with random actions and say what is wrong with it'
 
@@ -23,16 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: Any) -> int:
     given: Any = args.environment
     find_packages(given)
-    package, _, name = given.partition(':')
-    if name and name.isidentifier():
-        try:
-            given = getattr(importlib.import_module(package), name, given)
-        except ImportError as error:
-            raise InvalidValue(f'{package!r} of {given!r} cannot be imported: {error}.') from error
-    if isinstance(given, str):
-        from zoo.common.env_wrappers import find_env_type
+    from zoo.common.env_wrappers import find_env_type
 
-        env_type = find_env_type(given) if args.env_type is None else args.env_type
-        if env_type not in ('gymnasium', find_env_type(given)) or env_type in ('dm_control', 'rlbench'):
-            given = zoo.build_env(given, env_type)  # which refuses a name of another type
+    env_type = find_env_type(given) if args.env_type is None else args.env_type
+    if env_type not in ('gymnasium', find_env_type(given)) or env_type in ('dm_control', 'rlbench'):
+        given = zoo.build_env(given, env_type)  # which refuses a name of another type
     return FAILED if zoo.check_env(given, steps=args.steps) else 0

@@ -99,3 +99,8 @@ def _stem(name: str) -> tuple[str, int]:
 def article(word: str) -> str:
     """Return a word with its article: ``'a list'``, ``'an int'``."""
     return f'{"an" if word[:1].lower() in "aeio" else "a"} {word}'
+
+
+def a_type(value: object) -> str:
+    """Return what kind of object a value is, with its article: ``'an int'``."""
+    return article(type(value).__name__)
