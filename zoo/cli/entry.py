@@ -47,7 +47,7 @@ class Parser(argparse.ArgumentParser):
         if problem.startswith('expected'):
             action = next((a for a in self._actions if option in '/'.join(a.option_strings)), None)
             metavar = getattr(action, 'metavar', None) or 'VALUE'
-            return f'{option} needs a value, {option.rpartition("/")[2]} {metavar}'
+            return f'{option} needs a value: {option.rpartition("/")[2]} {metavar}'
         if problem.startswith('ignored explicit argument'):
             return f'{option} takes no value: leave {problem.removeprefix("ignored explicit argument ")} out'
         return message
@@ -57,10 +57,10 @@ class Parser(argparse.ArgumentParser):
             known = list(map(str, action.choices))
             what = action.metavar if isinstance(action.metavar, str) else action.dest
             close = nearest(value, known)
-            hint = f'did you mean {close!r}? ' if close else ''
+            hint = f': did you mean {close!r}?' if close else '.'
             if what == 'COMMAND' and close is None and (told := COMMAND_HABITS.get(value)) is not None:
                 raise argparse.ArgumentError(None, f'unknown command {value!r}: {told}')
-            raise argparse.ArgumentError(None, f'unknown {what.lower()} {value!r}: {hint}There are {", ".join(known)}')
+            raise argparse.ArgumentError(None, f'unknown {what.lower()} {value!r}{hint} There are {", ".join(known)}')
 
     def options(self) -> list[str]:
         """Return the names of its options, such as ``--net``."""
@@ -71,11 +71,11 @@ class Parser(argparse.ArgumentParser):
         own = [name for name in self.options() if name.startswith('--')]
         close, told = nearest(option, own), option_answer(option)
         of_others = told is None or '--' not in told or any(word.strip(',.:') in own for word in told.split())
-        if told is not None and of_others and (close is None or close not in told):
+        if told is not None and of_others and (close is None or close not in told.split()):
             self.error(f'there is no option {option}: {told}')
         if close is not None:
             self.error(f'there is no option {option}, did you mean {close}?')
-        if '--set' in own and option.startswith('--'):
+        if told is None and '--set' in own and option.startswith('--'):
             name = option.lstrip('-').replace('-', '_')
             self.error(f'there is no option {option}: a parameter is given as --set {name}=VALUE')
         self.error(f'there is no option {option}')

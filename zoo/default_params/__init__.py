@@ -145,7 +145,7 @@ def call_default_params(
     copies = given.pop('nenv', merged.pop('nenv', num_envs))
     if copies != num_envs:
         log.warning(
-            "%s's default settings%s are meant for %d copies of the environment, build_env(…, nenv=%d); here %s.",
+            "%s's default settings%s are meant for %d copies of the environment (nenv=%d); here %s.",
             alg,
             f' for {env_id}' if env_id in table.TUNED else '',
             copies,

@@ -136,7 +136,9 @@ def _chosen(algs: Any) -> dict[str, dict[str, Any]]:
         raise InvalidValue(f"algs is {algs!r}: give names, ['PPO', 'A2C'], or a dict of labels and parameters.")
     if not isinstance(algs, Mapping):
         if len(set(map(algorithms.check_name, algs))) < len(algs):
-            raise InvalidValue(f'an algorithm is named twice in {list(algs)!r}: give a dict of labels and parameters.')
+            told = f'an algorithm is named twice in {list(algs)!r}'
+            shell = f'{told}: leave one of them out.'
+            raise InvalidValue(f'{told}: give a dict of labels and parameters.', shell=shell)
         algs = {name: {'alg': name} for name in map(algorithms.check_name, algs)}
     for label, own in algs.items():
         if not isinstance(label, str) or not isinstance(own, Mapping) or 'alg' not in own:

@@ -123,7 +123,10 @@ def train(
         source = origin(start_from, alg, params.pop('net_list', None))
     given: dict[str, Any] = {'seed': seed, 'nenv': nenv, 'vectorized': vectorized}
     for name in (env_params or {}).keys() & given.keys():
-        raise InvalidValue(f'{name} is an argument of its own: give {name}=…, not in env_params.')
+        option = '--set vectorized=…' if name == 'vectorized' else f'--{name} …'
+        told = f'{name} is an argument of its own'
+        shell = f'{told}: give {option}, not in --env-set.'
+        raise InvalidValue(f'{told}: give {name}=…, not in env_params.', shell=shell)
     env = build_env(env_id, env_type, **given, **(env_params or {}))
     with _closing(None if env is env_id or isinstance(env_id, Env | VectorEnv) else env):
         alg_params, learn_params = call_default_params(env, env_type, alg, seed, layers, dtype, recurrent)

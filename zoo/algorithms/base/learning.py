@@ -20,9 +20,10 @@ from zoo.common.envs.vector import SAMPLE_TIMEOUT, limit_samples
 from zoo.common.records import TestResult, TrainingResult
 from zoo.common.replay.replay import check_capacity
 from zoo.common.tools import params, seeding
-from zoo.common.tools.checks import takes, whole
+from zoo.common.tools.checks import is_integer, takes, whole
 from zoo.common.tools.errors import InvalidValue, a_type, unknown
 from zoo.common.tools.files import jsonable, write_json
+from zoo.common.tools.habits import renamed
 from zoo.common.tools.params import above, at_least, between
 from zoo.common.tools.processes import alone_in
 from zoo.common.training import testing
@@ -86,7 +87,7 @@ def learn(
     given: dict[str, Any],
 ) -> TrainingResult | TestResult:
     """Check all arguments, then train or test; ``given`` has the loop's parameters that the user gave."""
-    values = _checked(agent, given)
+    values = _checked(agent, given, env)
     if mode not in ('train', 'test'):
         raise InvalidValue(unknown('mode', mode, ('train', 'test')))
     check_environment(agent, env, 'learn', 'train_steps=…')
@@ -109,14 +110,18 @@ def learn(
     return _train(agent, env, values, given, render, seed, plot_func, callbacks, run_dir)
 
 
-def _checked(agent: Agent, given: dict[str, Any]) -> dict[str, Any]:
+def _checked(agent: Agent, given: dict[str, Any], env: Any) -> dict[str, Any]:
     """Give all parameters of ``learn`` by name: those that were given, checked, and the defaults of the others."""
     known = agent.declared_for_learn()
     for name in given:
         if name not in known:
             kind = f"parameter of {type(agent).__name__}'s learn"
             elsewhere = {n: f'is a parameter of {type(agent).__name__}, not of learn.' for n in agent.params()}
-            raise InvalidValue(params.refusal(kind, name, [*known, *ARGUMENTS], elsewhere))
+            told = params.refusal(kind, name, [*known, *ARGUMENTS], elsewhere)
+            here = renamed(name, known)
+            if env is None and here is not None:
+                told = f'{told[:-1]}, and the environment comes first: agent.learn(env, {here}=…).'
+            raise InvalidValue(told)
     return {name: param.default for name, param in known.items()} | params.checked(given, known)
 
 
@@ -144,6 +149,8 @@ def check_environment(agent: Agent, env: Any, method: str, arguments: str) -> No
     """Refuse an environment in which an agent cannot act; the message shows a right call of ``method``."""
     if not isinstance(env, Env | VectorEnv):
         what = 'an environment' if env is None else f'a Gymnasium environment, not {a_type(env)}'
+        if method == 'learn' and is_integer(env, 1):
+            raise InvalidValue(f"learn takes the environment first: agent.learn(env, 'train', train_steps={env}).")
         raise InvalidValue(f'{method} needs {what}: agent.{method}(env, {arguments}) with env from build_env.')
     wrong = mismatch(agent, env)
     if wrong is not None:
@@ -285,9 +292,12 @@ def _train(
 def _check_timeout(sample_timeout: float | None) -> None:
     """Refuse a limit that nobody could keep: a call in this process cannot be ended."""
     if sample_timeout not in (None, SAMPLE_TIMEOUT):
+        told = f'sample_timeout={sample_timeout:g} ends an environment in another process, but this one runs in this '
+        told += 'process: use'
+        last = 'or roles, or leave sample_timeout out.'
         raise InvalidValue(
-            f'sample_timeout={sample_timeout:g} ends an environment in another process, but this one runs in this '
-            "process: use build_env(…, nenv=…, vectorized='async') or roles, or leave sample_timeout out."
+            f"{told} build_env(…, nenv=…, vectorized='async') {last}",
+            shell=f'{told} --nenv N --set vectorized=async, {last}',
         )
 
 

@@ -91,9 +91,9 @@ def nearest(name: object, known: Iterable[str]) -> str | None:
 
 
 def _stem(name: str) -> tuple[str, int]:
-    """Return what counts of a name, and its version."""
+    """Return what counts of a name, and its version; -1 without one."""
     stem, _, version = name.lower().lstrip('-').partition('-v')
-    return (stem, int(version)) if version.isdigit() else (name.lower().lstrip('-'), 0)
+    return (stem, int(version)) if version.isdigit() else (name.lower().lstrip('-'), -1)
 
 
 def article(word: str) -> str:

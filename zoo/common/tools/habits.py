@@ -162,10 +162,12 @@ IN_SHELL = {
     'n_seeds': 'write --seeds N',
     'n_trials': 'write --trials N',
     'no_render': 'zoo test plays without a window',
+    'P': 'a progress bar is there without an option, and --quiet hides it',
     'progress': 'a progress bar is there without an option, and --quiet hides it',
     'progress_bar': 'a progress bar is there without an option, and --quiet hides it',
+    'resume': '--resume RUN goes on with a run',
     'save_freq': 'write --set checkpoint_every=N',
-    'tensorboard_log': 'each run writes for TensorBoard into its own folder: tensorboard --logdir runs',
+    'tensorboard_log': 'each run writes for TensorBoard into its own folder in any case',
     'vec_env': 'write --set vectorized=async, or sync',
     'verbose': '--quiet prints less',
 }

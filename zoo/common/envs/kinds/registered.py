@@ -198,9 +198,9 @@ def find_spec(env_id: str, env_type: str) -> EnvSpec:
             raise MissingPackage(_missing(missing, f'for {name!r}'))
         close = nearest(name, ids('gymnasium'))
         raise InvalidValue(
-            f'unknown environment {name!r}: '
-            + (f'did you mean {close!r}? ' if close else '')
-            + "An environment that another package registers is built as 'package:Name-v0'."
+            f'unknown environment {name!r}'
+            + (f': did you mean {close!r}? ' if close else '. ')
+            + "An environment of another package is 'package:Name-v0', and a class is 'module:Class'."
         )
     actual = type_of(spec)
     if env_type not in ('gymnasium', actual):
