@@ -95,7 +95,6 @@ HABITS: dict[str, str | tuple[str, ...]] = {
 OF_CONSTRUCTORS = {
     'policy': 'networks follow from the spaces, and net_list changes them',
     'verbose': 'what a training prints is for learn to say, agent.learn(env, progress_bar=False)',
-    'seed': 'it is for learn and for call_default_params, which fixes the initial weights',
 }
 
 #: Name in other libraries → argument of ``zoo.train``, or a sentence.
