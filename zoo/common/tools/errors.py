@@ -75,7 +75,7 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
 def nearest(name: object, known: Iterable[str]) -> str | None:
     """Return the member of ``known`` closest in spelling to ``name``; None if none is near.
 
-    Case, leading dashes and a version such as ``-v5`` do not count. The beginning of a name is near.
+    Case, leading dashes and a version such as ``-v5`` do not count. The beginning of a name is near, also misspelt.
     """
     stem, version = _stem(str(name))
     stems: dict[str, list[tuple[int, str]]] = {}
@@ -85,6 +85,9 @@ def nearest(name: object, known: Iterable[str]) -> str | None:
     close = difflib.get_close_matches(stem, stems, n=1, cutoff=0.65)
     if not close and len(stem) > 2:
         close = [own for own in stems if own.startswith(stem) or (len(own) > 2 and stem.startswith(own))]
+    if not close and len(stem) > 4:
+        beginnings = {own[: len(stem)]: own for own in stems}
+        close = [beginnings[own] for own in difflib.get_close_matches(stem, beginnings, n=1, cutoff=0.8)]
     if not close:
         return None
     return max(stems[close[0]], key=lambda found: (found[0] == version, found[0]))[1]

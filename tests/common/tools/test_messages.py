@@ -13,6 +13,7 @@ from zoo.common.tools.errors import InvalidValue, NotAFolder, a_type, article, n
     ('name', 'known', 'found'),
     [
         ('gama', ['gamma', 'tau'], 'gamma'),
+        ('clasic', ['classic_control', 'box2d'], 'classic_control'),
         ('rgb', ['human', 'rgb_array'], 'rgb_array'),
         ('HalfCheetah', ['HalfCheetah-v4', 'HalfCheetah-v5', 'Hopper-v5'], 'HalfCheetah-v5'),
         ('halfcheetha-v4', ['HalfCheetah-v4', 'HalfCheetah-v5'], 'HalfCheetah-v4'),
