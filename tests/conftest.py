@@ -14,6 +14,12 @@ def short_collections() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def no_defaults_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the library's own defaults."""
+    monkeypatch.delenv('ZOO_DEFAULTS', raising=False)
+
+
 @pytest.fixture
 def plain_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Switch XLA off: it takes seconds to compile each agent's update."""

@@ -387,8 +387,8 @@ class TestUnknownNames:
                 rf"unknown algorithm 'TD33': did you mean 'TD3'\? Known: {', '.join(algorithms.NAMES)}\.",
             ),
             (
-                lambda env: call_default_params(env, 'classic_control', 'ppo'),
-                "unknown algorithm 'ppo': did you mean 'PPO'",
+                lambda env: call_default_params(env, 'classic_control', 'ppoo'),
+                "unknown algorithm 'ppoo': did you mean 'PPO'",
             ),
             (
                 lambda env: call_default_params(env, 'clasic', 'PPO'),

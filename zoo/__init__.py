@@ -96,9 +96,16 @@ if not TYPE_CHECKING:  # where it is seen, any name seems to exist
             return importlib.import_module(_MODULES[name])
         if name not in _HOME:
             from zoo.common.tools.errors import nearest
+            from zoo.common.tools.habits import PLACES
 
             close = None if name.startswith('_') else nearest(name, __all__)
             hint = f': did you mean {close!r}?' if close else ''
+            if name in PLACES:
+                hint = f': {PLACES[name]}.'
+            elif not name.startswith('_'):
+                from zoo.algorithms.base.catalog import NAMES
+
+                hint = f': it is zoo.algorithms.{name}.' if name in NAMES else hint
             raise AttributeError(f'module {__name__!r} has no attribute {name!r}{hint}')
         home = _HOME[name]
         if home.startswith('zoo.algorithms.'):

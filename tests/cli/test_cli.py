@@ -252,9 +252,9 @@ def test_export(a_run: Path, capsys, monkeypatch):
         ('train --resume x', 2, "there is no run 'x'"),
         ('test x', 2, "there is no run 'x'"),
         ('plot x --out x.jpg', 2, "drawn as a .png, such as 'x.png'"),
-        ('film', 2, 'zoo film: the following arguments are required: RUN'),
+        ('film', 2, 'zoo film: RUN is missing: zoo film last takes the newest.'),
         ('list runs --type atari', 2, '--type is for environments'),
-        ('list run', 2, "unknown what 'run': did you mean 'runs'?"),
+        ('list run', 2, "unknown kind 'run': did you mean 'runs'?"),
         ('describe PP', 2, "did you mean 'PPO'?"),
     ],
 )

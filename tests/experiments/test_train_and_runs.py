@@ -114,7 +114,7 @@ def test_a_run_can_be_read_loaded_and_played_again():
     env = run.build_env(nenv=1)
     played = run.load().learn(env, 'test', test_episodes=3)
     assert played.lengths == [7, 7, 7] and env.spec.max_episode_steps == 7
-    with pytest.raises(ValueError, match='has no best agent; tests keep one while it trains'):
+    with pytest.raises(ValueError, match='has no best agent: tests keep one in trainings of 2,000 steps'):
         run.load(best=True)
 
 
@@ -187,7 +187,7 @@ def test_an_interrupted_training_goes_on():
         ({'n_env': 2}, r"^unknown parameter of PPO 'n_env': did you mean 'nenv'\?"),
         ({'lr': 0.1}, "^unknown parameter 'lr': it is called 'learning_rate' here"),
         ({'n_epochs': 2}, "it is called 'epochs' here"),
-        ({'resume': True}, "'resume' belongs to runs that were interrupted"),
+        ({'resume': True}, "'resume' is not for new runs"),
         ({'observation_space': 1}, "'observation_space' is the environment's"),
         ({'gamma': 2}, '^gamma is 2: give a number from 0 to 1'),
         ({'train_steps': 0}, '^train_steps is 0: give a whole number of at least 1'),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from zoo.algorithms.base import catalog
 from zoo.algorithms.base.catalog import NAMES
 from zoo.common.tools.errors import InvalidValue, unknown
+from zoo.common.tools.habits import ALGORITHMS
 
 if TYPE_CHECKING:  # what a type checker knows; a test compares it with NAMES
     from zoo.algorithms.a2c import A2C as A2C
@@ -43,11 +44,13 @@ if not TYPE_CHECKING:  # where it is seen, any name seems to exist
             return catalog.find(name)
         if name.startswith('__'):
             raise AttributeError(name)
-        raise AttributeError(unknown('algorithm', name, NAMES))
+        told = ALGORITHMS.get(name.lower())
+        message = unknown('algorithm', name, NAMES) if told is None else f'unknown algorithm {name!r}: {told}.'
+        raise AttributeError(message)
 
 
-def check_name(name: object) -> None:
-    """Refuse what is not the name of an algorithm; a class is told what to do instead."""
+def check_name(name: object) -> str:
+    """Return the name of an algorithm that is given in any case; a class is told what to do instead."""
     if isinstance(name, type):
         own = name.__name__
         if own in NAMES:
@@ -56,8 +59,7 @@ def check_name(name: object) -> None:
             f'the algorithm is given by its name, not as a class; one of your own is trained by '
             f"{own}(env.observation_space, env.action_space).learn(env, 'train')."
         )
-    if name not in NAMES:
-        raise InvalidValue(unknown('algorithm', name, NAMES))
+    return catalog.named(name)
 
 
 def __dir__() -> list[str]:

@@ -21,6 +21,9 @@ if not TYPE_CHECKING:  # where it is seen, any name seems to exist
 
     def __getattr__(name: str) -> Any:
         if name != 'Record':
-            raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+            from zoo.common.tools.habits import PLACES
+
+            told = f': {PLACES[name]}.' if name in PLACES else ''
+            raise AttributeError(f'module {__name__!r} has no attribute {name!r}{told}')
         warnings.warn('zoo.callbacks.Record is called zoo.callbacks.Film now.', DeprecationWarning, stacklevel=2)
         return Film

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -15,10 +15,14 @@ from zoo.cli.printing import FAILED, INTERRUPTED, USAGE
 from zoo.cli.subject import settle
 from zoo.cli.values import env_types
 from zoo.common.tools.errors import UserError, ZooError, nearest
+from zoo.common.tools.habits import COMMANDS as COMMAND_HABITS
+from zoo.common.tools.habits import option_answer
 from zoo.common.tools.printing import say
 
 #: Commands that version 0.1 had under another name.
 _RENAMED = {'record': 'film'}
+#: A word that is an option rather than a negative number or the name ``-`` of a stream.
+_OPTION = re.compile(r'-[A-Za-z]|--[^-]')
 
 
 class Parser(argparse.ArgumentParser):
@@ -28,21 +32,53 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **{**kwargs, 'allow_abbrev': False})
 
     def error(self, message: str) -> NoReturn:
-        message = message.removeprefix('argument ')
+        message = self._told(message.removeprefix('argument '))
         end = '' if message.endswith('?') else '.'
         self.exit(USAGE, f'{self.prog}: {message.rstrip(".")}{end} See {self.prog} --help.\n')
+
+    def _told(self, message: str) -> str:
+        """Return one of argparse's own messages as zoo says it."""
+        option, _, problem = message.partition(': ')
+        if option == 'the following arguments are required':
+            names = problem.split(', ')
+            example = self.get_default('example')
+            missing = f'{" and ".join(names)} {"are" if names[1:] else "is"} missing'
+            return f'{missing}: {example}' if example else missing
+        if problem.startswith('expected'):
+            action = next((a for a in self._actions if option in '/'.join(a.option_strings)), None)
+            metavar = getattr(action, 'metavar', None) or 'VALUE'
+            return f'{option} needs a value: {option.rpartition("/")[2]} {metavar}'
+        if problem.startswith('ignored explicit argument'):
+            return f'{option} takes no value: leave {problem.removeprefix("ignored explicit argument ")} out'
+        return message
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             known = list(map(str, action.choices))
             what = action.metavar if isinstance(action.metavar, str) else action.dest
             close = nearest(value, known)
-            hint = f'did you mean {close!r}? ' if close else ''
-            raise argparse.ArgumentError(None, f'unknown {what.lower()} {value!r}: {hint}There are {", ".join(known)}')
+            hint = f': did you mean {close!r}?' if close else '.'
+            if what == 'COMMAND' and close is None and (told := COMMAND_HABITS.get(value)) is not None:
+                raise argparse.ArgumentError(None, f'unknown command {value!r}: {told}')
+            raise argparse.ArgumentError(None, f'unknown {what.lower()} {value!r}{hint} There are {", ".join(known)}')
 
     def options(self) -> list[str]:
         """Return the names of its options, such as ``--net``."""
-        return [name for action in self._actions for name in action.option_strings if name.startswith('--')]
+        return [name for action in self._actions for name in action.option_strings]
+
+    def refuse_option(self, option: str) -> NoReturn:
+        """Refuse an option that this command does not have, and say what to write."""
+        own = [name for name in self.options() if name.startswith('--')]
+        close, told = nearest(option, own), option_answer(option)
+        of_others = told is None or '--' not in told or any(word.strip(',.:') in own for word in told.split())
+        if told is not None and of_others and (close is None or close not in told.split()):
+            self.error(f'there is no option {option}: {told}')
+        if close is not None:
+            self.error(f'there is no option {option}, did you mean {close}?')
+        if told is None and '--set' in own and option.startswith('--'):
+            name = option.lstrip('-').replace('-', '_')
+            self.error(f'there is no option {option}: a parameter is given as --set {name}=VALUE')
+        self.error(f'there is no option {option}')
 
 
 def build_parser() -> tuple[Parser, dict[str, Parser]]:
@@ -83,9 +119,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         at = commands.get(argv[0] if argv else '', parser)
         for word in argv:  # argparse would first take the word after an unknown option for something else
             option = word.partition('=')[0]
-            if word.startswith('--') and word != '--' and option not in at.options():
-                close = difflib.get_close_matches(option, at.options(), n=1, cutoff=0.5)
-                at.error(f'there is no option {option}' + (f', did you mean {close[0]}?' if close else ''))
+            if _OPTION.match(option) and option not in at.options():
+                at.refuse_option(option)
         args, rest = parser.parse_known_args(argv)
         if args.command is None:
             parser.print_help()
@@ -114,7 +149,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _sentence(error: BaseException) -> str:
-    text = ' '.join(str(error).split()) or type(error).__name__
+    shell = getattr(error, 'shell', None)
+    text = ' '.join(str(shell or error).split()) or type(error).__name__
     if isinstance(error, ZooError):
         return text
     return f'{type(error).__name__}: {text.rstrip(".")} (--traceback shows where).'

@@ -33,6 +33,7 @@ def add_jobs(parser: argparse.ArgumentParser, folder: str, episodes: int) -> Non
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add the word that names a run."""
+    parser.set_defaults(example=f'{parser.prog} last takes the newest')
     action = parser.add_argument('run_name', metavar='RUN', help='its folder, its name in runs, or last')
     action.completer = run_names  # type: ignore[attr-defined]  # argcomplete looks for it
 

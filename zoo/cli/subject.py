@@ -11,7 +11,7 @@ from typing import Any
 import zoo
 from zoo import algorithms
 from zoo.cli.values import env_names, env_types
-from zoo.common.tools.errors import InvalidValue, unknown
+from zoo.common.tools.errors import InvalidValue
 
 #: How many algorithms a command takes.
 NONE, ONE, MANY = 0, 1, 2
@@ -85,26 +85,27 @@ def settle(args: argparse.Namespace, more: list[str]) -> None:
 def _algorithms(args: argparse.Namespace, words: list[str], count: int) -> list[str]:
     """Take the algorithms from the options and from the first of ``words``."""
     given = [args.algo] if isinstance(args.algo, str) else list(args.algo or ())
-    if count == MANY and args.env is None and not words and given[1:] and given[-1] not in algorithms.NAMES:
+    if count == MANY and args.env is None and not words and given[1:] and not _is_algorithm(given[-1]):
         words.append(given.pop())  # the environment stood behind the last --algo
-    for name in given:
-        if name not in algorithms.NAMES:
-            raise InvalidValue(unknown('algorithm', name, algorithms.NAMES))
+    given = [algorithms.check_name(name) for name in given]
     found: list[str] = []
     most = len(words) if count == MANY else count
     while words and len(found) < most:
-        if words[0] not in algorithms.NAMES:
+        if not _is_algorithm(words[0]):
             if given or (found and _is_environment(words, args.env)):
                 break
-            if words[0] in zoo.list_envs('gymnasium') or set(words[1:]) & set(algorithms.NAMES):
+            if words[0] in zoo.list_envs('gymnasium') or any(map(_is_algorithm, words[1:])):
                 raise InvalidValue(f'the algorithm comes first, then the environment: {args.example}.')
-            raise InvalidValue(unknown('algorithm', words[0], algorithms.NAMES))
-        found.append(words.pop(0))
+        found.append(algorithms.check_name(words.pop(0)))
     if given and found and set(given) != set(found):
         names = 'algorithms are' if count == MANY else 'algorithm is'
         told = f'as {", ".join(found)} and as --algo {" ".join(given)}'
         raise InvalidValue(f'the {names} given twice, {told}: leave one out.')
     return found or given
+
+
+def _is_algorithm(word: str) -> bool:
+    return word.lower() in map(str.lower, algorithms.NAMES)
 
 
 def _is_environment(words: list[str], given: str | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import shlex
 import sys
@@ -16,12 +17,12 @@ from zoo.common.tools.literals import read_literal
 #: Arguments of ``zoo.train``, and arguments of ``zoo.compare`` and ``zoo.tune``, that ``--set`` refuses.
 _OF_TRAIN = (
     'seed', 'nenv', 'run_dir', 'render', 'callbacks', 'evaluate', 'env_type', 'plot_func', 'alg', 'env_id',
-    'env_params',
+    'env_params', 'start_from',
 )  # fmt: skip
 _OF_MANY = ('algs', 'seeds', 'test_episodes', 'jobs', 'out', 'progress', 'trials', 'search', 'sampler', 'pruner')
 #: The options of arguments with another name.
 _OPTIONS = {'alg': 'algo', 'algs': 'algo', 'env_id': 'env', 'env_type': 'type', 'env_params': 'env-set'}
-_OPTIONS['test_episodes'] = 'episodes'
+_OPTIONS |= {'test_episodes': 'episodes', 'start_from': 'from'}
 
 
 def env_types() -> tuple[str, ...]:
@@ -48,6 +49,17 @@ def as_port(text: str) -> int:
     if not text.isdigit() or not 1 <= int(text) <= 65535:
         raise argparse.ArgumentTypeError(f'{text!r} is not a whole number from 1 to 65535')
     return int(text)
+
+
+def as_number(text: str) -> float:
+    """Return a number that is not NaN."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if math.isnan(number):
+        raise argparse.ArgumentTypeError(f'{text!r} is not a number')
+    return number
 
 
 def as_seed(text: str) -> int | None:

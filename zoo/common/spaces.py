@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
-from zoo.common.tools.errors import InvalidType, InvalidValue
+from zoo.common.tools.errors import InvalidType, InvalidValue, a_type
 
 #: An array, or a dict from path to array.
 Flat = Any
@@ -92,8 +92,8 @@ def leaves(space: Space, prefix: str = '') -> dict[str, Leaf]:
             )
         named = named if prefix else f'the space {space}'
         raise InvalidType(
-            f'{named} is a {type(space).__name__}, which has no fixed-size array form: use Box, Discrete, '
-            'MultiDiscrete, MultiBinary, or a Dict or Tuple of them.'
+            f'{named} is {a_type(space)}, which has no fixed-size array form: use Box, Discrete, MultiDiscrete, '
+            'MultiBinary, or a Dict or Tuple of them.'
         )
     found: dict[str, Leaf] = {}
     for key, part in parts:
@@ -155,7 +155,7 @@ def as_batch(space: Space, x: Any) -> tuple[Flat, bool]:
     """
     is_pair = isinstance(x, tuple) and len(x) == 2 and isinstance(x[1], dict) and not isinstance(space, Tuple)
     if is_pair or (is_leaf(space) and isinstance(x, dict)):
-        what = 'the pair (observation, info) of reset()' if is_pair else 'a dict'
+        what = 'the pair (observation, info) of reset()' if is_pair else a_type(x)
         raise InvalidValue(f'{what} was given, but an observation is an element of {describe(space)}.')
     try:
         flat = dict(tree_items(flatten(space, x)))

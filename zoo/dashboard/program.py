@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zoo.callbacks import KeepBest
-from zoo.common.tools.errors import InvalidValue
+from zoo.common.tools.errors import InvalidValue, article
 from zoo.dashboard.experiment import Experiment
 from zoo.dashboard.fields import ARGUMENTS, Source
 from zoo.dashboard.runs import PROGRAM, plain
@@ -78,7 +78,7 @@ def experiment_of(run: Any) -> Experiment:
     entries = config['net_list']
     for i, entry in enumerate(entries):
         if isinstance(entry, dict) and 'custom' in entry:
-            told = f'is a {entry["custom"]} of your own, which its folder does not hold'
+            told = f'is {article(entry["custom"])} of your own, which its folder does not hold'
             raise InvalidValue(f'net_list[{i}] of {run.name} {told}.')
     specs = [entry for entry in entries if isinstance(entry, dict)] or [{}]
     arguments = {name: env.pop(name, ARGUMENTS[name][0]) for name in ('nenv', 'vectorized')}

@@ -14,6 +14,8 @@ overrides an earlier one. The keys are the parameters of the algorithm and of it
 
 "RL Baselines3 Zoo" in a table means its tuned hyper-parameters: DLR-RM/rl-baselines3-zoo, commit 22e3ff2, MIT license.
 Where a table departs from that source, a comment says so.
+
+A user's own defaults come after all tables, see :mod:`zoo.algorithms.base.own_defaults`.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import copy
 import dataclasses
 import importlib
 import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,12 +32,13 @@ from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from zoo import algorithms
+from zoo.algorithms.base.own_defaults import own_defaults_for
 from zoo.common.adaptors.observation import features
 from zoo.common.env_wrappers import TYPES
-from zoo.common.envs.about import about
+from zoo.common.envs.about import about, note_defaults
 from zoo.common.envs.goals import is_goal_environment
 from zoo.common.replay.hindsight import Strategy
-from zoo.common.tools.checks import is_integer
+from zoo.common.tools.checks import is_integer, whole
 from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.common.tools.params import ParamDict
 
@@ -84,7 +88,7 @@ def call_default_params(
         )
     if not alg and env_type in algorithms.NAMES:
         raise InvalidValue(f'{env_type!r} is given where the type of the environment belongs: say alg={env_type!r}.')
-    algorithms.check_name(alg)
+    alg = algorithms.check_name(alg)
     if seed is not None and not is_integer(seed, 0):
         raise InvalidValue(f'seed is {seed!r}: give a whole number of at least 0, or None for random weights.')
     env_type = about(env).type if env_type is None else env_type
@@ -137,10 +141,12 @@ def call_default_params(
             merged['buffer_size'] = min(merged['buffer_size'], _IMAGE_BUFFER)
     if not any(item.normalize for item in features(observation_space, True)):
         merged.pop('normalize_obs', None)
-    copies = merged.pop('nenv', num_envs)
+    own = own_defaults_for(alg, env_type, about(env).name, env_id)
+    given = {} if own is None else own.checked()
+    copies = given.pop('nenv', merged.pop('nenv', num_envs))
     if copies != num_envs:
         log.warning(
-            "%s's default settings%s are meant for %d copies of the environment, build_env(…, nenv=%d); here %s.",
+            "%s's default settings%s are meant for %d copies of the environment (nenv=%d); here %s.",
             alg,
             f' for {env_id}' if env_id in table.TUNED else '',
             copies,
@@ -177,14 +183,60 @@ def call_default_params(
         learn_params['her'] = dataclasses.asdict(Strategy())
     if seed is not None:
         learn_params['seed'] = seed
+    if own is not None:
+        _apply(given, cls, alg_params, learn_params)
+        note_defaults(env, alg, own.as_json())
+        log.info('Your own defaults of %s for %s: %s.', alg, own.environment, own)
     assert not merged, f'the defaults of {alg} name {sorted(merged)}, which it does not take'
     return ParamDict(alg_params), ParamDict(learn_params)
 
 
 def default_nenv(alg: str, env_type: str, env_id: str) -> int:
     """Return how many copies of an environment an algorithm's defaults are meant for."""
+    own = own_defaults_for(alg, env_type, env_id, env_id.rpartition(':')[2])
     copies: int = _merged(_table(alg), env_type, env_id, None).get('nenv', 1)
-    return copies
+    return copies if own is None else whole(f"nenv in '{own.file}'", own.values.get('nenv', copies))
+
+
+def _apply(own: dict[str, Any], cls: Any, alg_params: dict[str, Any], learn_params: dict[str, Any]) -> None:
+    """Put a user's own defaults, checked, into the two dicts."""
+    if 'net' in own:
+        alg_params['net_list'] = networks(own.pop('net'), alg_params['net_list'])
+    if 'learning_rate' in own and 'learning_rate' not in alg_params and 'learning_rate' not in learn_params:
+        rate = own.pop('learning_rate')
+        alg_params['optimizers_list'] = [entry | {'learning_rate': rate} for entry in alg_params['optimizers_list']]
+    fit_exploration(cls, alg_params, own)
+    for name, value in own.items():
+        (alg_params if name in alg_params else learn_params)[name] = value
+
+
+def fit_exploration(cls: Any, alg_params: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """Let exploration follow the layers: the default of ``epsilon`` fits the table's choice of noisy layers."""
+    if given.get('noisy') not in (None, alg_params.get('noisy')) and cls.params().get('epsilon', 0.0) is None:
+        alg_params['epsilon'] = None
+
+
+def networks(net: Any, default: Sequence[Any]) -> list[Any]:
+    """Return the entries of ``net_list`` for the argument ``net`` of :func:`train`.
+
+    A default entry that names another network, to share its torso, is not changed.
+    """
+    if isinstance(net, str):
+        try:
+            net = [int(part) for part in net.strip('[]').split(',')] if net != '[]' else []
+        except ValueError:
+            right = "the units of the hidden layers, such as '256,256', or '[]' for none"
+            raise InvalidValue(f'net is {net!r}: give {right}.') from None
+    if isinstance(net, Mapping):
+        changes = dict(net)
+    elif isinstance(net, list | tuple) and all(isinstance(units, int) and not isinstance(units, bool) for units in net):
+        changes = {'hidden': list(net)}
+    elif isinstance(net, list | tuple):
+        return list(net)
+    else:
+        right = "'256,256', [256, 256], dict(hidden=[256, 256], activation='relu') or a net_list"
+        raise InvalidValue(f'net is {net!r}: give {right}.')
+    return [{**entry, **changes} if isinstance(entry, dict) else entry for entry in default]
 
 
 def _table(alg: str) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from zoo.common.records import Batch, Episode, SequenceBatch, Trajectories, Transition
-from zoo.common.tools.errors import InvalidType, InvalidValue
+from zoo.common.tools.errors import InvalidType, InvalidValue, a_type
 
 #: The named tuples that can be sent, by their name in a message.
 NAMED = {record.__name__: record for record in (Transition, Batch, SequenceBatch, Trajectories, Episode)}
@@ -166,7 +166,7 @@ def _take_apart(x: Any, path: str, numbers: bool, flat: Flat) -> Any:
     if isinstance(x, tuple) and hasattr(x, '_fields'):
         if NAMED.get(type(x).__name__) is not type(x):
             raise InvalidType(
-                f'{_where(path)} is a {type(x).__name__}, which cannot be sent: of named tuples, {", ".join(NAMED)} '
+                f'{_where(path)} is {a_type(x)}, which cannot be sent: of named tuples, {", ".join(NAMED)} '
                 'can; send a dict.'
             )
         fields = zip(x._fields, x, strict=True)
@@ -183,7 +183,7 @@ def _take_apart(x: Any, path: str, numbers: bool, flat: Flat) -> Any:
     if hasattr(x, '__array__'):
         return keep('array', np.asarray(x))
     raise InvalidType(
-        f'{_where(path)} is a {type(x).__name__}, which cannot be sent: use arrays, numbers, strings, bools and None '
+        f'{_where(path)} is {a_type(x)}, which cannot be sent: use arrays, numbers, strings, bools and None '
         'in dicts, lists and tuples.'
     )
 

@@ -20,8 +20,8 @@ from zoo import algorithms
 from zoo.common.env_wrappers import build_env, find_env_type
 from zoo.common.envs.about import about
 from zoo.common.tools.checks import whole
-from zoo.common.tools.errors import Failure, InvalidValue, unknown
-from zoo.common.tools.files import as_path, write_json
+from zoo.common.tools.errors import Failure, InvalidValue
+from zoo.common.tools.files import as_path, make_directory, write_json
 from zoo.common.tools.params import checked
 from zoo.common.tools.printing import say
 from zoo.common.tools.processes import alone_in
@@ -29,7 +29,7 @@ from zoo.experiments import workers
 from zoo.experiments.report import Comparison
 from zoo.experiments.results import folder_name, keep_settings, read_result, read_score, settings_in
 from zoo.experiments.runs import Run, open_run, runs_folder
-from zoo.experiments.train import ARGUMENTS, check_names, copies_for, known_params, resume, train
+from zoo.experiments.train import ARGUMENTS, check_names, copies_for, kept_defaults, known_params, resume, train
 
 
 def compare(
@@ -85,11 +85,12 @@ def compare(
             own['nenv'] = copies_for(own['alg'], env_type, env_id)
     name = re.sub(r'[^A-Za-z0-9._-]+', '-', environment)
     folder = runs_folder() / f'compare_{name}' if out is None else as_path(out, 'out')
-    folder.mkdir(parents=True, exist_ok=True)
+    make_directory(folder, 'the folder of a comparison')
     with alone_in(folder):
         _check_environment(folder, environment)
         for label, own in settings.items():
             kept = {**own, 'environment': environment, 'env_type': env_type, 'test_episodes': test_episodes}
+            kept |= kept_defaults(own['alg'], env_type, environment)
             keep_settings(folder / folder_name(label), kept)
         tasks = []
         for seed in wanted:  # every algorithm has its first run before any has its second
@@ -134,19 +135,19 @@ def _chosen(algs: Any) -> dict[str, dict[str, Any]]:
     if isinstance(algs, str) or not isinstance(algs, Mapping | Sequence) or not algs:
         raise InvalidValue(f"algs is {algs!r}: give names, ['PPO', 'A2C'], or a dict of labels and parameters.")
     if not isinstance(algs, Mapping):
-        if len(set(algs)) < len(algs):
-            raise InvalidValue(f'an algorithm is named twice in {list(algs)!r}: give a dict of labels and parameters.')
-        algs = {name: {'alg': name} for name in algs}
+        if len(set(map(algorithms.check_name, algs))) < len(algs):
+            told = f'an algorithm is named twice in {list(algs)!r}'
+            shell = f'{told}: leave one of them out.'
+            raise InvalidValue(f'{told}: give a dict of labels and parameters.', shell=shell)
+        algs = {name: {'alg': name} for name in map(algorithms.check_name, algs)}
     for label, own in algs.items():
         if not isinstance(label, str) or not isinstance(own, Mapping) or 'alg' not in own:
             raise InvalidValue(f'algs[{label!r}] is {own!r}: give parameters of zoo.train, such as dict(alg="PPO").')
-        if own['alg'] not in algorithms.NAMES:
-            raise InvalidValue(unknown('algorithm', own['alg'], algorithms.NAMES))
     names = [folder_name(label) for label in algs]
     if len(set(names)) < len(names):
         told = 'would be one folder: make them differ in letters or digits'
         raise InvalidValue(f'two of the labels {list(algs)!r} {told}.')
-    return {label: dict(own) for label, own in algs.items()}
+    return {label: {**own, 'alg': algorithms.check_name(own['alg'])} for label, own in algs.items()}
 
 
 def _seeds(seeds: Any) -> list[int]:

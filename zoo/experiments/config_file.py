@@ -8,10 +8,10 @@ from typing import Any
 
 from zoo.callbacks import Evaluate, KeepBest
 from zoo.common.schedules import schedule_from_json
-from zoo.common.tools.errors import InvalidValue
+from zoo.common.tools.errors import InvalidValue, article
 from zoo.common.tools.yaml import read_yaml, to_yaml
+from zoo.default_params import networks
 from zoo.experiments.runs import Run, open_run
-from zoo.experiments.train import networks
 
 #: Arguments of ``zoo.train`` that are objects of a program.
 _OBJECTS = ('callbacks', 'plot_func')
@@ -127,6 +127,8 @@ def as_config(run: str | os.PathLike[str] | Run) -> str:
     }
     if not env_params:
         del groups['']['env_params']
+    if 'start_from' in config:
+        groups['']['start_from'] = config['start_from']
     told = [f'# The training of {run.name}. Again: zoo train --config FILE', *_doubts(run)]
     for title, values in groups.items():
         if values:
@@ -144,7 +146,9 @@ def _refusal(run: Run) -> str | None:
     for given in ('net_list', 'optimizers_list'):
         for i, entry in enumerate(config.get(given) or ()):
             if isinstance(entry, dict) and 'custom' in entry:
-                return f'{given}[{i}] is a {entry["custom"]} that was made in Python. {program}'
+                return f'{given}[{i}] is {article(entry["custom"])} that was made in Python. {program}'
+    if 'start_from' in config and not os.path.isdir(config['start_from']):
+        return f'it began with {config["start_from"]}, which is not there. {program}'
     callbacks = config.get('callbacks') or []
     if callbacks:
         return f'its callback {callbacks[0]} may have changed or ended the training. {program}'

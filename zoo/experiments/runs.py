@@ -177,8 +177,9 @@ class Run:
         from zoo.common.tools.quiet import load_tensorflow
 
         if best and self.best is None:
-            told = 'tests keep one while it trains: zoo.train(evaluate=True), from 2,000 steps on'
-            raise InvalidValue(f'{self.name} has no best agent; {told}.')
+            told = f'{self.name} has no best agent: tests keep one in trainings of 2,000 steps or more'
+            shell = f'{told}, without --no-evaluate.'
+            raise InvalidValue(f'{told}, zoo.train(evaluate=True).', shell=shell)
         if not best and not self.checkpoints:
             raise InvalidValue(f'{self.name} has no checkpoint yet: there is no agent to load.')
         load_tensorflow()
@@ -229,13 +230,14 @@ def open_run(run: str | os.PathLike[str] | Run) -> Run:
     known = list_runs()
     if os.fspath(run) == 'last':
         if not known:
-            raise InvalidValue(f"there is no run in '{runs_folder()}' yet: zoo.train makes one.")
+            told = f"there is no run in '{runs_folder()}' yet"
+            raise InvalidValue(f'{told}: zoo.train makes one.', shell=f'{told}: zoo train makes one.')
         return known[-1]
     if given.is_dir():
         raise InvalidValue(f"'{given}' is no run: a run's folder has a {_CONFIG} and checkpoints in it.")
     if not known:
         told = f"there is no run {os.fspath(run)!r}, nor any other in '{runs_folder()}'"
-        raise InvalidValue(f'{told}: zoo.train makes one.')
+        raise InvalidValue(f'{told}: zoo.train makes one.', shell=f'{told}: zoo train makes one.')
     raise InvalidValue(unknown('run', os.fspath(run), [other.name for other in known]))
 
 

@@ -134,9 +134,12 @@ def space_of(
             choices[name] = choice
         elif search is not None:
             told = f'has no range around its default {defaults.get(name)!r}'
-            raise InvalidValue(f'search: {name} {told}: give values, such as search={{{name!r}: [1, 2, 3]}}.')
+            told = f'search: {name} {told}: give values, such as'
+            shell = f"{told} --search '{name}=[1, 2, 3]'."
+            raise InvalidValue(f'{told} search={{{name!r}: [1, 2, 3]}}.', shell=shell)
     if not choices:
-        raise InvalidValue(f'nothing is left to search for {alg}: name parameters, search=[…].')
+        told = f'nothing is left to search for {alg}: name parameters,'
+        raise InvalidValue(f'{told} search=[…].', shell=f'{told} --search NAME.')
     return choices, environment, train_steps or int(learn_params['train_steps'])
 
 

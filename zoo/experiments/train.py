@@ -11,31 +11,31 @@ from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from zoo import algorithms
+from zoo.algorithms.base.own_defaults import own_defaults_for
 from zoo.callbacks import Evaluate, KeepBest
 from zoo.common.env_wrappers import build_env, find_env_type
+from zoo.common.envs.about import about
 from zoo.common.records import TrainingResult
-from zoo.common.schedules import schedule_to_json
+from zoo.common.schedules import schedule_from_json, schedule_to_json
+from zoo.common.tools import habits
+from zoo.common.tools.checks import whole
 from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.common.tools.files import jsonable
-from zoo.common.tools.habits import HABITS
 from zoo.common.tools.params import Param, above, refusal
 from zoo.common.tools.printing import say
+from zoo.common.training.agent import mismatch
 from zoo.common.utils import call_default_params, default_nenv
+from zoo.default_params import fit_exploration, networks
+from zoo.experiments.origin import origin
 from zoo.experiments.runs import Run, open_run
 
 if TYPE_CHECKING:
     from zoo.algorithms.base.algorithm import Algorithm
 
-#: What other libraries call an argument of :func:`train`.
-_HABITS = {
-    'env': 'env_id', 'env_kwargs': 'env_params', 'hidden': 'net', 'lr': 'learning_rate', 'n_envs': 'nenv',
-    'num_envs': 'nenv', 'policy_kwargs': 'net', 'steps': 'train_steps',
-}  # fmt: skip
-
 #: The arguments of :func:`train` besides parameters; an unknown name may be close to one of them.
 ARGUMENTS = (
     'env_type', 'seed', 'nenv', 'vectorized', 'env_params', 'net', 'learning_rate', 'layers', 'dtype', 'recurrent',
-    'evaluate', 'callbacks', 'plot_func', 'render', 'run_dir',
+    'evaluate', 'callbacks', 'plot_func', 'render', 'run_dir', 'start_from',
 )  # fmt: skip
 
 #: How :func:`train` declares the learning rate.
@@ -68,6 +68,7 @@ def train(
     plot_func: Callable[[Sequence[float]], Any] | None = None,
     render: bool = False,
     run_dir: str | os.PathLike[str] | bool | None = None,
+    start_from: str | os.PathLike[str] | Run | Algorithm | None = None,
     **params: Any,
 ) -> Trained:
     """Build an environment and an agent with its defaults, and train it: the four lines in one.
@@ -92,6 +93,9 @@ def train(
             callback ``KeepBest`` or ``Evaluate`` tests instead. There are no tests with ``run_dir=False``, nor if
             ``callbacks`` has an ``Evaluate``.
         callbacks, plot_func, render, run_dir: as for ``learn``.
+        start_from: a run, a checkpoint or an agent, whose weights the new agent begins with, and whose parameters are
+            its defaults. It takes networks, targets and running statistics. The state of the optimizers, the replay
+            buffer, counters and random numbers begin anew. Parameters of ``learn`` have their usual defaults.
         **params: any parameter of the algorithm or of its ``learn``; ``zoo.describe(alg)`` lists them.
 
     Returns:
@@ -100,7 +104,7 @@ def train(
     Raises:
         ValueError: a name is unknown, and the message has the nearest known one; or a value is out of its range.
     """
-    algorithms.check_name(alg)
+    alg = algorithms.check_name(alg)
     env_type = find_env_type(env_id) if env_type is None else env_type
     cls: Any = getattr(algorithms, alg)
     check_names(cls, params)
@@ -111,18 +115,35 @@ def train(
     learning_rate = RATE.check(learning_rate)
     if nenv is None:
         nenv = copies_for(alg, env_type, env_id)
+    source = None
+    if start_from is not None:
+        for name, value in (('net', net), ('dtype', dtype), ('recurrent', recurrent), ('layers', layers)):
+            if value not in (None, 'keras'):
+                raise InvalidValue(f'{name}={value!r} changes the networks, but they are the saved ones: leave it out.')
+        source = origin(start_from, alg, params.pop('net_list', None))
     given: dict[str, Any] = {'seed': seed, 'nenv': nenv, 'vectorized': vectorized}
     for name in (env_params or {}).keys() & given.keys():
-        raise InvalidValue(f'{name} is an argument of its own: give {name}=…, not in env_params.')
+        option = '--set vectorized=…' if name == 'vectorized' else f'--{name} …'
+        told = f'{name} is an argument of its own'
+        shell = f'{told}: give {option}, not in --env-set.'
+        raise InvalidValue(f'{told}: give {name}=…, not in env_params.', shell=shell)
     env = build_env(env_id, env_type, **given, **(env_params or {}))
     with _closing(None if env is env_id or isinstance(env_id, Env | VectorEnv) else env):
         alg_params, learn_params = call_default_params(env, env_type, alg, seed, layers, dtype, recurrent)
+        own = about(env).defaults.get(alg)
+        if own is not None and params.get('progress_bar', True):
+            values = ', '.join(f'{name}={schedule_from_json(value)}' for name, value in own['values'].items())
+            say(f'Your own defaults in {own["file"]}: {values}')
+        if source is not None:
+            wrong = mismatch(source.agent, env)
+            if wrong is not None:
+                raise InvalidValue(f'{source.name} cannot begin a training here: the {wrong}.')
+            alg_params = source.agent.blueprint()[1]
         if net is not None:
             if params.get('net_list') is not None:
                 raise InvalidValue('net and net_list both say what the networks are: give one of them.')
             alg_params['net_list'] = networks(net, alg_params['net_list'])
-        if params.get('noisy') not in (None, alg_params.get('noisy')) and cls.params().get('epsilon', 0.0) is None:
-            alg_params['epsilon'] = None  # the default fits the table's choice of noisy layers
+        fit_exploration(cls, alg_params, params)
         for name, value in params.items():
             (alg_params if name in alg_params else learn_params)[name] = value
         if learning_rate is not None:
@@ -132,6 +153,9 @@ def train(
             alg_params['optimizers_list'] = [{**entry, 'learning_rate': learning_rate} for entry in entries]
         agent = cls(**alg_params)
         callbacks, tests = _with_tests(callbacks, evaluate, run_dir)
+        if source is not None:
+            source.give(agent)
+            callbacks = (source, *callbacks) if isinstance(callbacks, tuple) else callbacks
         result = agent.learn(
             env, 'train', render=render, plot_func=plot_func, callbacks=callbacks, run_dir=run_dir, **learn_params
         )
@@ -150,11 +174,15 @@ def resume(
     net_list: Sequence[Any] | None = None,
     **changes: Any,
 ) -> Trained:
-    """Resume an interrupted training from its newest checkpoint, in its own run directory.
+    """Go on with a run from its newest checkpoint, in its own run directory.
+
+    Everything that a checkpoint holds comes along: weights, optimizers, running statistics, counters and random
+    numbers; the replay buffer if it was saved. A run that has ended goes on too, if ``train_steps`` says how far. Its
+    schedules are stretched to the new end.
 
     Args:
         run: the folder of the run, or its name in ``runs``.
-        train_steps: steps at which it ends, counted from its beginning; None: as many as it was begun with.
+        train_steps: steps in all, from its beginning; None: as many as it was begun with.
         evaluate: as for :func:`train`; None: as before, with the best agent so far.
         callbacks, plot_func: as for ``learn``.
         env: the environment; None: built again, which needs an environment with a name.
@@ -165,15 +193,24 @@ def resume(
         The agent and the result, a named tuple.
 
     Raises:
-        ValueError: there is no such run, it has ended, or its environment has no name and ``env`` is not given.
+        ValueError: there is no such run; it has as many steps already; or its environment has no name and ``env`` is
+            not given.
     """
     found = open_run(run)
+    if train_steps is not None:
+        whole('train_steps', train_steps)
     agent = found.load(net_list=net_list)
     if agent.loop_state is None:
-        raise InvalidValue(
-            f'{found.name} was not interrupted: it has ended after {agent.steps:,} steps. Train its agent further by '
-            f"agent = zoo.load('{found.path}') and agent.learn(env, 'train', …)."
-        )
+        steps = agent.steps
+        if train_steps is None:
+            told = f'{found.name} was not interrupted: it has ended after {steps:,} steps. To train it further, '
+            more = 'say how many steps in all'
+            raise InvalidValue(f'{told}{more}: train_steps={2 * steps}.', shell=f'{told}{more}: --steps {2 * steps}.')
+        if train_steps <= steps:
+            raise InvalidValue(
+                f'{found.name} has {steps:,} steps behind it, so {train_steps:,} in all leave nothing to do: give more.'
+            )
+        agent.loop_state = {'steps': steps, 'train_steps': steps}
     learn_params = dict(found.config.get('learn_params', {})) | changes
     if train_steps is not None:
         learn_params['train_steps'] = train_steps
@@ -219,6 +256,12 @@ def copies_for(alg: str, env_type: str, env_id: Any) -> int:
     return default_nenv(alg, env_type, env_id if isinstance(env_id, str) else '')
 
 
+def kept_defaults(alg: str, env_type: str, environment: str) -> dict[str, Any]:
+    """Return the user's own defaults for the settings of several runs, which must not change among them."""
+    own = own_defaults_for(alg, env_type, environment)
+    return {} if own is None else {'own_defaults': own.checked()}
+
+
 def known_params(cls: Any) -> dict[str, Param]:
     """Return the parameters that :func:`train` takes for an algorithm: of its constructor and of its ``learn``."""
     declared = cls.declared() | cls.declared_for_learn()
@@ -229,41 +272,25 @@ def check_names(cls: Any, names: Iterable[str]) -> None:
     """Refuse a parameter that neither the constructor nor ``learn`` takes, and name the nearest known one."""
     known = known_params(cls)
     elsewhere = dict.fromkeys(('observation_space', 'action_space'), "is the environment's.") | {
-        'resume': "belongs to runs that were interrupted: zoo.resume('runs/…') goes on with one.",
+        'resume': "is not for new runs: zoo.resume('runs/…') goes on with a run.",
         'mode': "is not needed: zoo.train trains, agent.learn(env, 'test') tests.",
     }
+
+    def refused(name: str, message: str) -> InvalidValue:
+        option = habits.IN_SHELL.get(name)
+        shell = None if option is None else f'unknown parameter {name!r}: {option}.'
+        return InvalidValue(message, shell=shell)
+
     for name in names:
         if name in known:
             continue
-        habit = _HABITS.get(name)
-        if habit is not None:
-            raise InvalidValue(f'unknown parameter {name!r}: it is called {habit!r} here.')
-        if HABITS.get(name) in known or name in elsewhere:
-            raise InvalidValue(refusal(f'parameter of {cls.__name__}', name, known, elsewhere))
-        raise InvalidValue(unknown(f'parameter of {cls.__name__}', name, [*known, *ARGUMENTS]))
-
-
-def networks(net: Any, default: Sequence[Any]) -> list[Any]:
-    """Return the entries of ``net_list`` for the argument ``net`` of :func:`train`.
-
-    A default entry that names another network, to share its torso, is not changed.
-    """
-    if isinstance(net, str):
-        try:
-            net = [int(part) for part in net.strip('[]').split(',')] if net != '[]' else []
-        except ValueError:
-            right = "the units of the hidden layers, such as '256,256', or '[]' for none"
-            raise InvalidValue(f'net is {net!r}: give {right}.') from None
-    if isinstance(net, Mapping):
-        changes = dict(net)
-    elif isinstance(net, list | tuple) and all(isinstance(units, int) and not isinstance(units, bool) for units in net):
-        changes = {'hidden': list(net)}
-    elif isinstance(net, list | tuple):
-        return list(net)
-    else:
-        right = "'256,256', [256, 256], dict(hidden=[256, 256], activation='relu') or a net_list"
-        raise InvalidValue(f'net is {net!r}: give {right}.')
-    return [{**entry, **changes} if isinstance(entry, dict) else entry for entry in default]
+        told = habits.OF_TRAIN.get(name)
+        if told is None and (habits.renamed(name, known) or habits.advice(name) or name in elsewhere):
+            raise refused(name, refusal(f'parameter of {cls.__name__}', name, known, elsewhere))
+        if told is None:
+            raise refused(name, unknown(f'parameter of {cls.__name__}', name, [*known, *ARGUMENTS]))
+        told = told if ' ' in told else f'it is called {told!r} here'
+        raise refused(name, f'unknown parameter {name!r}: {told}.')
 
 
 def plain_settings(value: Any) -> Any:

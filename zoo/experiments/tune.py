@@ -20,14 +20,14 @@ from zoo.common.env_wrappers import find_env_type
 from zoo.common.schedules import Linear, schedule_from_json, schedule_to_json
 from zoo.common.tools.checks import whole
 from zoo.common.tools.errors import Failure, InvalidValue, MissingPackage, unknown
-from zoo.common.tools.files import as_path, write_json, write_text
+from zoo.common.tools.files import as_path, make_directory, write_json, write_text
 from zoo.common.tools.printing import Table, say
 from zoo.common.tools.processes import alone_in
 from zoo.experiments import workers
 from zoo.experiments.results import keep_settings
 from zoo.experiments.runs import runs_folder
 from zoo.experiments.search_space import Choice, space_of
-from zoo.experiments.train import copies_for, train
+from zoo.experiments.train import copies_for, kept_defaults, train
 
 SAMPLERS = ('tpe', 'random')
 PRUNERS = ('median', 'halving', 'none')
@@ -156,7 +156,8 @@ def tune(
         RuntimeError: every trial failed.
     """
     optuna = _optuna()
-    names = {'algorithm': (alg, algorithms.NAMES), 'sampler': (sampler, SAMPLERS), 'pruner': (pruner, PRUNERS)}
+    alg = algorithms.check_name(alg)
+    names = {'sampler': (sampler, SAMPLERS), 'pruner': (pruner, PRUNERS)}
     for kind, (value, known) in names.items():
         if value not in known:
             raise InvalidValue(unknown(kind, value, known))
@@ -174,10 +175,11 @@ def tune(
     named = re.sub(r'[^A-Za-z0-9._-]+', '-', environment)
     folder = runs_folder() / f'tune_{alg}_{named}' if out is None else as_path(out, 'out')
     fixed = {'train_steps': steps, 'seed': seed, **params}
-    folder.mkdir(parents=True, exist_ok=True)
+    make_directory(folder, 'the folder of a study')
     with alone_in(folder):
         told = {name: str(choice) for name, choice in choices.items()}
         settings = {'alg': alg, 'search': told, 'test_episodes': test_episodes, 'fixed': fixed}
+        settings |= kept_defaults(alg, env_type, environment)
         keep_settings(folder, settings | {'environment': environment, 'env_type': env_type}, 'a study')
         study = open_study(folder, sampler, pruner, seed)
         for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):  # interrupted

@@ -15,7 +15,7 @@ from zoo.common.networks.build import build_network, build_on
 from zoo.common.networks.heads import Head
 from zoo.common.networks.network import Network
 from zoo.common.networks.spec import with_default, with_dtype, with_own_seeds
-from zoo.common.tools.errors import InvalidValue
+from zoo.common.tools.errors import InvalidValue, a_type
 
 
 def entries(
@@ -32,7 +32,7 @@ def entries(
     """
     listed = ', '.join(names)
     if given is not None and not isinstance(given, list | tuple):
-        raise InvalidValue(f'{what} is a {type(given).__name__}: give a list with an entry for each of {listed}{hint}.')
+        raise InvalidValue(f'{what} is {a_type(given)}: give a list with an entry for each of {listed}{hint}.')
     found = [default] * len(names) if given is None else list(given)
     if len(found) != len(names):
         hint = hint if len(found) < len(names) else ''

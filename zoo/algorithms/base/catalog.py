@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from zoo.common.tools.errors import InvalidValue, unknown
+from zoo.common.tools.habits import ALGORITHMS
 from zoo.common.tools.quiet import load_tensorflow
 
 #: Names of all algorithms. Each has a file of that name, in lower case.
@@ -15,9 +16,20 @@ NAMES = (
 )  # fmt: skip
 
 
+_BY_LOWER = {name.lower(): name for name in NAMES}
+
+
+def named(name: object) -> str:
+    """Return the name of an algorithm that is given in any case; a wrong one is refused with what is near or right."""
+    found = _BY_LOWER.get(name.lower()) if isinstance(name, str) else None
+    if found is not None:
+        return found
+    told = ALGORITHMS.get(name.lower()) if isinstance(name, str) else None
+    raise InvalidValue(unknown('algorithm', name, NAMES) if told is None else f'unknown algorithm {name!r}: {told}.')
+
+
 def find(name: str) -> type[Any]:
-    """Give the class of an algorithm; a wrong name is refused with the nearest one."""
-    if name not in NAMES:
-        raise InvalidValue(unknown('algorithm', name, NAMES))
+    """Return the class of an algorithm by its name in any case."""
+    name = named(name)
     load_tensorflow()
     return getattr(importlib.import_module(f'zoo.algorithms.{name.lower()}'), name)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.algorithms.base import catalog
+from zoo.algorithms.base.own_defaults import OwnDefaults, own_defaults
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import Param, documentation
 from zoo.common.tools.printing import Table
@@ -26,12 +27,14 @@ class Description:
         name, summary: the algorithm and what it is.
         constructor: the parameters in ``alg_params``.
         learn: the parameters in ``learn_params``.
+        own: the user's own defaults, by environment.
     """
 
     name: str
     summary: str
     constructor: tuple[Param, ...]
     learn: tuple[Param, ...]
+    own: tuple[OwnDefaults, ...] = ()
 
     _columns = ('parameter', 'default', 'values', 'meaning')
 
@@ -49,11 +52,15 @@ class Description:
             for name, default, values, meaning in rows:
                 lines.append(f'  {name} = {default}' + (f'  ({values})' if values else ''))
                 lines += textwrap.wrap(meaning, width, initial_indent=' ' * 6, subsequent_indent=' ' * 6)
+        if self.own:
+            lines += ['', f'Your own defaults of {self.name}', '']
+            lines += [f'  {own.environment}: {own}' for own in self.own]
         return '\n'.join(lines)
 
     def _repr_html_(self) -> str:
         tables = ''.join(Table(title, self._columns, rows).html() for title, rows in self._tables())
-        return f'<p>{html.escape(self.summary)}</p>{tables}'
+        own = ''.join(f'<p>Your own defaults in {html.escape(f"{own.environment}: {own}")}</p>' for own in self.own)
+        return f'<p>{html.escape(self.summary)}</p>{tables}{own}'
 
 
 def describe(algorithm: Any) -> Description:
@@ -71,7 +78,11 @@ def describe(algorithm: Any) -> Description:
     if not hasattr(cls, 'declared_for_learn'):
         raise InvalidValue(f'describe takes the name of an algorithm, its class or an agent, not {algorithm!r}.')
     summary = inspect.cleandoc(cls.__doc__ or cls.__name__).partition('\n\n')[0].replace('\n', ' ')
-    return Description(cls.__name__, summary, tuple(cls.declared().values()), tuple(cls.declared_for_learn().values()))
+    own = tuple(own_defaults(cls.__name__).values())
+    for defaults in own:
+        defaults.checked()
+    constructor, learn = tuple(cls.declared().values()), tuple(cls.declared_for_learn().values())
+    return Description(cls.__name__, summary, constructor, learn, own)
 
 
 def document(cls: Any) -> None:

@@ -26,7 +26,7 @@ from zoo.algorithms.base.algorithm import Algorithm
 from zoo.algorithms.base.export_runtimes import RUNTIMES, Run, Runtime
 from zoo.common import spaces
 from zoo.common.maths.normalize import RunningMoments
-from zoo.common.tools.errors import InvalidValue, unknown
+from zoo.common.tools.errors import InvalidValue, a_type, unknown
 from zoo.common.tools.files import as_path, beside, library_versions, put_in_place, write_json
 
 log = logging.getLogger('zoo')
@@ -74,7 +74,7 @@ def export(agent: Algorithm, path: str | os.PathLike[str], to: str = 'savedmodel
     if to not in RUNTIMES:
         raise InvalidValue(unknown('value of to', to, RUNTIMES))
     if not isinstance(agent, Algorithm):
-        raise InvalidValue(f"export takes an agent, such as zoo.load('{agent}') gives, not a {type(agent).__name__}.")
+        raise InvalidValue(f"export takes an agent, such as zoo.load('{agent}') gives, not {a_type(agent)}.")
     runtime, given = RUNTIMES[to], as_path(path, 'path, the folder to export to,')
     path = given.resolve()
     if path.suffix in ('.onnx', '.tflite', '.pb', '.keras'):

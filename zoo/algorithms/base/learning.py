@@ -20,9 +20,10 @@ from zoo.common.envs.vector import SAMPLE_TIMEOUT, limit_samples
 from zoo.common.records import TestResult, TrainingResult
 from zoo.common.replay.replay import check_capacity
 from zoo.common.tools import params, seeding
-from zoo.common.tools.checks import takes, whole
-from zoo.common.tools.errors import InvalidValue, unknown
+from zoo.common.tools.checks import is_integer, takes, whole
+from zoo.common.tools.errors import InvalidValue, a_type, unknown
 from zoo.common.tools.files import jsonable, write_json
+from zoo.common.tools.habits import renamed
 from zoo.common.tools.params import above, at_least, between
 from zoo.common.tools.processes import alone_in
 from zoo.common.training import testing
@@ -95,7 +96,7 @@ def learn(
     given: dict[str, Any],
 ) -> TrainingResult | TestResult:
     """Check all arguments, then train or test; ``given`` has the loop's parameters that the user gave."""
-    values = _checked(agent, given)
+    values = _checked(agent, given, env)
     if mode not in ('train', 'test'):
         raise InvalidValue(unknown('mode', mode, ('train', 'test')))
     check_environment(agent, env, 'learn', 'train_steps=…')
@@ -118,14 +119,18 @@ def learn(
     return _train(agent, env, values, given, render, seed, plot_func, callbacks, run_dir)
 
 
-def _checked(agent: Agent, given: dict[str, Any]) -> dict[str, Any]:
+def _checked(agent: Agent, given: dict[str, Any], env: Any) -> dict[str, Any]:
     """Give all parameters of ``learn`` by name: those that were given, checked, and the defaults of the others."""
     known = agent.declared_for_learn()
     for name in given:
         if name not in known:
             kind = f"parameter of {type(agent).__name__}'s learn"
             elsewhere = {n: f'is a parameter of {type(agent).__name__}, not of learn.' for n in agent.params()}
-            raise InvalidValue(params.refusal(kind, name, [*known, *ARGUMENTS], elsewhere))
+            told = params.refusal(kind, name, [*known, *ARGUMENTS], elsewhere)
+            here = renamed(name, known)
+            if env is None and here is not None:
+                told = f'{told[:-1]}, and the environment comes first: agent.learn(env, {here}=…).'
+            raise InvalidValue(told)
     return {name: param.default for name, param in known.items()} | params.checked(given, known)
 
 
@@ -152,8 +157,10 @@ def _check_callbacks(callbacks: Any) -> tuple[Callable[[Training], bool | None],
 def check_environment(agent: Agent, env: Any, method: str, arguments: str) -> None:
     """Refuse an environment in which an agent cannot act; the message shows a right call of ``method``."""
     if not isinstance(env, Env | VectorEnv):
-        found = f'the class {env.__name__}' if isinstance(env, type) else f'a {type(env).__name__}'
+        found = f'the class {env.__name__}' if isinstance(env, type) else a_type(env)
         what = 'an environment' if env is None else f'a Gymnasium environment, not {found}'
+        if method == 'learn' and is_integer(env, 1):
+            raise InvalidValue(f"learn takes the environment first: agent.learn(env, 'train', train_steps={env}).")
         raise InvalidValue(f'{method} needs {what}: agent.{method}(env, {arguments}) with env from build_env.')
     wrong = mismatch(agent, env)
     if wrong is not None:
@@ -227,6 +234,8 @@ def _train(
             steering = dict.fromkeys([*before.get('callbacks', ()), *_steering(callbacks)])
             begun = before.get('seed') if settings.resume else seed
             learned = {'seed': begun, 'calls': calls, 'callbacks': list(steering), 'learn_params': common | values}
+            own = about(env).defaults.get(type(agent).__name__, before.get('own_defaults'))
+            learned |= {} if own is None else {'own_defaults': own}
             write_json(folder / 'config.json', agent.config() | made | learned)
             return run_in(folder, experience)
 
@@ -293,9 +302,12 @@ def _train(
 def _check_timeout(sample_timeout: float | None) -> None:
     """Refuse a limit that nobody could keep: a call in this process cannot be ended."""
     if sample_timeout not in (None, SAMPLE_TIMEOUT):
+        told = f'sample_timeout={sample_timeout:g} ends an environment in another process, but this one runs in this '
+        told += 'process: use'
+        last = 'or roles, or leave sample_timeout out.'
         raise InvalidValue(
-            f'sample_timeout={sample_timeout:g} ends an environment in another process, but this one runs in this '
-            "process: use build_env(…, nenv=…, vectorized='async') or roles, or leave sample_timeout out."
+            f"{told} build_env(…, nenv=…, vectorized='async') {last}",
+            shell=f'{told} --nenv N --set vectorized=async, {last}',
         )
 
 
@@ -335,8 +347,7 @@ def _resumed(agent: Agent, train_steps: Any) -> tuple[int, int]:
     if train_steps is None:
         return start, end
     if train_steps <= start:
-        raise InvalidValue(
-            f'resume=True goes on from step {start} of its training, so train_steps={train_steps} leaves nothing to '
-            f'do: give more, or leave train_steps out to train to step {end}.'
-        )
+        told = f'goes on from step {start:,} of its training, so {train_steps:,} steps in all leave nothing to do: give'
+        last = f'more, or leave it out to train to step {end:,}.'
+        raise InvalidValue(f'resume=True {told} {last}', shell=f'the run {told} {last}')
     return start, int(train_steps)

@@ -31,6 +31,7 @@ from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.tools import params
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
+from zoo.common.tools.habits import OF_CONSTRUCTORS
 from zoo.common.tools.params import Param, ParamDict
 from zoo.common.training.agent import Loop
 
@@ -208,10 +209,9 @@ class Parameterized(Updating):
         """
         if not cls.recurrent:
             able = [name for name in catalog.NAMES if catalog.find(name).recurrent]
-            raise InvalidValue(
-                f'{label} is recurrent, which {cls.__name__} cannot learn with: use {" or ".join(able)}, or see the '
-                'last observations at once by build_env(…, frame_stack=4).'
-            )
+            told = f'{label} is recurrent, which {cls.__name__} cannot learn with: use {" or ".join(able)}, or see the '
+            told += 'last observations at once by'
+            raise InvalidValue(f'{told} build_env(…, frame_stack=4).', shell=f'{told} --env-set frame_stack=4.')
 
     def warn_of_unread(self, names: Iterable[str], reason: str) -> None:
         """Log each of these parameters whose value differs from its default, though nothing reads it.
@@ -263,6 +263,8 @@ def _unknown_param(cls: type[Parameterized], name: str, known: Iterable[str]) ->
         other: f'is a parameter of learn, not of {cls.__name__}: agent.learn(env, {other}=…).'
         for other in [*cls.learn_params(), *learning.ARGUMENTS]
     }
+    if name in OF_CONSTRUCTORS and name not in elsewhere:
+        return f'unknown parameter of {cls.__name__} {name!r}: {OF_CONSTRUCTORS[name]}.'
     return params.refusal(f'parameter of {cls.__name__}', name, known, elsewhere)
 
 

@@ -104,6 +104,33 @@ def set_weights(agent: Agent, given: Mapping[str, np.ndarray]) -> None:
     _settle(agent)
 
 
+def take_weights(agent: Agent, source: Agent) -> None:
+    """Let a new agent begin with what another one of its class has learned.
+
+    It takes the weights of networks and targets, everything else that its optimizers move, and running statistics. The
+    state of optimizers, the replay buffer, counters and random numbers begin anew.
+
+    Raises:
+        ValueError: a weight has another shape.
+    """
+    moved = weights(agent)
+    found = variables(source)
+    for name, variable in variables(agent).items():
+        if name in moved or (name.startswith(('network/', 'target/')) and '/random/' not in name):
+            if name not in found or found[name].shape != variable.shape:
+                held = 'nothing' if name not in found else f'shape {tuple(found[name].shape)}'
+                told = (
+                    f'{name!r} has shape {tuple(variable.shape)} with the new parameters, but {held} in the saved agent'
+                )
+                raise InvalidValue(f'{told}: leave out what changes the networks.')
+            variable.assign(found[name])
+    saved = source.moments()
+    for label, moments in agent.moments().items():
+        if label in saved:
+            moments.restore(saved[label].state())
+    _settle(agent)
+
+
 def _settle(agent: Agent) -> None:
     """Let all that derives from weights follow them."""
     for network in agent.networks.values():

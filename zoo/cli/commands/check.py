@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from typing import Any
 
 import zoo
@@ -29,17 +28,10 @@ def run(args: Any) -> int:
         if name in env_params:
             raise InvalidValue(f'--env-set {name}: that is no argument of the environment; see zoo check --help.')
     find_packages(given)
-    package, _, name = given.partition(':')
-    if name and name.isidentifier():
-        try:
-            given = getattr(importlib.import_module(package), name, given)
-        except ImportError as error:
-            raise InvalidValue(f'{package!r} of {given!r} cannot be imported: {error}.') from error
-    if isinstance(given, str):
-        from zoo.common.env_wrappers import find_env_type
+    from zoo.common.env_wrappers import find_env_type
 
-        env_type = find_env_type(given) if args.env_type is None else args.env_type
-        if env_type not in ('gymnasium', find_env_type(given)) or env_type in ('dm_control', 'rlbench'):
-            # which refuses a name of another type
-            given, env_params = zoo.build_env(given, env_type, **env_params), {}
+    env_type = find_env_type(given) if args.env_type is None else args.env_type
+    if env_type not in ('gymnasium', find_env_type(given)) or env_type in ('dm_control', 'rlbench'):
+        # which refuses a name of another type
+        given, env_params = zoo.build_env(given, env_type, **env_params), {}
     return FAILED if zoo.check_env(given, steps=args.steps, **env_params) else 0

@@ -13,6 +13,7 @@ SHELLS = ('bash', 'zsh', 'fish')
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(example='zoo completion bash')
     parser.add_argument('shell', metavar='SHELL', choices=SHELLS, help=', '.join(SHELLS))
 
 

@@ -16,7 +16,8 @@ HELP = 'list algorithms, environments or runs'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument('what', metavar='WHAT', choices=tuple(_LISTS), help=', '.join(_LISTS))
+    parser.set_defaults(example='zoo list runs')
+    parser.add_argument('what', metavar='KIND', choices=tuple(_LISTS), help=', '.join(_LISTS))
     add = parser.add_argument
     add('--type', dest='env_type', metavar='TYPE', choices=env_types(), help='only environments of this type')
 

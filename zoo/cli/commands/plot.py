@@ -14,6 +14,7 @@ HELP = 'draw the learning curves of runs; runs of one algorithm become a median 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(example='zoo plot last')
     action = parser.add_argument('runs', nargs='+', metavar='RUN', help='folders, names in runs, or last')
     action.completer = run_names  # type: ignore[attr-defined]
     parser.add_argument('--out', default='curves.png', metavar='FILE', help='the PNG (default: curves.png)')

@@ -12,11 +12,11 @@ from zoo import algorithms
 from zoo.cli.options import add_training, without_window
 from zoo.cli.printing import INTERRUPTED, duration, scores
 from zoo.cli.subject import ONE, add_subject
-from zoo.cli.values import as_count, as_seed, find_packages, run_names, training_params
+from zoo.cli.values import as_count, as_number, as_seed, find_packages, run_names, training_params
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.printing import say
 
-HELP = 'train an agent, or go on with a training that was interrupted'
+HELP = 'train an agent, or go on with a run'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,13 +26,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add('--config', metavar='FILE', help='arguments of zoo.train in YAML; what is given beside it wins')
     told = 'of everything that is random, or none (default: 0)'
     add('--seed', type=as_seed, default=argparse.SUPPRESS, help=told)  # a configuration may have another one
-    add('--resume', metavar='RUN', help='go on with this run').completer = run_names  # type: ignore[attr-defined]
+    told = 'go on with this run; with --steps N to N steps in all, also after its end'
+    add('--resume', metavar='RUN', help=told).completer = run_names  # type: ignore[attr-defined]
+    told = 'begin with the weights of this run or checkpoint'
+    add('--from', dest='start_from', metavar='RUN', help=told).completer = run_names  # type: ignore[attr-defined]
     add('--run-dir', metavar='FOLDER', help='where to write (default: a new folder in runs)')
     told = 'test every so many steps (default: about ten times, in a tenth of the time)'
     add('--evaluate', type=as_count, metavar='STEPS', help=told)
     add('--no-evaluate', action='store_true', help='no tests while it trains; they keep the best agent')
-    add('--stop-at', type=float, metavar='RETURN', help='with --evaluate: end at this mean return')
+    add('--stop-at', type=as_number, metavar='RETURN', help='with --evaluate: end at this mean return')
     add('--film', type=as_count, metavar='STEPS', help='film an episode every so many steps')
+    told = 'send the log to wandb or mlflow; wandb:PROJECT or mlflow:EXPERIMENT names the place there; repeatable'
+    add('--track', action='append', default=[], metavar='TRACKER', help=told)
     add('--render', action='store_true', help='watch it train in a window')
     add('--quiet', action='store_true', help='no progress bar, and no line for each test')
 
@@ -62,6 +67,7 @@ def run(args: Any) -> int | None:
         if where.run_dir is None or not (where.run_dir / 'checkpoints').is_dir():
             raise
         again = '' if args.film is None else f' --film {args.film}'
+        again += ''.join(f' --track {shlex.quote(tracker)}' for tracker in args.track)
         quiet = ' --quiet' if args.quiet else ''
         say(f'Go on with: zoo train --resume {shlex.quote(str(where.run_dir))}{again}{quiet}')
         return INTERRUPTED
@@ -78,13 +84,27 @@ def run(args: Any) -> int | None:
 
 
 def _callbacks(args: Any) -> list[Any]:
-    if args.film is None:
-        return []
-    from zoo.callbacks import Film
+    callbacks = [_tracker(text) for text in args.track]
+    if args.film is not None:
+        from zoo.callbacks import Film
 
-    if not args.render:
-        without_window()
-    return [Film(args.film)]
+        if not args.render:
+            without_window()
+        callbacks.append(Film(args.film))
+    return callbacks
+
+
+def _tracker(text: str) -> Any:
+    """Return the callback for ``wandb``, ``wandb:PROJECT``, ``mlflow`` or ``mlflow:EXPERIMENT``."""
+    name, _, place = text.partition(':')
+    if name not in ('wandb', 'mlflow'):
+        known = 'wandb, wandb:PROJECT, mlflow or mlflow:EXPERIMENT'
+        also = '; each run writes for TensorBoard in any case' if name == 'tensorboard' else ''
+        raise InvalidValue(f'--track {text}: give {known}{also}.')
+    from zoo.callbacks import MLflow, WandB
+
+    made: Any = WandB if name == 'wandb' else MLflow
+    return made(place) if place else made()
 
 
 def _tests(args: Any) -> Any:
@@ -114,6 +134,7 @@ def _resume(args: Any, callbacks: list[Any]) -> Any:
         '--render': args.render,
         '--seed': 'seed' in args,
         '--config': args.config,
+        '--from': args.start_from,
         '--nenv': args.nenv is not None,
     }
     names = [name for name, value in given.items() if value]
@@ -121,7 +142,7 @@ def _resume(args: Any, callbacks: list[Any]) -> Any:
         raise InvalidValue(f'--resume goes on with a run as it was begun: leave out {", ".join(names)}.')
     run = zoo.open_run(args.resume)
     step = run.checkpoint_steps
-    say(f'{run.algorithm} on {run.environment}, from step {step:,} of {run.train_steps:,}')
+    say(f'{run.algorithm} on {run.environment}, from step {step:,} of {args.steps or run.train_steps:,}')
     if step < run.steps:
         say(f'It had reached step {run.steps:,}: the steps after its newest checkpoint are taken again.')
     changes = {'train_steps': args.steps} if args.steps is not None else {}
@@ -131,7 +152,7 @@ def _resume(args: Any, callbacks: list[Any]) -> Any:
 def _train(args: Any, callbacks: list[Any]) -> Any:
     given = training_params(args)
     words = {'alg': args.algorithm, 'env_id': args.environment, 'env_type': args.env_type, 'nenv': args.nenv}
-    words |= {'run_dir': args.run_dir, 'render': args.render or None}
+    words |= {'run_dir': args.run_dir, 'render': args.render or None, 'start_from': args.start_from}
     given |= {name: value for name, value in words.items() if value is not None}
     if 'seed' in args:
         given['seed'] = args.seed
@@ -141,6 +162,7 @@ def _train(args: Any, callbacks: list[Any]) -> Any:
     if args.config is None or args.evaluate is not None or args.no_evaluate or params.get('evaluate', True) is True:
         params['evaluate'] = _tests(args)
     find_packages(str(params['env_id']))
+    params['alg'] = algorithms.check_name(params['alg'])
     if params.get('env_type') is None:
         from zoo.common.env_wrappers import find_env_type
 
@@ -148,10 +170,10 @@ def _train(args: Any, callbacks: list[Any]) -> Any:
     if params.get('nenv') is None:
         from zoo.common.utils import default_nenv
 
-        algorithms.check_name(params['alg'])
         params['nenv'] = default_nenv(params['alg'], params['env_type'], params['env_id'])
     copies = f', {params["nenv"]} copies' if params['nenv'] != 1 else ''
-    say(f'{params["alg"]} on {params["env_id"]}{copies}, seed {params["seed"]}')
+    origin = f', from {params["start_from"]}' if params.get('start_from') else ''
+    say(f'{params["alg"]} on {params["env_id"]}{copies}, seed {params["seed"]}{origin}')
     params['progress_bar'] = params.get('progress_bar', True) and not args.quiet
     return zoo.train(callbacks=callbacks, **params)
 

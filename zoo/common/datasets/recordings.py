@@ -31,7 +31,7 @@ from zoo.common.adaptors import observation as observations
 from zoo.common.maths.normalize import Collected
 from zoo.common.replay.replay import Replay
 from zoo.common.tools.errors import InvalidValue, MissingPackage
-from zoo.common.tools.files import from_jsonable, jsonable, replacing
+from zoo.common.tools.files import from_jsonable, jsonable, place_for, replacing
 
 FORMAT_VERSION = 1
 
@@ -112,7 +112,7 @@ def write(
             if isinstance(leaf, spaces.FrameStack):
                 parts = [part[..., -leaf.frame_shape[-1] :] for part in parts]
             arrays[f'{field}/{leaf_path}'] = np.concatenate(parts).astype(leaf.dtype, copy=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    place_for(path, 'the dataset')
     with replacing(path) as new, open(new, 'wb') as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
     return path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class About:
             with a wrapper around what ``build_env`` returned.
         rebuild: a function of ``seed``, ``nenv`` and other arguments of ``build_env`` that builds the environment
             again, also in another process. None for an environment object and for one with a wrapper around.
+        defaults: a user's own defaults for it that ``call_default_params`` took, by algorithm, as plain data.
     """
 
     name: str
@@ -37,6 +38,7 @@ class About:
     copies: int = 1
     arguments: dict[str, Any] | None = None
     rebuild: Callable[..., Env | VectorEnv] | None = None
+    defaults: dict[str, Any] = field(default_factory=dict)
 
 
 def about(env: Env | VectorEnv) -> About:
@@ -45,7 +47,7 @@ def about(env: Env | VectorEnv) -> About:
     if own is not None:
         return replace(own, arguments=own.arguments and dict(own.arguments))  # the record itself stays as it is
     inside = inside or About(_name(env, None))
-    return About(_name(env, inside.name), inside.type, _copies(env))
+    return About(_name(env, inside.name), inside.type, _copies(env), defaults=inside.defaults)
 
 
 def env_name(env: Env | VectorEnv) -> str:
@@ -78,6 +80,12 @@ def remember(
         known = replace(known, arguments=arguments or own.arguments, rebuild=rebuild or own.rebuild)
     with contextlib.suppress(AttributeError):
         setattr(env, _ATTRIBUTE, known)
+
+
+def note_defaults(env: Env | VectorEnv, alg: str, defaults: dict[str, Any]) -> None:
+    """Note the user's own defaults of an algorithm that were taken for an environment."""
+    with contextlib.suppress(AttributeError):
+        setattr(env, _ATTRIBUTE, replace(about(env), defaults=about(env).defaults | {alg: defaults}))
 
 
 def _own(env: Any) -> About | None:

@@ -11,6 +11,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 
 from zoo.common import spaces
 from zoo.common.adaptors.observation import feature, is_image
+from zoo.common.tools.errors import a_type
 
 
 class Findings:
@@ -210,5 +211,5 @@ def kind(x: Any) -> str:
     if isinstance(x, np.ndarray):
         return f'an array of shape {x.shape} and {x.dtype}'
     if isinstance(x, (tuple, list)):
-        return f'a {type(x).__name__} of {len(x)}'
-    return f'{x!r} ({type(x).__name__})' if isinstance(x, (str, numbers.Number)) else f'a {type(x).__name__}'
+        return f'{a_type(x)} of {len(x)}'
+    return f'{x!r} ({type(x).__name__})' if isinstance(x, (str, numbers.Number)) else a_type(x)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
+import re
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +22,11 @@ TYPES = {
 }
 #: The modules with names from Gymnasium's registry; the others have a function ``ids``.
 _IN_REGISTRY = ('registered', 'atari')
+#: The names of dm_control, which says them itself where it is installed.
+_OF_DM_CONTROL = re.compile(
+    r'(acrobot|ball_in_cup|cartpole|cheetah|dog|finger|fish|hopper|humanoid(_CMU)?|lqr|manipulator|pendulum|point_mass|'
+    r'quadruped|reacher|stacker|swimmer|walker)-[a-z_0-9]+$'
+)
 
 
 def check_type(env_type: Any) -> None:
@@ -46,6 +51,8 @@ def find_env_type(env_id: Any) -> str:
         return 'gymnasium'
     from zoo.common.envs.kinds import registered
 
+    if registered.maker_of(env_id) is not None:
+        return 'gymnasium'
     try:
         return registered.type_of(registered.find_spec(env_id, 'gymnasium'))
     except ValueError as error:
@@ -53,11 +60,15 @@ def find_env_type(env_id: Any) -> str:
     known: list[str] = []
     for env_type, module in TYPES.items():
         if module not in _IN_REGISTRY:
-            with contextlib.suppress(ImportError):
+            try:
                 names = kind_of(env_type).ids()
-                if env_id in names:
-                    return env_type
-                known += names
+            except ImportError:
+                if env_type == 'dm_control' and _OF_DM_CONTROL.match(env_id):
+                    raise
+                continue
+            if env_id in names:
+                return env_type
+            known += names
     close = nearest(env_id, [*registered.ids('gymnasium'), *known])
     raise InvalidValue(unknown('environment', env_id, known) if close in known else refused)
 

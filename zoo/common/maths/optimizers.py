@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from zoo.common.schedules import Linear, value_at
 from zoo.common.tools.compilation import prefers_xla
-from zoo.common.tools.errors import InvalidValue, unknown
+from zoo.common.tools.errors import InvalidValue, a_type, unknown
 from zoo.common.tools.params import Param, Range, above, at_least, between
 
 log = logging.getLogger('zoo')
@@ -96,7 +96,7 @@ class Optimizer:
             self.keras = spec
         else:
             raise InvalidValue(
-                f"{label} is a {type(spec).__name__}: give dict(name='Adam', learning_rate=3e-4) or a Keras optimizer."
+                f"{label} is {a_type(spec)}: give dict(name='Adam', learning_rate=3e-4) or a Keras optimizer."
             )
         if self.keras.loss_scale_factor is not None:
             raise InvalidValue(
@@ -284,7 +284,7 @@ def _checked(spec: dict[str, Any], label: str) -> dict[str, Any]:
     rate = spec.get('learning_rate')
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
         raise InvalidValue(
-            f'{label}: learning_rate is a {type(rate).__name__}, which a spec cannot hold: give the Keras optimizer '
+            f'{label}: learning_rate is {a_type(rate)}, which a spec cannot hold: give the Keras optimizer '
             'itself in place of the spec, or a Linear schedule.'
         )
     try:

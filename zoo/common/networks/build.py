@@ -38,7 +38,7 @@ from zoo.common.networks.heads import Head, make_head
 from zoo.common.networks.network import Network, announces, encoded_width, probe
 from zoo.common.networks.spec import full_spec
 from zoo.common.networks.users import adapt
-from zoo.common.tools.errors import InvalidValue
+from zoo.common.tools.errors import InvalidValue, a_type
 
 log = logging.getLogger('zoo')
 
@@ -88,7 +88,7 @@ def build_network(entry: Any, label: str, preprocess: Preprocess, head: Head) ->
         raise InvalidValue(f'{label} is the class {entry.__name__}: give an instance of it.')
     if not callable(entry):
         raise InvalidValue(
-            f'{label} is a {type(entry).__name__}: give a dict such as dict(hidden=[64, 64]), or a network that can be '
+            f'{label} is {a_type(entry)}: give a dict such as dict(hidden=[64, 64]), or a network that can be '
             'called (Keras model, TensorLayer model, tf.Module).'
         )
     return adapt(entry, label, name, preprocess, head)

@@ -19,7 +19,7 @@ import tensorflow as tf
 from zoo.common.networks import pieces
 from zoo.common.networks.spec import recurrent_units
 from zoo.common.tools import keras_private
-from zoo.common.tools.errors import InvalidValue
+from zoo.common.tools.errors import InvalidValue, a_type
 
 #: Recurrent layers and their names in a spec; only users' networks may have a ``SimpleRNN``.
 KINDS: dict[type[keras.layers.Layer], str] = {
@@ -104,7 +104,7 @@ def check_layers(chain: Sequence[keras.layers.Layer], label: str) -> None:
         elif not layer.return_sequences and any(_is_recurrent(other) for other in chain[i + 1 :]):
             wrong = 'has a recurrent layer after it: make it with return_sequences=True'
         if wrong:
-            raise InvalidValue(f'{label} has the layer {layer.name!r}, a {type(layer).__name__}, which {wrong}.')
+            raise InvalidValue(f'{label} has the layer {layer.name!r}, {a_type(layer)}, which {wrong}.')
 
 
 class Cell:

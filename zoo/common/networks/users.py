@@ -19,7 +19,7 @@ from zoo.common.networks import pairs, pieces, recurrent
 from zoo.common.networks.heads import Head, make_head
 from zoo.common.networks.network import PROBES, Network, announces, probe, variables_of
 from zoo.common.tools import keras_private
-from zoo.common.tools.errors import InvalidValue
+from zoo.common.tools.errors import InvalidValue, a_type
 
 log = logging.getLogger('zoo')
 
@@ -212,7 +212,7 @@ def _check_layers(entry: Any, label: str) -> None:
         for layer in _tensorlayer_layers(entry):
             if any(kind.__name__ == 'BatchNorm' for kind in type(layer).__mro__):
                 raise InvalidValue(
-                    f'{label} has the TensorLayer layer {layer.name!r}, a {type(layer).__name__}, which cannot learn '
+                    f'{label} has the TensorLayer layer {layer.name!r}, {a_type(layer)}, which cannot learn '
                     'its statistics in a compiled update: use LayerNorm, or keras.layers.BatchNormalization in a '
                     'Keras model.'
                 )

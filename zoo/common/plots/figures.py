@@ -8,6 +8,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from zoo.common.tools.files import place_for
+
 #: The colors of text and of grids.
 INK, GRID = '#333333', '#E6E6E6'
 
@@ -33,6 +35,4 @@ class NotebookFigure(Figure):
 def save(figure: Figure, path: str | os.PathLike[str] | None) -> None:
     """Write a figure as a PNG, its folder made if need be; with None write nothing."""
     if path is not None:
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, format='png')
+        figure.savefig(place_for(Path(path), 'the picture'), format='png')

@@ -16,7 +16,7 @@ from gymnasium.vector import VectorEnv
 from zoo.common.plots.playing import Plays, check_drawable, moments
 from zoo.common.tools.checks import is_integer, number, whole
 from zoo.common.tools.errors import InvalidValue, MissingPackage, unknown
-from zoo.common.tools.files import as_path, replacing
+from zoo.common.tools.files import as_path, place_for, replacing
 
 #: Kinds of file, by the end of their name.
 KINDS = ('.gif', '.webp', '.png', '.mp4')
@@ -98,7 +98,7 @@ def write(path: str | os.PathLike[str], frames: Iterable[np.ndarray], fps: float
     The pictures, at least one, are taken one by one. A GIF faster than 50 frames a second keeps every second or third.
     """
     found = check_path(path)
-    found.parent.mkdir(parents=True, exist_ok=True)
+    place_for(found, 'the film')
     with replacing(found, found.suffix) as new:
         _write(new, iter(frames), fps)
     return found

@@ -10,7 +10,7 @@ import numpy as np
 
 from zoo.common import spaces
 from zoo.common.records import Trajectories
-from zoo.common.tools.errors import InvalidValue
+from zoo.common.tools.errors import InvalidValue, a_type
 
 #: The forms in which values of states are given; :meth:`zoo.common.rollouts.rollout.Rollout.advantages` describes them.
 Values: TypeAlias = Callable[[Any], Any] | tuple[Any, Any] | float | None
@@ -96,7 +96,7 @@ def _values(steps: Trajectories, values: Values, agent: Critic | None) -> tuple[
         return before, after
     if not callable(values):
         raise InvalidValue(
-            f'values is a {type(values).__name__}: give a function of observations, the pair of arrays of the '
+            f'values is {a_type(values)}: give a function of observations, the pair of arrays of the '
             'values before and after each step, or a number.'
         )
 

@@ -10,7 +10,15 @@ LISTED = 60
 
 
 class ZooError(Exception):
-    """An error whose message is a whole sentence for the user; the command prints it without a traceback."""
+    """An error whose message is a whole sentence for the user; the command prints it without a traceback.
+
+    Attributes:
+        shell: the message for a user of the command, where the other one says what to write in Python; else None.
+    """
+
+    def __init__(self, message: object = '', *, shell: str | None = None) -> None:
+        super().__init__(message)
+        self.shell = shell
 
 
 class UserError(ZooError):
@@ -65,7 +73,37 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> str:
 
 
 def nearest(name: object, known: Iterable[str]) -> str | None:
-    """Return the member of ``known`` closest in spelling to ``name``, ignoring case; None if none is close."""
-    by_lower = {option.lower(): option for option in known}
-    matches = difflib.get_close_matches(str(name).lower(), by_lower, n=1, cutoff=0.5)
-    return by_lower[matches[0]] if matches else None
+    """Return the member of ``known`` closest in spelling to ``name``; None if none is near.
+
+    Case, leading dashes and a version such as ``-v5`` do not count. The beginning of a name is near, also misspelt.
+    """
+    stem, version = _stem(str(name))
+    stems: dict[str, list[tuple[int, str]]] = {}
+    for option in known:
+        own, number = _stem(option)
+        stems.setdefault(own, []).append((number, option))
+    close = difflib.get_close_matches(stem, stems, n=1, cutoff=0.65)
+    if not close and len(stem) > 2:
+        close = [own for own in stems if own.startswith(stem) or (len(own) > 2 and stem.startswith(own))]
+    if not close and len(stem) > 4:
+        beginnings = {own[: len(stem)]: own for own in stems}
+        close = [beginnings[own] for own in difflib.get_close_matches(stem, beginnings, n=1, cutoff=0.8)]
+    if not close:
+        return None
+    return max(stems[close[0]], key=lambda found: (found[0] == version, found[0]))[1]
+
+
+def _stem(name: str) -> tuple[str, int]:
+    """Return what counts of a name, and its version; -1 without one."""
+    stem, _, version = name.lower().lstrip('-').partition('-v')
+    return (stem, int(version)) if version.isdigit() else (name.lower().lstrip('-'), -1)
+
+
+def article(word: str) -> str:
+    """Return a word with its article: ``'a list'``, ``'an int'``."""
+    return f'{"an" if word[:1].lower() in "aeio" else "a"} {word}'
+
+
+def a_type(value: object) -> str:
+    """Return what kind of object a value is, with its article: ``'an int'``."""
+    return article(type(value).__name__)

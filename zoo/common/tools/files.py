@@ -9,6 +9,7 @@ import json
 import math
 import os
 import platform
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.common.tools.errors import InvalidType
+from zoo.common.tools.errors import InvalidType, NotAFolder, NotWritable, a_type
 
 _LIBRARIES = {'zoo': 'zoo-rl', **{name: name for name in ('tensorflow', 'keras', 'numpy', 'gymnasium', 'safetensors')}}
 
@@ -26,6 +27,43 @@ def as_path(given: Any, what: str) -> Path:
     if not isinstance(given, str | os.PathLike) or not os.fspath(given):
         raise InvalidType(f'{what} is {given!r}: give a path.')
     return Path(given).expanduser()
+
+
+def make_directory(path: Path, role: str, more: str = '') -> Path:
+    """Make a directory with its parents if it is missing, and try whether files can be written there.
+
+    Args:
+        path: the directory.
+        role: what it is to be, for the message: ``'a run directory'``.
+        more: what a program can do besides choosing another one.
+
+    Raises:
+        NotADirectoryError: the path is a file, or leads through one.
+        OSError: it cannot be made or written.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):  # the permissions do not tell: root has all, and a disk may be read-only
+            pass
+    except (FileExistsError, NotADirectoryError):
+        raise NotAFolder(f"'{path}' cannot be {role}: it is a file, or lies in one.") from None
+    except (OSError, ValueError) as error:  # a ValueError: a name with a zero byte
+        reason = getattr(error, 'strerror', None) or str(error)
+        told = f"'{path}' cannot be {role} ({reason}): choose a folder that you may write to"
+        raise NotWritable(f'{told}{more}.', shell=f'{told}.') from None
+    return path
+
+
+def place_for(path: Path, what: str) -> Path:
+    """Return the path of a file to write, ``what`` it is; its folder is made if need be.
+
+    Raises:
+        OSError: it is a folder, or its folder cannot be made or written.
+    """
+    make_directory(path.parent, f"the folder of {what} '{path.name}'")
+    if path.is_dir():
+        raise NotWritable(f"'{path}' is a folder: give the file for {what}.")
+    return path
 
 
 def jsonable(value: Any, name: str = 'value') -> Any:
@@ -50,12 +88,12 @@ def jsonable(value: Any, name: str = 'value') -> Any:
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
-                raise InvalidType(f'{name} has the key {key!r}, a {type(key).__name__}: keys must be strings.')
+                raise InvalidType(f'{name} has the key {key!r}, {a_type(key)}: keys must be strings.')
         return {str(key): jsonable(item, f'{name}[{key!r}]') for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [jsonable(item, f'{name}[{index}]') for index, item in enumerate(value)]
     use = 'use None, bool, int, float, str, a NumPy array, or a dict or list of these'
-    raise InvalidType(f'{name} is a {type(value).__name__}, which JSON cannot hold: {use}.')
+    raise InvalidType(f'{name} is {a_type(value)}, which JSON cannot hold: {use}.')
 
 
 def from_jsonable(value: Any) -> Any:

@@ -39,8 +39,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 import numpy as np
 
 from zoo.common.schedules import Linear
-from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
-from zoo.common.tools.habits import HABITS
+from zoo.common.tools import habits
+from zoo.common.tools.errors import InvalidType, InvalidValue, article, unknown
 
 if TYPE_CHECKING:
 
@@ -186,7 +186,7 @@ class Param:
             'whole': [f'a whole number{self.range}'],
             'number': [f'a number{self.range}'],
             'flag': ['True or False'],
-            'instance': [f'a {cls.__name__}' for cls in self.classes],
+            'instance': [article(cls.__name__) for cls in self.classes],
             'keys': [f'dict({", ".join(f"{key.name}={_example(key)}" for key in self.keys)})'],
         }
         ways = kinds.get(self.kind, [])
@@ -340,15 +340,15 @@ def refusal(kind: str, name: str, known: Iterable[str], elsewhere: Mapping[str, 
         elsewhere: names that belong elsewhere, and where.
     """
     known = list(known)
-    habit = HABITS.get(name)
     if name in elsewhere:
         return f'{name!r} {elsewhere[name]}'
-    if habit in known:
-        return f'unknown {kind} {name!r}: it is called {habit!r} here.'
-    if habit is not None and habit in elsewhere:
-        return f'unknown {kind} {name!r}: it is called {habit!r} here, and {elsewhere[habit]}'
-    if habit is not None and ' ' in habit:
-        return f'unknown {kind} {name!r}: {habit}.'
+    here, there, told = habits.renamed(name, known), habits.renamed(name, elsewhere), habits.advice(name)
+    if here is not None:
+        told = f'it is called {here!r} here'
+    elif there is not None:
+        return f'unknown {kind} {name!r}: it is called {there!r} here, and {elsewhere[there]}'
+    if told is not None:
+        return f'unknown {kind} {name!r}: {told}.'
     return unknown(kind, name, known)
 
 

@@ -42,7 +42,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from zoo.common.tools.errors import InvalidType, InvalidValue
+from zoo.common.tools.errors import InvalidType, InvalidValue, article
 from zoo.common.tools.files import (
     as_path,
     beside,
@@ -251,9 +251,9 @@ def _check_algorithm(path: Path, found: Any, wanted: str | None) -> None:
     if wanted is not None and found is None:
         raise CheckpointError(f"'{path}' does not name its algorithm, so it cannot be loaded as {wanted}.")
     if wanted not in (None, found):
-        article = 'an' if str(found)[:1] in 'AEIO' else 'a'
         raise CheckpointError(
-            f"'{path}' holds {article} {found} agent: load it with {found}.load, or an algorithm of zoo with zoo.load."
+            f"'{path}' holds {article(str(found))} agent: load it with {found}.load, or an algorithm of "
+            'zoo with zoo.load.'
         )
 
 

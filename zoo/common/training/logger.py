@@ -15,10 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from zoo.common.tools.errors import InvalidType, InvalidValue
-from zoo.common.tools.files import write_text
+from zoo.common.tools.errors import InvalidType, InvalidValue, a_type
+from zoo.common.tools.files import make_directory, write_text
 from zoo.common.tools.printing import say
-from zoo.common.training.run_directory import make_directory
 
 _BAR_SECONDS = 0.2
 _BAR_METRICS = 4
@@ -57,7 +56,7 @@ class Logger:
         self._table: _Table | None = None
         self._events: _Events | None = None
         if run_dir is not None:
-            folder = make_directory(Path(run_dir))
+            folder = make_directory(Path(run_dir), 'a run directory')
             self._table = _Table(folder / 'progress.csv', resumed_at)
             self._events = _Events(folder, resumed_at)
         self._bar: Any = _bar(total_steps, description) if progress else None
@@ -260,7 +259,7 @@ def _number(name: str, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise InvalidType(f'metric {name!r} is a {type(value).__name__}: it must be a single number.') from None
+        raise InvalidType(f'metric {name!r} is {a_type(value)}: it must be a single number.') from None
 
 
 def _compact(value: float) -> str:

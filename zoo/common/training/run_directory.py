@@ -7,14 +7,16 @@ import itertools
 import json
 import os
 import re
-import tempfile
 import time
 from pathlib import Path
 
-from zoo.common.tools.errors import InvalidType, InvalidValue, NotAFolder, NotWritable
+from zoo.common.tools.errors import InvalidType, InvalidValue
+from zoo.common.tools.files import make_directory
 
 #: The file in a run directory with what the process of the run prints. It may be there before the run.
 OUTPUT = 'output.txt'
+#: What to do where nothing can be written.
+_NOTHING = ', or run_dir=False to write nothing'
 
 
 def run_directory(run_dir: str | os.PathLike[str] | bool | None, algorithm: str, env_name: str) -> Path | None:
@@ -38,11 +40,13 @@ def run_directory(run_dir: str | os.PathLike[str] | bool | None, algorithm: str,
     if run_dir is True or not isinstance(run_dir, str | os.PathLike | None):
         raise InvalidType(f'run_dir is {run_dir!r}: use a path, None for a new directory, or False to write nothing.')
     if run_dir is not None:
-        path = make_directory(Path(run_dir).expanduser())
+        path = make_directory(Path(run_dir).expanduser(), 'a run directory', _NOTHING)
         _check_ours(path, algorithm)
         return path
     given = os.environ.get('ZOO_RUNS')
-    root = make_directory(Path(given or 'runs').expanduser(), 'the folder that ZOO_RUNS names' if given else 'runs')
+    root = make_directory(
+        Path(given or 'runs').expanduser(), 'the folder that ZOO_RUNS names' if given else 'runs', _NOTHING
+    )
     environment = re.sub(r'[^A-Za-z0-9._-]+', '-', env_name).strip('.-')[:80] or 'env'
     name = f'{algorithm}_{environment}_{time.strftime("%Y%m%d-%H%M%S")}'
     for count in itertools.count(1):
@@ -90,29 +94,8 @@ def check_continued(folder: Path, steps: int) -> None:
         rows = monitor.read_text(encoding='utf-8', errors='replace').split('\n')[2:-1]
         there += [int(step) for _, _, step in (row.rpartition(',') for row in rows[-1:]) if step.isdigit()]
     if max(there, default=0) > steps:
+        told = f"'{folder}' holds a run of {max(there):,} steps, but this agent has taken {steps:,}: choose another"
         raise InvalidValue(
-            f"'{folder}' holds a run of {max(there):,} steps, but this agent has taken {steps:,}: choose another "
-            'run_dir, or go on with that run, zoo.resume(…).'
+            f'{told} run_dir, or go on with that run, zoo.resume(…).',
+            shell=f'{told} --run-dir, or go on with that run: --resume {folder}.',
         )
-
-
-def make_directory(path: Path, role: str = 'a run directory') -> Path:
-    """Make a directory with its parents if it is missing, and try whether files can be written there.
-
-    Raises:
-        NotADirectoryError: the path is a file, or leads through one.
-        OSError: it cannot be made or written. The message says that it cannot be ``role``.
-    """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):  # the permissions do not tell: root has all, and a disk may be read-only
-            pass
-    except (FileExistsError, NotADirectoryError):
-        raise NotAFolder(f"'{path}' cannot be {role}: it is a file, or lies in one.") from None
-    except (OSError, ValueError) as error:  # a ValueError: a name with a zero byte
-        reason = getattr(error, 'strerror', None) or str(error)
-        raise NotWritable(
-            f"'{path}' cannot be {role} ({reason}): choose a folder that you may write to, or run_dir=False to write "
-            'nothing.'
-        ) from None
-    return path

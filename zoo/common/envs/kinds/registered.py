@@ -57,7 +57,8 @@ def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env | VectorEnv]
         TypeError: Gymnasium cannot use ``env_id``.
     """
     if isinstance(env_id, str):
-        return partial(make_registered, find_spec(env_id, env_type))
+        maker = maker_of(env_id) if env_type == 'gymnasium' else None
+        return partial(make_registered, find_spec(env_id, env_type)) if maker is None else partial(_call, maker)
     if env_type != 'gymnasium':
         raise InvalidType(
             f'a {env_type} environment is given by its name, not by {env_id!r}: '
@@ -85,6 +86,21 @@ def register(env_type: str) -> None:
 
 def _missing(env_type: str, error: object) -> str:
     return f"{env_type} environments need a package that is not installed: pip install 'zoo-rl[{env_type}]' ({error})."
+
+
+#: The beginnings of the names that a package registers; they say what is missing where it is not installed.
+_BEGINNINGS = {
+    'atari': r'ALE/|\w+(NoFrameskip|Deterministic)-v\d+$|\w+-ram(-|No|Det)',
+    'robotics': r'Fetch[A-Z]|HandManipulate|HandReach|Adroit|AntMaze|PointMaze|FrankaKitchen',
+}
+
+
+def _missing_type(name: str) -> str | None:
+    """Return the type of an unknown name whose package is not installed."""
+    for env_type, beginning in _BEGINNINGS.items():
+        if re.match(beginning, name) and importlib.util.find_spec(PLUGINS[env_type]) is None:
+            return env_type
+    return None
 
 
 def _register_all() -> None:
@@ -124,6 +140,43 @@ def _module(spec: EnvSpec) -> str:
     return entry if isinstance(entry, str) else getattr(entry, '__module__', '')
 
 
+def maker_of(env_id: str) -> Callable[..., Any] | None:
+    """Return the class or function that ``'module:Class'`` names; None for the name of a registered environment.
+
+    Raises:
+        ImportError: the module needs another one that is not installed.
+        ValueError: there is no such module, or it has no such class.
+    """
+    package, _, name = env_id.rpartition(':')
+    if not package or not name.isidentifier():
+        return None
+    try:
+        module = _imported(package, env_id)
+    except MissingPackage as error:
+        cause = error.__cause__
+        if isinstance(cause, ModuleNotFoundError) and package.startswith(cause.name or '?'):
+            raise InvalidValue(f'there is no module {package!r} for {env_id!r}, neither here nor installed.') from None
+        raise
+    if name in registry:
+        return None
+    found = getattr(module, name, None)
+    if not callable(found):
+        own = [
+            key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, gymnasium.Env)
+        ]
+        close = nearest(name, own)
+        hint = f': did you mean {close!r}?' if close else '.'
+        raise InvalidValue(f'the module {package!r} has no environment {name!r}{hint}')
+    return cast('Callable[..., Any]', found)
+
+
+def _imported(package: str, env_id: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise MissingPackage(f'the package {package!r} of {env_id!r} cannot be imported: {error}.') from error
+
+
 def find_spec(env_id: str, env_type: str) -> EnvSpec:
     """Return the registered specification of ``env_id``. (Gymnasium's own look-up warns of old versions and guesses.)
 
@@ -133,10 +186,7 @@ def find_spec(env_id: str, env_type: str) -> EnvSpec:
     """
     package, _, name = env_id.rpartition(':')
     if package:
-        try:
-            importlib.import_module(package)
-        except ModuleNotFoundError as error:
-            raise MissingPackage(f'the package {package!r} of {env_id!r} cannot be imported: {error}.') from error
+        _imported(package, env_id)
     register(env_type)
     spec = registry.get(name)
     if spec is None:
@@ -145,11 +195,14 @@ def find_spec(env_id: str, env_type: str) -> EnvSpec:
     if spec is None or _is_placeholder(spec):
         if env_type != 'gymnasium':
             raise InvalidValue(unknown(f'{env_type} environment', name, ids(env_type)))
+        missing = _missing_type(name)
+        if missing is not None:
+            raise MissingPackage(_missing(missing, f'for {name!r}'))
         close = nearest(name, ids('gymnasium'))
         raise InvalidValue(
-            f'unknown environment {name!r}: '
-            + (f'did you mean {close!r}? ' if close else '')
-            + "An environment that another package registers is built as 'package:Name-v0'."
+            f'unknown environment {name!r}'
+            + (f': did you mean {close!r}? ' if close else '. ')
+            + "An environment of another package is 'package:Name-v0', and a class is 'module:Class'."
         )
     actual = type_of(spec)
     if env_type not in ('gymnasium', actual):
@@ -286,8 +339,9 @@ def _check_render_mode(env: gymnasium.Env | VectorEnv, name: str, mode: str | No
 
 def takes(env_id: Any, argument: str) -> bool:
     """Whether an environment, given as for :func:`find`, takes the argument of a name itself, or may hand it on."""
-    spec = find_spec(env_id, 'gymnasium') if isinstance(env_id, str) else None
-    names = _parameters(env_id) if spec is None else [*spec.kwargs, *_parameters(spec.entry_point)]
+    maker = maker_of(env_id) if isinstance(env_id, str) else env_id
+    spec = find_spec(env_id, 'gymnasium') if maker is None else None
+    names = _parameters(maker) if spec is None else [*spec.kwargs, *_parameters(spec.entry_point)]
     return argument in names or '**' in names
 
 

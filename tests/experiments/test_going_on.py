@@ -1,0 +1,187 @@
+"""A run that goes on after its end, and a new run that begins with the weights of a saved agent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import zoo
+from zoo.cli import main
+from zoo.common.schedules import Linear
+
+FEW = {'net': '8', 'evaluate': False, 'progress_bar': False}
+PPO = {'alg': 'PPO', 'env_id': 'Pendulum-v1', 'horizon': 64, 'epochs': 2, 'nenv': 1, 'normalize_obs': True, **FEW}
+
+
+@pytest.fixture(autouse=True)
+def in_a_directory_of_its_own(tmp_path, monkeypatch, plain_graphs):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv('ZOO_RUNS', raising=False)
+
+
+@pytest.fixture(scope='module')
+def trained(tmp_path_factory):
+    """A folder with a run of an agent that has not learned anything."""
+    folder = tmp_path_factory.mktemp('trained')
+    zoo.train(**PPO, train_steps=2, run_dir=folder / 'first')
+    return folder
+
+
+def arrays(agent):
+    return {name: np.array(value) for name, value in agent.state().items()}
+
+
+class Beginning:
+    """A callback that keeps the state with which a training begins."""
+
+    steers = False
+
+    def begin(self, training):
+        self.state, self.steps = arrays(training.agent), training.steps
+        self.progress = training.progress
+
+    def __call__(self, training):
+        pass
+
+
+def test_a_run_goes_on_after_its_end_with_all_of_its_state():
+    first = zoo.train(**PPO, train_steps=256, run_dir='run')
+    beginning = Beginning()
+    agent, result = zoo.resume('run', train_steps=512, callbacks=[beginning], progress_bar=False)
+    before = arrays(first.agent)
+    assert any(name.startswith('optimizer/') for name in before) and any('statistics/' in name for name in before)
+    assert beginning.state.keys() == before.keys() and beginning.steps == 256 and beginning.progress == 0.5
+    for name, value in before.items():
+        np.testing.assert_array_equal(value, beginning.state[name], name)
+    assert (result.steps, agent.steps) == (256, 512)
+    run = zoo.open_run('run')
+    assert (run.steps, run.train_steps, run.config['calls']) == (512, 512, [[0, 256], [256, 512]])
+    steps = run.progress['step']
+    assert steps == sorted(set(steps)) and steps[0] < 256 < steps[-1] == 512
+    assert len(run.episodes['r']) == 512 // 200  # the episodes of both: monitor.csv goes on
+    assert 'trained to 256 steps first, and then further' in zoo_refusal('run')
+
+
+def zoo_refusal(run):
+    with pytest.raises(ValueError) as caught:
+        zoo.as_config(run)
+    return str(caught.value)
+
+
+@pytest.mark.full
+def test_the_tests_and_the_best_agent_go_on_too(capsys):
+    given = PPO | {'evaluate': zoo.callbacks.KeepBest(100, episodes=1, share=None)}
+    zoo.train(**given, train_steps=256, run_dir='run')
+    zoo.resume('run', train_steps=512, progress_bar=False)
+    run = zoo.open_run('run')
+    tested = [step for step, x in zip(run.progress['step'], run.progress['test/return'], strict=True) if x == x]
+    assert tested[0] <= 256 < tested[-1] and run.best is not None
+    assert run.retested['last']['step'] == 512
+
+
+def test_how_far_it_goes_must_be_said(capsys):
+    zoo.train(**PPO, train_steps=64, run_dir='run')
+    with pytest.raises(ValueError, match=r'run was not interrupted: it has ended after 64 steps.*train_steps=128\.$'):
+        zoo.resume('run')
+    for steps in (64, 10):
+        with pytest.raises(ValueError, match=f'run has 64 steps behind it, so {steps} in all leave nothing to do'):
+            zoo.resume('run', train_steps=steps)
+    with pytest.raises(ValueError, match="train_steps is 'many': give a whole number"):
+        zoo.resume('run', train_steps='many')
+    capsys.readouterr()
+    assert main(['train', '--resume', 'run']) == 2
+    assert capsys.readouterr().err.endswith('say how many steps in all: --steps 128.\n')
+    assert main(['train', '--resume', 'run', '--steps', '128', '--quiet']) == 0
+    captured = capsys.readouterr()
+    assert 'PPO on Pendulum-v1, from step 64 of 128' in captured.err and captured.out.startswith('64 steps')
+
+
+@pytest.mark.full
+def test_an_interrupted_run_goes_on_further_than_it_was_begun_with():
+    def interrupt(training):
+        if training.steps >= 128:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        zoo.train(**PPO, train_steps=256, run_dir='run', log_every=64, callbacks=[interrupt])
+    agent, result = zoo.resume('run', train_steps=384, progress_bar=False)
+    assert (result.steps, agent.steps) == (256, 384)
+
+
+def test_a_new_run_begins_with_weights_and_statistics_and_nothing_else():
+    first = zoo.train(**PPO, train_steps=256, run_dir='first', gamma=0.9, learning_rate=1e-3).agent
+    beginning, saved = Beginning(), arrays(first)
+    given = {name: value for name, value in PPO.items() if name not in ('net', 'normalize_obs')}
+    given |= {'clip_range': 0.1, 'learning_rate': Linear(1e-4), 'train_steps': 64}
+    second, result = zoo.train(**given, run_dir='second', start_from='first', callbacks=[beginning], seed=5)
+    assert (second.gamma, second.clip_range, second.normalize_obs) == (0.9, 0.1, True)  # of the saved one, and new ones
+    assert second.optimizers_list[0]['learning_rate'] == Linear(1e-4) and second.net_list[0]['hidden'] == [8]
+    kinds = {'network/': True, 'statistics/': True, 'log_std': True, 'optimizer/': False, 'steps': False}
+    for start, same in kinds.items():
+        names = [name for name in saved if name.startswith(start)]
+        assert names, start
+        equal = all(np.array_equal(saved[name], beginning.state[name]) for name in names)
+        assert equal is same, start
+    assert beginning.steps == 0
+    assert (result.steps, second.steps) == (64, 64)
+    config = json.loads(open('second/config.json').read())
+    assert config['start_from'] == 'first/checkpoints/000000256'
+    for name, value in arrays(zoo.load('first')).items():
+        np.testing.assert_array_equal(value, saved[name])  # the first run stays as it is
+
+
+def test_targets_and_the_temperature_come_along():
+    given = {'alg': 'SAC', 'env_id': 'Pendulum-v1', 'explore_steps': 20, 'batch_size': 16, **FEW}
+    first = zoo.train(**given, train_steps=60, run_dir='first').agent
+    beginning, saved = Beginning(), arrays(first)
+    rest = {name: value for name, value in given.items() if name != 'net'} | {'train_steps': 10}
+    second = zoo.train(**rest, run_dir=False, start_from=first, callbacks=[beginning]).agent
+    for start in ('network/', 'target/', 'log_alpha'):
+        names = [name for name in saved if name.startswith(start)]
+        assert names and all(np.array_equal(saved[name], beginning.state[name]) for name in names), start
+    assert second.updates == 0 and len(second.replay) == 10  # the replay buffer began empty
+    for name, value in arrays(first).items():
+        np.testing.assert_array_equal(value, saved[name])  # an agent that is given is not trained itself
+
+
+@pytest.mark.full
+def test_the_file_of_such_a_run_trains_it_again(capsys):
+    zoo.train(**PPO, train_steps=64, run_dir='first')
+    line = 'train ppo Pendulum-v1 --from first --steps 64 --set horizon=64 --no-evaluate --nenv 1 --quiet'
+    assert main([*line.split(), '--run-dir', 'second']) == 0
+    assert 'PPO on Pendulum-v1, seed 0, from first' in capsys.readouterr().err
+    zoo.train(**PPO, train_steps=64, run_dir='first_of_another_seed', seed=1)
+    with open('run.yaml', 'w') as file:
+        file.write(zoo.as_config('second'))
+    assert main(['train', '--config', 'run.yaml', '--run-dir', 'third', '--quiet']) == 0
+    expected, found = (arrays(zoo.load(run)) for run in ('second', 'third'))
+    for name, value in expected.items():
+        np.testing.assert_array_equal(value, found[name], name)
+    zoo.train(
+        **{**PPO, 'net': None, 'normalize_obs': True}, train_steps=64, run_dir='fourth', start_from=zoo.load('first')
+    )
+    assert 'it began with an agent of a program' in zoo_refusal('fourth')
+
+
+@pytest.mark.parametrize(
+    ('given', 'told'),
+    [
+        ({'alg': 'A2C'}, "first/checkpoints/000000064' is a PPO agent, with which no A2C can begin: train PPO"),
+        ({'env_id': 'CartPole-v1'}, 'cannot begin a training here: the observation_space is'),
+        ({'env_id': 'MountainCarContinuous-v0'}, 'cannot begin a training here: the observation_space is'),
+        ({'net': '16'}, "net='16' changes the networks, but they are the saved ones: leave it out"),
+        ({'recurrent': 'lstm'}, "recurrent='lstm' changes the networks"),
+        ({'start_from': 'none'}, "unknown run 'none'"),
+        ({'start_from': 3}, 'a run is given by the path of its folder or by its name in runs, not by 3'),
+        ({'gama': 0.9}, "did you mean 'gamma'"),
+    ],
+)
+def test_what_no_run_can_begin_with_is_refused(given, told, trained, monkeypatch):
+    monkeypatch.setenv('ZOO_RUNS', str(trained))
+    call = {'alg': 'PPO', 'env_id': 'Pendulum-v1', 'start_from': 'first', 'run_dir': 'second', 'train_steps': 64}
+    with pytest.raises(ValueError, match=told):
+        zoo.train(**call | given)
+    assert not Path('second').exists()
