@@ -25,6 +25,7 @@ from zoo.common.tools.files import as_path, write_json
 from zoo.common.tools.params import checked
 from zoo.common.tools.printing import say
 from zoo.common.tools.processes import alone_in
+from zoo.common.training.display import in_verbose
 from zoo.experiments import workers
 from zoo.experiments.report import Comparison
 from zoo.experiments.results import folder_name, keep_settings, read_result, read_score, settings_in
@@ -73,6 +74,7 @@ def compare(
         RuntimeError: runs failed. It is raised after all others have ended; the folder of a run has its whole error.
     """
     chosen, wanted = _chosen(algs), _seeds(seeds)
+    params = in_verbose(params, warn=True)
     for name, value in (('test_episodes', test_episodes), ('jobs', jobs), ('train_steps', train_steps)):
         if value is not None:
             whole(name, value)
@@ -188,7 +190,7 @@ def _check_environment(folder: Path, environment: str) -> None:
 
 def run_one(folder: Path, own: dict[str, Any], env_id: Any, env_type: str, seed: int, test_episodes: int) -> None:
     """Train and test one run; this is what each process does."""
-    params = {'progress_bar': False, 'evaluate': False, **own}
+    params = {'verbose': 0, 'evaluate': False, **own}
     alg = params.pop('alg')
     found = resumed_agent(folder)
     if found is None:
@@ -220,7 +222,7 @@ def resumed_agent(folder: Path) -> tuple[Any, float] | None:
         if agent.loop_state is None:  # it was interrupted while it was tested
             return agent, before
         if agent.loop.experience == 'rollouts' or agent.saved_buffer is not None:
-            agent, result = resume(run, progress_bar=False)
+            agent, result = resume(run, verbose=0)
             return agent, before + result.wall_time
     for path in folder.iterdir():
         if path.name != 'output.txt':

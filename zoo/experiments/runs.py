@@ -76,7 +76,7 @@ class Run:
         from zoo.common.schedules import schedule_from_json
 
         found = {**self.config.get('params', {}), **self.config.get('learn_params', {})}
-        for name in ('progress_bar', 'resume'):  # they do not describe the training
+        for name in ('verbose', 'progress_bar', 'resume'):  # they do not describe the training
             found.pop(name, None)
         for given in ('net_list', 'optimizers_list'):
             for i, entry in enumerate(self.config.get(given) or []):

@@ -288,21 +288,15 @@ def test_events_are_read_back_by_tensorflow(tmp_path: Path):
 # The bar
 
 
-def test_the_bar_is_silent_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch):
-    stream = io.StringIO()
-    monkeypatch.setattr(sys, 'stderr', stream)
-    with Logger(None, 10) as logger:
-        logger.advance(10)
-        logger.log(10, {'episode/return': 1})
-    assert stream.getvalue() == ''
-
-
-def test_the_bar_can_be_turned_off(monkeypatch: pytest.MonkeyPatch):
-    stream = Terminal()
-    monkeypatch.setattr(sys, 'stderr', stream)
-    with Logger(None, 10, progress=False) as logger:
-        logger.advance(10)
-    assert stream.getvalue() == ''
+def test_nothing_is_shown_if_nothing_is_asked_for(monkeypatch: pytest.MonkeyPatch):
+    for stream in (Terminal(), io.StringIO()):
+        monkeypatch.setattr(sys, 'stderr', stream)
+        with Logger(None, 10, verbose=0) as logger:
+            logger.begin()
+            logger.advance(10)
+            logger.say('a test')
+            logger.finish()
+        assert stream.getvalue() == ''
 
 
 #: What a DQN on Atari shows, the return last as the loops log it.
@@ -322,11 +316,11 @@ def last_line(monkeypatch: pytest.MonkeyPatch, columns: int, description: str, m
     monkeypatch.setenv('COLUMNS', str(columns))
     now = [0.0]
     monkeypatch.setattr('tqdm.std.time', lambda: now[0])
-    logger = Logger(None, 6_000_000, description=description)
+    logger = Logger(None, 6_000_000, name=description)
     logger.log(1, metrics)
     now[0] = 5000.0
     logger.advance(3_170_000)
-    logger._refresh()
+    logger._show()
     assert all(len(line) < columns for line in stream.getvalue().split('\r'))
     return stream.getvalue().split('\r')[-1].rstrip()
 

@@ -28,6 +28,7 @@ from zoo.common.tools.processes import alone_in
 from zoo.common.training import testing
 from zoo.common.training.agent import Agent, mismatch
 from zoo.common.training.average import Average
+from zoo.common.training.display import in_verbose
 from zoo.common.training.experience import Experience
 from zoo.common.training.loops import updates_in_call
 from zoo.common.training.run_directory import check_continued, run_directory
@@ -58,7 +59,12 @@ class Settings:
         'part of the training: tests, callbacks, files and the trained agent have the exponential mean of the weights '
         'over about this part before; 0: the last weights',
     ] = 0.0
-    progress_bar: Annotated[bool, 'show a progress bar, where somebody looks'] = True
+    verbose: Annotated[
+        int,
+        between(0, 2),
+        '0: nothing is shown; 1: a progress bar in a terminal or a notebook, elsewhere a line of text now and then; '
+        '2: tables of all metrics now and then',
+    ] = 1
     roles: Annotated[Any, 'None, or how many processes have which role, such as dict(learners=1, actors=4)'] = None
     restarts: Annotated[int, at_least(0), 'how often each dead actor is started again, on this machine'] = 3
     sample_timeout: Annotated[
@@ -112,6 +118,7 @@ def learn(
 def _checked(agent: Agent, given: dict[str, Any]) -> dict[str, Any]:
     """Give all parameters of ``learn`` by name: those that were given, checked, and the defaults of the others."""
     known = agent.declared_for_learn()
+    given = in_verbose(given, warn=True)
     for name in given:
         if name not in known:
             kind = f"parameter of {type(agent).__name__}'s learn"
@@ -235,7 +242,7 @@ def _train(
             checkpoint_buffer=settings.checkpoint_buffer,
             exact_resume=settings.exact_resume,
             average=average,
-            progress_bar=settings.progress_bar,
+            verbose=settings.verbose,
             start=start,
             experience=experience,
             goals=goals,

@@ -15,6 +15,7 @@ from zoo.cli.subject import ONE, add_subject
 from zoo.cli.values import as_count, as_seed, find_packages, run_names, training_params
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.printing import say
+from zoo.common.training.display import in_verbose
 
 HELP = 'train an agent, or go on with a training that was interrupted'
 
@@ -34,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add('--stop-at', type=float, metavar='RETURN', help='with --evaluate: end at this mean return')
     add('--film', type=as_count, metavar='STEPS', help='film an episode every so many steps')
     add('--render', action='store_true', help='watch it train in a window')
-    add('--quiet', action='store_true', help='no progress bar, and no line for each test')
+    add('--quiet', '-q', action='store_true', help='no progress bar, no lines of text, no line for each test')
+    add('--verbose', '-v', action='store_true', help='tables of all metrics now and then')
 
 
 class Where:
@@ -62,8 +64,8 @@ def run(args: Any) -> int | None:
         if where.run_dir is None or not (where.run_dir / 'checkpoints').is_dir():
             raise
         again = '' if args.film is None else f' --film {args.film}'
-        quiet = ' --quiet' if args.quiet else ''
-        say(f'Go on with: zoo train --resume {shlex.quote(str(where.run_dir))}{again}{quiet}')
+        shown = ' --quiet' if args.quiet else ' --verbose' if args.verbose else ''
+        say(f'Go on with: zoo train --resume {shlex.quote(str(where.run_dir))}{again}{shown}')
         return INTERRUPTED
     rate = result.steps / max(result.wall_time, 1e-9)
     print(f'{result.steps:,} steps, {result.episodes:,} episodes, {duration(result.wall_time)}, {rate:,.0f} steps/s')
@@ -125,7 +127,7 @@ def _resume(args: Any, callbacks: list[Any]) -> Any:
     if step < run.steps:
         say(f'It had reached step {run.steps:,}: the steps after its newest checkpoint are taken again.')
     changes = {'train_steps': args.steps} if args.steps is not None else {}
-    return zoo.resume(run, evaluate=_tests(args), callbacks=callbacks, progress_bar=not args.quiet, **changes)
+    return zoo.resume(run, evaluate=_tests(args), callbacks=callbacks, **_shown(args, {'verbose': 1}), **changes)
 
 
 def _train(args: Any, callbacks: list[Any]) -> Any:
@@ -152,8 +154,15 @@ def _train(args: Any, callbacks: list[Any]) -> Any:
         params['nenv'] = default_nenv(params['alg'], params['env_type'], params['env_id'])
     copies = f', {params["nenv"]} copies' if params['nenv'] != 1 else ''
     say(f'{params["alg"]} on {params["env_id"]}{copies}, seed {params["seed"]}')
-    params['progress_bar'] = params.get('progress_bar', True) and not args.quiet
-    return zoo.train(callbacks=callbacks, **params)
+    return zoo.train(callbacks=callbacks, **_shown(args, params))
+
+
+def _shown(args: Any, params: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters with what ``--quiet`` or ``--verbose`` asks for."""
+    if args.quiet and args.verbose:
+        raise InvalidValue('--quiet and --verbose contradict each other: leave one out.')
+    params = in_verbose(params)
+    return params | ({'verbose': 0} if args.quiet else {'verbose': 2} if args.verbose else {})
 
 
 def _with_config(path: str, given: dict[str, Any]) -> dict[str, Any]:
