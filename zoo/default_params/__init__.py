@@ -22,10 +22,11 @@ import copy
 import dataclasses
 import importlib
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from gymnasium import Env
+from gymnasium import Env, Space
 from gymnasium.vector import VectorEnv
 
 from zoo import algorithms
@@ -101,6 +102,58 @@ def call_default_params(
         observation_space, action_space, num_envs = env.observation_space, env.action_space, 1
     spec = getattr(env, 'spec', None)
     env_id = spec.id if spec else ''
+    found = defaults_in(
+        alg,
+        observation_space,
+        action_space,
+        num_envs,
+        env_type,
+        env_id,
+        lambda: is_goal_environment(env),
+        seed,
+        layers,
+        dtype,
+        recurrent,
+    )
+    table = _table(alg)
+    copies = _merged(table, env_type, env_id, recurrent).get('nenv', num_envs)
+    if copies != num_envs:
+        log.warning(
+            "%s's default settings%s are meant for %d copies of the environment, build_env(…, nenv=%d); here %s.",
+            alg,
+            f' for {env_id}' if env_id in table.TUNED else '',
+            copies,
+            copies,
+            'is one' if num_envs == 1 else f'are {num_envs}',
+        )
+    return found
+
+
+def defaults_in(
+    alg: str,
+    observation_space: Space[Any],
+    action_space: Space[Any],
+    num_envs: int,
+    env_type: str,
+    env_id: str,
+    has_goals: Callable[[], bool],
+    seed: int | None = None,
+    layers: str = 'keras',
+    dtype: str | None = None,
+    recurrent: str | None = None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what :func:`call_default_params` returns for an environment that is known without being built.
+
+    Args:
+        alg, seed, layers, dtype, recurrent: as there.
+        observation_space, action_space: of one copy.
+        num_envs: copies of the environment.
+        env_type, env_id: its type, and its name in the tables; empty if it has none.
+        has_goals: whether hindsight experience replay applies to it; called only where that matters.
+
+    Raises:
+        ValueError: as there.
+    """
     cls = getattr(algorithms, alg)
     cls.check_action_space(action_space)
 
@@ -115,8 +168,7 @@ def call_default_params(
         check_recurrent(recurrent, 'call_default_params')
         cls.check_recurrent(f'recurrent={recurrent!r}: what is asked for')
 
-    table = _table(alg)
-    merged = _merged(table, env_type, env_id, recurrent)
+    merged = _merged(_table(alg), env_type, env_id, recurrent)
     if recurrent is not None:  # recurrent policies have no state-dependent exploration
         merged.pop('use_sde', None)
         merged.pop('sde_sample_freq', None)
@@ -136,16 +188,7 @@ def call_default_params(
             merged['buffer_size'] = min(merged['buffer_size'], _IMAGE_BUFFER)
     if not any(item.normalize for item in features(observation_space, True)):
         merged.pop('normalize_obs', None)
-    copies = merged.pop('nenv', num_envs)
-    if copies != num_envs:
-        log.warning(
-            "%s's default settings%s are meant for %d copies of the environment, build_env(…, nenv=%d); here %s.",
-            alg,
-            f' for {env_id}' if env_id in table.TUNED else '',
-            copies,
-            copies,
-            'is one' if num_envs == 1 else f'are {num_envs}',
-        )
+    merged.pop('nenv', None)
     if 'rollout_size' in merged:
         merged['horizon'] = max(1, merged.pop('rollout_size') // num_envs)
 
@@ -167,12 +210,7 @@ def call_default_params(
     learn_params = cls.learn_params()
     learn_params = {name: merged.pop(name, default) for name, default in learn_params.items()}
     del learn_params['resume']  # what to do once, not a value to tune
-    if (
-        network.get('recurrent') is None
-        and 'her' in learn_params
-        and learn_params['her'] is None
-        and is_goal_environment(env)
-    ):
+    if network.get('recurrent') is None and 'her' in learn_params and learn_params['her'] is None and has_goals():
         learn_params['her'] = dataclasses.asdict(Strategy())
     if seed is not None:
         learn_params['seed'] = seed

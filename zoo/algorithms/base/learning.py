@@ -217,7 +217,9 @@ def _train(
         with alone_in(folder):
             if not settings.resume:
                 check_continued(folder, agent.steps)
-            made = {'environment': about(env).name, 'env_type': about(env).type, 'made_with': _made_with(env)}
+            known = about(env)
+            made = {'environment': known.name, 'env_type': known.type, 'copies': known.copies}
+            made['made_with'] = _made_with(env)
             # Every call of learn in this folder, and the callbacks of all: zoo.as_config says whether a file can.
             before = _config_in(folder) if settings.resume or agent.steps else {}
             calls = [*before.get('calls', ()), [agent.steps, settings.train_steps]]

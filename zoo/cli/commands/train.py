@@ -10,7 +10,7 @@ from typing import Any
 import zoo
 from zoo import algorithms
 from zoo.cli.options import add_training, without_window
-from zoo.cli.printing import INTERRUPTED, duration, scores
+from zoo.cli.printing import INTERRUPTED, aligned, duration, mean_return, tests
 from zoo.cli.subject import ONE, add_subject
 from zoo.cli.values import as_count, as_seed, find_packages, run_names, training_params
 from zoo.common.tools.errors import InvalidValue
@@ -68,14 +68,14 @@ def run(args: Any) -> int | None:
         say(f'Go on with: zoo train --resume {shlex.quote(str(where.run_dir))}{again}{shown}')
         return INTERRUPTED
     rate = result.steps / max(result.wall_time, 1e-9)
-    print(f'{result.steps:,} steps, {result.episodes:,} episodes, {duration(result.wall_time)}, {rate:,.0f} steps/s')
+    rows = [('steps', f'{result.steps:,} in {duration(result.wall_time)}, {rate:,.0f} steps/s')]
+    rows.append(('episodes', f'{result.episodes:,}'))
     if result.returns:
         last = result.returns[-100:]
-        print(f'return: {sum(last) / len(last):.6g}, the mean of the last {len(last)} episodes')
+        rows.append(('return', mean_return(sum(last) / len(last), result.episodes, 100)))
     if result.run_dir is not None:  # a configuration may have run_dir: false
-        for name, score in scores(zoo.open_run(result.run_dir)):
-            print(f'{name}: {score}')
-        print(f'run: {result.run_dir}')
+        rows += [*tests(zoo.open_run(result.run_dir)), ('run', str(result.run_dir))]
+    print(aligned(rows))
     return None
 
 
