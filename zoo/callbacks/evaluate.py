@@ -101,8 +101,8 @@ class Evaluate(WithEnvironment):
         if successes:
             metrics['test/success'] = float(np.mean(successes))
         training.log(metrics)
-        told = score_of(agent.steps, result)
-        training.say(f'Test at step {shown(told)}, at least {told["min"]:.6g}, in {told["episodes"]:.0f} episodes')
+        score = score_of(agent.steps, result)
+        training.say(f'Test at step {shown(score)}, at least {score["min"]:.6g}, in {score["episodes"]:.0f} episodes')
         self.steps.append(agent.steps)
         self.returns.append(mean)
         if self.better(mean):

@@ -218,15 +218,14 @@ def _train(
             if not settings.resume:
                 check_continued(folder, agent.steps)
             known = about(env)
-            made = {'environment': known.name, 'env_type': known.type, 'copies': known.copies}
-            made['made_with'] = _made_with(env)
+            of_env = {'environment': known.name, 'env_type': known.type, 'copies': known.copies}
             # Every call of learn in this folder, and the callbacks of all: zoo.as_config says whether a file can.
             before = _config_in(folder) if settings.resume or agent.steps else {}
             calls = [*before.get('calls', ()), [agent.steps, settings.train_steps]]
             steering = dict.fromkeys([*before.get('callbacks', ()), *_steering(callbacks)])
             begun = before.get('seed') if settings.resume else seed
             learned = {'seed': begun, 'calls': calls, 'callbacks': list(steering), 'learn_params': common | values}
-            write_json(folder / 'config.json', agent.config() | made | learned)
+            write_json(folder / 'config.json', agent.config() | of_env | {'made_with': _made_with(env)} | learned)
             return run_in(folder, experience)
 
     def run_in(folder: Path | None, experience: Experience | None) -> TrainingResult:

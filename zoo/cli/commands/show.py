@@ -9,7 +9,6 @@ from typing import Any
 import zoo
 from zoo.cli.options import add_run
 from zoo.cli.printing import aligned, duration, mean_return, tests
-from zoo.common.schedules import Linear
 from zoo.common.tools.errors import InvalidValue
 
 #: The log has means of at most so many episodes.
@@ -84,7 +83,7 @@ def _saved(run: Any) -> str:
 
 def _plain(value: Any) -> str:
     """Return a setting in one line; schedules as they are written on the command line."""
-    if isinstance(value, Linear):
+    if isinstance(value, zoo.Linear):
         return f'Linear({value.start:g}, {value.end:g}, {value.until:g})'
     if isinstance(value, dict):
         return f'{{{", ".join(f"{key}: {_plain(item)}" for key, item in value.items())}}}'

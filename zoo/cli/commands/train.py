@@ -15,7 +15,6 @@ from zoo.cli.subject import ONE, add_subject
 from zoo.cli.values import as_count, as_seed, find_packages, run_names, training_params
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.printing import say
-from zoo.common.training.display import in_verbose
 
 HELP = 'train an agent, or go on with a training that was interrupted'
 
@@ -132,6 +131,8 @@ def _resume(args: Any, callbacks: list[Any]) -> Any:
 
 def _train(args: Any, callbacks: list[Any]) -> Any:
     given = training_params(args)
+    if 'verbose' in given and (args.quiet or args.verbose):
+        raise InvalidValue('--set verbose says the same as --quiet and --verbose: give one of them.')
     words = {'alg': args.algorithm, 'env_id': args.environment, 'env_type': args.env_type, 'nenv': args.nenv}
     words |= {'run_dir': args.run_dir, 'render': args.render or None}
     given |= {name: value for name, value in words.items() if value is not None}
@@ -161,8 +162,10 @@ def _shown(args: Any, params: dict[str, Any]) -> dict[str, Any]:
     """Return parameters with what ``--quiet`` or ``--verbose`` asks for."""
     if args.quiet and args.verbose:
         raise InvalidValue('--quiet and --verbose contradict each other: leave one out.')
-    params = in_verbose(params)
-    return params | ({'verbose': 0} if args.quiet else {'verbose': 2} if args.verbose else {})
+    if not (args.quiet or args.verbose):
+        return params
+    params = {name: value for name, value in params.items() if name != 'progress_bar'}
+    return params | {'verbose': 0 if args.quiet else 2}
 
 
 def _with_config(path: str, given: dict[str, Any]) -> dict[str, Any]:
