@@ -234,7 +234,7 @@ def test_an_interrupted_run_is_resumed_where_nothing_is_lost(buffer: bool):
         if training.steps >= 100:
             raise KeyboardInterrupt
 
-    few = {'train_steps': 200, 'net': '8', 'explore_steps': 10_000, 'progress_bar': False, 'log_every': 50}
+    few = {'train_steps': 200, 'net': '8', 'explore_steps': 10_000, 'verbose': 0, 'log_every': 50}
     with pytest.raises(KeyboardInterrupt):
         zoo.train('DQN', 'CartPole-v1', run_dir='here', callbacks=[interrupt], checkpoint_buffer=buffer, **few)
     Path('here/output.txt').write_text('kept')

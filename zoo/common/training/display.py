@@ -62,11 +62,12 @@ def display_for(verbose: int, train_steps: int, name: str, start: int = 0) -> Di
         name: what the lines or the bar begin with.
         start: the steps that a resumed training has behind it.
     """
-    if verbose == 0 or sys.stderr is None:
+    stream = sys.stderr
+    if verbose == 0 or stream is None or getattr(stream, 'closed', False):
         return None
     # Without ipywidgets tqdm would take a notebook's output for a file.
     notebook = 'ipykernel.zmqshell' in sys.modules
-    if verbose == 2 or not (notebook or sys.stderr.isatty()):
+    if verbose == 2 or not (notebook or (hasattr(stream, 'isatty') and stream.isatty())):
         return Lines(train_steps, name, start, tables=verbose == 2)
     return BarDisplay(train_steps, name, start)
 
