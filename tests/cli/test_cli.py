@@ -21,6 +21,7 @@ import zoo
 from zoo import algorithms
 from zoo.cli import main, values
 from zoo.cli.commands import completion, train
+from zoo.cli.printing import mean_return
 
 #: A training that only explores, so that nothing is compiled.
 DQN = ['train', 'DQN', 'CartPole-v1', '--steps', '200', '--net', '8', '--set', 'explore_steps=10_000', '--quiet']
@@ -122,6 +123,22 @@ def test_show_and_list_and_plot(a_run: Path, capsys):
     assert said(capsys, 'plot', 'last', a_run.name, '--out', 'a/b.png') == (0, 'a/b.png\n', '')
     with Image.open('a/b.png') as picture:
         assert picture.size == (840, 504)
+
+
+def test_show_of_a_run_without_defaults_has_all_settings(a_run: Path, capsys):
+    config = json.loads((a_run / 'config.json').read_text())
+    (a_run / 'config.json').write_text(json.dumps(config | {'algorithm': 'Mine'}))
+    out = said(capsys, 'show', 'last')[1]
+    assert 'zoo has no defaults for Mine, an algorithm of your own. Its settings:' in out
+    assert re.search(r'\n  gamma +0\.99\n', out) and re.search(r'\n  epsilon +Linear\(1, 0\.05, 0\.1\)\n', out)
+
+
+@pytest.mark.parametrize(
+    ('episodes', 'told'),
+    [(1, '2.5, of one episode'), (7, 'all 7'), (100, 'all 100'), (101, 'the last 100')],
+)
+def test_a_mean_says_of_how_many_episodes(episodes: int, told: str):
+    assert told in mean_return(2.5, episodes, 100)
 
 
 def test_lists(capsys):

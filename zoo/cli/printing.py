@@ -22,6 +22,8 @@ def duration(seconds: float) -> str:
 
 def mean_return(mean: float, episodes: int, most: int) -> str:
     """Return the mean return of the last episodes in words, of ``episodes`` in all and of ``most`` at most."""
+    if episodes == 1:
+        return f'{mean:.6g}, of one episode'
     return f'{mean:.6g}, the mean of {f"the last {most}" if episodes > most else f"all {episodes}"} episodes'
 
 
