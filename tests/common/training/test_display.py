@@ -105,6 +105,13 @@ def test_the_speed_is_of_the_last_quarter_and_in_the_end_of_all(clock: Clock, ca
     assert ', 100 steps/s, 00:45 left' in last and ', 55 steps/s, in 01:40' in end
 
 
+def test_a_slow_environment_has_a_speed(clock: Clock, capsys):
+    shown = Lines(100, '')
+    clock.now = 8.0
+    shown.show(3, {})
+    assert ' 0.38 steps/s, 04:19 left' in lines_of(capsys)[0]
+
+
 def test_the_time_of_tests_does_not_count(clock: Clock, capsys):
     shown = Lines(1000, '')
     clock.now = 10.0

@@ -185,7 +185,8 @@ class Lines:
         rate = (steps - before) / max(seconds - since, 1e-9)
         self._shown.append((seconds, steps))
         ends = f'in {_clock(seconds)}' if over else f'{_clock((total - steps) / max(rate, 1e-9))} left'
-        line = f'{self._head(steps, total)}, {rate:,.0f} steps/s, {ends}'
+        speed = f'{rate:,.0f}' if rate >= 10 else f'{rate:.2g}'
+        line = f'{self._head(steps, total)}, {speed} steps/s, {ends}'
         if self._tables:
             say('\n'.join([line, *_in_table(metrics)]))
         else:
