@@ -19,7 +19,7 @@ from zoo.common.tools.printing import say
 _BAR_SECONDS = 0.2
 _BAR_METRICS = 4
 # The metrics beside the bar, most important first.
-_BAR_ORDER = ('episode/return', 'episode/', 'loss/')
+_BAR_ORDER = ('episode/return', 'episode/length', 'episode/', 'loss/')
 # The metrics in a line of text, and the number of losses there.
 _LINE_METRICS, _LINE_LOSSES = ('episode/return', 'episode/length', 'episode/success'), 4
 # The metrics of a training with roles, after the others.
