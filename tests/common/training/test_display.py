@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import subprocess
@@ -204,6 +205,22 @@ class TestTheOldName:
             agent, _ = zoo.train('DQN', 'CartPole-v1', net='8', progress_bar=False, batch_size=8, **few)
             agent.learn(zoo.build_env('CartPole-v1'), progress_bar=False, batch_size=8, **few)
         assert [Path(warning.filename).name for warning in caught] == ['test_display.py'] * 2
+        assert lines_of(capsys) == []
+
+    def test_an_earlier_run_goes_on_as_quietly(self, tmp_path: Path, capsys):
+        def interrupt(training: Any) -> None:
+            raise KeyboardInterrupt
+
+        few = {'train_steps': 20, 'explore_steps': 1000, 'log_every': 5, 'verbose': 0}
+        with pytest.raises(KeyboardInterrupt):
+            zoo.train('DQN', 'CartPole-v1', net='8', run_dir=tmp_path, callbacks=[interrupt], **few)
+        config = json.loads((tmp_path / 'config.json').read_text())
+        del config['learn_params']['verbose']
+        config['learn_params']['progress_bar'] = False
+        (tmp_path / 'config.json').write_text(json.dumps(config))
+        with warnings.catch_warnings():
+            warnings.simplefilter('error', DeprecationWarning)
+            assert zoo.resume(tmp_path).result.steps == 15
         assert lines_of(capsys) == []
 
     def test_no_default_and_no_new_run_has_it(self, tmp_path: Path):
