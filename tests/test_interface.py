@@ -57,7 +57,7 @@ def ppo(observation_space: Any, action_space: Any, **params: Any) -> Any:
 
 
 #: Enough for some updates.
-FEW = {'train_steps': 150, 'explore_steps': 50, 'batch_size': 8, 'progress_bar': False}
+FEW = {'train_steps': 150, 'explore_steps': 50, 'batch_size': 8, 'verbose': 0}
 
 
 def cartpole(nenv: int = 1, seed: int = 0) -> Any:
@@ -478,7 +478,7 @@ class TestLearnParams:
     @pytest.mark.parametrize('kind', [np.int64, float, np.float64])
     def test_whole_numbers_of_other_types_are_taken(self, kind):
         """``train_steps=1e5`` reads better than its zeros."""
-        params = {name: kind(value) if name != 'progress_bar' else value for name, value in FEW.items()}
+        params = {name: kind(value) for name, value in FEW.items()}
         result = dqn().learn(cartpole(), run_dir=False, **params)
         assert result.steps == 150 and type(result.steps) is int
 
@@ -494,7 +494,7 @@ class TestLearnParams:
             'checkpoint_every': None,
             'checkpoint_buffer': False,
             'exact_resume': False,
-            'progress_bar': True,
+            'verbose': 1,
             'roles': None,
             'restarts': 3,
             'sample_timeout': 600.0,

@@ -86,7 +86,7 @@ def test_networks_and_optimizers_are_lists(name: str, value: Any):
 
 
 VECTOR, IMAGE = Box(-1.0, 1.0, (3,), np.float32), Box(0, 255, (36, 36, 1), np.uint8)
-FEW = {'train_steps': 32, 'horizon': 16, 'run_dir': False, 'progress_bar': False}
+FEW = {'train_steps': 32, 'horizon': 16, 'run_dir': False, 'verbose': 0}
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def agent_for(env: Any, alg: str = 'PPO', **params: Any) -> tuple[Any, dict[str,
     from zoo import algorithms, call_default_params
 
     alg_params, learn_params = call_default_params(env, 'classic_control', alg, seed=0)
-    return getattr(algorithms, alg)(**alg_params), learn_params | {'run_dir': False, 'progress_bar': False} | params
+    return getattr(algorithms, alg)(**alg_params), learn_params | {'run_dir': False, 'verbose': 0} | params
 
 
 #: What is changed for the slow environment: PPO updates after 128 steps of every actor, IMPALA after 160 steps of all.
@@ -191,7 +191,7 @@ def look(training):
     (mark / 'new').write_text(f'{{training.steps}} {{len(training.returns)}}')
     os.replace(mark / 'new', mark / 'progress')
 
-agent.learn(env, callbacks=[look], **learn_params | dict(roles=roles, train_steps=10**9, progress_bar=False, {params}))
+agent.learn(env, callbacks=[look], **learn_params | dict(roles=roles, train_steps=10**9, verbose=0, {params}))
 """
 
 

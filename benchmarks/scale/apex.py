@@ -58,7 +58,7 @@ def measure(hidden: list[int] | None, batch_size: int | None, updates: int | Non
         'log_every': 1000,
         'batch_size': batch_size,
         'updates': updates,
-        'progress_bar': False,
+        'verbose': 0,
     }
     agent.learn(env, run_dir=False, callbacks=[lambda _: not ends or time.perf_counter() < ends[0]], **learn_params)
     env.close()

@@ -103,7 +103,7 @@ def lead(cluster: Any, actors: int, messages: int) -> dict[str, float]:
     agent, plan, _ = agent_and_plan(actors, (SKIPPED + messages) * HORIZON)
     marks: list[tuple[float, float, int]] = []
     with learner.learning(cluster, plan, agent) as experience:
-        training = Training(agent, None, plan.train_steps, progress_bar=False, start=0, experience=experience)
+        training = Training(agent, None, plan.train_steps, verbose=0, start=0, experience=experience)
         stepped = training.stepped
 
         def noted(*args: Any) -> Any:

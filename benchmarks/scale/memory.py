@@ -76,7 +76,7 @@ def measured(name: str) -> dict[str, float]:
     agent.predict(np.zeros(SHAPE, np.uint8))
     status = Path('/proc/self/status').read_text(encoding='ascii')
     before = int(re.search(r'VmRSS:\s+(\d+)', status)[1])
-    given: dict[str, Any] = {'roles': None, 'run_dir': False, 'progress_bar': False}
+    given: dict[str, Any] = {'roles': None, 'run_dir': False, 'verbose': 0}
     if name in OFF_POLICY:
         steps = CAPACITY + 100
         given |= {'buffer_size': CAPACITY, 'explore_steps': CAPACITY, 'update_every': 50, 'updates': 1}

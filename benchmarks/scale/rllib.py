@@ -90,7 +90,7 @@ def train_zoo(alg: str) -> float:
         log_every=2048,
         callbacks=[lambda training: clock(training.steps)],
         run_dir=False,
-        progress_bar=False,
+        verbose=0,
         **WORK[alg],
     )
     return clock.rate

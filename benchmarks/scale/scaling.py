@@ -132,7 +132,7 @@ def agent_for(alg: str, env: Any) -> tuple[Any, dict[str, Any]]:
         alg_params['net_list'] = [
             entry if isinstance(entry, str) else entry | {'hidden': [64, 64]} for entry in alg_params['net_list']
         ]
-    return getattr(algorithms, alg)(**alg_params), learn_params | {'run_dir': False, 'progress_bar': False}
+    return getattr(algorithms, alg)(**alg_params), learn_params | {'run_dir': False, 'verbose': 0}
 
 
 def timed(call: Any, seconds: list[float]) -> Any:

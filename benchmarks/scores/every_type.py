@@ -115,7 +115,7 @@ def run(name: str, copies: int) -> dict[str, Any]:
     alg_params, learn_params = call_default_params(env, row.type, row.alg, seed=0)
     agent = getattr(algorithms, row.alg)(**alg_params)
     with tempfile.TemporaryDirectory() as folder:
-        changed = learn_params | row.learn | {'train_steps': row.steps, 'progress_bar': False}
+        changed = learn_params | row.learn | {'train_steps': row.steps, 'verbose': 0}
         trained = agent.learn(env, 'train', run_dir=folder, **changed)
         left = sorted(path.name for path in Path(folder).iterdir() if not path.name.startswith('events'))
     tested = agent.learn(env, 'test', test_episodes=2)

@@ -228,7 +228,7 @@ def trained_here(asked: Row, seed: int) -> dict[str, Any]:
         tests.append(statistics.mean(score(training.agent, 10, TEST_SEED + 1 + len(tests))))
 
     note.every = asked.steps // PARTS  # type: ignore[attr-defined]
-    options = {'run_dir': False, 'progress_bar': False, 'evaluate': False}
+    options = {'run_dir': False, 'verbose': 0, 'evaluate': False}
     agent, trained = zoo.train(
         asked.alg, asked.env_id, seed=seed, train_steps=asked.steps, callbacks=[note], **options, **asked.changes
     )

@@ -47,7 +47,7 @@ def measure(name: str, updates: int) -> tuple[float, float]:
         return metrics
 
     agent.update_on = timed
-    learn = zoo_arguments(task)[1] | {'seed': 0, 'progress_bar': False, 'run_dir': False}
+    learn = zoo_arguments(task)[1] | {'seed': 0, 'verbose': 0, 'run_dir': False}
     learn['train_steps'] = learn['explore_steps'] + WARM + updates
     agent.learn(env, 'train', **learn)
     env.close()

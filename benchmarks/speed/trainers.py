@@ -129,7 +129,7 @@ def zoo_trainer(library: str, task: Task) -> Train:
     from zoo.common.rollouts.collector import Collector
 
     if task.learns:
-        learn = zoo_arguments(task)[1] | {'seed': None, 'progress_bar': False, 'run_dir': False}
+        learn = zoo_arguments(task)[1] | {'seed': None, 'verbose': 0, 'run_dir': False}
         return lambda n: agent.learn(env, 'train', train_steps=n, **learn)
     collector = Collector(env, agent.action_adaptor)
     collector.reset(0)

@@ -19,7 +19,7 @@ from zoo.common.rollouts.rollout_buffer import RolloutBuffer
 
 pytestmark = pytest.mark.usefixtures('plain_graphs')
 
-FEW = {'train_steps': 200, 'explore_steps': 40, 'batch_size': 16, 'run_dir': False, 'progress_bar': False}
+FEW = {'train_steps': 200, 'explore_steps': 40, 'batch_size': 16, 'run_dir': False, 'verbose': 0}
 
 
 def make(name: str, env: Any, **params: Any) -> Any:

@@ -275,7 +275,7 @@ def test_tests_in_between_change_nothing_of_the_training(monkeypatch):
         env = build_env('Pendulum-v1', 'classic_control')
         specs = [{'hidden': [8], 'seed': 1}] * 3
         agent = CrossQ(env.observation_space, env.action_space, net_list=specs, policy_delay=1)
-        params = {'batch_size': 8, 'explore_steps': 50, 'update_every': 1, 'progress_bar': False}
+        params = {'batch_size': 8, 'explore_steps': 50, 'update_every': 1, 'verbose': 0}
         result = agent.learn(env, train_steps=600, seed=3, run_dir=False, callbacks=callbacks, **params)
         found.append((result.returns, saving.arrays(agent)))
     (returns, arrays), (others, tested) = found
@@ -393,9 +393,7 @@ def test_other_observations_are_normalised_before_the_hidden_layers(observation)
     spec = {'hidden': [8], 'features': 8, 'normalize': 'batch_renorm'}
     agent = CrossQ(space, ACTION, net_list=[spec] * 3, policy_delay=1)
     env = zoo.build_env(toys.AnySpaces(space, ACTION), 'gymnasium', seed=0)
-    agent.learn(
-        env, run_dir=False, progress_bar=False, train_steps=14, explore_steps=6, batch_size=4, buffer_size=20, seed=0
-    )
+    agent.learn(env, run_dir=False, verbose=0, train_steps=14, explore_steps=6, batch_size=4, buffer_size=20, seed=0)
     for network in agent.networks.values():
         assert [norm.name for norm in norms(network)] == ['input_norm', 'hidden0_norm']
         for norm in norms(network):

@@ -180,7 +180,7 @@ class TestBoth:
             noise_std=0.1,
             **({'weight_decay': 0.0} if name == 'ES' else {}),
         )
-        agent.learn(env, seed=0, train_steps=6000, episodes_per_evaluation=4, run_dir=False, progress_bar=False)
+        agent.learn(env, seed=0, train_steps=6000, episodes_per_evaluation=4, run_dir=False, verbose=0)
         single = build_env(toys.Aim, 'gymnasium', seed=1000)
         returns = agent.learn(single, 'test', test_episodes=50, seed=1).returns
         assert np.mean(returns) >= -0.1  # the best without looking is -5/12
@@ -188,7 +188,7 @@ class TestBoth:
     def test_train_steps_are_those_of_the_environment_and_a_generation_is_whole(self, plain_graphs, name):
         env = build_env('CartPole-v1', seed=0)
         agent = getattr(algorithms, name)(env.observation_space, env.action_space, num_directions=3)
-        result = agent.learn(env, seed=0, train_steps=200, run_dir=False, progress_bar=False, episodes_per_evaluation=2)
+        result = agent.learn(env, seed=0, train_steps=200, run_dir=False, verbose=0, episodes_per_evaluation=2)
         assert result.episodes % 12 == 0 and result.steps == agent.steps == sum(result.returns) >= 200
         assert set(result.losses) == set(agent.metric_names)
 
@@ -213,7 +213,7 @@ class TestBoth:
                 'checkpoint_every': 100,
                 'exact_resume': True,
                 'log_every': 100,
-                'progress_bar': False,
+                'verbose': 0,
             }
             folder = tmp_path / f'{stop}'
             try:

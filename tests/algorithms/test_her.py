@@ -140,7 +140,7 @@ def test_it_can_be_turned_on_later():
 @pytest.mark.usefixtures('plain_graphs')
 def test_a_resumed_training_is_the_uninterrupted_one(nenv: int, tmp_path: Path):
     params = FEW | {'train_steps': 400, 'checkpoint_every': 200, 'exact_resume': True, 'buffer_size': 150}
-    params |= {'her': {'strategy': 'future', 'k': 4}, 'progress_bar': False}
+    params |= {'her': {'strategy': 'future', 'k': 4}, 'verbose': 0}
     make = partial(toys.BitFlip, 5)
     whole = agent_for('DQN', make)
     whole.learn(build_env(make, nenv=nenv), seed=3, run_dir=tmp_path / 'whole', **params)

@@ -24,7 +24,7 @@ def learn(
     hidden = {'hidden': [32], 'features': 32} if name in ('PPO', 'DQN') else {'hidden': [64, 64], 'activation': 'relu'}
     specs = [{**hidden, 'seed': i} for i in range(len(cls.network_names))]
     agent: Algorithm = cls(single.observation_space, single.action_space, net_list=specs, **alg_params)
-    agent.learn(env, seed=0, run_dir=False, progress_bar=False, **learn_params)
+    agent.learn(env, seed=0, run_dir=False, verbose=0, **learn_params)
     return statistics.mean(agent.learn(single, 'test', test_episodes=50, seed=1).returns), agent
 
 

@@ -139,5 +139,5 @@ def test_learns_from_recorded_episodes(tmp_path):
     agent = OffPAC(env.observation_space, env.action_space, net_list=[{'hidden': [4]}] * 3, explore=1.0)
     path = zoo.record_dataset(agent, env, 3, tmp_path / 'episodes.npz', deterministic=False, seed=0)
     few = {'train_steps': 20, 'explore_steps': 0, 'batch_size': 4, 'buffer_size': 500}
-    agent.learn(env, recorded=path, run_dir=False, progress_bar=False, **few)
+    agent.learn(env, recorded=path, run_dir=False, verbose=0, **few)
     assert agent.replay.recorded > 20 and agent.updates == 20

@@ -113,7 +113,7 @@ class TestVPGWithoutABaseline:
         agent = algorithms.VPG(**alg_params | {'baseline': False})
         assert list(agent.networks) == ['actor'] and len(agent.net_list) == 1
         assert agent.trainable_variables == agent.policy.trainable_variables
-        agent.learn(env, run_dir=False, **learn_params | {'train_steps': 40, 'horizon': 20, 'progress_bar': False})
+        agent.learn(env, run_dir=False, **learn_params | {'train_steps': 40, 'horizon': 20, 'verbose': 0})
         twin = zoo.load(agent.save(tmp_path / 'saved'))
         obs = np.ones((2, 4), np.float32)
         np.testing.assert_array_equal(twin.predict(obs), agent.predict(obs))
@@ -161,5 +161,5 @@ def test_single_steps_of_one_copy():
     """AC by default updates after every step, here of one environment."""
     env = zoo.build_env('CartPole-v1')
     agent = algorithms.AC(env.observation_space, env.action_space, optimizers_list=SGD)
-    agent.learn(env, train_steps=12, run_dir=False, progress_bar=False)
+    agent.learn(env, train_steps=12, run_dir=False, verbose=0)
     assert agent.optimizers['all'].keras.iterations == 12 and agent.fused.traces == 1

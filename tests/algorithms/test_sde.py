@@ -39,7 +39,7 @@ def learn(agent: Any, seed: int | None = 0, **params: Any) -> Any:
     few = {'train_steps': 60, 'horizon': 16, 'epochs': 2, 'batch_size': 8, 'explore_steps': 20, 'buffer_size': 50}
     given = {name: x for name, x in few.items() if name in agent.learn_params()}
     env = build_env(toys.AnySpaces(agent.observation_space, BOX), 'gymnasium', seed=0)
-    return agent.learn(env, seed=seed, run_dir=False, progress_bar=False, **given | params)
+    return agent.learn(env, seed=seed, run_dir=False, verbose=0, **given | params)
 
 
 def features_of(agent: Any, obs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -199,7 +199,7 @@ class TestTheNoise:
         update = agent.update
         agent.update = lambda rollout, **params: seen.append(rollout.action.copy()) or update(rollout, **params)
         env = build_env(Still(VECTOR, BOX), 'gymnasium', seed=0)
-        agent.learn(env, seed=0, train_steps=10, horizon=10, run_dir=False, progress_bar=False)
+        agent.learn(env, seed=0, train_steps=10, horizon=10, run_dir=False, verbose=0)
         steps = seen[0][:, 0]
         same = [np.array_equal(a, b) for a, b in zip(steps, steps[1:], strict=False)]
         assert same == [True, True, False, True, False, True, True, False, True]  # episodes of 5 steps
@@ -253,7 +253,7 @@ def test_light_actors(tmp_path: Path):
         env.observation_space, env.action_space, net_list=[{'hidden': [8]}] * 2, use_sde=True, sde_sample_freq=4
     )
     assert agent.behavior.light().forward is not None
-    few = {'train_steps': 200, 'horizon': 50, 'epochs': 1, 'run_dir': False, 'progress_bar': False, 'seed': 0}
+    few = {'train_steps': 200, 'horizon': 50, 'epochs': 1, 'run_dir': False, 'verbose': 0, 'seed': 0}
     result = agent.learn(env, roles={'actors': 1}, **few)
     assert result.steps == 200 and all(np.isfinite(x) for x in result.losses.values())
     with pytest.raises(ValueError, match=r'kept along each episode, .*: leave out servers\.$'):

@@ -15,7 +15,7 @@ import zoo
 from zoo.callbacks import Evaluate, KeepBest, best
 
 #: A training that only explores, so that nothing is compiled; and one that learns.
-FEW: dict[str, Any] = {'net': '8', 'explore_steps': 100_000, 'train_steps': 3000, 'progress_bar': False}
+FEW: dict[str, Any] = {'net': '8', 'explore_steps': 100_000, 'train_steps': 3000, 'verbose': 0}
 LEARNS: dict[str, Any] = {**FEW, 'explore_steps': 500, 'update_every': 50, 'batch_size': 8}
 
 
@@ -120,7 +120,7 @@ def test_of_equals_the_one_that_trained_longer_is_kept(monkeypatch):
 
 
 def test_what_is_said_and_what_is_quiet(capsys):
-    _, result = zoo.train('DQN', 'CartPole-v1', **{**FEW, 'progress_bar': True})
+    _, result = zoo.train('DQN', 'CartPole-v1', **{**FEW, 'verbose': 1})
     said = capsys.readouterr().err.splitlines()
     tests = [line for line in said if line.startswith('Test at step ')]
     assert len(tests) == len({row['step'] for row in rows(result.run_dir / 'evaluations.csv')}) > 0
@@ -147,7 +147,7 @@ def test_the_best_so_far_survives_an_interruption(monkeypatch):
     assert run.best is not None and run.retested == {}
     Scripted.score = 5.0
     env = zoo.build_env(Scripted)
-    zoo.resume(run, env=env, progress_bar=False)
+    zoo.resume(run, env=env, verbose=0)
     again = zoo.open_run('last')
     assert [float(row['r']) for row in rows(again.path / 'evaluations.csv')][0] == 50
     assert again.retested['before']['step'] < 1500 < again.retested['last']['step'] == 3000
@@ -165,7 +165,7 @@ def test_short_trainings_and_those_that_write_nothing_are_not_tested():
 
 
 def test_an_environment_that_cannot_be_built_again_is_not_tested(capsys):
-    agent, result = zoo.train('DQN', gymnasium.make('CartPole-v1'), **{**FEW, 'progress_bar': True})
+    agent, result = zoo.train('DQN', gymnasium.make('CartPole-v1'), **{**FEW, 'verbose': 1})
     assert agent.steps == 3000 and zoo.open_run(result.run_dir).best is None
     said = capsys.readouterr().err
     assert 'No tests while it trains: build_env did not make this environment from a name' in said

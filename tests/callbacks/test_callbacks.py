@@ -24,7 +24,7 @@ from zoo.common.plots.films import write
 from zoo.common.tools.processes import alone_in
 
 #: A training that only explores, so that nothing is compiled.
-FEW: dict[str, Any] = {'explore_steps': 10_000, 'progress_bar': False}
+FEW: dict[str, Any] = {'explore_steps': 10_000, 'verbose': 0}
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +170,7 @@ class TestEvaluate:
         file = zoo.open_run('last').path / 'evaluations.csv'
         with open(file, 'a') as written:  # by one that was killed later on
             written.write('60,9,9,\n60,9,9,\n8')
-        zoo.resume('last', callbacks=[again], progress_bar=False)
+        zoo.resume('last', callbacks=[again], verbose=0)
         assert again.steps == [20, 40, 60, 80, 100] and again.returns[:2] == first.returns
         assert [int(row['step']) for row in rows(file)] == [step for step in again.steps for _ in range(2)]
         assert again.best == max(9.0, *again.returns)  # which is kept, if its row is not
@@ -186,7 +186,7 @@ class TestEvaluate:
         for path in zoo.open_run('cut').checkpoints:
             if int(path.name) > 50:  # as of a run that was killed
                 shutil.rmtree(path)
-        zoo.resume('cut', callbacks=[again], progress_bar=False)
+        zoo.resume('cut', callbacks=[again], verbose=0)
         assert (again.steps, again.returns, again.best) == (whole.steps, whole.returns, whole.best)
         assert rows(Path('cut/evaluations.csv')) == rows(Path('whole/evaluations.csv'))
         assert zoo.open_run('cut').load(best=True).steps == whole.steps[int(np.argmax(whole.returns))]
@@ -229,7 +229,7 @@ class TestEvaluate:
             if int(path.name) > 50:
                 shutil.rmtree(path)
         again = Evaluate(every=20, episodes=2)
-        zoo.resume('here', callbacks=[again, Checkpoint(every=20, keep=2)], progress_bar=False)
+        zoo.resume('here', callbacks=[again, Checkpoint(every=20, keep=2)], verbose=0)
         assert [int(row['step']) for row in rows(Path('here/evaluations.csv'))] == [
             step for step in again.steps for _ in range(2)
         ]
@@ -464,7 +464,7 @@ class TestMonitor:
         before = path.read_text().splitlines()
         with open(path, 'a') as file:
             file.write('9.0,9,9.0,250\n9.0')  # played after the checkpoint by a run that was killed
-        result = zoo.resume('last', progress_bar=False).result
+        result = zoo.resume('last', verbose=0).result
         after = path.read_text().splitlines()
         assert after[: len(before)] == before and len(after) == len(before) + result.episodes
         seconds = [float(line.split(',')[2]) for line in after[2:]]

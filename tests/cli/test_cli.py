@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ import zoo
 from zoo import algorithms
 from zoo.cli import main, values
 from zoo.cli.commands import completion, train
+from zoo.cli.printing import mean_return
 
 #: A training that only explores, so that nothing is compiled.
 DQN = ['train', 'DQN', 'CartPole-v1', '--steps', '200', '--net', '8', '--set', 'explore_steps=10_000', '--quiet']
@@ -68,7 +70,26 @@ def test_what_train_prints(capsys):
     code, out, err = said(capsys, *DQN, '--run-dir', 'here')
     assert code == 0
     assert err.splitlines()[:2] == ['DQN on CartPole-v1, seed 0', 'Writing to here']
-    assert out.startswith('200 steps, ') and out.endswith('run: here\n')
+    lines = [line.split(maxsplit=1) for line in out.splitlines()]
+    assert [line[0] for line in lines] == ['steps', 'episodes', 'return', 'run'] and lines[-1][1] == 'here'
+    count = int(lines[1][1])
+    assert lines[0][1].startswith('200 in ') and lines[2][1].endswith(f', the mean of all {count} episodes')
+    assert len({line.index(words[1]) for line, words in zip(out.splitlines(), lines, strict=True)}) == 1  # aligned
+
+
+def test_quiet_and_verbose(capsys):
+    loud = [word for word in DQN if word != '--quiet']
+    shown = {name: said(capsys, *loud, *words)[2] for name, words in {'1': [], '2': ['-v'], '0': ['-q']}.items()}
+    assert 'DQN CartPole-v1: 100% 200/200, ' in shown['1'] and '\n  episode/count' not in shown['1']
+    assert '\n  episode/count ' in shown['2'] and '\n  speed/steps_per_second ' in shown['2']
+    assert 'CartPole-v1:' not in shown['0']
+    for words in (['-v', '-q'], ['-v', '--set', 'verbose=1']):
+        code, _, err = said(capsys, *loud, *words)
+        assert code == 2 and ('contradict each other' in err or '--set verbose says the same' in err)
+    Path('old.yaml').write_text('alg: DQN\nenv_id: CartPole-v1\ntrain_steps: 20\nnet: [8]\nprogress_bar: false\n')
+    with pytest.warns(DeprecationWarning, match='progress_bar=False is verbose=0 now'):
+        assert 'CartPole-v1:' not in said(capsys, 'train', '--config', 'old.yaml')[2]
+    assert 'episode/count' in said(capsys, 'train', '--config', 'old.yaml', '-v')[2]
 
 
 def test_play(a_run: Path, capsys):
@@ -86,7 +107,15 @@ def test_play(a_run: Path, capsys):
 def test_show_and_list_and_plot(a_run: Path, capsys):
     out = said(capsys, 'show', 'last')[1]
     assert ['steps', '200', 'of', '200'] in [line.split() for line in out.splitlines()]
-    assert 'epsilon' in out and 'Linear(1.0, 0.05, 0.1)' in out and 'layers' in out
+    changes = [line.split() for line in out.partition('Settings that differ from the defaults:')[2].splitlines()[1:]]
+    assert changes == [
+        ['train_steps', '200', '(default:', '50000)'],
+        ['explore_steps', '10000', '(default:', '1000)'],
+        ['net_list.hidden', '[8]', '(default:', '[128,', '128])'],
+        ['max_episode_steps', '50', '(no', 'default)'],
+    ]
+    (tests,) = (line for line in out.splitlines() if line.startswith('tests '))
+    assert re.match(r'tests +2, highest mean [\d.]+ at step [12]00, last [\d.]+ at step 200', tests)
     assert 'Network q: observation to the values of 2 actions' in said(capsys, 'show', 'last', '--networks')[1]
     header, line = said(capsys, 'list', 'runs')[1].splitlines()
     assert header.split() == ['run', 'algorithm', 'environment', 'steps', 'return', 'begun']
@@ -94,6 +123,22 @@ def test_show_and_list_and_plot(a_run: Path, capsys):
     assert said(capsys, 'plot', 'last', a_run.name, '--out', 'a/b.png') == (0, 'a/b.png\n', '')
     with Image.open('a/b.png') as picture:
         assert picture.size == (840, 504)
+
+
+def test_show_of_a_run_without_defaults_has_all_settings(a_run: Path, capsys):
+    config = json.loads((a_run / 'config.json').read_text())
+    (a_run / 'config.json').write_text(json.dumps(config | {'algorithm': 'Mine'}))
+    out = said(capsys, 'show', 'last')[1]
+    assert 'zoo has no defaults for Mine, an algorithm of your own. Its settings:' in out
+    assert re.search(r'\n  gamma +0\.99\n', out) and re.search(r'\n  epsilon +Linear\(1, 0\.05, 0\.1\)\n', out)
+
+
+@pytest.mark.parametrize(
+    ('episodes', 'told'),
+    [(1, '2.5, of one episode'), (7, 'all 7'), (100, 'all 100'), (101, 'the last 100')],
+)
+def test_a_mean_says_of_how_many_episodes(episodes: int, told: str):
+    assert told in mean_return(2.5, episodes, 100)
 
 
 def test_lists(capsys):
@@ -138,7 +183,7 @@ def test_sentences_of_refusals_name_what_to_write(a_run: Path, capsys, monkeypat
     assert code == 2 and err.endswith('write zoo film last.\n')
     shown = said(capsys, 'show', 'last')[1]
     ended = len([step for step in zoo.open_run('last').episodes['step'] if step <= 200])
-    assert 0 < ended < 100 and f'the mean of the last {ended} episodes' in shown
+    assert 0 < ended < 100 and f'the mean of all {ended} episodes' in shown
 
 
 def test_a_run_goes_on_from_its_checkpoint(a_run: Path, capsys):
@@ -175,8 +220,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(capsys, monkeypatch):
     kept = json.loads((run / 'best.json').read_text())['arguments']
     assert (kept['every'], kept['stop_at'], kept['share']) == (1000, 475.0, None)  # the run goes on with them
     code, out, err = said(capsys, 'train', '--resume', str(run), '--quiet')
-    assert code == 0 and out.startswith('100 steps') and 'from step 100 of 200' in err
-    assert '\nbest, the last: step 200, mean ' in out and 'Test at' not in err
+    assert code == 0 and out.startswith('steps           100 in ') and 'from step 100 of 200' in err
+    assert '\nbest, the last  step 200, mean ' in out and 'Test at' not in err
     shown = said(capsys, 'show', str(run))[1]
     assert 'of 20 new episodes' in shown and str(run / 'best') in shown
     code, _, err = said(capsys, 'train', '--resume', str(run))

@@ -264,7 +264,7 @@ def test_tests_while_it_trains_are_a_switch():
 def test_a_run_says_whether_it_was_tested(tmp_path):
     for evaluate in (True, False):
         place = tmp_path / str(evaluate)
-        params = {'train_steps': 200, 'explore_steps': 1000, 'progress_bar': False, 'run_dir': place}
+        params = {'train_steps': 200, 'explore_steps': 1000, 'verbose': 0, 'run_dir': place}
         zoo.train('DQN', 'CartPole-v1', evaluate=evaluate, **params)
         assert experiment_of(zoo.open_run(place)).arguments['evaluate'] is evaluate
 

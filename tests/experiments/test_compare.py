@@ -95,6 +95,8 @@ def test_a_comparison_goes_on_and_writes_its_report(capsys):
     assert row[1] == f'{first.scores["other"][0].score:.4g}' and row[6] == '1'
     text, page = repr(more), Path('here/report.html').read_text()
     assert 'one' in text and 'report: here/report.html' in text
+    for note in ('Each run has 1 copy of the environment.', '2 seeds are few: the interval is too narrow'):
+        assert note in text and note in page
     assert page.count('data:image/png;base64,') == 2 and 'interquartile' in page and '<td>one</td>' in page
     for name in ('curves.png', 'scores.png'):
         with Image.open(Path('here') / name) as picture:
@@ -109,6 +111,91 @@ def test_a_comparison_goes_on_and_writes_its_report(capsys):
         zoo.compare(['PPO'], 'Acrobot-v1', out='here', progress=False)
     with alone_in('here'), pytest.raises(ValueError, match="'here' is in use"):
         zoo.compare({'one': algs['one']}, 'CartPole-v1', out='here', **FEW)
+
+
+def compared(monkeypatch: pytest.MonkeyPatch, algs: Any, **params: Any) -> dict[str, Any]:
+    """The ``nenv`` of each run that a comparison would do."""
+    tasks: list[workers.Task] = []
+    monkeypatch.setattr(workers, 'run', lambda given, *args: tasks.extend(given))
+    zoo.compare(algs, 'CartPole-v1', **{'seeds': 1, 'out': 'here', **params})
+    return {task.name.partition(',')[0]: task.args[1]['nenv'] for task in tasks}
+
+
+class TestCopies:
+    """Every algorithm has as many copies of the environment as the others, unless the user wants it otherwise."""
+
+    def test_all_have_the_largest_default(self, monkeypatch, capsys):
+        assert compared(monkeypatch, ['PPO', 'A2C', 'DQN']) == {'PPO': 8, 'A2C': 8, 'DQN': 8}
+        said = capsys.readouterr().err.splitlines()[0]
+        assert said == (
+            'Each run has 8 copies of the environment. It is the largest default (PPO 1, A2C 8, DQN 1); nenv sets '
+            'another one.'
+        )
+
+    def test_equal_defaults_need_no_reason(self, monkeypatch, capsys):
+        assert compared(monkeypatch, ['PPO', 'DQN']) == {'PPO': 1, 'DQN': 1}
+        assert capsys.readouterr().err.splitlines()[0] == 'Each run has 1 copy of the environment.'
+
+    def test_what_the_user_says_holds(self, monkeypatch, capsys):
+        assert compared(monkeypatch, ['PPO', 'A2C'], nenv=3, out='all') == {'PPO': 3, 'A2C': 3}
+        own = {'PPO': {'alg': 'PPO', 'nenv': 2}, 'A2C': {'alg': 'A2C'}, 'DQN': {'alg': 'DQN'}}
+        assert compared(monkeypatch, own, out='one') == {'PPO': 2, 'A2C': 8, 'DQN': 8}
+        assert 'Copies of the environment: PPO 2, A2C 8, DQN 8.' in capsys.readouterr().err
+
+    def test_actors_have_copies_each(self, monkeypatch, capsys):
+        assert compared(monkeypatch, ['A3C', 'A2C']) == {'A3C': 1, 'A2C': 8}
+        assert 'Each actor of A3C has so many.' in capsys.readouterr().err
+        assert compared(monkeypatch, ['A3C', 'A2C'], roles=None, out='alone') == {'A3C': 8, 'A2C': 8}
+
+    def test_an_algorithm_is_added_with_the_copies_of_the_others(self, monkeypatch, capsys):
+        compared(monkeypatch, ['PPO', 'A2C'])
+        assert compared(monkeypatch, ['PPO', 'DQN']) == {'PPO': 8, 'DQN': 8}
+        assert 'The runs that are there have as many.' in capsys.readouterr().err
+
+    def test_runs_with_fewer_copies_are_not_mixed_in(self, monkeypatch):
+        compared(monkeypatch, ['PPO'])
+        with pytest.raises(
+            ValueError, match="^'here' holds runs of PPO with nenv=1, but all would have 8 now: give nenv=1"
+        ):
+            compared(monkeypatch, ['PPO', 'A2C'])
+        assert compared(monkeypatch, ['PPO', 'A2C'], nenv=1) == {'PPO': 1, 'A2C': 1}
+
+    @pytest.mark.parametrize(
+        ('options', 'algs', 'nenv'),
+        [
+            ('', ['PPO', 'A2C'], None),
+            ('--nenv 4', ['PPO', 'A2C'], 4),
+            ('--nenv A2C=4', {'PPO': {'alg': 'PPO'}, 'A2C': {'alg': 'A2C', 'nenv': 4}}, None),
+            ('--nenv 2 --nenv A2C=4', {'PPO': {'alg': 'PPO'}, 'A2C': {'alg': 'A2C', 'nenv': 4}}, 2),
+        ],
+    )
+    def test_from_the_shell(self, options: str, algs: Any, nenv: int | None, monkeypatch):
+        asked: dict[str, Any] = {}
+        monkeypatch.setattr(zoo, 'compare', lambda *args, **params: asked.update(params, algs=args[0]), raising=False)
+        assert main(f'compare PPO A2C --env CartPole-v1 {options}'.split()) == 0
+        assert (asked['algs'], asked['nenv']) == (algs, nenv)
+
+    @pytest.mark.parametrize(
+        ('options', 'message'),
+        [
+            ('--nenv DQN=4', '--nenv DQN=4: DQN is none of PPO, A2C.'),
+            ('--nenv 4 --nenv 5', '--nenv is given twice for all'),
+            ('--nenv A2C=4 --nenv A2C=5', '--nenv is given twice for A2C'),
+            ('--nenv A2C=x', "--nenv: 'x' is not a whole number of at least 1"),
+        ],
+    )
+    def test_nonsense_is_refused(self, options: str, message: str, capsys):
+        assert main(f'compare PPO A2C --env CartPole-v1 {options}'.split()) == 2
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ('seeds', 'told'), [(2, '2 seeds are few: '), (1, '1 seed is few: '), (5, ''), ([3, 4, 5], '3 seeds')]
+)
+def test_few_seeds_are_said_before_hours_are_spent(seeds: Any, told: str, monkeypatch, capsys):
+    compared(monkeypatch, ['DQN'], seeds=seeds)
+    said = capsys.readouterr().err
+    assert told in said and ('The same call with 5 seeds adds the missing runs.' in said) == bool(told)
 
 
 class Slow(gymnasium.Env):
@@ -147,7 +234,7 @@ def test_an_interrupted_run_is_resumed_where_nothing_is_lost(buffer: bool):
         if training.steps >= 100:
             raise KeyboardInterrupt
 
-    few = {'train_steps': 200, 'net': '8', 'explore_steps': 10_000, 'progress_bar': False, 'log_every': 50}
+    few = {'train_steps': 200, 'net': '8', 'explore_steps': 10_000, 'verbose': 0, 'log_every': 50}
     with pytest.raises(KeyboardInterrupt):
         zoo.train('DQN', 'CartPole-v1', run_dir='here', callbacks=[interrupt], checkpoint_buffer=buffer, **few)
     Path('here/output.txt').write_text('kept')

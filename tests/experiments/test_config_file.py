@@ -148,7 +148,7 @@ def test_a_wrong_configuration_ends_the_command_with_a_sentence(tmp_path, capsys
 def test_a_run_that_no_file_can_say_is_refused_in_a_sentence(tmp_path):
     def refused(**params):
         place = tmp_path / f'run{len(list(tmp_path.iterdir()))}'
-        settings = dict(train_steps=8, horizon=8, batch_size=8, run_dir=place, progress_bar=False) | params
+        settings = dict(train_steps=8, horizon=8, batch_size=8, run_dir=place, verbose=0) | params
         zoo.train('PPO', settings.pop('env_id', 'CartPole-v1'), **settings)
         with pytest.raises(ValueError, match='cannot be said in a file') as error:
             zoo.as_config(place)
@@ -169,7 +169,7 @@ def ends(training):
 
 
 def test_the_file_says_what_does_not_come_again(tmp_path):
-    settings = dict(train_steps=8, horizon=8, batch_size=8, progress_bar=False)
+    settings = dict(train_steps=8, horizon=8, batch_size=8, verbose=0)
     agent, _ = zoo.train('PPO', 'CartPole-v1', seed=None, run_dir=tmp_path / 'a', **settings)
     assert 'may not come again: it had no seed.' in zoo.as_config(tmp_path / 'a')
     env = zoo.open_run(tmp_path / 'a').build_env()
@@ -182,6 +182,6 @@ def test_the_file_says_what_does_not_come_again(tmp_path):
 
 
 def test_a_file_names_no_two_things_at_once(tmp_path, capsys):
-    zoo.train('PPO', 'CartPole-v1', train_steps=8, horizon=8, batch_size=8, run_dir=tmp_path / 'a', progress_bar=False)
+    zoo.train('PPO', 'CartPole-v1', train_steps=8, horizon=8, batch_size=8, run_dir=tmp_path / 'a', verbose=0)
     assert main(['show', str(tmp_path / 'a'), '--as-config', '--networks']) == 2
     assert 'leave --networks out' in capsys.readouterr().err

@@ -25,7 +25,7 @@ FEW: dict[str, Any] = {
     'batch_size': 16,
     'epochs': 1,
     'net': '8',
-    'progress_bar': False,
+    'verbose': 0,
 }
 
 
@@ -69,7 +69,7 @@ def test_one_call_is_the_four_lines():
 
 
 def test_curves_are_named_by_what_their_runs_differ_in():
-    few = dict(net=[8], train_steps=300, explore_steps=1000, progress_bar=False)  # nothing is updated or compiled
+    few = dict(net=[8], train_steps=300, explore_steps=1000, verbose=0)  # nothing is updated or compiled
     for name, given in {'a': {}, 'b': {'seed': 1, 'log_every': 100}, 'c': {'gamma': 0.5}}.items():
         zoo.train('DQN', 'CartPole-v1', run_dir=name, **given, **few)
     alike, apart = zoo.plot_runs(['a', 'b']), zoo.plot_runs(['a', 'b', 'c'])
@@ -79,7 +79,7 @@ def test_curves_are_named_by_what_their_runs_differ_in():
 
 @pytest.mark.full
 def test_copies_are_those_that_the_defaults_are_meant_for(caplog):
-    few = dict(net=[8], train_steps=31, run_dir=False, progress_bar=False)
+    few = dict(net=[8], train_steps=31, run_dir=False, verbose=0)
     for given, steps in (({}, 40), ({'nenv': 3}, 45)):  # iterations of five steps of each copy
         assert zoo.train('A2C', 'CartPole-v1', **given, **few).result.steps == steps
     assert '8 copies' in caplog.text and 'here are 3' in caplog.text
@@ -99,7 +99,7 @@ def test_copies_are_those_that_the_defaults_are_meant_for(caplog):
 )
 def test_exploration_is_that_of_the_layers(alg: str, given: dict[str, Any], epsilon: Any, said: str, caplog):
     """The table's ε is for layers as the table has them."""
-    agent, _ = zoo.train(alg, 'CartPole-v1', net='8', train_steps=2, progress_bar=False, run_dir=False, **given)
+    agent, _ = zoo.train(alg, 'CartPole-v1', net='8', train_steps=2, verbose=0, run_dir=False, **given)
     assert agent.epsilon == epsilon
     assert said in caplog.text and ('explores' in caplog.text) == bool(said)
 
@@ -169,7 +169,7 @@ def test_an_interrupted_training_goes_on():
     more = FEW | {'train_steps': 128, 'log_every': 32}
     with pytest.raises(KeyboardInterrupt, match='at step 64 of 128'):
         zoo.train('PPO', 'CartPole-v1', callbacks=[Interrupt(64)], **more)
-    agent, result = zoo.resume('last', progress_bar=False)
+    agent, result = zoo.resume('last', verbose=0)
     assert (agent.steps, result.steps) == (128, 64) and agent.net_list[0]['hidden'] == [8]
     (run,) = zoo.list_runs()
     assert run.path.absolute() == result.run_dir.absolute() and run.steps == 128 and run.seed == 0

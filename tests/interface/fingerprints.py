@@ -139,7 +139,7 @@ def _train(name: str, case: Case) -> dict[str, np.ndarray]:
         **case.params,
     )
     before = _weights(agent)
-    agent.learn(env, seed=0, roles=None, run_dir=False, progress_bar=False, **case.learn)
+    agent.learn(env, seed=0, roles=None, run_dir=False, verbose=0, **case.learn)
     env.close()
     weights = _weights(agent)
     for network in cls.network_names:

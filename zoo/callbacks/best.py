@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
-from zoo.callbacks.evaluate import Evaluate
+from zoo.callbacks.evaluate import Evaluate, score_of, shown
 from zoo.common.envs.about import about
 from zoo.common.records import TestResult
 from zoo.common.tools import seeding
@@ -123,8 +123,6 @@ class KeepBest(Evaluate):
                 return None
             if self.better(float(np.mean(result.returns))):
                 self._length_of_best = self._length
-            told = _score(training.agent.steps, result)
-            training.say(f'Test at step {_shown(told)}, at least {told["min"]:.6g}, in {told["episodes"]:.0f} episodes')
             return self.take(training, result)
 
     def better(self, mean: float) -> bool:
@@ -152,12 +150,12 @@ class KeepBest(Evaluate):
         assert best is not None and last is not None
         other = ''
         if best['step'] != last['step']:
-            other = f'; last: step {_shown(last)}'
+            other = f'; last: step {shown(last)}'
         elif before is not None:
-            other = f'; the best until then: step {_shown(before)}'
+            other = f'; the best until then: step {shown(before)}'
         same = 'the same ' if other else ''
         which = 'the last, ' if best['step'] == last['step'] else ''
-        return f'Best: {which}step {_shown(best)}{other} (in {same}{best["episodes"]:.0f} new episodes)'
+        return f'Best: {which}step {shown(best)}{other} (in {same}{best["episodes"]:.0f} new episodes)'
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -273,10 +271,10 @@ class KeepBest(Evaluate):
             if count < min(_EPISODES, self.retest):
                 raise TimedOut('there is no time for so few')
             agent.forward.refresh()
-            last = best = _score(last_step, self._play(training, count, 'again', until))
+            last = best = score_of(last_step, self._play(training, count, 'again', until))
             if another:
                 with _weights_of(agent, saved):
-                    best = _score(step, self._play(training, count, 'again', until))
+                    best = score_of(step, self._play(training, count, 'again', until))
         except TimedOut:
             training.say(f'Best: step {step:,}: {self.best:.6g} in its test; there was no time to test it again')
             return
@@ -319,13 +317,3 @@ def _weights_of(agent: Agent, saved: checkpoint.SavedCheckpoint) -> Iterator[Non
 
 def _why(error: Exception) -> str:
     return str(error).strip().partition('\n')[0] or type(error).__name__
-
-
-def _score(step: int, result: TestResult) -> dict[str, float]:
-    returns = np.asarray(result.returns, np.float64)
-    numbers = {'mean': returns.mean(), 'std': returns.std(), 'min': returns.min()}
-    return {'step': step, **{name: float(value) for name, value in numbers.items()}, 'episodes': returns.size}
-
-
-def _shown(score: dict[str, float]) -> str:
-    return f'{score["step"]:,}: {score["mean"]:.6g} ± {score["std"]:.3g}'

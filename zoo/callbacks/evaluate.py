@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -28,7 +29,7 @@ class Evaluate(WithEnvironment):
 
     Each test is a row of ``progress.csv`` and of TensorBoard (``test/return``, ``test/length``, ``test/success``). Each
     episode of a test is a row of ``evaluations.csv`` in the run directory: ``step,r,l,success``. Testing does not
-    change the training.
+    change the training. The result is printed, unless ``learn`` has ``verbose=0``.
 
     Args:
         every: environment steps between tests.
@@ -100,6 +101,8 @@ class Evaluate(WithEnvironment):
         if successes:
             metrics['test/success'] = float(np.mean(successes))
         training.log(metrics)
+        score = score_of(agent.steps, result)
+        training.say(f'Test at step {shown(score)}, at least {score["min"]:.6g}, in {score["episodes"]:.0f} episodes')
         self.steps.append(agent.steps)
         self.returns.append(mean)
         if self.better(mean):
@@ -144,3 +147,15 @@ class Evaluate(WithEnvironment):
         if not self.keep_best or (path.parent / 'best').exists():
             self.best = max(means.values(), default=-math.inf)
         keep_rows(path, until)
+
+
+def score_of(step: int, result: TestResult) -> dict[str, float]:
+    """Return step, mean, standard deviation, lowest return and number of episodes of a test."""
+    returns = np.asarray(result.returns, np.float64)
+    numbers = {'mean': returns.mean(), 'std': returns.std(), 'min': returns.min()}
+    return {'step': step, **{name: float(value) for name, value in numbers.items()}, 'episodes': returns.size}
+
+
+def shown(score: Mapping[str, float]) -> str:
+    """Return step, mean and standard deviation of a test: ``'4,096: 40.3 ± 4.05'``."""
+    return f'{score["step"]:,}: {score["mean"]:.6g} ± {score["std"]:.3g}'

@@ -7,17 +7,26 @@ import os
 from typing import Any
 
 import zoo
-from zoo.cli.values import as_count, as_seed, find_packages, parse_settings, run_names
+from zoo.cli.values import as_copies, as_count, as_seed, find_packages, parse_settings, run_names
 from zoo.common.tools.errors import InvalidValue
 
 _ENV_SET = 'an argument of build_env; repeatable'
 
 
-def add_training(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a training, which :func:`zoo.cli.values.training_params` reads."""
+def add_training(parser: argparse.ArgumentParser, each: bool = False) -> None:
+    """Add the options of a training, which :func:`zoo.cli.values.training_params` reads.
+
+    Args:
+        parser: the command's.
+        each: several algorithms may have numbers of copies of their own; ``args.nenv`` is a list then.
+    """
     add = parser.add_argument
     add('--steps', type=as_count, metavar='N', help="environment steps (default: the algorithm's)")
-    add('--nenv', type=as_count, metavar='N', help='copies of the environment (default: as the algorithm needs)')
+    if each:
+        told = 'copies of the environment for all, or ALGORITHM=N for one; repeatable (default: as many for all)'
+        add('--nenv', type=as_copies, action='append', default=[], metavar='N', help=told)
+    else:
+        add('--nenv', type=as_count, metavar='N', help='copies of the environment (default: as the algorithm needs)')
     add('--net', metavar='UNITS', help='units of the hidden layers, such as 256,256')
     add('--set', action='append', default=[], metavar='NAME=VALUE', help='any parameter: gamma=0.98; repeatable')
     add('--env-set', action='append', default=[], metavar='NAME=VALUE', help=_ENV_SET)

@@ -62,6 +62,12 @@ def as_number(text: str) -> float:
     return number
 
 
+def as_copies(text: str) -> tuple[str | None, int]:
+    """Return an algorithm and its number of copies, given as ``'A2C=8'``; None for all, ``'8'``."""
+    name, equals, count = text.rpartition('=')
+    return (name if equals else None), as_count(count)
+
+
 def as_seed(text: str) -> int | None:
     """Return a seed; ``'none'`` gives None, an unpredictable one."""
     if text.lower() == 'none':

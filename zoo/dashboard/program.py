@@ -100,7 +100,7 @@ def experiment_of(run: Any) -> Experiment:
                 edits[field.name] = value
         elif written(value) != written(field.default):
             edits[field.name] = value
-    edits.pop('progress_bar', None)
+    edits.pop('verbose', None)
     found.edit_all(edits)
     return found
 

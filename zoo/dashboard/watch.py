@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 import os
+import re
 import time
 from typing import Any
 
@@ -34,6 +35,8 @@ _NOISE = (
     'WARNING: All log messages before absl', 'cudart_stub', 'cuda_', 'computation_placer', 'XLA service',
     'StreamExecutor',
 )  # fmt: skip
+#: What a training prints of its progress, which the page draws.
+_PROGRESS = re.compile(r':\s+\d+% [\d,]+/[\d,]+|^  \w+/\w+ +\S+$')
 
 
 class FilmView:
@@ -121,7 +124,8 @@ class Watch:
                 told += f' · {_clock((training.train_steps - training.steps) / self._rate)} left'
         name = f' · {html.escape(training.run_dir.name)}' if training.run_dir is not None else ''
         self.status.value = _status(training.state, STATES[training.state], done, told + name)
-        said = [line for line in training.output.splitlines() if line.strip() and not any(x in line for x in _NOISE)]
+        lines = [line for line in training.output.splitlines() if line.strip() and not _PROGRESS.search(line)]
+        said = [line for line in lines if not any(noise in line for noise in _NOISE)]
         if training.error:
             self.said.value = f'<p class="zoo-error">{html.escape(training.error)}</p>'
         else:

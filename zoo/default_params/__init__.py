@@ -24,11 +24,11 @@ import copy
 import dataclasses
 import importlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium import Env
+from gymnasium import Env, Space
 from gymnasium.vector import VectorEnv
 
 from zoo import algorithms
@@ -106,6 +106,66 @@ def call_default_params(
         observation_space, action_space, num_envs = env.observation_space, env.action_space, 1
     spec = getattr(env, 'spec', None)
     env_id = spec.id if spec else ''
+    found = defaults_in(
+        alg,
+        observation_space,
+        action_space,
+        num_envs,
+        env_type,
+        env_id,
+        lambda: is_goal_environment(env),
+        seed,
+        layers,
+        dtype,
+        recurrent,
+    )
+    own = own_defaults_for(alg, env_type, about(env).name, env_id)
+    given = {} if own is None else own.checked()
+    table = _table(alg)
+    copies = given.pop('nenv', _merged(table, env_type, env_id, recurrent).get('nenv', num_envs))
+    if copies != num_envs:
+        log.warning(
+            "%s's default settings%s are meant for %d copies of the environment (nenv=%d); here %s.",
+            alg,
+            f' for {env_id}' if env_id in table.TUNED else '',
+            copies,
+            copies,
+            'is one' if num_envs == 1 else f'are {num_envs}',
+        )
+    if own is not None:
+        _apply(given, getattr(algorithms, alg), *found)
+        note_defaults(env, alg, own.as_json())
+        log.info('Your own defaults of %s for %s: %s.', alg, own.environment, own)
+    return found
+
+
+def defaults_in(
+    alg: str,
+    observation_space: Space[Any],
+    action_space: Space[Any],
+    num_envs: int,
+    env_type: str,
+    env_id: str,
+    has_goals: Callable[[], bool],
+    seed: int | None = None,
+    layers: str = 'keras',
+    dtype: str | None = None,
+    recurrent: str | None = None,
+) -> tuple[ParamDict, ParamDict]:
+    """Return zoo's own defaults, as `call_default_params` does, for an environment that need not be built.
+
+    A user's own defaults (``ZOO_DEFAULTS``) have no part in them.
+
+    Args:
+        alg, seed, layers, dtype, recurrent: as there.
+        observation_space, action_space: of one copy.
+        num_envs: copies of the environment.
+        env_type, env_id: its type, and its name in the tables; empty if it has none.
+        has_goals: whether hindsight experience replay applies to it; called only where that matters.
+
+    Raises:
+        ValueError: as there.
+    """
     cls = getattr(algorithms, alg)
     cls.check_action_space(action_space)
 
@@ -120,8 +180,7 @@ def call_default_params(
         check_recurrent(recurrent, 'call_default_params')
         cls.check_recurrent(f'recurrent={recurrent!r}: what is asked for')
 
-    table = _table(alg)
-    merged = _merged(table, env_type, env_id, recurrent)
+    merged = _merged(_table(alg), env_type, env_id, recurrent)
     if recurrent is not None:  # recurrent policies have no state-dependent exploration
         merged.pop('use_sde', None)
         merged.pop('sde_sample_freq', None)
@@ -141,18 +200,7 @@ def call_default_params(
             merged['buffer_size'] = min(merged['buffer_size'], _IMAGE_BUFFER)
     if not any(item.normalize for item in features(observation_space, True)):
         merged.pop('normalize_obs', None)
-    own = own_defaults_for(alg, env_type, about(env).name, env_id)
-    given = {} if own is None else own.checked()
-    copies = given.pop('nenv', merged.pop('nenv', num_envs))
-    if copies != num_envs:
-        log.warning(
-            "%s's default settings%s are meant for %d copies of the environment (nenv=%d); here %s.",
-            alg,
-            f' for {env_id}' if env_id in table.TUNED else '',
-            copies,
-            copies,
-            'is one' if num_envs == 1 else f'are {num_envs}',
-        )
+    merged.pop('nenv', None)
     if 'rollout_size' in merged:
         merged['horizon'] = max(1, merged.pop('rollout_size') // num_envs)
 
@@ -174,26 +222,20 @@ def call_default_params(
     learn_params = cls.learn_params()
     learn_params = {name: merged.pop(name, default) for name, default in learn_params.items()}
     del learn_params['resume']  # what to do once, not a value to tune
-    if (
-        network.get('recurrent') is None
-        and 'her' in learn_params
-        and learn_params['her'] is None
-        and is_goal_environment(env)
-    ):
+    if network.get('recurrent') is None and 'her' in learn_params and learn_params['her'] is None and has_goals():
         learn_params['her'] = dataclasses.asdict(Strategy())
     if seed is not None:
         learn_params['seed'] = seed
-    if own is not None:
-        _apply(given, cls, alg_params, learn_params)
-        note_defaults(env, alg, own.as_json())
-        log.info('Your own defaults of %s for %s: %s.', alg, own.environment, own)
     assert not merged, f'the defaults of {alg} name {sorted(merged)}, which it does not take'
     return ParamDict(alg_params), ParamDict(learn_params)
 
 
-def default_nenv(alg: str, env_type: str, env_id: str) -> int:
-    """Return how many copies of an environment an algorithm's defaults are meant for."""
-    own = own_defaults_for(alg, env_type, env_id, env_id.rpartition(':')[2])
+def default_nenv(alg: str, env_type: str, env_id: str, with_own: bool = True) -> int:
+    """Return how many copies of an environment an algorithm's defaults are meant for.
+
+    ``with_own=False`` leaves a user's own defaults (``ZOO_DEFAULTS``) out.
+    """
+    own = own_defaults_for(alg, env_type, env_id, env_id.rpartition(':')[2]) if with_own else None
     copies: int = _merged(_table(alg), env_type, env_id, None).get('nenv', 1)
     return copies if own is None else whole(f"nenv in '{own.file}'", own.values.get('nenv', copies))
 

@@ -25,10 +25,12 @@ from zoo.common.tools.files import as_path, make_directory, write_json
 from zoo.common.tools.params import checked
 from zoo.common.tools.printing import say
 from zoo.common.tools.processes import alone_in
+from zoo.common.training.display import in_verbose
 from zoo.experiments import workers
-from zoo.experiments.report import Comparison
+from zoo.experiments.report import Comparison, few, in_words
 from zoo.experiments.results import folder_name, keep_settings, read_result, read_score, settings_in
 from zoo.experiments.runs import Run, open_run, runs_folder
+from zoo.experiments.statistics import ENOUGH
 from zoo.experiments.train import ARGUMENTS, check_names, copies_for, kept_defaults, known_params, resume, train
 
 
@@ -37,7 +39,7 @@ def compare(
     env_id: Any,
     env_type: str | None = None,
     *,
-    seeds: int | Sequence[int] = 3,
+    seeds: int | Sequence[int] = ENOUGH,
     train_steps: int | None = None,
     test_episodes: int = 20,
     jobs: int | None = None,
@@ -51,13 +53,18 @@ def compare(
     with more seeds or algorithms adds their runs. An interrupted run is resumed. It starts again where
     the replay buffer was not saved. With ``exact_resume=True`` a resumed run equals an uninterrupted one.
 
-    >>> zoo.compare(['PPO', 'A2C'], 'CartPole-v1', seeds=3, train_steps=50_000)
+    All runs have equally many copies of the environment: the largest number among the defaults of the algorithms, since
+    with fewer copies than its defaults are meant for an algorithm may do worse. ``nenv`` sets another number for all;
+    a label's own ``nenv`` sets its number alone. An algorithm with actors keeps its default, since each actor has as
+    many.
+
+    >>> zoo.compare(['PPO', 'A2C'], 'CartPole-v1', seeds=5, train_steps=50_000)
     >>> zoo.compare({'large': dict(alg='PPO', net='256,256'), 'small': dict(alg='PPO', net='16')}, 'CartPole-v1')
 
     Args:
         algs: names of algorithms; or, by label, arguments of ``zoo.train``, including ``alg``.
         env_id, env_type: the environment, as for :func:`zoo.train`.
-        seeds: the number of seeds, which begin at 0; or the seeds.
+        seeds: the number of seeds, which begin at 0; or the seeds. With fewer than five the intervals are too narrow.
         train_steps: environment steps of each run; None: the default of each algorithm for this environment.
         test_episodes: episodes of the test after each run. Their mean return is the score of the run.
         jobs: runs at a time; None: one for each core.
@@ -73,6 +80,7 @@ def compare(
         RuntimeError: runs failed. It is raised after all others have ended; the folder of a run has its whole error.
     """
     chosen, wanted = _chosen(algs), _seeds(seeds)
+    params = in_verbose(params, warn=True)
     for name, value in (('test_episodes', test_episodes), ('jobs', jobs), ('train_steps', train_steps)):
         if value is not None:
             whole(name, value)
@@ -80,15 +88,18 @@ def compare(
     given = {'train_steps': train_steps} if train_steps is not None else {}
     settings = {label: {**params, **given, **own} for label, own in chosen.items()}
     environment = _check(settings, env_id, env_type)
-    for own in settings.values():
-        if own.get('nenv') is None:
-            own['nenv'] = copies_for(own['alg'], env_type, env_id)
     name = re.sub(r'[^A-Za-z0-9._-]+', '-', environment)
     folder = runs_folder() / f'compare_{name}' if out is None else as_path(out, 'out')
     make_directory(folder, 'the folder of a comparison')
     with alone_in(folder):
         _check_environment(folder, environment)
+        open_copies = {label: own for label, own in settings.items() if own.get('nenv') is None}
+        why = _share_copies(open_copies, env_type, env_id, folder)
         for label, own in settings.items():
+            found = settings_in(folder / folder_name(label)).get('nenv', own['nenv'])
+            if label in open_copies and found != own['nenv']:
+                here = f"'{folder}' holds runs of {label} with nenv={found}, but all would have {own['nenv']} now"
+                raise InvalidValue(f'{here}: give nenv={found}, or choose another folder (out).')
             kept = {**own, 'environment': environment, 'env_type': env_type, 'test_episodes': test_episodes}
             kept |= kept_defaults(own['alg'], env_type, environment)
             keep_settings(folder / folder_name(label), kept)
@@ -102,6 +113,10 @@ def compare(
         failed: list[str] = []
         total = len(settings) * len(wanted)
         done = total - len(tasks)
+        if progress:
+            say(in_words({label: own['nenv'] for label, own in settings.items()}) + why)
+            if few(len(wanted)):
+                say(few(len(wanted)))
         if progress and done:
             say(f'{done} of {total} runs are there already.')
 
@@ -150,6 +165,30 @@ def _chosen(algs: Any) -> dict[str, dict[str, Any]]:
     return {label: {**own, 'alg': algorithms.check_name(own['alg'])} for label, own in algs.items()}
 
 
+def _share_copies(settings: Mapping[str, dict[str, Any]], env_type: str, env_id: Any, folder: Path) -> str:
+    """Give all the largest number of copies among their defaults; return in words why it is this one.
+
+    A larger number that all runs in the folder have is kept, so that algorithms can be added. Actors have copies each:
+    an algorithm that has some keeps its default.
+    """
+    defaults = {}
+    for label, own in settings.items():
+        own['nenv'] = copies_for(own['alg'], env_type, env_id)
+        if own.get('roles', getattr(algorithms, own['alg']).learn_params()['roles']) is None:
+            defaults[label] = own['nenv']
+    most = max(defaults.values(), default=1)
+    there = {settings_in(path.parent).get('nenv', 1) for path in folder.glob('*/settings.json')}
+    kept = len(there) == 1 and max(there) > most
+    for label in defaults:
+        settings[label]['nenv'] = max(there) if kept else most
+    told = ' The runs that are there have as many.' if kept else ''
+    if not kept and len(set(defaults.values())) > 1:
+        meant = ', '.join(f'{label} {count}' for label, count in defaults.items())
+        told = f' It is the largest default ({meant}); nenv sets another one.'
+    with_actors = [label for label in settings if label not in defaults]
+    return told + (f' Each actor of {", ".join(with_actors)} has so many.' if with_actors else '')
+
+
 def _seeds(seeds: Any) -> list[int]:
     found = list(range(seeds)) if isinstance(seeds, int) and not isinstance(seeds, bool) else seeds
     fine = isinstance(found, Sequence) and not isinstance(found, str) and len(found) > 0
@@ -189,7 +228,7 @@ def _check_environment(folder: Path, environment: str) -> None:
 
 def run_one(folder: Path, own: dict[str, Any], env_id: Any, env_type: str, seed: int, test_episodes: int) -> None:
     """Train and test one run; this is what each process does."""
-    params = {'progress_bar': False, 'evaluate': False, **own}
+    params = {'verbose': 0, 'evaluate': False, **own}
     alg = params.pop('alg')
     found = resumed_agent(folder)
     if found is None:
@@ -221,7 +260,7 @@ def resumed_agent(folder: Path) -> tuple[Any, float] | None:
         if agent.loop_state is None:  # it was interrupted while it was tested
             return agent, before
         if agent.loop.experience == 'rollouts' or agent.saved_buffer is not None:
-            agent, result = resume(run, progress_bar=False)
+            agent, result = resume(run, verbose=0)
             return agent, before + result.wall_time
     for path in folder.iterdir():
         if path.name != 'output.txt':

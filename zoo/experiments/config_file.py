@@ -19,7 +19,7 @@ _OBJECTS = ('callbacks', 'plot_func')
 _WORDS = {'algo': 'alg', 'algorithm': 'alg', 'env': 'env_id', 'environment': 'env_id', 'type': 'env_type'}
 _WORDS |= {'steps': 'train_steps', 'set': 'its parameters themselves', 'env_set': 'env_params'}
 #: Parameters of ``learn`` that do not change what is trained, or belong to one call.
-_ASIDE = ('progress_bar', 'resume')
+_ASIDE = ('verbose', 'progress_bar', 'resume')
 
 
 def read_config(path: str | os.PathLike[str], **given: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from zoo.common.tools.files import write_text
 from zoo.common.tools.printing import Table
 from zoo.experiments.results import Score, folder_name, settings_in
 from zoo.experiments.runs import open_run
-from zoo.experiments.statistics import bootstrap_interval, interquartile_mean
+from zoo.experiments.statistics import ENOUGH, bootstrap_interval, interquartile_mean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,8 +58,16 @@ class Comparison:
             rows.append((mean, tuple(row)))
         return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
 
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on the copies of the environment, and on seeds that are few."""
+        kept = {label: settings_in(self.folder / folder_name(label)) for label in self.scores}
+        notes = [in_words({label: found['nenv'] for label, found in kept.items() if 'nenv' in found})]
+        return [note for note in (*notes, few(min(map(len, self.scores.values()), default=ENOUGH))) if note]
+
     def __repr__(self) -> str:
-        return '\n'.join(Table('', _COLUMNS, self.table, f'report: {self.folder / "report.html"}').lines())
+        below = '\n'.join([*self.notes, f'report: {self.folder / "report.html"}'])
+        return '\n'.join(Table('', _COLUMNS, self.table, below).lines())
 
     def _repr_html_(self) -> str:
         return self._body()
@@ -127,9 +135,28 @@ class Comparison:
         return (
             f'<h1>{html.escape(self.title)}</h1>{Table("", _COLUMNS, self.table).html("")}'
             f'<p>Scores are mean returns of tests without exploration after {steps} of training. IQM: interquartile '
-            'mean over the seeds, with its 95% interval by bootstrap, which is too narrow for fewer than five '
-            f'seeds.</p>{images}<h2>Settings</h2><ul>{settings}</ul>'
+            f'mean over the seeds, with its 95% interval by bootstrap. {html.escape(" ".join(self.notes))}</p>'
+            f'{images}<h2>Settings</h2><ul>{settings}</ul>'
         )
+
+
+def in_words(copies: Mapping[str, int]) -> str:
+    """Return by label how many copies of the environment runs have."""
+    numbers = set(copies.values())
+    if len(numbers) > 1:
+        return f'Copies of the environment: {", ".join(f"{label} {count}" for label, count in copies.items())}.'
+    return ''.join(
+        f'Each run has {count} {"copy" if count == 1 else "copies"} of the environment.' for count in numbers
+    )
+
+
+def few(seeds: int) -> str:
+    """Return a sentence if there are too few seeds for an interval; else nothing."""
+    if seeds >= ENOUGH:
+        return ''
+    count = '1 seed is' if seeds == 1 else f'{seeds} seeds are'
+    told = f'{count} few: the interval is too narrow with fewer than {ENOUGH}'
+    return f'{told}. The same call with {ENOUGH} seeds adds the missing runs.'
 
 
 def _figure(height: float) -> tuple[Figure, Any]:

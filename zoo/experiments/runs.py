@@ -73,21 +73,24 @@ class Run:
 
         The seed is left out, and so is the dtype of a network if it is float32.
         """
-        from zoo.common.schedules import schedule_from_json
+        from zoo.experiments.settings import settings_of
 
-        found = {**self.config.get('params', {}), **self.config.get('learn_params', {})}
-        for name in ('progress_bar', 'resume'):  # they do not describe the training
-            found.pop(name, None)
-        for given in ('net_list', 'optimizers_list'):
-            for i, entry in enumerate(self.config.get(given) or []):
-                if not isinstance(entry, dict) or 'custom' in entry:
-                    found[f'{given}[{i}]'] = entry['custom'] if isinstance(entry, dict) else entry
-                    continue
-                own = {key: x for key, x in entry.items() if key != 'seed' and (key, x) != ('dtype', 'float32')}
-                found |= {f'{given}[{i}].{key}': value for key, value in own.items()}
-        env = self.config.get('made_with') or {}
-        found |= {name: value for name, value in env.items() if name not in ('env_id', 'env_type')}
-        return {name: schedule_from_json(value) for name, value in found.items()}
+        return settings_of(self.config)
+
+    @cached_property
+    def differences(self) -> dict[str, tuple[Any, Any]]:
+        """The settings that differ from the defaults for its environment, by name, each with its default.
+
+        A key that all networks or all optimizers have alike is one setting, such as ``'net_list.hidden'``. Settings
+        that have no default, such as arguments of ``build_env``, have ``inspect.Parameter.empty`` there. This imports
+        TensorFlow.
+
+        Raises:
+            ValueError: there are no defaults for this algorithm or this environment.
+        """
+        from zoo.experiments.settings import differences
+
+        return differences(self.config)
 
     @cached_property
     def progress(self) -> dict[str, list[float]]:
@@ -123,6 +126,15 @@ class Run:
         """Return the last entry of a column of ``progress.csv``, such as ``'episode/return'``, or None."""
         found = [value for value in self.progress.get(column, []) if not math.isnan(value)]
         return found[-1] if found else None
+
+    @cached_property
+    def tests(self) -> dict[int, list[float]]:
+        """The tests while it trained: the returns of their episodes, by the steps of the agent; empty without tests."""
+        rows = _columns(self.path / 'evaluations.csv')
+        found: dict[int, list[float]] = {}
+        for step, total in zip(rows.get('step', []), rows.get('r', []), strict=True):
+            found.setdefault(int(step), []).append(total)
+        return found
 
     @property
     def curve(self) -> tuple[list[float], list[float]]:

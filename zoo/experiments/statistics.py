@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+#: Number of runs from which on an interval by bootstrap is about as wide as it should be.
+ENOUGH = 5
+
 #: Number of bootstrap samples.
 RESAMPLES = 2000
 

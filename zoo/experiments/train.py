@@ -24,6 +24,7 @@ from zoo.common.tools.files import jsonable
 from zoo.common.tools.params import Param, above, refusal
 from zoo.common.tools.printing import say
 from zoo.common.training.agent import mismatch
+from zoo.common.training.display import in_verbose
 from zoo.common.utils import call_default_params, default_nenv
 from zoo.default_params import fit_exploration, networks
 from zoo.experiments.origin import origin
@@ -105,6 +106,7 @@ def train(
         ValueError: a name is unknown, and the message has the nearest known one; or a value is out of its range.
     """
     alg = algorithms.check_name(alg)
+    params = in_verbose(params, warn=True)
     env_type = find_env_type(env_id) if env_type is None else env_type
     cls: Any = getattr(algorithms, alg)
     check_names(cls, params)
@@ -187,7 +189,7 @@ def resume(
         callbacks, plot_func: as for ``learn``.
         env: the environment; None: built again, which needs an environment with a name.
         net_list: networks of the same shapes, if the run has networks that were defined in Python; as for ``zoo.load``.
-        **changes: parameters of ``learn`` that do not change what is learned: ``progress_bar``, ``log_every``, ….
+        **changes: parameters of ``learn`` that do not change what is learned: ``verbose``, ``log_every``, ….
 
     Returns:
         The agent and the result, a named tuple.
@@ -211,7 +213,7 @@ def resume(
                 f'{found.name} has {steps:,} steps behind it, so {train_steps:,} in all leave nothing to do: give more.'
             )
         agent.loop_state = {'steps': steps, 'train_steps': steps}
-    learn_params = dict(found.config.get('learn_params', {})) | changes
+    learn_params = in_verbose(found.config.get('learn_params', {})) | in_verbose(changes, warn=True)
     if train_steps is not None:
         learn_params['train_steps'] = train_steps
     built = found.build_env(found.seed) if env is None else None
@@ -245,7 +247,7 @@ def _with_tests(
 
 
 def _say_verdict(tests: KeepBest | None, learn_params: Mapping[str, Any]) -> None:
-    if tests is not None and tests.retested and learn_params.get('progress_bar', True):
+    if tests is not None and tests.retested and learn_params.get('verbose', 1) > 0:
         say(tests.verdict())
 
 

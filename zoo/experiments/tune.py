@@ -23,6 +23,7 @@ from zoo.common.tools.errors import Failure, InvalidValue, MissingPackage, unkno
 from zoo.common.tools.files import as_path, make_directory, write_json, write_text
 from zoo.common.tools.printing import Table, say
 from zoo.common.tools.processes import alone_in
+from zoo.common.training.display import in_verbose
 from zoo.experiments import workers
 from zoo.experiments.results import keep_settings
 from zoo.experiments.runs import runs_folder
@@ -157,6 +158,7 @@ def tune(
     """
     optuna = _optuna()
     alg = algorithms.check_name(alg)
+    params = in_verbose(params, warn=True)
     names = {'sampler': (sampler, SAMPLERS), 'pruner': (pruner, PRUNERS)}
     for kind, (value, known) in names.items():
         if value not in known:
@@ -292,7 +294,7 @@ def _work(
         report = ReportToStudy(trial, max(1, math.ceil(fixed['train_steps'] / TESTS)), test_episodes)
         place = folder / f'trial_{trial.number:04d}'
         try:
-            settings = {'progress_bar': False, **fixed, **given}
+            settings = {'verbose': 0, **fixed, **given}
             train(alg, env_id, env_type, run_dir=place, callbacks=[report], **settings)
         except Exception as error:
             trial.set_user_attr('error', str(error))

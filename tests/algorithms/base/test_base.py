@@ -52,7 +52,7 @@ def environment(name: str, observation_space: Any = VECTOR, seed: int = 0) -> gy
 
 def learn_params(name: str, **others: Any) -> dict[str, Any]:
     """Some updates."""
-    common = {'run_dir': False, 'progress_bar': False, 'batch_size': 8}
+    common = {'run_dir': False, 'verbose': 0, 'batch_size': 8}
     if name not in OFF_POLICY:
         return toys.taken(CLASSES[name], common | {'train_steps': 48, 'horizon': 16, 'epochs': 2} | others)
     return toys.taken(CLASSES[name], common | {'train_steps': 60, 'explore_steps': 20, 'buffer_size': 50} | others)

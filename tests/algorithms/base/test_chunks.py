@@ -142,7 +142,7 @@ agent = zoo.algorithms.PPO(env.observation_space, env.action_space, net_list=[{}
 agent.predict(np.zeros((120, 160, 3), np.uint8))
 before = int(re.search(r'VmRSS:\\s+(\\d+)', open('/proc/self/status').read()).group(1))
 horizon = 3000
-agent.learn(env, train_steps=horizon, horizon=horizon, epochs=1, run_dir=False, progress_bar=False)
+agent.learn(env, train_steps=horizon, horizon=horizon, epochs=1, run_dir=False, verbose=0)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(sum(said), (peak - before) / 1e6)
 """

@@ -22,8 +22,8 @@ from zoo.common.training.checkpoint import CheckpointError
 
 VECTOR = toys.OBSERVATIONS['vector']
 IMAGE = Box(0, 255, (8, 8, 1), np.uint8)
-OFF = {'train_steps': 30, 'explore_steps': 10, 'batch_size': 4, 'buffer_size': 100, 'progress_bar': False}
-ON = {'train_steps': 32, 'horizon': 16, 'epochs': 1, 'batch_size': 8, 'progress_bar': False}
+OFF = {'train_steps': 30, 'explore_steps': 10, 'batch_size': 4, 'buffer_size': 100, 'verbose': 0}
+ON = {'train_steps': 32, 'horizon': 16, 'epochs': 1, 'batch_size': 8, 'verbose': 0}
 
 
 @pytest.fixture(autouse=True)

@@ -73,7 +73,7 @@ def learn(agent: Algorithm, steps: int = 40, **params: Any) -> Any:
     few = {'horizon': 16, 'epochs': 1} if agent.loop.experience != 'steps' else {}
     few |= {} if few else {'explore_steps': 20, 'buffer_size': 50}
     env = build_env(toys.AnySpaces(agent.observation_space, agent.action_space), 'gymnasium', seed=0)
-    given = {'run_dir': False, 'progress_bar': False, 'batch_size': 8, 'train_steps': steps, 'seed': 0}
+    given = {'run_dir': False, 'verbose': 0, 'batch_size': 8, 'train_steps': steps, 'seed': 0}
     return agent.learn(env, **toys.taken(agent, given | few | params))
 
 
@@ -453,7 +453,7 @@ class TestLearning:
         policy(MIXED)
         env = build_env('CartPole-v1')
         agent = algorithms.PPO(env.observation_space, env.action_space, net_list=[{'hidden': [8]} for _ in range(2)])
-        few = {'train_steps': 100, 'horizon': 20, 'epochs': 1, 'batch_size': 20, 'progress_bar': False}
+        few = {'train_steps': 100, 'horizon': 20, 'epochs': 1, 'batch_size': 20, 'verbose': 0}
         result = agent.learn(env, seed=1, run_dir=False, roles={'learners': 2, 'actors': 2}, **few)
         assert result.steps >= 100 and all(np.isfinite(x) for x in result.losses.values())
 

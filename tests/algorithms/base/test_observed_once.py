@@ -17,7 +17,7 @@ from zoo.common import spaces
 from zoo.common.maths.normalize import Collected, moments_of
 from zoo.common.rollouts.collector import Collector
 
-LEARN: dict[str, Any] = {'batch_size': 16, 'buffer_size': 64, 'explore_steps': 40, 'progress_bar': False, 'seed': 0}
+LEARN: dict[str, Any] = {'batch_size': 16, 'buffer_size': 64, 'explore_steps': 40, 'verbose': 0, 'seed': 0}
 
 
 class Rising(gymnasium.Env):

@@ -46,7 +46,7 @@ def test_is_about_sixty_lines():
 def test_learns_is_saved_and_loaded(cls: Any, tmp_path: Path):
     env = zoo.build_env(toys.Chain)
     agent = cls(env.observation_space, env.action_space, net_list=TINY, gamma=0.9)
-    few = {'train_steps': 1500, 'explore_steps': 200, 'batch_size': 32, 'buffer_size': 1000, 'progress_bar': False}
+    few = {'train_steps': 1500, 'explore_steps': 200, 'batch_size': 32, 'buffer_size': 1000, 'verbose': 0}
     result = agent.learn(env, seed=0, run_dir=tmp_path, **few)
     assert result.losses.keys() == {'q', 'value'} and agent.fused.traces == 1
     before = np.mean(result.returns[:10])

@@ -375,7 +375,7 @@ def test_images_and_a_network_of_the_users_own_learn(tmp_path: Path):
 def test_a_run_that_is_resumed_or_copied_goes_on_alike(tmp_path: Path):
     """Bit for bit: the states of the copies begin anew at a checkpoint, where their episodes do."""
     env = build_env('CartPole-v1', 'classic_control', nenv=2, hide_velocity=True)
-    params: dict[str, Any] = {'horizon': 25, 'epochs': 1, 'batch_size': 25, 'progress_bar': False}
+    params: dict[str, Any] = {'horizon': 25, 'epochs': 1, 'batch_size': 25, 'verbose': 0}
     agent = PPO(env.single_observation_space, env.single_action_space, net_list=NETS, sequence_length=10)
     agent.learn(
         env, train_steps=600, run_dir=tmp_path / 'whole', seed=3, checkpoint_every=200, exact_resume=True, **params

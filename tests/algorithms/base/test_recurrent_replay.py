@@ -339,7 +339,7 @@ def test_a_run_that_is_resumed_goes_on_alike(tmp_path: Path):
             checkpoint_every=60,
             exact_resume=True,
             seed=1,
-            progress_bar=False,
+            verbose=0,
             **settings | params,
         )
         return agent, settings
@@ -347,7 +347,7 @@ def test_a_run_that_is_resumed_goes_on_alike(tmp_path: Path):
     whole, settings = run(train_steps=120, run_dir=tmp_path / 'whole')
     resumed = zoo.load(tmp_path / 'whole' / 'checkpoints' / '000000060')
     assert resumed.saved_buffer['state'].any()
-    resumed.learn(build_env(Counts, 'gymnasium'), resume=True, run_dir=False, progress_bar=False, **settings)
+    resumed.learn(build_env(Counts, 'gymnasium'), resume=True, run_dir=False, verbose=0, **settings)
     assert resumed.steps == 120 and resumed.replay.added == whole.replay.added
     assert_close(resumed.trainable_variables, copies(whole.trainable_variables), 1e-6, 1e-7)
     np.testing.assert_array_equal(resumed.replay.state()['state'], whole.replay.state()['state'])

@@ -350,7 +350,7 @@ def test_an_iteration_in_which_one_learner_has_nothing_is_left_out_by_all():
         return found
 
     def train(i: int) -> None:
-        Training(learners[i], None, 3, progress_bar=False, experience=Given(i)).run(AC.loop, horizon=1)
+        Training(learners[i], None, 3, verbose=0, experience=Given(i)).run(AC.loop, horizon=1)
 
     in_threads(2, train)
     assert together.calls == 2 and learners[0].steps == 3

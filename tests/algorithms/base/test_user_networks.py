@@ -36,7 +36,7 @@ def make(name: str, build: Any = None, **params: Any) -> Algorithm:
 
 def learn(agent: Algorithm, steps: int = 60, seed: int | None = 0, **others: Any) -> Any:
     name = type(agent).__name__
-    params = {'run_dir': False, 'progress_bar': False, 'batch_size': 8, 'train_steps': steps}
+    params = {'run_dir': False, 'verbose': 0, 'batch_size': 8, 'train_steps': steps}
     params |= {'explore_steps': 20, 'buffer_size': 50} if name in OFF_POLICY else {'horizon': 16, 'epochs': 2}
     env = zoo.build_env(toys.AnySpaces(VECTOR, ACTIONS[name]), 'gymnasium', seed=0)
     return agent.learn(env, seed=seed, **toys.taken(agent, params | others))

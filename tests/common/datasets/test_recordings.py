@@ -221,7 +221,7 @@ def cart_poles(tmp_path: Path) -> Path:
     return record_dataset(lambda obs: int(obs[2] + obs[3] > 0), env, 4, tmp_path / 'cart.npz', seed=0)
 
 
-LEARN: dict[str, Any] = {'batch_size': 8, 'progress_bar': False, 'buffer_size': 5000}
+LEARN: dict[str, Any] = {'batch_size': 8, 'verbose': 0, 'buffer_size': 5000}
 
 
 def dqn() -> Any:

@@ -61,7 +61,7 @@ def agent_for(name: str, seed: int = 1) -> Any:
 
 def learn(agent: Any, name: str, **params: Any) -> Any:
     env = build_env(ENV_IDS.get(name, 'CartPole-v1'))
-    params = {'train_steps': 1200, 'seed': 3, 'run_dir': False, 'progress_bar': False} | LEARN[name] | params
+    params = {'train_steps': 1200, 'seed': 3, 'run_dir': False, 'verbose': 0} | LEARN[name] | params
     return agent.learn(env, 'train', **params)
 
 

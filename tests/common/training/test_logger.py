@@ -16,11 +16,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tqdm import tqdm
 
 from zoo.common.tools.errors import UserError
 from zoo.common.tools.files import write_json
 from zoo.common.training.logger import Logger
 from zoo.common.training.run_directory import run_directory
+
+#: What tqdm knows of a bar.
+FORMAT = tqdm.format_dict.fget
 
 
 class Terminal(io.StringIO):
@@ -288,21 +292,15 @@ def test_events_are_read_back_by_tensorflow(tmp_path: Path):
 # The bar
 
 
-def test_the_bar_is_silent_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch):
-    stream = io.StringIO()
-    monkeypatch.setattr(sys, 'stderr', stream)
-    with Logger(None, 10) as logger:
-        logger.advance(10)
-        logger.log(10, {'episode/return': 1})
-    assert stream.getvalue() == ''
-
-
-def test_the_bar_can_be_turned_off(monkeypatch: pytest.MonkeyPatch):
-    stream = Terminal()
-    monkeypatch.setattr(sys, 'stderr', stream)
-    with Logger(None, 10, progress=False) as logger:
-        logger.advance(10)
-    assert stream.getvalue() == ''
+def test_nothing_is_shown_if_nothing_is_asked_for(monkeypatch: pytest.MonkeyPatch):
+    for stream in (Terminal(), io.StringIO()):
+        monkeypatch.setattr(sys, 'stderr', stream)
+        with Logger(None, 10, verbose=0) as logger:
+            logger.begin()
+            logger.advance(10)
+            logger.say('a test')
+            logger.finish()
+        assert stream.getvalue() == ''
 
 
 #: What a DQN on Atari shows, the return last as the loops log it.
@@ -322,11 +320,11 @@ def last_line(monkeypatch: pytest.MonkeyPatch, columns: int, description: str, m
     monkeypatch.setenv('COLUMNS', str(columns))
     now = [0.0]
     monkeypatch.setattr('tqdm.std.time', lambda: now[0])
-    logger = Logger(None, 6_000_000, description=description)
+    logger = Logger(None, 6_000_000, name=description)
     logger.log(1, metrics)
     now[0] = 5000.0
     logger.advance(3_170_000)
-    logger._refresh()
+    logger._show()
     assert all(len(line) < columns for line in stream.getvalue().split('\r'))
     return stream.getvalue().split('\r')[-1].rstrip()
 
@@ -355,6 +353,29 @@ def test_the_bar_fits_its_terminal(monkeypatch: pytest.MonkeyPatch, columns: int
 def test_a_wide_terminal_shows_four_metrics(monkeypatch: pytest.MonkeyPatch):
     line = last_line(monkeypatch, 160, 'TD3', METRICS)
     assert line.startswith('TD3:  53%|') and line.endswith('return=-198.4, length=1834, count=81, q=0.0123')
+
+
+def test_a_terminal_without_a_size_has_a_bar(monkeypatch: pytest.MonkeyPatch):
+    """As in a container, whose terminal has 0 columns: 80 are taken."""
+    stream = Terminal()
+    monkeypatch.setattr(sys, 'stderr', stream)
+    monkeypatch.delenv('COLUMNS', raising=False)
+    monkeypatch.setattr('tqdm.std.tqdm.format_dict', property(lambda bar: FORMAT(bar) | {'ncols': -1}))
+    with Logger(None, 100, name='PPO') as logger:
+        logger.advance(50)
+    assert 'PPO:  50%' in stream.getvalue() and ' 50.0/100, ' in stream.getvalue()
+
+
+def test_the_length_stands_behind_the_return(monkeypatch: pytest.MonkeyPatch):
+    """Also where no episode had ended in the first row, which has their count alone."""
+    stream = Terminal()
+    monkeypatch.setattr(sys, 'stderr', stream)
+    monkeypatch.setenv('COLUMNS', '160')
+    with Logger(None, 100, name='PPO') as logger:
+        logger.log(1, {'episode/count': 0})
+        logger.log(2, {'episode/length': 3, 'episode/return': 2, 'episode/count': 1})
+        logger.advance(2)
+    assert 'return=2, length=3, count=1' in stream.getvalue()
 
 
 def test_a_name_in_braces_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch):

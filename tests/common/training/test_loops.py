@@ -117,7 +117,7 @@ def counting(copies: int = 1, mode: Any = AutoresetMode.SAME_STEP, **kwargs: Any
 def train(
     agent: Any, env: Any, steps: int, loop: Callable = on_policy, params: dict | None = None, **kwargs: Any
 ) -> TrainingResult:
-    training = Training(agent, env, steps, progress_bar=False, env_seed=5, **kwargs)
+    training = Training(agent, env, steps, verbose=0, env_seed=5, **kwargs)
     return training.run(loop, **(params or {'horizon': 10} if loop is on_policy else params or OFF))
 
 
@@ -350,7 +350,7 @@ def test_checkpoints_by_default(tmp_path: Path):
     agent = Notes()
     train(agent, counting(), 500, off_policy, run_dir=tmp_path)
     assert [x['name'] for x in agent.saved] == ['000000500'], 'short runs save their end'
-    training = Training(Notes(), counting(), 1_000_000, progress_bar=False)
+    training = Training(Notes(), counting(), 1_000_000, verbose=0)
     assert training.checkpoint_every == 100_000
 
 
@@ -396,7 +396,7 @@ def test_saved_and_unsaved_trainings_end_with_equal_weights(name: str, tmp_path:
     for run_dir in (False, tmp_path):
         env = build_env('CartPole-v1', 'classic_control', nenv=2, seed=3)
         agent = small(name, env)
-        agent.learn(env, train_steps=400, run_dir=run_dir, seed=3, checkpoint_every=40, progress_bar=False, **params)
+        agent.learn(env, train_steps=400, run_dir=run_dir, seed=3, checkpoint_every=40, verbose=0, **params)
         ended.append(agent)
     assert len(list((tmp_path / 'checkpoints').iterdir())) == 10
     assert same_state(*ended) == []
@@ -427,7 +427,7 @@ def test_a_target_that_never_moves_is_said(every: int, told: bool, caplog: pytes
 # Ends before the end
 
 
-LEARN = {'explore_steps': 100, 'batch_size': 10, 'buffer_size': 1000, 'progress_bar': False}
+LEARN = {'explore_steps': 100, 'batch_size': 10, 'buffer_size': 1000, 'verbose': 0}
 
 
 def quick_agent(update: Callable[[Any], dict[str, float]] = lambda agent: {'q': 1.0}, **params: Any) -> Any:
@@ -679,7 +679,7 @@ def test_resumed_run_equals_the_uninterrupted_one(case: str, tmp_path: Path, mon
     def env() -> Any:
         return build_env(env_id, 'classic_control', nenv=copies)
 
-    params = params | {'checkpoint_every': 300, 'exact_resume': True, 'progress_bar': False}
+    params = params | {'checkpoint_every': 300, 'exact_resume': True, 'verbose': 0}
     agent = small(name, env(), **alg_params)
     whole = agent.learn(env(), train_steps=1000, run_dir=tmp_path / 'whole', seed=3, **params)
     paths = sorted((tmp_path / 'whole' / 'checkpoints').iterdir())
@@ -737,7 +737,7 @@ def test_a_checkpoint_of_a_finished_run_is_not_resumed(tmp_path: Path):
 def test_another_buffer_size_is_refused_on_resuming(tmp_path: Path):
     env = build_env('CartPole-v1', 'classic_control')
     agent = small('DQN', env)
-    params = OFF_PARAMS | {'progress_bar': False, 'explore_steps': 1000}
+    params = OFF_PARAMS | {'verbose': 0, 'explore_steps': 1000}
     agent.learn(env, train_steps=60, run_dir=tmp_path, seed=0, buffer_size=100, checkpoint_every=30, **params)
     loaded = zoo.load(tmp_path / 'checkpoints' / '000000030')
     with pytest.raises(ValueError, match='same buffer_size'):
@@ -797,7 +797,7 @@ def test_learners_explore_together_and_each_fills_a_batch(learners: int, first: 
 
     experience = Elsewhere(learners)
     params = {'batch_size': 16, 'explore_steps': 40, 'buffer_size': 1000}
-    training = Training(agent, None, 300, progress_bar=False, experience=experience, callbacks=[note], log_every=1)
+    training = Training(agent, None, 300, verbose=0, experience=experience, callbacks=[note], log_every=1)
     training.run(off_policy, **params)
     assert updated == [first]
     assert 'act' not in agent.asked, 'others have acted'

@@ -44,7 +44,7 @@ def agent_for(name: str, env: Any, **params: Any) -> Any:
 
 
 def learn(agent: Any, env: Any, **params: Any) -> Any:
-    given = {'train_steps': 1000, 'episodes_per_evaluation': 2, 'seed': 1, 'run_dir': False, 'progress_bar': False}
+    given = {'train_steps': 1000, 'episodes_per_evaluation': 2, 'seed': 1, 'run_dir': False, 'verbose': 0}
     return agent.learn(env, **given | params)
 
 
@@ -145,7 +145,7 @@ from zoo import algorithms, build_env
 env = build_env(traced('CartPole-v1', {folder!r}))
 nets = [dict(hidden=[8], features=4, seed=0)]
 agent = algorithms.ARS(env.observation_space, env.action_space, net_list=nets, num_directions=6)
-few = dict(train_steps=1000, episodes_per_evaluation=2, seed=1, run_dir=False, progress_bar=False)
+few = dict(train_steps=1000, episodes_per_evaluation=2, seed=1, run_dir=False, verbose=0)
 steps = agent.learn(env, roles=dict(actors=2), **few).steps
 print('trained', steps, agent.forward.weights()['packed'].sum(dtype=np.float64))
 """

@@ -103,7 +103,7 @@ def few(agent: Any) -> dict[str, int]:
 
 def learn(agent: Any, env: Any, **params: Any) -> Any:
     """Train for a short time, or test, with a fixed seed."""
-    return agent.learn(env, **{'seed': 1, 'run_dir': False, 'progress_bar': False} | few(agent) | params)
+    return agent.learn(env, **{'seed': 1, 'run_dir': False, 'verbose': 0} | few(agent) | params)
 
 
 def stepped(folder: Path) -> list[str]:

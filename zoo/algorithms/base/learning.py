@@ -29,6 +29,7 @@ from zoo.common.tools.processes import alone_in
 from zoo.common.training import testing
 from zoo.common.training.agent import Agent, mismatch
 from zoo.common.training.average import Average
+from zoo.common.training.display import in_verbose
 from zoo.common.training.experience import Experience
 from zoo.common.training.loops import updates_in_call
 from zoo.common.training.run_directory import check_continued, run_directory
@@ -66,7 +67,12 @@ class Settings:
         'part of the training: tests, callbacks, files and the trained agent have the exponential mean of the weights '
         'over about this part before; 0: the last weights',
     ] = 0.0
-    progress_bar: Annotated[bool, 'show a progress bar, where somebody looks'] = True
+    verbose: Annotated[
+        int,
+        between(0, 2),
+        '0: nothing is shown; 1: a progress bar in a terminal or a notebook, elsewhere a line of text now and then; '
+        '2: tables of all metrics now and then',
+    ] = 1
     roles: Annotated[
         Any, _check_roles, 'None, or how many processes have which role, such as dict(learners=1, actors=4)'
     ] = None
@@ -122,6 +128,7 @@ def learn(
 def _checked(agent: Agent, given: dict[str, Any], env: Any) -> dict[str, Any]:
     """Give all parameters of ``learn`` by name: those that were given, checked, and the defaults of the others."""
     known = agent.declared_for_learn()
+    given = in_verbose(given, warn=True)
     for name in given:
         if name not in known:
             kind = f"parameter of {type(agent).__name__}'s learn"
@@ -227,7 +234,8 @@ def _train(
         with alone_in(folder):
             if not settings.resume:
                 check_continued(folder, agent.steps)
-            made = {'environment': about(env).name, 'env_type': about(env).type, 'made_with': _made_with(env)}
+            known = about(env)
+            of_env = {'environment': known.name, 'env_type': known.type, 'copies': known.copies}
             # Every call of learn in this folder, and the callbacks of all: zoo.as_config says whether a file can.
             before = _config_in(folder) if settings.resume or agent.steps else {}
             calls = [*before.get('calls', ()), [agent.steps, settings.train_steps]]
@@ -236,7 +244,7 @@ def _train(
             learned = {'seed': begun, 'calls': calls, 'callbacks': list(steering), 'learn_params': common | values}
             own = about(env).defaults.get(type(agent).__name__, before.get('own_defaults'))
             learned |= {} if own is None else {'own_defaults': own}
-            write_json(folder / 'config.json', agent.config() | made | learned)
+            write_json(folder / 'config.json', agent.config() | of_env | {'made_with': _made_with(env)} | learned)
             return run_in(folder, experience)
 
     def run_in(folder: Path | None, experience: Experience | None) -> TrainingResult:
@@ -254,7 +262,7 @@ def _train(
             checkpoint_buffer=settings.checkpoint_buffer,
             exact_resume=settings.exact_resume,
             average=average,
-            progress_bar=settings.progress_bar,
+            verbose=settings.verbose,
             start=start,
             experience=experience,
             goals=goals,

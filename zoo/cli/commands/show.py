@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 from typing import Any
 
 import zoo
 from zoo.cli.options import add_run
-from zoo.cli.printing import duration, scores
+from zoo.cli.printing import aligned, duration, mean_return, tests
 from zoo.common.tools.errors import InvalidValue
-from zoo.common.tools.printing import Table
 
 #: The log has means of at most so many episodes.
 WINDOW = 100
 
-HELP = 'what a run is, how far it came, and how well it does'
+HELP = 'what a run is, how far it came, how well it does, and what differs from the defaults'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def run(args: Any) -> None:
             raise InvalidValue('--as-config prints a file and nothing else: leave --networks out.')
         print(zoo.as_config(run), end='')
         return
-    seconds = run.episodes.get('t', [0.0])
+    seconds, ended = run.episodes.get('t', []), [step for step in run.episodes.get('step', ()) if step <= run.steps]
     rate, last = run.last('speed/steps_per_second'), run.last('episode/return')
     rows = [
         ('run', str(run.path)),
@@ -42,18 +42,37 @@ def run(args: Any) -> None:
         ('steps', f'{run.steps:,} of {run.train_steps:,}'),
         ('saved', '' if run.checkpoint_steps == run.steps else _saved(run)),
         ('episodes', f'{len(run.episodes.get("r", [])):,} in {duration(seconds[-1] if seconds else 0.0)}'),
-        ('steps per second', '' if rate is None else f'{rate:,.0f} in the last row of the log'),
-        ('return', '' if last is None else f'{last:.6g}, the mean of the last {_count(run)} episodes'),
+        ('speed', '' if rate is None else f'{rate:,.0f} steps/s in the last row of the log'),
+        ('return', '' if last is None or not ended else mean_return(last, len(ended), WINDOW)),
         ('checkpoints', ', '.join(path.name for path in run.checkpoints) or 'none'),
-        *scores(run),
+        *(tests(run) or [('tests', 'none')]),
         ('best agent', '' if run.best is None else str(run.best)),
-        ('networks', _plain(run.config.get('net_list'))),
-        ('optimizers', _plain(run.config.get('optimizers_list'))),
-        *((name, _plain(x)) for part in ('params', 'learn_params') for name, x in run.config.get(part, {}).items()),
     ]
-    print(*Table('', (), [row for row in rows if row[1]]).lines(), sep='\n')
+    print(aligned(rows), flush=True)  # the rest takes as long as TensorFlow needs to start
+    print(f'\n{_changes(run)}')
     if args.networks:
         print(f'\n{run.load().summary()}')
+
+
+def _changes(run: Any) -> str:
+    """Return what differs from the defaults; every setting if there are no defaults."""
+    try:
+        changed = run.differences
+    except ValueError as error:
+        told = str(error).removesuffix('.')
+        return f'{told}. Its settings:\n{aligned([(f"  {name}", _plain(x)) for name, x in run.settings.items()])}'
+    if not changed:
+        return 'All settings are the defaults for this environment.'
+    rows = []
+    for name, (value, default) in changed.items():
+        rows.append(
+            (
+                f'  {name}',
+                _plain(value),
+                '(no default)' if default is inspect.Parameter.empty else f'(default: {_plain(default)})',
+            )
+        )
+    return f'Settings that differ from the defaults:\n{aligned(rows)}'
 
 
 def _saved(run: Any) -> str:
@@ -62,17 +81,11 @@ def _saved(run: Any) -> str:
     return f'{run.checkpoint_steps:,} steps: --resume goes on from there, and takes the later steps again'
 
 
-def _count(run: Any) -> int:
-    """Return over how many episodes the last row of the log takes the mean."""
-    ended = [step for step in run.episodes.get('step', ()) if step <= run.steps]
-    return min(len(ended), WINDOW) or WINDOW
-
-
 def _plain(value: Any) -> str:
-    """Return a value of a configuration in one line; schedules as they are written on the command line."""
+    """Return a setting in one line; schedules as they are written on the command line."""
+    if isinstance(value, zoo.Linear):
+        return f'Linear({value.start:g}, {value.end:g}, {value.until:g})'
     if isinstance(value, dict):
-        if value.get('schedule') == 'linear':
-            return f'Linear({value["start"]}, {value["end"]}, {value["until"]})'
         return f'{{{", ".join(f"{key}: {_plain(item)}" for key, item in value.items())}}}'
     if isinstance(value, list):
         return f'[{", ".join(map(_plain, value))}]'

@@ -10,7 +10,7 @@ from typing import Any
 import zoo
 from zoo import algorithms
 from zoo.cli.options import add_training, without_window
-from zoo.cli.printing import INTERRUPTED, duration, scores
+from zoo.cli.printing import INTERRUPTED, aligned, duration, mean_return, tests
 from zoo.cli.subject import ONE, add_subject
 from zoo.cli.values import as_count, as_number, as_seed, find_packages, run_names, training_params
 from zoo.common.tools.errors import InvalidValue
@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told = 'send the log to wandb or mlflow; wandb:PROJECT or mlflow:EXPERIMENT names the place there; repeatable'
     add('--track', action='append', default=[], metavar='TRACKER', help=told)
     add('--render', action='store_true', help='watch it train in a window')
-    add('--quiet', action='store_true', help='no progress bar, and no line for each test')
+    add('--quiet', '-q', action='store_true', help='no progress bar, no lines of text, no line for each test')
+    add('--verbose', '-v', action='store_true', help='tables of all metrics now and then')
 
 
 class Where:
@@ -68,18 +69,18 @@ def run(args: Any) -> int | None:
             raise
         again = '' if args.film is None else f' --film {args.film}'
         again += ''.join(f' --track {shlex.quote(tracker)}' for tracker in args.track)
-        quiet = ' --quiet' if args.quiet else ''
-        say(f'Go on with: zoo train --resume {shlex.quote(str(where.run_dir))}{again}{quiet}')
+        shown = ' --quiet' if args.quiet else ' --verbose' if args.verbose else ''
+        say(f'Go on with: zoo train --resume {shlex.quote(str(where.run_dir))}{again}{shown}')
         return INTERRUPTED
     rate = result.steps / max(result.wall_time, 1e-9)
-    print(f'{result.steps:,} steps, {result.episodes:,} episodes, {duration(result.wall_time)}, {rate:,.0f} steps/s')
+    rows = [('steps', f'{result.steps:,} in {duration(result.wall_time)}, {rate:,.0f} steps/s')]
+    rows.append(('episodes', f'{result.episodes:,}'))
     if result.returns:
         last = result.returns[-100:]
-        print(f'return: {sum(last) / len(last):.6g}, the mean of the last {len(last)} episodes')
+        rows.append(('return', mean_return(sum(last) / len(last), result.episodes, 100)))
     if result.run_dir is not None:  # a configuration may have run_dir: false
-        for name, score in scores(zoo.open_run(result.run_dir)):
-            print(f'{name}: {score}')
-        print(f'run: {result.run_dir}')
+        rows += [*tests(zoo.open_run(result.run_dir)), ('run', str(result.run_dir))]
+    print(aligned(rows))
     return None
 
 
@@ -146,11 +147,13 @@ def _resume(args: Any, callbacks: list[Any]) -> Any:
     if step < run.steps:
         say(f'It had reached step {run.steps:,}: the steps after its newest checkpoint are taken again.')
     changes = {'train_steps': args.steps} if args.steps is not None else {}
-    return zoo.resume(run, evaluate=_tests(args), callbacks=callbacks, progress_bar=not args.quiet, **changes)
+    return zoo.resume(run, evaluate=_tests(args), callbacks=callbacks, **_shown(args, {'verbose': 1}), **changes)
 
 
 def _train(args: Any, callbacks: list[Any]) -> Any:
     given = training_params(args)
+    if 'verbose' in given and (args.quiet or args.verbose):
+        raise InvalidValue('--set verbose says the same as --quiet and --verbose: give one of them.')
     words = {'alg': args.algorithm, 'env_id': args.environment, 'env_type': args.env_type, 'nenv': args.nenv}
     words |= {'run_dir': args.run_dir, 'render': args.render or None, 'start_from': args.start_from}
     given |= {name: value for name, value in words.items() if value is not None}
@@ -174,8 +177,17 @@ def _train(args: Any, callbacks: list[Any]) -> Any:
     copies = f', {params["nenv"]} copies' if params['nenv'] != 1 else ''
     origin = f', from {params["start_from"]}' if params.get('start_from') else ''
     say(f'{params["alg"]} on {params["env_id"]}{copies}, seed {params["seed"]}{origin}')
-    params['progress_bar'] = params.get('progress_bar', True) and not args.quiet
-    return zoo.train(callbacks=callbacks, **params)
+    return zoo.train(callbacks=callbacks, **_shown(args, params))
+
+
+def _shown(args: Any, params: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters with what ``--quiet`` or ``--verbose`` asks for."""
+    if args.quiet and args.verbose:
+        raise InvalidValue('--quiet and --verbose contradict each other: leave one out.')
+    if not (args.quiet or args.verbose):
+        return params
+    params = {name: value for name, value in params.items() if name != 'progress_bar'}
+    return params | {'verbose': 0 if args.quiet else 2}
 
 
 def _with_config(path: str, given: dict[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,10 @@ class Bar(tqdm):
     def __str__(self) -> str:
         """Give the fullest line that fits into the terminal."""
         state = self.format_dict
-        state['ncols'] = width = state['ncols'] or shutil.get_terminal_size().columns - 1
+        width = state['ncols'] or 0
+        if width < 1:  # a terminal without a size, as in a container
+            width = shutil.get_terminal_size().columns - 1
+        state['ncols'] = width
         for count in range(len(_LEFT_OUT) + 1):
             state |= self._layout(_LEFT_OUT[:count], over=state['n'] >= state['total'])
             if disp_len(self.format_meter(**state | {'ncols': None})) <= width:

@@ -1,4 +1,4 @@
-"""The log of a training: ``progress.csv``, TensorBoard events, and the progress bar."""
+"""The log of a training: ``progress.csv``, TensorBoard events, and what is shown (``display.py``)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import itertools
 import math
 import os
 import socket
-import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,13 +17,8 @@ from typing import Any
 from zoo.common.tools.errors import InvalidType, InvalidValue, a_type
 from zoo.common.tools.files import make_directory, write_text
 from zoo.common.tools.printing import say
+from zoo.common.training.display import compact, display_for
 
-_BAR_SECONDS = 0.2
-_BAR_METRICS = 4
-# The metrics beside the bar, most important first.
-_BAR_ORDER = ('episode/return', 'episode/', 'loss/')
-# The metrics of a training with roles, after the others.
-_BAR_ROLES = ('roles/learner_waits', 'roles/actors_wait', 'roles/staleness')
 _event_files = itertools.count()
 
 
@@ -35,11 +29,13 @@ class Logger:
 
     Args:
         run_dir: the folder of the files. Rows are appended to an existing run. None writes nothing.
-        total_steps: the length of the progress bar, in environment steps of this call.
-        progress: show the bar, if standard error is a terminal or a notebook.
-        description: text before the bar.
+        train_steps: environment steps at which the training ends.
+        verbose: what is shown, as for ``learn``.
+        name: what it begins with.
+        start: environment steps that a resumed training has behind it.
         resumed_at: the step of the checkpoint that the run goes on from. Rows of later steps are removed, since these
             steps are taken again, and TensorBoard ignores its later events. None removes none.
+        measured: gives metrics as they are now, newer than the last row; called whenever something is shown.
 
     Raises:
         ValueError: ``progress.csv`` exists and has no column ``step``.
@@ -48,10 +44,12 @@ class Logger:
     def __init__(
         self,
         run_dir: str | os.PathLike[str] | None,
-        total_steps: int,
-        progress: bool = True,
-        description: str = '',
+        train_steps: int,
+        verbose: int = 1,
+        name: str = '',
+        start: int = 0,
         resumed_at: int | None = None,
+        measured: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self._table: _Table | None = None
         self._events: _Events | None = None
@@ -59,11 +57,12 @@ class Logger:
             folder = make_directory(Path(run_dir), 'a run directory')
             self._table = _Table(folder / 'progress.csv', resumed_at)
             self._events = _Events(folder, resumed_at)
-        self._bar: Any = _bar(total_steps, description) if progress else None
-        self._says = progress
-        self._beside: dict[str, float] = {}  # the last value of every metric: not every row has all
-        self._pending = 0
-        self._due = math.inf if self._bar is None else 0.0
+        self._display = display_for(verbose, train_steps, name, start)
+        self._says = verbose > 0
+        self._last: dict[str, float] = {}  # the last value of every metric: not every row has all
+        self._measured = measured
+        self._steps = start
+        self._due = math.inf if self._display is None else time.perf_counter() + self._display.first
         self._closed = False
 
     def __enter__(self) -> Logger:
@@ -91,47 +90,58 @@ class Logger:
             raise InvalidValue("a metric cannot be called 'step', like the first column of progress.csv: rename it.")
         values = {name: _number(name, value) for name, value in metrics.items()}
         if self._table is not None:
-            self._table.append({'step': str(int(step)), **{name: _compact(value) for name, value in values.items()}})
+            self._table.append({'step': str(int(step)), **{name: compact(value) for name, value in values.items()}})
         if self._events is not None:
             self._events.append(int(step), values)
-        self._beside.update(values)
+        self._last.update(values)
+
+    def begin(self) -> None:
+        """Show that the first step comes next."""
+        if self._display is not None:
+            self._display.begin()
 
     def advance(self, n: int = 1) -> None:
-        """Move the bar on by ``n`` steps; cheap enough for every step."""
-        self._pending += n
+        """Count ``n`` steps, and show how far it has come when due; cheap enough for every step."""
+        self._steps += n
         if time.perf_counter() >= self._due:
-            self._refresh()
+            self._show()
+
+    def finish(self) -> None:
+        """Show the state after the last step."""
+        if self._display is not None:
+            self._show(over=True)
 
     def clear(self) -> None:
         """Clear the bar's line for other output. The bar is drawn again when it moves."""
-        if self._bar is not None:
-            self._bar.clear()
+        if self._display is not None:
+            self._display.clear()
 
     def say(self, text: str) -> None:
-        """Print a line above the bar, also where nobody sees a bar; nothing without ``progress``."""
+        """Print a line, above the bar if there is one; nothing with ``verbose=0``."""
         if self._says:
             self.clear()
             say(text)
 
+    def waited(self, seconds: float) -> None:
+        """Leave seconds out of the time that is shown."""
+        if self._display is not None:
+            self._display.waited(seconds)
+
     def close(self) -> None:
-        """Bring the bar up to date and close the files. It may be called twice. Nothing can be logged afterwards."""
+        """Close what is shown and the files. It may be called twice. Nothing can be logged afterwards."""
         self._closed = True
-        if self._bar is not None:
-            self._refresh()
-            self._bar.close()
-            self._bar, self._due = None, math.inf
+        if self._display is not None:
+            self._display.close(self._steps, self._last)
+            self._display, self._due = None, math.inf
         if self._table is not None:
             self._table.close()
         if self._events is not None:
             self._events.close()
 
-    def _refresh(self) -> None:
-        # On-policy loops finish their rollout and so pass the total by a little.
-        self._bar.total = max(self._bar.total, self._bar.n + self._pending)
-        self._bar.show(_summary(self._beside))
-        self._bar.update(self._pending)
-        self._pending = 0
-        self._due = time.perf_counter() + _BAR_SECONDS
+    def _show(self, over: bool = False) -> None:
+        assert self._display is not None
+        self._last.update({name: float(value) for name, value in self._measured().items()})
+        self._due = time.perf_counter() + self._display.show(self._steps, self._last, over)
 
 
 def keep_rows(path: Path, until: int) -> None:
@@ -235,41 +245,8 @@ class _Events:
         self._writer.flush()
 
 
-def _bar(total_steps: int, description: str) -> Any:
-    """Return a progress bar; None where nobody would see it."""
-    from zoo.common.tools.progress_bar import Bar
-
-    # Without ipywidgets tqdm's text bar would take a notebook's output for a file and hide.
-    notebook = 'ipykernel.zmqshell' in sys.modules
-    bar = Bar(
-        total=total_steps,
-        desc=description or None,
-        disable=False if notebook else None,
-        unit=' steps',
-        unit_scale=True,
-        dynamic_ncols=True,
-        smoothing=0.05,  # steps come in bursts between updates
-        mininterval=0,  # advance has its own gate
-        miniters=0,
-    )
-    return None if bar.disable else bar
-
-
 def _number(name: str, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
         raise InvalidType(f'metric {name!r} is {a_type(value)}: it must be a single number.') from None
-
-
-def _compact(value: float) -> str:
-    """Return six significant digits, but counts in full."""
-    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else f'{value:.6g}'
-
-
-def _summary(values: Mapping[str, float]) -> list[str]:
-    """Return the metrics beside the bar, such as ``['return=195', 'length=195', 'actor=0.0123']``."""
-    rank = {name: next((i for i, group in enumerate(_BAR_ORDER) if name.startswith(group)), 9) for name in values}
-    shown = sorted((name for name in values if not name.startswith('roles/')), key=rank.__getitem__)[:_BAR_METRICS]
-    shown += [name for name in _BAR_ROLES if name in values]
-    return [f'{name.rpartition("/")[2]}={values[name]:.4g}' for name in shown]

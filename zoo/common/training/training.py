@@ -63,7 +63,7 @@ class Training:
         log_every: steps between rows; None makes some 200 rows in all.
         checkpoint_every: steps between checkpoints; None makes ten at most, and none before 10,000 steps.
             Only ``exact_resume`` lets a checkpoint change the training.
-        checkpoint_buffer, exact_resume, progress_bar: as for ``learn``.
+        checkpoint_buffer, exact_resume, verbose: as for ``learn``.
         average: the mean of the weights that the agent has outside its updates; None: there is none.
         start: the steps that a resumed call has behind it; ``train_steps`` includes them.
         experience: gives the experience; None: ``env`` does, which otherwise only gives its name.
@@ -86,7 +86,7 @@ class Training:
         checkpoint_buffer: bool = False,
         exact_resume: bool = False,
         average: Average | None = None,
-        progress_bar: bool = True,
+        verbose: int = 1,
         start: int = 0,
         experience: Experience | None = None,
         goals: Goals | None = None,
@@ -131,7 +131,7 @@ class Training:
         self._stopped = False
         self._title = type(agent).__name__ + ('' if env is None else f' {about(env).name}')
         resumed_at = agent.steps if start else None
-        self._logger = Logger(run_dir, train_steps - start, progress_bar, self._title, resumed_at)
+        self._logger = Logger(run_dir, train_steps, verbose, self._title, start, resumed_at, self._measured)
         self._monitor: Monitor | None = None
         if run_dir is not None:
             self._monitor = Monitor(run_dir / 'monitor.csv', '' if env is None else about(env).name, resumed_at)
@@ -186,11 +186,13 @@ class Training:
             if self._start and not self._exact_resume:
                 self._logger.clear()
                 log.info('Resumed at step %d of %d, with new episodes.', self.steps, self.train_steps)
+            self._logger.begin()
             self.experience.restart(self._env_seed if not self._start else self.agent.draw_seed())
             loop.run(self, self.experience, **params)
             self._average.show()
             if self.steps > self._log_steps:
                 self._log()
+            self._logger.finish()
             self._call_timed(at_end=True)
             self._save(final=True)
         except KeyboardInterrupt as error:
@@ -235,13 +237,13 @@ class Training:
         """Count environment steps, and the episodes that ended in them. The experience calls this after steps."""
         self.steps += count
         self.agent.steps += count
-        self._logger.advance(count)
         for episode in episodes:
             self._recent.append(episode)
             self.returns.append(episode.episode_return)
             self.episode_steps.append(self.steps)
             if self._monitor is not None:
                 self._monitor.write(episode.episode_return, episode.length, self.agent.steps)
+        self._logger.advance(count)
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """Write a callback's metrics, such as ``{'test/return': 195.0}``, to ``progress.csv`` and TensorBoard."""
@@ -254,11 +256,12 @@ class Training:
         """Leave seconds that a callback has taken out of the training's times."""
         self._began += seconds
         self._log_time += seconds
+        self._logger.waited(seconds)
         if self._monitor is not None:
             self._monitor.waited(seconds)
 
     def say(self, text: str) -> None:
-        """Print a line to standard error beside the progress bar; nothing with ``progress_bar=False``."""
+        """Print a line to standard error, above a progress bar; nothing with ``verbose=0``."""
         self._logger.say(text)
 
     def warn(self, message: str, *values: Any) -> None:
@@ -312,14 +315,7 @@ class Training:
         now = time.perf_counter()
         rate = (self.steps - self._log_steps) / max(now - self._log_time, 1e-9)
         self._log_time, self._log_steps = now, self.steps
-        metrics = {f'loss/{name}': value for name, value in self.losses.items()}
-        if self._recent:
-            metrics['episode/return'] = float(np.mean([episode.episode_return for episode in self._recent]))
-            metrics['episode/length'] = float(np.mean([episode.length for episode in self._recent]))
-            successes = [episode.success for episode in self._recent if episode.success is not None]
-            if successes:
-                metrics['episode/success'] = float(np.mean(successes))
-        metrics['episode/count'] = len(self.returns)
+        metrics = self._measured()
         metrics['speed/steps_per_second'] = rate
         self.metrics = metrics | self.experience.measured()
         self._logger.log(self.agent.steps, self.metrics)
@@ -330,6 +326,18 @@ class Training:
         for callback in self._callbacks:
             if getattr(callback, 'every', None) is None:
                 self._call(callback)
+
+    def _measured(self) -> dict[str, float]:
+        """Return the last losses, and the means of the last episodes."""
+        metrics = {f'loss/{name}': value for name, value in self.losses.items()}
+        if self._recent:
+            metrics['episode/return'] = float(np.mean([episode.episode_return for episode in self._recent]))
+            metrics['episode/length'] = float(np.mean([episode.length for episode in self._recent]))
+            successes = [episode.success for episode in self._recent if episode.success is not None]
+            if successes:
+                metrics['episode/success'] = float(np.mean(successes))
+        metrics['episode/count'] = len(self.returns)
+        return metrics
 
     def _call(self, callback: Callable[[Training], bool | None]) -> None:
         with self._average.shown():

@@ -317,5 +317,5 @@ def follow(cluster: Cluster, plan: Plan, agent: Agent, env: Any) -> None:
         goals = stack.enter_context(Goals(env)) if plan.needs_goals else None
         experience = stack.enter_context(learning(cluster, plan, agent))
         last, start = plan.train_steps, plan.start
-        training = Training(agent, None, last, progress_bar=False, start=start, experience=experience, goals=goals)
+        training = Training(agent, None, last, verbose=0, start=start, experience=experience, goals=goals)
         training.run(agent.loop, **plan.loop_params)

@@ -398,7 +398,7 @@ def test_ppo_trains():
     env = build_env(OldWalk, 'gymnasium')
     alg_params, learn_params = call_default_params(env, 'gymnasium', 'PPO')
     agent = PPO(**alg_params | {'net_list': [{'hidden': [8]}, {'hidden': [8]}]})
-    learn_params |= {'train_steps': 64, 'horizon': 32, 'batch_size': 16, 'epochs': 1, 'progress_bar': False}
+    learn_params |= {'train_steps': 64, 'horizon': 32, 'batch_size': 16, 'epochs': 1, 'verbose': 0}
     result = agent.learn(env, 'train', run_dir=False, **learn_params)
     assert result.steps == 64 and len(result.returns) > 1
     assert np.isfinite(result.returns).all()
