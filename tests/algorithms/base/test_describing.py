@@ -143,6 +143,16 @@ def test_the_first_lines_of_other_libraries():
         agent.learn(total_timesteps=10)
     with pytest.raises(ValueError, match=r'^learn needs an environment: agent.learn\(env, train_steps=…\)'):
         agent.learn()
+    with pytest.raises(ValueError, match=r'the environment comes first: agent\.learn\(env, train_steps=…\)\.$'):
+        agent.learn(total_timesteps=1000)
+    with pytest.raises(
+        ValueError, match=r"^learn takes the environment first: agent\.learn\(env, 'train', train_steps=1000"
+    ):
+        agent.learn(1000)
+    with pytest.raises(ValueError, match="^unknown parameter of PPO 'policy': networks follow from the spaces"):
+        algorithms.PPO(*SPACES, policy='MlpPolicy')
+    with pytest.raises(ValueError, match='which does not take one argument, a Training'):
+        agent.learn(env, 'train', callbacks=[lambda: None])
     with pytest.raises(ValueError, match=r"called 'horizon' here, and is a parameter of learn, .*horizon=…"):
         algorithms.PPO(*SPACES, n_steps=128)
 
