@@ -81,7 +81,7 @@ def test_networks_and_optimizers_are_lists(name: str, value: Any):
     cls = getattr(algorithms, name)
     env = build_env('Pendulum-v1') if 'Box' in cls.acts_in else cartpole()
     for what in ('net_list', 'optimizers_list'):
-        with pytest.raises(UserError, match=rf'^{what}.* give .*\.$|^{what} has 1 entries, but .*\.$'):
+        with pytest.raises(UserError, match=rf'^{what}.* give .*\.$|^{what} has 1 entry, but .*\.$'):
             cls(env.observation_space, env.action_space, **{what: value})
 
 

@@ -123,7 +123,7 @@ class TestVPGWithoutABaseline:
         assert len(algorithms.VPG(VECTOR, Discrete(2), [{'hidden': [4]}], baseline=False).net_list) == 1
         with pytest.raises(ValueError, match='net_list has 3 entries, but VPG takes 1: actor'):
             algorithms.VPG(VECTOR, Discrete(2), [{}] * 3, baseline=False)
-        with pytest.raises(ValueError, match='net_list has 1 entries, but VPG takes 2: actor, critic'):
+        with pytest.raises(ValueError, match='net_list has 1 entry, but VPG takes 2: actor, critic'):
             algorithms.VPG(VECTOR, Discrete(2), [{}])
 
 
