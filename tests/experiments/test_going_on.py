@@ -12,7 +12,7 @@ import zoo
 from zoo.cli import main
 from zoo.common.schedules import Linear
 
-FEW = {'net': '8', 'evaluate': False, 'progress_bar': False}
+FEW = {'net': '8', 'evaluate': False, 'verbose': 0}
 PPO = {'alg': 'PPO', 'env_id': 'Pendulum-v1', 'horizon': 64, 'epochs': 2, 'nenv': 1, 'normalize_obs': True, **FEW}
 
 
@@ -50,7 +50,7 @@ class Beginning:
 def test_a_run_goes_on_after_its_end_with_all_of_its_state():
     first = zoo.train(**PPO, train_steps=256, run_dir='run')
     beginning = Beginning()
-    agent, result = zoo.resume('run', train_steps=512, callbacks=[beginning], progress_bar=False)
+    agent, result = zoo.resume('run', train_steps=512, callbacks=[beginning], verbose=0)
     before = arrays(first.agent)
     assert any(name.startswith('optimizer/') for name in before) and any('statistics/' in name for name in before)
     assert beginning.state.keys() == before.keys() and beginning.steps == 256 and beginning.progress == 0.5
@@ -75,7 +75,7 @@ def zoo_refusal(run):
 def test_the_tests_and_the_best_agent_go_on_too(capsys):
     given = PPO | {'evaluate': zoo.callbacks.KeepBest(100, episodes=1, share=None)}
     zoo.train(**given, train_steps=256, run_dir='run')
-    zoo.resume('run', train_steps=512, progress_bar=False)
+    zoo.resume('run', train_steps=512, verbose=0)
     run = zoo.open_run('run')
     tested = [step for step, x in zip(run.progress['step'], run.progress['test/return'], strict=True) if x == x]
     assert tested[0] <= 256 < tested[-1] and run.best is not None
@@ -107,7 +107,7 @@ def test_an_interrupted_run_goes_on_further_than_it_was_begun_with():
 
     with pytest.raises(KeyboardInterrupt):
         zoo.train(**PPO, train_steps=256, run_dir='run', log_every=64, callbacks=[interrupt])
-    agent, result = zoo.resume('run', train_steps=384, progress_bar=False)
+    agent, result = zoo.resume('run', train_steps=384, verbose=0)
     assert (result.steps, agent.steps) == (256, 384)
 
 

@@ -133,7 +133,7 @@ def train(
     with _closing(None if env is env_id or isinstance(env_id, Env | VectorEnv) else env):
         alg_params, learn_params = call_default_params(env, env_type, alg, seed, layers, dtype, recurrent)
         own = about(env).defaults.get(alg)
-        if own is not None and params.get('progress_bar', True):
+        if own is not None and params.get('verbose', 1):
             values = ', '.join(f'{name}={schedule_from_json(value)}' for name, value in own['values'].items())
             say(f'Your own defaults in {own["file"]}: {values}')
         if source is not None:

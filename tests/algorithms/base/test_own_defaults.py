@@ -89,7 +89,7 @@ def test_the_four_lines_note_them_too(used, own, plain_graphs, monkeypatch):
         monkeypatch.delenv('ZOO_DEFAULTS')
     env = zoo.build_env('CartPole-v1', 'classic_control')
     alg_params, learn_params = zoo.call_default_params(env, 'classic_control', 'DQN')
-    learn_params |= {'train_steps': 20, 'progress_bar': False}
+    learn_params |= {'train_steps': 20, 'verbose': 0}
     zoo.algorithms.DQN(**alg_params).learn(env, 'train', run_dir='run', **learn_params)
     env.close()
     assert ('own_defaults' in zoo.open_run('run').config) == used

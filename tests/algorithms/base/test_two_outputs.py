@@ -121,7 +121,7 @@ def make(given: list[Any], name: str = 'PPO', **params: Any) -> Algorithm:
 
 def learn(agent: Algorithm, steps: int = 64, **others: Any) -> Any:
     env = zoo.build_env(Walk)
-    params = {'run_dir': False, 'progress_bar': False, 'seed': 0} | others
+    params = {'run_dir': False, 'verbose': 0, 'seed': 0} | others
     known = type(agent).learn_params()
     params |= {key: value for key, value in {'horizon': 16, 'epochs': 2, 'batch_size': 8}.items() if key in known}
     return agent.learn(env, train_steps=steps, **params | ({'roles': None} if 'roles' in known else {}))

@@ -254,7 +254,7 @@ def test_trained_saved_loaded_tested(form: str, name: str, nenv: int, tmp_path: 
     agent = getattr(algorithms, name)(space, Discrete(2))
     params = {'horizon': 16} if name == 'PPO' else {'explore_steps': 20, 'buffer_size': 100}
     before = [v.numpy() for v in agent.trainable_variables]
-    agent.learn(env, train_steps=60, run_dir=False, progress_bar=False, batch_size=8, **params)
+    agent.learn(env, train_steps=60, run_dir=False, verbose=0, batch_size=8, **params)
     assert any((v.numpy() != old).any() for v, old in zip(agent.trainable_variables, before, strict=True))
     loaded = zoo.load(agent.save(tmp_path / 'saved'))
     observation = FORMS[form][1](3)

@@ -20,7 +20,7 @@ from zoo.common.env_wrappers import build_env
 from zoo.common.envs.check import check_env
 from zoo.common.rollouts.collector import Collector
 
-LEARN: dict[str, Any] = {'run_dir': False, 'progress_bar': False, 'batch_size': 8, 'horizon': 16}
+LEARN: dict[str, Any] = {'run_dir': False, 'verbose': 0, 'batch_size': 8, 'horizon': 16}
 
 
 class Walk(gymnasium.Env):

@@ -65,7 +65,7 @@ HABITS: dict[str, str | tuple[str, ...]] = {
     'pop_size': _TWICE,
     'population_size': _TWICE,
     'prioritized_replay': 'prioritized',
-    'progress': 'progress_bar',
+    'progress': 'verbose',
     'replay_buffer_class': _HER,
     'replay_buffer_kwargs': 'the replay buffer has parameters of learn: buffer_size, her, compress',
     'reset_num_timesteps': 'agent.learn again trains on, and a new agent begins anew',
@@ -94,7 +94,7 @@ HABITS: dict[str, str | tuple[str, ...]] = {
 #: The same for the constructor of an algorithm alone.
 OF_CONSTRUCTORS = {
     'policy': 'networks follow from the spaces, and net_list changes them',
-    'verbose': 'what a training prints is for learn to say, agent.learn(env, progress_bar=False)',
+    'verbose': 'what a training prints is for learn to say, agent.learn(env, verbose=0)',
 }
 
 #: Name in other libraries → argument of ``zoo.train``, or a sentence.
