@@ -81,9 +81,9 @@ Other = namedtuple('Other', 'x')
 @pytest.mark.parametrize(
     ('x', 'path'),
     [
-        ({'a': [ONE, object()]}, "'a/1' is a object"),
+        ({'a': [ONE, object()]}, "'a/1' is an object"),
         ({'a': {1: ONE}}, "'a' has the key 1"),
-        ([Other(ONE)], "'0' is a Other"),
+        ([Other(ONE)], "'0' is an Other"),
         ({'a': np.array([None])}, "'a' has dtype object"),
         ({'a': np.zeros(2, [('x', 'f4')])}, "'a' has dtype"),
         ({ONE.tobytes(): ONE}, 'the object has the key'),

@@ -199,6 +199,7 @@ def test_an_interrupted_training_goes_on():
         ({'net': {'hiden': [3]}}, "did you mean 'hidden'"),
         ({'net': '8', 'net_list': [{}, {}]}, 'net and net_list both say'),
         ({'env_params': {'seed': 3}}, 'seed is an argument of its own'),
+        ({'callbacks': [lambda: None]}, 'which does not take one argument, a Training'),
     ],
 )
 def test_what_is_refused(given: dict[str, Any], message: str):

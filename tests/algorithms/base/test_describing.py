@@ -151,8 +151,6 @@ def test_the_first_lines_of_other_libraries():
         agent.learn(1000)
     with pytest.raises(ValueError, match="^unknown parameter of PPO 'policy': networks follow from the spaces"):
         algorithms.PPO(*SPACES, policy='MlpPolicy')
-    with pytest.raises(ValueError, match='which does not take one argument, a Training'):
-        agent.learn(env, 'train', callbacks=[lambda: None])
     with pytest.raises(ValueError, match=r"called 'horizon' here, and is a parameter of learn, .*horizon=…"):
         algorithms.PPO(*SPACES, n_steps=128)
 

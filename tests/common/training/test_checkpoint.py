@@ -484,7 +484,7 @@ def test_not_finite_numbers_survive_a_checkpoint(tmp_path: Path):
         ({'a': {1, 2}}, r"config\['a'\] is a set"),
         ({'a': 1j}, r"config\['a'\] is a complex"),
         ({'a': np.array([None, print])}, r"config\['a'\]\[1\] is a builtin"),
-        ({'a': {3: 'x'}}, r"config\['a'\] has the key 3, a int: keys must be strings"),
+        ({'a': {3: 'x'}}, r"config\['a'\] has the key 3, an int: keys must be strings"),
     ],
 )
 def test_what_json_cannot_hold_is_named(tmp_path: Path, value, message: str):
@@ -496,7 +496,7 @@ def test_what_json_cannot_hold_is_named(tmp_path: Path, value, message: str):
 def test_write_json_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = write_json(tmp_path / 'config.json', {'a': np.int64(1)})
     assert json.loads(path.read_text()) == {'a': 1}
-    with pytest.raises(TypeError, match=r"config\.json\['b'\] is a object"):
+    with pytest.raises(TypeError, match=r"config\.json\['b'\] is an object"):
         write_json(path, {'b': object()})
 
     def fail(*args):
