@@ -119,8 +119,8 @@ class Dashboard(widgets.Box):
         display(self._repr_mimebundle_() | {'text/plain': _RUN_AGAIN}, raw=True)
 
     def _show_experiment(self) -> None:
-        self.seen.show(self.experiment)
         self._fields = program_for(self.experiment)
+        self.seen.show(self.experiment)
         self._show_view()
         self._show_buttons()
 
@@ -176,7 +176,8 @@ class Dashboard(widgets.Box):
     def _follow(self, training: BackgroundTraining, origin: Experiment | None) -> None:
         self.training = training
         self._origin = origin
-        self._fields_then = self._fields
+        # Made here: a click may come in another thread while the last edit is still being shown.
+        self._fields = self._fields_then = program_for(self.experiment)
         self._table_due = 0.0
         self.watch.clear()
         self.view.value = 'training'
