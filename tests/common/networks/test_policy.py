@@ -480,7 +480,7 @@ def test_a_network_of_another_framework_is_refused_by_its_name(as_class: bool):
     module = type('Module', (), {'__module__': 'torch.nn.modules.module', '__call__': lambda self, x: x})
     policy = type('Policy', (module,), {})
     text = refused(VECTOR, policy if as_class else policy())
-    assert 'is a network of PyTorch, but zoo trains networks of TensorFlow: write the same layers in Keras' in text
+    assert 'is a network of PyTorch, but zoo trains networks of TensorFlow: write its layers in Keras, such as' in text
 
 
 @pytest.mark.parametrize(
