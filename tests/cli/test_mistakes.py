@@ -62,7 +62,7 @@ def in_a_directory_of_its_own(tmp_path, monkeypatch):
         (f'{TRAIN} --n-envs 8', '--nenv'),
         (f'{TRAIN} --vec-env subproc', 'write --set vectorized=async'),
         (f'{TRAIN} --device cuda', 'TensorFlow takes a GPU where it finds one'),
-        (f'{TRAIN} --verbose 1', '--quiet prints less'),
+        (f'{TRAIN} --verbose=1', "--verbose/-v takes no value: leave '1' out"),
         (f'{TRAIN} -P', 'a progress bar is there without an option'),
         (f'{TRAIN} --wandb-project-name x', 'write --track wandb:PROJECT'),
         (f'{TRAIN} --optimize', 'zoo tune searches parameters'),
@@ -80,7 +80,7 @@ def in_a_directory_of_its_own(tmp_path, monkeypatch):
         ('tune ppo CartPole-v1 --n-trials 5', '--trials'),
         # values
         (f'{TRAIN} --steps', '--steps needs a value: --steps N'),
-        (f'{TRAIN} --quiet=1', "--quiet takes no value: leave '1' out"),
+        (f'{TRAIN} --quiet=1', "--quiet/-q takes no value: leave '1' out"),
         (f'{TRAIN} --stop-at x --evaluate 5', "--stop-at: 'x' is not a number"),
         (f'{TRAIN} --set gamma:0.9', 'give a name and a value, such as --set gamma=0.98'),
         (f'{TRAIN} --env-set nenv=3', 'nenv is an argument of its own: give --nenv'),

@@ -96,7 +96,7 @@ def test_how_far_it_goes_must_be_said(capsys):
     assert capsys.readouterr().err.endswith('say how many steps in all: --steps 128.\n')
     assert main(['train', '--resume', 'run', '--steps', '128', '--quiet']) == 0
     captured = capsys.readouterr()
-    assert 'PPO on Pendulum-v1, from step 64 of 128' in captured.err and captured.out.startswith('64 steps')
+    assert 'PPO on Pendulum-v1, from step 64 of 128' in captured.err and captured.out.startswith('steps     64 in ')
 
 
 @pytest.mark.full

@@ -288,7 +288,7 @@ class TestResume:
     def test_an_end_that_lies_behind_is_refused(self, tmp_path):
         agent = self.interrupted(tmp_path, 12)
         with pytest.raises(
-            ValueError, match='^resume=True goes on from step 12 of its training, so train_steps=12 leaves'
+            ValueError, match='^resume=True goes on from step 12 of its training, so 12 steps in all leave'
         ):
             agent.learn(world(), run_dir=False, resume=True, **(OFF | {'train_steps': 12}))
 

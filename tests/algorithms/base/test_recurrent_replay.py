@@ -353,7 +353,7 @@ def test_a_run_that_is_resumed_goes_on_alike(tmp_path: Path):
     np.testing.assert_array_equal(resumed.replay.state()['state'], whole.replay.state()['state'])
 
 
-def test_defaults_and_refusals(caplog: pytest.LogCaptureFixture):
+def test_defaults_and_refusals(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     env = build_env('Pendulum-v1', 'classic_control', hide_velocity=True)
     params, learn_params = call_default_params(env, 'classic_control', 'SAC', recurrent='gru')
     assert all(spec['recurrent'] == 'gru' for spec in params['net_list'])
@@ -363,8 +363,9 @@ def test_defaults_and_refusals(caplog: pytest.LogCaptureFixture):
     with pytest.raises(ValueError, match=r'is recurrent, which TD3 cannot learn with: use .*DQN.* or'):
         call_default_params(env, 'classic_control', 'TD3', recurrent='gru')
     agent, train = make(), {'train_steps': 10, 'run_dir': False}
+    file = zoo.record_dataset(agent, build_env(Counts, 'gymnasium'), 1, tmp_path / 'file.npz')
     with pytest.raises(ValueError, match=r'recorded cannot be used with a recurrent network, since'):
-        agent.learn(build_env(Counts, 'gymnasium'), recorded='nowhere.npz', **train)
+        agent.learn(build_env(Counts, 'gymnasium'), recorded=file, **train)
     with pytest.raises(ValueError, match=r'what DQN acts by is kept along each episode, .*: leave out servers\.$'):
         agent.learn(build_env(Counts, 'gymnasium'), roles={'actors': 1, 'servers': 1}, **train)
     with pytest.raises(ValueError, match=r'^net_list\[2\] \(critic_2\) is recurrent and the actor is not'):

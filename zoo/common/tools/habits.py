@@ -168,7 +168,6 @@ IN_SHELL = {
     'save_freq': 'write --set checkpoint_every=N',
     'tensorboard_log': 'each run writes for TensorBoard into its own folder in any case',
     'vec_env': 'write --set vectorized=async, or sync',
-    'verbose': '--quiet prints less',
 }
 
 #: A command of other command lines → what to write in the shell.
