@@ -185,3 +185,43 @@ def test_what_no_run_can_begin_with_is_refused(given, told, trained, monkeypatch
     with pytest.raises(ValueError, match=told):
         zoo.train(**call | given)
     assert not Path('second').exists()
+
+
+def test_steps_in_all_are_counted_from_the_beginning_of_the_run():
+    first = zoo.train(**PPO, train_steps=64, run_dir='first')
+    env = zoo.build_env('Pendulum-v1')
+    settings = {'horizon': 64, 'epochs': 2, 'verbose': 0}
+    first.agent.learn(env, train_steps=64, run_dir='second', **settings)
+    beginning = Beginning()
+    agent, result = zoo.resume('second', train_steps=128, callbacks=[beginning], verbose=0)
+    assert (result.steps, agent.steps, beginning.progress) == (64, 192, 0.5)
+    with pytest.raises(ValueError, match='second has 128 steps behind it, so 100 in all leave nothing to do'):
+        zoo.resume('second', train_steps=100)
+
+
+def test_a_resumed_run_still_says_what_it_began_with_and_what_was_changed(trained):
+    zoo.train(**{**PPO, 'net': None}, train_steps=64, run_dir='run', start_from=trained / 'first')
+    origin = zoo.open_run('run').config['start_from']
+    zoo.resume('run', train_steps=128, horizon=32, verbose=0)
+    zoo.resume('run', train_steps=192, verbose=0, log_every=64)
+    config = zoo.open_run('run').config
+    assert config['start_from'] == origin and config['resumed_with'] == ['horizon']
+
+
+def test_what_would_change_nothing_beside_other_networks_is_refused(trained):
+    agent = zoo.open_run(trained / 'first').load()
+    with pytest.raises(ValueError, match='net_list says other networks than the given agent has: leave net_list out'):
+        zoo.train('PPO', 'Pendulum-v1', start_from=agent, net_list=[{'hidden': [4]}] * 2, run_dir=False)
+    for name, value in (('dtype', 'mixed_bfloat16'), ('recurrent', 'lstm'), ('layers', 'tensorlayer')):
+        with pytest.raises(ValueError, match=f'^{name}={value!r} is for the default networks.*write {name} into its'):
+            zoo.train('PPO', 'Pendulum-v1', net_list=[{'hidden': [4]}] * 2, run_dir=False, **{name: value})
+
+
+def test_the_seed_fixes_the_first_weights_of_specs_in_net_list():
+    params = {**PPO, 'net': None, 'train_steps': 2, 'run_dir': False}
+    first, same, other = (
+        zoo.train(**params, seed=seed, net_list=[{'hidden': [8]}, {'hidden': [8]}]).agent for seed in (3, 3, 4)
+    )
+    weights = [agent.trainable_variables[0].numpy() for agent in (first, same, other)]
+    np.testing.assert_array_equal(weights[0], weights[1])
+    assert not np.array_equal(weights[0], weights[2])

@@ -122,3 +122,15 @@ def test_the_tests_of_a_run(tmp_path: Path):
     ).result.run_dir
     found = zoo.open_run(run).tests
     assert list(found) == [10, 20] and [len(returns) for returns in found.values()] == [2, 2]
+
+
+def test_a_network_that_was_made_in_python_is_one_setting(tmp_path: Path):
+    import keras
+
+    env = zoo.build_env('CartPole-v1')
+    agent = zoo.algorithms.DQN(
+        env.observation_space, env.action_space, net_list=[keras.Sequential([keras.layers.Dense(4, 'relu')])]
+    )
+    learn = {'train_steps': 2, 'explore_steps': 2, 'verbose': 0}
+    agent.learn(env, 'train', run_dir=tmp_path / 'run', **learn)
+    assert zoo.open_run(tmp_path / 'run').differences['net_list[0]'][0] == 'Sequential'

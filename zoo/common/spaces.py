@@ -185,7 +185,7 @@ def as_batch(space: Space, x: Any) -> tuple[Flat, bool]:
 
 def _fitted(path: str, value: Any, leaf: Leaf, lead: tuple[int, ...]) -> np.ndarray:
     """An observation in the form of its space; its numbers have to be finite."""
-    where = f'an observation {path and f"{path!r} "}'
+    where = f'this is an observation {path and f"{path!r} "}'
     try:
         found = fitted(leaf, value, lead)
     except InvalidValue as error:
@@ -198,7 +198,8 @@ def _fitted(path: str, value: Any, leaf: Leaf, lead: tuple[int, ...]) -> np.ndar
 def fitted(leaf: Leaf, value: Any, lead: tuple[int, ...] = ()) -> np.ndarray:
     """Return a value as an array ``[*lead, …]`` in the shape and dtype of its leaf, if it stays the same value.
 
-    Floats may be rounded. A list becomes an array, and a number an array of one entry where the leaf has one.
+    Numbers may be rounded to the nearest float. A list becomes an array, and a number an array of one entry where the
+    leaf has one.
 
     Raises:
         ValueError: it would be another value; the message goes on where "an observation" stops.

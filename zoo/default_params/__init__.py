@@ -235,7 +235,7 @@ def default_nenv(alg: str, env_type: str, env_id: str, with_own: bool = True) ->
 
     ``with_own=False`` leaves a user's own defaults (``ZOO_DEFAULTS``) out.
     """
-    own = own_defaults_for(alg, env_type, env_id, env_id.rpartition(':')[2]) if with_own else None
+    own = own_defaults_for(alg, env_type, env_id) if with_own else None
     copies: int = _merged(_table(alg), env_type, env_id, None).get('nenv', 1)
     return copies if own is None else whole(f"nenv in '{own.file}'", own.values.get('nenv', copies))
 
@@ -279,6 +279,16 @@ def networks(net: Any, default: Sequence[Any]) -> list[Any]:
         right = "'256,256', [256, 256], dict(hidden=[256, 256], activation='relu') or a net_list"
         raise InvalidValue(f'net is {net!r}: give {right}.')
     return [{**entry, **changes} if isinstance(entry, dict) else entry for entry in default]
+
+
+def seeded(net_list: Any, seed: int | None) -> Any:
+    """Return the entries of ``net_list``, where specs that name no seed have one that follows from ``seed``."""
+    if not isinstance(net_list, list | tuple):
+        return net_list  # the constructor refuses it
+    return [
+        {**entry, 'seed': _weights_seed(seed, i)} if isinstance(entry, Mapping) and 'seed' not in entry else entry
+        for i, entry in enumerate(net_list)
+    ]
 
 
 def _table(alg: str) -> Any:

@@ -169,6 +169,11 @@ def _doubts(run: Run) -> list[str]:
         found.append('several processes trained it, and their messages arrive in any order')
     if 'update_every' in learn_params and learn_params['update_every'] is None:
         found.append('update_every is null, so the speed of the machine decides how many updates there are')
+    specs = [entry for entry in run.config.get('net_list') or () if isinstance(entry, dict)]
+    if 'start_from' not in run.config and any(entry.get('seed') is None for entry in specs):
+        found.append('no seed fixes the first weights of its networks')
+    if run.config.get('resumed_with'):
+        found.append(f'it was resumed with another {", ".join(run.config["resumed_with"])}')
     if 'calls' not in run.config:
         found.append('it is of an earlier version, which did not note callbacks')
     elif len(run.config['calls']) > 1 and not learn_params.get('exact_resume'):

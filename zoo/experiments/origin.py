@@ -69,6 +69,8 @@ def origin(given: Any, alg: str, net_list: Sequence[Any] | None) -> Origin:
 
     path: Path | None
     if isinstance(given, Algorithm):
+        if net_list is not None:
+            raise InvalidValue('net_list says other networks than the given agent has: leave net_list out.')
         agent, path = copy.deepcopy(given), None
     else:
         path = Path(given).expanduser() if isinstance(given, str | os.PathLike) and os.fspath(given) else None

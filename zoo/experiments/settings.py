@@ -105,7 +105,7 @@ def _joined(changed: dict[str, tuple[Any, Any]], settings: Mapping[str, Any]) ->
     found: dict[str, tuple[Any, Any]] = {}
     for name, pair in changed.items():
         given, _, key = re.sub(r'\[\d+\]', '[]', name).partition('[].')
-        entries = {entry for entry in settings if re.fullmatch(rf'{given}\[\d+\]\..*', entry)}
+        entries = {entry for entry in settings if re.fullmatch(rf'{re.escape(given)}\[\d+\]\..*', entry)}
         count = len({entry.partition(']')[0] for entry in entries})
         alike = [changed.get(f'{given}[{i}].{key}') == pair for i in range(count)]
         found[f'{given}.{key}' if key and all(alike) else name] = pair

@@ -26,7 +26,7 @@ from zoo.common.tools.printing import say
 from zoo.common.training.agent import mismatch
 from zoo.common.training.display import in_verbose
 from zoo.common.utils import call_default_params, default_nenv
-from zoo.default_params import fit_exploration, networks
+from zoo.default_params import fit_exploration, networks, seeded
 from zoo.experiments.origin import origin
 from zoo.experiments.runs import Run, open_run
 
@@ -123,6 +123,11 @@ def train(
             if value not in (None, 'keras'):
                 raise InvalidValue(f'{name}={value!r} changes the networks, but they are the saved ones: leave it out.')
         source = origin(start_from, alg, params.pop('net_list', None))
+    elif params.get('net_list') is not None:
+        for name, value in (('dtype', dtype), ('recurrent', recurrent), ('layers', layers)):
+            if value not in (None, 'keras'):
+                told = f'{name}={value!r} is for the default networks, but net_list says what the networks are'
+                raise InvalidValue(f'{told}: write {name} into its entries.')
     given: dict[str, Any] = {'seed': seed, 'nenv': nenv, 'vectorized': vectorized}
     for name in (env_params or {}).keys() & given.keys():
         option = '--set vectorized=…' if name == 'vectorized' else f'--{name} …'
@@ -134,8 +139,13 @@ def train(
         alg_params, learn_params = call_default_params(env, env_type, alg, seed, layers, dtype, recurrent)
         own = about(env).defaults.get(alg)
         if own is not None and params.get('verbose', 1):
-            values = ', '.join(f'{name}={schedule_from_json(value)}' for name, value in own['values'].items())
-            say(f'Your own defaults in {own["file"]}: {values}')
+            mine = {'net': net, 'learning_rate': learning_rate, **params}
+            used = {name: value for name, value in own['values'].items() if mine.get(name) is None}
+            if source is not None:  # its parameters and networks are the saved ones
+                used = {name: value for name, value in used.items() if name in learn_params or name == 'nenv'}
+            values = ', '.join(f'{name}={schedule_from_json(value)}' for name, value in used.items())
+            if values:
+                say(f'Your own defaults in {own["file"]}: {values}')
         if source is not None:
             wrong = mismatch(source.agent, env)
             if wrong is not None:
@@ -148,6 +158,7 @@ def train(
         fit_exploration(cls, alg_params, params)
         for name, value in params.items():
             (alg_params if name in alg_params else learn_params)[name] = value
+        alg_params['net_list'] = seeded(alg_params['net_list'], seed)
         if learning_rate is not None:
             entries = alg_params['optimizers_list']
             if params.get('optimizers_list') is not None:
@@ -203,7 +214,8 @@ def resume(
         whole('train_steps', train_steps)
     agent = found.load(net_list=net_list)
     if agent.loop_state is None:
-        steps = agent.steps
+        # The agent may have learned in other runs before.
+        steps = agent.steps - (found.config.get('calls') or [[0, 0]])[0][0]
         if train_steps is None:
             told = f'{found.name} was not interrupted: it has ended after {steps:,} steps. To train it further, '
             more = 'say how many steps in all'
@@ -255,7 +267,7 @@ def copies_for(alg: str, env_type: str, env_id: Any) -> int:
     """Return the default of ``nenv``."""
     if isinstance(env_id, Env | VectorEnv):
         return 1
-    return default_nenv(alg, env_type, env_id if isinstance(env_id, str) else '')
+    return default_nenv(alg, env_type, env_id if isinstance(env_id, str) else getattr(env_id, '__name__', ''))
 
 
 def kept_defaults(alg: str, env_type: str, environment: str) -> dict[str, Any]:

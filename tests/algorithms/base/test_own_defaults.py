@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import toys
 
 import zoo
 from zoo.cli import main
@@ -75,10 +76,10 @@ def test_a_training_says_and_notes_that_they_were_used(own, capsys):
     assert main('train ppo CartPole-v1 --set gamma=0.5 --set epochs=1 --run-dir run --no-evaluate'.split()) == 0
     err = capsys.readouterr().err
     assert 'PPO on CartPole-v1, 2 copies' in err
-    assert f'Your own defaults in {path}: gamma=0.98, gae_lambda=0.8, train_steps=300' in err
+    assert f'Your own defaults in {path}: gae_lambda=0.8, train_steps=300' in err  # what is given wins over gamma
     config = json.loads(open('run/config.json').read())
     assert config['own_defaults']['file'] == str(path) and config['own_defaults']['values']['train_steps'] == 300
-    assert (config['params']['gamma'], config['params']['gae_lambda']) == (0.5, 0.8)  # what is given wins
+    assert (config['params']['gamma'], config['params']['gae_lambda']) == (0.5, 0.8)
     assert config['net_list'][0]['hidden'] == [8, 8] and config['learn_params']['train_steps'] == 300
 
 
@@ -156,3 +157,14 @@ def test_a_comparison_keeps_them_among_its_settings(own, monkeypatch):
     own('CartPole-v1: {DQN: {explore_steps: 98}}')
     with pytest.raises(ValueError, match='other settings .*explore_steps'):
         zoo.compare(['dqn'], 'CartPole-v1', **call)
+
+
+class Mine(toys.Chain):
+    """An environment of the user's own."""
+
+
+@pytest.mark.parametrize('given', [Mine, f'{__name__}:Mine'], ids=['class', 'name'])
+def test_an_environment_of_the_user_s_own_has_all_of_an_entry(given, own):
+    own('Mine: {PPO: {gamma: 0.6, nenv: 3, train_steps: 2, epochs: 1}}')
+    agent, _ = zoo.train('PPO', given, run_dir='run', verbose=0, evaluate=False)
+    assert agent.gamma == 0.6 and zoo.open_run('run').config['copies'] == 3

@@ -260,3 +260,33 @@ def test_trained_saved_loaded_tested(form: str, name: str, nenv: int, tmp_path: 
     observation = FORMS[form][1](3)
     assert loaded.predict(copy.deepcopy(observation)) == agent.predict(observation)
     assert loaded.learn(env, 'test', test_episodes=2, run_dir=False).returns == [5.0, 5.0]
+
+
+def test_stacked_frames_are_cast_or_refused_as_single_ones_are():
+    class Image(gymnasium.Env):
+        observation_space, action_space = Box(0, 255, (4, 4, 1), np.uint8), Discrete(2)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            super().reset(seed=seed)
+            return np.zeros((4, 4, 1), np.uint8), {}
+
+        def step(self, action: Any) -> Any:
+            return np.full((4, 4, 1), 300.0), 0.0, False, False, {}
+
+    class Halves(Image):
+        observation_space = Box(-9, 9, (2,), np.float32)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            super().reset(seed=seed)
+            return [0, 0], {}
+
+        def step(self, action: Any) -> Any:
+            return [1.75, 1.75], 0.0, False, False, {}
+
+    env = build_env(Image, frame_stack=2)
+    env.reset()
+    with pytest.raises(ValueError, match='gave an observation with the value 300.0, which the uint8 of its space'):
+        env.step(0)
+    env = build_env(Halves, frame_stack=2)
+    assert env.reset()[0].dtype == np.float32
+    np.testing.assert_array_equal(env.step(0)[0], np.float32([0, 0, 1.75, 1.75]))

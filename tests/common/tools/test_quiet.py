@@ -63,7 +63,7 @@ def broken(tmp_path: Path) -> Path:
 
 
 @pytest.mark.full
-def test_the_four_lines_write_nothing_on_standard_error():
+def test_the_four_lines_write_nothing_else_on_standard_error():
     done = run("""
 from zoo.common.env_wrappers import build_env
 from zoo.common.utils import call_default_params
@@ -71,7 +71,7 @@ from zoo.algorithms import TD3
 
 env = build_env('Pendulum-v1', 'classic_control')
 alg_params, learn_params = call_default_params(env, 'classic_control', 'TD3')
-learn_params |= {'train_steps': 120, 'explore_steps': 100, 'batch_size': 8, 'run_dir': False}
+learn_params |= {'train_steps': 120, 'explore_steps': 100, 'batch_size': 8, 'run_dir': False, 'verbose': 0}
 agent = TD3(**alg_params)
 print(agent.learn(env, 'train', **learn_params).steps)
 """)

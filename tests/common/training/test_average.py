@@ -31,6 +31,7 @@ class Weights:
 
     def __init__(self) -> None:
         self.learned: dict[str, np.ndarray] | None = None
+        self.steps = 0
         self.value = np.zeros(1)
 
     def network_weights(self) -> dict[str, np.ndarray]:
@@ -189,3 +190,29 @@ def test_learner_0_has_the_mean_with_roles():
 def test_a_window_is_a_part_of_the_training():
     with pytest.raises(ValueError, match='average_window is 2'):
         learn(agent_for('PPO'), 'PPO', average_window=2)
+
+
+def test_a_training_that_fails_before_its_first_step_leaves_the_agent_its_mean(tmp_path: Path):
+    env = build_env('CartPole-v1')
+    params = {'horizon': 32, 'epochs': 2, 'batch_size': 16, 'average_window': 0.5, 'run_dir': False, 'verbose': 0}
+    agent = zoo.algorithms.PPO(env.observation_space, env.action_space, net_list=[TINY] * 2)
+    agent.learn(env, train_steps=128, seed=0, **params)
+    agent.save(tmp_path / 'saved')
+    agent = zoo.load(tmp_path / 'saved')
+    mean, learned = agent.network_weights(), dict(agent.learned)
+    agent.loop_state = {'steps': 128, 'train_steps': 128}
+
+    class Refused:
+        every = None
+
+        def begin(self, training: Any) -> None:
+            raise ValueError('not today')
+
+        def __call__(self, training: Any) -> None:
+            raise AssertionError
+
+    with pytest.raises(ValueError, match='not today'):
+        agent.learn(env, resume=True, train_steps=256, callbacks=[Refused()], **params)
+    for name, value in mean.items():
+        np.testing.assert_array_equal(value, agent.network_weights()[name])
+        np.testing.assert_array_equal(learned[name], agent.learned[name])

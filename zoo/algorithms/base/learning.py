@@ -6,7 +6,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -197,6 +197,13 @@ def _steering(callbacks: Iterable[Any]) -> list[str]:
     return [getattr(callback, '__name__', type(callback).__name__) for callback in steering]
 
 
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Name the parameters of a resumed training that are not those of the run, and may change what is learned."""
+    aside = {'verbose', 'progress_bar', 'resume', 'train_steps', 'log_every', 'checkpoint_every', 'checkpoint_buffer'}
+    now = json.loads(json.dumps(jsonable(now)))
+    return [name for name in now if name in before and name not in aside and now[name] != before[name]]
+
+
 def _draw(seed: int, stream: str) -> int:
     return int(seeding.generator(seed, stream).integers(2**31 - 1))
 
@@ -244,6 +251,10 @@ def _train(
             learned = {'seed': begun, 'calls': calls, 'callbacks': list(steering), 'learn_params': common | values}
             own = about(env).defaults.get(type(agent).__name__, before.get('own_defaults'))
             learned |= {} if own is None else {'own_defaults': own}
+            learned |= {name: before[name] for name in ('start_from', 'resumed_with') if name in before}
+            changed = _changed(before.get('learn_params') or {}, common | values) if settings.resume else []
+            if changed:
+                learned['resumed_with'] = sorted({*changed, *before.get('resumed_with', ())})
             write_json(folder / 'config.json', agent.config() | of_env | {'made_with': _made_with(env)} | learned)
             return run_in(folder, experience)
 
@@ -296,7 +307,8 @@ def _train(
                     'out, or give roles=dict(actors=…).'
                 )
             average = Average(agent, settings.average_window, settings.train_steps, start)
-            return run()
+            with average.kept_if_nothing_is_learned():
+                return run()
         from zoo.distributed.training.planning import plan_for
         from zoo.distributed.training.roles import train
 
@@ -304,7 +316,8 @@ def _train(
         plan = plan_for(agent, env, settings.roles, roles_seed, start, settings.train_steps, values, **own)
         # Only when nothing is refused any more, since it takes the agent's weights. Learners begin with those.
         average = Average(agent, settings.average_window, settings.train_steps, start)
-        return train(agent, env, plan, run)
+        with average.kept_if_nothing_is_learned():
+            return train(agent, env, plan, run)
 
 
 def _check_timeout(sample_timeout: float | None) -> None:

@@ -116,8 +116,12 @@ def own_defaults(alg: str) -> dict[str, OwnDefaults]:
 
 
 def own_defaults_for(alg: str, env_type: str | None, *names: str) -> OwnDefaults | None:
-    """Return a user's defaults of an algorithm in an environment, by one of its names and by its type; None: none."""
+    """Return a user's defaults of an algorithm in an environment, by one of its names and by its type; None: none.
+
+    ``'package:Name'`` is also found as ``'Name'``.
+    """
     found = own_defaults(alg)
+    names = tuple(part for name in names for part in (name, name.rpartition(':')[2]))
     of_type = found.get(env_type or '')
     own = next((found[name] for name in names if name in found), None)
     if own is None or of_type is None:

@@ -142,10 +142,16 @@ def _resume(args: Any, callbacks: list[Any]) -> Any:
     if names:
         raise InvalidValue(f'--resume goes on with a run as it was begun: leave out {", ".join(names)}.')
     run = zoo.open_run(args.resume)
-    step = run.checkpoint_steps
+    begun = (run.config.get('calls') or [[0, 0]])[0][0]  # the agent may have learned in other runs before
+    step, reached = run.checkpoint_steps - begun, run.steps - begun
+    if run.checkpoint_steps == 0:
+        raise InvalidValue(f'{run.name} has no checkpoint, so there is nothing to go on with: train it again.')
+    if args.steps is not None and args.steps <= step:
+        told = f'{run.name} has {step:,} steps behind it'
+        raise InvalidValue(f'{told}, so --steps {args.steps} leaves nothing to do: give more, as steps in all.')
     say(f'{run.algorithm} on {run.environment}, from step {step:,} of {args.steps or run.train_steps:,}')
-    if step < run.steps:
-        say(f'It had reached step {run.steps:,}: the steps after its newest checkpoint are taken again.')
+    if step < reached:
+        say(f'It had reached step {reached:,}: the steps after its newest checkpoint are taken again.')
     changes = {'train_steps': args.steps} if args.steps is not None else {}
     return zoo.resume(run, evaluate=_tests(args), callbacks=callbacks, **_shown(args, {'verbose': 1}), **changes)
 

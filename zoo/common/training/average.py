@@ -37,10 +37,23 @@ class Average:
         self._means = agent.network_weights() if window else None
         self._ticks = self._first = start // self._every
         held, agent.learned = agent.learned, None
+        self._held, self._steps = held, agent.steps
+        self._held_mean = None if held is None else agent.network_weights()
         if held is not None and start:
             agent.set_network_weights(held)
             self._first = 0
         self._is_shown = False
+
+    @contextlib.contextmanager
+    def kept_if_nothing_is_learned(self) -> Iterator[None]:
+        """Give a loaded agent its mean and its own weights back if the block fails before the first step."""
+        try:
+            yield
+        except BaseException:
+            if self._held_mean is not None and self._agent.steps == self._steps:
+                self._agent.set_network_weights(self._held_mean)
+                self._agent.learned = self._held
+            raise
 
     def stepped(self, steps: int) -> None:
         """Take the weights into the mean, if a sample is due after so many steps of the training."""

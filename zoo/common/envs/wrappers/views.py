@@ -14,6 +14,7 @@ from gymnasium.vector import VectorEnv
 
 from zoo.common import spaces
 from zoo.common.adaptors.observation import ACTION_MASK, image_layout, is_image
+from zoo.common.envs import declared
 from zoo.common.envs.wrappers.leaves import replace_leaves
 from zoo.common.tools.errors import InvalidValue
 
@@ -40,7 +41,8 @@ class StackFrames(gymnasium.Wrapper):
         self._inner = env.observation_space
         #: Path of a stacked part -> the function that brings one value into its form.
         self._forms: dict[str, Callable[[np.ndarray], np.ndarray]] = {}
-        leaves: dict[str, Space] = {**spaces.leaves(self._inner)}
+        self._leaves = spaces.leaves(self._inner)
+        leaves: dict[str, Space] = {**self._leaves}
         for path, leaf in leaves.items():
             if not isinstance(leaf, Box) or path in _KEPT or frames == 1:
                 continue
@@ -69,9 +71,13 @@ class StackFrames(gymnasium.Wrapper):
         if not self._forms:
             return observation
         flat = dict(spaces.tree_items(spaces.flatten(self._inner, observation)))
+        casts: list[str] = []
         for path, form in self._forms.items():
-            new, last = form(np.asarray(flat[path])), self._last.get(path)
+            # The stack has the dtype of the space, so a value that it cannot hold is refused here.
+            value = declared.in_form(self._leaves[path], flat[path], path, (), lambda: 'the environment', casts)
+            new, last = form(np.asarray(value, self._leaves[path].dtype)), self._last.get(path)
             flat[path] = self._last[path] = np.tile(new, self._frames) if last is None else push_frame(last, new)
+        declared.tell(self.env, casts)
         return spaces.unflatten(self.observation_space, spaces.from_items(self._inner, flat))
 
 
