@@ -83,5 +83,5 @@ def origin(given: Any, alg: str, net_list: Sequence[Any] | None) -> Origin:
     found = type(agent).__name__
     if found != alg:
         what = 'the given agent' if path is None else f"'{path}'"
-        raise InvalidValue(f'{what} is {article(found)} agent, with which no {alg} can begin: train {found} with it.')
+        raise InvalidValue(f'{what} is {article(found)} agent, and {alg} cannot begin with its weights: train {found}.')
     return Origin(agent, path)
