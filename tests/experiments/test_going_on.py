@@ -169,7 +169,10 @@ def test_the_file_of_such_a_run_trains_it_again(capsys):
 @pytest.mark.parametrize(
     ('given', 'told'),
     [
-        ({'alg': 'A2C'}, "first/checkpoints/000000064' is a PPO agent, and A2C cannot begin with its weights: train PPO"),
+        (
+            {'alg': 'A2C'},
+            "first/checkpoints/000000064' is a PPO agent, and A2C cannot begin with its weights: train PPO",
+        ),
         ({'env_id': 'CartPole-v1'}, 'cannot begin a training here: the observation_space is'),
         ({'env_id': 'MountainCarContinuous-v0'}, 'cannot begin a training here: the observation_space is'),
         ({'net': '16'}, "net='16' changes the networks, but they are the saved ones: leave it out"),
