@@ -62,6 +62,7 @@ def in_a_directory_of_its_own(tmp_path, monkeypatch):
         (f'{TRAIN} --n-envs 8', '--nenv'),
         (f'{TRAIN} --vec-env subproc', 'write --set vectorized=async'),
         (f'{TRAIN} --device cuda', 'TensorFlow takes a GPU where it finds one'),
+        (f'{TRAIN} --verbose 1', '--verbose takes no number: leave 1 out'),
         (f'{TRAIN} --verbose=1', "--verbose/-v takes no value: leave '1' out"),
         (f'{TRAIN} -P', 'a progress bar is there without an option'),
         (f'{TRAIN} --wandb-project-name x', 'write --track wandb:PROJECT'),

@@ -67,6 +67,9 @@ def settle(args: argparse.Namespace, more: list[str]) -> None:
     args.algorithms = _algorithms(args, words, count)
     args.algorithm = args.algorithms[0] if args.algorithms else None
     args.environment = args.env
+    number = next((word for word in words if word.isdigit()), None)
+    if number is not None and getattr(args, 'verbose', False):
+        raise InvalidValue(f'--verbose takes no number: leave {number} out. It shows tables of all metrics.')
     if environment and words:
         word = words.pop(0)
         if args.env is not None and word != args.env:
