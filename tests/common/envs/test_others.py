@@ -294,3 +294,19 @@ def test_a_time_limit_is_seen_by_the_check(capsys: pytest.CaptureFixture):
     assert 'there is no time limit' in capsys.readouterr().out
     check_env(Walk, length=10**9, max_episode_steps=2000)
     assert 'time limit' not in capsys.readouterr().out
+
+
+class Blind(gymnasium.Env):
+    observation_space, action_space = Discrete(2), Discrete(2)
+
+
+class Sized(Blind):
+    def __init__(self, size: int = 3) -> None:
+        self.size = size
+
+
+@pytest.mark.parametrize('environment', [Blind, Sized])
+def test_an_environment_that_cannot_be_drawn_is_named(environment: type[gymnasium.Env]):
+    told = f'^{environment.__name__!r} cannot be drawn: its __init__ has to take render_mode'
+    with pytest.raises(TypeError, match=told):
+        build_env(environment, render_mode='rgb_array')

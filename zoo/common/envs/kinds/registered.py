@@ -373,7 +373,11 @@ def _parameters(maker: Any) -> list[str]:
 
 def _refuse_argument(error: TypeError, name: str, maker: Any, kwargs: dict[str, Any]) -> None:
     """Raise one sentence if ``error`` says that the environment does not take one of ``kwargs``."""
-    found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    told = str(error)
+    if 'render_mode' in kwargs and ("keyword argument 'render_mode'" in told or told.endswith('takes no arguments')):
+        drawn = 'its __init__ has to take render_mode, and its render() has to return the picture'
+        raise InvalidType(f'{name!r} cannot be drawn: {drawn}.') from error
+    found = re.search(r"unexpected keyword argument '(\w+)'", told)
     if not (found and found.group(1) in kwargs):
         return
     argument, hint = found.group(1), ''
