@@ -451,7 +451,10 @@ def test_a_process_is_interrupted_without_noise(tmp_path: Path):
             time.sleep(0.1)
         time.sleep(0.5)
         job.send_signal(signal.SIGINT)
-        _, err = job.communicate(timeout=120)
+        try:
+            _, err = job.communicate(timeout=120)
+        finally:
+            job.kill()  # a shell that started the tests in the background makes them ignore the signal
     lines = err.decode().splitlines()
     assert job.returncode == 130 and len(lines) == 4, lines
     assert lines[2].startswith('Interrupted at step') and lines[3].startswith(
