@@ -29,7 +29,7 @@ BARE = {name: value for name, value in os.environ.items() if name not in ('PYTHO
 def installed(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the interpreter of a virtual environment with README's ``pip install -e .``.
 
-    The packages around zoo are those of this interpreter, so that nothing is downloaded.
+    The environment takes its packages from this interpreter, so nothing is downloaded.
     """
     pytest.importorskip('flit_core', reason='flit_core installs zoo')
     folder = tmp_path_factory.mktemp('installed')

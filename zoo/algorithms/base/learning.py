@@ -198,7 +198,7 @@ def _steering(callbacks: Iterable[Any]) -> list[str]:
 
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Name the parameters of a resumed training that are not those of the run, and may change what is learned."""
+    """Name the parameters with which a resumed training learns otherwise than its run did before."""
     aside = {'verbose', 'progress_bar', 'resume', 'train_steps', 'log_every', 'checkpoint_every', 'checkpoint_buffer'}
     now = json.loads(json.dumps(jsonable(now)))
     return [name for name in now if name in before and name not in aside and now[name] != before[name]]

@@ -17,7 +17,7 @@ from zoo.common.tools.errors import InvalidValue
 
 log = logging.getLogger('zoo')
 
-#: The environments of which a log line has said that their observations are cast, by the classes of their layers.
+#: The classes of the layers of each environment whose casts a log line has told.
 _told: set[tuple[str, ...]] = set()
 
 

@@ -13,7 +13,7 @@ _EPSILON = (
 _HER = 'hindsight is a parameter, her=dict(k=4)'
 _TWICE = 'it is twice num_directions, since each direction is tried both ways'
 
-#: Name in other libraries → its name here, several of which an algorithm has one, or a sentence that says what to do.
+#: Name in other libraries → its names here, or a sentence that says what to do. An algorithm has one of the names.
 HABITS: dict[str, str | tuple[str, ...]] = {
     'action_noise': ('explore_noise', 'noise'),
     'actor_lr': _RATE,
