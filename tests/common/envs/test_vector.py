@@ -209,7 +209,7 @@ def test_an_exception_while_a_copy_is_made():
 @pytest.mark.full
 @pytest.mark.parametrize(
     ('kind', 'named'),
-    [('hide', 'pickle'), ('shape', 'shape (3,) and dtype float32, but its space declares shape (1,)')],
+    [('hide', 'pickle'), ('shape', 'shape (3,) and dtype float32, but its space declares (1,) and float32')],
 )
 def test_what_gymnasiums_worker_stumbles_over_names_the_copy(kind: str, named: str):
     env, pids = trouble()
