@@ -133,6 +133,7 @@ class Logger:
         if self._display is not None:
             self._display.close(self._steps, self._last)
             self._display, self._due = None, math.inf
+        self._measured = dict  # it leads back to the training, whose pipes would stay open until garbage is collected
         if self._table is not None:
             self._table.close()
         if self._events is not None:
