@@ -4,7 +4,7 @@
 
 The agent gives networks, optimizer and acting. The paper's algorithm (Schulman et al. 2017, arXiv 1707.06347,
 algorithm 1 with the clipped objective) stands between the two lines of dashes, for you to change. In less than a
-minute it balances CartPole's pole for whole episodes. docs/rollouts.md lists everything that a rollout can do.
+minute it balances CartPole's pole for whole episodes. docs/howto/own_loop.md lists everything that a rollout can do.
 """
 
 from __future__ import annotations

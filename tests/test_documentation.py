@@ -144,7 +144,7 @@ def test_the_readme_runs_from_its_first_block_to_its_last(tmp_path):
 
 @pytest.mark.full
 def test_the_page_about_training_runs(tmp_path):
-    program = blocks('docs/training.md')
+    program = blocks('docs/howto/training.md')
     assert any('resume=True' in block for block in program)
     long_enough = SHORTER.replace(', 300)', ', 3000)')  # shorter trainings have no tests, and keep no best agent
     done = run('\n'.join([long_enough, INTERRUPTED, *program]), tmp_path)
@@ -163,7 +163,7 @@ def test_a_page_runs(page, tmp_path):
 @pytest.mark.full
 def test_an_exported_agent_acts_in_programs_without_zoo(tmp_path):
     """The page's first program exports it, and each of the others is a whole program by itself."""
-    exporting, *programs = blocks('docs/export.md')
+    exporting, *programs = blocks('docs/howto/export.md')
     assert len(programs) == 4
     batch = re.search(r'np.array\((\[\[.*\]\])', programs[0]).group(1)
     asked = f'import numpy as np\nprint(agent.predict(np.array({batch}, np.float32)))'

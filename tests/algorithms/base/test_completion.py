@@ -106,7 +106,7 @@ def test_every_name_that_the_documentation_uses_is_shown():
     agent = small(algorithms.PPO)
     used = {name for name in re.findall(r'\bagent\.(\w+)', texts_for_users()) if hasattr(agent, name)}
     assert {'learn', 'rollout', 'apply_gradients'} <= used
-    assert used - shown(agent) == {'act'}  # of the exported agent, in docs/export.md
+    assert used - shown(agent) == {'act'}  # of the exported agent, in docs/howto/export.md
 
 
 def test_the_documentation_explains_every_name():

@@ -189,7 +189,7 @@ def test_a_runtime_without_zoo_gives_the_actions_of_predict(to, agents, tmp_path
 @pytest.mark.full(but='tuples')
 @pytest.mark.parametrize('name', ['dictionary', 'masked', 'tuples'])
 def test_the_program_for_any_agent_of_the_page(name, agents, tmp_path):
-    page = (Path(__file__).parents[3] / 'docs/export.md').read_text(encoding='utf-8')
+    page = (Path(__file__).parents[3] / 'docs/howto/export.md').read_text(encoding='utf-8')
     program = page[page.rindex('```python\n') + len('```python\n') : page.rindex("agent = Agent('exported/onnx')")]
     namespace: dict[str, Any] = {}
     exec(program, namespace)

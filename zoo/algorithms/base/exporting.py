@@ -55,7 +55,7 @@ def export(agent: Algorithm, path: str | os.PathLike[str], to: str = 'savedmodel
     The model has one input for each leaf of the observation space, in the leaf's dtype, with the batch as a first axis.
     It has one output for each leaf of the action: the action of ``agent.predict(obs)``, in the environment's own form.
     A recurrent agent's state is one more input and output. ``agent.json`` in the folder lists names, shapes and dtypes,
-    and how the leaves make up the observation and the action. ``docs/export.md`` has programs that use it.
+    and how the leaves make up the observation and the action. ``docs/howto/export.md`` has programs that use it.
 
     Before anything is written to ``path``, the model runs in its own runtime on observations drawn from the space. Its
     actions must equal ``predict``'s to 1e-5 (relatively, where an action is above 1). Only a choice between
