@@ -8,6 +8,14 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent / '_ext'), str(Path(__file__).parents[1])]
 
 import zoo  # noqa: E402
+import zoo.callbacks  # noqa: E402
+import zoo.dashboard  # noqa: E402
+import zoo.distributed.testing  # noqa: E402
+from zoo import algorithms  # noqa: E402
+
+# Autodoc would import them with TYPE_CHECKING set, which changes what a class has.
+for _name in (*algorithms.NAMES, *zoo.__all__):
+    getattr(algorithms if _name in algorithms.NAMES else zoo, _name)
 
 project = 'zoo'
 copyright = '2026, the authors of zoo'
@@ -22,7 +30,7 @@ extensions = [
     'repository',
     'pseudocode',
     'facts',
-    'examples',
+    'reference',
     'mathml',
 ]
 exclude_patterns = ['_build', '_ext']
@@ -35,7 +43,6 @@ myst_url_schemes = ['http', 'https', 'mailto', 'source']
 
 autodoc_member_order = 'bysource'
 autodoc_typehints = 'none'
-autodoc_default_options = {'members': True, 'show-inheritance': False}
 napoleon_use_rtype = False
 # A class that inherits from a private one shows the methods that users call.
 autodoc_inherit_docstrings = True

@@ -1,13 +1,22 @@
-"""Behind each name of the reference: the pages whose programs use it."""
+"""What the pages of the reference have besides docstrings.
+
+* Behind each name stand the pages whose programs use it.
+* An algorithm has the first part of its docstring and a link to its page, which has the parameters.
+* The directive ``commands`` prints the help of every command.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cache
 from typing import Any
+from unittest.mock import patch
 
+from docutils import nodes
 from repository import DOCS, FOLDER
 from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
 
 
 @cache
@@ -34,9 +43,19 @@ def uses(name: str, most: int = 3) -> list[tuple[str, str]]:
     return [(page, programs()[page][0]) for page in best[:most]]
 
 
+def shorten_algorithms(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Leave the parameters of an algorithm to its page."""
+    from zoo import algorithms
+
+    alg = name.rpartition('.')[2]
+    if name == f'zoo.algorithms.{alg}' and alg in algorithms.NAMES:
+        end = next((i for i, line in enumerate(lines) if line.startswith((':param', 'Args:', 'Entries of'))), len(lines))
+        lines[end:] = [f'*Parameters, equations and scores:* :doc:`{alg} </algorithms/{alg.lower()}>`', '']
+
+
 def add_examples(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Append the links to the docstring of a public function or class."""
-    if what not in ('function', 'class', 'data', 'exception') or lines and lines[-1].startswith('*Examples:'):
+    if what not in ('function', 'class', 'data', 'exception'):
         return
     found = uses(name.rpartition('.')[2])
     if found:
@@ -44,6 +63,25 @@ def add_examples(app: Sphinx, what: str, name: str, obj: Any, options: Any, line
         lines += ['', f'*Examples:* {links}', '']
 
 
+class Commands(SphinxDirective):
+    """The help of every command, as it is printed at a width of 100."""
+
+    def run(self) -> list[nodes.Node]:
+        from zoo.cli.entry import build_parser
+
+        found: list[nodes.Node] = []
+        with patch.dict(os.environ, COLUMNS='100', NO_COLOR='1'):
+            for name, parser in build_parser()[1].items():
+                section = nodes.section(ids=[f'zoo-{name}'])
+                section += nodes.title('', '', nodes.literal('', f'zoo {name}'))
+                text = parser.format_help()
+                section += nodes.literal_block(text, text, language='none')
+                found.append(section)
+        return found
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive('commands', Commands)
+    app.connect('autodoc-process-docstring', shorten_algorithms, priority=800)
     app.connect('autodoc-process-docstring', add_examples, priority=900)
     return {'parallel_read_safe': True, 'parallel_write_safe': True}
