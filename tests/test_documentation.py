@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,17 @@ from pathlib import Path
 import pytest
 import yaml
 
+from zoo.cli import main
+from zoo.cli.commands import COMMANDS
+
 ROOT = Path(__file__).parents[1]
-DOCS = [f'docs/{path.name}' for path in sorted((ROOT / 'docs').glob('*.md'))]
+#: Pages that are made when the site is built.
+MADE = ('docs/repository/', 'docs/_build/')
+DOCS = [
+    name
+    for name in sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / 'docs').rglob('*.md'))
+    if not name.startswith(MADE)
+]
 PAGES = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'examples/distributed/README.md', *DOCS]
 EXAMPLES = sorted(ROOT.glob('examples/**/*.py'))
 TEXTS = PAGES + [str(path.relative_to(ROOT)) for path in EXAMPLES]
@@ -65,9 +75,15 @@ def text_of(page: str) -> str:
     return (ROOT / page).read_text(encoding='utf-8')
 
 
+def blocks(page: str) -> list[str]:
+    """The Python of a page, block by block."""
+    return re.findall(r'^```python\n(.*?)^```', text_of(page), re.DOTALL | re.MULTILINE)
+
+
 @pytest.mark.parametrize('page', PAGES)
 def test_links_lead_somewhere(page):
-    links = re.findall(r'\]\(([^)#]+)[^)]*\)', text_of(page))
+    without_code = re.sub(r'^(`{3,}).*?^\1', '', text_of(page), flags=re.DOTALL | re.MULTILINE)
+    links = re.findall(r'\]\(([^)#\s]+)[^)]*\)', without_code)
     broken = [link for link in links if '://' not in link and not ((ROOT / page).parent / link).exists()]
     assert broken == []
 
@@ -128,11 +144,6 @@ def run_alone(program: str, folder: Path) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
 
 
-def blocks(page: str) -> list[str]:
-    """The Python of a page, block by block."""
-    return re.findall(r'^```python\n(.*?)^```', text_of(page), re.DOTALL | re.MULTILINE)
-
-
 def test_the_readme_runs_from_its_first_block_to_its_last(tmp_path):
     """One program, as a reader would type it."""
     program = blocks('README.md')
@@ -142,22 +153,45 @@ def test_the_readme_runs_from_its_first_block_to_its_last(tmp_path):
     assert done.stdout.endswith('to the end\n')
 
 
-@pytest.mark.full
-def test_the_page_about_training_runs(tmp_path):
-    program = blocks('docs/howto/training.md')
-    assert any('resume=True' in block for block in program)
-    long_enough = SHORTER.replace(', 300)', ', 3000)')  # shorter trainings have no tests, and keep no best agent
-    done = run('\n'.join([long_enough, INTERRUPTED, *program]), tmp_path)
-    assert done.returncode == 0, done.stderr
+#: What a page needs before its first block.
+BEFORE = {'docs/howto/save_and_resume.md': INTERRUPTED}
+#: A page of several programs has a test of its own; of the others these run in plain ``pytest`` too.
+OWN_TEST = ('docs/howto/export.md',)
+QUICK = 'docs/start/first_agent.md or docs/howto/replay.md'
 
 
-@pytest.mark.full(but='replay')
-@pytest.mark.parametrize('page', ['callbacks', 'environments', 'networks', 'plots', 'recurrent', 'replay', 'rollouts'])
+@pytest.mark.full(but=QUICK)
+@pytest.mark.parametrize('page', [page for page in DOCS if blocks(page) and page not in OWN_TEST])
 def test_a_page_runs(page, tmp_path):
-    """Without what draws pictures: the tests of drawing know where it is possible."""
-    program = [block for block in blocks(f'docs/{page}.md') if 'pixels' not in block]
-    done = run('\n'.join([SHORTER, *program]), tmp_path)
+    """All blocks of a page, in order, in one process; without what draws pixels, which not every machine can."""
+    program = [block for block in blocks(page) if 'pixels' not in block]
+    shorter = SHORTER
+    if page in BEFORE:  # shorter trainings have no tests, and keep no best agent
+        shorter = SHORTER.replace(', 300)', ', 3000)')
+    done = run('\n'.join([shorter, BEFORE.get(page, ''), *program]), tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def commands(page: str) -> list[list[str]]:
+    """The ``zoo`` commands in the shell blocks of a page, as words."""
+    found = []
+    for block in re.findall(r'^```sh\n(.*?)^```', text_of(page), re.DOTALL | re.MULTILINE):
+        for line in block.replace('\\\n', ' ').splitlines():
+            words = shlex.split(line, comments=True)
+            while 'zoo' in words:
+                words = words[words.index('zoo') + 1 :]
+                end = next((i for i, word in enumerate(words) if word in ('|', '&&', ';', '>', '&')), len(words))
+                found.append(words[:end])
+    return found
+
+
+@pytest.mark.parametrize('page', [page for page in PAGES if page != 'CHANGELOG.md' and commands(page)])
+def test_a_command_that_a_page_shows_is_one(page, monkeypatch, capsys):
+    """The parser of the command takes it; what it would do is left to the tests of the commands."""
+    for module in COMMANDS:
+        monkeypatch.setattr(module, 'run', lambda args: 0)
+    for words in commands(page):
+        assert main(words) == 0, f'zoo {shlex.join(words)}: {capsys.readouterr().err}'
 
 
 @pytest.mark.full

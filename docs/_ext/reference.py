@@ -49,7 +49,9 @@ def shorten_algorithms(app: Sphinx, what: str, name: str, obj: Any, options: Any
 
     alg = name.rpartition('.')[2]
     if name == f'zoo.algorithms.{alg}' and alg in algorithms.NAMES:
-        end = next((i for i, line in enumerate(lines) if line.startswith((':param', 'Args:', 'Entries of'))), len(lines))
+        end = next(
+            (i for i, line in enumerate(lines) if line.startswith((':param', 'Args:', 'Entries of'))), len(lines)
+        )
         lines[end:] = [f'*Parameters, equations and scores:* :doc:`{alg} </algorithms/{alg.lower()}>`', '']
 
 
@@ -64,13 +66,13 @@ def add_examples(app: Sphinx, what: str, name: str, obj: Any, options: Any, line
 
 
 class Commands(SphinxDirective):
-    """The help of every command, as it is printed at a width of 100."""
+    """The help of every command, as it is printed at a width of 80."""
 
     def run(self) -> list[nodes.Node]:
         from zoo.cli.entry import build_parser
 
         found: list[nodes.Node] = []
-        with patch.dict(os.environ, COLUMNS='100', NO_COLOR='1'):
+        with patch.dict(os.environ, COLUMNS='80', NO_COLOR='1'):
             for name, parser in build_parser()[1].items():
                 section = nodes.section(ids=[f'zoo-{name}'])
                 section += nodes.title('', '', nodes.literal('', f'zoo {name}'))

@@ -141,7 +141,7 @@ def place_of(module: str | None, name: str | None) -> tuple[str, int] | None:
         file, line = inspect.getsourcefile(found), inspect.getsourcelines(found)[1]
     except (ImportError, AttributeError, TypeError, ValueError, OSError):
         return None
-    path = Path(file or '').resolve()
+    path = Path(file or '').absolute()
     return (str(path.relative_to(ROOT)), line) if path.is_relative_to(ROOT) else None
 
 
