@@ -157,7 +157,7 @@ def test_the_readme_runs_from_its_first_block_to_its_last(tmp_path):
 BEFORE = {'docs/howto/save_and_resume.md': INTERRUPTED}
 #: A page of several programs has a test of its own; of the others these run in plain ``pytest`` too.
 OWN_TEST = ('docs/howto/export.md',)
-QUICK = 'docs/start/first_agent.md or docs/howto/replay.md'
+QUICK = ('docs/start/first_agent.md', 'docs/howto/replay.md')
 
 
 @pytest.mark.full(but=QUICK)
