@@ -51,7 +51,7 @@ from common import (
 
 FIRST_SEED = 500
 #: The first seed of rows whose defaults changed because of what the seeds from ``FIRST_SEED`` on showed.
-FRESH = {name: 600 for name in ('a2c-cartpole', 'qrdqn-cartpole', 'vpg-cartpole')}
+FRESH = {name: 600 for name in ('a2c-cartpole', 'qrdqn-cartpole', 'r2d2-cartpole', 'vpg-cartpole')}
 ONE_THREAD = {'OMP_NUM_THREADS': '1', 'XLA_FLAGS': '--xla_cpu_multi_thread_eigen=false'}
 TEST_SEED = 10_000
 TEST_EPISODES = 20
