@@ -440,7 +440,9 @@ def test_help_imports_nothing_heavy(tmp_path: Path):
 
 
 @pytest.mark.full
-def test_a_process_is_interrupted_without_noise(tmp_path: Path):
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+def test_a_process_is_interrupted_without_noise(number: signal.Signals, tmp_path: Path):
+    """By Ctrl-C, and by what schedulers send."""
     env = os.environ | {'PYTHONPATH': str(Path(zoo.__file__).parents[1])}
     words = [*DQN[:4], '100000000', *DQN[5:], '--set', 'log_every=100']
     with subprocess.Popen(
@@ -450,7 +452,7 @@ def test_a_process_is_interrupted_without_noise(tmp_path: Path):
         while not list(tmp_path.glob('runs/*/progress.csv')) and time.monotonic() < until:
             time.sleep(0.1)
         time.sleep(0.5)
-        job.send_signal(signal.SIGINT)
+        job.send_signal(number)
         try:
             _, err = job.communicate(timeout=120)
         finally:

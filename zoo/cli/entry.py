@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import zoo
@@ -134,7 +137,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(end.code or 0) if isinstance(end.code, int | None) else FAILED
     try:
         settle(args, more)
-        return int(args.run(args) or 0)
+        with _ended_as_by_ctrl_c():
+            return int(args.run(args) or 0)
     except KeyboardInterrupt as interrupt:
         say(f'zoo {args.command}: {str(interrupt) or "interrupted"}.')
         return INTERRUPTED
@@ -146,6 +150,30 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         say(f'zoo {args.command}: {_sentence(error)}')
         return USAGE if isinstance(error, UserError) else FAILED
+
+
+@contextlib.contextmanager
+def _ended_as_by_ctrl_c() -> Iterator[None]:
+    """Within this context SIGTERM, which schedulers send, does what Ctrl-C does: a training saves its checkpoint.
+
+    A second signal ends the process at once. Processes that are forked from this one end as they would without it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    owner = os.getpid()
+
+    def end(number: int, frame: Any) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        if os.getpid() != owner:
+            os.kill(os.getpid(), number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _sentence(error: BaseException) -> str:

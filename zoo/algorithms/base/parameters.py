@@ -46,8 +46,8 @@ else:
 
 log = logging.getLogger('zoo')
 
-#: What a user calls or reads of an agent, besides its hyper-parameters: what Tab shows. docs/howto/training.md explains each
-#: name. All other names are for authors of algorithms: they work, but ``dir`` leaves them out.
+#: What a user calls or reads of an agent, besides its hyper-parameters: what Tab shows. docs/howto/training.md explains
+#: each name. All other names are for authors of algorithms: they work, but ``dir`` leaves them out.
 FOR_USERS = (
     'learn', 'predict', 'initial_state', 'save', 'load', 'summary', 'config', 'params', 'learn_params', 'networks',
     'steps', 'learned', 'loop_state',
