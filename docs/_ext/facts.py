@@ -3,9 +3,10 @@
     ```{facts} TD3
     ```
 
-``facts`` is what it acts in, its networks and how it learns; ``parameters`` the tables of ``zoo.describe``; ``defaults``
-where its default hyper-parameters come from; ``departures`` how it differs from the paper; ``scores`` and ``speed`` its
-rows in ``benchmarks/results``; ``algorithms`` is the table of all algorithms, without an argument.
+``facts`` is what it acts in, its networks and how it learns; ``parameters`` the tables of ``zoo.describe``;
+``defaults`` where its default hyper-parameters come from, and what they are; ``departures`` how it differs from the
+paper; ``scores`` and ``speed`` its rows in ``benchmarks/results``; ``algorithms`` is the table of all algorithms,
+without an argument.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import json
 import re
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -28,6 +29,7 @@ from sphinx.util.docutils import SphinxDirective
 sys.path += [str(ROOT / 'benchmarks' / part) for part in ('', 'scores', 'speed')]
 
 RESULTS = ROOT / 'benchmarks' / 'results'
+CURVES = '/repository/benchmarks/results/curves'
 
 #: The words for the loops of zoo/common/training/loops.py.
 LOOPS = {
@@ -64,15 +66,28 @@ def code(text: Any) -> str:
     return f'`{text}`' if str(text) else ''
 
 
+def module_of(name: str) -> str:
+    """Return the docstring of an algorithm's file."""
+    return inspect.getdoc(sys.modules[find(name).__module__]) or ''
+
+
+def spaces_of(cls: Any) -> str:
+    """Return the kinds of action spaces that an algorithm acts in."""
+    kinds = cls.acts_in or ()
+    return 'every action space' if len(kinds) in (0, 6) else ', '.join(f'`{kind}`' for kind in kinds)
+
+
 def facts(name: str) -> str:
     from zoo.common.training import loops
 
     cls = find(name)
     file = inspect.getfile(cls)[len(str(ROOT)) + 1 :]
-    spaces = ', '.join(f'`{space}`' for space in cls.acts_in) if cls.acts_in else 'every action space'
+    roles = cls.declared_for_learn()['roles'].default
     rows: list[tuple[Any, ...]] = [
-        ('Acts in', spaces),
+        ('Acts in', spaces_of(cls)),
         ('Learns from', next(words for name, words in LOOPS.items() if getattr(loops, name) is cls.loop)),
+        ('Recurrent networks', '[yes](/howto/recurrent.md)' if cls.recurrent else 'no'),
+        ('Processes', f'`roles={roles}`; `roles=None` is one' if roles else 'one; more with `roles`'),
         ('Entries of `net_list`', ', '.join(f'`{entry}`' for entry in cls.network_names)),
         ('Entries of `optimizers_list`', ', '.join(f'`{entry}`' for entry in cls.optimizer_names)),
         ('Metrics', ', '.join(f'`{entry}`' for entry in cls.metric_names)),
@@ -82,23 +97,106 @@ def facts(name: str) -> str:
 
 
 def parameters(name: str) -> str:
-    from zoo.algorithms.base.describing import describe
+    from zoo.algorithms.base.learning import Settings
 
-    found = describe(name)
-    parts = []
-    for title, params in (('`alg_params`: the algorithm', found.constructor), ('`learn_params`: `learn`', found.learn)):
-        rows = [(code(p.name), code(p.default_text), p.type_name, p.meaning) for p in params]
-        parts.append(f'**{title}**\n\n' + table(('parameter', 'default', 'values', 'meaning'), rows))
-    return '\n\n'.join(parts)
+    cls = find(name)
+    usual = vars(Settings)
+    own, shared = [], []
+    for key, param in cls.declared_for_learn().items():
+        is_shared = key in usual and usual[key] == param.default and key != 'train_steps'
+        (shared if is_shared else own).append(param)
+    summary = 'Parameters of <code>learn</code> that all algorithms share'
+    return '\n\n'.join(
+        (
+            f'**`alg_params`: the algorithm**\n\n{parameter_table(cls.declared().values())}',
+            f'**`learn_params`: how it trains**\n\n{parameter_table(own)}',
+            f'<details><summary>{summary}</summary>\n\n{parameter_table(shared)}\n\n</details>',
+        )
+    )
+
+
+def parameter_table(params: Iterable[Any]) -> str:
+    """Return a table of parameters."""
+    rows = [(code(p.name), code(p.default_text), p.type_name, p.meaning) for p in params]
+    return table(('parameter', 'default', 'values', 'meaning'), rows)
 
 
 def defaults(name: str) -> str:
-    module = importlib.import_module(f'zoo.default_params.{find(name).__module__.rpartition(".")[2]}')
-    file = f'zoo/default_params/{module.__name__.rpartition(".")[2]}.py'
-    text = inspect.cleandoc(module.__doc__ or '').partition('\n\n')[2]
-    names = [f'`{key}`' for key in getattr(module, 'TUNED', {})]
-    tuned = f'\n\nTuned for: {", ".join(names)}.' if names else ''
-    return f'{markdown(text)}{tuned}\n\nThe table: [{file}](source:{file}).'
+    module = importlib.import_module(f'zoo.default_params.{name.lower()}')
+    file = f'zoo/default_params/{name.lower()}.py'
+    text = inspect.cleandoc(module.__doc__ or '')
+    # The first words say whose defaults these are, which the page has said.
+    text = re.sub(r"^[\w -]+'s? defaults(?:\.\n\n|: )", '', text)
+    text = text[:1].upper() + text[1:]
+    notes = notes_of((ROOT / file).read_text(encoding='utf-8'))
+    unused = () if find(name).recurrent else ('recurrent',)
+    common = {key: value for key, value in module.COMMON.items() if key not in unused}
+    levels = [('every environment', common, notes.get('COMMON', ''))]
+    for block, word in (('TYPES', 'type '), ('TUNED', '')):
+        found = getattr(module, block)
+        for key, level in found.items():
+            alike = [other for other in found if found[other] == level]
+            if key == alike[0]:
+                told = ' '.join(filter(None, (notes.get(f'{block} {other}', '') for other in alike)))
+                levels.append((word + ', '.join(map(code, alike)), level, told))
+    has_notes = any(note for *_, note in levels)
+    rows = [(label, settings_of(level), *([markdown(note)] if has_notes else [])) for label, level, note in levels]
+    columns = ('for', 'settings', *(['notes'] if has_notes else []))
+    told = 'Of two rows that fit, the lower one counts.'
+    if 'COMMON' in text or 'TUNED' in text:
+        told = f'`COMMON` is the first row; `TUNED` are the rows of single environments. {told}'
+    if any('rollout_size' in level for _, level, _ in levels):
+        told += ' `rollout_size` is `horizon` times the number of copies.'
+    return f'{markdown(text)}\n\n{table(columns, rows)}\n\n{told} The file: [{file}](source:{file}).'
+
+
+def notes_of(source: str) -> dict[str, str]:
+    """Return the comments of a file of defaults, by block and key: ``'COMMON'``, ``'TUNED CartPole-v1'``."""
+    notes: dict[str, list[str]] = {}
+    block = key = ''
+    pending: list[str] = []
+    for line in source.splitlines():
+        begun = re.match(r"(COMMON|TYPES|TUNED)\b(?:\['([^']+)'\] =)?", line)
+        entry = re.match(r"    '([^']+)': ", line)
+        comment = re.match(r'( *)# (.*)', line)
+        if comment:
+            inside = block == 'COMMON' or (key and len(comment[1]) > 4)
+            (notes.setdefault(key, []) if inside else pending).append(comment[2])
+            continue
+        if begun:
+            block = begun[1]
+            key = 'COMMON' if block == 'COMMON' else f'{block} {begun[2]}' if begun[2] else ''
+        elif entry and block in ('TYPES', 'TUNED'):
+            key = f'{block} {entry[1]}'
+        elif not line.startswith(' '):  # another name, or the end of a block
+            block = key = ''
+            pending = []
+        if pending and key:
+            notes.setdefault(key, []).extend(pending)
+            pending = []
+    return {key: ' '.join(lines) for key, lines in notes.items()}
+
+
+def settings_of(level: dict[str, Any]) -> str:
+    """Return a level of the default hyper-parameters as text."""
+    words = {'network': 'each network', 'optimizer': 'each optimizer', 'recurrent': 'with recurrent networks'}
+    parts = [', '.join(f'`{key}={literal(value)}`' for key, value in level.items() if not isinstance(value, dict))]
+    parts += [f'{word}: {settings_of(level[key])}' for key, word in words.items() if isinstance(level.get(key), dict)]
+    for kind in ('networks', 'optimizers'):
+        parts += [f'{kind} `{key}`: {settings_of(value)}' for key, value in level.get(kind, {}).items()]
+    return '; '.join(part for part in parts if part)
+
+
+def literal(value: Any) -> str:
+    """Return a value as a short Python literal."""
+    from zoo.common.schedules import Linear
+
+    if isinstance(value, Linear):
+        rest = f', until={value.until:g}' if value.until != 1.0 else ''
+        return f'Linear({value.start:g}, {value.end:g}{rest})'
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f'{value:_}' if value >= 10_000 else str(value)
+    return f'{value:g}' if isinstance(value, float) else repr(value)
 
 
 def markdown(text: str) -> str:
@@ -108,75 +206,110 @@ def markdown(text: str) -> str:
 
 
 def departures(name: str) -> str:
-    found = inspect.getdoc(sys.modules[find(name).__module__]) or ''
-    parts = re.findall(r'^Departures?(?: from [^:]*)?: ?(.*?)(?=\n\n|\Z)', found, re.DOTALL | re.MULTILINE)
-    return markdown('\n\n'.join(parts)) or 'None is known.'
+    paragraphs = module_of(name).split('\n\n')
+    first = next((i for i, text in enumerate(paragraphs) if text.startswith('Departures')), None)
+    if first is None:
+        return 'None is known.'
+    before, _, text = paragraphs[first].partition(':')
+    before = before.removeprefix('Departures').lstrip(', ')
+    text = f'{before}: {text.strip()}' if before else text.strip()
+    found = [text] if text else []
+    for text in paragraphs[first + 1 :]:
+        if not text.startswith('* '):
+            break
+        found.append(text)
+    text = '\n\n'.join(found)
+    return linked(markdown(text[:1].upper() + text[1:]), name)
+
+
+def linked(text: str, page: str) -> str:
+    """Return a text in which the departures of other algorithms lead to their pages."""
+    from zoo import algorithms
+
+    def link(found: re.Match[str]) -> str:
+        other = found[2]
+        return found[0] if other == page else f'{found[1]} [{other}](/algorithms/{other.lower()}.md)'
+
+    return re.sub(rf'(departures of|depart as in)\s+({"|".join(algorithms.NAMES)})\b', link, text, flags=re.IGNORECASE)
 
 
 def scores(name: str) -> str:
     import learning
     import stability
+    from published import SOURCE, URL, published
 
     parts = []
     kept = results_of('learning')
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for key, asked in learning.ROWS.items():
         if asked.alg == name and not asked.below and kept.get(key):
             entries = list(kept[key].values())
             means = [entry['mean'] for entry in entries]
             digits = learning.digits_of(asked)
+            options = learning.options_of(asked).removeprefix(', ')
             rows.append(
                 (
-                    f'[`{asked.env_id}`](/repository/benchmarks/results/curves/{key}.md)',
-                    learning.options_of(asked) or '–',
-                    f'{entries[0]["train_steps"]:,}',
+                    f'[`{asked.env_id}`]({CURVES}/{key}.md)',
+                    options or '–',
+                    f'{max(entry["train_steps"] for entry in entries):,}',
                     len(means),
                     f'{statistics.median(means):.{digits}f}',
                     f'{min(means):.{digits}f}',
                     f'{statistics.median(entry["minutes"] for entry in entries):.1f}',
+                    '–' if options or asked.score != 'return' else published(name, asked.env_id),
                 )
             )
     if rows:
         columns = ('environment', 'settings', 'steps', 'seeds', 'median score', 'worst seed', 'minutes a seed')
-        parts.append(table(columns, rows))
+        parts.append(scores_table((*columns, 'published'), rows))
     kept = results_of('stability')
     rows = []
     for key, held in stability.ROWS.items():
         entries = [entry for entry in kept.get(key, {}).values() if 'mean' in entry]
         if held.alg == name and held.library == 'zoo' and entries:
             means = [entry['mean'] for entry in entries]
-            switches = ', '.join(f'`{switch}={value}`' for switch, value in held.changes.items()) or '–'
-            share = f'{sum(mean >= held.aim for mean in means)} of {len(means)}'
+            switches = [f'`{switch}={value}`' for switch, value in held.changes.items()]
+            switches += ['both cores busy'] if held.busy else []
             rows.append(
                 (
                     f'`{held.env_id}`',
-                    switches,
+                    ', '.join(switches) or '–',
                     f'{held.steps:,}',
                     f'{held.aim:g}',
-                    share,
+                    f'{sum(mean >= held.aim for mean in means)} of {len(means)}',
                     f'{statistics.median(means):.0f}',
                     f'{min(means):.0f}',
+                    '–' if switches else published(name, held.env_id),
                 )
             )
     if rows:
         columns = ('environment', 'switches', 'steps', 'aim', 'seeds that reach it', 'median', 'worst')
-        parts.append('On seeds that nothing was tuned on:\n\n' + table(columns, rows))
-    curves = sorted(path.name for path in (RESULTS / 'curves').glob('*-0.png') if curve_of(path.name) == name)
+        told = 'On seeds that [nothing was tuned on](/repository/benchmarks/results/stability.md):'
+        parts.append(f'{told}\n\n{scores_table((*columns, "published"), rows)}')
+    if any('±' in part for part in parts):
+        parts.append(
+            f'Published: one agent of [{SOURCE}]({URL}), the mean and deviation of the returns of its test episodes.'
+        )
+    curves = [key for key in learning.ROWS if curve_of(key) == name and (RESULTS / f'curves/{key}-0.png').exists()]
     if curves:
-        pictures = [
-            f'[![{curve}](/repository/benchmarks/results/curves/{curve})](/repository/benchmarks/results/curves/{curve[:-6]}.md)'
-            for curve in curves[:2]
-        ]
+        pictures = [f'[![{key}]({CURVES}/{key}-0.png)]({CURVES}/{key}.md)' for key in curves[:2]]
         parts.append('Learning curves of the first seed:\n\n' + '\n\n'.join(pictures))
     return '\n\n'.join(parts) or 'No score has been measured yet.'
 
 
-def curve_of(file: str) -> str | None:
-    """Return whose default settings a picture of a curve shows."""
+def scores_table(columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+    """Return a table of scores; its last column, of published ones, only where there is one."""
+    if all(row[-1] == '–' for row in rows):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    return table(columns, rows)
+
+
+def curve_of(key: str) -> str | None:
+    """Return whose default settings the learning curve of a row shows."""
     import learning
 
-    asked = learning.ROWS.get(file.removesuffix('-0.png'))
-    return asked.alg if asked and not asked.below and not learning.options_of(asked) else None
+    asked = learning.ROWS[key]
+    return asked.alg if not asked.below and not learning.options_of(asked) else None
 
 
 def speed(name: str) -> str:
@@ -203,23 +336,40 @@ def speed(name: str) -> str:
     return table(columns, rows) + f'\n\n{note}'
 
 
+#: A paper in a docstring: authors and year, the title, and its number or address.
+PAPER = re.compile(
+    r'([^\W\d_][^()*:;`]*? \d{4}),\s+\*([^*]+)\*\s*\((?:arXiv\s+([\d.]+)|doi\s+(\S+?)|(https?://\S+?))\)'
+)
+
+
+def papers_of(name: str) -> list[str]:
+    """Return links to the papers that an algorithm is from, as its file says before its departures."""
+    text = re.split(r'^Departures', module_of(name), maxsplit=1, flags=re.MULTILINE)[0].partition('\n\n')[2]
+    links = []
+    for who, title, number, doi, address in PAPER.findall(text):
+        url = address or (f'https://arxiv.org/abs/{number}' if number else f'https://doi.org/{doi}')
+        who, title = ' '.join(who.split()), ' '.join(title.split())
+        label = f'arXiv {number}' if number else f'doi {doi}' if doi else title
+        links.append(f'{who}, [{label}]({url})')
+    return links
+
+
 def every_algorithm(_: str = '') -> str:
     from zoo import algorithms
 
     rows = []
     for name in algorithms.NAMES:
         cls = find(name)
-        summary = (inspect.getdoc(sys.modules[cls.__module__]) or '').partition('\n')[0].rstrip('.')
-        spaces = ', '.join(f'`{space}`' for space in cls.acts_in) if cls.acts_in else 'everything'
+        summary = module_of(name).partition('\n')[0].partition(': ')[2].rstrip('.')
         rows.append(
             (
                 f'[{name}](/algorithms/{name.lower()}.md)',
                 markdown(summary),
-                spaces,
-                ', '.join(f'`{entry}`' for entry in cls.network_names),
+                spaces_of(cls),
+                '; '.join(papers_of(name)),
             )
         )
-    return table(('name', 'what it is', 'acts in', 'entries of `net_list`'), rows)
+    return table(('name', 'what it is', 'acts in', 'papers'), rows)
 
 
 DIRECTIVES: dict[str, Callable[[str], str]] = {
@@ -240,8 +390,10 @@ class Generated(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         text = DIRECTIVES[self.name](self.arguments[0] if self.arguments else '')
-        for file in (*RESULTS.glob('*.json'), ROOT / 'zoo' / 'algorithms' / f'{"".join(self.arguments).lower()}.py'):
-            self.env.note_dependency(str(file))
+        known = '*' if not self.arguments else self.arguments[0].lower()
+        for pattern in (f'zoo/*/{known}.py', 'benchmarks/results/*.json', 'benchmarks/published.py'):
+            for file in ROOT.glob(pattern):
+                self.env.note_dependency(str(file))
         return self.parse_text_to_nodes(text)
 
 
