@@ -40,6 +40,14 @@ LOOPS = {
     'evolution': 'whole episodes of perturbed policies',
 }
 
+#: All algorithms in the order of the table, and of the list of pages in docs/algorithms/index.md.
+FAMILIES = {
+    'On policy': ('VPG', 'AC', 'A2C', 'PPO', 'TRPO', 'DPPO', 'A3C', 'IMPALA'),
+    'Value-based': ('DQN', 'C51', 'QRDQN', 'Rainbow', 'ApexDQN', 'R2D2'),
+    'Continuous control from replay': ('DDPG', 'TD3', 'SAC', 'TQC', 'CrossQ', 'ApexDDPG', 'OffPAC'),
+    'Without gradients': ('ES', 'ARS'),
+}
+
 
 def table(columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
     """Return a Markdown table."""
@@ -74,7 +82,7 @@ def module_of(name: str) -> str:
 def spaces_of(cls: Any) -> str:
     """Return the kinds of action spaces that an algorithm acts in."""
     kinds = cls.acts_in or ()
-    return 'every action space' if len(kinds) in (0, 6) else ', '.join(f'`{kind}`' for kind in kinds)
+    return 'every space' if len(kinds) in (0, 6) else ', '.join(f'`{kind}`' for kind in kinds)
 
 
 def facts(name: str) -> str:
@@ -90,7 +98,7 @@ def facts(name: str) -> str:
         ('Processes', f'`roles={roles}`; `roles=None` is one' if roles else 'one; more with `roles`'),
         ('Entries of `net_list`', ', '.join(f'`{entry}`' for entry in cls.network_names)),
         ('Entries of `optimizers_list`', ', '.join(f'`{entry}`' for entry in cls.optimizer_names)),
-        ('Metrics', ', '.join(f'`{entry}`' for entry in cls.metric_names)),
+        ('Metrics', ', '.join(f'`loss/{entry}`' for entry in cls.metric_names)),
         ('File', f'[{file}](source:{file}), {len((ROOT / file).read_text().splitlines())} lines'),
     ]
     return table(('', ''), rows)
@@ -357,19 +365,20 @@ def papers_of(name: str) -> list[str]:
 def every_algorithm(_: str = '') -> str:
     from zoo import algorithms
 
-    rows = []
-    for name in algorithms.NAMES:
-        cls = find(name)
-        summary = module_of(name).partition('\n')[0].partition(': ')[2].rstrip('.')
-        rows.append(
-            (
-                f'[{name}](/algorithms/{name.lower()}.md)',
-                markdown(summary),
-                spaces_of(cls),
-                '; '.join(papers_of(name)),
-            )
-        )
-    return table(('name', 'what it is', 'acts in', 'papers'), rows)
+    missing = set(algorithms.NAMES).symmetric_difference(name for names in FAMILIES.values() for name in names)
+    if missing:
+        raise ValueError(f'the families of algorithms and the algorithms differ in {sorted(missing)}.')
+    columns = ('name', 'what it is', 'acts in', 'papers')
+    return '\n\n'.join(
+        f'**{family}**\n\n{table(columns, [row_of(name) for name in names])}' for family, names in FAMILIES.items()
+    )
+
+
+def row_of(name: str) -> tuple[str, ...]:
+    """Return the row of an algorithm in the table of all."""
+    summary = module_of(name).partition('\n')[0].partition(': ')[2].rstrip('.')
+    link = f'[{name}](/algorithms/{name.lower()}.md)'
+    return link, markdown(summary), spaces_of(find(name)), '; '.join(papers_of(name))
 
 
 DIRECTIVES: dict[str, Callable[[str], str]] = {
