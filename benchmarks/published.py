@@ -70,5 +70,6 @@ def published(alg: str, env_id: str) -> str:
     found = SCORES.get((alg, env_id))
     if found is None:
         return '–'
+    steps = f'{found.steps // 1_000_000}M' if found.steps >= 1_000_000 else f'{found.steps // 1000}k'
     environment = '' if found.env_id == env_id else f', `{found.env_id}`'
-    return f'{found.mean:.1f} ± {found.std:.1f} ({found.steps:,} steps{environment})'
+    return f'{found.mean:.1f} ± {found.std:.1f} ({steps}{environment})'

@@ -19,6 +19,6 @@ def test_each_published_score_has_a_row_of_ours():
 
 
 def test_a_score_names_its_environment_where_that_differs():
-    assert published.published('TD3', 'Pendulum-v1') == '-151.9 ± 90.2 (20,000 steps)'
-    assert published.published('DQN', 'LunarLander-v3') == '154.4 ± 79.2 (100,000 steps, `LunarLander-v2`)'
+    assert published.published('TD3', 'Pendulum-v1') == '-151.9 ± 90.2 (20k)'
+    assert published.published('DQN', 'LunarLander-v3') == '154.4 ± 79.2 (100k, `LunarLander-v2`)'
     assert published.published('DQN', 'NoSuch-v0') == '–'

@@ -31,6 +31,9 @@ sys.path += [str(ROOT / 'benchmarks' / part) for part in ('', 'scores', 'speed')
 RESULTS = ROOT / 'benchmarks' / 'results'
 CURVES = '/repository/benchmarks/results/curves'
 
+#: The title of a column.
+PUBLISHED = 'published'
+
 #: The words for the loops of zoo/common/training/loops.py.
 LOOPS = {
     'on_policy': 'rollouts of the current policy',
@@ -263,13 +266,13 @@ def scores(name: str) -> str:
                     len(means),
                     f'{statistics.median(means):.{digits}f}',
                     f'{min(means):.{digits}f}',
-                    f'{statistics.median(entry["minutes"] for entry in entries):.1f}',
                     '–' if options or asked.score != 'return' else published(name, asked.env_id),
+                    f'{statistics.median(entry["minutes"] for entry in entries):.1f}',
                 )
             )
     if rows:
-        columns = ('environment', 'settings', 'steps', 'seeds', 'median score', 'worst seed', 'minutes a seed')
-        parts.append(scores_table((*columns, 'published'), rows))
+        columns = ('environment', 'settings', 'steps', 'seeds', 'median', 'worst', PUBLISHED, 'minutes a seed')
+        parts.append(scores_table(columns, rows))
     kept = results_of('stability')
     rows = []
     for key, held in stability.ROWS.items():
@@ -291,12 +294,13 @@ def scores(name: str) -> str:
                 )
             )
     if rows:
-        columns = ('environment', 'switches', 'steps', 'aim', 'seeds that reach it', 'median', 'worst')
+        columns = ('environment', 'switches', 'steps', 'aim', 'reach it', 'median', 'worst', PUBLISHED)
         told = 'On seeds that [nothing was tuned on](/repository/benchmarks/results/stability.md):'
-        parts.append(f'{told}\n\n{scores_table((*columns, "published"), rows)}')
+        parts.append(f'{told}\n\n{scores_table(columns, rows)}')
     if any('±' in part for part in parts):
         parts.append(
-            f'Published: one agent of [{SOURCE}]({URL}), the mean and deviation of the returns of its test episodes.'
+            f'Published: one agent of [{SOURCE}]({URL}), the mean and deviation of the returns of its test episodes; '
+            'its steps, and its environment if that was another version.'
         )
     curves = [key for key in learning.ROWS if curve_of(key) == name and (RESULTS / f'curves/{key}-0.png').exists()]
     if curves:
@@ -306,9 +310,10 @@ def scores(name: str) -> str:
 
 
 def scores_table(columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
-    """Return a table of scores; its last column, of published ones, only where there is one."""
-    if all(row[-1] == '–' for row in rows):
-        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    """Return a table of scores, with the column of published ones only if there is one."""
+    place = columns.index(PUBLISHED)
+    if all(row[place] == '–' for row in rows):
+        columns, *rows = [row[:place] + row[place + 1 :] for row in (columns, *rows)]
     return table(columns, rows)
 
 
