@@ -69,7 +69,8 @@ def test_every_algorithm_has_papers_scores_or_a_word_and_all_parameters():
 def test_published_scores_stand_beside_scores_of_default_settings_alone():
     rows = [line for line in facts.scores('DQN').splitlines() if line.startswith('|') and '±' in line]
     assert len(rows) >= 2 and not any('double_q' in row or 'frame_size' in row for row in rows)
-    assert '± 0.0 (50k)' in rows[0]
+    assert '| 500.0 ± 0.0 (50k) |' in rows[0]
+    assert facts.published_beside('DQN', 'LunarLander-v3') == '154.4 ± 79.2 (100k, `LunarLander-v2`)'
     assert 'published' not in facts.scores('Rainbow')
 
 

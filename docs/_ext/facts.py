@@ -31,8 +31,9 @@ sys.path += [str(ROOT / 'benchmarks' / part) for part in ('', 'scores', 'speed')
 RESULTS = ROOT / 'benchmarks' / 'results'
 CURVES = '/repository/benchmarks/results/curves'
 
-#: The title of a column.
+#: The title of a column, and where its scores are from.
 PUBLISHED = 'published'
+PUBLISHED_AT = 'https://github.com/DLR-RM/rl-baselines3-zoo/blob/22e3ff2/benchmark.md'
 
 #: The words for the loops of zoo/common/training/loops.py.
 LOOPS = {
@@ -247,7 +248,7 @@ def linked(text: str, page: str) -> str:
 def scores(name: str) -> str:
     import learning
     import stability
-    from published import SOURCE, URL, published
+    from published import SOURCE
 
     parts = []
     kept = results_of('learning')
@@ -266,7 +267,7 @@ def scores(name: str) -> str:
                     len(means),
                     f'{statistics.median(means):.{digits}f}',
                     f'{min(means):.{digits}f}',
-                    '–' if options or asked.score != 'return' else published(name, asked.env_id),
+                    '–' if options or asked.score != 'return' else published_beside(name, asked.env_id),
                     f'{statistics.median(entry["minutes"] for entry in entries):.1f}',
                 )
             )
@@ -290,7 +291,7 @@ def scores(name: str) -> str:
                     f'{sum(mean >= held.aim for mean in means)} of {len(means)}',
                     f'{statistics.median(means):.0f}',
                     f'{min(means):.0f}',
-                    '–' if switches else published(name, held.env_id),
+                    '–' if switches else published_beside(name, held.env_id),
                 )
             )
     if rows:
@@ -299,14 +300,25 @@ def scores(name: str) -> str:
         parts.append(f'{told}\n\n{scores_table(columns, rows)}')
     if any('±' in part for part in parts):
         parts.append(
-            f'Published: one agent of [{SOURCE}]({URL}), the mean and deviation of the returns of its test episodes; '
-            'its steps, and its environment if that was another version.'
+            f'Published: one agent of [{SOURCE}]({PUBLISHED_AT}), the mean and deviation of the returns of its test '
+            'episodes; its steps, and its environment if that was another version.'
         )
     curves = [key for key in learning.ROWS if curve_of(key) == name and (RESULTS / f'curves/{key}-0.png').exists()]
     if curves:
         pictures = [f'[![{key}]({CURVES}/{key}-0.png)]({CURVES}/{key}.md)' for key in curves[:2]]
         parts.append('Learning curves of the first seed:\n\n' + '\n\n'.join(pictures))
     return '\n\n'.join(parts) or 'No score has been measured yet.'
+
+
+def published_beside(name: str, env_id: str) -> str:
+    """Return the published score with its steps and, where it was another version, its environment; or a dash."""
+    from published import published
+
+    found = published(name, env_id)
+    if found is None:
+        return '–'
+    then = '' if found['environment'] == env_id else f', {code(found["environment"])}'
+    return f'{found["mean"]:.1f} ± {found["std"]:.1f} ({found["steps"]}{then})'
 
 
 def scores_table(columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
