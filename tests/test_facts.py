@@ -11,6 +11,7 @@ pytest.importorskip('sphinx')
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / 'docs' / '_ext'))
 
+import default_settings  # noqa: E402
 import facts  # noqa: E402
 
 from zoo.algorithms import NAMES  # noqa: E402
@@ -52,7 +53,7 @@ TUNED = {
 TUNED['C-v1'] = TUNED['B-v1']
 """
     found = {'COMMON': 'of all', 'TUNED A-v1': 'before inside', 'TUNED C-v1': 'after'}
-    assert facts.notes_of(source) == found
+    assert default_settings.notes_of(source) == found
 
 
 def test_every_algorithm_has_papers_scores_or_a_word_and_all_parameters():
