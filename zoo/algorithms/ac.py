@@ -1,8 +1,8 @@
 """AC: one-step actor-critic.
 
-Sutton and Barto 2018, *Reinforcement Learning: An Introduction* (2nd edition), section 13.5: the error of the value of
-one step, δ = r + γ v(s′) − v(s), is the critic's error and the policy's advantage (equations 13.12 to 13.14 and the box
-"One-step Actor–Critic").
+Sutton and Barto 2018, *Reinforcement Learning: An Introduction* (http://incompleteideas.net/book/the-book-2nd.html),
+section 13.5: the error of the value of one step, δ = r + γ v(s′) − v(s), is the critic's error and the policy's
+advantage (equations 13.12 to 13.14 and the box "One-step Actor–Critic").
 
 Departures: the weight γᵗ for step t of an episode is left out, as nearly everywhere. The copies of the environment make
 a batch; with ``horizon`` above the book's 1, several steps of each do. One optimizer, by default Adam, moves both

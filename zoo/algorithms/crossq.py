@@ -1,13 +1,13 @@
 """CrossQ: soft actor-critic with batch normalization in place of target networks.
 
 Bhatt et al. 2024, *CrossQ: Batch Normalization in Deep Reinforcement Learning for Greater Sample Efficiency and
-Simplicity* (ICLR, arXiv 1902.05605). (s, a) and (s′, a′) go through the critics in one joined batch in training mode,
+Simplicity* (arXiv 1902.05605). (s, a) and (s′, a′) go through the critics in one joined batch in training mode,
 so that both are normalized by the same moments (section 3.2). Critics are wide. Actor and critics are normalized by
 batch renormalization (:mod:`zoo.common.networks.layers.batch_renorm`). Actor and temperature move every third update.
 
 As in the authors' code, the actor chooses a′ in inference mode, and the critics judge the actor in inference mode.
 
-Departures: the departures of :mod:`zoo.algorithms.sac`; the optimizer of the temperature has the same β₁ as the others.
+Departures: the departures of SAC. The optimizer of the temperature has the same β₁ as the others.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """DQN: deep Q-network, with later improvements as switches.
 
-Mnih et al. 2015, *Human-level control through deep reinforcement learning* (Nature 518). The switches:
+Mnih et al. 2015, *Human-level control through deep reinforcement learning* (doi 10.1038/nature14236). The
+switches:
 
 * ``double_q``: van Hasselt et al. 2016, *Deep Reinforcement Learning with Double Q-learning* (arXiv 1509.06461);
-* ``dueling``: Wang et al. 2016, *Dueling Network Architectures* (arXiv 1511.06581);
+* ``dueling``: Wang et al. 2016, *Dueling Network Architectures for Deep Reinforcement Learning* (arXiv 1511.06581);
 * ``prioritized``: Schaul et al. 2016, *Prioritized Experience Replay* (arXiv 1511.05952);
 * ``noisy``: Fortunato et al. 2018, *Noisy Networks for Exploration* (arXiv 1706.10295);
-* ``n_step``: Sutton 1988, as in Hessel et al. 2018, *Rainbow* (arXiv 1710.02298), section 3.
+* ``n_step``: Sutton 1988, as in Hessel et al. 2018 (Rainbow, arXiv 1710.02298, section 3).
 
 Departures:
 

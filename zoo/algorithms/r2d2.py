@@ -1,12 +1,12 @@
 """R2D2: Ape-X DQN with a memory, which learns from sequences of the replay buffer.
 
-Kapturowski et al. 2019, *Recurrent Experience Replay in Distributed Reinforcement Learning* (ICLR): a double, dueling
-Q-network with an LSTM, targets of five steps, actors that each explore with another ε, and prioritized replay of
-sequences (section 2.3). A sequence begins with the recurrent state of the actor. A burn-in of 40 steps brings the state
-up to date; the 80 steps after it are learned from (section 3). The priority of a sequence is ``η max |δ| + (1 − η) mean
-|δ|``, η = 0.9. Rewards are not clipped. The network gives h(Q), h as in Pohlen et al. 2018 (arXiv 1805.11593), and its
-target is ``h(Σ γ^i r + γ^n h⁻¹(Q'))``. By default two actors, a buffer and the learner start on this machine;
-``roles=None`` trains in one process.
+Kapturowski et al. 2019, *Recurrent Experience Replay in Distributed Reinforcement Learning*
+(https://openreview.net/forum?id=r1lyTjAqYX): a double, dueling Q-network with an LSTM, targets of five steps, actors
+that each explore with another ε, and prioritized replay of sequences (section 2.3). A sequence begins with the
+recurrent state of the actor. A burn-in of 40 steps brings the state up to date; the 80 steps after it are learned from
+(section 3). The priority of a sequence is ``η max |δ| + (1 − η) mean |δ|``, η = 0.9. Rewards are not clipped. The
+network gives h(Q), h as in Pohlen et al. 2018 (arXiv 1805.11593), and its target is ``h(Σ γ^i r + γ^n h⁻¹(Q'))``. By
+default two actors, a buffer and the learner start on this machine; ``roles=None`` trains in one process.
 
 Departures:
 

@@ -7,7 +7,8 @@ left out, as in the paper's figure 3.
 The defaults are the values of its table 1. There the target moves every 32,000 frames: 2,000 updates, since one update
 follows 4 steps of 4 frames each. The rest of the table are parameters of ``learn``.
 
-Departures: the departures of C51; the gradient's norm is clipped at 10, as by Wang et al.; the table does not name it.
+Departures: the departures of C51. The gradient's norm is clipped at 10, as by Wang et al. 2016; the table does not
+name it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """VPG: the vanilla policy gradient, REINFORCE with the reward to go.
 
-Williams 1992, *Simple Statistical Gradient-Following Algorithms for Connectionist Reinforcement Learning*; Sutton and
-Barto 2018, *Reinforcement Learning: An Introduction* (2nd edition), section 13.3 (equation 13.8, REINFORCE) and section
-13.4 (equation 13.11, with the value of the state as a baseline).
+Williams 1992, *Simple Statistical Gradient-Following Algorithms for Connectionist Reinforcement Learning* (doi
+10.1007/BF00992696); Sutton and Barto 2018, *Reinforcement Learning: An Introduction*
+(http://incompleteideas.net/book/the-book-2nd.html), section 13.3 (equation 13.8, REINFORCE) and section 13.4 (equation
+13.11, with the value of the state as a baseline).
 
 Departures: the weight γᵗ for step t of an episode is left out, as nearly everywhere. A gradient step learns from a
 rollout of all copies, not from one episode. By default ``normalize_advantage`` gives advantages the mean 0 and the

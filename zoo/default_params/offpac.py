@@ -1,4 +1,6 @@
-"""OffPAC's defaults: the paper's are for linear features; these were tried on ``CartPole-v1``, seeds from 100 on.
+"""OffPAC's defaults.
+
+The paper's are for linear features. These were tried on ``CartPole-v1``, seeds from 100 on.
 
 The actor is slower than the critic, which convergence proofs of actor-critics need, the paper's too. At equal rates the
 policy seeks what the critic overrates before the critic is corrected. With rates of 1e-3 and half of the actions
@@ -26,7 +28,7 @@ COMMON: dict[str, Any] = {
 
 TYPES: dict[str, dict[str, Any]] = {'atari': {'train_steps': 10_000_000, 'buffer_size': 100_000}}
 
-# The rate falls to zero, so that what is learned stays.
 TUNED: dict[str, dict[str, Any]] = {
+    # The rate falls to zero, so that what is learned stays.
     'CartPole-v1': {'train_steps': 50_000, 'optimizers': {'actor': {'learning_rate': Linear(2e-4)}}}
 }
