@@ -3,7 +3,7 @@
 Heess et al. 2017, *Emergence of Locomotion Behaviours in Rich Environments* (arXiv 1707.02286), section 2 and
 algorithms 2 and 3: every worker computes the gradient of its own part of each batch, the gradients are averaged, and
 all workers take the same step. Here learners are the workers, and actors step the environments for them.
-``method='penalty'`` is the paper's objective; its coefficient is adapted to the mean divergence of all learners.
+``method='penalty'`` has the paper's penalty; its coefficient is adapted to the mean divergence of all learners.
 ``'clip'``, the default, is the objective of Schulman et al. 2017 (arXiv 1707.06347), which the paper did not have.
 
 The learners compute what one learner would compute from all transitions together. The gradient is the mean over the
@@ -12,7 +12,8 @@ and the divergence for ``target_kl`` and the penalty cover all learners. Two thi
 many transitions of each learner, drawn by each from its own rollouts; one learner would draw from all. In the losses of
 a recurrent policy the mean of each learner counts alike, even if fewer of its steps are valid.
 
-Departures: the departures of PPO; gradients are never dropped for the sake of speed.
+Departures: the departures of PPO; gradients are never dropped for the sake of speed; the penalty has no second term for
+divergences beyond twice the target (algorithm 2).
 """
 
 from __future__ import annotations

@@ -143,6 +143,14 @@ def test_a_field_with_a_name_of_its_own_is_no_attribute():
     assert 'bonus' in type('Free', (PPO,), {'__annotations__': {'bonus': int}, 'bonus': 3}).params()
 
 
+def test_rewards_are_not_normalized_off_policy_and_the_message_says_what_to_do_instead():
+    message = "unknown parameter of TD3 'normalize_reward': a replay buffer .* build_env\\(…, reward_shaping="
+    with pytest.raises(ValueError, match=message):
+        TD3(*SPACES, normalize_reward=True)
+    with pytest.raises(ValueError, match="unknown parameter 'normalize_reward': a replay buffer"):
+        zoo.train('TD3', 'Pendulum-v1', normalize_reward=True)
+
+
 def test_a_default_of_learn_that_there_is_not_is_refused():
     with pytest.raises(TypeError, match="^unknown parameter of Wrong's learn 'horizn': did you mean 'horizon'"):
         type('Wrong', (PPO,), {'learn_defaults': {'horizn': 3}})

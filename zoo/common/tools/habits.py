@@ -91,8 +91,16 @@ HABITS: dict[str, str | tuple[str, ...]] = {
     'weight_decay': "it belongs to the optimizers, optimizers_list=[dict(name='AdamW', weight_decay=…), …]",
 }
 
-#: The same for the constructor of an algorithm alone.
+#: Why an algorithm has no ``normalize_reward``, and what to do.
+_SCALE = (
+    'a replay buffer returns a reward many times while its running scale would move, so scale rewards by '
+    'build_env(…, reward_shaping=lambda r: r / 10)'
+)
+
+#: Name in other libraries → a sentence, for the constructor of an algorithm alone.
 OF_CONSTRUCTORS = {
+    # Of the algorithms that do not have it; the others never ask here.
+    'normalize_reward': _SCALE,
     'policy': 'networks follow from the spaces, and net_list changes them',
     'verbose': 'what a training prints is for learn to say, agent.learn(env, verbose=0)',
 }
@@ -107,6 +115,7 @@ OF_TRAIN = {
     'hidden': 'net',
     'lr': 'learning_rate',
     'n_envs': 'nenv',
+    'normalize_reward': _SCALE,
     'net_arch': 'net',
     'num_envs': 'nenv',
     'policy': 'networks follow from the spaces, and net changes them',
