@@ -147,6 +147,15 @@ def test_steps_are_summed_over_copies(loop: Callable, taken: int, mode: Autorese
     assert result.wall_time > 0
 
 
+@pytest.mark.parametrize(('length', 'told'), [(10**6, 1), (5, 0)])
+def test_a_training_without_the_end_of_an_episode_says_so_once(length: int, told: int, monkeypatch, caplog):
+    monkeypatch.setattr(f'{Training.__module__}.LONG_EPISODE', 20)
+    train(Notes(), counting(2, length=length), 100)
+    warnings = [record.getMessage() for record in caplog.records if 'max_episode_steps' in record.getMessage()]
+    assert len(warnings) == told
+    assert all(text.startswith('No episode has ended in 40 steps') for text in warnings)
+
+
 @pytest.mark.parametrize('loop', [on_policy, off_policy])
 def test_steps_of_one_environment(loop: Callable):
     agent = Notes()

@@ -34,6 +34,8 @@ log = logging.getLogger('zoo')
 
 #: Logs show the mean return of this many last episodes.
 WINDOW = 100
+#: Steps of each copy without the end of an episode after which a warning says so. A game of Atari has up to 27,000.
+LONG_EPISODE = 30_000
 
 
 class Training:
@@ -111,6 +113,7 @@ class Training:
         self.replay: Replay | None = None
         self._start = start
         self._recent: deque[Episode] = deque(maxlen=WINDOW)
+        self._told_of_ends = False
         self._plot_func = plot_func
         self._callbacks = tuple(callbacks)
         # Callbacks with `every`: the step at which each is due, and the step at which it was called last.
@@ -244,6 +247,16 @@ class Training:
             if self._monitor is not None:
                 self._monitor.write(episode.episode_return, episode.length, self.agent.steps)
         self._logger.advance(count)
+        if (
+            not (self._recent or self._told_of_ends)
+            and self.steps - self._start >= LONG_EPISODE * self.experience.num_envs
+        ):
+            self._told_of_ends = True
+            self.warn(
+                'No episode has ended in %d steps, so there is no return to show: if episodes never end, give them a '
+                'time limit, build_env(…, max_episode_steps=…).',
+                self.steps - self._start,
+            )
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """Write a callback's metrics, such as ``{'test/return': 195.0}``, to ``progress.csv`` and TensorBoard."""
