@@ -479,6 +479,7 @@ def test_names_of_the_package():
         'callbacks',
         'check_env',
         'compare',
+        'compare_scores',
         'describe',
         'export',
         'film',

@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # what a type checker knows, since it does not run __getattr_
     from zoo.experiments.runs import list_runs as list_runs
     from zoo.experiments.runs import open_run as open_run
     from zoo.experiments.runs import plot_runs as plot_runs
+    from zoo.experiments.summary import compare_scores as compare_scores
     from zoo.experiments.train import resume as resume
     from zoo.experiments.train import train as train
     from zoo.experiments.tune import tune as tune
@@ -74,6 +75,7 @@ _HOME = {
     'film': 'zoo.common.plots.films',
     'export': 'zoo.algorithms.base.exporting',
     'compare': 'zoo.experiments.compare',
+    'compare_scores': 'zoo.experiments.summary',
     'tune': 'zoo.experiments.tune',
 }
 

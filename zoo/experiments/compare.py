@@ -1,4 +1,4 @@
-"""Comparing algorithms: each with several seeds in one environment.
+"""Comparing algorithms: each with several seeds in one environment or in several.
 
 With few runs a mean says little. Scores are summarized by their interquartile mean with a confidence interval by
 bootstrap over the runs: Agarwal et al. 2021, *Deep Reinforcement Learning at the Edge of the Statistical Precipice*
@@ -7,10 +7,11 @@ bootstrap over the runs: Agarwal et al. 2021, *Deep Reinforcement Learning at th
 
 from __future__ import annotations
 
+import contextlib
 import os
-import re
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,13 @@ from zoo.common.tools.printing import say
 from zoo.common.tools.processes import alone_in
 from zoo.common.training.display import in_verbose
 from zoo.experiments import workers
-from zoo.experiments.report import Comparison, few, in_words
-from zoo.experiments.results import folder_name, keep_settings, read_result, read_score, settings_in
+from zoo.experiments.references import EPISODES, Scale, known_scale, measured_scale
+from zoo.experiments.report import Comparison, Comparisons, few, in_words
+from zoo.experiments.results import Score, folder_name, keep_settings, read_result, read_score, settings_in
 from zoo.experiments.runs import Run, open_run, runs_folder
 from zoo.experiments.statistics import ENOUGH
+from zoo.experiments.summary import check_names as check_environments
+from zoo.experiments.summary import summarize
 from zoo.experiments.train import ARGUMENTS, check_names, copies_for, kept_defaults, known_params, resume, train
 
 
@@ -42,38 +46,45 @@ def compare(
     seeds: int | Sequence[int] = ENOUGH,
     train_steps: int | None = None,
     test_episodes: int = 20,
+    references: Mapping[str, float] | None = None,
     jobs: int | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: bool = True,
     **params: Any,
-) -> Comparison:
+) -> Comparison | Comparisons:
     """Train algorithms with several seeds each, in processes side by side, and compare them.
 
     Runs that are in ``out`` already are not repeated: the same call continues an interrupted comparison, and a call
-    with more seeds or algorithms adds their runs. An interrupted run is resumed. It starts again where
+    with more seeds, algorithms or environments adds their runs. An interrupted run is resumed. It starts again where
     the replay buffer was not saved. With ``exact_resume=True`` a resumed run equals an uninterrupted one.
 
-    All runs have equally many copies of the environment: the largest number among the defaults of the algorithms, since
-    with fewer copies than its defaults are meant for an algorithm may do worse. ``nenv`` sets another number for all;
-    a label's own ``nenv`` sets its number alone. An algorithm with actors keeps its default, since each actor has as
-    many.
+    All runs in an environment have equally many copies of it: the largest number among the defaults of the algorithms,
+    since with fewer copies than its defaults are meant for an algorithm may do worse. ``nenv`` sets another number for
+    all; a label's own ``nenv`` sets its number alone. An algorithm with actors keeps its default, since each actor has
+    as many.
+
+    Over several environments scores are normalized: 0 is a random policy, 1 is a reference. Common environments have
+    both in a table. In others, and with ``env_params``, a random policy plays some episodes first, and the reference is
+    the highest mean among the algorithms.
 
     >>> zoo.compare(['PPO', 'A2C'], 'CartPole-v1', seeds=5, train_steps=50_000)
+    >>> zoo.compare(['PPO', 'A2C'], ['CartPole-v1', 'Acrobot-v1'], seeds=5)
     >>> zoo.compare({'large': dict(alg='PPO', net='256,256'), 'small': dict(alg='PPO', net='16')}, 'CartPole-v1')
 
     Args:
         algs: names of algorithms; or, by label, arguments of ``zoo.train``, including ``alg``.
-        env_id, env_type: the environment, as for :func:`zoo.train`.
+        env_id, env_type: the environment, as for :func:`zoo.train`; or a list of environments, and the type of all.
         seeds: the number of seeds, which begin at 0; or the seeds. With fewer than five the intervals are too narrow.
-        train_steps: environment steps of each run; None: the default of each algorithm for this environment.
+        train_steps: environment steps of each run; None: the default of each algorithm for the environment.
         test_episodes: episodes of the test after each run. Their mean return is the score of the run.
+        references: by environment, the score that counts as 1; only for several environments.
         jobs: runs at a time; None: one for each core.
-        out: the folder; None: ``compare_<environment>`` in the folder of runs.
+        out: the folder; None: ``compare_<environment>`` or ``compare_environments`` in the folder of runs.
         progress: print a line when a run begins and when it ends.
         **params: arguments of :func:`zoo.train` for all runs.
 
     Returns:
-        The comparison; its report is written.
+        The comparison, over several environments the comparisons; the report is written.
 
     Raises:
         ValueError: :func:`zoo.train` would refuse an argument, or ``out`` holds runs with other settings.
@@ -84,65 +95,179 @@ def compare(
     for name, value in (('test_episodes', test_episodes), ('jobs', jobs), ('train_steps', train_steps)):
         if value is not None:
             whole(name, value)
-    env_type = find_env_type(env_id) if env_type is None else env_type
     given = {'train_steps': train_steps} if train_steps is not None else {}
-    settings = {label: {**params, **given, **own} for label, own in chosen.items()}
-    environment = _check(settings, env_id, env_type)
-    name = re.sub(r'[^A-Za-z0-9._-]+', '-', environment)
-    folder = runs_folder() / f'compare_{name}' if out is None else as_path(out, 'out')
-    make_directory(folder, 'the folder of a comparison')
-    with alone_in(folder):
-        _check_environment(folder, environment)
-        open_copies = {label: own for label, own in settings.items() if own.get('nenv') is None}
-        why = _share_copies(open_copies, env_type, env_id, folder)
-        for label, own in settings.items():
+    several = isinstance(env_id, list | tuple)
+    plans = []
+    for one in env_id if several else [env_id]:
+        settings = {label: {**params, **given, **own} for label, own in chosen.items()}
+        kind = find_env_type(one) if env_type is None else env_type
+        plans.append(Plan(one, kind, _check(settings, one, kind), settings, test_episodes))
+    _check_plans(plans, references, several)
+    default = 'compare_environments' if several else f'compare_{folder_name(plans[0].environment)}'
+    folder = runs_folder() / default if out is None else as_path(out, 'out')
+    places = [folder / folder_name(plan.environment) for plan in plans] if several else [folder]
+    with contextlib.ExitStack() as held:
+        for place in dict.fromkeys([folder, *places]):
+            make_directory(place, 'the folder of a comparison')
+            held.enter_context(alone_in(place))
+        told = {plan.environment: plan.settle(place) for plan, place in zip(plans, places, strict=True)}
+        if progress:
+            for name, sentence in told.items():
+                say(f'{name}: {sentence}' if several else sentence)
+            if few(len(wanted)):
+                say(few(len(wanted)))
+        scales = {plan.environment: plan.scale(progress) for plan in plans} if several else {}
+        for name, reference in (references or {}).items():
+            scales[name].with_reference(reference, name)  # refused now rather than after the trainings
+        failed = _do(plans, places, wanted, jobs, progress)
+        made = {}
+        for plan, place in zip(plans, places, strict=True):
+            one = Comparison(place, plan.environment, train_steps, plan.scores(place, wanted))
+            made[plan.environment] = one
+            if one.scores:
+                one.write()
+        result = _summed(folder, made, scales, references or {}) if several else made[plans[0].environment]
+        if failed:
+            total = len(wanted) * len(chosen) * len(plans)
+            raise Failure(f'{len(failed)} of {total} runs have failed: {"; ".join(failed)}.')
+        return result
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs in one environment.
+
+    Attributes:
+        env_id, env_type: as for :func:`zoo.train`.
+        environment: its name.
+        settings: by label, the arguments of :func:`zoo.train`.
+        test_episodes: episodes of the test after each run.
+    """
+
+    env_id: Any
+    env_type: str
+    environment: str
+    settings: dict[str, dict[str, Any]]
+    test_episodes: int
+
+    def settle(self, folder: Path) -> str:
+        """Choose the copies of the environment, and keep all settings; return in words how many copies there are.
+
+        Raises:
+            ValueError: the folder holds runs with other settings.
+        """
+        _check_environment(folder, self.environment)
+        open_copies = {label: own for label, own in self.settings.items() if own.get('nenv') is None}
+        why = _share_copies(open_copies, self.env_type, self.env_id, folder)
+        for label, own in self.settings.items():
             found = settings_in(folder / folder_name(label)).get('nenv', own['nenv'])
             if label in open_copies and found != own['nenv']:
                 here = f"'{folder}' holds runs of {label} with nenv={found}, but all would have {own['nenv']} now"
                 raise InvalidValue(f'{here}: give nenv={found}, or choose another folder (out).')
-            kept = {**own, 'environment': environment, 'env_type': env_type, 'test_episodes': test_episodes}
-            kept |= kept_defaults(own['alg'], env_type, environment)
+            kept = {**own, 'environment': self.environment, 'env_type': self.env_type}
+            kept |= {'test_episodes': self.test_episodes}
+            kept |= kept_defaults(own['alg'], self.env_type, self.environment)
             keep_settings(folder / folder_name(label), kept)
-        tasks = []
-        for seed in wanted:  # every algorithm has its first run before any has its second
-            for label, own in settings.items():
-                place = folder / folder_name(label) / f'seed_{seed}'
-                if read_result(place) is None:
-                    args = (place, own, env_id, env_type, seed, test_episodes)
-                    tasks.append(workers.Task(f'{label}, seed {seed}', run_one, args, place / 'output.txt'))
-        failed: list[str] = []
-        total = len(settings) * len(wanted)
-        done = total - len(tasks)
+        return in_words({label: own['nenv'] for label, own in self.settings.items()}) + why
+
+    def scale(self, progress: bool) -> Scale:
+        """Return the scale for normalized scores; let a random policy play if the table does not have it."""
+        changed = [own['env_params'] for own in self.settings.values() if own.get('env_params')]
+        known = known_scale(self.environment) if isinstance(self.env_id, str) and not changed else None
+        if known is not None:
+            return known
         if progress:
-            say(in_words({label: own['nenv'] for label, own in settings.items()}) + why)
-            if few(len(wanted)):
-                say(few(len(wanted)))
-        if progress and done:
-            say(f'{done} of {total} runs are there already.')
+            say(f'{self.environment}: a random policy plays {EPISODES} episodes.')
+        env = build_env(self.env_id, self.env_type, **(changed[0] if changed else {}))
+        try:
+            return measured_scale(env)
+        finally:
+            env.close()
 
-        def ended(task: workers.Task, reason: str | None) -> None:
-            nonlocal done
-            done += 1
-            if reason is not None:
-                failed.append(f'{task.name} ({reason.rstrip(".")}; see {task.log})')
-            if progress:
-                found = read_result(task.args[0])
-                told = f'failed: {reason}' if found is None else f'{found["score"]:.4g} after {found["seconds"]:.0f} s'
-                say(f'[{done}/{total}] {task.name}: {told}')
+    def task(self, folder: Path, label: str, seed: int, several: bool) -> workers.Task | None:
+        """Return what does one run; None if that is done."""
+        place = folder / folder_name(label) / f'seed_{seed}'
+        if read_result(place) is not None:
+            return None
+        args = (place, self.settings[label], self.env_id, self.env_type, seed, self.test_episodes)
+        name = f'{label} in {self.environment}, seed {seed}' if several else f'{label}, seed {seed}'
+        return workers.Task(name, run_one, args, place / 'output.txt')
 
-        begun = (lambda task: say(f'{task.name} begins')) if progress else (lambda _: None)
-        workers.run(tasks, jobs or workers.cores(), begun, ended)
-        scores = {}
-        for label in settings:
-            found = [read_score(folder / folder_name(label) / f'seed_{seed}', seed) for seed in wanted]
-            if any(found):
-                scores[label] = tuple(filter(None, found))
-        made = Comparison(folder, environment, train_steps, scores)
-        if made.scores:
-            made.write()
-        if failed:
-            raise Failure(f'{len(failed)} of {total} runs have failed: {"; ".join(failed)}.')
-        return made
+    def scores(self, folder: Path, seeds: Sequence[int]) -> dict[str, tuple[Score, ...]]:
+        """Return by label the scores of the runs that have ended."""
+        found = {}
+        for label in self.settings:
+            scores = [read_score(folder / folder_name(label) / f'seed_{seed}', seed) for seed in seeds]
+            if any(scores):
+                found[label] = tuple(filter(None, scores))
+        return found
+
+
+def _do(
+    plans: Sequence[Plan], places: Sequence[Path], seeds: Sequence[int], jobs: int | None, progress: bool
+) -> list[str]:
+    """Do all runs that are missing; return for each that failed its name, its error and its log."""
+    several = len(plans) > 1
+    tasks = [
+        # Every algorithm has its first run in every environment before any has its second.
+        plan.task(place, label, seed, several)
+        for seed in seeds
+        for plan, place in zip(plans, places, strict=True)
+        for label in plan.settings
+    ]
+    missing = [task for task in tasks if task is not None]
+    failed: list[str] = []
+    total, done = len(tasks), len(tasks) - len(missing)
+    if progress and done:
+        say(f'{done} of {total} runs are there already.')
+
+    def ended(task: workers.Task, reason: str | None) -> None:
+        nonlocal done
+        done += 1
+        if reason is not None:
+            failed.append(f'{task.name} ({reason.rstrip(".")}; see {task.log})')
+        if progress:
+            found = read_result(task.args[0])
+            told = f'failed: {reason}' if found is None else f'{found["score"]:.4g} after {found["seconds"]:.0f} s'
+            say(f'[{done}/{total}] {task.name}: {told}')
+
+    begun = (lambda task: say(f'{task.name} begins')) if progress else (lambda _: None)
+    workers.run(missing, jobs or workers.cores(), begun, ended)
+    return failed
+
+
+def _summed(
+    folder: Path, made: Mapping[str, Comparison], scales: Mapping[str, Scale], references: Mapping[str, float]
+) -> Comparisons:
+    """Return comparisons in several environments together; their report is written if there is a score."""
+    values: dict[str, dict[str, np.ndarray]] = {}
+    for name, one in made.items():
+        for label, scores in one.scores.items():
+            values.setdefault(label, {})[name] = np.array([score.score for score in scores])
+    scored = {name: scales[name] for name, one in made.items() if one.scores}
+    found = Comparisons(folder, made, summarize(values, scored, references))
+    if values:
+        found.write()
+    return found
+
+
+def _check_plans(plans: Sequence[Plan], references: Any, several: bool) -> None:
+    """Refuse no environments, two alike, and references of none."""
+    names = [plan.environment for plan in plans]
+    if not names:
+        raise InvalidValue("env_id is an empty list: give environments, such as ['CartPole-v1', 'Acrobot-v1'].")
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidValue(f'the environment {name} is named twice: leave it out once.')
+    if len(set(map(folder_name, names))) < len(names):
+        raise InvalidValue(f'two of the environments {names} would be one folder: compare them one by one.')
+    if references and not several:
+        raise InvalidValue(
+            'references normalize scores over several environments, and there is one: leave them out.',
+            shell='--reference normalizes scores over several environments, and there is one: leave it out.',
+        )
+    if references is not None:
+        check_environments('references', references, names)
 
 
 def _chosen(algs: Any) -> dict[str, dict[str, Any]]:
