@@ -489,6 +489,7 @@ def test_names_of_the_package():
         'open_run',
         'plot_runs',
         'plots',
+        'push_to_hub',
         'read_config',
         'record_dataset',
         'resume',

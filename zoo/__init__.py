@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what a type checker knows, since it does not run __getattr_
     from zoo.experiments.compare import compare as compare
     from zoo.experiments.config_file import as_config as as_config
     from zoo.experiments.config_file import read_config as read_config
+    from zoo.experiments.push import push_to_hub as push_to_hub
     from zoo.experiments.runs import list_runs as list_runs
     from zoo.experiments.runs import open_run as open_run
     from zoo.experiments.runs import plot_runs as plot_runs
@@ -69,6 +70,7 @@ _HOME = {
     'resume': 'zoo.experiments.train',
     'read_config': 'zoo.experiments.config_file',
     'as_config': 'zoo.experiments.config_file',
+    'push_to_hub': 'zoo.experiments.push',
     'open_run': 'zoo.experiments.runs',
     'list_runs': 'zoo.experiments.runs',
     'plot_runs': 'zoo.experiments.runs',
