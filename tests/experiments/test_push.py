@@ -21,8 +21,6 @@ from zoo.cli import main
 from zoo.common.training import hub
 from zoo.common.training.checkpoint import CheckpointError
 
-pytest.importorskip('huggingface_hub', reason='the extra hub')
-
 FEW: dict[str, Any] = {'train_steps': 60, 'net': '8', 'explore_steps': 10_000, 'verbose': 0, 'evaluate': False}
 
 
@@ -35,6 +33,7 @@ def forget() -> None:
 @pytest.fixture(scope='module')
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """The hub, for whoever imports the client."""
+    pytest.importorskip('huggingface_hub', reason='the extra hub')
     with hub_server.hub() as server, pytest.MonkeyPatch.context() as patch:
         for name, value in variables(server.url, tmp_path_factory.mktemp('home')).items():
             patch.setenv(name, value)
@@ -329,6 +328,7 @@ def test_without_the_package(monkeypatch, trained: Path):
 
 @pytest.mark.parametrize('more', [{}, {'HF_HUB_OFFLINE': '1'}])
 def test_without_a_network(more: dict[str, str], tmp_path: Path):
+    pytest.importorskip('huggingface_hub', reason='the extra hub')
     env = {**os.environ, **variables('http://127.0.0.1:9', tmp_path), **more}
     done = subprocess.run(
         [sys.executable, '-m', 'zoo', 'test', 'hf://me/agent'], capture_output=True, text=True, env=env, cwd=tmp_path

@@ -14,7 +14,7 @@ from zoo.common.plots.figures import GRID, NotebookFigure, save, verbatim
 from zoo.experiments.aggregates import Scores, performance_profile, stratified_interval
 
 #: Thresholds of a profile; the lowest and the highest score that it may show; bands of more algorithms hide each other.
-_THRESHOLDS, _LOWEST, _HIGHEST, _BANDS = 101, -0.5, 2.0, 6
+_THRESHOLDS, _LOWEST, _HIGHEST, _BANDS = 201, -0.5, 2.0, 6
 
 
 def draw(
@@ -61,7 +61,9 @@ def _profiles(figure: Any, scores: Mapping[str, Scores], styles: dict[str, dict[
     axes = figure.subplots()
     _decorate(axes)
     pooled = np.concatenate([own for found in scores.values() for own in found])
-    grid = np.linspace(max(_LOWEST, min(0.0, pooled.min())), min(_HIGHEST, max(1.05, pooled.max())), _THRESHOLDS)
+    grid = np.linspace(
+        max(_LOWEST, min(0.0, pooled.min()) - 0.05), min(_HIGHEST, max(1.0, pooled.max()) + 0.05), _THRESHOLDS
+    )
     for label, found in scores.items():
         if len(styles) <= _BANDS and min(own.size for own in found) > 1:
             low, high = stratified_interval(lambda drawn: performance_profile(drawn, grid), found)
