@@ -18,7 +18,7 @@ import zoo
 from zoo.cli import main
 from zoo.common.env_wrappers import find_env_type
 from zoo.common.tools.processes import alone_in
-from zoo.experiments import compare, report, results, workers
+from zoo.experiments import plans, report, results, workers
 from zoo.experiments.runs import Run
 from zoo.experiments.statistics import bootstrap_interval, interquartile_mean
 
@@ -192,10 +192,10 @@ def test_several_environments(monkeypatch, capsys):
 
 
 def test_another_environment_with_the_same_name_has_another_scale():
-    plan = compare.Plan('CartPole-v1', 'classic_control', 'CartPole-v1', {'a': {'env_params': None}}, 1)
+    plan = plans.Plan('CartPole-v1', 'classic_control', 'CartPole-v1', {'a': {'env_params': None}}, 1)
     assert plan.scale(False).random == 24.02
     settings = {'a': {'env_params': {'max_episode_steps': 5}}}
-    plan = compare.Plan('CartPole-v1', 'classic_control', 'CartPole-v1', settings, 1)
+    plan = plans.Plan('CartPole-v1', 'classic_control', 'CartPole-v1', settings, 1)
     assert plan.scale(False).random == 5.0 and plan.scale(False).reference is None
 
 
@@ -320,7 +320,7 @@ def test_seconds_are_those_of_all_steps():
     """Also of those after the last episode that ended."""
     own = {'alg': 'PPO', 'train_steps': 64, 'horizon': 64, 'batch_size': 64, 'epochs': 1, 'net': '4'}
     Path('run').mkdir()
-    compare.run_one(Path('run'), own, Slow, find_env_type(Slow), 0, 1)
+    plans.run_one(Path('run'), own, Slow, find_env_type(Slow), 0, 1)
     result = json.loads(Path('run/result.json').read_text())
     assert result['seconds'] >= max(zoo.open_run('run').episodes['t']) + 14 * 0.02
     assert result['steps_per_second'] == 64 / result['seconds']
@@ -336,12 +336,12 @@ def test_an_interrupted_run_is_resumed_where_nothing_is_lost(buffer: bool):
     with pytest.raises(KeyboardInterrupt):
         zoo.train('DQN', 'CartPole-v1', run_dir='here', callbacks=[interrupt], checkpoint_buffer=buffer, **few)
     Path('here/output.txt').write_text('kept')
-    found = compare.resumed_agent(Path('here'))
+    found = plans.resumed_agent(Path('here'))
     if buffer:
         agent, seconds = found
         run = zoo.open_run('here')
         assert agent.steps == 200 and seconds >= max(run.episodes['t'])
-        again, seconds = compare.resumed_agent(Path('here'))  # as if it were interrupted in its test
+        again, seconds = plans.resumed_agent(Path('here'))  # as if it were interrupted in its test
         assert again.steps == 200 and seconds == max(run.episodes['t'])
         assert zoo.open_run('here').progress['step'] == [50, 100, 150, 200]
     else:
