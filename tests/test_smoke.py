@@ -50,8 +50,8 @@ COMMANDS = {
     'completion': 'completion bash',
 }
 
-#: Serves until Ctrl-C, so a test of its own touches it.
-SERVER = 'dashboard'
+#: The one serves until Ctrl-C, the other needs a hub: tests of their own touch them.
+ELSEWHERE = ('dashboard', 'push')
 
 #: What some commands need to be installed.
 NEEDED = {'tune': 'optuna', 'completion': 'argcomplete'}
@@ -79,7 +79,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize('command', [name for name in entry.build_parser()[1] if name != SERVER])
+@pytest.mark.parametrize('command', [name for name in entry.build_parser()[1] if name not in ELSEWHERE])
 def test_a_command_works(command: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
     pytest.importorskip(NEEDED.get(command, 'zoo'))
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
@@ -103,6 +103,7 @@ def test_pytest_alone_touches_everything():
         ],
         'tests/common/envs/kinds/test_rlbench.py': ['test_state'],
         'tests/dashboard/test_server.py': ['test_it_serves_only_who_has_the_address_until_ctrl_c'],
+        'tests/experiments/test_push.py': ['test_from_the_shell'],
         'tests/distributed/test_engines.py': [f'test_conformance[{name}]' for name in ENGINES],
         'tests/test_notebooks.py': [f'test_a_notebook_runs[{path.stem}]' for path in ROOT.glob('notebooks/*.ipynb')],
     }

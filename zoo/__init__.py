@@ -26,9 +26,11 @@ if TYPE_CHECKING:  # what a type checker knows, since it does not run __getattr_
     from zoo.experiments.compare import compare as compare
     from zoo.experiments.config_file import as_config as as_config
     from zoo.experiments.config_file import read_config as read_config
+    from zoo.experiments.push import push_to_hub as push_to_hub
     from zoo.experiments.runs import list_runs as list_runs
     from zoo.experiments.runs import open_run as open_run
     from zoo.experiments.runs import plot_runs as plot_runs
+    from zoo.experiments.summary import compare_scores as compare_scores
     from zoo.experiments.train import resume as resume
     from zoo.experiments.train import train as train
     from zoo.experiments.tune import tune as tune
@@ -68,12 +70,14 @@ _HOME = {
     'resume': 'zoo.experiments.train',
     'read_config': 'zoo.experiments.config_file',
     'as_config': 'zoo.experiments.config_file',
+    'push_to_hub': 'zoo.experiments.push',
     'open_run': 'zoo.experiments.runs',
     'list_runs': 'zoo.experiments.runs',
     'plot_runs': 'zoo.experiments.runs',
     'film': 'zoo.common.plots.films',
     'export': 'zoo.algorithms.base.exporting',
     'compare': 'zoo.experiments.compare',
+    'compare_scores': 'zoo.experiments.summary',
     'tune': 'zoo.experiments.tune',
 }
 

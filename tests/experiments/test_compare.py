@@ -18,7 +18,7 @@ import zoo
 from zoo.cli import main
 from zoo.common.env_wrappers import find_env_type
 from zoo.common.tools.processes import alone_in
-from zoo.experiments import compare, report, results, workers
+from zoo.experiments import plans, report, results, workers
 from zoo.experiments.runs import Run
 from zoo.experiments.statistics import bootstrap_interval, interquartile_mean
 
@@ -111,6 +111,104 @@ def test_a_comparison_goes_on_and_writes_its_report(capsys):
         zoo.compare(['PPO'], 'Acrobot-v1', out='here', progress=False)
     with alone_in('here'), pytest.raises(ValueError, match="'here' is in use"):
         zoo.compare({'one': algs['one']}, 'CartPole-v1', out='here', **FEW)
+
+
+class Two(gymnasium.Env):
+    """Episodes of two steps; action 1 is rewarded."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        return np.zeros(1, np.float32), float(action), self.steps == 2, False, {}
+
+
+def test_several_environments(monkeypatch, capsys):
+    """The runs of each have its own folder and report; all of them together have another."""
+
+    def do(tasks: list[workers.Task], jobs: int, begun: Any, ended: Any) -> None:
+        done.extend(task.name for task in tasks)
+        for task in tasks:
+            folder, own, env_id, _, seed, _ = task.args
+            if (own['alg'], env_id, seed) == broken:
+                ended(task, 'it broke')
+                continue
+            score = {'CartPole-v1': 262.01, 'Acrobot-v1': -495.46}.get(env_id, 1.5) + 10 * (own['alg'] == 'PPO') + seed
+            folder.mkdir(parents=True)
+            result = {'score': score, 'returns': [score], 'steps_per_second': 1.0, 'seconds': 1.0}
+            (folder / 'result.json').write_text(json.dumps(result))
+            (folder / 'config.json').write_text('{"algorithm": "PPO"}')
+            ended(task, None)
+
+    monkeypatch.setattr(workers, 'run', do)
+    done, broken = list[str](), None
+    names = ['CartPole-v1', 'Acrobot-v1', Two]
+    made = zoo.compare(['PPO', 'DQN'], names, seeds=2, references={'Acrobot-v1': -395.46})
+    assert done[:4] == ['PPO in CartPole-v1, seed 0', 'DQN in CartPole-v1, seed 0', 'PPO in Acrobot-v1, seed 0',
+                        'DQN in Acrobot-v1, seed 0'] and len(done) == 12  # fmt: skip
+    folder = Path('runs/compare_environments')
+    assert made.folder == folder and list(made.environments) == ['CartPole-v1', 'Acrobot-v1', 'Two']
+    said = capsys.readouterr().err
+    assert 'Acrobot-v1: Each run has 1 copy of the environment.' in said
+    assert 'Two: a random policy plays 20 episodes.' in said and 'CartPole-v1: a random' not in said
+
+    # By hand: (272.01 − 24.02) / (500 − 24.02) = 0.521, …; the best of Two is PPO's mean, 12.
+    summary = made.summary
+    assert summary.scales['CartPole-v1'].random == 24.02 and summary.scales['CartPole-v1'].reference == 500
+    assert summary.scales['Acrobot-v1'].reference == -395.46 and summary.scales['Acrobot-v1'].source == 'given'
+    assert summary.scales['Two'].reference == 12.0 and 0.5 < summary.scales['Two'].random < 1.5
+    np.testing.assert_allclose(summary.normalized('PPO')[0], [(272.01 - 24.02) / 475.98, (273.01 - 24.02) / 475.98])
+    np.testing.assert_allclose(summary.normalized('PPO')[1], [0.1, 0.11])
+    assert list(summary.aggregates) == ['PPO', 'DQN'] and summary.improvement['PPO', 'DQN'][0] == 1.0
+    text, page = repr(made), (folder / 'report.html').read_text()
+    for part in ('highest mean here', '20 episodes, measured now', 'given', '2 runs are few', 'optimality gap'):
+        assert part in text and part in page
+    assert f'report: {folder}/report.html' in text and 'href="Two/report.html"' in page
+    assert (folder / 'Two/report.html').exists() and 'PPO, DQN on Two' in (folder / 'Two/report.html').read_text()
+    with Image.open(folder / 'summary.png') as picture:
+        assert picture.width == 900
+    rows = (folder / 'scores.csv').read_text().splitlines()
+    assert len(rows) == 13 and rows[0] == 'algorithm,environment,seed,score,normalized'
+    assert rows[3].startswith('PPO,Acrobot-v1,0,-485.46,0.1')
+
+    done.clear()  # what is there stays, and a run that fails is named, in a report of the others
+    broken = ('DQN', 'Acrobot-v1', 2)
+    with pytest.raises(RuntimeError, match=r'1 of 12 runs have failed: DQN in Acrobot-v1, seed 2 \(it broke; see '):
+        zoo.compare(['PPO', 'DQN'], names[:2], seeds=3, references={'Acrobot-v1': -395.46})
+    assert len(done) == 4 and '8 of 12 runs are there already.' in capsys.readouterr().err
+    assert '2 to 3' in (folder / 'report.html').read_text()
+
+    with pytest.raises(ValueError, match='the reference of Acrobot-v1 is -500, but a random policy has -495.5'):
+        zoo.compare(['PPO'], names[:2], seeds=3, references={'Acrobot-v1': -500})
+    with alone_in(folder / 'Two'), pytest.raises(ValueError, match="Two' is in use"):
+        zoo.compare(['PPO', 'DQN'], names, seeds=2)
+    assert 'a random policy' not in capsys.readouterr().err
+
+
+def test_another_environment_with_the_same_name_has_another_scale():
+    plan = plans.Plan('CartPole-v1', 'classic_control', 'CartPole-v1', {'a': {'env_params': None}}, 1)
+    assert plan.scale(False).random == 24.02
+    settings = {'a': {'env_params': {'max_episode_steps': 5}}}
+    plan = plans.Plan('CartPole-v1', 'classic_control', 'CartPole-v1', settings, 1)
+    assert plan.scale(False).random == 5.0 and plan.scale(False).reference is None
+
+
+@pytest.mark.full
+def test_several_environments_are_trained():
+    made = zoo.compare(['DQN'], ['CartPole-v1', 'Acrobot-v1'], seeds=1, jobs=2, **FEW | {'env_params': {
+        'max_episode_steps': 20}})  # fmt: skip
+    assert {name: len(one.scores['DQN']) for name, one in made.environments.items()} == {
+        'CartPole-v1': 1,
+        'Acrobot-v1': 1,
+    }
+    assert zoo.open_run(made.environments['Acrobot-v1'].scores['DQN'][0].folder).environment == 'Acrobot-v1'
+    assert 'Acrobot-v1 is left out of the aggregates: no algorithm is better than random there.' in repr(made)
 
 
 def compared(monkeypatch: pytest.MonkeyPatch, algs: Any, **params: Any) -> dict[str, Any]:
@@ -222,7 +320,7 @@ def test_seconds_are_those_of_all_steps():
     """Also of those after the last episode that ended."""
     own = {'alg': 'PPO', 'train_steps': 64, 'horizon': 64, 'batch_size': 64, 'epochs': 1, 'net': '4'}
     Path('run').mkdir()
-    compare.run_one(Path('run'), own, Slow, find_env_type(Slow), 0, 1)
+    plans.run_one(Path('run'), own, Slow, find_env_type(Slow), 0, 1)
     result = json.loads(Path('run/result.json').read_text())
     assert result['seconds'] >= max(zoo.open_run('run').episodes['t']) + 14 * 0.02
     assert result['steps_per_second'] == 64 / result['seconds']
@@ -238,12 +336,12 @@ def test_an_interrupted_run_is_resumed_where_nothing_is_lost(buffer: bool):
     with pytest.raises(KeyboardInterrupt):
         zoo.train('DQN', 'CartPole-v1', run_dir='here', callbacks=[interrupt], checkpoint_buffer=buffer, **few)
     Path('here/output.txt').write_text('kept')
-    found = compare.resumed_agent(Path('here'))
+    found = plans.resumed_agent(Path('here'))
     if buffer:
         agent, seconds = found
         run = zoo.open_run('here')
         assert agent.steps == 200 and seconds >= max(run.episodes['t'])
-        again, seconds = compare.resumed_agent(Path('here'))  # as if it were interrupted in its test
+        again, seconds = plans.resumed_agent(Path('here'))  # as if it were interrupted in its test
         assert again.steps == 200 and seconds == max(run.episodes['t'])
         assert zoo.open_run('here').progress['step'] == [50, 100, 150, 200]
     else:
@@ -280,6 +378,12 @@ def test_a_run_that_fails_is_named_when_the_others_have_ended(monkeypatch):
         ({'gamma': 3}, 'gamma is 3: give a number from 0 to 1'),
         ({'seed': 3}, 'seed is chosen for each run'),
         ({'env_id': 'Pendulum-v1'}, 'DQN cannot act in Box'),
+        ({'env_id': ['CartPole-v1', 'Pendulum-v1']}, 'DQN cannot act in Box'),
+        ({'env_id': []}, 'env_id is an empty list: give environments'),
+        ({'env_id': ['CartPole-v1', 'CartPole-v1']}, 'the environment CartPole-v1 is named twice'),
+        ({'references': {'CartPole-v1': 500}}, 'references normalize scores over several environments'),
+        ({'env_id': ['CartPole-v1', 'Acrobot-v1'], 'references': {'Acrobat-v1': 1}}, "did you mean 'Acrobot-v1'"),
+        ({'env_id': ['CartPole-v1', 'Acrobot-v1'], 'references': 3}, 'references is 3: give scores by environment'),
         ({'env_id': 'CartPol-v1'}, "did you mean 'CartPole-v1'"),
     ],
 )
@@ -297,7 +401,26 @@ def test_from_the_shell(capsys, monkeypatch):
     assert asked['args'] == (['PPO', 'A2C'], 'CartPole-v1', None)
     assert (asked['seeds'], asked['train_steps'], asked['gamma']) == (2, 1000, 0.9)
     assert asked['env_params'] == {'max_episode_steps': 9}
+    several = 'compare PPO A2C --env CartPole-v1 Acrobot-v1 --reference Acrobot-v1=-80 --reference CartPole-v1=5e2'
+    for words in (
+        several,
+        'compare --env CartPole-v1 Acrobot-v1 PPO A2C --reference Acrobot-v1=-80 --reference CartPole-v1=5e2',
+        f'{several.replace(" --env", "")} --seeds 5',
+        'compare --algo PPO A2C CartPole-v1 Acrobot-v1 --reference Acrobot-v1=-80 --reference CartPole-v1=5e2',
+    ):
+        assert main(words.split()) == 0
+        assert asked['args'] == (['PPO', 'A2C'], ['CartPole-v1', 'Acrobot-v1'], None), words
+        assert asked['references'] == {'Acrobot-v1': -80.0, 'CartPole-v1': 500.0}
     monkeypatch.undo()
+    for words, message in {
+        'PPO CartPole-v1 --reference 500': '--reference 500: give an environment and a score',
+        'PPO CartPole-v1 --reference CartPole-v1=x': "'x' is not a number",
+        'PPO CartPole-v1 --reference CartPole-v1=5': '--reference normalizes scores over several environments',
+        'PPO CartPole-v1 --set references=3': 'it is an option of its own, --reference',
+        'PPO CartPole-v1 --env Acrobot-v1 MountainCar-v0': 'is given twice, as CartPole-v1 and as --env',
+    }.items():
+        assert main(['compare', *words.split()]) == 2
+        assert message in capsys.readouterr().err
     assert main(['compare', 'PPO', 'A2D', '--env', 'CartPole-v1']) == 2
     assert "unknown algorithm 'A2D': did you mean 'A2C'?" in capsys.readouterr().err
 

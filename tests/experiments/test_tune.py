@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +22,7 @@ from zoo.experiments import search_space, tune
 from zoo.experiments.search_space import Choice, choice_for
 from zoo.experiments.train import known_params
 
-pytest.importorskip('optuna')
+optuna = pytest.importorskip('optuna')
 
 
 @pytest.fixture(autouse=True)
@@ -177,6 +178,115 @@ def test_pruners_compare_tests_by_their_number(monkeypatch):
     assert steps_of(256) == steps_of(320) == [1, 2, 3, 4, 5]
 
 
+class FakeTrial:
+    """Keeps what is reported, and prunes at some steps."""
+
+    number = 3
+
+    def __init__(self, prune_at: tuple[int, ...] = ()) -> None:
+        self.prune_at, self.reports, self.user_attrs = prune_at, dict[int, float](), dict[str, Any]()
+
+    def report(self, value: float, step: int) -> None:
+        self.reports[step] = value
+
+    def should_prune(self) -> bool:
+        return max(self.reports) in self.prune_at
+
+    def set_user_attr(self, name: str, value: Any) -> None:
+        self.user_attrs[name] = value
+
+
+def trial_of(monkeypatch: pytest.MonkeyPatch, trial: FakeTrial, seeds: int) -> tuple[Any, list[tuple[int, str]]]:
+    """Do a trial whose tests return the seed plus the number of the test; return its value, and what was trained."""
+    trained: list[tuple[int, str]] = []
+
+    def train(alg: str, env_id: Any, env_type: str, *, run_dir: Path, callbacks: list[Any], **params: Any) -> None:
+        trained.append((params['seed'], os.fspath(run_dir)))
+        for step in (10, 20, 30, 40, 50):
+            callbacks[0].value = params['seed'] + step / 10
+            if callbacks[0](SimpleNamespace(steps=step, done=step == 50)) is False:
+                break
+
+    found: list[Any] = []
+
+    def optimize(objective: Any, n_trials: int, catch: Any) -> None:
+        try:
+            found.append(objective(trial))
+        except optuna.exceptions.TrialPruned:
+            found.append('pruned')
+
+    monkeypatch.setattr(tune.Evaluate, '__call__', lambda self, training: self.returns.append(self.value))
+    monkeypatch.setattr(tune, 'train', train)
+    monkeypatch.setattr(tune, 'open_study', lambda *_: SimpleNamespace(optimize=optimize))
+    fixed = {'train_steps': 50, 'seed': 7, 'nenv': 1}
+    tune._work(Path('x'), 'DQN', 'CartPole-v1', 'classic_control', {}, fixed, seeds, 1, 'tpe', 'median', 0)
+    return found[0], trained
+
+
+class TestSeeds:
+    def test_the_score_is_the_mean_over_the_seeds(self, monkeypatch):
+        trial = FakeTrial()
+        value, trained = trial_of(monkeypatch, trial, 3)
+        # The last test of each seed has returned 12, 13 and 14.
+        assert value == 13.0 and json.loads(trial.user_attrs['scores']) == {'7': 12.0, '8': 13.0, '9': 14.0}
+        assert trained == [(7, 'x/trial_0003/seed_7'), (8, 'x/trial_0003/seed_8'), (9, 'x/trial_0003/seed_9')]
+        # The tests of the second seed are averaged with the score of the first.
+        assert list(trial.reports) == list(range(1, 16))
+        assert [trial.reports[step] for step in (1, 5, 6, 10, 11)] == [
+            8.0,
+            12.0,
+            (12 + 9) / 2,
+            12.5,
+            (12 + 13 + 10) / 3,
+        ]
+
+    def test_one_seed_is_as_it_was(self, monkeypatch):
+        trial = FakeTrial()
+        assert trial_of(monkeypatch, trial, 1) == (12.0, [(7, 'x/trial_0003')])
+        assert trial.reports == {1: 8.0, 2: 9.0, 3: 10.0, 4: 11.0, 5: 12.0}
+
+    @pytest.mark.parametrize(
+        ('step', 'seeds', 'scores'), [(2, [7], None), (5, [7], {'7': 12.0}), (7, [7, 8], {'7': 12.0})]
+    )
+    def test_it_is_pruned_at_any_test(self, step: int, seeds: list[int], scores: Any, monkeypatch):
+        trial = FakeTrial((step,))
+        value, trained = trial_of(monkeypatch, trial, 3)
+        assert value == 'pruned' and [seed for seed, _ in trained] == seeds and max(trial.reports) == step
+        assert json.loads(trial.user_attrs.get('scores', 'null')) == scores
+
+    def test_it_is_not_pruned_when_all_is_done(self, monkeypatch):
+        assert trial_of(monkeypatch, FakeTrial((15,)), 3)[0] == 13.0
+
+    def test_what_is_told(self, tmp_path):
+        trials = (
+            tune.Trial(0, 'complete', 2.0, {'gamma': 0.9}, {3: 1.0, 4: 3.0}),
+            tune.Trial(1, 'pruned', 1.5, {'gamma': 0.8}, {3: 1.5}),
+        )
+        made = tune.Tuning(tmp_path, 'DQN', 'CartPole-v1', trials)
+        assert '2  trial 0 [1, 3]: gamma=0.9' in repr(made) and 'trial 1 (pruned): gamma=0.8' in repr(made)
+        made.write()
+        assert (tmp_path / 'trials.csv').read_text().splitlines() == [
+            'trial,state,score,seed 3,seed 4,gamma', '0,complete,2.0,1.0,3.0,0.9', '1,pruned,1.5,1.5,,0.8',
+        ]  # fmt: skip
+        assert json.loads((tmp_path / 'best.json').read_text())['scores'] == {'3': 1.0, '4': 3.0}
+
+    @pytest.mark.full
+    def test_in_a_study(self, capsys):
+        made = zoo.tune('DQN', 'CartPole-v1', trials=2, seeds=2, seed=5, jobs=2, **FEW | {'progress': True})
+        said = capsys.readouterr().err
+        assert 'Each trial is 2 trainings, with the seeds 5 to 6; its score is their mean.' in said
+        for trial in made.trials:
+            assert trial.scores.keys() == {5, 6} and trial.score == sum(trial.scores.values()) / 2
+            for seed in (5, 6):
+                run = zoo.open_run(made.folder / f'trial_{trial.number:04d}' / f'seed_{seed}')
+                assert run.seed == seed and run.config['params']['gamma'] == trial.params['gamma']
+        assert zoo.tune('DQN', 'CartPole-v1', trials=2, seeds=2, seed=5, **FEW).trials == made.trials
+        with pytest.raises(ValueError, match=r'other settings \(seeds 2 there and 3 now\)'):
+            zoo.tune('DQN', 'CartPole-v1', trials=2, seeds=3, seed=5, **FEW)
+        with pytest.raises(ValueError, match='other settings'):
+            zoo.tune('DQN', 'CartPole-v1', trials=2, seed=5, **FEW)
+
+
 @pytest.mark.parametrize(
     ('given', 'message'),
     [
@@ -193,6 +303,7 @@ def test_pruners_compare_tests_by_their_number(monkeypatch):
         ({'search': ['gamma'], 'gamma': 0.9}, 'gamma is searched and fixed at 0.9'),
         ({'gama': 1}, "unknown parameter of DQN 'gama': did you mean 'gamma'"),
         ({'run_dir': 'x'}, 'run_dir is chosen for each trial'),
+        ({'seeds': 0}, 'seeds is 0'),
         ({'env_id': 'Pendulum-v1'}, 'DQN cannot act in Box'),
     ],
 )
@@ -217,10 +328,12 @@ def test_from_the_shell(capsys, monkeypatch):
         return tune.Tuning(Path('x'), 'TD3', 'Pendulum-v1', (trial,))
 
     monkeypatch.setattr(zoo, 'tune', answer, raising=False)
-    words = 'tune TD3 --env Pendulum-v1 --trials 4 --search gamma --search tau=(0.001,0.1) --set policy_delay=1'
+    words = (
+        'tune TD3 --env Pendulum-v1 --trials 4 --seeds 3 --search gamma --search tau=(0.001,0.1) --set policy_delay=1'
+    )
     assert main(words.split()) == 0
     assert asked['args'] == ('TD3', 'Pendulum-v1', None) and asked['search'] == {'gamma': None, 'tau': (0.001, 0.1)}
-    assert (asked['trials'], asked['policy_delay']) == (4, 1)
+    assert (asked['trials'], asked['seeds'], asked['policy_delay']) == (4, 3, 1)
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith('zoo train TD3 Pendulum-v1 --set policy_delay=1 --set gamma=0.9 --set ')
     more = "--type classic_control --steps 500 --nenv 4 --seed 3 --env-set 'max_episode_steps=50'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 from typing import Any
 
 import zoo
@@ -43,7 +44,9 @@ def add_jobs(parser: argparse.ArgumentParser, folder: str, episodes: int) -> Non
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add the word that names a run."""
     parser.set_defaults(example=f'{parser.prog} last takes the newest')
-    action = parser.add_argument('run_name', metavar='RUN', help='its folder, its name in runs, or last')
+    action = parser.add_argument(
+        'run_name', metavar='RUN', help='its folder, its name in runs, last, or hf://name/repo'
+    )
     action.completer = run_names  # type: ignore[attr-defined]  # argcomplete looks for it
 
 
@@ -61,6 +64,11 @@ def add_playing(parser: argparse.ArgumentParser, episodes: int) -> None:
     add('--seed', type=as_seed, default=0, help='of the environment, or none (default: 0)')
     add_best(parser)
     add('--env-set', action='append', default=[], metavar='NAME=VALUE', help=_ENV_SET)
+
+
+def own_folder(run: Any) -> Path:
+    """Return where a command writes what it makes of a run: its folder, or the working directory for one on the hub."""
+    return run.path if run.source is None else Path()
 
 
 def open_agent(args: Any, **changes: Any) -> tuple[Any, Any, Any]:

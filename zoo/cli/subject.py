@@ -35,21 +35,24 @@ def add_subject(parser: Any, count: int, environment: bool, example: str) -> Non
     if environment:
         if count != MANY:  # else the last of the words is the environment
             parser.add_argument('place', nargs='?', metavar='ENVIRONMENT', help=place).completer = env_names
+    kinds: dict[str, Any] = {'nargs': '+', 'action': 'extend'} if count == MANY else {}
     if count:
-        kinds: dict[str, Any] = {'nargs': '+', 'action': 'extend'} if count == MANY else {}
         told = 'the algorithm, instead of the first word'
         action = parser.add_argument('--algo', metavar='ALGORITHM', help=told, **kinds)
         action.completer = _algorithm_names
     if environment:
         told = 'the environment, instead of a word'
-        told = f'{place}; if missing, the last word is the environment' if count == MANY else told
-        parser.add_argument('--env', metavar='ENVIRONMENT', help=told).completer = env_names
+        told = f'{place}; one or more; if missing, the last words are environments' if count == MANY else told
+        action = parser.add_argument('--env', metavar='ENVIRONMENT', help=told, **kinds)
+        action.completer = env_names
         told = 'type of the environment (default: by its name)'
         parser.add_argument('--type', dest='env_type', metavar='TYPE', choices=env_types(), help=told)
 
 
 def settle(args: argparse.Namespace, more: list[str]) -> None:
     """Set ``args.algorithms``, ``args.algorithm`` (the first) and ``args.environment`` from the words.
+
+    A command that takes many algorithms takes many environments too: ``args.environments``.
 
     Args:
         args: as parsed.
@@ -64,17 +67,24 @@ def settle(args: argparse.Namespace, more: list[str]) -> None:
     words = getattr(args, 'words', None) or []
     words = [*([words] if isinstance(words, str) else words), getattr(args, 'place', None), *more]
     words = [word for word in words if word is not None]
-    args.algorithms = _algorithms(args, words, count)
+    given = [args.env] if isinstance(args.env, str) else list(args.env or ())
+    if count == MANY:  # algorithms stood behind --env
+        words += [word for word in given if _is_algorithm(word)]
+        given = [word for word in given if not _is_algorithm(word)]
+    args.algorithms = _algorithms(args, words, count, given)
     args.algorithm = args.algorithms[0] if args.algorithms else None
-    args.environment = args.env
     number = next((word for word in words if word.isdigit()), None)
     if number is not None and getattr(args, 'verbose', False):
         raise InvalidValue(f'--verbose takes no number: leave {number} out. It shows tables of all metrics.')
     if environment and words:
-        word = words.pop(0)
-        if args.env is not None and word != args.env:
-            raise InvalidValue(f'the environment is given twice, as {word} and as --env {args.env}: leave one out.')
-        args.environment = word
+        found = words if count == MANY else words[:1]
+        words = words[len(found) :]
+        if given and found != given:
+            told = f'the environment is given twice, as {" ".join(found)} and as --env {" ".join(given)}'
+            raise InvalidValue(f'{told}: leave one out.')
+        given = found
+    args.environments = given
+    args.environment = given[0] if given else None
     if words:
         raise InvalidValue(f'{words[0]!r} is one word too many. See zoo {args.command} --help.')
     if getattr(args, 'resume', None) is not None or getattr(args, 'config', None) is not None:
@@ -85,17 +95,18 @@ def settle(args: argparse.Namespace, more: list[str]) -> None:
         raise InvalidValue(f'{" and ".join(missing)} {"are" if missing[1:] else "is"} missing: {args.example}.')
 
 
-def _algorithms(args: argparse.Namespace, words: list[str], count: int) -> list[str]:
+def _algorithms(args: argparse.Namespace, words: list[str], count: int, environments: list[str]) -> list[str]:
     """Take the algorithms from the options and from the first of ``words``."""
     given = [args.algo] if isinstance(args.algo, str) else list(args.algo or ())
-    if count == MANY and args.env is None and not words and given[1:] and not _is_algorithm(given[-1]):
-        words.append(given.pop())  # the environment stood behind the last --algo
+    if count == MANY and not environments and not words:  # the environments stood behind the last --algo
+        while given[1:] and not _is_algorithm(given[-1]) and (not words or given[-1] in zoo.list_envs('gymnasium')):
+            words.insert(0, given.pop())
     given = [algorithms.check_name(name) for name in given]
     found: list[str] = []
     most = len(words) if count == MANY else count
     while words and len(found) < most:
         if not _is_algorithm(words[0]):
-            if given or (found and _is_environment(words, args.env)):
+            if given or (found and _are_environments(words, environments)):
                 break
             if words[0] in zoo.list_envs('gymnasium') or any(map(_is_algorithm, words[1:])):
                 raise InvalidValue(f'the algorithm comes first, then the environment: {args.example}.')
@@ -111,9 +122,11 @@ def _is_algorithm(word: str) -> bool:
     return word.lower() in map(str.lower, algorithms.NAMES)
 
 
-def _is_environment(words: list[str], given: str | None) -> bool:
-    """Whether the word behind algorithms is the environment rather than another algorithm."""
-    return len(words) == 1 and (given is None or words[0] == given or words[0] in zoo.list_envs('gymnasium'))
+def _are_environments(words: list[str], given: list[str]) -> bool:
+    """Whether the words behind algorithms are environments rather than further algorithms."""
+    if len(words) == 1 and not given:
+        return True
+    return words == given or all(word in zoo.list_envs('gymnasium') for word in words)
 
 
 def _algorithm_names(prefix: str = '', **_: Any) -> list[str]:

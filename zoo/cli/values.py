@@ -19,10 +19,12 @@ _OF_TRAIN = (
     'seed', 'nenv', 'run_dir', 'render', 'callbacks', 'evaluate', 'env_type', 'plot_func', 'alg', 'env_id',
     'env_params', 'start_from',
 )  # fmt: skip
-_OF_MANY = ('algs', 'seeds', 'test_episodes', 'jobs', 'out', 'progress', 'trials', 'search', 'sampler', 'pruner')
+_OF_MANY = (
+    'algs', 'seeds', 'test_episodes', 'references', 'jobs', 'out', 'progress', 'trials', 'search', 'sampler', 'pruner',
+)  # fmt: skip
 #: The options of arguments with another name.
 _OPTIONS = {'alg': 'algo', 'algs': 'algo', 'env_id': 'env', 'env_type': 'type', 'env_params': 'env-set'}
-_OPTIONS |= {'test_episodes': 'episodes', 'start_from': 'from'}
+_OPTIONS |= {'test_episodes': 'episodes', 'start_from': 'from', 'references': 'reference'}
 
 
 def env_types() -> tuple[str, ...]:

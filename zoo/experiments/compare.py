@@ -1,4 +1,4 @@
-"""Comparing algorithms: each with several seeds in one environment.
+"""Comparing algorithms: each with several seeds in one environment or in several.
 
 With few runs a mean says little. Scores are summarized by their interquartile mean with a confidence interval by
 bootstrap over the runs: Agarwal et al. 2021, *Deep Reinforcement Learning at the Edge of the Statistical Precipice*
@@ -7,12 +7,11 @@ bootstrap over the runs: Agarwal et al. 2021, *Deep Reinforcement Learning at th
 
 from __future__ import annotations
 
+import contextlib
 import os
-import re
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -21,17 +20,55 @@ from zoo.common.env_wrappers import build_env, find_env_type
 from zoo.common.envs.about import about
 from zoo.common.tools.checks import whole
 from zoo.common.tools.errors import Failure, InvalidValue
-from zoo.common.tools.files import as_path, make_directory, write_json
+from zoo.common.tools.files import as_path, make_directory
 from zoo.common.tools.params import checked
 from zoo.common.tools.printing import say
 from zoo.common.tools.processes import alone_in
 from zoo.common.training.display import in_verbose
 from zoo.experiments import workers
-from zoo.experiments.report import Comparison, few, in_words
-from zoo.experiments.results import folder_name, keep_settings, read_result, read_score, settings_in
-from zoo.experiments.runs import Run, open_run, runs_folder
+from zoo.experiments.plans import Plan
+from zoo.experiments.references import Scale
+from zoo.experiments.report import Comparison, Comparisons, few
+from zoo.experiments.results import folder_name, read_result
+from zoo.experiments.runs import runs_folder
 from zoo.experiments.statistics import ENOUGH
-from zoo.experiments.train import ARGUMENTS, check_names, copies_for, kept_defaults, known_params, resume, train
+from zoo.experiments.summary import check_names as check_environments
+from zoo.experiments.summary import summarize
+from zoo.experiments.train import ARGUMENTS, check_names, known_params
+
+
+@overload
+def compare(
+    algs: Sequence[str] | Mapping[str, Mapping[str, Any]],
+    env_id: list[Any] | tuple[Any, ...],
+    env_type: str | None = None,
+    *,
+    seeds: int | Sequence[int] = ENOUGH,
+    train_steps: int | None = None,
+    test_episodes: int = 20,
+    references: Mapping[str, float] | None = None,
+    jobs: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    **params: Any,
+) -> Comparisons: ...
+
+
+@overload
+def compare(
+    algs: Sequence[str] | Mapping[str, Mapping[str, Any]],
+    env_id: Any,
+    env_type: str | None = None,
+    *,
+    seeds: int | Sequence[int] = ENOUGH,
+    train_steps: int | None = None,
+    test_episodes: int = 20,
+    references: Mapping[str, float] | None = None,
+    jobs: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    **params: Any,
+) -> Comparison: ...
 
 
 def compare(
@@ -42,38 +79,45 @@ def compare(
     seeds: int | Sequence[int] = ENOUGH,
     train_steps: int | None = None,
     test_episodes: int = 20,
+    references: Mapping[str, float] | None = None,
     jobs: int | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: bool = True,
     **params: Any,
-) -> Comparison:
+) -> Comparison | Comparisons:
     """Train algorithms with several seeds each, in processes side by side, and compare them.
 
     Runs that are in ``out`` already are not repeated: the same call continues an interrupted comparison, and a call
-    with more seeds or algorithms adds their runs. An interrupted run is resumed. It starts again where
+    with more seeds, algorithms or environments adds their runs. An interrupted run is resumed. It starts again where
     the replay buffer was not saved. With ``exact_resume=True`` a resumed run equals an uninterrupted one.
 
-    All runs have equally many copies of the environment: the largest number among the defaults of the algorithms, since
-    with fewer copies than its defaults are meant for an algorithm may do worse. ``nenv`` sets another number for all;
-    a label's own ``nenv`` sets its number alone. An algorithm with actors keeps its default, since each actor has as
-    many.
+    All runs in an environment have equally many copies of it: the largest number among the defaults of the algorithms,
+    since with fewer copies than its defaults are meant for an algorithm may do worse. ``nenv`` sets another number for
+    all; a label's own ``nenv`` sets its number alone. An algorithm with actors keeps its default, since each actor has
+    as many.
+
+    Over several environments scores are normalized: 0 is a random policy, 1 is a reference. Common environments have
+    both in a table. In others, and with ``env_params``, a random policy plays some episodes first, and the reference is
+    the highest mean among the algorithms.
 
     >>> zoo.compare(['PPO', 'A2C'], 'CartPole-v1', seeds=5, train_steps=50_000)
+    >>> zoo.compare(['PPO', 'A2C'], ['CartPole-v1', 'Acrobot-v1'], seeds=5)
     >>> zoo.compare({'large': dict(alg='PPO', net='256,256'), 'small': dict(alg='PPO', net='16')}, 'CartPole-v1')
 
     Args:
         algs: names of algorithms; or, by label, arguments of ``zoo.train``, including ``alg``.
-        env_id, env_type: the environment, as for :func:`zoo.train`.
+        env_id, env_type: the environment, as for :func:`zoo.train`; or a list of environments, and the type of all.
         seeds: the number of seeds, which begin at 0; or the seeds. With fewer than five the intervals are too narrow.
-        train_steps: environment steps of each run; None: the default of each algorithm for this environment.
+        train_steps: environment steps of each run; None: the default of each algorithm for the environment.
         test_episodes: episodes of the test after each run. Their mean return is the score of the run.
+        references: by environment, the score that counts as 1; only for several environments.
         jobs: runs at a time; None: one for each core.
-        out: the folder; None: ``compare_<environment>`` in the folder of runs.
+        out: the folder; None: ``compare_<environment>`` or ``compare_environments`` in the folder of runs.
         progress: print a line when a run begins and when it ends.
         **params: arguments of :func:`zoo.train` for all runs.
 
     Returns:
-        The comparison; its report is written.
+        The comparison, over several environments the comparisons; the report is written.
 
     Raises:
         ValueError: :func:`zoo.train` would refuse an argument, or ``out`` holds runs with other settings.
@@ -84,65 +128,109 @@ def compare(
     for name, value in (('test_episodes', test_episodes), ('jobs', jobs), ('train_steps', train_steps)):
         if value is not None:
             whole(name, value)
-    env_type = find_env_type(env_id) if env_type is None else env_type
     given = {'train_steps': train_steps} if train_steps is not None else {}
-    settings = {label: {**params, **given, **own} for label, own in chosen.items()}
-    environment = _check(settings, env_id, env_type)
-    name = re.sub(r'[^A-Za-z0-9._-]+', '-', environment)
-    folder = runs_folder() / f'compare_{name}' if out is None else as_path(out, 'out')
-    make_directory(folder, 'the folder of a comparison')
-    with alone_in(folder):
-        _check_environment(folder, environment)
-        open_copies = {label: own for label, own in settings.items() if own.get('nenv') is None}
-        why = _share_copies(open_copies, env_type, env_id, folder)
-        for label, own in settings.items():
-            found = settings_in(folder / folder_name(label)).get('nenv', own['nenv'])
-            if label in open_copies and found != own['nenv']:
-                here = f"'{folder}' holds runs of {label} with nenv={found}, but all would have {own['nenv']} now"
-                raise InvalidValue(f'{here}: give nenv={found}, or choose another folder (out).')
-            kept = {**own, 'environment': environment, 'env_type': env_type, 'test_episodes': test_episodes}
-            kept |= kept_defaults(own['alg'], env_type, environment)
-            keep_settings(folder / folder_name(label), kept)
-        tasks = []
-        for seed in wanted:  # every algorithm has its first run before any has its second
-            for label, own in settings.items():
-                place = folder / folder_name(label) / f'seed_{seed}'
-                if read_result(place) is None:
-                    args = (place, own, env_id, env_type, seed, test_episodes)
-                    tasks.append(workers.Task(f'{label}, seed {seed}', run_one, args, place / 'output.txt'))
-        failed: list[str] = []
-        total = len(settings) * len(wanted)
-        done = total - len(tasks)
+    several = isinstance(env_id, list | tuple)
+    plans = []
+    for one in env_id if several else [env_id]:
+        settings = {label: {**params, **given, **own} for label, own in chosen.items()}
+        kind = find_env_type(one) if env_type is None else env_type
+        plans.append(Plan(one, kind, _check(settings, one, kind), settings, test_episodes))
+    _check_plans(plans, references, several)
+    default = 'compare_environments' if several else f'compare_{folder_name(plans[0].environment)}'
+    folder = runs_folder() / default if out is None else as_path(out, 'out')
+    places = [folder / folder_name(plan.environment) for plan in plans] if several else [folder]
+    with contextlib.ExitStack() as held:
+        for place in dict.fromkeys([folder, *places]):
+            make_directory(place, 'the folder of a comparison')
+            held.enter_context(alone_in(place))
+        told = {plan.environment: plan.settle(place) for plan, place in zip(plans, places, strict=True)}
         if progress:
-            say(in_words({label: own['nenv'] for label, own in settings.items()}) + why)
+            for name, sentence in told.items():
+                say(f'{name}: {sentence}' if several else sentence)
             if few(len(wanted)):
                 say(few(len(wanted)))
-        if progress and done:
-            say(f'{done} of {total} runs are there already.')
-
-        def ended(task: workers.Task, reason: str | None) -> None:
-            nonlocal done
-            done += 1
-            if reason is not None:
-                failed.append(f'{task.name} ({reason.rstrip(".")}; see {task.log})')
-            if progress:
-                found = read_result(task.args[0])
-                told = f'failed: {reason}' if found is None else f'{found["score"]:.4g} after {found["seconds"]:.0f} s'
-                say(f'[{done}/{total}] {task.name}: {told}')
-
-        begun = (lambda task: say(f'{task.name} begins')) if progress else (lambda _: None)
-        workers.run(tasks, jobs or workers.cores(), begun, ended)
-        scores = {}
-        for label in settings:
-            found = [read_score(folder / folder_name(label) / f'seed_{seed}', seed) for seed in wanted]
-            if any(found):
-                scores[label] = tuple(filter(None, found))
-        made = Comparison(folder, environment, train_steps, scores)
-        if made.scores:
-            made.write()
+        scales = {plan.environment: plan.scale(progress) for plan in plans} if several else {}
+        for name, reference in (references or {}).items():
+            scales[name].with_reference(reference, name)  # refused now rather than after the trainings
+        failed = _do(plans, places, wanted, jobs, progress)
+        made = {}
+        for plan, place in zip(plans, places, strict=True):
+            one = Comparison(place, plan.environment, train_steps, plan.scores(place, wanted))
+            made[plan.environment] = one
+            if one.scores:
+                one.write()
+        result = _summed(folder, made, scales, references or {}) if several else made[plans[0].environment]
         if failed:
+            total = len(wanted) * len(chosen) * len(plans)
             raise Failure(f'{len(failed)} of {total} runs have failed: {"; ".join(failed)}.')
-        return made
+        return result
+
+
+def _do(
+    plans: Sequence[Plan], places: Sequence[Path], seeds: Sequence[int], jobs: int | None, progress: bool
+) -> list[str]:
+    """Do all runs that are missing; return for each that failed its name, its error and its log."""
+    several = len(plans) > 1
+    tasks = [
+        # Every algorithm has its first run in every environment before any has its second.
+        plan.task(place, label, seed, several)
+        for seed in seeds
+        for plan, place in zip(plans, places, strict=True)
+        for label in plan.settings
+    ]
+    missing = [task for task in tasks if task is not None]
+    failed: list[str] = []
+    total, done = len(tasks), len(tasks) - len(missing)
+    if progress and done:
+        say(f'{done} of {total} runs are there already.')
+
+    def ended(task: workers.Task, reason: str | None) -> None:
+        nonlocal done
+        done += 1
+        if reason is not None:
+            failed.append(f'{task.name} ({reason.rstrip(".")}; see {task.log})')
+        if progress:
+            found = read_result(task.args[0])
+            told = f'failed: {reason}' if found is None else f'{found["score"]:.4g} after {found["seconds"]:.0f} s'
+            say(f'[{done}/{total}] {task.name}: {told}')
+
+    begun = (lambda task: say(f'{task.name} begins')) if progress else (lambda _: None)
+    workers.run(missing, jobs or workers.cores(), begun, ended)
+    return failed
+
+
+def _summed(
+    folder: Path, made: Mapping[str, Comparison], scales: Mapping[str, Scale], references: Mapping[str, float]
+) -> Comparisons:
+    """Return comparisons in several environments together; their report is written if there is a score."""
+    values: dict[str, dict[str, np.ndarray]] = {}
+    for name, one in made.items():
+        for label, scores in one.scores.items():
+            values.setdefault(label, {})[name] = np.array([score.score for score in scores])
+    scored = {name: scales[name] for name, one in made.items() if one.scores}
+    found = Comparisons(folder, made, summarize(values, scored, references))
+    if values:
+        found.write()
+    return found
+
+
+def _check_plans(plans: Sequence[Plan], references: Any, several: bool) -> None:
+    """Refuse no environments, two alike, and references of none."""
+    names = [plan.environment for plan in plans]
+    if not names:
+        raise InvalidValue("env_id is an empty list: give environments, such as ['CartPole-v1', 'Acrobot-v1'].")
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidValue(f'the environment {name} is named twice: leave it out once.')
+    if len(set(map(folder_name, names))) < len(names):
+        raise InvalidValue(f'two of the environments {names} would be one folder: compare them one by one.')
+    if references and not several:
+        raise InvalidValue(
+            'references normalize scores over several environments, and there is one: leave them out.',
+            shell='--reference normalizes scores over several environments, and there is one: leave it out.',
+        )
+    if references is not None:
+        check_environments('references', references, names)
 
 
 def _chosen(algs: Any) -> dict[str, dict[str, Any]]:
@@ -163,30 +251,6 @@ def _chosen(algs: Any) -> dict[str, dict[str, Any]]:
         told = 'would be one folder: make them differ in letters or digits'
         raise InvalidValue(f'two of the labels {list(algs)!r} {told}.')
     return {label: {**own, 'alg': algorithms.check_name(own['alg'])} for label, own in algs.items()}
-
-
-def _share_copies(settings: Mapping[str, dict[str, Any]], env_type: str, env_id: Any, folder: Path) -> str:
-    """Give all the largest number of copies among their defaults; return in words why it is this one.
-
-    A larger number that all runs in the folder have is kept, so that algorithms can be added. Actors have copies each:
-    an algorithm that has some keeps its default.
-    """
-    defaults = {}
-    for label, own in settings.items():
-        own['nenv'] = copies_for(own['alg'], env_type, env_id)
-        if own.get('roles', getattr(algorithms, own['alg']).learn_params()['roles']) is None:
-            defaults[label] = own['nenv']
-    most = max(defaults.values(), default=1)
-    there = {settings_in(path.parent).get('nenv', 1) for path in folder.glob('*/settings.json')}
-    kept = len(there) == 1 and max(there) > most
-    for label in defaults:
-        settings[label]['nenv'] = max(there) if kept else most
-    told = ' The runs that are there have as many.' if kept else ''
-    if not kept and len(set(defaults.values())) > 1:
-        meant = ', '.join(f'{label} {count}' for label, count in defaults.items())
-        told = f' It is the largest default ({meant}); nenv sets another one.'
-    with_actors = [label for label in settings if label not in defaults]
-    return told + (f' Each actor of {", ".join(with_actors)} has so many.' if with_actors else '')
 
 
 def _seeds(seeds: Any) -> list[int]:
@@ -216,53 +280,3 @@ def _check(settings: Mapping[str, Mapping[str, Any]], env_id: Any, env_type: str
         return about(env).name
     finally:
         env.close()
-
-
-def _check_environment(folder: Path, environment: str) -> None:
-    """Refuse a folder that holds runs in another environment, also under other labels."""
-    for path in sorted(folder.glob('*/settings.json')):
-        found = settings_in(path.parent).get('environment')
-        if found != environment:
-            raise InvalidValue(f"'{folder}' holds a comparison in {found}: choose another folder (out).")
-
-
-def run_one(folder: Path, own: dict[str, Any], env_id: Any, env_type: str, seed: int, test_episodes: int) -> None:
-    """Train and test one run; this is what each process does."""
-    params = {'verbose': 0, 'evaluate': False, **own}
-    alg = params.pop('alg')
-    found = resumed_agent(folder)
-    if found is None:
-        agent, trained = train(alg, env_id, env_type, seed=seed, run_dir=folder, **params)
-        found = agent, trained.wall_time
-    agent, seconds = found
-    # Not the seed of the training, and the same for all algorithms.
-    env = build_env(env_id, env_type, seed=10_000 + seed, **(params.get('env_params') or {}))
-    tested = agent.learn(env, 'test', test_episodes=test_episodes)
-    env.close()
-    result = {'score': float(np.mean(tested.returns)), 'returns': tested.returns}
-    result |= {'steps_per_second': agent.steps / max(seconds, 1e-9), 'seconds': seconds}
-    write_json(folder / 'result.json', result)
-
-
-def resumed_agent(folder: Path) -> tuple[Any, float] | None:
-    """Finish the training in a folder and return its agent and its seconds; None if it has to start again.
-
-    To start again, the folder is emptied. The seconds before the interruption are known from ``monitor.csv``, up to the
-    last episode that ended.
-    """
-    if not (folder / 'config.json').exists():
-        return None
-    run: Run = open_run(folder)
-    if run.checkpoints and run.config.get('made_with') is not None:
-        agent = run.load()
-        ended = zip(run.episodes.get('t', []), run.episodes.get('step', []), strict=True)
-        before = max((t for t, step in ended if step <= agent.steps), default=0.0)
-        if agent.loop_state is None:  # it was interrupted while it was tested
-            return agent, before
-        if agent.loop.experience == 'rollouts' or agent.saved_buffer is not None:
-            agent, result = resume(run, verbose=0)
-            return agent, before + result.wall_time
-    for path in folder.iterdir():
-        if path.name != 'output.txt':
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    return None

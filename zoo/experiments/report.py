@@ -1,8 +1,7 @@
-"""The table and the pictures of a comparison."""
+"""The tables and the pictures of comparisons."""
 
 from __future__ import annotations
 
-import base64
 import html
 import textwrap
 from collections.abc import Mapping
@@ -14,12 +13,15 @@ import numpy as np
 
 from zoo.common.tools.files import write_text
 from zoo.common.tools.printing import Table
+from zoo.experiments.pages import image, page
 from zoo.experiments.results import Score, folder_name, settings_in
 from zoo.experiments.runs import open_run
 from zoo.experiments.statistics import ENOUGH, bootstrap_interval, interquartile_mean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from zoo.experiments.summary import Summary
 
 _COLUMNS = ('algorithm', 'IQM', '95% interval', 'median', 'lowest', 'highest', 'seeds', 'steps/s', 'minutes')
 
@@ -101,15 +103,7 @@ class Comparison:
                 rate, seconds = round(one.steps_per_second, 1), round(one.seconds, 1)
                 rows.append((label, one.seed, one.score, rate, seconds, one.folder.relative_to(self.folder)))
         write_text(self.folder / 'scores.csv', Table('', columns, rows).csv())
-        page = (
-            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(self.title)}</title>'
-            '<meta name="viewport" content="width=device-width, initial-scale=1"><style>'
-            'body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}'
-            'table{border-collapse:collapse;margin:1rem 0}td,th{padding:.3rem .8rem;border-bottom:1px solid #ddd;'
-            'text-align:right}td:first-child,th:first-child{text-align:left}img{max-width:100%}'
-            f'</style></head><body>{self._body()}</body></html>\n'
-        )
-        return write_text(self.folder / 'report.html', page)
+        return write_text(self.folder / 'report.html', page(self.title, self._body()))
 
     @property
     def title(self) -> str:
@@ -120,8 +114,7 @@ class Comparison:
         images = ''
         for name, text in (('curves.png', 'Learning curves'), ('scores.png', 'Scores of the trained agents')):
             if (self.folder / name).exists():
-                encoded = base64.b64encode((self.folder / name).read_bytes()).decode()
-                images += f'<p><img alt="{text}" src="data:image/png;base64,{encoded}"></p>'
+                images += image((self.folder / name).read_bytes(), text)
         without = [label for label in self.scores if label not in self.curves()]
         if without:
             names = html.escape(', '.join(without))
@@ -137,6 +130,58 @@ class Comparison:
             f'<p>Scores are mean returns of tests without exploration after {steps} of training. IQM: interquartile '
             f'mean over the seeds, with its 95% interval by bootstrap. {html.escape(" ".join(self.notes))}</p>'
             f'{images}<h2>Settings</h2><ul>{settings}</ul>'
+        )
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """What :func:`zoo.compare` returns for several environments. It prints as tables; a notebook shows the report.
+
+    Attributes:
+        folder: has ``report.html``, ``summary.png``, ``scores.csv``, and a folder for each environment.
+        environments: by its name, the comparison in each environment.
+        summary: normalized scores, aggregates, and which algorithm is better.
+    """
+
+    folder: Path
+    environments: Mapping[str, Comparison]
+    summary: Summary
+
+    @property
+    def title(self) -> str:
+        """``'PPO, A2C in 3 environments'``."""
+        return f'{", ".join(self.summary.scores)} in {len(self.environments)} environments'
+
+    def __repr__(self) -> str:
+        return f'{self.summary!r}\nreport: {self.folder / "report.html"}'
+
+    def _repr_html_(self) -> str:
+        return self._body()
+
+    def write(self) -> Path:
+        """Write the report, its picture and the scores; return the path of the report."""
+        if self.summary.aggregates:
+            self.summary.plot(self.folder / 'summary.png')
+        else:  # of an earlier call, with other algorithms
+            (self.folder / 'summary.png').unlink(missing_ok=True)
+        seeds: dict[tuple[str, str], list[int]] = {}
+        for name, made in self.environments.items():
+            seeds |= {(label, name): [one.seed for one in found] for label, found in made.scores.items()}
+        columns = ('algorithm', 'environment', 'seed', 'score', 'normalized')
+        rows = [(label, name, seeds[label, name][i], *rest) for label, name, i, *rest in self.summary.rows()]
+        write_text(self.folder / 'scores.csv', Table('', columns, rows).csv())
+        return write_text(self.folder / 'report.html', page(self.title, self._body()))
+
+    def _body(self) -> str:
+        drawn = self.folder / 'summary.png'
+        shown = image(drawn.read_bytes(), 'Aggregates and performance profiles') if drawn.exists() else ''
+        links = ''.join(
+            f'<li><a href="{html.escape(made.folder.name)}/report.html">{html.escape(name)}</a></li>'
+            for name, made in self.environments.items()
+            if made.scores
+        )
+        return (
+            f'<h1>{html.escape(self.title)}</h1>{self.summary.body()}{shown}<h2>Each environment</h2><ul>{links}</ul>'
         )
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 from zoo.common.tools.files import as_path
+from zoo.common.training import hub
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,15 +38,17 @@ class Run:
     Attributes:
         path: the folder.
         config: the content of ``config.json``: algorithm, spaces, parameters, environment, seed.
+        source: where on the hub it was fetched from, ``'hf://name/repo'``; None: it is a run of this machine.
     """
 
     path: Path
     config: dict[str, Any] = field(repr=False)
+    source: str | None = None
 
     @property
     def name(self) -> str:
-        """Name of the folder."""
-        return self.path.name
+        """Name of the folder, or the source on the hub."""
+        return self.source or self.path.name
 
     @property
     def algorithm(self) -> str:
@@ -222,17 +225,27 @@ class Run:
                 f'{self.name} was trained in {self.environment}, which no name makes (a class, a function, an object, '
                 'or with reward_shaping): build that environment in a program and hand it to the agent of zoo.load.'
             )
+        if self.source is not None and ':' in str(made_with.get('env_id')):
+            raise InvalidValue(
+                f'{self.name} names the environment {made_with["env_id"]}, for which a package would be imported: if '
+                'you trust it, build it in a program and hand it to the agent of zoo.load.'
+            )
         return build_env(**{**made_with, 'seed': seed, **changes})
 
 
 def open_run(run: str | os.PathLike[str] | Run) -> Run:
     """Return a run, given by the path of its folder, its name in the folder of runs, or ``'last'``, the newest there.
 
+    ``'hf://name/repo'`` is an agent on the Hugging Face hub, which is downloaded once.
+
     Raises:
         ValueError: there is no such run; the message has the nearest name.
     """
     if isinstance(run, Run):
         return run
+    if hub.is_source(run):
+        folder = hub.fetch(str(run))
+        return Run(folder, _config(folder), str(run))
     if not isinstance(run, str | os.PathLike) or not os.fspath(run):
         raise InvalidValue(f'a run is given by the path of its folder or by its name in runs, not by {run!r}.')
     given = Path(run).expanduser()

@@ -210,6 +210,9 @@ def resume(
             not given.
     """
     found = open_run(run)
+    if found.source is not None:
+        told = f'{found.name} is on the hub, and a training goes on in its own folder: begin a new one with it'
+        raise InvalidValue(f'{told}, start_from={found.source!r}.', shell=f'{told}, --from {found.source}.')
     if train_steps is not None:
         whole('train_steps', train_steps)
     agent = found.load(net_list=net_list)

@@ -1,6 +1,6 @@
 """Tuning hyper-parameters with Optuna (the extra ``tune``): ``zoo.tune('TD3', 'Pendulum-v1', trials=10)``.
 
-Each trial is a training in its own process. The processes share the study, a journal in the output folder.
+Each trial is a process with a training for each seed. The processes share the study, a journal in the output folder.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from zoo import algorithms
@@ -44,14 +45,17 @@ class Trial:
     Attributes:
         number: its number, from 0.
         state: ``'complete'``, ``'pruned'`` or ``'fail'``.
-        score: the mean return of its last test; None if there was none.
+        score: the mean over the seeds of the mean return of the last test; None if there was none. A trial that was
+            pruned counts the seeds that it had begun.
         params: the searched parameters, as :func:`zoo.train` takes them.
+        scores: by seed, the mean return of the last test, of the seeds that it has trained to the end.
     """
 
     number: int
     state: str
     score: float | None
     params: Mapping[str, Any]
+    scores: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -88,20 +92,29 @@ class Tuning:
         for trial in sorted(known, key=lambda trial: -(trial.score or 0.0))[:5]:
             values = ', '.join(f'{name}={_short(value)}' for name, value in trial.params.items())
             mark = '' if trial.state == 'complete' else f' ({trial.state})'
+            if len(trial.scores) > 1:
+                mark += f' [{", ".join(f"{score:.4g}" for score in trial.scores.values())}]'
             lines.append(f'  {trial.score:10.4g}  trial {trial.number}{mark}: {values}')
         return '\n'.join([*lines, f'folder: {self.folder}'])
 
     def write(self) -> None:
         """Write ``trials.csv`` and ``best.json``."""
         names = list(dict.fromkeys(name for trial in self.trials for name in trial.params))
+        seeds = sorted({seed for trial in self.trials for seed in trial.scores})
+        seeds = seeds if len(seeds) > 1 else []  # the score of one seed is the score
         rows = []
         for trial in self.trials:
             score = '' if trial.score is None else trial.score
-            rows.append([trial.number, trial.state, score, *(_short(trial.params.get(name, '')) for name in names)])
-        write_text(self.folder / 'trials.csv', Table('', ['trial', 'state', 'score', *names], rows).csv())
+            own = [trial.scores.get(seed, '') for seed in seeds]
+            values = (_short(trial.params.get(name, '')) for name in names)
+            rows.append([trial.number, trial.state, score, *own, *values])
+        columns = ['trial', 'state', 'score', *(f'seed {seed}' for seed in seeds), *names]
+        write_text(self.folder / 'trials.csv', Table('', columns, rows).csv())
         if self.best is not None:
             params = {name: schedule_to_json(value) for name, value in self.params.items()}
             found = {'score': self.best.score, 'trial': self.best.number, 'params': params}
+            if len(self.best.scores) > 1:
+                found['scores'] = {str(seed): score for seed, score in self.best.scores.items()}
             write_json(self.folder / 'best.json', found)
 
 
@@ -123,6 +136,7 @@ def tune(
     pruner: str = 'median',
     test_episodes: int = 10,
     seed: int = 0,
+    seeds: int = 1,
     jobs: int | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: bool = True,
@@ -133,6 +147,11 @@ def tune(
     A trial's score is the mean return of a test without exploration at its end. Four earlier tests decide whether the
     trial ends early. The same call continues the study in ``out``, up to ``trials`` in all. Interrupted trials do not
     count; trials that failed (a loss that is not finite) do.
+
+    With several ``seeds`` each trial trains once with each, one after the other, and its score is the mean of their
+    scores: parameters that do well by luck with one seed do not win. The seeds are the same in every trial, so trials
+    differ by their parameters alone. A trial may end early at every test of every seed. It is then judged by the mean
+    over the seeds so far.
 
     Args:
         alg, env_id, env_type: the algorithm and the environment, as for :func:`zoo.train`.
@@ -145,7 +164,8 @@ def tune(
         pruner: ``'median'`` ends a trial that is worse than the median of the others, ``'halving'`` ends the worse half
             again and again, ``'none'`` ends none.
         test_episodes: episodes of each test.
-        seed: of every training and of the sampler.
+        seed: of the sampler and of every training; with several seeds, of the first training.
+        seeds: number of trainings in each trial, with the seeds ``seed, seed + 1, …``.
         jobs: trials at a time; None: one for each core.
         out: the folder; None: ``tune_<algorithm>_<environment>`` in the folder of runs.
         progress: print a line when a trial begins and when it ends.
@@ -163,7 +183,8 @@ def tune(
     for kind, (value, known) in names.items():
         if value not in known:
             raise InvalidValue(unknown(kind, value, known))
-    counts = {'trials': trials, 'train_steps': train_steps, 'test_episodes': test_episodes, 'jobs': jobs}
+    counts = {'trials': trials, 'seeds': seeds, 'train_steps': train_steps}
+    counts |= {'test_episodes': test_episodes, 'jobs': jobs}
     for name, count in counts.items():
         if count is not None:
             whole(name, count)
@@ -181,6 +202,7 @@ def tune(
     with alone_in(folder):
         told = {name: str(choice) for name, choice in choices.items()}
         settings = {'alg': alg, 'search': told, 'test_episodes': test_episodes, 'fixed': fixed}
+        settings |= {'seeds': seeds} if seeds > 1 else {}
         settings |= kept_defaults(alg, env_type, environment)
         keep_settings(folder, settings | {'environment': environment, 'env_type': env_type}, 'a study')
         study = open_study(folder, sampler, pruner, seed)
@@ -191,7 +213,10 @@ def tune(
         if progress and done:
             say(f'{min(done, trials)} of {trials} trials are there already.')
         output = folder / 'output'
-        args = (folder, alg, env_id, env_type, choices, fixed, test_episodes, sampler, pruner)
+        args = (folder, alg, env_id, env_type, choices, fixed, seeds, test_episodes, sampler, pruner)
+        if progress and seeds > 1:
+            which = f'with the seeds {seed} to {seed + seeds - 1}'
+            say(f'Each trial is {seeds} trainings, {which}; its score is their mean.')
         tasks = [
             workers.Task(f'trial {done + i + 1} of {trials}', _work, (*args, seed + number), output / f'{number}.txt')
             # A seed that no trial has had, not even an interrupted one: it would repeat that trial.
@@ -225,7 +250,8 @@ def read(folder: Path, alg: str, environment: str) -> Tuning:
             last = trial.value
             if last is None and trial.intermediate_values:
                 last = trial.intermediate_values[max(trial.intermediate_values)]
-            found.append(Trial(trial.number, trial.state.name.lower(), last, given))
+            scores = {int(seed): score for seed, score in json.loads(trial.user_attrs.get('scores', '{}')).items()}
+            found.append(Trial(trial.number, trial.state.name.lower(), last, given, scores))
     return Tuning(folder, alg, environment, tuple(found))
 
 
@@ -262,25 +288,34 @@ def _counts(trial: Any) -> bool:
 
 
 class ReportToStudy(Evaluate):
-    """Tests during a trial; ends the trial if the pruner says so."""
+    """Tests during one training of a trial; ends the trial if the pruner says so.
 
-    def __init__(self, trial: Any, every: int, episodes: int) -> None:
+    Args:
+        trial: Optuna's.
+        every, episodes: as for :class:`Evaluate`.
+        earlier: the scores of the seeds before this one.
+        last: whether this is the last training of the trial, which is not pruned at its end.
+    """
+
+    def __init__(self, trial: Any, every: int, episodes: int, earlier: Sequence[float] = (), last: bool = True) -> None:
         super().__init__(every, episodes, keep_best=False)
-        self.trial = trial
-        self.pruned = False
+        self.trial, self.earlier, self.last = trial, earlier, last
+        self.done = self.pruned = False
 
     def __call__(self, training: Any) -> bool | None:
         super().__call__(training)
         # A pruner compares values of the same step. Updates end at different steps in different trials, so the
-        # number of the test stands for the step.
-        self.trial.report(self.returns[-1], TESTS if training.done else training.steps // self.every)
-        self.pruned = not training.done and bool(self.trial.should_prune())
+        # number of the test stands for the step. All trials have the same seeds in the same order.
+        self.done = training.done
+        number = TESTS if self.done else training.steps // self.every
+        self.trial.report(fmean([*self.earlier, self.returns[-1]]), TESTS * len(self.earlier) + number)
+        self.pruned = not (self.done and self.last) and bool(self.trial.should_prune())
         return not self.pruned
 
 
 def _work(
     folder: Path, alg: str, env_id: Any, env_type: str, choices: Mapping[str, Choice], fixed: Mapping[str, Any],
-    test_episodes: int, sampler: str, pruner: str, seed: int,
+    seeds: int, test_episodes: int, sampler: str, pruner: str, seed: int,
 ) -> None:  # fmt: skip
     """Do one trial; this is what each process does."""
     study = open_study(folder, sampler, pruner, seed)
@@ -291,16 +326,22 @@ def _work(
         if 'batch_size' in given and 'horizon' in given:  # an iteration has no more samples
             given['batch_size'] = min(given['batch_size'], given['horizon'] * fixed['nenv'])
         trial.set_user_attr('params', json.dumps({name: schedule_to_json(value) for name, value in given.items()}))
-        report = ReportToStudy(trial, max(1, math.ceil(fixed['train_steps'] / TESTS)), test_episodes)
-        place = folder / f'trial_{trial.number:04d}'
-        try:
-            settings = {'verbose': 0, **fixed, **given}
-            train(alg, env_id, env_type, run_dir=place, callbacks=[report], **settings)
-        except Exception as error:
-            trial.set_user_attr('error', str(error))
-            raise
-        if report.pruned:
-            raise TrialPruned
-        return report.returns[-1]
+        every, place = max(1, math.ceil(fixed['train_steps'] / TESTS)), folder / f'trial_{trial.number:04d}'
+        scores: dict[int, float] = {}
+        for i in range(seeds):
+            settings = {'verbose': 0, **fixed, **given, 'seed': fixed['seed'] + i}
+            where = place / f'seed_{settings["seed"]}' if seeds > 1 else place
+            report = ReportToStudy(trial, every, test_episodes, [*scores.values()], i == seeds - 1)
+            try:
+                train(alg, env_id, env_type, run_dir=where, callbacks=[report], **settings)
+            except Exception as error:
+                trial.set_user_attr('error', str(error))
+                raise
+            if report.done:
+                scores[settings['seed']] = report.returns[-1]
+                trial.set_user_attr('scores', json.dumps(scores))
+            if report.pruned:
+                raise TrialPruned
+        return fmean(scores.values())
 
     study.optimize(objective, n_trials=1, catch=(FloatingPointError,))

@@ -8,7 +8,7 @@ from typing import Any
 
 from zoo.algorithms.base import catalog, saving
 from zoo.algorithms.base.algorithm import Algorithm
-from zoo.common.training import checkpoint
+from zoo.common.training import checkpoint, hub
 
 
 def load(
@@ -17,18 +17,24 @@ def load(
     optimizers_list: Sequence[Any] | None = None,
     *,
     best: bool = False,
+    revision: str | None = None,
+    token: str | None = None,
 ) -> Algorithm:
     """Return the agent that was saved at ``path``, of any algorithm; :meth:`Algorithm.load` has the same arguments.
 
     Args:
-        path: a checkpoint or a run directory, whose newest checkpoint is loaded.
+        path: a checkpoint or a run directory, whose newest checkpoint is loaded; or ``'hf://name/repo'``, an agent on
+            the Hugging Face hub, which is downloaded once.
         net_list, optimizers_list: as for :meth:`Algorithm.load`.
         best: load the best agent of a run directory, which :class:`zoo.callbacks.KeepBest` or ``Evaluate`` kept.
+        revision, token: of the hub: a branch, a tag or a commit, also as ``'hf://name/repo@revision'``; and a token for
+            private and gated repositories, without which ``HF_TOKEN`` or the one of ``hf auth login`` is taken.
 
     Raises:
         CheckpointError: the checkpoint is missing, damaged, newer than this library, or of an algorithm unknown here.
         ValueError: the saved agent had networks of the user's own and ``net_list`` is missing or does not fit.
     """
+    path = hub.local(path, revision, token)
     found, saved = saving.read(saving.best_of(path) if best else path, None)
     name = saved.config.get('algorithm')
     if name not in catalog.NAMES:

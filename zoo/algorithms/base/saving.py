@@ -20,7 +20,7 @@ from zoo.common.networks.spec import SPEC_DEFAULTS
 from zoo.common.schedules import schedule_from_json, schedule_to_json
 from zoo.common.tools import keras_private, seeding
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
-from zoo.common.training import checkpoint
+from zoo.common.training import checkpoint, hub
 from zoo.common.training.agent import Agent
 
 #: Parameters of the constructor that a checkpoint holds, and a summary shows, apart from the others.
@@ -218,7 +218,7 @@ def newest(path: str | os.PathLike[str]) -> Path:
     """Give the checkpoint at a path; for a run directory, the one that was written last."""
     if not isinstance(path, str | os.PathLike):
         raise InvalidType(f'a saved agent is given by the path of its folder, not by {path!r}.')
-    path = Path(path).expanduser()
+    path = Path(hub.local(path)).expanduser()
     return checkpoint.newest_in(path) or path
 
 

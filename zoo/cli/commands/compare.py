@@ -8,24 +8,46 @@ from typing import Any
 import zoo
 from zoo.cli.options import add_jobs, add_training
 from zoo.cli.subject import MANY, add_subject
-from zoo.cli.values import as_count, find_packages, training_params
+from zoo.cli.values import as_count, as_number, find_packages, training_params
 from zoo.common.tools.errors import InvalidValue
 
-HELP = 'train algorithms with several seeds each, side by side, and write a report'
+HELP = 'train algorithms with several seeds each, side by side, in one environment or several, and write a report'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_subject(parser, MANY, True, 'zoo compare PPO A2C --env CartPole-v1')
     parser.add_argument('--seeds', type=as_count, default=5, metavar='N', help='of each algorithm (default: 5)')
+    told = 'the score that counts as 1 in one of several environments (default: of a table, or the highest mean)'
+    parser.add_argument('--reference', action='append', default=[], metavar='ENVIRONMENT=SCORE', help=told)
     add_training(parser, each=True)
-    add_jobs(parser, 'compare_ENVIRONMENT', 20)
+    add_jobs(parser, 'compare_ENVIRONMENT or compare_environments', 20)
 
 
 def run(args: Any) -> None:
     params = training_params(args)
     algs, params['nenv'] = _copies(args)
-    find_packages(args.environment)
-    print(zoo.compare(algs, args.environment, args.env_type, seeds=args.seeds, **params))
+    for environment in args.environments:
+        find_packages(environment)
+    where = args.environments if args.environments[1:] else args.environment
+    if args.reference:
+        params['references'] = _references(args.reference)
+    print(zoo.compare(algs, where, args.env_type, seeds=args.seeds, **params))
+
+
+def _references(given: list[str]) -> dict[str, float]:
+    """Return the scores of ``--reference`` by environment."""
+    found: dict[str, float] = {}
+    for text in given:
+        name, _, value = text.rpartition('=')
+        if not name:
+            raise InvalidValue(f'--reference {text}: give an environment and a score, such as CartPole-v1=500.')
+        if name in found:
+            raise InvalidValue(f'--reference is given twice for {name}: leave one of them out.')
+        try:
+            found[name] = as_number(value)
+        except argparse.ArgumentTypeError as error:
+            raise InvalidValue(f'--reference {text}: {error}.') from None
+    return found
 
 
 def _copies(args: Any) -> tuple[Any, int | None]:

@@ -23,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add('--search', action='append', default=[], metavar='NAME[=VALUES]', help=told)
     add('--sampler', default='tpe', metavar='NAME', help='tpe or random (default: tpe)')
     add('--pruner', default='median', metavar='NAME', help='median, halving or none (default: median)')
-    add('--seed', type=as_seed, default=0, help='of the sampler and of every training (default: 0)')
+    add('--seed', type=as_seed, default=0, help='of the sampler and of the first training of each trial (default: 0)')
+    told = 'trainings of each trial, with the seeds from --seed on; its score is their mean (default: 1)'
+    add('--seeds', type=as_count, default=1, metavar='N', help=told)
     add_training(parser)
     add_jobs(parser, 'tune_ALGORITHM_ENVIRONMENT', 10)
 
@@ -45,6 +47,7 @@ def run(args: Any) -> None:
         sampler=args.sampler,
         pruner=args.pruner,
         seed=args.seed,
+        seeds=args.seeds,
         **params,
     )
     print(made)
