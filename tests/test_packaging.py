@@ -22,6 +22,8 @@ IGNORED = (
     'build',
     'dist',
     'curves',
+    '_build',
+    'repository',
     '.peers',
     '.rllib',
     '*.egg-info',
@@ -42,6 +44,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], set[str],
         'tests/__pycache__/left.pyc',
         'benchmarks/results/curves/left.png',
         'benchmarks/runs/left.json',
+        'docs/_build/left.html',
+        'docs/repository/left.md',
     ):
         (folder / 'tree' / left).parent.mkdir(parents=True, exist_ok=True)
         (folder / 'tree' / left).touch()
@@ -100,7 +104,8 @@ def test_every_ceiling_has_its_reason_beside_it():
 def files(*folders: str) -> set[str]:
     """Return the files of this tree in some folders."""
     paths = (path for folder in folders for path in (ROOT / folder).rglob('*') if path.is_file())
-    return {path.relative_to(ROOT).as_posix() for path in paths if not path.match('*.py[cod]')}
+    names = {path.relative_to(ROOT).as_posix() for path in paths if not path.match('*.py[cod]')}
+    return {name for name in names if not name.startswith(('docs/_build/', 'docs/repository/'))}
 
 
 def test_the_source_distribution_has_what_its_tests_need(built):
