@@ -22,6 +22,7 @@ extensions = [
     'repository',
     'pseudocode',
     'facts',
+    'choosing',
     'examples',
     'mathml',
 ]

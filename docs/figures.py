@@ -144,7 +144,7 @@ def loops() -> Picture:
 class Counted(gymnasium.Env):
     """Episodes of given lengths, over and over: 0 terminated, 1 truncated."""
 
-    lengths = ((5, 0), (4, 1), (6, 0), (3, 0))
+    lengths = ((5, 0), (4, 0), (6, 1), (3, 0))
 
     def __init__(self, first: int = 0) -> None:
         self.observation_space, self.action_space, self.count = Box(0, 99, (1,), np.float32), Discrete(2), first
@@ -180,7 +180,7 @@ def rollout() -> Picture:
         picture.box(x, 202, 18, 18, '', fill)
         picture.text(x + 25, 211, word, 12, 'start')
     picture.text(366, 211, 'number: steps since the reset', 12, 'start', color=GRAY)
-    note = 'After the last column most episodes go on: the value of the next observation stands for the rest.'
+    note = 'An episode may go on after the last column: the value of the next observation stands for the rest.'
     picture.text(12, 244, note, 12, 'start')
     return picture
 
@@ -201,7 +201,7 @@ def replay() -> Picture:
         ends = (np.array([flag]) for flag in (terminated, truncated))
         ring.add(Transition(obs[None], np.zeros(1, np.int32), np.full(1, reward, np.float32), after[None], *ends))
         obs = env.reset()[0] if terminated or truncated else after
-    picture = Picture(WIDTH, 318, 'The ring of a replay buffer, a transition of three steps, a drawn batch')
+    picture = Picture(WIDTH, 372, 'The ring of a replay buffer, a transition of three steps, a drawn batch')
     picture.text(12, 16, f'one ring of {ring.rows} rows, after 22 steps', 14, 'start', bold=True)
     cell, cursor = 40.0, int(ring.cursor[0])
     for row in range(ring.rows):
@@ -223,7 +223,7 @@ def replay() -> Picture:
         rows = chain[taken[:, i], i]
         left, right = 20 + cell * rows[0], 20 + cell * (rows[-1] + 1) - 2
         picture.line((left, y), (left, y + 8), (right, y + 8), (right, y))
-        label = 'n_step=3: r₀ + γ r₁ + γ² r₂' if len(rows) == 3 else 'at an end: 2 steps'
+        label = 'n_step=3: r₀ + γ r₁ + γ² r₂' if len(rows) == 3 else 'the newest: 2 steps so far'
         picture.text((left + right) / 2, y + 22, label, 12)
     drawn = ring.sample((6,), np.random.default_rng(5))
     picture.text(20, 180, 'a drawn batch', 13, 'start', bold=True)
@@ -234,9 +234,11 @@ def replay() -> Picture:
         (ORANGE, 'the last step before a termination: no value after it'),
         (YELLOW, 'the last step before a truncation: the value of the final observation counts'),
         (DARK, 'a final observation, which is never drawn; the episodes are kept apart by it'),
+        (WHITE, 'the newest observation; the next step writes its action and reward here'),
+        (GREEN, 'a transition: an observation, and the one that is up to three steps later'),
     )
     for i, (fill, word) in enumerate(entries):
-        picture.box(20, 212 + 26 * i, 18, 18, '', fill)
+        picture.box(20, 212 + 26 * i, 18, 18, '', fill, dashed=fill == WHITE)
         picture.text(46, 221 + 26 * i, word, 12, 'start')
     return picture
 
@@ -328,16 +330,16 @@ def run_directory() -> Picture:
     picture = Picture(WIDTH, 56 + step * len(rows), 'The files of a run directory')
     picture.text(12, 16, 'runs/PPO_CartPole-v1_<date>-<time>/', 13, 'start', mono=True)
     for i, (depth, name, said) in enumerate(rows):
-        y = 44 + step * i
-        x = 24 + 28 * depth
-        picture.line((x, y - (14 if i and rows[i - 1][0] >= depth else 20)), (x, y), (x + 14, y), color=LINE)
+        x, y = 24 + 28 * depth, 44 + step * i
+        picture.line((x, y), (x + 14, y))
         picture.text(x + 19, y, name, 13, 'start', mono=True)
-        picture.text(300, y, said, 13, 'start', color=INK if depth == 0 else GRAY)
-    for depth in {depth for depth, *_ in rows}:  # the trunk of each folder
-        at = [i for i, row in enumerate(rows) if row[0] == depth]
-        for a, b in zip(at, at[1:], strict=False):
-            if all(row[0] > depth for row in rows[a + 1 : b]):
-                picture.line((24 + 28 * depth, 44 + step * a), (24 + 28 * depth, 44 + step * b))
+        picture.text(300, y, said, 13, 'start', color=GRAY if depth else INK)
+        inside = [j for j in range(i) if rows[j][0] < depth]
+        children = [j for j in range(max(inside, default=-1) + 1, len(rows)) if rows[j][0] == depth]
+        if i == children[0]:  # the trunk of this folder, to its last file
+            last = next((j for j in range(i, len(rows)) if rows[j][0] < depth), len(rows))
+            end = max(j for j in children if j < last)
+            picture.line((x, y - 16), (x, 44 + step * end))
     return picture
 
 
@@ -365,56 +367,48 @@ def seeds() -> Picture:
         y = bottom - (bottom - top) * value / high
         picture.line((left - 4, y), (left, y), color=INK)
         picture.text(left - 8, y, str(value), 12, 'end')
-    looks = ((BLUE[1], 5.0, False), ('#FFFFFF', 1.6, False), (ORANGE[1], 1.6, True))
-    for curve, (color, width, dashed) in zip(curves, looks, strict=True):
+    looks = ((2, ORANGE[1], 1.4, True), (0, '#9CC9E6', 6.0, False), (1, BLUE[1], 1.4, False))
+    for which, color, width, dashed in looks:
         points = [
             (round(left + (right - left) * i / (longest - 1), 1), round(bottom - (bottom - top) * v / high, 1))
-            for i, v in enumerate(curve)
+            for i, v in enumerate(curves[which])
         ]
         picture.line(*points, color=color, width=width, dashed=dashed)
     picture.text(right, bottom + 14, 'episode', 12, 'end')
-    picture.line((66, 392), (96, 392), color=BLUE[1], width=5)
-    picture.text(102, 392, 'seed 0', 12, 'start')
-    picture.shape('<rect x="186" y="382" width="42" height="20" fill="#0072B2"/>')
-    picture.line((190, 392), (224, 392), color='#FFFFFF', width=1.6)
-    picture.text(234, 392, 'seed 0 again: the same line', 12, 'start')
-    picture.line((440, 392), (470, 392), color=ORANGE[1], width=1.6, dashed=True)
-    picture.text(476, 392, 'seed 1', 12, 'start')
+    for x, (_, color, width, dashed), word in zip(
+        (450, 66, 180), looks, ('seed 1', 'seed 0', 'seed 0 again: the same line'), strict=True
+    ):
+        picture.line((x, 392), (x + 30, 392), color=color, width=width, dashed=dashed)
+        picture.text(x + 38, 392, word, 12, 'start')
     return picture
 
 
 def choose() -> Picture:
     """Questions that lead to an algorithm; each answer is checked against what the algorithm can act in."""
-    picture = Picture(WIDTH, 430, 'Which algorithm: three questions')
-    rows = (
-        ('Discrete', [('slow', 'DQN, QRDQN'), ('fast', 'PPO'), ('memory', 'PPO, R2D2')]),
-        ('Box', [('slow', 'SAC, TQC, CrossQ'), ('fast', 'PPO'), ('memory', 'PPO, SAC')]),
-        ('Dict', [('slow', 'PPO'), ('fast', 'PPO'), ('memory', 'PPO')]),
+    labels = (
+        ('few steps', 'a slow simulator', BLUE, ('DQN, QRDQN', 'SAC, TQC, CrossQ', 'PPO')),
+        ('little time', 'a fast simulator', GREEN, ('PPO', 'PPO', 'PPO')),
+        ('memory', 'one look shows too little', YELLOW, ('PPO, R2D2', 'PPO, SAC', 'PPO')),
+        ('many processes', 'a cluster', ORANGE, ('IMPALA, ApexDQN', 'IMPALA, ApexDDPG', 'IMPALA, DPPO')),
+        ('no gradients', 'short episodes', PLAIN, ('ARS, ES', 'ARS, ES', 'ARS, ES')),
     )
-    for kind, answers in rows:
-        for _, names in answers:
-            for name in names.split(', '):
+    kinds = ('one of n', 'Discrete'), ('bounded numbers', 'Box'), ('several at once', 'Dict')
+    picture = Picture(WIDTH, 378, 'Which algorithm, by the action space and by what matters most')
+    picture.text(12, 18, '1  What is an action?', 14, 'start', bold=True)
+    picture.text(12, 114, '2  What matters most?', 14, 'start', bold=True)
+    for i, (word, space) in enumerate(kinds):
+        x = 184 + 152 * i
+        others = {'Dict': 'Dict, Tuple, Multi…'}
+        picture.box(x, 34, 144, 46, [word, others.get(space, space)], WHITE, 12, 9)
+        picture.arrow((x + 72, 80), (x + 72, 132))
+        for j, (_, _, fill, names) in enumerate(labels):
+            for name in names[i].split(', '):
                 acts_in = getattr(algorithms, name).acts_in
-                assert not acts_in or kind in acts_in, (kind, name, acts_in)
-    picture.text(12, 16, '1  What is an action?', 14, 'start', bold=True)
-    picture.text(12, 176, '2  What is dear?', 14, 'start', bold=True)
-    kinds = ('one of n', 'Discrete'), ('numbers in bounds', 'Box'), ('several at once', 'Dict, Tuple, Multi…')
-    for i, ((word, space), (_, answers)) in enumerate(zip(kinds, rows, strict=True)):
-        x = 150 + 164 * i
-        picture.box(x, 32, 152, 46, [word, space], WHITE, round_=9)
-        picture.arrow((x + 76, 78), (x + 76, 196))
-        for j, (_, names) in enumerate(answers):
-            picture.box(x, 196 + 48 * j, 152, 36, names, (BLUE, GREEN, YELLOW)[j])
-    labels = (('a step', 'slow simulator'), ('your time', 'fast simulator'), ('the past', 'one look is too little'))
-    for j, (word, why) in enumerate(labels):
-        picture.text(12, 206 + 48 * j, word, 13, 'start', bold=True)
-        picture.text(12, 222 + 48 * j, why, 12, 'start', color=GRAY)
-    picture.text(12, 110, 'a small network and', 12, 'start', color=GRAY)
-    picture.text(12, 126, 'short episodes: ARS, ES', 12, 'start', color=GRAY)
-    picture.text(12, 362, '3  How many processes?', 14, 'start', bold=True)
-    ends = (('one', 'as above'), ('some, one machine', 'DPPO; roles'), ('many', 'IMPALA, Ape-X, ES'))
-    for i, (word, names) in enumerate(ends):
-        picture.box(12 + 206 * i, 378, 200, 42, [word, names], PLAIN)
+                assert not acts_in or space in acts_in, (space, name, acts_in)
+            picture.box(x, 132 + 48 * j, 144, 38, names[i], fill, 12)
+    for j, (word, why, _, _) in enumerate(labels):
+        picture.text(12, 142 + 48 * j, word, 13, 'start', bold=True)
+        picture.text(12, 159 + 48 * j, why, 12, 'start', color=GRAY)
     return picture
 
 
