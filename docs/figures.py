@@ -117,7 +117,9 @@ def loops() -> Picture:
     first = f'{horizon}'
     picture.text(160, 150, f'step {first}', 12, color=GRAY)
     picture.text(464, 150, f'step {2 * horizon}', 12, color=GRAY)
-    picture.text(12, 172, 'One call updates on the whole rollout. Every step is used by the policy that took it.', 12, 'start')
+    picture.text(
+        12, 172, 'One call updates on the whole rollout. A step is used only in its own iteration.', 12, 'start'
+    )
 
     picture.text(12, 214, 'off_policy: TD3 in Pendulum-v1', 14, 'start', bold=True)
     explore, every = td3['explore_steps'], td3['update_every']
@@ -175,7 +177,9 @@ def rollout() -> Picture:
         picture.text(12, y + 14, f'copy {copy}', 13, 'start')
         for step in range(steps):
             kind = ORANGE if found.terminated[step, copy] else YELLOW if found.truncated[step, copy] else BLUE
-            picture.box(72 + 34 * step, y, 34 if step == steps - 1 else 33, 28, str(int(found.obs[step, copy, 0])), kind)
+            picture.box(
+                72 + 34 * step, y, 34 if step == steps - 1 else 33, 28, str(int(found.obs[step, copy, 0])), kind
+            )
     for x, fill, word in ((72, BLUE, 'step'), (150, ORANGE, 'terminated'), (262, YELLOW, 'truncated')):
         picture.box(x, 202, 18, 18, '', fill)
         picture.text(x + 25, 211, word, 12, 'start')
@@ -269,7 +273,13 @@ def roles() -> Picture:
     picture.text(557, 136, 'actions', 12, 'start')
     picture.text(12, 226, 'with a replay buffer in ranks of its own', 14, 'start', bold=True)
     names = ('learners', 'buffers', 'actors')
-    picture.text(12, 246, 'ApexDQN: ' + ', '.join(f'{given[name]} {name[: None if given[name] > 1 else -1]}' for name in names), 12, 'start')
+    picture.text(
+        12,
+        246,
+        'ApexDQN: ' + ', '.join(f'{given[name]} {name[: None if given[name] > 1 else -1]}' for name in names),
+        12,
+        'start',
+    )
     picture.box(30, 300, 150, 72, ['learner', 'updates without', 'waiting for steps'], ORANGE)
     picture.box(270, 300, 130, 72, ['buffer', 'stores, draws,', 'keeps priorities'], GREEN)
     for i in range(given['actors']):
@@ -284,7 +294,7 @@ def roles() -> Picture:
     picture.arrow((180, 362), (270, 362))
     picture.text(225, 352, 'asks, |δ|', 12)
     picture.arrow((105, 372), (105, 424), (560, 424), (560, 394), dashed=True)
-    picture.text(332, 414, 'weights and replies', 12)
+    picture.text(332, 414, 'weights and replies, to every actor', 12)
     note = f'A buffer draws {FREE_DRAWN_AHEAD} batches ahead, so that the learner need not wait for it.'
     picture.text(12, 452, note, 12, 'start')
     return picture
@@ -312,7 +322,9 @@ def run_directory() -> Picture:
     rows: list[tuple[int, str, str]] = []
     with tempfile.TemporaryDirectory() as folder:
         tests = KeepBest(every=1024, episodes=2, share=None)
-        zoo.train('PPO', 'CartPole-v1', train_steps=2048, evaluate=tests, run_dir=folder, verbose=0, checkpoint_every=1024)
+        zoo.train(
+            'PPO', 'CartPole-v1', train_steps=2048, evaluate=tests, run_dir=folder, verbose=0, checkpoint_every=1024
+        )
 
         def walk(path: Path, depth: int) -> None:
             names = {'events.out.tfevents.*' if p.name.startswith('events') else p.name: p for p in path.iterdir()}

@@ -20,7 +20,7 @@ PLAIN = ('#F1F1F1', '#999999')
 DARK = ('#BDBDBD', '#555555')
 
 #: Width of a character, in parts of the size of the type: of narrow, of wide and of other ones.
-_NARROW, _WIDE = 'iljtf.,:;|!\'()[]r/ ', 'mwMWQO@—%'
+_NARROW, _WIDE = "iljtf.,:;|!'()[]r/ ", 'mwMWQO@—%'
 
 
 def width_of(text: str, size: float, bold: bool = False, mono: bool = False) -> float:
