@@ -1,6 +1,7 @@
 """Write the pictures of the pages about concepts, ``docs/images/*.svg``: ``python docs/figures.py [NAME…]``.
 
-Shapes, sizes and numbers come from agents, buffers and runs that this program makes. A second run writes the same bytes.
+Shapes, sizes and numbers come from agents, buffers and runs that this program makes. A second run writes the same
+bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
 import gymnasium  # noqa: E402
 import numpy as np  # noqa: E402
 from gymnasium.spaces import Box, Dict, Discrete  # noqa: E402
-from svg import BLUE, DARK, GRAY, GREEN, INK, LINE, ORANGE, PALE, PLAIN, WHITE, YELLOW, Picture  # noqa: E402
+from svg import BLUE, DARK, GRAY, GREEN, INK, ORANGE, PALE, PLAIN, WHITE, YELLOW, Picture  # noqa: E402
 
 import zoo  # noqa: E402
 from zoo import algorithms, build_env, call_default_params  # noqa: E402
@@ -284,7 +285,7 @@ def roles() -> Picture:
     picture.box(270, 300, 130, 72, ['buffer', 'stores, draws,', 'keeps priorities'], GREEN)
     for i in range(given['actors']):
         y = 268 + 78 * i
-        picture.box(500, y, 120, 48, [f'actor {i}', f'ε of its own'], BLUE)
+        picture.box(500, y, 120, 48, [f'actor {i}', 'ε of its own'], BLUE)
         picture.arrow((500, y + 24), (400, 324 + 24 * i))
     picture.text(446, 250, f'{message} steps a message', 12)
     picture.arrow((270, 314), (180, 314))

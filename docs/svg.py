@@ -73,8 +73,8 @@ class Picture:
         style = ' font-weight="bold"' if bold else ''
         style += ' font-family="Menlo, Consolas, monospace" xml:space="preserve"' if mono else ''
         self._words.append(
-            f'<text x="{x:g}" y="{y + 0.35 * size:g}" font-size="{size:g}" text-anchor="{anchor}" fill="{color}"{style}>'
-            f'{escape(text)}</text>'
+            f'<text x="{x:g}" y="{y + 0.35 * size:g}" font-size="{size:g}" text-anchor="{anchor}" '
+            f'fill="{color}"{style}>{escape(text)}</text>'
         )
 
     def box(
