@@ -365,12 +365,12 @@ def seeds() -> Picture:
     assert np.array_equal(curves[0], curves[1]) and not np.array_equal(curves[0], curves[2])
     picture = Picture(WIDTH, 424, 'What a seed fixes, and three runs of two seeds')
     picture.box(20, 26, 96, 40, 'seed=0', WHITE, 14, 9)
-    streams = ('environments', 'initial weights', 'exploration', 'minibatches')
+    streams = ('environments', 'initial weights', 'acts and draws', 'tests between')
     for i, word in enumerate(streams):
         x = 176 + 116 * i
         picture.box(x, 26, 108, 40, word, PALE, 12)
         picture.arrow((68, 66), (68, 80), (x + 54, 80), (x + 54, 66))
-    picture.text(20, 106, 'Each has random numbers of its own, made from the seed and its name.', 12, 'start')
+    picture.text(20, 106, 'Each has random numbers of its own, made from the seed and a name.', 12, 'start')
     left, right, top, bottom = 66, 620, 150, 356
     most, longest = max(curve.max() for curve in curves), max(len(curve) for curve in curves)
     picture.text(20, 132, 'PPO in CartPole-v1: return of each episode', 13, 'start', bold=True)

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from docutils import nodes
@@ -78,6 +78,21 @@ def choices(_: str = '') -> str:
     return table(columns, rows)
 
 
+def page_of(key: str) -> str:
+    """Return a link to the curves of a row of ``learning.json``."""
+    return f'[{key}](/repository/benchmarks/results/curves/{key}.md)'
+
+
+def default_rows(env_id: str) -> Iterator[tuple[str, list[dict[str, Any]], Any]]:
+    """Yield the rows of ``learning.json`` with the default settings: name, entries, what was asked for."""
+    import learning
+
+    kept = results_of('learning')
+    for key, asked in learning.ROWS.items():
+        if asked.env_id == env_id and not asked.below and not learning.options_of(asked) and kept.get(key):
+            yield key, list(kept[key].values()), asked
+
+
 def measured(env_id: str) -> str:
     import stability
 
@@ -105,8 +120,15 @@ def measured(env_id: str) -> str:
                 f'`{key}`',
             )
         )
-    aim = f'{stability.AIMS[env_id]:g}'
-    columns = ('algorithm', f'steps to a test of {aim}', 'seeds at the aim at the end', 'steps', 'time', 'row')
+    aim = stability.AIMS[env_id]
+    known = {row[1] for row in rows}
+    for key, entries, asked in default_rows(env_id):
+        if link(asked.alg) not in known:  # only the score at the end has been measured
+            kept_it = f'{sum(entry["mean"] >= aim for entry in entries)} of {len(entries)}'
+            seconds = 60 * statistics.median(entry['minutes'] for entry in entries)
+            steps = entries[0]['train_steps']
+            rows.append((float('inf'), link(asked.alg), '–', kept_it, f'{steps:,}', f'{seconds:.0f} s', page_of(key)))
+    columns = ('algorithm', f'steps to a test of {aim:g}', 'seeds at the aim at the end', 'steps', 'time', 'row')
     return table(columns, [entry[1:] for entry in sorted(rows, key=lambda entry: entry[0])])
 
 
@@ -131,7 +153,7 @@ def scored(env_id: str) -> str:
                 f'{min(means):.{digits}f}',
                 len(means),
                 f'{minutes:.1f}',
-                f'[{key}](/repository/benchmarks/results/curves/{key}.md)',
+                page_of(key),
             )
         )
     columns = ('algorithm', 'settings', 'steps', 'median score', 'worst seed', 'seeds', 'minutes a seed', 'row')
