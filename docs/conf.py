@@ -30,6 +30,7 @@ extensions = [
     'repository',
     'pseudocode',
     'facts',
+    'choosing',
     'reference',
     'mathml',
 ]
