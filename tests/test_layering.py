@@ -255,7 +255,7 @@ def test_no_import_cycle():
 
 def stations() -> list[tuple[str, list[str]]]:
     """The files that a transition visits, in order, with the functions that the page on the architecture names."""
-    text = (ROOT.parent / 'docs' / 'architecture.md').read_text(encoding='utf-8')
+    text = (ROOT.parent / 'docs' / 'development' / 'architecture.md').read_text(encoding='utf-8')
     table = text.split('## The path of one transition')[1].split('\n\n')[2]
     rows = [[cell.strip() for cell in row.strip('|').split('|')] for row in table.splitlines()[2:]]
     return [(file.strip('`'), re.findall(r'`(?:\w+\.)?(\w+)`', what)) for what, file, _ in rows]
