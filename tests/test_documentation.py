@@ -143,8 +143,8 @@ def test_the_readme_runs_from_its_first_block_to_its_last(tmp_path):
 
 
 @pytest.mark.full
-def test_the_page_about_training_runs(tmp_path):
-    program = blocks('docs/howto/training.md')
+def test_the_pages_about_tests_and_resuming_run(tmp_path):
+    program = blocks('docs/howto/evaluation.md') + blocks('docs/howto/save_and_resume.md')
     assert any('resume=True' in block for block in program)
     long_enough = SHORTER.replace(', 300)', ', 3000)')  # shorter trainings have no tests, and keep no best agent
     done = run('\n'.join([long_enough, INTERRUPTED, *program]), tmp_path)
@@ -152,10 +152,10 @@ def test_the_page_about_training_runs(tmp_path):
 
 
 @pytest.mark.full(but='replay')
-@pytest.mark.parametrize('page', ['callbacks', 'environments', 'networks', 'plots', 'recurrent', 'replay', 'rollouts'])
+@pytest.mark.parametrize('page', ['callbacks', 'environments', 'networks', 'plots', 'recurrent', 'replay', 'own_loop'])
 def test_a_page_runs(page, tmp_path):
     """Without what draws pictures: the tests of drawing know where it is possible."""
-    program = [block for block in blocks(f'docs/{page}.md') if 'pixels' not in block]
+    program = [block for block in blocks(f'docs/howto/{page}.md') if 'pixels' not in block]
     done = run('\n'.join([SHORTER, *program]), tmp_path)
     assert done.returncode == 0, done.stderr
 
