@@ -4,8 +4,8 @@
     python benchmarks/scale/scaling.py --step 1      # of an environment of 1 ms a step, not of 10
 
 Measured are the few things on which a learner spends its time: it receives messages, hands out weights, updates, and
-stores and draws where there is a replay buffer. The rest is arithmetic, which docs/howto/scaling.md states. A step of the
-environment is a sleep: actors take the time of a step on a machine of their own, and none of this machine's.
+stores and draws where there is a replay buffer. The rest is arithmetic, which docs/howto/scaling.md states. A step of
+the environment is a sleep: actors take the time of a step on a machine of their own, and none of this machine's.
 """
 
 from __future__ import annotations
@@ -316,7 +316,8 @@ def main() -> None:
         '# What many actors ask of one learner',
         '',
         f'`python benchmarks/scale/scaling.py --step {options.step:g}`, {stamp("tensorflow", "numpy", "gymnasium")}, '
-        f'load average at the start {load:.1f}. [docs/howto/scaling.md](../../docs/howto/scaling.md) says what is assumed.',
+        f'load average at the start {load:.1f}. '
+        '[docs/howto/scaling.md](../../docs/howto/scaling.md) says what is assumed.',
         '',
         f'An environment of {options.step:g} ms a step with 17 observations and 6 actions, networks of 64 × 64 (ARS: '
         'linear), the engine `local`.',
