@@ -155,6 +155,8 @@ def test_the_readme_runs_from_its_first_block_to_its_last(tmp_path):
 
 #: What a page needs before its first block.
 BEFORE = {'docs/howto/save_and_resume.md': INTERRUPTED}
+#: Shorter trainings have no tests between, and keep no best agent.
+LONGER = ('docs/howto/evaluation.md', 'docs/howto/save_and_resume.md')
 #: A page of several programs has a test of its own; of the others these run in plain ``pytest`` too.
 OWN_TEST = ('docs/howto/export.md',)
 QUICK = ('docs/start/first_agent.md', 'docs/howto/replay.md')
@@ -165,9 +167,7 @@ QUICK = ('docs/start/first_agent.md', 'docs/howto/replay.md')
 def test_a_page_runs(page, tmp_path):
     """All blocks of a page, in order, in one process; without what draws pixels, which not every machine can."""
     program = [block for block in blocks(page) if 'pixels' not in block]
-    shorter = SHORTER
-    if page in BEFORE:  # shorter trainings have no tests, and keep no best agent
-        shorter = SHORTER.replace(', 300)', ', 3000)')
+    shorter = SHORTER.replace(', 300)', ', 3000)') if page in LONGER else SHORTER
     done = run('\n'.join([shorter, BEFORE.get(page, ''), *program]), tmp_path)
     assert done.returncode == 0, done.stderr
 

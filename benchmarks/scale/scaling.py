@@ -316,7 +316,8 @@ def main() -> None:
         '# What many actors ask of one learner',
         '',
         f'`python benchmarks/scale/scaling.py --step {options.step:g}`, {stamp("tensorflow", "numpy", "gymnasium")}, '
-        f'load average at the start {load:.1f}. [docs/howto/scaling.md](../../docs/howto/scaling.md) says what is assumed.',
+        f'load average at the start {load:.1f}. '
+        '[docs/howto/scaling.md](../../docs/howto/scaling.md) says what is assumed.',
         '',
         f'An environment of {options.step:g} ms a step with 17 observations and 6 actions, networks of 64 × 64 (ARS: '
         'linear), the engine `local`.',

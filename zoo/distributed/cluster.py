@@ -1,7 +1,7 @@
 """What ranks do together: collectives within a role, queues, save and request, over any engine.
 
 A *collective* is a call that all ranks of a role make together, such as a sum over their arrays.
-``docs/howto/distributed.md`` has a table of the calls and their equivalents in ``multiprocessing``.
+``docs/howto/own_programs.md`` has a table of the calls and their equivalents in ``multiprocessing``.
 """
 
 from __future__ import annotations

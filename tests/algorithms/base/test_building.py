@@ -16,7 +16,7 @@ from zoo.algorithms.base import saving
 
 VECTOR = Box(-1.0, 1.0, (3,), np.float32)
 OBS = np.random.default_rng(0).uniform(-1.0, 1.0, (20, 3)).astype(np.float32)
-NETWORKS_PAGE = Path(__file__).parents[3] / 'docs' / 'networks.md'
+NETWORKS_PAGE = Path(__file__).parents[3] / 'docs' / 'howto' / 'networks.md'
 
 
 def make(name: str, net_list: list[Any] | None) -> Any:

@@ -95,8 +95,9 @@ def test_a_notebooks_tab_shows_no_more():
 
 def texts_for_users() -> str:
     """Return the pages, examples and notebooks, without the pages for authors of algorithms."""
-    paths = [ROOT / 'README.md', *(ROOT / 'docs').glob('*.md'), *(ROOT / 'examples').rglob('*.py')]
-    pages = [path.read_text(encoding='utf-8') for path in paths if path.name != 'architecture.md']
+    paths = [ROOT / 'README.md', *(ROOT / 'docs').rglob('*.md'), *(ROOT / 'examples').rglob('*.py')]
+    apart = {'development', 'repository', 'own_algorithm.md'}
+    pages = [path.read_text(encoding='utf-8') for path in paths if apart.isdisjoint(path.parts)]
     for path in (ROOT / 'notebooks').glob('*.ipynb'):
         pages += [''.join(cell['source']) for cell in json.loads(path.read_text(encoding='utf-8'))['cells']]
     return '\n'.join(pages)
@@ -110,6 +111,6 @@ def test_every_name_that_the_documentation_uses_is_shown():
 
 
 def test_the_documentation_explains_every_name():
-    page = (ROOT / 'docs' / 'training.md').read_text(encoding='utf-8')
+    page = (ROOT / 'docs' / 'howto' / 'training.md').read_text(encoding='utf-8')
     table = page.partition('## What an agent has')[2].partition('\n## ')[0]
     assert set(FOR_USERS) <= set(re.findall(r'`(\w+)`', table))

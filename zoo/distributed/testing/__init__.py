@@ -1,4 +1,4 @@
-"""The suite that every engine passes, for the authors of engines too (docs/howto/distributed.md has an example).
+"""The suite that every engine passes, for the authors of engines too (docs/howto/own_engine.md has an example).
 
 ``LAUNCHER python -m zoo.distributed.testing`` runs it on four ranks, and ``run`` does that from a test. ``conformance``
 is what a program sees of an engine, ``promises`` are the engine's own calls.
