@@ -189,7 +189,7 @@ ROWS |= {
     'dppo-cartpole': replace(CARTPOLE, alg='DPPO', nenv=1, aim=475.0),
     'dppo-cartpole-twice': replace(CARTPOLE, alg='DPPO', nenv=1, aim=475.0, learn={'horizon': 256, 'batch_size': 256}),
     # Two actors that play on while the learner learns.
-    'impala-cartpole': replace(CARTPOLE, alg='IMPALA', nenv=1, steps=200_000, aim=475.0),
+    'impala-cartpole': replace(CARTPOLE, alg='IMPALA', nenv=1, steps=300_000, aim=475.0),
     'a3c-cartpole': replace(CARTPOLE, alg='A3C', nenv=1, steps=300_000, aim=475.0),
     'ppo-pendulum': Row('PPO', 'Pendulum-v1', 'classic_control', 4, 100_000, (0, 1, 2), -250.0),
     'trpo-lunarlander': Row('TRPO', 'LunarLander-v3', 'box2d', 2, 200_000, (0, 1, 2), 130.0),
