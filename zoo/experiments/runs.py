@@ -15,6 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zoo.agents import Card
+from zoo.agents.finding import card_of, named
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 from zoo.common.tools.files import as_path
 
@@ -44,8 +46,13 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Name of the folder."""
-        return self.path.name
+        """Name of the folder, or the name of a trained agent."""
+        return self.path.name if self.card is None else self.card.name
+
+    @cached_property
+    def card(self) -> Card | None:
+        """Card of a trained agent that comes with zoo; None for any other run."""
+        return card_of(self.path)
 
     @property
     def algorithm(self) -> str:
@@ -180,7 +187,8 @@ class Run:
         """Load its agent from the newest checkpoint.
 
         Args:
-            best: load the best agent, which :class:`zoo.callbacks.KeepBest` or ``Evaluate`` kept.
+            best: load the best agent, which :class:`zoo.callbacks.KeepBest` or ``Evaluate`` kept. A trained agent of
+                zoo is the best of its run in any case.
             net_list: networks that a checkpoint does not hold, as for ``zoo.load``.
 
         Raises:
@@ -188,7 +196,7 @@ class Run:
         """
         from zoo.common.tools.quiet import load_tensorflow
 
-        if best and self.best is None:
+        if best and self.best is None and self.card is None:
             told = f'{self.name} has no best agent: tests keep one in trainings of 2,000 steps or more'
             shell = f'{told}, without --no-evaluate.'
             raise InvalidValue(f'{told}, zoo.train(evaluate=True).', shell=shell)
@@ -226,7 +234,10 @@ class Run:
 
 
 def open_run(run: str | os.PathLike[str] | Run) -> Run:
-    """Return a run, given by the path of its folder, its name in the folder of runs, or ``'last'``, the newest there.
+    """Return a run, given by its folder, by its name in the folder of runs, or by ``'last'``, the newest there.
+
+    The name of a trained agent, such as ``'TD3/Pendulum-v1'``, gives the run that it is kept as. A path that exists and a
+    name in the folder of runs win over it.
 
     Raises:
         ValueError: there is no such run; the message has the nearest name.
@@ -247,6 +258,9 @@ def open_run(run: str | os.PathLike[str] | Run) -> Run:
         return known[-1]
     if given.is_dir():
         raise InvalidValue(f"'{given}' is no run: a run's folder has a {_CONFIG} and checkpoints in it.")
+    trained = named(os.fspath(run))
+    if trained is not None:
+        return Run(trained, _config(trained))
     if not known:
         told = f"there is no run {os.fspath(run)!r}, nor any other in '{runs_folder()}'"
         raise InvalidValue(f'{told}: zoo.train makes one.', shell=f'{told}: zoo train makes one.')

@@ -21,9 +21,11 @@ def load(
     """Return the agent that was saved at ``path``, of any algorithm; :meth:`Algorithm.load` has the same arguments.
 
     Args:
-        path: a checkpoint or a run directory, whose newest checkpoint is loaded.
+        path: a checkpoint; a run directory, whose newest checkpoint is loaded; or the name of a trained agent, such as
+            ``'TD3/Pendulum-v1'``, of those that ``zoo.list_agents()`` lists. A path that exists wins over a name.
         net_list, optimizers_list: as for :meth:`Algorithm.load`.
-        best: load the best agent of a run directory, which :class:`zoo.callbacks.KeepBest` or ``Evaluate`` kept.
+        best: load the best agent of a run directory, which :class:`zoo.callbacks.KeepBest` or ``Evaluate`` kept. A
+            trained agent with a name is the best of its run in any case.
 
     Raises:
         CheckpointError: the checkpoint is missing, damaged, newer than this library, or of an algorithm unknown here.
