@@ -165,8 +165,8 @@ def answer_of(
 ) -> Any:
     """Run a worker to its end, in a folder, and return the last line that it prints as JSON.
 
-    With ``shown`` its standard error is shown as it comes; else only if the worker fails. After Ctrl-C, which it receives
-    too, it has a minute to save what it has.
+    With ``shown`` its standard error is shown as it comes; else only if the worker fails. After Ctrl-C, which it
+    receives too, it has a minute to save what it has.
     """
     errors = None if shown else subprocess.PIPE
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=env, cwd=folder) as worker:

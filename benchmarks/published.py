@@ -1,7 +1,7 @@
 """Published scores, which ``scores/agents.py`` puts beside its own.
 
-From ``benchmark.md`` of DLR-RM/rl-baselines3-zoo, commit 22e3ff2: one trained agent each, with tuned hyper-parameters, in
-the environments of that time.
+From ``benchmark.md`` of DLR-RM/rl-baselines3-zoo, commit 22e3ff2: one trained agent each, with tuned hyper-parameters,
+in the environments of that time.
 """
 
 from __future__ import annotations

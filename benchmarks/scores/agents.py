@@ -7,16 +7,16 @@
     python benchmarks/scores/agents.py --films                  # draw films and learning curves again
     python benchmarks/scores/agents.py --pages                  # write the pages alone
 
-A row is an algorithm with ``zoo.train`` and its default settings in an environment; ``ROWS`` has what differs. Each seed
-is trained in a process of its own and kept in ``results/agents.json``; a seed that is there is not trained again. What was
-interrupted goes on: rows of more than a few minutes from their last checkpoint, others from the start of the seed. A row
-that fails does not stop the others.
+A row is an algorithm with ``zoo.train`` and its default settings in an environment; ``ROWS`` has what differs. Each
+seed is trained in a process of its own and kept in ``results/agents.json``. A seed that is there is not trained again.
+What was interrupted goes on: long rows from their last checkpoint, others from the start of the seed. A row that fails
+does not stop the others.
 
-The score of a seed is the mean return of 100 test episodes with the best agent of its run. The best of all seeds becomes
-the trained agent of that name. It is tested in 100 more episodes with seeds of their own, because the choice among seeds
-prefers those that were lucky in their test. That is the score on its card. Agents of up to 1 MB go to
-``zoo/agents/trained``, larger ones to ``agents``; cards always go to the package. The pages are ``results/agents.md``,
-``docs/gallery.md`` and a ``README.md`` for each agent.
+The score of a seed is the mean return of 100 test episodes with the best agent of its run. The best of all seeds
+becomes the trained agent of that name. It is tested in 100 more episodes with seeds of their own, because the choice
+among seeds prefers lucky tests. That is the score on its card. Agents of up to 1 MB go to ``zoo/agents/trained``,
+larger ones to ``agents``; cards always go to the package. The pages are ``results/agents.md``, ``docs/gallery.md`` and
+a ``README.md`` for each agent.
 
 ``--check`` plays 100 episodes with a third set of seeds. It fails where the mean is more than three standard errors of
 the difference away from the card: with two, one agent in twenty would fail by chance.
@@ -371,12 +371,12 @@ def report(results: dict[str, Any]) -> list[str]:
     lines = [
         '# Scores',
         '',
-        f'`python benchmarks/scores/agents.py`: `zoo.train` with default settings. The score of a seed is the mean return of '
-        f'{EPISODES}',
-        'episodes with the deterministic policy and the best agent of its run. "Shown" is the best seed, tested again in '
-        'other episodes,',
-        f'with its standard error; it is the agent of [the gallery](../../docs/gallery.md). "Published" is from {SOURCE}:',
-        'one agent, with the standard deviation of its episodes.',
+        '`python benchmarks/scores/agents.py`: `zoo.train` with default settings. The score of a seed is the mean',
+        f'return of {EPISODES} episodes with the deterministic policy and the best agent of its run. "Shown" is the',
+        'best seed, tested again in other episodes, with its standard error. It is the agent of '
+        '[the gallery](../../docs/gallery.md).',
+        f'"Published" is from {SOURCE}: one agent, with the',
+        'standard deviation of its episodes, and its training steps.',
     ]
     known = [name for name in ROWS if results.get(name)]
     shown = {card.name: card.shown_score for card in cards()}
@@ -416,12 +416,10 @@ def gallery(found: list[Any]) -> list[str]:
     lines = [
         '# Gallery',
         '',
-        'Trained agents that come with zoo. [agents.md](agents.md) says how to load, watch and train them further. A score is '
-        f'the mean return of {EPISODES} episodes',
-        'of the deterministic policy, with its standard error. Each agent is the best of several seeds; the median of the '
-        'seeds is beside it. Published',
-        'scores are from RL Baselines3 Zoo, with the standard deviation of the episodes. '
-        '[All scores](../benchmarks/results/agents.md).',
+        'Trained agents that come with zoo. [agents.md](agents.md) says how to load, watch and train them further. A',
+        f'score is the mean return of {EPISODES} episodes of the deterministic policy, with its standard error. Each',
+        'agent is the best of several seeds; the median of the seeds is beside it. Published scores are from RL',
+        'Baselines3 Zoo, with the standard deviation of the episodes. [All scores](../benchmarks/results/agents.md).',
     ]
     for env_id in environments([card.name for card in found]):
         lines += ['', f'## `{env_id}`', '', *header('', 'agent', 'score', 'seeds', 'published', 'learning curve')]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 from typing import Any
 
 import zoo
-from zoo.cli.values import as_copies, as_count, as_seed, find_packages, parse_settings, run_names
+from zoo.cli.values import agent_names, as_copies, as_count, as_seed, find_packages, parse_settings
 from zoo.common.tools.errors import InvalidValue
 
 _ENV_SET = 'an argument of build_env; repeatable'
@@ -41,10 +42,11 @@ def add_jobs(parser: argparse.ArgumentParser, folder: str, episodes: int) -> Non
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """Add the word that names a run."""
+    """Add the word that names a run or a trained agent."""
     parser.set_defaults(example=f'{parser.prog} last takes the newest')
-    action = parser.add_argument('run_name', metavar='RUN', help='its folder, its name in runs, or last')
-    action.completer = run_names  # type: ignore[attr-defined]  # argcomplete looks for it
+    told = 'its folder, its name in runs, last, or a trained agent, such as PPO/CartPole-v1'
+    action = parser.add_argument('run_name', metavar='RUN', help=told)
+    action.completer = agent_names  # type: ignore[attr-defined]  # argcomplete looks for it
 
 
 def add_best(parser: argparse.ArgumentParser) -> None:
@@ -77,6 +79,11 @@ def open_agent(args: Any, **changes: Any) -> tuple[Any, Any, Any]:
     except BaseException:
         env.close()
         raise
+
+
+def place_of(run: Any, file: str) -> Path:
+    """Return where to write a file about a run: in its folder; for a trained agent, in the working directory."""
+    return run.path / file if run.card is None else Path(f'{run.algorithm}_{run.environment}_{file}'.replace('/', '-'))
 
 
 def without_window() -> None:

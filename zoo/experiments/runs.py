@@ -180,6 +180,14 @@ class Run:
 
         return retested_in(self.path)
 
+    def check_resumable(self) -> None:
+        """Refuse a trained agent of zoo: it lacks the state of its training."""
+        if self.card is not None:
+            told = f'{self.name} is a trained agent without the state of its training: begin a new run with its weights'
+            python = f"zoo.train('{self.algorithm}', '{self.environment}', start_from='{self.name}')"
+            shell = f'{told}, zoo train {self.algorithm} {self.environment} --from {self.name}.'
+            raise InvalidValue(f'{told}, {python}.', shell=shell)
+
     def __fspath__(self) -> str:
         return str(self.path)
 
@@ -236,8 +244,8 @@ class Run:
 def open_run(run: str | os.PathLike[str] | Run) -> Run:
     """Return a run, given by its folder, by its name in the folder of runs, or by ``'last'``, the newest there.
 
-    The name of a trained agent, such as ``'TD3/Pendulum-v1'``, gives the run that it is kept as. A path that exists and a
-    name in the folder of runs win over it.
+    The name of a trained agent, such as ``'TD3/Pendulum-v1'``, gives the run that it is kept as. A path that exists and
+    a name in the folder of runs win over it.
 
     Raises:
         ValueError: there is no such run; the message has the nearest name.
