@@ -435,7 +435,7 @@ def gallery(found: list[Any]) -> list[str]:
                     f'![An episode of {card.name}](gallery/{film.name})' if film.exists() else '',
                     f'[{card.name}]({page})<br>`zoo enjoy {card.name}`',
                     f'**{card.shown_score}**' + ('' if success is None else f'<br>{success:.0%} succeed'),
-                    f'best of {len(seeds)},<br>median {statistics.median(seeds):.1f}',
+                    f'best of {len(seeds)},<br>median {statistics.median(seeds):.1f}' if seeds[1:] else 'one',
                     card.shown_published or '–',
                     f'![The learning curve of {card.name}](gallery/{curve.name})' if curve.exists() else '',
                 )

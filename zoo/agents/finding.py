@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import os
 from pathlib import Path
@@ -46,8 +47,10 @@ def named(source: str) -> Path | None:
         return folder_of(found)
     if Path(algorithm).is_dir():  # a path whose last part is wrong
         return None
-    message = unknown('trained agent', source, [other.name for other in known.values()])
-    raise InvalidValue(f'{message.removesuffix(".")}; and there is no such path.')
+    close = [known[name].name for name in difflib.get_close_matches(source.lower(), known, n=3, cutoff=0.5)]
+    near = f', but there {"is" if len(close) == 1 else "are"} {", ".join(close)}' if close else ''
+    told = f'there is neither a path nor a trained agent {source!r}{near}'
+    raise InvalidValue(f'{told}: zoo.list_agents() has all agents.', shell=f'{told}: zoo list agents has all agents.')
 
 
 def list_agents(env_id: str | None = None, alg: str | None = None) -> list[Card]:
