@@ -152,7 +152,9 @@ def test_the_page_about_training_runs(tmp_path):
 
 
 @pytest.mark.full(but='replay')
-@pytest.mark.parametrize('page', ['callbacks', 'environments', 'networks', 'plots', 'recurrent', 'replay', 'rollouts'])
+@pytest.mark.parametrize(
+    'page', ['agents', 'callbacks', 'environments', 'networks', 'plots', 'recurrent', 'replay', 'rollouts']
+)
 def test_a_page_runs(page, tmp_path):
     """Without what draws pictures: the tests of drawing know where it is possible."""
     program = [block for block in blocks(f'docs/{page}.md') if 'pixels' not in block]

@@ -94,6 +94,24 @@ class TestCards:
         assert all(file.stat().st_size <= 100_000 for file in gallery.glob('*.webp'))
 
 
+class TestBenchmark:
+    """The agents are those of ``benchmarks/scores/agents.py``, and its results are those on the cards."""
+
+    ROOT = Path(__file__).parents[2]
+
+    def test_every_agent_is_in_a_row(self):
+        command = [sys.executable, self.ROOT / 'benchmarks' / 'scores' / 'agents.py', '--list']
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        assert CARDS.keys() <= {line.split()[0] for line in listed}
+
+    def test_cards_have_the_scores_of_all_seeds(self):
+        file = self.ROOT / 'benchmarks' / 'results' / 'agents.json'
+        results = json.loads(file.read_text(encoding='utf-8'))
+        assert results.keys() == CARDS.keys()
+        for name, found in results.items():
+            assert CARDS[name].seeds == {seed: entry['score']['mean'] for seed, entry in found.items()}
+
+
 def folder_size(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob('*') if file.is_file())
 
