@@ -14,8 +14,8 @@ does not stop the others.
 
 The score of a seed is the mean return of 100 test episodes with the best agent of its run. The best of all seeds
 becomes the trained agent of that name. It is tested in 100 more episodes with seeds of their own, because the choice
-among seeds prefers lucky tests. That is the score on its card. Agents of up to 1 MB go to ``zoo/agents/trained``,
-larger ones to ``agents``; cards always go to the package. The pages are ``results/agents.md``, ``docs/gallery.md`` and
+among seeds prefers lucky tests. That is the score on its card. Small agents go to ``zoo/agents/trained``, larger ones
+to ``agents``; cards always go to the package. The pages are ``results/agents.md``, ``docs/gallery.md`` and
 a ``README.md`` for each agent.
 
 ``--check`` plays 100 episodes with a third set of seeds. It fails where the mean is more than three standard errors of
@@ -60,8 +60,9 @@ GALLERY = ROOT / 'docs' / 'gallery'
 EPISODES = 100
 #: The first seeds of the tests that choose among seeds, of the test for the card, and of ``--check``; and of the film.
 CHOICE_SEED, CARD_SEED, CHECK_SEED, FILM_SEED = 10_000, 20_000, 30_000, 3
-#: The most bytes of weights that an agent in the package may have.
-IN_PACKAGE = 1_000_000
+#: The most bytes of an agent in the package, for classic control, which every installation can build, and for others.
+IN_PACKAGE = {'classic_control': 1_000_000}
+IN_PACKAGE_ELSE = 300_000
 #: How many standard errors of the difference ``--check`` allows.
 ALLOWED = 3.0
 #: A film: seconds, frames a second, size in pixels, bytes at most.
@@ -207,7 +208,8 @@ def keep(asked: Row, seed: int, entry: dict[str, Any]) -> dict[str, Any]:
         saved = agent.save(folder / 'checkpoints' / f'{agent.steps:09d}', training_state=False)
         shutil.copy(run.path / 'config.json', folder)
         write_curve(run, folder / 'progress.csv')
-        small = sum(file.stat().st_size for file in saved.iterdir()) <= IN_PACKAGE
+        size = sum(file.stat().st_size for file in saved.iterdir())
+        small = size <= IN_PACKAGE.get(run.config['env_type'], IN_PACKAGE_ELSE)
         for root in (TRAINED, BESIDE):  # it may have been of another size before
             shutil.rmtree(root / asked.name, ignore_errors=True)
         shutil.copytree(folder, (TRAINED if small else BESIDE) / asked.name)

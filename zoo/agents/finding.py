@@ -35,6 +35,8 @@ def find(source: str | os.PathLike[str]) -> Path:
 def named(source: str) -> Path | None:
     """Return the folder of the trained agent with this name; None for what cannot be a name.
 
+    ``zoo.load`` and ``zoo.open_run`` ask here about everything that is no path.
+
     Raises:
         ValueError: it looks like a name and is none, or the agent is not on this machine.
     """
