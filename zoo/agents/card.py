@@ -132,11 +132,11 @@ def read(folder: Path) -> Card:
         ValueError: there is none, or it is not complete.
     """
     file = folder / FILE
+    names = {field.name for field in fields(Card)}
     try:
         found = from_jsonable(json.loads(file.read_text(encoding='utf-8')))
-        names = {field.name for field in fields(Card)}
-        if not isinstance(found, dict) or found.keys() != names:
-            raise ValueError('its entries are not those of a card')
-        return Card(**found)
     except (OSError, ValueError) as error:
         raise InvalidValue(f"'{file}' is no card of a trained agent: {error}.") from error
+    if not isinstance(found, dict) or found.keys() != names:
+        raise InvalidValue(f"'{file}' is no card of a trained agent: its entries must be {', '.join(sorted(names))}.")
+    return Card(**found)

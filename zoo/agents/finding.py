@@ -47,11 +47,11 @@ def named(source: str) -> Path | None:
     found = known.get(source.lower())
     if found is not None:
         return folder_of(found)
-    if Path(algorithm).is_dir():  # a path whose last part is wrong
-        return None
     close = [known[name].name for name in difflib.get_close_matches(source.lower(), known, n=3, cutoff=0.5)]
-    near = f', but there {"is" if len(close) == 1 else "are"} {", ".join(close)}' if close else ''
-    told = f'there is neither a path nor a trained agent {source!r}{near}'
+    if not close or Path(algorithm).is_dir():  # rather a path that is wrong
+        return None
+    told = f'there is neither a path nor a trained agent {source!r}, but there {"are" if close[1:] else "is"}'
+    told = f'{told} {", ".join(close)}'
     raise InvalidValue(f'{told}: zoo.list_agents() has all agents.', shell=f'{told}: zoo list agents has all agents.')
 
 
