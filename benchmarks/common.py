@@ -166,16 +166,17 @@ def answer_of(
     """Run a worker to its end, in a folder, and return the last line that it prints as JSON.
 
     With ``shown`` its standard error is shown as it comes; else only if the worker fails. After Ctrl-C, which it
-    receives too, it has a minute to save what it has.
+    receives too, it has some time to save what it has; then it is told to end, and has a minute more.
     """
     errors = None if shown else subprocess.PIPE
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=env, cwd=folder) as worker:
         try:
             out, told = worker.communicate()
         except BaseException:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                worker.wait(60)
-            worker.kill()
+            for seconds, end in ((10, worker.terminate), (60, worker.kill)):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    worker.wait(seconds)
+                end()
             raise
     found = [line[line.index(line.lstrip()[:1]) :] for line in out.splitlines() if line.endswith(('}', ']'))]
     if worker.returncode or not found:

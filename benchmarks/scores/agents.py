@@ -9,8 +9,8 @@
 
 A row is an algorithm with ``zoo.train`` and its default settings in an environment; ``ROWS`` has what differs. Each
 seed is trained in a process of its own and kept in ``results/agents.json``. A seed that is there is not trained again.
-What was interrupted goes on: long rows from their last checkpoint, others from the start of the seed. A row that fails
-does not stop the others.
+What was interrupted, by Ctrl-C or SIGTERM, goes on: long rows from their last checkpoint, others from the start of the
+seed. A row that fails does not stop the others.
 
 The score of a seed is the mean return of 100 test episodes with the best agent of its run. The best of all seeds
 becomes the trained agent of that name. It is tested in 100 more episodes with seeds of their own, because the choice
@@ -29,6 +29,7 @@ import json
 import math
 import os
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -37,36 +38,28 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py is
+from agents_pages import EPISODES, FILM_SEED, GALLERY, cards, draw_curve, draw_film, picture, write_pages
 from common import (
     BENCHMARKS,
-    ROOT,
     answer_of,
     checked,
     environment,
-    header,
-    listed,
     parser_of,
     read_results,
-    row,
     today,
     versions,
-    write_page,
     write_results,
 )
-from published import SOURCE, published
+from published import published
 
 RUNS = BENCHMARKS / 'runs' / 'agents'
-GALLERY = ROOT / 'docs' / 'gallery'
-EPISODES = 100
-#: The first seeds of the tests that choose among seeds, of the test for the card, and of ``--check``; and of the film.
-CHOICE_SEED, CARD_SEED, CHECK_SEED, FILM_SEED = 10_000, 20_000, 30_000, 3
+#: The first seeds of the tests that choose among seeds, of the test for the card, and of ``--check``.
+CHOICE_SEED, CARD_SEED, CHECK_SEED = 10_000, 20_000, 30_000
 #: The most bytes of an agent in the package, for classic control, which every installation can build, and for others.
 IN_PACKAGE = {'classic_control': 1_000_000}
 IN_PACKAGE_ELSE = 300_000
 #: How many standard errors of the difference ``--check`` allows.
 ALLOWED = 3.0
-#: A film: seconds, frames a second, size in pixels, bytes at most.
-SECONDS, FPS, SIZE, FILM_BYTES = 6, 12, (200, 150), 100_000
 
 
 @dataclass(frozen=True)
@@ -264,11 +257,6 @@ def command_of(asked: Row, seed: int) -> str:
     return ' '.join([*words, *(f'--set {name}={value}' for name, value in given.items())])
 
 
-def picture(name: str, ending: str) -> Path:
-    """Return the file of an agent's film or curve in the gallery."""
-    return GALLERY / f'{name.replace("/", "_")}{ending}'
-
-
 def draw(name: str) -> dict[str, Any]:
     """Draw the film and the learning curve of a trained agent."""
     import zoo
@@ -287,171 +275,15 @@ def draw(name: str) -> dict[str, Any]:
     return {}
 
 
-def draw_curve(run: Any, path: Path) -> None:
-    """Draw a small learning curve."""
-    import matplotlib
-
-    matplotlib.use('Agg')
-    from matplotlib import pyplot
-
-    steps, returns = run.curve
-    figure, axes = pyplot.subplots(figsize=(2.5, 1.875), dpi=80, layout='constrained')
-    axes.plot(steps, returns, linewidth=1.2)
-    axes.xaxis.set_major_formatter(matplotlib.ticker.EngFormatter(sep=''))
-    axes.tick_params(labelsize=7)
-    axes.xaxis.get_offset_text().set_fontsize(7)
-    axes.set_xlabel('steps', fontsize=7)
-    axes.set_ylabel('return', fontsize=7)
-    axes.spines[['top', 'right']].set_visible(False)
-    figure.savefig(path)
-    pyplot.close(figure)
-
-
-def draw_film(agent: Any, env: Any, path: Path) -> None:
-    """Film the first seconds of an episode as a small animated WebP."""
-    import io
-
-    from PIL import Image
-
-    from zoo.common.plots.playing import moments
-
-    fps = float(env.metadata.get('render_fps') or 30)
-    stride = max(1, round(fps / FPS))
-    frames = []
-    for moment in moments(agent, env, FILM_SEED, int(SECONDS * fps)):
-        if moment.step % stride == 0:
-            frame = Image.fromarray(moment.frame)
-            frame.thumbnail(SIZE, Image.Resampling.LANCZOS)
-            frames.append(frame)
-    for quality in (70, 50, 30, 15, 5):
-        file, options = (
-            io.BytesIO(),
-            {'duration': round(1000 * stride / fps), 'loop': 0, 'quality': quality, 'method': 6},
-        )
-        frames[0].save(file, 'WEBP', save_all=True, append_images=frames[1:], **options)
-        if file.tell() <= FILM_BYTES:
-            break
-    else:
-        raise RuntimeError(f'{path.name} has {file.tell()} bytes at the lowest quality')
-    path.write_bytes(file.getvalue())
-
-
-# The pages
-
-
-def cards() -> list[Any]:
-    """Return the cards of all agents as they are now."""
-    from zoo.agents import card
-    from zoo.agents.finding import TRAINED
-
-    found = [card.read(file.parent) for file in TRAINED.glob(f'*/*/{card.FILE}')]
-    order = list(ROWS)
-    return sorted(found, key=lambda one: (order.index(one.name) if one.name in order else len(order), one.name))
-
-
-def write_pages() -> None:
-    """Write the table of scores, the gallery, and the page of each agent."""
-    from zoo.agents.finding import TRAINED
-
-    write_page('agents', report(read_results('agents')))
-    found = cards()
-    (ROOT / 'docs' / 'gallery.md').write_text('\n'.join(gallery(found)).rstrip() + '\n', encoding='utf-8')
-    for card in found:
-        up = '../../../../../docs/gallery/'
-        film, curve = (picture(card.name, ending) for ending in ('.webp', '.png'))
-        shown = [f'{up}{file.name}' if file.exists() else None for file in (film, curve)]
-        (TRAINED / card.name / 'README.md').write_text(card.markdown(*shown), encoding='utf-8')
-
-
-def environments(names: list[str]) -> list[str]:
-    """Return the environments of some rows, in the order of ``ROWS``."""
-    return list(dict.fromkeys(name.partition('/')[2] for name in names))
-
-
-def report(results: dict[str, Any]) -> list[str]:
-    """Return the lines of the table of scores."""
-    lines = [
-        '# Scores',
-        '',
-        '`python benchmarks/scores/agents.py`: `zoo.train` with default settings. The score of a seed is the mean',
-        f'return of {EPISODES} episodes with the deterministic policy and the best agent of its run. "Shown" is the',
-        'best seed, tested again in other episodes, with its standard error. It is the agent of '
-        '[the gallery](../../docs/gallery.md).',
-        f'"Published" is from {SOURCE}: one agent, with the',
-        'standard deviation of its episodes, and its training steps.',
-    ]
-    known = [name for name in ROWS if results.get(name)]
-    shown = {card.name: card.shown_score for card in cards()}
-    for env_id in environments(known):
-        lines += ['', f'## `{env_id}`', '']
-        lines += header('algorithm', 'steps', 'seeds', 'min', 'median', 'mean', 'shown', 'published', 'minutes a seed')
-        for name in known:
-            asked, found = ROWS[name], results[name]
-            if asked.env_id != env_id:
-                continue
-            means = [entry['score']['mean'] for entry in found.values()]
-            other = published(asked.alg, env_id)
-            lines.append(
-                row(
-                    asked.alg + options_of(asked),
-                    f'{max(entry["train_steps"] for entry in found.values()):,}',
-                    len(means),
-                    f'{min(means):.1f}',
-                    f'**{statistics.median(means):.1f}**',
-                    f'{statistics.mean(means):.1f}',
-                    shown.get(name, '–'),
-                    '–' if other is None else f'{other["mean"]:.1f} ± {other["std"]:.1f} ({other["steps"]})',
-                    f'{statistics.median(entry["seconds"] for entry in found.values()) / 60:.1f}',
-                )
-            )
-    entries = (entry for found in results.values() for entry in found.values())
-    return [*lines, '', *sorted({f'{entry["date"]}: {listed(entry["versions"])}' for entry in entries})]
-
-
-def options_of(asked: Row) -> str:
-    """Return what of a row is not a default, as text that follows the algorithm's name."""
-    return ''.join(f', `{name}={value}`' for name, value in asked.settings.items() if name != 'train_steps')
-
-
-def gallery(found: list[Any]) -> list[str]:
-    """Return the lines of the gallery."""
-    lines = [
-        '# Gallery',
-        '',
-        'Trained agents that come with zoo. [agents.md](agents.md) says how to load, watch and train them further. A',
-        f'score is the mean return of {EPISODES} episodes of the deterministic policy, with its standard error. Each',
-        'agent is the best of several seeds; the median of the seeds is beside it. Published scores are from RL',
-        'Baselines3 Zoo, with the standard deviation of the episodes. [All scores](../benchmarks/results/agents.md).',
-    ]
-    for env_id in environments([card.name for card in found]):
-        lines += ['', f'## `{env_id}`', '', *header('', 'agent', 'score', 'seeds', 'published', 'learning curve')]
-        for card in found:
-            if card.environment != env_id:
-                continue
-            film, curve = picture(card.name, '.webp'), picture(card.name, '.png')
-            seeds = list(card.seeds.values())
-            success = card.score.get('success')
-            page = f'../zoo/agents/trained/{card.name}/README.md'
-            lines.append(
-                row(
-                    f'![An episode of {card.name}](gallery/{film.name})' if film.exists() else '',
-                    f'[{card.name}]({page})<br>`zoo enjoy {card.name}`',
-                    f'**{card.shown_score}**' + ('' if success is None else f'<br>{success:.0%} succeed'),
-                    f'best of {len(seeds)},<br>median {statistics.median(seeds):.1f}' if seeds[1:] else 'one',
-                    card.shown_published or '–',
-                    f'![The learning curve of {card.name}](gallery/{curve.name})' if curve.exists() else '',
-                )
-            )
-    return lines
-
-
 # What is asked for
 
 
 def worker(task: str, name: str, **given: Any) -> Any:
     """Do a piece of work in a process of its own and return its answer."""
     what = json.dumps({'task': task, 'name': name, **given})
-    return answer_of([sys.executable, __file__, '--work', what], environment(), shown=True)
+    env = environment()
+    env.pop('ZOO_DEFAULTS', None)  # the defaults are those of zoo
+    return answer_of([sys.executable, __file__, '--work', what], env, shown=True)
 
 
 def work(given: dict[str, Any]) -> dict[str, Any]:
@@ -481,7 +313,7 @@ def run_seed(asked: Row, seed: int) -> None:
     else:
         note_seeds(name)
     shutil.rmtree(folder_of(asked, seed), ignore_errors=True)
-    write_pages()
+    write_pages(ROWS)
 
 
 def note_seeds(name: str) -> None:
@@ -489,7 +321,7 @@ def note_seeds(name: str) -> None:
     from zoo.agents.finding import TRAINED
 
     seeds = {number: one['score']['mean'] for number, one in results_of(ROWS[name]).items()}
-    for card in cards():
+    for card in cards(ROWS):
         if card.name == name:
             replace(card, seeds=seeds).write(TRAINED / name)
 
@@ -507,7 +339,7 @@ def check(names: list[str]) -> int:
     import zoo
 
     failed = 0
-    for card in cards():
+    for card in cards(ROWS):
         if card.name not in names:
             continue
         try:
@@ -550,10 +382,10 @@ def main() -> int:
     if args.check:
         return check(names)
     if args.films or args.pages:
-        for card in cards() if args.films else ():
+        for card in cards(ROWS) if args.films else ():
             if card.name in names:
                 draw_pictures(card.name)
-        write_pages()
+        write_pages(ROWS)
         return 0
     failed = []
     for name in names:
@@ -572,6 +404,8 @@ def main() -> int:
 
 
 if __name__ == '__main__':
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell lets a job in the background ignore the first one
+        signal.signal(number, signal.default_int_handler)
     try:
         raise SystemExit(main())
     except KeyboardInterrupt:

@@ -430,7 +430,6 @@ class Algorithm(Parameterized):
         path: str | os.PathLike[str],
         buffer: bool = False,
         loop_state: dict[str, int] | None = None,
-        *,
         training_state: bool = True,
     ) -> Path:
         """Write a checkpoint, a folder; a failure leaves nothing half written.
@@ -438,13 +437,10 @@ class Algorithm(Parameterized):
         Args:
             buffer: save the replay buffer too, so that training goes on exactly where it was.
             loop_state: the place in a call of ``learn``, for the training loops.
-            training_state: False leaves out the state of the optimizers, the targets, and the weights behind an
-                ``average_window``: a third of the size. A training of the loaded agent then begins with new optimizers,
-                and with targets equal to their networks.
+            training_state: False leaves out optimizers, targets and weights behind a mean: a training begins them anew.
 
         Raises:
             CheckpointError: the path is not a checkpoint, or the disk is full or refuses.
-            ValueError: ``buffer`` is True and ``training_state`` is False.
         """
         return saving.save(self, path, buffer, loop_state, training_state)
 
@@ -459,8 +455,7 @@ class Algorithm(Parameterized):
 
         Args:
             path: a checkpoint, a run directory, whose newest checkpoint is taken, or the name of a trained agent.
-            net_list: networks of the same shapes, needed where the saved agent had networks defined in Python.
-            optimizers_list: likewise for Keras optimizers.
+            net_list, optimizers_list: of the same shapes, needed where the saved agent had some defined in Python.
 
         Raises:
             CheckpointError: the checkpoint is missing, damaged, newer than this library, or of another algorithm.
