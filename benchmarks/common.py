@@ -7,6 +7,7 @@ puts this folder on ``sys.path`` to find it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -159,12 +160,28 @@ def environment(checkout: Path = ROOT, **variables: str) -> dict[str, str]:
     return os.environ | {'TF_CPP_MIN_LOG_LEVEL': '3', 'PYTHONPATH': paths} | variables
 
 
-def answer_of(command: Sequence[str], env: Mapping[str, str] | None = None, folder: str | None = None) -> Any:
-    """Run a worker to its end, in a folder, and return the last line that it prints as JSON."""
-    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=folder)
-    found = [line[line.index(line.lstrip()[:1]) :] for line in done.stdout.splitlines() if line.endswith(('}', ']'))]
-    if done.returncode or not found:
-        raise RuntimeError(f'{" ".join(command[1:])} failed with status {done.returncode}:\n{done.stderr[-2000:]}')
+def answer_of(
+    command: Sequence[str], env: Mapping[str, str] | None = None, folder: str | None = None, shown: bool = False
+) -> Any:
+    """Run a worker to its end, in a folder, and return the last line that it prints as JSON.
+
+    With ``shown`` its standard error is shown as it comes; else only if the worker fails. After Ctrl-C, which it
+    receives too, it has some time to save what it has; then it is told to end, and has a minute more.
+    """
+    errors = None if shown else subprocess.PIPE
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=env, cwd=folder) as worker:
+        try:
+            out, told = worker.communicate()
+        except BaseException:
+            for seconds, end in ((10, worker.terminate), (60, worker.kill)):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    worker.wait(seconds)
+                end()
+            raise
+    found = [line[line.index(line.lstrip()[:1]) :] for line in out.splitlines() if line.endswith(('}', ']'))]
+    if worker.returncode or not found:
+        told = (told or '')[-2000:]
+        raise RuntimeError(f'{" ".join(command[1:])} failed with status {worker.returncode}:\n{told}')
     return json.loads(found[-1])
 
 

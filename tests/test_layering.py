@@ -59,6 +59,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ('distributed.training.actor', 'distributed.training.buffer', 'distributed.training.evaluations'),
     ('distributed.training.learner',),
     ('distributed.training',),
+    ('agents',),
     ('algorithms.base',),
     ('algorithms',),
     ('default_params',),
@@ -402,6 +403,7 @@ def run(code: str) -> str:
 #: What an actor process needs, and it never imports TensorFlow.
 LIGHT = [
     'zoo',
+    'zoo.agents',
     'zoo.algorithms',
     'zoo.callbacks',
     'zoo.cli',
@@ -483,6 +485,7 @@ def test_names_of_the_package():
         'describe',
         'export',
         'film',
+        'list_agents',
         'list_envs',
         'list_runs',
         'load',

@@ -36,7 +36,7 @@ def drawn() -> Any:
     [
         (lambda: agent().save(5), r'^path, the folder to save in, is 5: give a path\.$'),
         (lambda: agent().save(''), r"^path, the folder to save in, is '': give a path\.$"),
-        (lambda: zoo.load(5), r'^a saved agent is given by the path of its folder, not by 5\.$'),
+        (lambda: zoo.load(5), r'^a saved agent is given by the path of its folder, or by its name, not by 5\.$'),
         (lambda: zoo.list_runs(5), r'^folder is 5: give a path\.$'),
         (lambda: zoo.open_run(5), r'^a run is given by the path of its folder or by its name in runs, not by 5\.$'),
         (lambda: zoo.plot_runs(5), r'^runs is 5: give a list of runs, such as \[5\]\.$'),

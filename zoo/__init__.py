@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what a type checker knows, since it does not run __getattr__; a test compares it with __all__
     from zoo import algorithms as algorithms
     from zoo import callbacks as callbacks
+    from zoo.agents import list_agents as list_agents
     from zoo.algorithms.base import load as load
     from zoo.algorithms.base.describing import describe as describe
     from zoo.algorithms.base.exporting import export as export
@@ -62,6 +63,7 @@ _HOME = {
     'check_env': 'zoo.common.envs.check',
     'call_default_params': 'zoo.common.utils',
     'load': 'zoo.algorithms.base',
+    'list_agents': 'zoo.agents',
     'record_dataset': 'zoo.common.training.record',
     'Rollout': 'zoo.common.rollouts.rollout',
     'describe': 'zoo.algorithms.base.describing',

@@ -41,11 +41,12 @@ COPIED = (
     'CHANGELOG.md',
     'examples/distributed/README.md',
     'benchmarks/results/*.md',
+    'zoo/agents/trained/*/*/README.md',
     'benchmarks/results/curves/*.md',
     'benchmarks/results/curves/*.png',
 )
 
-#: Hundreds of pages with a curve for each seed would bury the other results of a search.
+#: Hundreds of pages with a curve for each seed, or a card, would bury the other results of a search.
 UNSEARCHED = '---\norphan: true\nnosearch: true\n---\n\n'
 
 _LINK = re.compile(r'(?<=\]\()([^)\s#]+)(#[^)\s]*)?(?=\))')
@@ -64,7 +65,7 @@ def copy_pages(app: Sphinx) -> None:
         old.unlink()
     for new, source in wanted.items():
         content = source.read_bytes()
-        if source.suffix == '.md' and source.parent.name == 'curves':
+        if source.match('curves/*.md') or source.match('trained/*/*/README.md'):
             content = UNSEARCHED.encode() + content
         if not new.exists() or new.read_bytes() != content:
             new.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from zoo.cli.values import as_copies, as_count, as_seed, find_packages, parse_settings, run_names
+from zoo.cli.values import agent_names, as_copies, as_count, as_seed, find_packages, parse_settings
 from zoo.common.tools.errors import InvalidValue
 
 _ENV_SET = 'an argument of build_env; repeatable'
@@ -42,12 +42,11 @@ def add_jobs(parser: argparse.ArgumentParser, folder: str, episodes: int) -> Non
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """Add the word that names a run."""
+    """Add the word that names a run or a trained agent."""
     parser.set_defaults(example=f'{parser.prog} last takes the newest')
-    action = parser.add_argument(
-        'run_name', metavar='RUN', help='its folder, its name in runs, last, or hf://name/repo'
-    )
-    action.completer = run_names  # type: ignore[attr-defined]  # argcomplete looks for it
+    told = 'its folder, its name in runs, last, a trained agent (PPO/CartPole-v1), or hf://name/repo'
+    action = parser.add_argument('run_name', metavar='RUN', help=told)
+    action.completer = agent_names  # type: ignore[attr-defined]  # argcomplete looks for it
 
 
 def add_best(parser: argparse.ArgumentParser) -> None:
@@ -66,11 +65,6 @@ def add_playing(parser: argparse.ArgumentParser, episodes: int) -> None:
     add('--env-set', action='append', default=[], metavar='NAME=VALUE', help=_ENV_SET)
 
 
-def own_folder(run: Any) -> Path:
-    """Return where a command writes what it makes of a run: its folder, or the working directory for one on the hub."""
-    return run.path if run.source is None else Path()
-
-
 def open_agent(args: Any, **changes: Any) -> tuple[Any, Any, Any]:
     """Return the run, its agent and an environment of one copy; ``changes`` are arguments of ``build_env``."""
     run = zoo.open_run(args.run_name)
@@ -85,6 +79,13 @@ def open_agent(args: Any, **changes: Any) -> tuple[Any, Any, Any]:
     except BaseException:
         env.close()
         raise
+
+
+def place_of(run: Any, file: str) -> Path:
+    """Return where to write a file about a run: in its folder; for a trained agent, in the working directory."""
+    if run.card is None and run.source is None:
+        return run.path / file
+    return Path(f'{run.algorithm}_{run.environment}_{file}'.replace('/', '-'))
 
 
 def without_window() -> None:

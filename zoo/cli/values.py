@@ -113,6 +113,11 @@ def run_names(prefix: str = '', **_: Any) -> list[str]:
     return [name for name in [*(run.name for run in zoo.list_runs()), 'last'] if name.startswith(prefix)]
 
 
+def agent_names(prefix: str = '', **_: Any) -> list[str]:
+    """Return the runs and the trained agents with this prefix, for completion."""
+    return [*run_names(prefix), *(card.name for card in zoo.list_agents() if card.name.startswith(prefix))]
+
+
 def training_params(args: Any) -> dict[str, Any]:
     """Return the arguments of ``zoo.train`` for the options of :func:`zoo.cli.options.add_training`.
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from zoo.agents import finding
 from zoo.callbacks import Evaluate, KeepBest
 from zoo.common.schedules import schedule_from_json
 from zoo.common.tools.errors import InvalidValue, article
@@ -147,7 +148,7 @@ def _refusal(run: Run) -> str | None:
         for i, entry in enumerate(config.get(given) or ()):
             if isinstance(entry, dict) and 'custom' in entry:
                 return f'{given}[{i}] is {article(entry["custom"])} that was made in Python. {program}'
-    if 'start_from' in config and not os.path.isdir(config['start_from']):
+    if 'start_from' in config and not _is_there(config['start_from']):
         return f'it began with {config["start_from"]}, which is not there. {program}'
     callbacks = config.get('callbacks') or []
     if callbacks:
@@ -158,6 +159,14 @@ def _refusal(run: Run) -> str | None:
     if len({end for _, end in calls}) > 1:
         return f'it was trained to {calls[0][1]:,} steps first, and then further. {program}'
     return None
+
+
+def _is_there(start_from: str) -> bool:
+    """Whether a path or the name of a trained agent still leads to an agent."""
+    try:
+        return finding.find(start_from).is_dir()
+    except InvalidValue:
+        return False
 
 
 def _doubts(run: Run) -> list[str]:

@@ -27,11 +27,11 @@ class Origin:
 
     Attributes:
         agent: the saved agent.
-        path: its checkpoint; None for an agent of a program.
+        source: its checkpoint, or the name of a trained agent; None for an agent of a program.
     """
 
     agent: Any
-    path: Path | None
+    source: str | None
 
     steers = False
     every = None
@@ -39,7 +39,7 @@ class Origin:
     @property
     def name(self) -> str:
         """What messages call it."""
-        return 'the given agent' if self.path is None else f"'{self.path}'"
+        return 'the given agent' if self.source is None else f"'{self.source}'"
 
     def give(self, agent: Any) -> None:
         """Let a new agent begin with the weights and statistics."""
@@ -52,14 +52,14 @@ class Origin:
             return
         file = training.run_dir / 'config.json'
         known = json.loads(file.read_text(encoding='utf-8'))
-        write_json(file, known | {'start_from': 'an agent of a program' if self.path is None else str(self.path)})
+        write_json(file, known | {'start_from': self.source or 'an agent of a program'})
 
     def __call__(self, training: Training) -> None:
         """Nothing is to be done at a row of the log."""
 
 
 def origin(given: Any, alg: str, net_list: Sequence[Any] | None) -> Origin:
-    """Return the agent of a run, the agent in a checkpoint, or a copy of an agent of a program.
+    """Return the agent of a run, the agent in a checkpoint, a trained agent, or a copy of an agent of a program.
 
     Raises:
         ValueError: it is none of these, it cannot be loaded, or it is of another algorithm.
@@ -67,21 +67,22 @@ def origin(given: Any, alg: str, net_list: Sequence[Any] | None) -> Origin:
     from zoo.algorithms.base import Algorithm, load
     from zoo.common.training.checkpoint import newest_in
 
-    path: Path | None
+    source: str | None
     if isinstance(given, Algorithm):
         if net_list is not None:
             raise InvalidValue('net_list says other networks than the given agent has: leave net_list out.')
-        agent, path = copy.deepcopy(given), None
+        agent, source = copy.deepcopy(given), None
     else:
-        path = Path(given).expanduser() if isinstance(given, str | os.PathLike) and os.fspath(given) else None
+        is_path = isinstance(given, str | os.PathLike) and os.fspath(given)
+        name, path = None, Path(given).expanduser() if is_path else None
         if path is None or isinstance(given, Run) or not (path / _WEIGHTS).is_file():
             run = open_run(given)
-            path = newest_in(run.path)
+            name, path = None if run.card is None else run.name, newest_in(run.path)
             if path is None:
                 raise InvalidValue(f'{run.name} has no checkpoint yet: there is no agent to begin with.')
-        agent = load(path, net_list)
+        agent, source = load(path, net_list), name or str(path)
     found = type(agent).__name__
     if found != alg:
-        what = 'the given agent' if path is None else f"'{path}'"
+        what = Origin(agent, source).name
         raise InvalidValue(f'{what} is {article(found)} agent, and {alg} cannot begin with its weights: train {found}.')
-    return Origin(agent, path)
+    return Origin(agent, source)

@@ -15,6 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zoo.agents import Card
+from zoo.agents.finding import card_of, named
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 from zoo.common.tools.files import as_path
 from zoo.common.training import hub
@@ -47,8 +49,13 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Name of the folder, or the source on the hub."""
-        return self.source or self.path.name
+        """Name of the folder, of a trained agent, or the source on the hub."""
+        return self.source or (self.path.name if self.card is None else self.card.name)
+
+    @cached_property
+    def card(self) -> Card | None:
+        """Card of a trained agent that comes with zoo; None for any other run."""
+        return card_of(self.path)
 
     @property
     def algorithm(self) -> str:
@@ -176,6 +183,17 @@ class Run:
 
         return retested_in(self.path)
 
+    def check_resumable(self) -> None:
+        """Refuse a trained agent of zoo, which lacks the state of its training, and an agent on the hub."""
+        if self.source is not None:
+            told = f'{self.name} is on the hub, and a training goes on in its own folder: begin a new one with it'
+            raise InvalidValue(f'{told}, start_from={self.source!r}.', shell=f'{told}, --from {self.source}.')
+        if self.card is not None:
+            told = f'{self.name} is a trained agent without the state of its training: begin a new run with its weights'
+            python = f"zoo.train('{self.algorithm}', '{self.environment}', start_from='{self.name}')"
+            shell = f'{told}, zoo train {self.algorithm} {self.environment} --from {self.name}.'
+            raise InvalidValue(f'{told}, {python}.', shell=shell)
+
     def __fspath__(self) -> str:
         return str(self.path)
 
@@ -183,7 +201,8 @@ class Run:
         """Load its agent from the newest checkpoint.
 
         Args:
-            best: load the best agent, which :class:`zoo.callbacks.KeepBest` or ``Evaluate`` kept.
+            best: load the best agent, which :class:`zoo.callbacks.KeepBest` or ``Evaluate`` kept. A trained agent of
+                zoo is the best of its run in any case.
             net_list: networks that a checkpoint does not hold, as for ``zoo.load``.
 
         Raises:
@@ -191,7 +210,7 @@ class Run:
         """
         from zoo.common.tools.quiet import load_tensorflow
 
-        if best and self.best is None:
+        if best and self.best is None and self.card is None:
             told = f'{self.name} has no best agent: tests keep one in trainings of 2,000 steps or more'
             shell = f'{told}, without --no-evaluate.'
             raise InvalidValue(f'{told}, zoo.train(evaluate=True).', shell=shell)
@@ -234,7 +253,10 @@ class Run:
 
 
 def open_run(run: str | os.PathLike[str] | Run) -> Run:
-    """Return a run, given by the path of its folder, its name in the folder of runs, or ``'last'``, the newest there.
+    """Return a run, given by its folder, by its name in the folder of runs, or by ``'last'``, the newest there.
+
+    The name of a trained agent, such as ``'TD3/Pendulum-v1'``, gives the run that it is kept as. A path that exists and
+    a name in the folder of runs win over it.
 
     ``'hf://name/repo'`` is an agent on the Hugging Face hub, which is downloaded once.
 
@@ -260,6 +282,9 @@ def open_run(run: str | os.PathLike[str] | Run) -> Run:
         return known[-1]
     if given.is_dir():
         raise InvalidValue(f"'{given}' is no run: a run's folder has a {_CONFIG} and checkpoints in it.")
+    trained = named(os.fspath(run))
+    if trained is not None:
+        return Run(trained, _config(trained))
     if not known:
         told = f"there is no run {os.fspath(run)!r}, nor any other in '{runs_folder()}'"
         raise InvalidValue(f'{told}: zoo.train makes one.', shell=f'{told}: zoo train makes one.')

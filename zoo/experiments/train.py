@@ -94,9 +94,10 @@ def train(
             callback ``KeepBest`` or ``Evaluate`` tests instead. There are no tests with ``run_dir=False``, nor if
             ``callbacks`` has an ``Evaluate``.
         callbacks, plot_func, render, run_dir: as for ``learn``.
-        start_from: a run, a checkpoint or an agent, whose weights the new agent begins with, and whose parameters are
-            its defaults. It takes networks, targets and running statistics. The state of the optimizers, the replay
-            buffer, counters and random numbers begin anew. Parameters of ``learn`` have their usual defaults.
+        start_from: a run, a checkpoint, the name of a trained agent, or an agent. The new agent begins with its
+            weights, and its parameters are the defaults. It takes networks, targets and running statistics. The state
+            of the optimizers, the replay buffer, counters and random numbers begin anew. Parameters of ``learn`` have
+            their usual defaults.
         **params: any parameter of the algorithm or of its ``learn``; ``zoo.describe(alg)`` lists them.
 
     Returns:
@@ -210,9 +211,7 @@ def resume(
             not given.
     """
     found = open_run(run)
-    if found.source is not None:
-        told = f'{found.name} is on the hub, and a training goes on in its own folder: begin a new one with it'
-        raise InvalidValue(f'{told}, start_from={found.source!r}.', shell=f'{told}, --from {found.source}.')
+    found.check_resumable()
     if train_steps is not None:
         whole('train_steps', train_steps)
     agent = found.load(net_list=net_list)

@@ -173,3 +173,45 @@ def test_moments_of_format_1_that_do_not_fit_are_refused(plain_graphs, tmp_path)
     arrays['optimizer/q/3'] = arrays['optimizer/q/3'][1:]
     with pytest.raises(ValueError, match="holds .* for 'optimizer/q/.*, but this agent .* networks and optimizers"):
         zoo.load(write(agent, tmp_path / 'saved', arrays))
+
+
+class TestWithoutTheStateOfTraining:
+    """What ``save(…, training_state=False)`` leaves out begins anew; the rest is as it was."""
+
+    @NAMES
+    def test_it_acts_as_before_and_learns_from_the_start(self, plain_graphs, tmp_path, name):
+        agent = make(name)
+        train(agent)
+        agent.learned = agent.network_weights()
+        agent.save(tmp_path / 'whole')
+        agent.save(tmp_path / 'agent', training_state=False)
+        held = checkpoint.read(tmp_path / 'agent').arrays
+        whole = checkpoint.read(tmp_path / 'whole').arrays
+        assert_equal(held, {key: x for key, x in whole.items() if key in held})
+        assert {key.partition('/')[0] for key in whole.keys() - held.keys()} == {'optimizer', 'target', 'learned'}
+
+        loaded, fresh = zoo.load(tmp_path / 'agent'), make(name)
+        observations = np.random.default_rng(1).uniform(-1, 1, (20, 3)).astype(np.float32)
+        np.testing.assert_array_equal(loaded.predict(observations), agent.predict(observations))
+        assert loaded.learned is None and loaded.steps == agent.steps
+        assert_equal(moments(loaded), {key: np.zeros_like(x) for key, x in moments(fresh).items()})
+        state = saving.arrays(loaded)
+        targets = [key for key in state if key.startswith('target/')]
+        assert targets
+        for key in targets:
+            np.testing.assert_array_equal(state[key], state[f'network/{key.removeprefix("target/")}'])
+        train(loaded, seed=1)
+        assert all(np.isfinite(x).all() for x in loaded.network_weights().values())
+
+    def test_new_optimizers_may_be_given(self, plain_graphs, tmp_path):
+        agent = make('DQN')
+        train(agent)
+        agent.save(tmp_path / 'agent', training_state=False)
+        loaded = zoo.load(tmp_path / 'agent', optimizers_list=[{'name': 'RMSprop', 'learning_rate': 1e-3}])
+        assert loaded.optimizers_list[0]['name'] == 'RMSprop'
+        assert_equal(loaded.network_weights(), agent.network_weights())
+
+    def test_a_replay_buffer_is_part_of_it(self, tmp_path):
+        with pytest.raises(ValueError, match='buffer=True saves a part of what training_state=False leaves out'):
+            make('DQN').save(tmp_path / 'agent', buffer=True, training_state=False)
+        assert not (tmp_path / 'agent').exists()

@@ -426,18 +426,23 @@ class Algorithm(Parameterized):
         raise NotImplementedError
 
     def save(
-        self, path: str | os.PathLike[str], buffer: bool = False, loop_state: dict[str, int] | None = None
+        self,
+        path: str | os.PathLike[str],
+        buffer: bool = False,
+        loop_state: dict[str, int] | None = None,
+        training_state: bool = True,
     ) -> Path:
         """Write a checkpoint, a folder; a failure leaves nothing half written.
 
         Args:
             buffer: save the replay buffer too, so that training goes on exactly where it was.
             loop_state: the place in a call of ``learn``, for the training loops.
+            training_state: False leaves out optimizers, targets and weights behind a mean: a training begins them anew.
 
         Raises:
             CheckpointError: the path is not a checkpoint, or the disk is full or refuses.
         """
-        return saving.save(self, path, buffer, loop_state)
+        return saving.save(self, path, buffer, loop_state, training_state)
 
     @classmethod
     def load(
@@ -449,9 +454,8 @@ class Algorithm(Parameterized):
         """Return the agent that was saved at ``path``.
 
         Args:
-            path: a checkpoint, or a run directory, whose newest checkpoint is taken.
-            net_list: networks of the same shapes, needed where the saved agent had networks defined in Python.
-            optimizers_list: likewise for Keras optimizers.
+            path: a checkpoint, a run directory, whose newest checkpoint is taken, or the name of a trained agent.
+            net_list, optimizers_list: of the same shapes, needed where the saved agent had some defined in Python.
 
         Raises:
             CheckpointError: the checkpoint is missing, damaged, newer than this library, or of another algorithm.

@@ -23,10 +23,12 @@ def load(
     """Return the agent that was saved at ``path``, of any algorithm; :meth:`Algorithm.load` has the same arguments.
 
     Args:
-        path: a checkpoint or a run directory, whose newest checkpoint is loaded; or ``'hf://name/repo'``, an agent on
-            the Hugging Face hub, which is downloaded once.
+        path: a checkpoint; a run directory, whose newest checkpoint is loaded; the name of a trained agent, such as
+            ``'TD3/Pendulum-v1'``, of those that ``zoo.list_agents()`` lists; or ``'hf://name/repo'``, an agent on the
+            Hugging Face hub, which is downloaded once. A path that exists wins over a name.
         net_list, optimizers_list: as for :meth:`Algorithm.load`.
-        best: load the best agent of a run directory, which :class:`zoo.callbacks.KeepBest` or ``Evaluate`` kept.
+        best: load the best agent of a run directory, which :class:`zoo.callbacks.KeepBest` or ``Evaluate`` kept. A
+            trained agent with a name is the best of its run in any case.
         revision, token: of the hub: a branch, a tag or a commit, also as ``'hf://name/repo@revision'``; and a token for
             private and gated repositories, without which ``HF_TOKEN`` or the one of ``hf auth login`` is taken.
 

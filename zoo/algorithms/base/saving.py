@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from zoo.agents import finding
 from zoo.common import spaces
 from zoo.common.networks import copies, fingerprints
 from zoo.common.networks.network import unannounced
@@ -25,6 +26,9 @@ from zoo.common.training.agent import Agent
 
 #: Parameters of the constructor that a checkpoint holds, and a summary shows, apart from the others.
 APART = ('observation_space', 'action_space', 'net_list', 'optimizers_list')
+
+#: Arrays that acting does not need, and that a training can begin anew: ``save(…, training_state=False)``.
+_OF_TRAINING = ('optimizer/', 'target/', 'learned/')
 
 A = TypeVar('A', bound=Agent)
 
@@ -175,8 +179,16 @@ def _leave_out_statistics(agent: Agent, saved: Mapping[str, np.ndarray]) -> None
         del agent.statistics[path]
 
 
-def save(agent: Agent, path: str | os.PathLike[str], buffer: bool, loop_state: dict[str, int] | None) -> Path:
-    """Write a checkpoint, with the replay buffer if asked."""
+def save(
+    agent: Agent,
+    path: str | os.PathLike[str],
+    buffer: bool,
+    loop_state: dict[str, int] | None,
+    training_state: bool = True,
+) -> Path:
+    """Write a checkpoint, with the replay buffer if asked, and without what only a training needs if asked."""
+    if buffer and not training_state:
+        raise InvalidValue('buffer=True saves a part of what training_state=False leaves out: give one of them.')
     whole = config(agent) | {
         'steps': agent.steps,
         'updates': agent.updates,
@@ -186,11 +198,15 @@ def save(agent: Agent, path: str | os.PathLike[str], buffer: bool, loop_state: d
         'saved_at': time.time(),
         'fingerprints': fingerprints.fingerprints(agent.networks),
     }
+    state = arrays(agent)
+    if not training_state:
+        whole['training_state'] = False
+        state = {name: array for name, array in state.items() if not name.startswith(_OF_TRAINING)}
     held = None
     if buffer:
         # A loaded agent that has not trained yet reads its buffer from the file that it was loaded from.
         held = agent.saved_buffer if agent.replay is None else agent.replay.state()
-    return checkpoint.write(path, whole, arrays(agent), held)
+    return checkpoint.write(path, whole, state, held)
 
 
 def twin(agent: A, memo: dict[int, Any]) -> A:
@@ -215,18 +231,21 @@ def twin(agent: A, memo: dict[int, Any]) -> A:
 
 
 def newest(path: str | os.PathLike[str]) -> Path:
-    """Give the checkpoint at a path; for a run directory, the one that was written last."""
+    """Give the checkpoint at a path; for a run directory or a trained agent, the one that was written last."""
     if not isinstance(path, str | os.PathLike):
-        raise InvalidType(f'a saved agent is given by the path of its folder, not by {path!r}.')
-    path = Path(hub.local(path)).expanduser()
+        raise InvalidType(f'a saved agent is given by the path of its folder, or by its name, not by {path!r}.')
+    path = finding.find(hub.local(path))
     return checkpoint.newest_in(path) or path
 
 
 def best_of(path: str | os.PathLike[str]) -> Path:
-    """Give the checkpoint of the best agent in a run directory."""
+    """Give the checkpoint of the best agent in a run directory; a trained agent is the best of its run."""
     if not isinstance(path, str | os.PathLike):
         raise InvalidType(f'a run is given by the path of its folder, not by {path!r}.')
-    found = Path(path).expanduser() / 'best'
+    folder = finding.find(path)
+    if finding.card_of(folder) is not None:
+        return folder
+    found = folder / 'best'
     if not found.is_dir():
         told = 'tests keep one while it trains: zoo.train(evaluate=True), from 2,000 steps on'
         raise InvalidValue(f"'{path}' has no best agent; {told}.")
@@ -273,7 +292,10 @@ def load(
         agent = make(**known, **given)
     if 'net_list' not in given:
         _check_dtypes(agent, found['net_list'])
-    state = _optimizers_state(agent, saved.arrays, None if optimizers_list is None else found['optimizers_list'])
+    if found.get('training_state', True):
+        state = _optimizers_state(agent, saved.arrays, None if optimizers_list is None else found['optimizers_list'])
+    else:
+        state = _with_training_state(agent, saved.arrays)
     own = variables(agent)
     # Generators that were not saved start anew. A network that draws no numbers does not need those that were.
     state = {name: array for name, array in state.items() if '/random/' not in name or name in own}
@@ -333,6 +355,15 @@ def _optimizers_state(
         state = {key: value for key, value in state.items() if not key.startswith(prefix)}
         state |= {prefix + key: value for key, value in held.items()}
     return state
+
+
+def _with_training_state(agent: Agent, saved: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Give what was saved without the state of a training, with new optimizers, and targets equal to their networks."""
+    begun = {name: array for name, array in arrays(agent).items() if name.startswith(_OF_TRAINING)}
+    for name in begun:
+        if name.startswith('target/'):
+            begun[name] = saved[f'network/{name.removeprefix("target/")}']
+    return begun | dict(saved)
 
 
 def _check_arrays(agent: Agent, saved: Mapping[str, np.ndarray], path: Path) -> None:

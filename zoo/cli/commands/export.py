@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from zoo.cli.options import add_best, add_run, own_folder
+from zoo.cli.options import add_best, add_run, place_of
 
 HELP = 'write a trained agent as a model that runs without zoo'
 
@@ -23,6 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: Any) -> None:
     run = zoo.open_run(args.run_name)
-    path = own_folder(run) / f'exported_{args.to}' if args.out is None else Path(args.out)
+    path = place_of(run, f'exported_{args.to}') if args.out is None else Path(args.out)
     export: Any = zoo.export
     print(export(run.load(best=args.best), path, to=args.to))

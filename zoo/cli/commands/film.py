@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from zoo.cli.options import add_playing, open_agent, own_folder, without_window
+from zoo.cli.options import add_playing, open_agent, place_of, without_window
 from zoo.cli.values import as_count
 
 HELP = 'film a trained agent: a GIF, or an MP4 with zoo-rl[video]'
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: Any) -> None:
     without_window()
     run, agent, env = open_agent(args, render_mode='rgb_array')
-    path = own_folder(run) / 'film.gif' if args.out is None else Path(args.out)
+    path = place_of(run, 'film.gif') if args.out is None else Path(args.out)
     zoo.film(agent, env, path, episodes=args.episodes, max_steps=args.max_steps, seed=args.seed)
     env.close()
     print(path)

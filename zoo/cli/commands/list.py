@@ -12,7 +12,7 @@ from zoo.cli.values import env_types
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.printing import Table, say
 
-HELP = 'list algorithms, environments or runs'
+HELP = 'list algorithms, environments, runs or trained agents'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,4 +64,19 @@ def _list_runs(_: str | None) -> None:
     print(*Table('', ('run', 'algorithm', 'environment', 'steps', 'return', 'begun'), rows).lines(), sep='\n')
 
 
-_LISTS = {'algorithms': _list_algorithms, 'environments': _list_environments, 'runs': _list_runs}
+def _list_agents(_: str | None) -> None:
+    rows = []
+    for card in zoo.list_agents():
+        where = '' if card.place == 'package' else 'in the repository'
+        steps = f'{card.train_steps:,}'
+        rows.append((card.name, card.shown_score, card.shown_published, str(len(card.seeds)), steps, where))
+    columns = ('agent', 'score', 'published', 'seeds', 'steps', '')
+    print(*Table('', columns, rows, right=('seeds', 'steps')).lines(), sep='\n')
+
+
+_LISTS = {
+    'algorithms': _list_algorithms,
+    'environments': _list_environments,
+    'runs': _list_runs,
+    'agents': _list_agents,
+}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from zoo.cli.values import run_names
+from zoo.cli.values import agent_names
 from zoo.common.tools.errors import InvalidValue
 
 HELP = 'draw the learning curves of runs; runs of one algorithm become a median in a band'
@@ -15,8 +15,10 @@ HELP = 'draw the learning curves of runs; runs of one algorithm become a median 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(example='zoo plot last')
-    action = parser.add_argument('runs', nargs='+', metavar='RUN', help='folders, names in runs, or last')
-    action.completer = run_names  # type: ignore[attr-defined]
+    action = parser.add_argument(
+        'runs', nargs='+', metavar='RUN', help='folders, names in runs, last, or trained agents'
+    )
+    action.completer = agent_names  # type: ignore[attr-defined]
     parser.add_argument('--out', default='curves.png', metavar='FILE', help='the PNG (default: curves.png)')
 
 

@@ -14,7 +14,7 @@ from zoo.common.tools.errors import InvalidValue
 #: The log has means of at most so many episodes.
 WINDOW = 100
 
-HELP = 'what a run is, how far it came, how well it does, and what differs from the defaults'
+HELP = 'what a run or a trained agent is, how well it does, and what differs from the defaults'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,9 +32,18 @@ def run(args: Any) -> None:
             raise InvalidValue('--as-config prints a file and nothing else: leave --networks out.')
         print(zoo.as_config(run), end='')
         return
+    print(aligned(_facts(run)), flush=True)  # the rest takes as long as TensorFlow needs to start
+    print(f'\n{_changes(run)}')
+    if args.networks:
+        print(f'\n{run.load().summary()}')
+
+
+def _facts(run: Any) -> list[tuple[str, str]]:
+    if run.card is not None:
+        return [('trained agent', run.name), ('folder', str(run.path)), *run.card.rows()]
     seconds, ended = run.episodes.get('t', []), [step for step in run.episodes.get('step', ()) if step <= run.steps]
     rate, last = run.last('speed/steps_per_second'), run.last('episode/return')
-    rows = [
+    return [
         ('run', str(run.path)),
         ('algorithm', run.algorithm),
         ('environment', run.environment),
@@ -48,10 +57,6 @@ def run(args: Any) -> None:
         *(tests(run) or [('tests', 'none')]),
         ('best agent', '' if run.best is None else str(run.best)),
     ]
-    print(aligned(rows), flush=True)  # the rest takes as long as TensorFlow needs to start
-    print(f'\n{_changes(run)}')
-    if args.networks:
-        print(f'\n{run.load().summary()}')
 
 
 def _changes(run: Any) -> str:

@@ -12,7 +12,7 @@ from zoo import algorithms
 from zoo.cli.options import add_training, without_window
 from zoo.cli.printing import INTERRUPTED, aligned, duration, mean_return, tests
 from zoo.cli.subject import ONE, add_subject
-from zoo.cli.values import as_count, as_number, as_seed, find_packages, run_names, training_params
+from zoo.cli.values import agent_names, as_count, as_number, as_seed, find_packages, run_names, training_params
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.printing import say
 
@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add('--seed', type=as_seed, default=argparse.SUPPRESS, help=told)  # a configuration may have another one
     told = 'go on with this run; with --steps N to N steps in all, also after its end'
     add('--resume', metavar='RUN', help=told).completer = run_names  # type: ignore[attr-defined]
-    told = 'begin with the weights of this run or checkpoint'
-    add('--from', dest='start_from', metavar='RUN', help=told).completer = run_names  # type: ignore[attr-defined]
+    told = 'begin with the weights of this run, checkpoint or trained agent, such as PPO/CartPole-v1'
+    add('--from', dest='start_from', metavar='RUN', help=told).completer = agent_names  # type: ignore[attr-defined]
     add('--run-dir', metavar='FOLDER', help='where to write (default: a new folder in runs)')
     told = 'test every so many steps (default: about ten times, in a tenth of the time)'
     add('--evaluate', type=as_count, metavar='STEPS', help=told)
@@ -142,6 +142,7 @@ def _resume(args: Any, callbacks: list[Any]) -> Any:
     if names:
         raise InvalidValue(f'--resume goes on with a run as it was begun: leave out {", ".join(names)}.')
     run = zoo.open_run(args.resume)
+    run.check_resumable()
     begun = (run.config.get('calls') or [[0, 0]])[0][0]  # the agent may have learned in other runs before
     step, reached = run.checkpoint_steps - begun, run.steps - begun
     if run.checkpoint_steps == 0:

@@ -187,7 +187,8 @@ COMMANDS = {
     **dict.fromkeys(('optimize', 'hyperopt', 'search'), 'zoo tune PPO CartPole-v1 searches parameters'),
     **dict.fromkeys(('benchmark', 'all_plots'), 'zoo compare PPO A2C --env CartPole-v1 compares'),
     **dict.fromkeys(
-        ('algorithms', 'algos', 'envs', 'environments', 'runs', 'ls'), 'zoo list algorithms, environments or runs lists'
+        ('algorithms', 'algos', 'envs', 'environments', 'runs', 'agents', 'ls'),
+        'zoo list algorithms, environments, runs or agents lists',
     ),
     **dict.fromkeys(('video', 'record_video'), 'zoo film RUN films'),
     **dict.fromkeys(('tensorboard', 'logs'), 'tensorboard --logdir runs shows the logs, and zoo plot RUN draws curves'),
