@@ -54,8 +54,7 @@ html_static_path = ['_static']
 html_css_files = ['zoo.css']
 html_copy_source = False
 html_show_sourcelink = False
-# Highlights the words of a search in the page that it leads to.
-html_js_files: list[str] = []
+html_search_scorer = str(Path(__file__).parent / '_static' / 'scorer.js')
 pygments_style = 'friendly'
 pygments_dark_style = 'monokai'
 copybutton_prompt_text = r'>>> |\$ '

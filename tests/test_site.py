@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -36,7 +37,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in filter(None, files.split('\0')):
         if (ROOT / name).exists():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).symlink_to(ROOT / name)
+            shutil.copyfile(ROOT / name, folder / name)
     built = folder / 'docs' / '_build' / 'html'
     command = [sys.executable, '-m', 'sphinx', '-q', '-W', '--keep-going', '-b', 'html', 'docs', str(built)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=os.environ | {'PYTHONPATH': ''})

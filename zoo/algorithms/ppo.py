@@ -51,7 +51,7 @@ class PPO(ActorCritic):
         float | Linear | None, at_least(0), 'how far a value may move from the old one in an iteration; None: freely'
     ] = None
     penalty_coef: Annotated[float, above(0), 'β of the penalty, at first; the divergence adapts it'] = 1.0
-    penalty_target: Annotated[float, above(0), 'mean divergence from the old policy that β is adapted to'] = 0.01
+    penalty_target: Annotated[float, above(0), 'mean divergence from the old policy that β is adapted to'] = 0.003
     normalize_advantage: NormalizeAdvantage = True
     target_kl: Annotated[
         float | None, above(0), 'mean divergence from the old policy that ends the epochs; None: nothing does'
