@@ -194,7 +194,7 @@ def test_from_the_shell(server: Hub, trained: Path, tmp_path: Path, capsys, monk
     exported: list[Any] = []
     monkeypatch.setattr(zoo, 'export', lambda agent, path, to: exported.append(path), raising=False)
     assert main(['export', 'hf://me/shell']) == 0
-    assert exported == [Path('exported_savedmodel')]  # not in the cache
+    assert exported == [Path('DQN_CartPole-v1_exported_savedmodel')]  # not in the cache
     assert main(['push', os.fspath(trained), 'me/shell', '--public']) == 2
     assert "'me/shell' is there and private: change that on its page" in capsys.readouterr().err
     assert main(['push', os.fspath(trained), 'shell']) == 2
