@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from common import ROOT, header, listed, read_results, row, write_page
+from common import RESULTS, ROOT, header, listed, read_results, row, write_page
 from published import SOURCE, published
 
 GALLERY = ROOT / 'docs' / 'gallery'
@@ -18,6 +18,13 @@ EPISODES = 100
 FILM_SEED = 3
 #: A film: seconds, frames a second, size in pixels, bytes at most.
 SECONDS, FPS, SIZE, FILM_BYTES = 6, 12, (200, 150), 100_000
+
+
+#: The environments over which algorithms are compared, by the actions that they need.
+COMPARED = {
+    'discrete': ('CartPole-v1', 'Acrobot-v1', 'MountainCar-v0', 'LunarLander-v3'),
+    'continuous': ('Pendulum-v1', 'LunarLanderContinuous-v3', 'HalfCheetah-v5'),
+}
 
 
 def picture(name: str, ending: str) -> Path:
@@ -137,8 +144,33 @@ def report(rows: Mapping[str, Any], results: dict[str, Any]) -> list[str]:
                     f'{statistics.median(entry["seconds"] for entry in found.values()) / 60:.1f}',
                 )
             )
+    for actions, env_ids in COMPARED.items():
+        lines += compared(actions, env_ids, results)
     entries = (entry for found in results.values() for entry in found.values())
     return [*lines, '', *sorted({f'{entry["date"]}: {listed(entry["versions"])}' for entry in entries})]
+
+
+def compared(actions: str, env_ids: tuple[str, ...], results: dict[str, Any]) -> list[str]:
+    """Return the lines that compare the algorithms with scores in all of some environments, if there are two."""
+    import zoo
+
+    scores: dict[str, dict[str, list[float]]] = {}
+    for name, found in results.items():
+        alg, _, env_id = name.partition('/')
+        if env_id in env_ids and found:
+            scores.setdefault(alg, {})[env_id] = [entry['score']['mean'] for entry in found.values()]
+    scores = {alg: own for alg, own in scores.items() if len(own) == len(env_ids)}
+    if len(scores) < 2:
+        return []
+    summary = zoo.compare_scores(scores)
+    summary.plot(RESULTS / f'agents_{actions}.png')
+    lines = ['', f'## Over environments with {actions} actions', '']
+    lines += [f'`zoo.compare_scores` of the seeds above in {", ".join(f"`{env_id}`" for env_id in env_ids)}. 0 is a']
+    lines += ['random policy, 1 is the published score of PPO. IQM is the interquartile mean, with 95 % intervals.', '']
+    _, _, sums, pairs = summary.tables
+    for table in (sums, pairs):
+        lines += [*header(*table.columns), *(row(*cells) for cells in table.rows), '']
+    return [*lines, *summary.notes, '', f'![Aggregates and performance profiles](agents_{actions}.png)']
 
 
 def options_of(asked: Any) -> str:
@@ -151,7 +183,8 @@ def gallery(found: list[Any]) -> list[str]:
     lines = [
         '# Gallery',
         '',
-        'Trained agents that come with zoo. [Trained agents](howto/trained_agents.md) says how to load, watch and train them further. A',
+        'Trained agents that come with zoo. [Trained agents](howto/trained_agents.md) says how to load, watch and train',
+        'them further. A',
         f'score is the mean return of {EPISODES} episodes of the deterministic policy, with its standard error. Each',
         'agent is the best of several seeds; the median of the seeds is beside it. Published scores are from RL',
         'Baselines3 Zoo, with the standard deviation of the episodes. [All scores](../benchmarks/results/agents.md).',

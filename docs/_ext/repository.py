@@ -41,6 +41,7 @@ COPIED = (
     'CHANGELOG.md',
     'examples/distributed/README.md',
     'benchmarks/results/*.md',
+    'benchmarks/results/*.png',
     'zoo/agents/trained/*/*/README.md',
     'benchmarks/results/curves/*.md',
     'benchmarks/results/curves/*.png',
