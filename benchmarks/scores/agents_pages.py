@@ -183,8 +183,8 @@ def gallery(found: list[Any]) -> list[str]:
     lines = [
         '# Gallery',
         '',
-        'Trained agents that come with zoo. [Trained agents](howto/trained_agents.md) says how to load, watch and train',
-        'them further. A',
+        'Trained agents that come with zoo. [Trained agents](howto/trained_agents.md) says how to load, watch and',
+        'train them further. A',
         f'score is the mean return of {EPISODES} episodes of the deterministic policy, with its standard error. Each',
         'agent is the best of several seeds; the median of the seeds is beside it. Published scores are from RL',
         'Baselines3 Zoo, with the standard deviation of the episodes. [All scores](../benchmarks/results/agents.md).',
