@@ -100,7 +100,8 @@ def texts_for_users() -> str:
     pages = [path.read_text(encoding='utf-8') for path in paths if apart.isdisjoint(path.parts)]
     for path in (ROOT / 'notebooks').glob('*.ipynb'):
         pages += [''.join(cell['source']) for cell in json.loads(path.read_text(encoding='utf-8'))['cells']]
-    return '\n'.join(pages)
+    # Pseudocode names lines of the code.
+    return re.sub(r'^```{pseudocode}.*?^```', '', '\n'.join(pages), flags=re.DOTALL | re.MULTILINE)
 
 
 def test_every_name_that_the_documentation_uses_is_shown():
