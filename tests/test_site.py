@@ -117,7 +117,8 @@ def test_every_public_name_is_in_the_reference_with_an_example(site: Path):
     for name in public_names():
         name = ELSEWHERE.get(name, name)
         text = ''.join(part for key, part in described.items() if key == name or key.startswith(f'{name}.'))
-        if not any(word in text for word in ('<em>Examples:</em>', '<em>Parameters, equations', '&gt;&gt;&gt;')):
+        signs = ('<em>Examples:</em>', '<em>Explained in:</em>', '<em>Parameters, equations', '&gt;&gt;&gt;')
+        if not any(sign in text for sign in signs):
             without.append(name)
     assert without == []
 

@@ -1,6 +1,6 @@
 """What the pages of the reference have besides docstrings.
 
-* Behind each name stand the pages whose programs use it.
+* Behind each name stand the pages whose programs use it, or else the pages that explain it.
 * An algorithm has the first part of its docstring and a link to its page, which has the parameters.
 * The directive ``commands`` prints the help of every command.
 """
@@ -35,6 +35,27 @@ def programs() -> dict[str, tuple[str, str]]:
     return found
 
 
+@cache
+def texts() -> dict[str, tuple[str, str]]:
+    """Return title and whole text of each page, by the name of the document."""
+    found = {}
+    for path in sorted(DOCS.rglob('*.md')):
+        name = path.relative_to(DOCS).with_suffix('').as_posix()
+        text = path.read_text(encoding='utf-8')
+        title = re.search(r'^# (.+)$', text, re.MULTILINE)
+        if title and not name.startswith((f'{FOLDER}/', 'reference/', 'development/', '_')):
+            found[name] = (title[1].replace('`', ''), text)
+    return found
+
+
+def mentions(name: str, most: int = 3) -> list[tuple[str, str]]:
+    """Return document and title of the pages that name something in the type of code, those first that do it most."""
+    word = re.compile(rf'`[^`\n]*\b{re.escape(name)}\b[^`\n]*`')
+    counts = {page: len(word.findall(text)) for page, (_, text) in texts().items()}
+    best = sorted((page for page in counts if counts[page]), key=lambda page: -counts[page])
+    return [(page, texts()[page][0]) for page in best[:most]]
+
+
 def uses(name: str, most: int = 3) -> list[tuple[str, str]]:
     """Return document and title of the pages whose programs use a name, those first that use it most."""
     word = re.compile(rf'(?<![\w.])(?:\w+\.)*{re.escape(name)}\b')
@@ -59,10 +80,12 @@ def add_examples(app: Sphinx, what: str, name: str, obj: Any, options: Any, line
     """Append the links to the docstring of a public function or class."""
     if what not in ('function', 'class', 'data', 'exception'):
         return
-    found = uses(name.rpartition('.')[2])
-    if found:
-        links = ', '.join(f':doc:`{title} </{page}>`' for page, title in found)
-        lines += ['', f'*Examples:* {links}', '']
+    word = name.rpartition('.')[2]
+    for label, found in (('Examples', uses(word)), ('Explained in', mentions(word))):
+        if found:
+            links = ', '.join(f':doc:`{title} </{page}>`' for page, title in found)
+            lines += ['', f'*{label}:* {links}', '']
+            break
 
 
 class Commands(SphinxDirective):

@@ -234,6 +234,9 @@ def default_nenv(alg: str, env_type: str, env_id: str, with_own: bool = True) ->
     """Return how many copies of an environment an algorithm's defaults are meant for.
 
     ``with_own=False`` leaves a user's own defaults (``ZOO_DEFAULTS``) out.
+
+    >>> default_nenv('A2C', 'classic_control', 'CartPole-v1')
+    8
     """
     own = own_defaults_for(alg, env_type, env_id) if with_own else None
     copies: int = _merged(_table(alg), env_type, env_id, None).get('nenv', 1)

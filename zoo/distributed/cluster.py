@@ -56,6 +56,9 @@ def connect(
 class Cluster:
     """This rank's view of the cluster. Its calls take nested structures of arrays (:mod:`zoo.distributed.wire`).
 
+    >>> cluster = connect(learners=1, actors=2)
+    >>> mean = cluster.role_all_reduce(gradient, op='mean')
+
     Attributes:
         engine: the connected engine.
         layout: the roles, for as many ranks as the engine has.

@@ -23,7 +23,11 @@ class Role(str, Enum):
 
 @dataclass(frozen=True)
 class Layout:
-    """How many ranks each role has. Ranks are numbered in this order: learners, actors, servers, buffers."""
+    """How many ranks each role has. Ranks are numbered in this order: learners, actors, servers, buffers.
+
+    >>> connect(learners=1, actors=2).layout
+    Layout(learners=1, actors=2, servers=0, buffers=0)
+    """
 
     learners: int = 1
     actors: int = 0

@@ -44,7 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_script(script: str, args: list[str]) -> None:
-    """Run a script as Python itself would."""
+    """Run a script as Python itself would.
+
+    >>> run_script('train.py', ['--steps', '1000'])
+    """
     sys.argv = [script, *args]
     sys.path[0] = str(Path(script).resolve().parent)
     runpy.run_path(script, run_name='__main__')

@@ -56,7 +56,11 @@ def env_name(env: Env | VectorEnv) -> str:
 
 
 def env_type_of(env: Env | VectorEnv) -> str | None:
-    """Return the ``env_type`` that an environment was built with; None where ``build_env`` did not build it."""
+    """Return the ``env_type`` that an environment was built with; None where ``build_env`` did not build it.
+
+    >>> env_type_of(build_env('CartPole-v1', 'classic_control'))
+    'classic_control'
+    """
     return about(env).type
 
 

@@ -43,6 +43,9 @@ def kind_of(env_type: str) -> ModuleType:
 def find_env_type(env_id: Any) -> str:
     """Return the type of an environment from its name; ``'gymnasium'`` for no other type, and for what is no name.
 
+    >>> find_env_type('CartPole-v1')
+    'classic_control'
+
     Raises:
         ValueError: no installed type has the name; the message has the nearest name.
         ImportError: ``package`` of ``'package:Name-v0'`` cannot be imported.

@@ -207,6 +207,8 @@ class Rollout:
         Ordered rollouts are joined along time, copy by copy. Episodes go on from one to the next where the environment
         did, as in successive calls of ``agent.rollout``. Otherwise the episodes under way are marked as cut.
 
+        >>> both = Rollout.concatenate([agent.rollout(env, 128), agent.rollout(env, 128)])
+
         Raises:
             ValueError: an empty list; other spaces, fields or numbers of copies; ordered and loose ones together.
         """

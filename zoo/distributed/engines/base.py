@@ -28,7 +28,10 @@ class PeerLost(ClusterError):
 
 
 class MessageTooLarge(ClusterError):
-    """A message is larger than its queue allows."""
+    """A message is larger than its queue allows.
+
+    >>> cluster.queue(source, target, max_bytes=2**20)  # for messages of up to a megabyte
+    """
 
 
 def is_count(number: object, least: int) -> bool:
