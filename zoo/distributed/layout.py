@@ -25,8 +25,8 @@ class Role(str, Enum):
 class Layout:
     """How many ranks each role has. Ranks are numbered in this order: learners, actors, servers, buffers.
 
-    >>> connect(learners=1, actors=2).layout
-    Layout(learners=1, actors=2, servers=0, buffers=0)
+    >>> print(connect(learners=1, actors=2).layout)
+    1 learner + 2 actors
     """
 
     learners: int = 1
