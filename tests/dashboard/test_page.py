@@ -99,6 +99,8 @@ def test_a_refused_choice_stays_in_its_field_with_the_reason(page):
 
 
 def test_choosing_shows_what_was_chosen(page):
+    page.choices.env_id.value, page.choices.alg.value = 'CartPole-v1', 'PPO'
+    edit(page, 'gamma', '0.9')
     page.choices.env_id.value = 'Pendulum-v1'
     page.choices.alg.value = 'SAC'
     assert (
@@ -113,6 +115,8 @@ def test_choosing_shows_what_was_chosen(page):
 
 
 def test_edited_parameters_are_marked_and_reset(page):
+    page.choices.env_id.value, page.choices.alg.value = 'CartPole-v1', 'PPO'
+    edit(page, 'gamma', '0.9')
     page.form.group.value = 'edited'
     assert 'default 0.98' in page.form.row('gamma').label.value
     assert page.form.list.children == (page.form.row('gamma').box,)
