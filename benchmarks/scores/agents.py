@@ -168,7 +168,7 @@ def seconds_of(run: Any) -> float:
 
 
 def tested(agent: Any, run: Any, seed: int) -> dict[str, Any]:
-    """Return the score of test episodes with the deterministic policy, in an environment like that of the training."""
+    """Test the deterministic policy in the environment of its training, one copy; return the score."""
     env = run.build_env(seed, nenv=1, vectorized=False)
     try:
         result = agent.learn(env, 'test', test_episodes=EPISODES, seed=seed, verbose=0)
@@ -282,7 +282,7 @@ def worker(task: str, name: str, **given: Any) -> Any:
     """Do a piece of work in a process of its own and return its answer."""
     what = json.dumps({'task': task, 'name': name, **given})
     env = environment()
-    env.pop('ZOO_DEFAULTS', None)  # the defaults are those of zoo
+    env.pop('ZOO_DEFAULTS', None)  # the user's own defaults do not count here
     return answer_of([sys.executable, __file__, '--work', what], env, shown=True)
 
 

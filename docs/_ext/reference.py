@@ -20,48 +20,34 @@ from sphinx.util.docutils import SphinxDirective
 
 
 @cache
-def programs() -> dict[str, tuple[str, str]]:
-    """Return title and Python of each page that has some, by the name of the document."""
-    found = {}
-    for path in sorted(DOCS.rglob('*.md')):
-        name = path.relative_to(DOCS).with_suffix('').as_posix()
-        if name.startswith((f'{FOLDER}/', 'reference/', '_')):
-            continue
-        text = path.read_text(encoding='utf-8')
-        blocks = re.findall(r'^```(?:python|py)\n(.*?)^```', text, re.DOTALL | re.MULTILINE)
-        title = re.search(r'^# (.+)$', text, re.MULTILINE)
-        if blocks and title:
-            found[name] = (title[1].replace('`', ''), '\n'.join(blocks))
-    return found
-
-
-@cache
-def texts() -> dict[str, tuple[str, str]]:
-    """Return title and whole text of each page, by the name of the document."""
+def pages() -> dict[str, tuple[str, str, str]]:
+    """Return title, whole text and Python of each page that explains something, by the name of the document."""
     found = {}
     for path in sorted(DOCS.rglob('*.md')):
         name = path.relative_to(DOCS).with_suffix('').as_posix()
         text = path.read_text(encoding='utf-8')
         title = re.search(r'^# (.+)$', text, re.MULTILINE)
         if title and not name.startswith((f'{FOLDER}/', 'reference/', 'development/', '_')):
-            found[name] = (title[1].replace('`', ''), text)
+            blocks = re.findall(r'^```(?:python|py)\n(.*?)^```', text, re.DOTALL | re.MULTILINE)
+            found[name] = (title[1].replace('`', ''), text, '\n'.join(blocks))
     return found
 
 
-def mentions(name: str, most: int = 3) -> list[tuple[str, str]]:
-    """Return document and title of the pages that name something in the type of code, those first that do it most."""
-    word = re.compile(rf'`[^`\n]*\b{re.escape(name)}\b[^`\n]*`')
-    counts = {page: len(word.findall(text)) for page, (_, text) in texts().items()}
-    best = sorted((page for page in counts if counts[page]), key=lambda page: -counts[page])
-    return [(page, texts()[page][0]) for page in best[:most]]
+def ranked(pattern: str, counts_in: int) -> list[tuple[str, str]]:
+    """Return document and title of the three pages in which a pattern occurs most; ``counts_in`` is 1 or 2 of a page."""
+    counts = {name: len(re.findall(pattern, page[counts_in])) for name, page in pages().items()}
+    best = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
+    return [(name, pages()[name][0]) for name in best[:3]]
 
 
-def uses(name: str, most: int = 3) -> list[tuple[str, str]]:
-    """Return document and title of the pages whose programs use a name, those first that use it most."""
-    word = re.compile(rf'(?<![\w.])(?:\w+\.)*{re.escape(name)}\b')
-    counts = {page: len(word.findall(program)) for page, (_, program) in programs().items()}
-    best = sorted((page for page in counts if counts[page]), key=lambda page: -counts[page])
-    return [(page, programs()[page][0]) for page in best[:most]]
+def mentions(name: str) -> list[tuple[str, str]]:
+    """Return document and title of the pages that name something in the type of code."""
+    return ranked(rf'`[^`\n]*\b{re.escape(name)}\b[^`\n]*`', 1)
+
+
+def uses(name: str) -> list[tuple[str, str]]:
+    """Return document and title of the pages whose programs use a name."""
+    return ranked(rf'(?<![\w.])(?:\w+\.)*{re.escape(name)}\b', 2)
 
 
 def shorten_algorithms(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:

@@ -95,7 +95,7 @@ class TestCards:
 
 
 class TestBenchmark:
-    """The agents are those of ``benchmarks/scores/agents.py``, and its results are those on the cards."""
+    """Every agent is a row of ``benchmarks/scores/agents.py``, and its card has the results of that row."""
 
     ROOT = Path(__file__).parents[2]
 

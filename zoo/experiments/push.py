@@ -126,7 +126,7 @@ def push_to_hub(
 def _upload(
     client: Any, folder: Path, repo: str, private: bool | None, revision: str | None, token: str | None, message: str
 ) -> str:
-    """Upload the files of a folder in one commit, in place of those of an agent before."""
+    """Upload the files of a folder in one commit, which removes the files of an earlier agent."""
     api = client.HfApi(token=token)
     with hub.told(repo, revision):
         address = str(api.create_repo(repo, private=private, exist_ok=True))

@@ -242,7 +242,7 @@ def compare_scores(
 def summarize(
     scores: Mapping[str, Mapping[str, np.ndarray]], scales: Mapping[str, Scale], references: Mapping[str, float]
 ) -> Summary:
-    """Return the summary of checked scores; ``references`` are the user's, which replace those of ``scales``."""
+    """Return the summary of checked scores; ``references`` of the user replace the references in ``scales``."""
     settled = {}
     for name, scale in scales.items():
         if name in references:
