@@ -34,7 +34,7 @@ def pages() -> dict[str, tuple[str, str, str]]:
 
 
 def ranked(pattern: str, counts_in: int) -> list[tuple[str, str]]:
-    """Return document and title of the three pages in which a pattern occurs most; ``counts_in`` is 1 or 2 of a page."""
+    """Return document and title of the three pages in which a pattern occurs most; ``counts_in`` indexes a page."""
     counts = {name: len(re.findall(pattern, page[counts_in])) for name, page in pages().items()}
     best = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
     return [(name, pages()[name][0]) for name in best[:3]]
