@@ -16,6 +16,9 @@ if TYPE_CHECKING:  # what a type checker knows, since it does not run __getattr_
     from zoo.algorithms.base.describing import describe as describe
     from zoo.algorithms.base.exporting import export as export
     from zoo.common import plots as plots
+    from zoo.common.datasets.dataset import Dataset as Dataset
+    from zoo.common.datasets.episodes import RecordedEpisode as RecordedEpisode
+    from zoo.common.datasets.opening import open_dataset as open_dataset
     from zoo.common.env_wrappers import build_env as build_env
     from zoo.common.env_wrappers import list_envs as list_envs
     from zoo.common.envs.check import check_env as check_env
@@ -23,6 +26,7 @@ if TYPE_CHECKING:  # what a type checker knows, since it does not run __getattr_
     from zoo.common.rollouts.rollout import Rollout as Rollout
     from zoo.common.schedules import Linear as Linear
     from zoo.common.training.record import record_dataset as record_dataset
+    from zoo.common.training.record import record_episodes as record_episodes
     from zoo.common.utils import call_default_params as call_default_params
     from zoo.experiments.compare import compare as compare
     from zoo.experiments.config_file import as_config as as_config
@@ -64,7 +68,11 @@ _HOME = {
     'call_default_params': 'zoo.common.utils',
     'load': 'zoo.algorithms.base',
     'list_agents': 'zoo.agents',
+    'open_dataset': 'zoo.common.datasets.opening',
+    'record_episodes': 'zoo.common.training.record',
     'record_dataset': 'zoo.common.training.record',
+    'Dataset': 'zoo.common.datasets.dataset',
+    'RecordedEpisode': 'zoo.common.datasets.episodes',
     'Rollout': 'zoo.common.rollouts.rollout',
     'describe': 'zoo.algorithms.base.describing',
     'Linear': 'zoo.common.schedules',

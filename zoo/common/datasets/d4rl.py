@@ -7,8 +7,9 @@ task ended) and ``timeouts`` (a time limit ended the episode). ``next_observatio
 * where ``next_observations`` is there and is not the next row's observation: the episode was cut.
 
 Without ``next_observations`` the final observation of an episode is not in the data. As in D4RL's own
-``qlearning_dataset``, the last step is left out where the episode was truncated or cut: its observation becomes the
-final one. Where it terminated, the step stays, since nothing of value follows; its observation stands for the final one.
+``qlearning_dataset``, the last step is left out where the episode was truncated or cut. Its observation becomes the
+final one. Where the episode terminated, the step stays, since nothing of value follows. Its observation stands for the
+final one.
 """
 
 from __future__ import annotations
@@ -90,9 +91,7 @@ class D4RLData(Source):
         missing = [name for name in NEEDED if name not in columns]
         if missing:
             there = ', '.join(sorted(columns)) or 'nothing'
-            raise InvalidValue(
-                f"'{self.path}' has no array {missing[0]!r}, which the D4RL form needs: it has {there}."
-            )
+            raise InvalidValue(f"'{self.path}' has no array {missing[0]!r}, which the D4RL form needs: it has {there}.")
         found = {name: columns[name] for name in (*NEEDED, *_FLAGS, _NEXT) if name in columns}
         for name, x in found.items():
             if not hasattr(x, 'shape') or not x.shape:
@@ -126,8 +125,8 @@ class D4RLData(Source):
             ends |= self._breaks(rows)
         if not ends.any() or not any(name in self._columns for name in _FLAGS):
             raise InvalidValue(
-                f"nothing in '{self.path}' says where and how episodes end: it needs terminals and timeouts with a True "
-                'at each end.'
+                f"nothing in '{self.path}' says where and how episodes end: it needs terminals and timeouts, with a "
+                'True at each end.'
             )
         if rows:
             ends[-1] = True
@@ -177,9 +176,7 @@ class D4RLData(Source):
         return np.fromiter(sums, np.float64, len(numbers))
 
     def fitting(self, observation_space: Space, action_space: Space) -> Source:
-        given = tuple(
-            own or its for own, its in zip(self._given, (observation_space, action_space), strict=True)
-        )
+        given = tuple(own or its for own, its in zip(self._given, (observation_space, action_space), strict=True))
         return self if None not in self._given else D4RLData(self.path, self._columns, *given, self._reopen)
 
     def __reduce__(self) -> Any:

@@ -95,7 +95,9 @@ class GivenEpisodes(Source):
         obs = fitted(f'{where} the observation', self.observation_space, one['obs'], steps + 1)
         for path, leaf in spaces.leaves(self.observation_space).items():
             x = obs[path] if path else obs
-            if isinstance(leaf, spaces.FrameStack) and not np.array_equal(stacked(newest_frames(leaf, x), leaf.frames), x):
+            if isinstance(leaf, spaces.FrameStack) and not np.array_equal(
+                stacked(newest_frames(leaf, x), leaf.frames), x
+            ):
                 raise InvalidValue(
                     f'{where} the stacks of frames do not follow one another from the first frame on: give episodes '
                     'from their beginning.'

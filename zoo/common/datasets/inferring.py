@@ -87,9 +87,7 @@ def _action_leaf(what: str, arrays: list[np.ndarray], dtype: np.dtype, shape: tu
     if dtype.kind != 'f':
         if shape in ((), (1,)):
             return _counted(what, arrays, 'action_space')
-        lowest, highest = (
-            np.stack([getattr(x, side)(0) for x in arrays if len(x)]) for side in ('min', 'max')
-        )
+        lowest, highest = (np.stack([getattr(x, side)(0) for x in arrays if len(x)]) for side in ('min', 'max'))
         _check_counted(what, int(lowest.min()), 'action_space')
         return MultiDiscrete(highest.max(0) + 1)
     largest = max((float(np.abs(x).max()) for x in arrays if x.size), default=0.0)
@@ -106,7 +104,9 @@ def _action_leaf(what: str, arrays: list[np.ndarray], dtype: np.dtype, shape: tu
 
 
 def _counted(what: str, arrays: list[np.ndarray], argument: str) -> Discrete:
-    lowest, highest = (int(getattr(np, side)([getattr(x, side)() for x in arrays if x.size])) for side in ('min', 'max'))
+    lowest, highest = (
+        int(getattr(np, side)([getattr(x, side)() for x in arrays if x.size])) for side in ('min', 'max')
+    )
     _check_counted(what, lowest, argument)
     return Discrete(highest + 1)
 

@@ -33,8 +33,8 @@ class Joined(Source):
                 if reason is not None:
                     reason = reason.split(', but this agent')[0]
                     raise InvalidValue(
-                        f"of '{part.source.name}' the {kind} {reason}, unlike in '{first.source.name}': join datasets of "
-                        'one environment.'
+                        f"of '{part.source.name}' the {kind} {reason}, unlike in '{first.source.name}': join "
+                        'datasets of one environment.'
                     )
         known = [part.environment for part in parts]
         self.environment = known[0] if all(one == known[0] for one in known) else None

@@ -132,6 +132,7 @@ class MappedFolder(Source):
     Attributes:
         rows: the arrays with one entry for each row, by name, mapped and not writable.
         begins: int64 ``[E]``, the first row of each episode.
+        spare: the number of rows behind the last episode.
 
     Raises:
         ValueError: the folder is none of this form, damaged, or of a newer zoo.
@@ -148,7 +149,8 @@ class MappedFolder(Source):
             episodes, steps = int(body['episodes']), int(body['steps'])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise self._altered(f'{ABOUT} lacks something ({error})') from error
-        rows = steps + episodes + spare_rows(self.observation_space)
+        self.spare = spare_rows(self.observation_space)
+        rows = steps + episodes + self.spare
         wanted: dict[str, tuple[tuple[int, ...], Any]] = {'reward': ((rows,), np.float32)}
         wanted |= {name: ((rows,), bool) for name in ('terminated', 'truncated', 'valid')}
         for field, space in (('obs', self.observation_space), ('action', self.action_space)):
@@ -288,4 +290,3 @@ class MappedFolder(Source):
 
     def __reduce__(self) -> Any:
         return MappedFolder, (self.path,)
-

@@ -33,9 +33,8 @@ _HDF5 = ('.hdf5', '.h5', '.hdf')
 _MINARI_ID = re.compile(r'([\w-]+/)*[\w-]+-v\d+')
 
 _WHAT = (
-    'a dataset is the path of a recording (a .npz file or a folder of zoo.record_episodes), a D4RL file (.hdf5 or .npz), '
-    'the id or folder of a Minari dataset, a run with a saved replay buffer, an open dataset, agent.replay, episodes, or '
-    'a list of these'
+    'give a file or folder of zoo.record_episodes, a D4RL file, a Minari dataset, a run with its replay buffer, an open '
+    'dataset, agent.replay, episodes, or a list of these'
 )
 
 
@@ -115,7 +114,7 @@ def check_spaces(agent: AgentSpaces, observation_space: Space, action_space: Spa
             raise InvalidValue(f'{whose} {kind} {reason}: record episodes in an environment with its spaces.')
 
 
-def check_source(source: Any) -> None:
+def check_sources(source: Any) -> None:
     """Refuse what is no source of a dataset; files must be there. Data is read only when it is opened.
 
     Raises:
@@ -129,11 +128,11 @@ def check_source(source: Any) -> None:
             EpisodeFile(path)
     elif not (isinstance(source, Dataset | Ring) or is_episode(source)):
         for part in _listed(source):
-            check_source(part)
+            check_sources(part)
 
 
-def named(source: Any) -> Any:
-    """Return what a dataset was opened from as plain data: its path or name, a description, or a list of these."""
+def described(source: Any) -> Any:
+    """Return what a dataset is opened from as plain data: its path or name, a description, or a list of these."""
     if isinstance(source, str | os.PathLike):
         return os.fspath(source)
     if isinstance(source, Dataset):
@@ -141,7 +140,13 @@ def named(source: Any) -> Any:
     if isinstance(source, Ring) or is_episode(source):
         return f'<{type(source).__name__} in memory>'
     parts = _listed(source)
-    return f'<{len(parts)} episodes in memory>' if is_episode(parts[0]) else [named(part) for part in parts]
+    return f'<{len(parts)} episodes in memory>' if is_episode(parts[0]) else [described(part) for part in parts]
+
+
+def named(source: Any) -> list[str]:
+    """Return the paths or names that a dataset is opened from, or descriptions of what has none, as a list."""
+    found = described(source)
+    return found if isinstance(found, list) else [found]
 
 
 def name_of(source: Any) -> str:

@@ -30,8 +30,8 @@ def writer_for(
     path = as_path(path, 'path')
     if path.suffix not in ('', '.npz'):
         raise InvalidValue(
-            f"path is '{path}': episodes are recorded in a file whose name ends in .npz, or in a folder, whose name has "
-            'no ending.'
+            f"path is '{path}': episodes are recorded in a file whose name ends in .npz, or in a folder, whose name "
+            'has no ending.'
         )
     kind = EpisodeFileWriter if path.suffix else MappedFolderWriter
     return kind(path, observation_space, action_space, environment)
