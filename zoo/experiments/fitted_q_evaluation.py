@@ -1,15 +1,16 @@
 """Fitted Q evaluation: the value of a policy, learned from recorded transitions.
 
 Le, Voloshin and Yue 2019, *Batch Policy Learning under Constraints* (arXiv 1903.08738), algorithm 3. A network learns
-Q(s, a) ← r + γ (1 − terminated) E[Q′(s′, a′)], a′ ~ π(· | s′), of a policy π that stays as it is. The value of the policy
-is the mean of E[Q(s₀, a)] over the first observations of the episodes.
+Q(s, a) ← r + γ (1 − terminated) E[Q′(s′, a′)], a′ ~ π(· | s′), of a policy π that stays as it is. The value of the
+policy is the mean of E[Q(s₀, a)] over the first observations of the episodes.
 
 Departures:
 
 * The paper fits a regression to its end before the target moves. Here the target follows the network a little in every
   update, as in DDPG.
-* The network gives Q in units of the dataset's returns: Q = center + scale · network. It begins with the data's average,
-  in place of 0, so that a discount near 1 needs fewer updates.
+* Q is c + scale · network. The number c begins with the mean of the data's returns. Then it follows the mean error of
+  the target: c ← c + τ (y − Q′(s, a)) / (1 − γ). What all values have in common is the slowest to learn, since an update
+  leaves γ of its error. This is the centering of rewards of Naik et al. 2024 (arXiv 2405.09999) with c = r̄ / (1 − γ).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from zoo.common.parameters import Gamma, NormalizeObs, Tau
 from zoo.common.records import Batch
 from zoo.common.sampling import Sampling
 from zoo.common.tools.compilation import PackedCall
-from zoo.common.tools.params import above
+from zoo.common.tools.params import above, at_least
 from zoo.common.training import loops
 
 #: Observations whose values are computed at a time, and actions that are drawn for each where π cannot be summed over.
@@ -55,8 +56,9 @@ class FQE(Algorithm):
     deterministic: Annotated[bool, 'evaluate its best actions, in place of what it samples'] = False
     gamma: Gamma = 0.99
     tau: Tau = 0.02
-    center: Annotated[float, 'Q where the network gives 0'] = 0.0
+    center: Annotated[float, 'Q where the network gives 0, before the first update'] = 0.0
     scale: Annotated[float, above(0), 'what Q grows by where the network grows by 1'] = 1.0
+    horizon: Annotated[float, at_least(1), 'one over the mean of 1 − γ (1 − terminated) in the data'] = 100.0
     normalize_obs: NormalizeObs = True
 
     def build(self) -> None:
@@ -66,6 +68,8 @@ class FQE(Algorithm):
         self.build_networks([action_value_head(size) if self.discrete else value_head(action_size=size)])
         self.network = self.networks['q']
         self.target = self.build_target('q')
+        self.offset = tf.Variable(self.center, dtype=tf.float32)
+        self.state_variables['offset'] = self.offset
         self.build_optimizers([self.network.trainable_variables])
         self.behavior = self.evaluated.behavior
         #: Whether the policy draws from a distribution.
@@ -112,16 +116,16 @@ class FQE(Algorithm):
             prob = tf.one_hot(self.action(obs, seed), q.shape[-1])
         return self.unscaled(tf.reduce_sum(prob * q, -1))
 
-    def taken(self, batch: Batch) -> tf.Tensor:
-        """Return Q(s, a) of the recorded actions, ``[B]``, in training mode."""
+    def taken(self, network: Network, batch: Batch, training: bool = False) -> tf.Tensor:
+        """Return Q(s, a) of the recorded actions, ``[B]``."""
         if not self.discrete:
-            return self.unscaled(self.network(batch.obs, self.encoded(batch.action), training=True)[:, 0])
-        q = self.network(batch.obs, training=True)
+            return self.unscaled(network(batch.obs, self.encoded(batch.action), training)[:, 0])
+        q = network(batch.obs, training=training)
         return self.unscaled(tf.reduce_sum(q * tf.one_hot(batch.action, q.shape[-1]), -1))
 
     def unscaled(self, output: tf.Tensor) -> tf.Tensor:
         """Return Q in the units of rewards for the network's output."""
-        return self.center + self.scale * output
+        return self.offset + self.scale * output
 
     def encoded(self, action: spaces.Flat) -> tf.Tensor:
         """Return stored actions as vectors ``[B, n]``: choices as one-hot, a ``Box`` within its bounds."""
@@ -132,32 +136,37 @@ class FQE(Algorithm):
                 columns = tf.unstack(tf.reshape(x, [-1, part.size]), axis=-1)
                 pieces += [tf.one_hot(column, n) for column, n in zip(columns, part.counts, strict=True)]
             elif isinstance(leaf, Box):  # what the environment does with an action beyond its bounds
-                bounds = (-1.0, 1.0) if leaf.is_bounded() else (b.ravel().astype(np.float32) for b in spaces.bounds(leaf))
-                pieces.append(tf.clip_by_value(x, *bounds))
+                low, high = (bound.ravel().astype(np.float32) for bound in spaces.bounds(leaf))
+                scaled = leaf.is_bounded()  # to [−1, 1]
+                pieces.append(tf.clip_by_value(x, -1.0 if scaled else low, 1.0 if scaled else high))
             else:
                 pieces.append(tf.cast(x, tf.float32))
         return tf.concat(pieces, -1)
 
     def values_of_first(self, obs: spaces.Flat) -> np.ndarray:
-        """Return E[Q(s, a)] of observations ``[E, …]``, float64 ``[E]``; where π is not summed over, a mean of draws."""
+        """Return E[Q(s, a)] of observations ``[E, …]``, float64 ``[E]``; of a ``Box`` a mean of draws."""
         draws = 1 if self.discrete or not self.samples else _DRAWS
-        function = tf.function(lambda obs, seed: self.value(self.network, obs, seed), reduce_retracing=True)
         found = []
         for begin in range(0, spaces.count(obs), _ROWS):
             part = spaces.tree_map(lambda x, b=begin: tf.convert_to_tensor(x[b : b + _ROWS]), obs)
             seeds = self.rng.integers(2**31 - 1, size=(draws, 2), dtype=np.int32)
-            found.append(np.mean([function(part, tf.constant(seed)).numpy() for seed in seeds], 0, np.float64))
+            found.append(
+                np.mean([self.value(self.network, part, tf.constant(seed)).numpy() for seed in seeds], 0, np.float64)
+            )
         return np.concatenate(found)
 
     # The update
 
     def loss(self, batch: Batch, target: tf.Tensor) -> tf.Tensor:
         """Return mean (Q(s, a) − y)², in units of the scale."""
-        return penalized(tf.reduce_mean(tf.square((self.taken(batch) - target) / self.scale)), self.network)
+        error = (self.taken(self.network, batch, True) - target) / self.scale
+        return penalized(tf.reduce_mean(tf.square(error)), self.network)
 
     def update(self, batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Make a gradient step on a batch with fields ``[B, …]``, and move the target."""
+        """Make a gradient step on a batch with fields ``[B, …]``; then move the target and the center."""
         target = tf.stop_gradient(batch.reward + batch.discount * self.value(self.target, batch.next_obs, seed))
         loss = self.optimizers['q'].minimize(lambda: self.loss(batch, target))
+        error = tf.reduce_mean(target - self.taken(self.target, batch))
         polyak(self.target.variables, self.network.variables, self.tau)
+        self.offset.assign_add(self.tau * self.horizon * error)
         return {'loss': loss, 'q': tf.reduce_mean(target)}

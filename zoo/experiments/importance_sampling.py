@@ -171,9 +171,7 @@ def log_ratios(agent: Any, behavior: Any, dataset: Dataset, deterministic: bool)
     return found
 
 
-def log_prob_of(
-    agent: Any, episode: RecordedEpisode, clips: set[str], samples: bool, explores: bool
-) -> np.ndarray:
+def log_prob_of(agent: Any, episode: RecordedEpisode, clips: set[str], samples: bool, explores: bool) -> np.ndarray:
     """Return the log-probability of each action of an episode, float64 ``[T]``; of a ``Box`` the log-density.
 
     A density is per unit of the environment's actions. A Gaussian that is clipped to the bounds has probabilities there.

@@ -30,7 +30,7 @@ log = logging.getLogger('zoo')
 METHODS = {'fqe': 'fitted Q evaluation', **importance_sampling.METHODS}
 
 #: Parameters of ``learn`` that fitted Q evaluation takes, with their defaults here.
-_OF_LEARN = {'train_updates': 20_000, 'batch_size': 256, 'compress': False, 'verbose': 0}
+_OF_LEARN = {'train_updates': 10_000, 'batch_size': 256, 'compress': False, 'verbose': 0}
 #: Parameters of the network that a user may give.
 _OF_NETWORK = ('net_list', 'optimizers_list', 'tau', 'normalize_obs')
 
@@ -166,7 +166,8 @@ def estimate_return(
 def _checked(agent: Any, gamma: Any, confidence: Any, refits: Any) -> tuple[float, float, int]:
     """Return the numbers that a user gave, or refuse them."""
     gamma = getattr(agent, 'gamma', 1.0) if gamma is None else gamma
-    for name, value, inside in (('gamma', gamma, lambda x: 0 <= x <= 1), ('confidence', confidence, lambda x: 0 < x < 1)):
+    ranges = {'gamma': (gamma, lambda x: 0 <= x <= 1), 'confidence': (confidence, lambda x: 0 < x < 1)}
+    for name, (value, inside) in ranges.items():
         if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not inside(value):
             ends = '0 to 1' if name == 'gamma' else 'between 0 and 1, such as 0.95'
             raise InvalidValue(f'{name} is {value!r}: give a number {ends}.')
@@ -239,7 +240,7 @@ def _by_fqe(
     if gamma == 1 and not data.terminated.any():
         raise InvalidValue(
             'no recorded episode terminates, so with gamma=1 the rewards of a policy add up without end: give '
-            f"gamma=0.99, or use importance sampling, such as method='wpdis', which stops where episodes stop."
+            "gamma=0.99, or use importance sampling, such as method='wpdis', which stops where episodes stop."
         )
     of_learn = _OF_LEARN | {name: given[name] for name in _OF_LEARN if name in given}
     of_network = {name: given[name] for name in _OF_NETWORK if name in given}
@@ -257,6 +258,7 @@ def _by_fqe(
             gamma=gamma,
             center=found.center,
             scale=found.scale,
+            horizon=1 / (1 - gamma * (1 - data.terminated.sum() / data.steps)),
             **of_network | {'net_list': net_list},
         )
         result = model.learn(None, 'train', dataset=data, run_dir=False, seed=seeds, **of_learn)
