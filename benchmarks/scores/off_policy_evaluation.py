@@ -5,11 +5,11 @@
     python benchmarks/scores/off_policy_evaluation.py --again      # repeat seeds that are there
     python benchmarks/scores/off_policy_evaluation.py --pages      # write the page alone
 
-A seed trains TD3 in ``Pendulum-v1`` for 6,000 steps. Five agents of its training are the policies: ``JUDGED`` has their
-steps. Four others record 25 episodes each, with exploration: ``RECORDING``. So no policy is judged by its own episodes.
+A seed trains TD3 in ``Pendulum-v1`` for 6,000 steps. Five agents of its training are the policies: ``JUDGED`` has
+their steps. Four others record 25 episodes each, with exploration: ``RECORDING``. So no policy is judged by its own.
 ``zoo.estimate_return`` estimates the discounted return of each. The true one is the mean over 50 episodes of 200 steps.
-The aim is a rank correlation of 0.9 over the five policies. No setting was chosen on these seeds. A run of all takes some
-six minutes on two cores. ``results/off_policy_evaluation.md`` is written from ``results/off_policy_evaluation.json``.
+The aim is a rank correlation of 0.9 over the five policies. No setting was chosen on these seeds. All take less than
+ten minutes on two cores. ``results/off_policy_evaluation.md`` is written from ``results/off_policy_evaluation.json``.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def write(results: dict[str, Any]) -> None:
     found = [entry['rank_correlation'] for entry in results.values()]
     lines = ['# Off-policy evaluation', '', f'`python benchmarks/scores/{NAME}.py`', '']
     lines += [
-        f'Five policies of one training of TD3 in `{ENV_ID}`, judged by `zoo.estimate_return` with {UPDATES:,} updates on '
-        f'{EPISODES * len(RECORDING)} episodes of four other policies of that training. True returns are means of '
+        f'Five policies of one training of TD3 in `{ENV_ID}`, judged by `zoo.estimate_return` with {UPDATES:,} updates '
+        f'on {EPISODES * len(RECORDING)} episodes of four other policies of that training. True returns are means of '
         f'{TRUE_EPISODES} episodes.',
         '',
         f'Rank correlation of five policies: median {statistics.median(found):g}, lowest {min(found):g}, of '

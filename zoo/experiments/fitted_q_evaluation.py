@@ -9,8 +9,8 @@ Departures:
 * The paper fits a regression to its end before the target moves. Here the target follows the network a little in every
   update, as in DDPG.
 * Q is c + scale · network. The number c begins with the mean of the data's returns. Then it follows the mean error of
-  the target: c ← c + τ (y − Q′(s, a)) / (1 − γ). What all values have in common is the slowest to learn, since an update
-  leaves γ of its error. This is the centering of rewards of Naik et al. 2024 (arXiv 2405.09999) with c = r̄ / (1 − γ).
+  the target: c ← c + τ (y − Q′(s, a)) / (1 − γ). What all values have in common is the slowest to learn, since a
+  backup leaves γ of its error. This is reward centering (Naik et al. 2024, arXiv 2405.09999) with c = r̄ / (1 − γ).
 """
 
 from __future__ import annotations

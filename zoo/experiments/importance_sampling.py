@@ -1,11 +1,11 @@
 """Importance sampling: the value of a policy from episodes of another policy whose probabilities are known.
 
-Precup, Sutton and Singh 2000, *Eligibility Traces for Off-Policy Policy Evaluation*: ordinary, weighted and per-decision
-importance sampling. The ratio of an episode is ρ_t = Π_{k ≤ t} π(a_k | s_k) / b(a_k | s_k).
+Precup, Sutton and Singh 2000, *Eligibility Traces for Off-Policy Policy Evaluation*: ordinary, weighted and
+per-decision importance sampling. The ratio of an episode is ρ_t = Π_{k ≤ t} π(a_k | s_k) / b(a_k | s_k).
 
-Departure: Precup's weighted per-decision estimate divides by the discounted sum of all ratios, which does not converge to
-the value. Here every step is divided by the sum of its own ratios (Thomas 2015, *Safe Reinforcement Learning*, section
-3.10.2: consistent weighted per-decision importance sampling).
+Departure: Precup's weighted per-decision estimate divides by the discounted sum of all ratios, which does not converge
+to the value. Here every step is divided by the sum of its own ratios (Thomas 2015, *Safe Reinforcement Learning*:
+consistent weighted per-decision importance sampling).
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def log_ratios(agent: Any, behavior: Any, dataset: Dataset, deterministic: bool)
 def log_prob_of(agent: Any, episode: RecordedEpisode, clips: set[str], samples: bool, explores: bool) -> np.ndarray:
     """Return the log-probability of each action of an episode, float64 ``[T]``; of a ``Box`` the log-density.
 
-    A density is per unit of the environment's actions. A Gaussian that is clipped to the bounds has probabilities there.
+    A density is per unit of the environment's actions. A Gaussian that is clipped at bounds has probabilities there.
 
     Args:
         agent: whose policy it is.
@@ -265,8 +265,8 @@ def _given(function: Callable[[RecordedEpisode], Any], number: int, episode: Rec
     found = np.asarray(function(episode))
     if found.shape != episode.reward.shape or found.dtype.kind not in 'if':
         raise InvalidValue(
-            f'behavior returned an array of shape {found.shape} and dtype {found.dtype} for episode {number}, which has '
-            f'{len(episode.reward)} steps: return the log-probability of each action.'
+            f'behavior returned an array of shape {found.shape} and dtype {found.dtype} for episode {number}, which '
+            f'has {len(episode.reward)} steps: return the log-probability of each action.'
         )
     return found.astype(np.float64)
 
@@ -280,9 +280,9 @@ def _clips(part: Part, behavior: Any) -> bool:
     return part.kind == 'gaussian' or isinstance(getattr(behavior, 'behavior', None), GaussianNoise)
 
 
-def _entrywise(same: np.ndarray) -> np.ndarray:
+def _entrywise(same: np.ndarray) -> Any:
     """Return whether all entries are the same, ``[T]``."""
-    return same.reshape(len(same), -1).all(-1)
+    return np.all(same.reshape(len(same), -1), axis=-1)
 
 
 def _outputs(agent: Any, obs: spaces.Flat) -> np.ndarray:
@@ -322,10 +322,11 @@ def _of_part(part: Part, leaf: Any, params: np.ndarray, action: np.ndarray, clip
     if part.counts:
         pieces = np.split(params, np.cumsum(part.counts)[:-1], -1)
         chosen = action.reshape(len(action), -1).T
-        return sum(
-            np.take_along_axis(_log_softmax(x), a[:, None].astype(np.int64), -1)[:, 0]
+        each = [
+            np.take_along_axis(_log_softmax(x), a[:, None].astype(np.int64), -1)
             for x, a in zip(pieces, chosen, strict=True)
-        )
+        ]
+        return np.concatenate(each, -1).sum(-1)
     if part.kind == 'bernoulli':
         return -np.logaddexp(0.0, (1.0 - 2.0 * action) * params).sum(-1)
     return _of_box(part, leaf, params, action.astype(np.float64), clips)

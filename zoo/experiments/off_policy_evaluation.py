@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -113,8 +114,8 @@ def estimate_return(
         deterministic: judge the best actions, which a test plays, in place of what the policy samples. Policies that
             sample nothing, such as DQN's and TD3's, are judged by their best actions anyway.
         gamma: the discount; None: the agent's own, or 1 if it has none.
-        confidence: of the interval. It is a percentile bootstrap over episodes. For ``'fqe'`` without ``refits`` it says
-            how first observations differ, and nothing of the error of the values.
+        confidence: of the interval, a percentile bootstrap over episodes. For ``'fqe'`` without ``refits`` it says how
+            first observations differ, and nothing of the error of the values.
         refits: for ``'fqe'``: learn the values so many times more, each time on episodes drawn with replacement. The
             interval is then normal with the standard deviation of these estimates (Hao et al. 2021, arXiv 2102.03607).
             Ten are enough.
@@ -136,14 +137,19 @@ def estimate_return(
     data = opened(agent, dataset)
     agent.forward.refresh()  # the weights may have been set since
     found = _facts(data, gamma)
-    common = {'confidence': confidence, 'method': method, 'episodes': len(data), 'gamma': gamma}
-    common['dataset_return'] = float(found.returns.mean())
+    made = partial(
+        EstimatedReturn,
+        confidence=confidence,
+        method=method,
+        episodes=len(data),
+        gamma=gamma,
+        dataset_return=float(found.returns.mean()),
+    )
     if method == 'fqe':
         if behavior is not None:
             raise InvalidValue("behavior is for importance sampling, and method='fqe' needs none: leave it out.")
-        return EstimatedReturn(
-            **common, **_by_fqe(agent, data, found, gamma, confidence, deterministic, refits, seed, fqe_params)
-        )
+        ends, losses = _by_fqe(agent, data, found, gamma, confidence, deterministic, refits, seed, fqe_params)
+        return made(*ends, losses=losses)
     for name, given in {'refits': refits, **fqe_params}.items():
         if given:
             raise InvalidValue(f"{name} is for method='fqe', and {METHODS[method]} fits nothing: leave it out.")
@@ -151,16 +157,19 @@ def estimate_return(
         raise InvalidValue(
             f'{METHODS[method]} needs the probabilities of the policy that recorded the episodes: give '
             f'behavior=other_agent, or {importance_sampling.INSTEAD}.',
+            shell=f'{METHODS[method]} needs the policy that recorded the episodes: --behavior RUN, or '
+            '--method fqe, which needs none.',
         )
     cut = int((~(data.terminated | data.truncated)).sum())
     if cut:
         log.warning('%d of %d episodes were cut before their end: what follows is not estimated.', cut, len(data))
     if hasattr(behavior, 'action_adaptor'):
-        opened(behavior, data)  # in its spaces too
-        behavior.forward.refresh()
+        other: Any = behavior
+        opened(other, data)  # in its spaces too
+        other.forward.refresh()
     ratios = importance_sampling.log_ratios(agent, behavior, data, deterministic)
     mean, low, high, effective = importance_sampling.estimate(method, ratios, found.rewards, gamma, confidence, seed)
-    return EstimatedReturn(mean, low, high, **common, effective_sample_size=effective)
+    return made(mean, low, high, effective_sample_size=effective)
 
 
 def _checked(agent: Any, gamma: Any, confidence: Any, refits: Any) -> tuple[float, float, int]:
@@ -224,8 +233,8 @@ def _by_fqe(
     refits: int,
     seed: int | None,
     given: dict[str, Any],
-) -> dict[str, Any]:
-    """Return the estimate by fitted Q evaluation as fields of the record."""
+) -> tuple[tuple[float, float, float], dict[str, float]]:
+    """Return the estimate by fitted Q evaluation with the ends of its interval, and the metrics of the last update."""
     from zoo.experiments.fitted_q_evaluation import FQE
 
     known = (*_OF_LEARN, *_OF_NETWORK)
@@ -269,11 +278,11 @@ def _by_fqe(
     mean = float(values.mean())
     if not refits:
         low, high = bootstrap_interval(values, np.mean, confidence)
-        return {'mean': mean, 'low': float(low), 'high': float(high), 'losses': losses}
+        return (mean, float(low), float(high)), losses
     rng, others = np.random.default_rng(seed), []
     for fit in range(1, refits + 1):
         drawn = rng.integers(len(data), size=len(data))
         again, _ = fitted(Dataset(data.source, data.numbers[np.sort(drawn)]), fit)
         others.append(again.values_of_first(spaces.tree_map(lambda x, d=drawn: x[d], found.first)).mean())
     reach = NormalDist().inv_cdf((1 + confidence) / 2) * float(np.std(others, ddof=1))
-    return {'mean': mean, 'low': mean - reach, 'high': mean + reach, 'losses': losses}
+    return (mean, mean - reach, mean + reach), losses
