@@ -233,12 +233,12 @@ class TestTwoStates:
 
     @pytest.mark.parametrize('method', WEIGHTED)
     def test_importance_sampling_has_the_exact_value_in_its_interval(self, method):
-        data = walks(1500)
+        data = walks(1000)
         found = zoo.estimate_return(choosing(self.ODDS), data, method, choosing((0.0, 0.0)), seed=0)
         starts = np.mean([exact(self.ODDS)[int(one.obs[0])] for one in data])
         assert found.low < starts < found.high
-        assert found.high - found.low < 0.4
-        assert 100 < found.effective_sample_size < 1500
+        assert found.high - found.low < 1.0
+        assert 100 < found.effective_sample_size < 1000
         assert found.gamma == GAMMA and found.losses is None
         # by a function of the episode that says the same
         again = zoo.estimate_return(
@@ -313,14 +313,16 @@ class TestFittedQ:
         found = zoo.estimate_return(agent, data, deterministic=deterministic, seed=0, optimizers_list=fast, **few)
         assert found.mean == pytest.approx(value.mean(), abs=0.05)
 
-    @pytest.mark.parametrize('act', ACTIONS)
-    @pytest.mark.parametrize('obs', ['vector', 'masked Dict'])
-    def test_every_action_space(self, act, obs):
+    @pytest.mark.parametrize(
+        ('obs', 'act', 'deterministic'),
+        [('masked Dict', 'Discrete', False), ('masked Dict', 'Discrete', True), ('vector', 'Dict', True)]
+        + [('vector', act, False) for act in ACTIONS],
+    )
+    def test_every_action_space(self, obs, act, deterministic):
         agent = ppo(observation_space(obs, ACTIONS[act]), ACTIONS[act])
         given = {'train_updates': 3, 'batch_size': 4, 'net_list': [TINY], 'seed': 0}
-        for deterministic in (False, True):
-            found = zoo.estimate_return(agent, recorded(agent), deterministic=deterministic, **given)
-            assert np.isfinite([found.mean, found.low, found.high, *found.losses.values()]).all()
+        found = zoo.estimate_return(agent, recorded(agent), deterministic=deterministic, **given)
+        assert np.isfinite([found.mean, found.low, found.high, *found.losses.values()]).all()
 
     def test_other_policies(self):
         """Values, deterministic actions with their noise left out, and normalized observations."""
@@ -356,15 +358,17 @@ class TestFittedQ:
         assert found.mean == pytest.approx(100, abs=3)
 
 
+@pytest.fixture(scope='module')
+def agent() -> PPO:
+    return ppo()
+
+
+@pytest.fixture(scope='module')
+def data(agent: PPO) -> zoo.Dataset:
+    return recorded(agent)
+
+
 class TestRefusals:
-    @pytest.fixture(scope='class')
-    def agent(self):
-        return ppo()
-
-    @pytest.fixture(scope='class')
-    def data(self, agent):
-        return recorded(agent)
-
     @pytest.mark.parametrize(
         ('given', 'told'),
         [
@@ -416,7 +420,7 @@ class TestRefusals:
         with pytest.raises(ValueError, match='ApexDQN explores to another degree in every copy'):
             zoo.estimate_return(agent, data, 'is', ladder)
         boxed = ppo(VECTOR, SQUARE)
-        ddpg = zoo.algorithms.DDPG(VECTOR, SQUARE, net_list=[TINY] * 2, noise='ou')
+        ddpg = zoo.algorithms.DDPG(VECTOR, SQUARE, net_list=[TINY] * 2, noise='ornstein_uhlenbeck')
         with pytest.raises(ValueError, match='DDPG adds noise that lasts for several steps'):
             zoo.estimate_return(boxed, recorded(boxed), 'is', ddpg)
         sde = ppo(VECTOR, SQUARE, use_sde=True)
@@ -450,7 +454,8 @@ class TestRefusals:
 
 def test_the_command(tmp_path, capsys):
     agent = ppo()
-    agent.save(tmp_path / 'agent')
+    learned = {'train_steps': 10, 'horizon': 10, 'verbose': 0}
+    agent.learn(AnySpaces(VECTOR, CHOICE), run_dir=tmp_path / 'agent', **learned)
     recorded(agent).save(tmp_path / 'data.npz')
     words = ['estimate', str(tmp_path / 'agent'), str(tmp_path / 'data.npz')]
     assert main([*words, '--updates', '5']) == 0

@@ -16,6 +16,7 @@ Departures:
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -65,7 +66,9 @@ class FQE(Algorithm):
         """Make the network, its target and the optimizer."""
         self.discrete = isinstance(self.action_space, Discrete)
         size = sum(part.outputs for part in self.action_adaptor.parts)
-        self.build_networks([action_value_head(size) if self.discrete else value_head(action_size=size)])
+        head = action_value_head(size) if self.discrete else value_head(action_size=size)
+        # Near 0 at first: what the network has not learned yet moves the center by as much, times the horizon.
+        self.build_networks([replace(head, gain=0.01)])
         self.network = self.networks['q']
         self.target = self.build_target('q')
         self.offset = tf.Variable(self.center, dtype=tf.float32)

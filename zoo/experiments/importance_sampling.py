@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -190,7 +191,9 @@ def log_prob_of(agent: Any, episode: RecordedEpisode, clips: set[str], samples: 
         found = _of_params(adaptor, output, action, clips)
     elif isinstance(behavior, GaussianNoise) and explores:
         scale = np.full_like(output, np.log(behavior.scale))
-        found = _of_params(adaptor, np.concatenate([output, scale], -1), action, clips)
+        part, path = replace(adaptor.parts[0], kind='gaussian'), adaptor.parts[0].path  # the noise is not squashed
+        params = np.concatenate([output, scale], -1).astype(np.float64)
+        found = _of_part(part, adaptor.leaves[path], params, action, path in clips)
     else:
         best = dict(spaces.tree_items(_best(agent, obs, output)))
         same = [_entrywise(best[path] == x) for path, x in spaces.tree_items(action)]
