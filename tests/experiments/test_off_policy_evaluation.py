@@ -352,9 +352,11 @@ class TestFittedQ:
 
     def test_the_center_learns_what_values_share(self):
         """A constant reward of 1 and γ = 0.99, cut after 5 steps: 100, although the recorded returns are below 5."""
-        obs = np.random.default_rng(0).uniform(-1, 1, (20, 6, 3)).astype(np.float32)
-        data = zoo.open_dataset([episode(x, np.zeros(5, int), np.ones(5), False) for x in obs], VECTOR, CHOICE)
-        found = zoo.estimate_return(ppo(), data, gamma=0.99, train_updates=1000, batch_size=32, net_list=[TINY], seed=0)
+        rng = np.random.default_rng(0)
+        obs, actions = rng.uniform(-1, 1, (20, 6, 3)).astype(np.float32), rng.integers(2, size=(20, 5))
+        episodes = [episode(x, a, np.ones(5), False) for x, a in zip(obs, actions, strict=True)]
+        few = {'train_updates': 500, 'batch_size': 32, 'net_list': [TINY]}
+        found = zoo.estimate_return(ppo(), zoo.open_dataset(episodes, VECTOR, CHOICE), gamma=0.99, seed=0, **few)
         assert found.mean == pytest.approx(100, abs=3)
 
 
