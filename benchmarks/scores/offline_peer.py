@@ -31,8 +31,8 @@ def made(run: dict[str, Any]) -> tuple[Any, Any]:
     d3rlpy.seed(run['seed'])
     with np.load(run['data']) as held:
         data = d3rlpy.dataset.MDPDataset(**{name: held[name] for name in held.files if name not in ('low', 'high')})
-        low, high = held['low'], held['high']
-    given: dict[str, Any] = {'action_scaler': MinMaxActionScaler(minimum=low, maximum=high)}
+        bounds = {'minimum': held['low'], 'maximum': held['high']} if 'low' in held.files else None
+    given: dict[str, Any] = {} if bounds is None else {'action_scaler': MinMaxActionScaler(**bounds)}
     if run['alg'] == 'TD3BC':
         given['observation_scaler'] = StandardObservationScaler()
     algorithm = getattr(d3rlpy.algos, f'{NAMES[run["alg"]]}Config')(**given, **run.get('changes', {})).create('cpu:0')
