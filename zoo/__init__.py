@@ -104,7 +104,7 @@ if not TYPE_CHECKING:  # where it is seen, any name seems to exist
         if name in _RENAMED:
             told = f'zoo.{name} is called zoo.{_RENAMED[name]} now, which takes the path before the number of episodes.'
             warnings.warn(told, DeprecationWarning, stacklevel=2)
-            return getattr(importlib.import_module(_HOME[_RENAMED[name]]), 'record_dataset')
+            return importlib.import_module(_HOME[_RENAMED[name]]).record_dataset
         if name in _MODULES:
             return importlib.import_module(_MODULES[name])
         if name not in _HOME:

@@ -74,6 +74,8 @@ class EpisodeFile(Source):
         ValueError: another program wrote the file, it is damaged, or of a newer zoo.
     """
 
+    path: Path
+
     def __init__(self, path: Path) -> None:
         self.path, self.name = path, str(path)
         self._held: dict[str, np.ndarray] | None = None
@@ -111,6 +113,7 @@ class EpisodeFile(Source):
             raise InvalidValue(f"'{self.path}' is altered: its lengths are not numbers of steps.")
         episodes = len(lengths)
         steps = int(lengths.sum())
+        wanted: dict[str, tuple[tuple[int, ...], Any]]
         wanted = {'terminated': ((episodes,), bool), 'truncated': ((episodes,), bool), 'reward': ((steps,), np.float32)}
         for field, path, leaf in self._leaves():
             rows = steps + (episodes if field == 'obs' else 0)

@@ -33,8 +33,8 @@ _HDF5 = ('.hdf5', '.h5', '.hdf')
 _MINARI_ID = re.compile(r'([\w-]+/)*[\w-]+-v\d+')
 
 _WHAT = (
-    'give a file or folder of zoo.record_episodes, a D4RL file, a Minari dataset, a run with its replay buffer, an open '
-    'dataset, agent.replay, episodes, or a list of these'
+    'give a file or folder of zoo.record_episodes, a D4RL file, a Minari dataset, a run with its replay buffer, an '
+    'open dataset, agent.replay, episodes, or a list of these'
 )
 
 

@@ -96,7 +96,8 @@ def _off_policy(
     recorded: Annotated[
         Any,
         check_sources,
-        'None, or what the replay buffer is filled with before training: what zoo.open_dataset takes or gave, or a list',
+        'None, or what the replay buffer is filled with before training: what zoo.open_dataset takes or '
+        'gave, or a list',
     ] = None,
     recorded_share: Annotated[
         float | None,
