@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
-from zoo.common.datasets.recordings import name_of, named, opened
+from zoo.common.datasets.opening import described, name_of, named, opened
 from zoo.common.envs.about import About, about
 from zoo.common.envs.goals import Goals
 from zoo.common.envs.vector import SAMPLE_TIMEOUT, limit_samples
@@ -265,13 +265,15 @@ def _train(
         env_seed = _draw(seed, f'env/train{later}')
         roles_seed = _draw(seed, f'roles{later}') if later else seed
     written = dict(values)
+    if values.get('recorded') is not None:
+        written['recorded'] = described(values['recorded'])
     settings = Settings(**{name: values.pop(name) for name in params.declared(Settings) if name in values})
     loop, env_name = agent.loop, None if env is None else about(env).name
     if from_data:
         assert loop.from_data is not None
-        opened(agent, values['dataset'])  # refused before anything is written
         settings.train_steps, written['dataset'] = values['train_updates'], named(values['dataset'])
         loop, env_name = replace(loop, run=loop.from_data), env_name or name_of(values['dataset'])
+        values['dataset'] = opened(agent, values['dataset'])  # refused before anything is written
     if loop.from_data is not None:
         taken = params.declared(loop.run, only_keywords=True)
         values = {name: value for name, value in values.items() if name in taken}
