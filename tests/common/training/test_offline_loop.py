@@ -309,3 +309,40 @@ class TestRefusals:
 )
 def test_updates_at_once_divide_the_training_where_that_costs_little(updates, size, interval, expected):
     assert updates_at_once(updates, size, interval) == expected
+
+
+class TestTrain:
+    """``zoo.train`` and ``zoo.resume``."""
+
+    def test_the_environment_may_be_the_recorded_one(self, tmp_path):
+        env = zoo.build_env('Pendulum-v1', max_episode_steps=20)
+        data = zoo.record_episodes(lambda obs: [0.5], env, tmp_path / 'data.npz', episodes=3, seed=0)
+        given = {'train_updates': 6, 'batch_size': 4, 'net': '8', 'verbose': 0, 'evaluate': False}
+        agent, _ = zoo.train('TD3', dataset=data, run_dir=tmp_path / 'run', **given)
+        run = zoo.open_run(tmp_path / 'run')
+        assert agent.updates == 6 and run.environment == 'Pendulum-v1'
+        assert run.build_env().spec.max_episode_steps == 20
+        assert run.dataset == [str(tmp_path / 'data.npz')]
+
+        agent, _ = zoo.resume(run, train_steps=10, verbose=0)
+        assert (agent.updates, agent.data_steps) == (10, 10)
+
+    def test_no_environment_is_known(self, path, tmp_path):
+        agent, _ = zoo.train(
+            'TD3', dataset=path, train_updates=4, batch_size=4, net='8', verbose=0, run_dir=tmp_path / 'run'
+        )
+        assert agent.updates == 4 and not zoo.open_run(tmp_path / 'run').tests
+
+    def test_episodes_in_memory_are_given_again(self, path, tmp_path):
+        data = list(zoo.open_dataset(path))
+        given = {'observation_space': SPACE, 'action_space': CONTINUOUS}
+        data = zoo.open_dataset(data, **given)
+        zoo.train('TD3', dataset=data, train_updates=4, batch_size=4, net='8', verbose=0, run_dir=tmp_path / 'run')
+        with pytest.raises(ValueError, match='learned from a dataset in memory'):
+            zoo.resume(tmp_path / 'run', train_steps=8, env=Still())
+        agent, _ = zoo.resume(tmp_path / 'run', train_steps=8, dataset=data, env=Still(), verbose=0)
+        assert agent.updates == 8
+
+    def test_neither_an_environment_nor_a_dataset(self):
+        with pytest.raises(ValueError, match='the environment is missing'):
+            zoo.train('TD3', run_dir=False)

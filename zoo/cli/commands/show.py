@@ -71,15 +71,17 @@ def _facts(run: Any) -> list[tuple[str, str]]:
     if run.card is not None:
         return [('trained agent', run.name), ('folder', str(run.path)), *run.card.rows()]
     seconds, ended = run.episodes.get('t', []), [step for step in run.episodes.get('step', ()) if step <= run.steps]
+    played = f'{len(run.episodes.get("r", [])):,} in {duration(seconds[-1] if seconds else 0.0)}'
     rate, last = run.last('speed/steps_per_second'), run.last('episode/return')
     return [
         ('run', str(run.path)),
         ('algorithm', run.algorithm),
         ('environment', run.environment),
         ('seed', str(run.seed)),
-        ('steps', f'{run.steps:,} of {run.train_steps:,}'),
+        ('dataset', ', '.join(run.dataset or ())),
+        ('steps' if run.dataset is None else 'updates', f'{run.steps:,} of {run.train_steps:,}'),
         ('saved', '' if run.checkpoint_steps == run.steps else _saved(run)),
-        ('episodes', f'{len(run.episodes.get("r", [])):,} in {duration(seconds[-1] if seconds else 0.0)}'),
+        ('episodes', played if run.dataset is None else ''),
         ('speed', '' if rate is None else f'{rate:,.0f} steps/s in the last row of the log'),
         ('return', '' if last is None or not ended else mean_return(last, len(ended), WINDOW)),
         ('checkpoints', ', '.join(path.name for path in run.checkpoints) or 'none'),

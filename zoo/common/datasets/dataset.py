@@ -143,7 +143,7 @@ class Dataset:
             return Dataset(self.source, numbers)
         if not isinstance(index, Integral) or isinstance(index, bool):
             raise InvalidValue(f'an episode is asked for by a number or a slice, such as dataset[:10], not {index!r}.')
-        if not -len(self) <= index < len(self):
+        if not -len(self) <= int(index) < len(self):
             raise IndexError(f'there is no episode {index}: there are {len(self)}, numbered from 0.')
         number = int(self.numbers[index])
         episode = self.source.episode(number)
