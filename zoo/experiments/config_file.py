@@ -150,6 +150,10 @@ def _refusal(run: Run) -> str | None:
                 return f'{given}[{i}] is {article(entry["custom"])} that was made in Python. {program}'
     if 'start_from' in config and not _is_there(config['start_from']):
         return f'it began with {config["start_from"]}, which is not there. {program}'
+    for name in ('dataset', 'recorded'):
+        given = (config.get('learn_params') or {}).get(name)
+        if '<' in str(given):  # what opening.described says of what has no path
+            return f'{name} was {given if isinstance(given, str) else given[0]}, which no path names. {program}'
     callbacks = config.get('callbacks') or []
     if callbacks:
         return f'its callback {callbacks[0]} may have changed or ended the training. {program}'
