@@ -501,7 +501,6 @@ def test_names_of_the_package():
         'plots',
         'push_to_hub',
         'read_config',
-        'record_dataset',
         'record_episodes',
         'resume',
         'train',

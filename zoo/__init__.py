@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # what a type checker knows, since it does not run __getattr_
     from zoo.common.plots.films import film as film
     from zoo.common.rollouts.rollout import Rollout as Rollout
     from zoo.common.schedules import Linear as Linear
-    from zoo.common.training.record import record_dataset as record_dataset
     from zoo.common.training.record import record_episodes as record_episodes
     from zoo.common.utils import call_default_params as call_default_params
     from zoo.experiments.compare import compare as compare
@@ -72,7 +71,6 @@ _HOME = {
     'list_agents': 'zoo.agents',
     'open_dataset': 'zoo.common.datasets.opening',
     'record_episodes': 'zoo.common.training.record',
-    'record_dataset': 'zoo.common.training.record',
     'Dataset': 'zoo.common.datasets.dataset',
     'RecordedEpisode': 'zoo.common.datasets.episodes',
     'Rollout': 'zoo.common.rollouts.rollout',
@@ -98,7 +96,7 @@ _HOME = {
 _MODULES = {'algorithms': 'zoo.algorithms', 'callbacks': 'zoo.callbacks', 'plots': 'zoo.common.plots'}
 
 #: Old names, which go on working with a warning.
-_RENAMED = {'record': 'record_dataset'}
+_RENAMED = {'record': 'record_episodes', 'record_dataset': 'record_episodes'}
 
 __all__ = [*_HOME, *_MODULES, '__version__']  # noqa: PLE0604
 
@@ -108,8 +106,9 @@ if not TYPE_CHECKING:  # where it is seen, any name seems to exist
     def __getattr__(name: str) -> Any:
         """Import a name when it is asked for: ``import zoo`` costs nothing and loads no TensorFlow."""
         if name in _RENAMED:
-            warnings.warn(f'zoo.{name} is called zoo.{_RENAMED[name]} now.', DeprecationWarning, stacklevel=2)
-            name = _RENAMED[name]
+            told = f'zoo.{name} is called zoo.{_RENAMED[name]} now, which takes the path before the number of episodes.'
+            warnings.warn(told, DeprecationWarning, stacklevel=2)
+            return importlib.import_module(_HOME[_RENAMED[name]]).record_dataset
         if name in _MODULES:
             return importlib.import_module(_MODULES[name])
         if name not in _HOME:

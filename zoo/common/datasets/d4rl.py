@@ -51,6 +51,8 @@ class D4RLData(Source):
             cannot hold the values.
     """
 
+    path: Path
+
     def __init__(
         self,
         path: Path,
@@ -176,8 +178,11 @@ class D4RLData(Source):
         return np.fromiter(sums, np.float64, len(numbers))
 
     def fitting(self, observation_space: Space, action_space: Space) -> Source:
-        given = tuple(own or its for own, its in zip(self._given, (observation_space, action_space), strict=True))
-        return self if None not in self._given else D4RLData(self.path, self._columns, *given, self._reopen)
+        if None not in self._given:
+            return self
+        its, own = self._given, (observation_space, action_space)
+        fitting = [given if given is not None else wanted for given, wanted in zip(its, own, strict=True)]
+        return D4RLData(self.path, self._columns, fitting[0], fitting[1], self._reopen)
 
     def __reduce__(self) -> Any:
         return _opened_again, (self.path, *self._given, self._reopen)

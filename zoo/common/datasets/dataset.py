@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -17,7 +18,6 @@ from zoo.common import spaces
 from zoo.common.datasets.episodes import Checks, RecordedEpisode
 from zoo.common.datasets.source import Environment, Source
 from zoo.common.datasets.writing import written
-from zoo.common.tools.checks import is_integer
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.printing import Table
 
@@ -55,7 +55,7 @@ class Dataset:
 
     @property
     def name(self) -> str:
-        """What to call it in titles: the name of its file without the ending, or a word for what it was made of."""
+        """The name of its file without the ending, or a word for what it was made of."""
         return self.source.name if self.path is None else self.path.stem
 
     @property
@@ -75,7 +75,7 @@ class Dataset:
 
     @property
     def environment(self) -> Environment | None:
-        """The environment that it was recorded in: name, type, and arguments of ``build_env``; None: not known."""
+        """The environment that it was recorded in, by name, type and arguments of ``build_env``; None if not known."""
         return self.source.environment
 
     @property
@@ -85,7 +85,7 @@ class Dataset:
 
     @property
     def steps(self) -> int:
-        """The steps of all episodes: the number of transitions."""
+        """The number of steps, and so of transitions, in all episodes."""
         return int(self.lengths.sum())
 
     @property
@@ -141,8 +141,10 @@ class Dataset:
             if not len(numbers):
                 raise InvalidValue(f"of the {len(self)} episodes of '{self.name}' that slice has none.")
             return Dataset(self.source, numbers)
-        if not is_integer(index, -len(self)):
+        if not isinstance(index, Integral) or isinstance(index, bool):
             raise InvalidValue(f'an episode is asked for by a number or a slice, such as dataset[:10], not {index!r}.')
+        if not -len(self) <= int(index) < len(self):
+            raise IndexError(f'there is no episode {index}: there are {len(self)}, numbered from 0.')
         number = int(self.numbers[index])
         episode = self.source.episode(number)
         self._checks.episode(number, episode)

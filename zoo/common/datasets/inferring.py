@@ -64,6 +64,10 @@ def _inferred(what: str, parts: Sequence[Any], leaf: Any) -> Space:
     return found
 
 
+def _binary(shape: tuple[int, ...]) -> MultiBinary:
+    return MultiBinary(shape[0] if len(shape) == 1 else shape or 1)
+
+
 def _float(dtype: np.dtype) -> Any:
     return np.float64 if dtype.itemsize > 4 else np.float32
 
@@ -72,7 +76,7 @@ def _observation_leaf(what: str, arrays: list[np.ndarray], dtype: np.dtype, shap
     if dtype.kind == 'f':
         return Box(-np.inf, np.inf, shape, _float(dtype))
     if dtype.kind == 'b':
-        return MultiBinary(shape or 1)
+        return _binary(shape)
     if dtype == np.uint8 and len(shape) > 1:
         return Box(0, 255, shape, np.uint8)
     if shape in ((), (1,)):
@@ -83,7 +87,7 @@ def _observation_leaf(what: str, arrays: list[np.ndarray], dtype: np.dtype, shap
 
 def _action_leaf(what: str, arrays: list[np.ndarray], dtype: np.dtype, shape: tuple[int, ...]) -> Space:
     if dtype.kind == 'b':
-        return MultiBinary(shape or 1)
+        return _binary(shape)
     if dtype.kind != 'f':
         if shape in ((), (1,)):
             return _counted(what, arrays, 'action_space')

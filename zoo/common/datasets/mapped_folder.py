@@ -138,6 +138,8 @@ class MappedFolder(Source):
         ValueError: the folder is none of this form, damaged, or of a newer zoo.
     """
 
+    path: Path
+
     def __init__(self, path: Path) -> None:
         self.path, self.name = path, str(path)
         body = self._read_about()

@@ -77,7 +77,10 @@ def _mapped(
     held = WholeEpisodes(
         spaces.from_items(folder.observation_space, obs),
         spaces.from_items(folder.action_space, action),
-        *(rows[name] for name in ('reward', 'terminated', 'truncated', 'valid')),
+        rows['reward'],
+        rows['terminated'],
+        rows['truncated'],
+        rows['valid'],
         dataset.lengths,
     )
     replay = Replay(folder.observation_space, adaptor, 1, sampling=sampling, held=held)

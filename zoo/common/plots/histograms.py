@@ -47,9 +47,9 @@ def histograms(path: str | os.PathLike[str] | None, values: Mapping[str, np.ndar
     return figure
 
 
-def _edges(numbers: np.ndarray) -> np.ndarray:
+def _edges(numbers: np.ndarray) -> list[float]:
     """Return the edges of the bars; whole numbers that are near each other have a bar each."""
     low, high = float(numbers.min()), float(numbers.max())
     if (numbers == np.rint(numbers)).all() and high - low < _BARS:
-        return np.arange(low - 0.5, high + 1.0)
-    return np.linspace(low, high if high > low else low + 1.0, _BARS + 1)
+        return [float(x) for x in np.arange(low - 0.5, high + 1.0)]
+    return [float(x) for x in np.linspace(low, high if high > low else low + 1.0, _BARS + 1)]

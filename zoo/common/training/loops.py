@@ -96,8 +96,8 @@ def _off_policy(
     recorded: Annotated[
         Any,
         check_sources,
-        'None, or what the replay buffer is filled with before training: a file of zoo.record_dataset, the folder '
-        'or id of a Minari dataset, or a list of these',
+        'None, or what the replay buffer is filled with before training: what zoo.open_dataset takes or '
+        'gave, or a list',
     ] = None,
     recorded_share: Annotated[
         float | None,

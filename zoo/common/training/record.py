@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -93,9 +92,7 @@ def record_dataset(
     deterministic: bool = True,
     seed: int | None = None,
 ) -> Path:
-    """Deprecated: call :func:`record_episodes`, which takes the path before the number and returns the dataset."""
-    told = 'zoo.record_dataset is called zoo.record_episodes(agent, env, path, episodes) now and returns the dataset.'
-    warnings.warn(told, DeprecationWarning, stacklevel=2)
+    """Do what :func:`record_episodes` does, with the arguments of version 0.1; return the path."""
     found = record_episodes(policy, env, path, episodes, deterministic, seed).path
     assert found is not None
     return found
