@@ -22,6 +22,7 @@ from zoo.common.tools.checks import number, whole
 from zoo.common.tools.errors import InvalidValue, TimedOut
 from zoo.common.tools.files import from_jsonable, write_json
 from zoo.common.training import checkpoint, testing
+from zoo.common.training.agent import COUNTERS
 
 if TYPE_CHECKING:
     from zoo.common.training.agent import Agent
@@ -309,7 +310,8 @@ def _weights_of(agent: Agent, saved: checkpoint.SavedCheckpoint) -> Iterator[Non
     """Give an agent the state in a checkpoint, and then its own again."""
     kept = agent.state()
     try:
-        agent.restore_state({**saved.arrays, 'steps': saved.config['steps'], 'updates': saved.config['updates']})
+        counters = {name: saved.config.get(name, 0) for name in COUNTERS}
+        agent.restore_state({**saved.arrays, **counters})
         yield
     finally:
         agent.restore_state(kept)

@@ -37,6 +37,7 @@ from zoo.common.tools import seeding
 from zoo.common.tools.checks import is_integer
 from zoo.common.tools.compilation import set_threads
 from zoo.common.tools.errors import InvalidValue
+from zoo.common.training.agent import COUNTERS
 from zoo.common.training.training import Training
 
 Self = TypeVar('Self', bound='Algorithm')
@@ -102,7 +103,7 @@ class Algorithm(Parameterized):
         self.replay: Replay | None = None
         self.priorities: np.ndarray | None = None
         self.all_reduce: AllReduce | None = None
-        self.steps = 0
+        self.steps = self.data_steps = 0
         self.updates = 0
         self.phases = 1
         self.progress = 0.0
@@ -492,9 +493,10 @@ class Algorithm(Parameterized):
 
     def state(self) -> dict[str, np.ndarray]:
         """Return every weight, optimizer state, statistic and counter: what :meth:`restore_state` takes."""
-        return saving.arrays(self) | {'steps': np.array(self.steps), 'updates': np.array(self.updates)}
+        return saving.arrays(self) | {name: np.array(getattr(self, name)) for name in COUNTERS}
 
     def restore_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Take over the `state` of an agent with the same networks."""
-        self.steps, self.updates = int(state['steps']), int(state['updates'])
+        for name in COUNTERS:
+            setattr(self, name, int(state[name]))
         saving.assign(self, state)

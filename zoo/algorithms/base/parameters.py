@@ -143,8 +143,12 @@ class Parameterized(Updating):
     @classmethod
     def declared_for_learn(cls) -> dict[str, Param]:
         """Return the parameters by name that ``learn`` takes for this algorithm, besides its own arguments."""
-        passed_on = [cls.update] if cls.loop.experience != 'steps' else []
-        found = params.declared(learning.Settings) | params.declared(cls.loop.run, *passed_on, only_keywords=True)
+        loop = cls.loop
+        passed_on = [cls.update] if loop.experience != 'steps' else []
+        loops = [loop.run] if loop.from_data is None else [loop.run, loop.from_data]
+        found = params.declared(learning.Settings) | params.declared(*loops, *passed_on, only_keywords=True)
+        if loop.needs_data:
+            del found['train_steps']
         for base in reversed(cls.__mro__):
             for name, default in vars(base).get('learn_defaults', {}).items():
                 if name not in found:

@@ -73,13 +73,16 @@ def run(args: Any) -> int | None:
         say(f'Go on with: zoo train --resume {shlex.quote(str(where.run_dir))}{again}{shown}')
         return INTERRUPTED
     rate = result.steps / max(result.wall_time, 1e-9)
-    rows = [('steps', f'{result.steps:,} in {duration(result.wall_time)}, {rate:,.0f} steps/s')]
-    rows.append(('episodes', f'{result.episodes:,}'))
+    run = None if result.run_dir is None else zoo.open_run(result.run_dir)  # a configuration may have run_dir: false
+    unit = 'steps' if run is None or run.dataset is None else 'updates'
+    rows = [(unit, f'{result.steps:,} in {duration(result.wall_time)}, {rate:,.0f} {unit}/s')]
+    if unit == 'steps':
+        rows.append(('episodes', f'{result.episodes:,}'))
     if result.returns:
         last = result.returns[-100:]
         rows.append(('return', mean_return(sum(last) / len(last), result.episodes, 100)))
-    if result.run_dir is not None:  # a configuration may have run_dir: false
-        rows += [*tests(zoo.open_run(result.run_dir)), ('run', str(result.run_dir))]
+    if run is not None:
+        rows += [*tests(run), ('run', str(run.path))]
     print(aligned(rows))
     return None
 
@@ -136,6 +139,7 @@ def _resume(args: Any, callbacks: list[Any]) -> Any:
         '--seed': 'seed' in args,
         '--config': args.config,
         '--from': args.start_from,
+        '--dataset': args.dataset,
         '--nenv': args.nenv is not None,
     }
     names = [name for name, value in given.items() if value]

@@ -60,7 +60,8 @@ class Collection(Rollouts, Streams, Gradients, Steps, PerturbedEpisodes):
     def steps(self, training: StepCounter, explore_steps: int, wait: bool = True) -> Iterator[Step]:
         agent, collector = self.agent, self.collector
         obs, before, state = collector.obs, collector.steps, agent.behavior.state
-        action = agent.random_action(obs) if agent.steps < explore_steps else agent.act(obs)
+        explores = agent.steps < explore_steps and not agent.data_steps  # a policy from a dataset explores by itself
+        action = agent.random_action(obs) if explores else agent.act(obs)
         collector.step(action)
         transition = Transition(
             obs, action, collector.reward, collector.next_obs, collector.terminated, collector.truncated

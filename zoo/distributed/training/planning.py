@@ -135,7 +135,7 @@ def plan_for(
         max_bytes=size + HEADER,
         ahead=ahead,
         num_envs=num_envs,
-        explore_steps=loop_params.get('explore_steps', 0),
+        explore_steps=0 if agent.data_steps else loop_params.get('explore_steps', 0),
         seed=seed,
         start=start,
         train_steps=train_steps,
