@@ -106,9 +106,10 @@ class KeepBest(Evaluate):
             self.every = max(_STEPS, training.train_steps // _TESTS)
             self._over = training.train_steps < _SHORT
         self._due = self._after(training.steps)
-        if self.env is None and training.env is not None and about(training.env).rebuild is None:
+        if not self.can_build(training):
             self._over = True
             told = 'build_env did not make this environment from a name, a class or a function'
+            told = 'learn was given no environment' if training.env is None else told
             training.say(f'No tests while it trains: {told}. KeepBest(env=…) tests in another one.')
         if self.env is None:  # a resumed training tests as this one does
             self._note(training, {})

@@ -158,7 +158,7 @@ class Run:
 
         If there are none, they are the means in the log, or of the tests where it learned from a dataset.
         """
-        if self.episodes:
+        if self.episodes.get('r'):
             return self.episodes['step'], self.episodes['r']
         column = 'episode/return' if self.dataset is None else 'test/return'
         rows = zip(self.progress.get('step', []), self.progress.get(column, []), strict=False)

@@ -11,6 +11,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import zoo
+from zoo.callbacks import Evaluate
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.datasets.recordings import RecordedEpisode, write
 from zoo.common.datasets.replaying import replay_of
@@ -168,6 +169,32 @@ class TestLearning:
         assert (result.steps, agent.steps) == (20, 40)
         ours, theirs = weights(agent), weights(whole)
         assert all((ours[name] == theirs[name]).all() for name in theirs)
+
+
+class TestTestsBetween:
+    def test_an_environment_object_is_only_tested_in(self, path, tmp_path):
+        tests = Evaluate(every=10, episodes=2)
+        agent, env = made(), Still()
+        given = {'dataset': path, 'train_updates': 30, 'batch_size': 4, 'verbose': 0}
+        agent.learn(env, **given, callbacks=[tests], run_dir=tmp_path / 'run')
+        assert tests.steps == [10, 20, 30] and tests.returns == [10.0] * 3
+        run = zoo.open_run(tmp_path / 'run')
+        assert run.curve == ([10, 20, 30], [10.0] * 3)
+        assert (run.train_steps, run.dataset) == (30, [path])
+
+    def test_tests_change_nothing(self, path):
+        found = []
+        for callbacks in ([], [Evaluate(every=10, episodes=1, keep_best=False)]):
+            agent = made()
+            given = {'dataset': path, 'train_updates': 60, 'batch_size': 4, 'verbose': 0, 'seed': 2}
+            agent.learn(Still(), **given, callbacks=callbacks, run_dir=False)
+            found.append(weights(agent))
+        assert all(np.allclose(found[0][name], found[1][name], atol=1e-6) for name in found[0])
+
+    def test_no_environment_to_test_in(self, path):
+        tests = Evaluate(every=10, keep_best=False)
+        with pytest.raises(ValueError, match=r'learn was given none: give Evaluate\(env=…\)'):
+            made().learn(None, dataset=path, train_updates=30, callbacks=[tests], run_dir=False, verbose=0)
 
 
 class TestGoingOnInTheEnvironment:

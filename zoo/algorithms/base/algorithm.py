@@ -215,7 +215,7 @@ class Algorithm(Parameterized):
     @overload
     def learn(
         self,
-        env: Env | VectorEnv,
+        env: Env | VectorEnv | None = None,
         mode: Literal['train'] = 'train',
         render: bool = False,
         seed: int | None = None,
@@ -262,7 +262,8 @@ class Algorithm(Parameterized):
         """Train or test in an environment.
 
         Args:
-            env: a Gymnasium environment or vector environment with the agent's spaces.
+            env: a Gymnasium environment or vector environment with the agent's spaces. With a dataset no step is taken in
+                it: callbacks build one like it for their tests. None is allowed then.
             mode: ``'train'`` or ``'test'``.
             render: call ``env.render()`` after every step; build the environment with ``render_mode='human'``.
             seed: for exploration, batches and the environment in training, for the environment in a test. A later
@@ -272,7 +273,8 @@ class Algorithm(Parameterized):
                 so many steps; one that returns False stops the training. :mod:`zoo.callbacks` has some.
             run_dir: where to write; None makes a new directory in ``$ZOO_RUNS`` or ``runs``; False writes nothing.
             learn_params: what :meth:`learn_params` lists. ``train_steps`` counts the steps of this call; with
-                ``resume`` it says where the interrupted training ends.
+                ``resume`` it says where the interrupted training ends. With ``dataset`` the agent learns from recorded
+                episodes, and ``train_updates`` takes the place of ``train_steps``.
 
         Returns:
             A :class:`zoo.common.records.TrainingResult`, or a :class:`zoo.common.records.TestResult` of all episodes.
