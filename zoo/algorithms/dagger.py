@@ -26,6 +26,7 @@ class DAgger(BC):
     """Dataset aggregation for every action space: behavior cloning of an expert that labels what the policy sees."""
 
     loop = interactive.dagger
+    needed = {'expert': 'an expert, who says what it would do: an agent, its name, or a function of an observation'}
 
     def labels(self, expert: Any) -> interactive.Labels:
         """Return what labels observations: an agent, the name or path of one, or a function of one observation."""

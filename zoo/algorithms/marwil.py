@@ -60,7 +60,7 @@ class MARWIL(BC):
 
     @property
     def sampling(self) -> Sampling:
-        return Sampling(self.gamma, n_step=None)
+        return Sampling(self.gamma, to_the_end=True)
 
     def returns(self, batch: Batch) -> tf.Tensor:
         """Return R ``[B]``: the discounted rewards to the end, and the value of the last state where it is no end."""

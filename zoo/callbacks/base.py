@@ -63,6 +63,7 @@ class WithEnvironment(Callback):
         self.seed = seed
         self._changes = changes
         self._own: Any = None
+        self._lent: Any = None
 
     def begin(self, training: Training) -> None:
         self.check_environment(training)
@@ -79,12 +80,23 @@ class WithEnvironment(Callback):
     def open_environment(self, training: Training) -> None:
         """Build the environment if none was given and none is open."""
         if self.env is None and self._own is None:
-            self._own = self._build(training)
+            if training.env is not None and about(training.env).rebuild is None and not training.experience.num_envs:
+                self._lent = training.env  # a training on a dataset does not step it
+            else:
+                self._own = self._build(training)
+
+    def can_build(self, training: Training) -> bool:
+        """Whether there is an environment to play in, or one can be built like the training's."""
+        if self.env is not None or training.env is None:
+            return self.env is not None
+        return about(training.env).rebuild is not None or not training.experience.num_envs
 
     def _build(self, training: Training) -> Any:
-        rebuild = None if training.env is None else about(training.env).rebuild
+        who = type(self).__name__
+        if training.env is None:
+            raise InvalidValue(f'{who} needs an environment, but learn was given none: give {who}(env=…).')
+        rebuild = about(training.env).rebuild
         if rebuild is None:
-            who = type(self).__name__
             raise InvalidValue(
                 f'{who} needs an environment of its own, but build_env did not make the training environment from a '
                 f'name, a class or a function, so that it could make another one: give {who}(env=…).'
@@ -97,9 +109,11 @@ class WithEnvironment(Callback):
     @property
     def playing_env(self) -> Any:
         """The environment that it plays in."""
-        return self._own if self.env is None else self.env
+        own = self._lent if self._own is None else self._own
+        return own if self.env is None else self.env
 
     def end(self, training: Training) -> None:
+        self._lent = None
         if self._own is not None:
             self._own.close()
             self._own = None

@@ -22,6 +22,7 @@ from zoo.common.tools.checks import number, whole
 from zoo.common.tools.errors import InvalidValue, TimedOut
 from zoo.common.tools.files import from_jsonable, write_json
 from zoo.common.training import checkpoint, testing
+from zoo.common.training.agent import COUNTERS
 
 if TYPE_CHECKING:
     from zoo.common.training.agent import Agent
@@ -105,9 +106,10 @@ class KeepBest(Evaluate):
             self.every = max(_STEPS, training.train_steps // _TESTS)
             self._over = training.train_steps < _SHORT
         self._due = self._after(training.steps)
-        if self.env is None and training.env is not None and about(training.env).rebuild is None:
+        if not self.can_build(training):
             self._over = True
             told = 'build_env did not make this environment from a name, a class or a function'
+            told = 'learn was given no environment' if training.env is None else told
             training.say(f'No tests while it trains: {told}. KeepBest(env=…) tests in another one.')
         if self.env is None:  # a resumed training tests as this one does
             self._note(training, {})
@@ -309,7 +311,8 @@ def _weights_of(agent: Agent, saved: checkpoint.SavedCheckpoint) -> Iterator[Non
     """Give an agent the state in a checkpoint, and then its own again."""
     kept = agent.state()
     try:
-        agent.restore_state({**saved.arrays, 'steps': saved.config['steps'], 'updates': saved.config['updates']})
+        counters = {name: saved.config.get(name, 0) for name in COUNTERS}
+        agent.restore_state({**saved.arrays, **counters})
         yield
     finally:
         agent.restore_state(kept)

@@ -22,7 +22,9 @@ def add_training(parser: argparse.ArgumentParser, each: bool = False) -> None:
         each: several algorithms may have numbers of copies of their own; ``args.nenv`` is a list then.
     """
     add = parser.add_argument
-    add('--steps', type=as_count, metavar='N', help="environment steps (default: the algorithm's)")
+    told = "environment steps, or with --dataset gradient updates (default: the algorithm's)"
+    add('--steps', type=as_count, metavar='N', help=told)
+    add('--dataset', metavar='PATH', help='learn from these recorded episodes, without a step in the environment')
     if each:
         told = 'copies of the environment for all, or ALGORITHM=N for one; repeatable (default: as many for all)'
         add('--nenv', type=as_copies, action='append', default=[], metavar='N', help=told)

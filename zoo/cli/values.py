@@ -124,7 +124,11 @@ def training_params(args: Any) -> dict[str, Any]:
     For other commands, also the arguments for the options of :func:`zoo.cli.options.add_jobs`, and ``nenv``.
     """
     params = parse_settings('--set', args.set)
-    for name, option, value in (('train_steps', '--steps', args.steps), ('net', '--net', args.net)):
+    for name, option, value in (
+        ('train_steps', '--steps', args.steps),
+        ('net', '--net', args.net),
+        ('dataset', '--dataset', args.dataset),
+    ):
         if value is not None:
             if name in params:
                 raise InvalidValue(f'{option} and --set {name} say the same: give one of them.')
@@ -143,7 +147,7 @@ def training_params(args: Any) -> dict[str, Any]:
 def training_options(args: Any) -> list[str]:
     """Return the options of a training, the type and the seed, as they were given."""
     given = [('--type', args.env_type), ('--steps', args.steps), ('--net', args.net)]
-    given += [('--nenv', args.nenv), ('--seed', args.seed if args.seed else None)]
+    given += [('--dataset', args.dataset), ('--nenv', args.nenv), ('--seed', args.seed if args.seed else None)]
     given += [('--set', text) for text in args.set] + [('--env-set', text) for text in args.env_set]
     return [f'{option} {shlex.quote(str(value))}' for option, value in given if value is not None]
 

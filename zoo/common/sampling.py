@@ -79,9 +79,12 @@ class Sampling(NamedTuple):
         n_step: the number of successive steps that are drawn as one.
         priorities: draw by priority; None: uniformly.
         sequences: draw sequences of steps, for recurrent networks; None: each step alone.
+        to_the_end: all steps to the end of the episode are drawn as one, whatever ``n_step`` says. Only a replay buffer
+            that holds a whole dataset can do that (:meth:`zoo.common.replay.replay.Replay.sum_to_the_end`).
     """
 
     gamma: float
     n_step: int = 1
     priorities: Priorities | None = None
     sequences: SequenceSampling | None = None
+    to_the_end: bool = False

@@ -34,7 +34,7 @@ from zoo.experiments.runs import runs_folder
 from zoo.experiments.statistics import ENOUGH
 from zoo.experiments.summary import check_names as check_environments
 from zoo.experiments.summary import summarize
-from zoo.experiments.train import ARGUMENTS, check_names, known_params
+from zoo.experiments.train import ARGUMENTS, check_names, known_params, length_of
 
 
 @overload
@@ -108,7 +108,8 @@ def compare(
         algs: names of algorithms; or, by label, arguments of ``zoo.train``, including ``alg``.
         env_id, env_type: the environment, as for :func:`zoo.train`; or a list of environments, and the type of all.
         seeds: the number of seeds, which begin at 0; or the seeds. With fewer than five the intervals are too narrow.
-        train_steps: environment steps of each run; None: the default of each algorithm for the environment.
+        train_steps: environment steps of each run, or with ``dataset`` updates; None: the default of each algorithm for
+            the environment.
         test_episodes: episodes of the test after each run. Their mean return is the score of the run.
         references: by environment, the score that counts as 1; only for several environments.
         jobs: runs at a time; None: one for each core.
@@ -128,11 +129,13 @@ def compare(
     for name, value in (('test_episodes', test_episodes), ('jobs', jobs), ('train_steps', train_steps)):
         if value is not None:
             whole(name, value)
-    given = {'train_steps': train_steps} if train_steps is not None else {}
     several = isinstance(env_id, list | tuple)
     plans = []
     for one in env_id if several else [env_id]:
-        settings = {label: {**params, **given, **own} for label, own in chosen.items()}
+        settings = {}
+        for label, own in chosen.items():
+            length = {} if train_steps is None else {length_of(own['alg'], {**params, **own}): train_steps}
+            settings[label] = {**params, **length, **own}
         kind = find_env_type(one) if env_type is None else env_type
         plans.append(Plan(one, kind, _check(settings, one, kind), settings, test_episodes))
     _check_plans(plans, references, several)

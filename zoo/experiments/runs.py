@@ -74,8 +74,15 @@ class Run:
 
     @property
     def train_steps(self) -> int:
-        """Environment steps of the last call of ``learn``."""
-        return int(self.config.get('learn_params', {}).get('train_steps', 0))
+        """Environment steps of the last call of ``learn``, or updates where it learned from a :attr:`dataset`."""
+        name = 'train_steps' if self.dataset is None else 'train_updates'
+        return int(self.config.get('learn_params', {}).get(name, 0))
+
+    @property
+    def dataset(self) -> list[str] | None:
+        """The paths of the dataset that the last call of ``learn`` learned from; None: it stepped an environment."""
+        given = self.config.get('learn_params', {})
+        return given.get('dataset') if 'train_updates' in given else None
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -148,10 +155,14 @@ class Run:
 
     @property
     def curve(self) -> tuple[list[float], list[float]]:
-        """Steps and returns of its episodes; of the means in the log if episodes were not recorded."""
-        if self.episodes:
+        """Steps and returns of its episodes.
+
+        If there are none, they are the means in the log, or of the tests where it learned from a dataset.
+        """
+        if self.episodes.get('r'):
             return self.episodes['step'], self.episodes['r']
-        rows = zip(self.progress.get('step', []), self.progress.get('episode/return', []), strict=False)
+        column = 'episode/return' if self.dataset is None else 'test/return'
+        rows = zip(self.progress.get('step', []), self.progress.get(column, []), strict=False)
         known = [(step, mean) for step, mean in rows if not math.isnan(mean)]
         return [step for step, _ in known], [mean for _, mean in known]
 

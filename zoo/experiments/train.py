@@ -196,7 +196,8 @@ def resume(
 
     Args:
         run: the folder of the run, or its name in ``runs``.
-        train_steps: steps in all, from its beginning; None: as many as it was begun with.
+        train_steps: steps in all, from its beginning, or updates if it learns from a dataset; None: as many as it was
+            begun with.
         evaluate: as for :func:`train`; None: as before, with the best agent so far.
         callbacks, plot_func: as for ``learn``.
         env: the environment; None: built again, which needs an environment with a name.
@@ -229,7 +230,7 @@ def resume(
         agent.loop_state = {'steps': steps, 'train_steps': steps}
     learn_params = in_verbose(found.config.get('learn_params', {})) | in_verbose(changes, warn=True)
     if train_steps is not None:
-        learn_params['train_steps'] = train_steps
+        learn_params[length_of(found.algorithm, learn_params)] = train_steps
     built = found.build_env(found.seed) if env is None else None
     env = built if env is None else env
     learn_params |= {'resume': True, 'run_dir': found.path}
@@ -307,6 +308,12 @@ def check_names(cls: Any, names: Iterable[str]) -> None:
             raise refused(name, unknown(f'parameter of {cls.__name__}', name, [*known, *ARGUMENTS]))
         told = told if ' ' in told else f'it is called {told!r} here'
         raise refused(name, f'unknown parameter {name!r}: {told}.')
+
+
+def length_of(alg: str, params: Mapping[str, Any]) -> str:
+    """Return the parameter that says how long a training of an algorithm with these parameters is."""
+    from_data = params.get('dataset') is not None and 'train_updates' in getattr(algorithms, alg).learn_params()
+    return 'train_updates' if from_data else 'train_steps'
 
 
 def plain_settings(value: Any) -> Any:

@@ -44,7 +44,7 @@ class Notes:
         self.observation_space = space
         self.action_adaptor = ActionAdaptor(Discrete(5))
         self.behavior = Behavior(None, self.action_adaptor)
-        self.steps, self.updates, self.progress = 0, 0, 0.0
+        self.steps, self.data_steps, self.updates, self.progress = 0, 0, 0, 0.0
         self.rng = np.random.default_rng(0)
         self.weight = 1.0
         self.learned = None

@@ -37,6 +37,7 @@ from zoo.common.tools import seeding
 from zoo.common.tools.checks import is_integer
 from zoo.common.tools.compilation import set_threads
 from zoo.common.tools.errors import InvalidValue
+from zoo.common.training.agent import COUNTERS
 from zoo.common.training.training import Training
 
 Self = TypeVar('Self', bound='Algorithm')
@@ -102,7 +103,7 @@ class Algorithm(Parameterized):
         self.replay: Replay | None = None
         self.priorities: np.ndarray | None = None
         self.all_reduce: AllReduce | None = None
-        self.steps = 0
+        self.steps = self.data_steps = 0
         self.updates = 0
         self.phases = 1
         self.progress = 0.0
@@ -214,7 +215,7 @@ class Algorithm(Parameterized):
     @overload
     def learn(
         self,
-        env: Env | VectorEnv,
+        env: Env | VectorEnv | None = None,
         mode: Literal['train'] = 'train',
         render: bool = False,
         seed: int | None = None,
@@ -261,7 +262,8 @@ class Algorithm(Parameterized):
         """Train or test in an environment.
 
         Args:
-            env: a Gymnasium environment or vector environment with the agent's spaces.
+            env: a Gymnasium environment or vector environment with the agent's spaces. With a dataset no step is taken in
+                it: callbacks build one like it for their tests. None is allowed then.
             mode: ``'train'`` or ``'test'``.
             render: call ``env.render()`` after every step; build the environment with ``render_mode='human'``.
             seed: for exploration, batches and the environment in training, for the environment in a test. A later
@@ -271,7 +273,8 @@ class Algorithm(Parameterized):
                 so many steps; one that returns False stops the training. :mod:`zoo.callbacks` has some.
             run_dir: where to write; None makes a new directory in ``$ZOO_RUNS`` or ``runs``; False writes nothing.
             learn_params: what :meth:`learn_params` lists. ``train_steps`` counts the steps of this call; with
-                ``resume`` it says where the interrupted training ends.
+                ``resume`` it says where the interrupted training ends. With ``dataset`` the agent learns from recorded
+                episodes, and ``train_updates`` takes the place of ``train_steps``.
 
         Returns:
             A :class:`zoo.common.records.TrainingResult`, or a :class:`zoo.common.records.TestResult` of all episodes.
@@ -492,9 +495,10 @@ class Algorithm(Parameterized):
 
     def state(self) -> dict[str, np.ndarray]:
         """Return every weight, optimizer state, statistic and counter: what :meth:`restore_state` takes."""
-        return saving.arrays(self) | {'steps': np.array(self.steps), 'updates': np.array(self.updates)}
+        return saving.arrays(self) | {name: np.array(getattr(self, name)) for name in COUNTERS}
 
     def restore_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Take over the `state` of an agent with the same networks."""
-        self.steps, self.updates = int(state['steps']), int(state['updates'])
+        for name in COUNTERS:
+            setattr(self, name, int(state[name]))
         saving.assign(self, state)

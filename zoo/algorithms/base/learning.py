@@ -7,14 +7,15 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
-from zoo.common.envs.about import about
+from zoo.common.datasets.recordings import name_of, named, opened
+from zoo.common.envs.about import About, about
 from zoo.common.envs.goals import Goals
 from zoo.common.envs.vector import SAMPLE_TIMEOUT, limit_samples
 from zoo.common.records import TestResult, TrainingResult
@@ -30,7 +31,7 @@ from zoo.common.training import testing
 from zoo.common.training.agent import Agent, mismatch
 from zoo.common.training.average import Average
 from zoo.common.training.display import in_verbose
-from zoo.common.training.experience import Experience
+from zoo.common.training.experience import Experience, NoEnvironment
 from zoo.common.training.loops import updates_in_call
 from zoo.common.training.run_directory import check_continued, run_directory
 from zoo.common.training.training import Training
@@ -105,13 +106,18 @@ def learn(
     values = _checked(agent, given, env)
     if mode not in ('train', 'test'):
         raise InvalidValue(unknown('mode', mode, ('train', 'test')))
-    check_environment(agent, env, 'learn', 'train_steps=…')
+    from_data = mode == 'train' and _from_data(agent, values)
+    if mode == 'train':
+        _check_needed(agent, values)
+        _check_data(agent, values, given, render, plot_func)
+    if not from_data or env is not None:
+        check_environment(agent, env, 'learn', 'train_steps=…')
     callbacks = _check_callbacks(callbacks)
     if plot_func is not None and not (callable(plot_func) and takes(plot_func, 1)):
         raise InvalidValue(f'plot_func is {plot_func!r}: give a function of the list of all returns.')
     if render and not getattr(env, 'render_mode', None):
         raise InvalidValue("render=True needs an environment built with render_mode='human' or another render mode.")
-    if not limit_samples(env, values['sample_timeout']) and values['roles'] is None:
+    if env is not None and not limit_samples(env, values['sample_timeout']) and values['roles'] is None:
         _check_timeout(values['sample_timeout'])
     for network in agent.networks.values():
         network.check_trained()
@@ -139,6 +145,46 @@ def _checked(agent: Agent, given: dict[str, Any], env: Any) -> dict[str, Any]:
                 told = f'{told[:-1]}, and the environment comes first: agent.learn(env, {here}=…).'
             raise InvalidValue(told)
     return {name: param.default for name, param in known.items()} | params.checked(given, known)
+
+
+def _from_data(agent: Agent, values: dict[str, Any]) -> bool:
+    """Return whether a training learns from a dataset alone."""
+    return agent.loop.from_data is not None and values['dataset'] is not None
+
+
+def _check_needed(agent: Agent, values: dict[str, Any]) -> None:
+    """Refuse a training without a parameter that it needs."""
+    for name, what in agent.needed.items():
+        if values[name] is None:
+            told = f'{type(agent).__name__} needs {what}:'
+            raise InvalidValue(f"{told} agent.learn(env, 'train', {name}=…).", shell=f'{told} --set {name}=….')
+
+
+def _check_data(agent: Agent, values: dict[str, Any], given: dict[str, Any], render: bool, plot_func: Any) -> None:
+    """Refuse a training without the dataset that it needs, and what means nothing where a dataset is learned from."""
+    name = type(agent).__name__
+    if not _from_data(agent, values):
+        if agent.loop.needs_data:
+            raise InvalidValue(
+                f"{name} learns from recorded episodes: agent.learn(env, 'train', dataset=…, train_updates=…).",
+                shell=f'{name} learns from recorded episodes: --dataset PATH.',
+            )
+        if 'train_updates' in given and 'train_steps' not in given:
+            raise InvalidValue(
+                f'train_updates={values["train_updates"]} counts updates on a dataset: give dataset=…, or train_steps '
+                'to train in the environment.'
+            )
+        return
+    if 'train_steps' in given and 'train_updates' not in given:
+        raise InvalidValue(
+            'train_steps counts environment steps, and with a dataset none is taken: give train_updates, the number of '
+            'gradient updates.'
+        )
+    if values['roles'] is not None:
+        raise InvalidValue('roles share the steps of an environment, but a dataset is learned from here: roles=None.')
+    for argument, is_given in (('render', render), ('plot_func', plot_func is not None)):
+        if is_given:
+            raise InvalidValue(f'{argument} shows episodes of the training, but with a dataset none is played.')
 
 
 def _check_callbacks(callbacks: Any) -> tuple[Callable[[Training], bool | None], ...]:
@@ -221,9 +267,10 @@ def _train(
 ) -> TrainingResult:
     if agent.is_training:
         raise InvalidValue('this agent is training: a callback may test it in a second environment, but not train it.')
-    start = 0
+    start, from_data = 0, _from_data(agent, values)
+    end = 'train_updates' if from_data else 'train_steps'
     if values['resume']:
-        start, values['train_steps'] = _resumed(agent, given.get('train_steps'))
+        start, values[end] = _resumed(agent, given.get(end), 'update' if from_data else 'step')
         seed = None  # the loaded streams go on where they were
     env_seed = roles_seed = None
     # A later call with the same seed has its own streams: it must not repeat the exploration of the first call.
@@ -231,31 +278,48 @@ def _train(
     if seed is not None:
         env_seed = _draw(seed, f'env/train{later}')
         roles_seed = _draw(seed, f'roles{later}') if later else seed
-    common = {name: values.pop(name) for name in params.declared(Settings)}
-    settings = Settings(**common)
+    written = dict(values)
+    if values.get('dataset') is not None:
+        opened(agent, values['dataset'])  # refused before anything is written
+        written['dataset'] = named(values['dataset'])
+    if 'expert' in values:  # a file does not hold agents and functions
+        written['expert'] = os.fspath(values['expert']) if isinstance(values['expert'], str | os.PathLike) else None
+    settings = Settings(**{name: values.pop(name) for name in params.declared(Settings) if name in values})
+    loop, env_name = agent.loop, None if env is None else about(env).name
+    if from_data:
+        assert loop.from_data is not None
+        settings.train_steps = values['train_updates']
+        loop, env_name = replace(loop, run=loop.from_data), env_name or name_of(values['dataset'])
+    if loop.from_data is not None:
+        taken = params.declared(loop.run, only_keywords=True)
+        values = {name: value for name, value in values.items() if name in taken}
 
     def run(experience: Experience | None = None) -> TrainingResult:
-        folder = run_directory(run_dir, type(agent).__name__, about(env).name)
+        folder = run_directory(run_dir, type(agent).__name__, env_name or '')
         if folder is None:
             return run_in(None, experience)
         with alone_in(folder):
             if not settings.resume:
                 check_continued(folder, agent.steps)
-            known = about(env)
+            known = About(env_name or '') if env is None else about(env)
             of_env = {'environment': known.name, 'env_type': known.type, 'copies': known.copies}
+            own = known.defaults.get(type(agent).__name__)
             # Every call of learn in this folder, and the callbacks of all: zoo.as_config says whether a file can.
             before = _config_in(folder) if settings.resume or agent.steps else {}
             calls = [*before.get('calls', ()), [agent.steps, settings.train_steps]]
             steering = dict.fromkeys([*before.get('callbacks', ()), *_steering(callbacks)])
             begun = before.get('seed') if settings.resume else seed
-            learned = {'seed': begun, 'calls': calls, 'callbacks': list(steering), 'learn_params': common | values}
-            own = about(env).defaults.get(type(agent).__name__, before.get('own_defaults'))
+            learned = {'seed': begun, 'calls': calls, 'callbacks': list(steering), 'learn_params': written}
+            own = before.get('own_defaults') if own is None else own
             learned |= {} if own is None else {'own_defaults': own}
             learned |= {name: before[name] for name in ('start_from', 'resumed_with') if name in before}
-            changed = _changed(before.get('learn_params') or {}, common | values) if settings.resume else []
+            changed = _changed(before.get('learn_params') or {}, written) if settings.resume else []
             if changed:
                 learned['resumed_with'] = sorted({*changed, *before.get('resumed_with', ())})
-            write_json(folder / 'config.json', agent.config() | of_env | {'made_with': _made_with(env)} | learned)
+            write_json(
+                folder / 'config.json',
+                agent.config() | of_env | {'made_with': None if env is None else _made_with(env)} | learned,
+            )
             return run_in(folder, experience)
 
     def run_in(folder: Path | None, experience: Experience | None) -> TrainingResult:
@@ -277,12 +341,13 @@ def _train(
             start=start,
             experience=experience,
             goals=goals,
+            name=env_name,
         )
         agent.is_training, agent.loop_state = True, None
         if seed is not None:
             agent.reseed(seed, f'agent{later}')
         try:
-            return training.run(agent.loop, **values)
+            return training.run(loop, **values)
         finally:
             agent.is_training = False
 
@@ -292,12 +357,14 @@ def _train(
     if agent.loop.experience == 'steps':
         if agent.sampling.sequences is not None:
             _check_sequences(values)
-        if settings.roles is None:
+        if settings.roles is None and not from_data:
             check_capacity(agent.sampling, values['buffer_size'], values['batch_size'], about(env).copies)
         _warn_of_still_targets(agent, settings.train_steps - start, values)
     elif settings.checkpoint_buffer:
         log.warning('checkpoint_buffer=True changes nothing, since %s has no replay buffer.', type(agent).__name__)
     # The goals are read before anything is written or started: they may be refused.
+    if values.get('her') is not None and env is None:
+        raise InvalidValue('her computes rewards by the environment: give learn the environment, or her=None.')
     goals = None if values.get('her') is None else Goals(env)
     with contextlib.nullcontext() if goals is None else goals:
         if settings.roles is None:
@@ -308,7 +375,7 @@ def _train(
                 )
             average = Average(agent, settings.average_window, settings.train_steps, start)
             with average.kept_if_nothing_is_learned():
-                return run()
+                return run(NoEnvironment() if from_data else None)
         from zoo.distributed.training.planning import plan_for
         from zoo.distributed.training.roles import train
 
@@ -335,11 +402,14 @@ def _check_timeout(sample_timeout: float | None) -> None:
 def _warn_of_still_targets(agent: Agent, steps: int, values: dict[str, Any]) -> None:
     """Log that a target will keep its first weights, since the training ends before it would move."""
     needed = getattr(agent, 'target_update_every', 0)
-    every = values['update_every']
+    every = values.get('update_every', 1)
     if every is None:  # as many as the machine can make
         return
-    explored = max(values['explore_steps'] - agent.steps - 1, 0)  # the last step of exploration may have an update
-    planned = (steps // every - explored // every) * updates_in_call(every, values['updates'])
+    if 'explore_steps' in values:
+        explored = max(values['explore_steps'] - agent.steps - 1, 0)  # the last step of exploration may have an update
+        planned = (steps // every - explored // every) * updates_in_call(every, values['updates'])
+    else:  # on a dataset each step is an update
+        planned = steps
     if 0 < planned and agent.updates + planned < needed:
         log.warning(
             'target_update_every=%d: the target never moves, since %d steps have %d updates at most.',
@@ -360,15 +430,18 @@ def _check_sequences(values: dict[str, Any]) -> None:
             raise InvalidValue(f'{name} cannot be used with a recurrent network, since {name} {reason}: {name}=None.')
 
 
-def _resumed(agent: Agent, train_steps: Any) -> tuple[int, int]:
-    """Give the steps of an interrupted training so far, and the step at which it ends: its own, or the user's."""
+def _resumed(agent: Agent, train_steps: Any, kind: str) -> tuple[int, int]:
+    """Give the steps of an interrupted training so far, and the step at which it ends: its own, or the user's.
+
+    ``kind`` is what a step is called, ``'step'`` or ``'update'``.
+    """
     if agent.loop_state is None:
         raise InvalidValue('resume=True goes on with an interrupted training: load a checkpoint of one first.')
     start, end = agent.loop_state['steps'], agent.loop_state['train_steps']
     if train_steps is None:
         return start, end
     if train_steps <= start:
-        told = f'goes on from step {start:,} of its training, so {train_steps:,} steps in all leave nothing to do: give'
-        last = f'more, or leave it out to train to step {end:,}.'
+        told = f'goes on from {kind} {start:,} of its training, so {train_steps:,} {kind}s in all leave nothing to do:'
+        last = f'give more, or leave it out to train to {kind} {end:,}.'
         raise InvalidValue(f'resume=True {told} {last}', shell=f'the run {told} {last}')
     return start, int(train_steps)

@@ -22,7 +22,7 @@ from zoo.common.schedules import schedule_from_json, schedule_to_json
 from zoo.common.tools import keras_private, seeding
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 from zoo.common.training import checkpoint, hub
-from zoo.common.training.agent import Agent
+from zoo.common.training.agent import COUNTERS, Agent
 
 #: Parameters of the constructor that a checkpoint holds, and a summary shows, apart from the others.
 APART = ('observation_space', 'action_space', 'net_list', 'optimizers_list')
@@ -190,8 +190,7 @@ def save(
     if buffer and not training_state:
         raise InvalidValue('buffer=True saves a part of what training_state=False leaves out: give one of them.')
     whole = config(agent) | {
-        'steps': agent.steps,
-        'updates': agent.updates,
+        **{name: getattr(agent, name) for name in COUNTERS},
         'progress': agent.progress,
         'rng': seeding.state(agent.rng),
         'loop_state': loop_state,
@@ -308,6 +307,7 @@ def load(
         fingerprints.check_specs(agent.networks, agent.net_list, found['net_list'])
     try:
         agent.steps, agent.updates = int(found['steps']), int(found['updates'])
+        agent.data_steps = int(found.get('data_steps', 0))  # version 0.1 had none
         agent.progress = float(found['progress'])
         seeding.restore(agent.rng, found['rng'])
         agent.loop_state = found['loop_state']

@@ -60,6 +60,7 @@ class Updating:
     all_reduce: AllReduce | None
     noise_seed: tf.Variable
     steps: int
+    data_steps: int
     updates: int
     phases: int
     progress: float
@@ -200,7 +201,7 @@ class Updating:
     @property
     def observed_recordings(self) -> bool:
         """Whether the running statistics include observations of recorded episodes."""
-        return any(moments.count > self.steps for moments in self.statistics.values())
+        return any(moments.count > self.steps - self.data_steps for moments in self.statistics.values())
 
     def observe_moments(self, found: Mapping[str, np.ndarray]) -> None:
         """Take observations into the running statistics by their moments, from :meth:`Collected.take`.

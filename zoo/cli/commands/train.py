@@ -15,6 +15,7 @@ from zoo.cli.subject import ONE, add_subject
 from zoo.cli.values import agent_names, as_count, as_number, as_seed, find_packages, run_names, training_params
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.printing import say
+from zoo.experiments.train import length_of
 
 HELP = 'train an agent, or go on with a run'
 
@@ -73,13 +74,16 @@ def run(args: Any) -> int | None:
         say(f'Go on with: zoo train --resume {shlex.quote(str(where.run_dir))}{again}{shown}')
         return INTERRUPTED
     rate = result.steps / max(result.wall_time, 1e-9)
-    rows = [('steps', f'{result.steps:,} in {duration(result.wall_time)}, {rate:,.0f} steps/s')]
-    rows.append(('episodes', f'{result.episodes:,}'))
+    run = None if result.run_dir is None else zoo.open_run(result.run_dir)  # a configuration may have run_dir: false
+    unit = 'steps' if run is None or run.dataset is None else 'updates'
+    rows = [(unit, f'{result.steps:,} in {duration(result.wall_time)}, {rate:,.0f} {unit}/s')]
+    if unit == 'steps':
+        rows.append(('episodes', f'{result.episodes:,}'))
     if result.returns:
         last = result.returns[-100:]
         rows.append(('return', mean_return(sum(last) / len(last), result.episodes, 100)))
-    if result.run_dir is not None:  # a configuration may have run_dir: false
-        rows += [*tests(zoo.open_run(result.run_dir)), ('run', str(result.run_dir))]
+    if run is not None:
+        rows += [*tests(run), ('run', str(run.path))]
     print(aligned(rows))
     return None
 
@@ -136,6 +140,7 @@ def _resume(args: Any, callbacks: list[Any]) -> Any:
         '--seed': 'seed' in args,
         '--config': args.config,
         '--from': args.start_from,
+        '--dataset': args.dataset,
         '--nenv': args.nenv is not None,
     }
     names = [name for name, value in given.items() if value]
@@ -173,6 +178,11 @@ def _train(args: Any, callbacks: list[Any]) -> Any:
         params['evaluate'] = _tests(args)
     find_packages(str(params['env_id']))
     params['alg'] = algorithms.check_name(params['alg'])
+    if args.steps is not None:
+        length = length_of(params['alg'], params)
+        if length in given and length != 'train_steps':
+            raise InvalidValue(f'--steps and --set {length} say the same: give one of them.')
+        params[length] = params.pop('train_steps')
     if params.get('env_type') is None:
         from zoo.common.env_wrappers import find_env_type
 

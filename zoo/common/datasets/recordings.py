@@ -294,6 +294,16 @@ def opened(agent: AgentSpaces, sources: Any) -> list[tuple[str, Recording]]:
     return recordings
 
 
+def named(sources: Any) -> list[str]:
+    """Return sources as plain data, with which they can be opened again."""
+    return [os.fspath(source) for source in _listed(sources)]
+
+
+def name_of(sources: Any) -> str:
+    """Return what to call sources in titles and names of folders."""
+    return Path(named(sources)[0]).stem
+
+
 def check_sources(sources: Any) -> None:
     """Refuse what names no recordings; a file must be there. The id of a Minari dataset is only looked up in training.
 

@@ -15,10 +15,16 @@ COMPARED = 2000
 
 
 def gather(ring: Ring, rows: np.ndarray, lead: tuple[int, ...]) -> Batch:
-    """Return the transitions in rows, of ``n_step`` steps each and weight 1; fields ``[*lead, …]``."""
+    """Return the transitions in rows, of ``n_step`` steps each, or to the end of their episodes, and weight 1.
+
+    The fields are ``[*lead, …]``.
+    """
     gamma, n = ring.sampling.gamma, ring.sampling.n_step
     last, reward = rows, ring.reward
-    if n > 1:
+    if ring.sampling.to_the_end:
+        assert ring.returns is not None, 'sum_to_the_end() comes first'
+        n, last, reward = 0, ring.episode_span(rows)[1], ring.returns
+    elif n > 1:
         chain, taken = ring.steps(rows)
         last = chain[-1]
         powers = np.float64(gamma) ** np.arange(n + 1)
@@ -46,14 +52,15 @@ def gather(ring: Ring, rows: np.ndarray, lead: tuple[int, ...]) -> Batch:
     transition = Transition(
         spaces.from_items(ring.space, obs),
         spaces.tree_map(lambda x: take(x, rows), ring.action),
-        take(reward, rows) if n == 1 else returns,
+        returns if n > 1 else take(reward, rows),
         spaces.from_items(ring.space, next_obs),
         take(ring.terminated, last),
         take(ring.truncated, last),
     )
     if n == 1:
         return Batch.of(transition, gamma)
-    discount = (powers[taken.sum(0)].reshape(lead) * ~transition.terminated).astype(np.float32)
+    factors = powers[taken.sum(0)] if n else np.float64(gamma) ** (ring.distance(rows, last) + 1)
+    discount = (factors.reshape(lead) * ~transition.terminated).astype(np.float32)
     return Batch(*transition, discount, np.ones(lead, np.float32))
 
 

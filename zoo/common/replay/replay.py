@@ -48,6 +48,7 @@ class Replay(Ring):
     """
 
     _drawn: np.ndarray | None = None  # the rows that `prioritize` is about
+    _held: np.ndarray | None = None  # the rows of all transitions, where none is added any more
 
     def sample(
         self, lead: tuple[int, ...], rng: np.random.Generator, progress: float = 0.0, hindsight: Hindsight | None = None
@@ -93,6 +94,8 @@ class Replay(Ring):
 
     def _indices(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Draw rows of valid transitions uniformly; the few rows without one are drawn again."""
+        if self._held is not None:
+            return self._held[rng.integers(len(self._held), size=n)]
         if self.full.all():
             indices = rng.integers(self.valid.size, size=n)
         else:
@@ -110,6 +113,13 @@ class Replay(Ring):
                 raise InvalidValue(EMPTY)
             indices[refused] = self._indices(len(refused), rng)
         return indices
+
+    def complete(self) -> None:
+        """Take note that all transitions are there: none is added any more.
+
+        A draw of ``[K, B]`` is then the same as ``K`` draws of ``[B]`` one after the other, since none is repeated.
+        """
+        self._held = np.flatnonzero(self.valid)
 
     def prioritize(self, priorities: np.ndarray | None) -> None:
         """Set the priorities ``[*lead]`` of the transitions drawn last; None changes nothing.

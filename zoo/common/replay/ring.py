@@ -43,6 +43,8 @@ class Ring:
         tree: the priorities of all rows, 0 where not valid; None where sampling is uniform.
         highest: the highest priority so far, which new transitions are given.
         episodes: where episodes begin and end, once `keep_episodes` was called.
+        returns: the discounted return from each row to the end of its episode, float32, once `sum_to_the_end` was
+            called.
         added: transitions stored so far, including those written over since.
         recorded: how many of the added transitions came in whole recorded episodes.
         nbytes: memory of the storage, counting compressed images as if they were not compressed.
@@ -121,6 +123,7 @@ class Ring:
         self.tree = None if self.sampling.priorities is None else SumTree(total)
         self.highest = 1.0
         self.episodes: EpisodeSpans | None = None
+        self.returns: np.ndarray | None = None
         self.added = self.recorded = 0
 
     def __len__(self) -> int:
@@ -315,6 +318,19 @@ class Ring:
         """
         assert self.episodes is not None, 'keep_episodes() comes first'
         return self.episodes.span(rows)
+
+    def sum_to_the_end(self) -> None:
+        """Compute ``Σ γ^i r_(t+i)`` to the end of each episode, for ``Sampling.to_the_end``.
+
+        All episodes are stored before.
+        """
+        self.keep_episodes()
+        later, gamma = 0.0, self.sampling.gamma
+        returns = np.zeros(len(self.reward), np.float32)
+        for row, (reward, valid) in enumerate(zip(self.reward[::-1].tolist(), self.valid[::-1].tolist(), strict=True)):
+            later = reward + gamma * later if valid else 0.0  # a final observation is not valid
+            returns[-1 - row] = later
+        self.returns = returns
 
     # Rows
 

@@ -36,6 +36,10 @@ if TYPE_CHECKING:  # these need TensorFlow, which an actor does without
     from zoo.common.networks.network import Network
 
 
+#: The counters of an agent that are state, see :class:`Learns`.
+COUNTERS = ('steps', 'data_steps', 'updates')
+
+
 @dataclass(frozen=True)
 class Loop:
     """A training loop. :mod:`zoo.common.training.loops` has all of them.
@@ -49,11 +53,21 @@ class Loop:
         pace: how actors send rollouts. ``'lockstep'``: of the current policy; then all actors wait for the next one.
             ``'stream'``: the learner takes rollouts as they come, of policies that are a little older.
             ``'gradients'``: an actor computes the gradient of its rollout and waits for the weights that follow.
+        from_data: the loop in its place where ``learn`` is given a dataset, with parameters of its own; None: it does
+            not learn from datasets.
+        alone: whether it trains in this process only, without roles.
     """
 
     run: Callable[..., None]
     experience: Literal['rollouts', 'evaluations', 'steps']
     pace: Literal['lockstep', 'stream', 'gradients'] = 'lockstep'
+    from_data: Callable[..., None] | None = None
+    alone: bool = False
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether it only learns from a dataset."""
+        return self.run is self.from_data
 
 
 class Acts(Protocol):
@@ -82,13 +96,15 @@ class Learns(Acts, Protocol):
     """An agent that collects experience and updates itself: what a loop's experience needs.
 
     Attributes:
-        steps: environment steps in the agent's life. The loops count them.
+        steps: training steps in the agent's life: environment steps, and updates on datasets. The loops count them.
+        data_steps: how many of these steps were updates on datasets.
         updates: gradient updates in its life, in a loop over ``'steps'``.
         replay: the replay buffer, once there is one.
         priorities: of the transitions of the last ``update_on``, ``[K, B]``; None where sampling is uniform.
     """
 
     steps: int
+    data_steps: int
     updates: int
     replay: Replay | None
     priorities: np.ndarray | None
@@ -160,7 +176,8 @@ class Agent(Learns, Protocol):
         operations; ``seed + 1`` is free too. It returns a dict of scalars with the keys ``metric_names``. Where
         ``sampling`` has priorities, the key ``'priority'`` holds the new priorities ``[B]`` besides.
       * ``'rollouts'``: it takes :class:`zoo.common.records.Trajectories`, fields ``[T, N, …]``, and its keyword
-        parameters. It returns the metrics as floats, or None where nothing was updated.
+        parameters; with ``**others`` also the ones of the ``update`` that it extends. It returns the metrics as floats,
+        or None where nothing was updated.
       * ``'evaluations'``: it takes :class:`zoo.common.records.Evaluations` of as many perturbations as
         ``perturbations`` says; ``behavior`` is a :class:`zoo.common.acting.greedy.Deterministic`.
 
@@ -182,6 +199,7 @@ class Agent(Learns, Protocol):
     """
 
     loop: ClassVar[Loop]
+    needed: ClassVar[dict[str, str]]
     network_names: ClassVar[tuple[str, ...]]
     optimizer_names: ClassVar[tuple[str, ...]]
     metric_names: ClassVar[tuple[str, ...]]

@@ -142,6 +142,25 @@ class Steered(Experience, Protocol):
         """Return the moments of the observations acted on since the last call, for the running statistics."""
 
 
+class Data(Experience, Protocol):
+    """The experience of :func:`zoo.common.training.offline_loop.learn_from_data`: there is none besides the dataset.
+
+    Attributes:
+        learners: the number of learners, including this one.
+    """
+
+    learners: int = 1
+
+
+class NoEnvironment(Data):
+    """What a training on a dataset in this process has in place of an environment."""
+
+    num_envs = 0
+
+    def restart(self, seed: int | None) -> None:
+        raise AssertionError('there are no episodes to begin')
+
+
 class PerturbedEpisodes(Experience, Protocol):
     """The experience of :data:`zoo.common.training.loops.evolution`."""
 

@@ -123,11 +123,6 @@ def _dagger(
 ) -> None:
     """Take steps by a mixture of expert and learner, store the expert's actions, and fit the policy to all of them."""
     agent: Asks = training.agent  # type: ignore[assignment] # as the algorithm of this loop is
-    if expert is None:
-        raise InvalidValue(
-            f'{type(agent).__name__} asks an expert for its actions: give expert=…, an agent, its name, or a function '
-            'from an observation to an action.'
-        )
     label = agent.labels(expert)
     replay = training.replay = agent.replay_for(buffer_size, experience.num_envs)
     if dataset is not None and not replay.recorded:  # a resumed buffer holds them already
@@ -171,4 +166,4 @@ def _fit(agent: Agent, replay: Replay, updates: int, batch_size: int) -> dict[st
             return metrics
 
 
-dagger = Loop(_dagger, 'steps')
+dagger = Loop(_dagger, 'steps', alone=True)

@@ -1,4 +1,4 @@
-"""The training loops: on policy, streamed, asynchronous, off policy, evolution.
+"""The training loops: on policy, streamed, asynchronous, off policy, on a dataset, evolution.
 
 A loop takes a training, which counts and logs, and experience. It runs until the training is done.
 """
@@ -9,12 +9,16 @@ from typing import Annotated, Any
 
 from zoo.common.acting.perturbed import SEEDS
 from zoo.common.datasets.recordings import TOO_SMALL, check_sources, fill, opened
+from zoo.common.datasets.replaying import replay_of
 from zoo.common.parameters import BatchSize
-from zoo.common.replay.hindsight import Hindsight, Strategy
+from zoo.common.replay.hindsight import Hindsight
+from zoo.common.replay.mixed import MixedReplay
 from zoo.common.replay.replay import Replay
-from zoo.common.tools.params import at_least
+from zoo.common.tools.errors import InvalidValue
+from zoo.common.tools.params import at_least, between
 from zoo.common.training.agent import Loop
 from zoo.common.training.experience import Gradients, PerturbedEpisodes, ReplayBuffer, Rollouts, Steps, Streams
+from zoo.common.training.offline_loop import Compress, Hindsights, learn_from_data
 from zoo.common.training.training import Training
 
 
@@ -87,18 +91,19 @@ def _off_policy(
         at_least(1),
         'gradient updates in one call; None: update_every, one for each environment step, or one if that is None',
     ] = None,
-    compress: Annotated[bool, 'compress the images in the replay buffer, which saves memory and takes time'] = False,
-    her: Annotated[
-        dict[str, Any] | None,
-        Strategy,
-        'hindsight experience replay in goal environments: k in k + 1 of the drawn transitions get a goal that their '
-        'episode reached, in this step or a later one, at its end, or in any step',
-    ] = None,
+    compress: Compress = False,
+    her: Hindsights = None,
     recorded: Annotated[
         Any,
         check_sources,
         'None, or what the replay buffer is filled with before training: a file of zoo.record_dataset, the folder '
         'or id of a Minari dataset, or a list of these',
+    ] = None,
+    recorded_share: Annotated[
+        float | None,
+        between(0, 1),
+        'part of each batch that is drawn from what was recorded, kept in a buffer of its own; None: both are in one '
+        'buffer',
     ] = None,
 ) -> None:
     """Take steps, store them, and update on samples of the replay buffer."""
@@ -106,8 +111,12 @@ def _off_policy(
     updates = updates_in_call(update_every, updates)
     replay: ReplayBuffer
     own = hindsight = None
+    _check_share(experience, recorded, recorded_share, her)
     if experience.replay is not None:  # the processes that hold the transitions relabel them
         replay = experience.replay
+    elif recorded_share is not None:
+        own = _replay_here(training, experience, buffer_size, compress, None, None)
+        replay = MixedReplay(own, _data_beside(training, experience, recorded, compress), recorded_share)
     else:
         if her is not None:
             assert training.goals is not None  # learn has looked for them
@@ -148,6 +157,28 @@ def _off_policy(
         training.warn(told, training.steps, *why)
 
 
+def _check_share(experience: Steps, recorded: Any, share: float | None, her: Any) -> None:
+    """Refuse ``recorded_share`` where it cannot be honored."""
+    if share is None:
+        return
+    if recorded is None:
+        raise InvalidValue(f'recorded_share={share:g} needs what it is a share of: give recorded=….')
+    if her is not None:
+        raise InvalidValue('recorded_share cannot be used with her, which relabels what the agent collects: her=None.')
+    if experience.replay is not None:
+        raise InvalidValue('recorded_share needs the replay buffer in the learner: leave out the role buffers.')
+
+
+def _data_beside(training: Training, experience: Steps, recorded: Any, compress: bool) -> Replay:
+    """Return a replay buffer that holds the recorded episodes and nothing else."""
+    agent = training.agent
+    collected = agent.collected()
+    data = replay_of(agent, recorded, agent.action_adaptor, agent.sampling, compress, collected)
+    if not (training.steps and agent.observed_recordings):
+        agent.observe_moments(collected.take(1 / experience.learners))
+    return data
+
+
 def updates_in_call(update_every: int | None, updates: int | None) -> int:
     """Return the number of gradient updates in one call of :data:`off_policy`."""
     return updates or update_every or 1
@@ -185,7 +216,7 @@ def _needed(training: Training, held: int, explore_steps: int, is_here: bool) ->
     The number is ``explore_steps``. An agent whose earlier transitions were not saved needs the rest of them, or as
     many again: updates on a few transitions would make it forget what it has learned.
     """
-    steps = training.agent.steps
+    steps = training.agent.steps - training.agent.data_steps
     if steps <= held:
         return explore_steps
     needed = held + explore_steps - steps if steps < explore_steps else explore_steps
@@ -225,5 +256,6 @@ def _evolution(
 on_policy = Loop(_on_policy, 'rollouts')
 streamed = Loop(_streamed, 'rollouts', 'stream')
 asynchronous = Loop(_asynchronous, 'rollouts', 'gradients')
-off_policy = Loop(_off_policy, 'steps')
+off_policy = Loop(_off_policy, 'steps', from_data=learn_from_data)
+offline = Loop(learn_from_data, 'steps', from_data=learn_from_data)
 evolution = Loop(_evolution, 'evaluations')

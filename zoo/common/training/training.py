@@ -48,14 +48,16 @@ class Training:
 
     Attributes:
         agent, run_dir, checkpoint_every: as given.
-        steps: environment steps of this call so far, summed over copies; a resumed call goes on from the steps of the
-            interrupted one. ``train_steps`` is the end.
+        steps: environment steps of this call so far, summed over copies, or updates on a dataset; a resumed call goes
+            on from the steps of the interrupted one. ``train_steps`` is the end.
         returns, episode_steps: the return of each episode that ended in this call, and the step count at its end, as
             ``array.array``.
         losses: the last metrics of ``update``.
         metrics: the last row of the log, by name.
-        env: the training environment, or with roles an environment like it. A callback tests in another one.
+        env: the training environment, or with roles an environment like it. A callback tests in another one. None
+            where a dataset is learned from and no environment was given.
         replay: the replay buffer, where there is one in this process.
+        interval: the fewest steps that were asked for between rows, checkpoints or calls of a callback.
         error: the exception that ended the training, for the ``end`` of a callback; None without one.
 
     Args:
@@ -69,6 +71,7 @@ class Training:
         average: the mean of the weights that the agent has outside its updates; None: there is none.
         start: the steps that a resumed call has behind it; ``train_steps`` includes them.
         experience: gives the experience; None: ``env`` does, which otherwise only gives its name.
+        name: of the environment, for titles; None: its own.
         goals: of the environment, for the loop's parameter ``her``.
     """
 
@@ -92,6 +95,7 @@ class Training:
         start: int = 0,
         experience: Experience | None = None,
         goals: Goals | None = None,
+        name: str | None = None,
     ) -> None:
         self.agent = agent
         self.goals = goals
@@ -113,6 +117,7 @@ class Training:
         self.replay: Replay | None = None
         self._start = start
         self._recent: deque[Episode] = deque(maxlen=WINDOW)
+        self._tests: list[tuple[int, float]] = []
         self._told_of_ends = False
         self._plot_func = plot_func
         self._callbacks = tuple(callbacks)
@@ -123,6 +128,8 @@ class Training:
         self._next_due = min(self._due, default=math.inf)
         self._env_seed = env_seed
         self._log_every = log_every or max(1, train_steps // 200)
+        asked: list[int] = [getattr(callback, 'every') for callback in self._timed]  # noqa: B009
+        self.interval = min([*asked, *(every for every in (log_every, checkpoint_every) if every)], default=train_steps)
         # At least 10,000: shorter trainings take seconds.
         self.checkpoint_every = checkpoint_every or max(10_000, train_steps // 10)
         self._checkpoint_buffer = checkpoint_buffer or exact_resume
@@ -132,12 +139,13 @@ class Training:
         self._next_checkpoint = start + self.checkpoint_every
         self._last_checkpoint: Path | None = None
         self._stopped = False
-        self._title = type(agent).__name__ + ('' if env is None else f' {about(env).name}')
+        name = name or ('' if env is None else about(env).name)
+        self._title = f'{type(agent).__name__} {name}'.strip()
         resumed_at = agent.steps if start else None
         self._logger = Logger(run_dir, train_steps, verbose, self._title, start, resumed_at, self._measured)
         self._monitor: Monitor | None = None
         if run_dir is not None:
-            self._monitor = Monitor(run_dir / 'monitor.csv', '' if env is None else about(env).name, resumed_at)
+            self._monitor = Monitor(run_dir / 'monitor.csv', name, resumed_at)
             if start:
                 self._recall(self._monitor.earlier)
         self._earlier = len(self.returns)
@@ -188,9 +196,11 @@ class Training:
             # A resumed call begins with new episodes: no checkpoint holds the state of an environment.
             if self._start and not self._exact_resume:
                 self._logger.clear()
-                log.info('Resumed at step %d of %d, with new episodes.', self.steps, self.train_steps)
+                played = ', with new episodes' if self.experience.num_envs else ''
+                log.info('Resumed at step %d of %d%s.', self.steps, self.train_steps, played)
             self._logger.begin()
-            self.experience.restart(self._env_seed if not self._start else self.agent.draw_seed())
+            if self.experience.num_envs:
+                self.experience.restart(self._env_seed if not self._start else self.agent.draw_seed())
             loop.run(self, self.experience, **params)
             self._average.show()
             if self.steps > self._log_steps:
@@ -238,15 +248,13 @@ class Training:
 
     def stepped(self, count: int, episodes: Sequence[Episode]) -> None:
         """Count environment steps, and the episodes that ended in them. The experience calls this after steps."""
-        self.steps += count
-        self.agent.steps += count
+        self._count(count)
         for episode in episodes:
             self._recent.append(episode)
             self.returns.append(episode.episode_return)
             self.episode_steps.append(self.steps)
             if self._monitor is not None:
                 self._monitor.write(episode.episode_return, episode.length, self.agent.steps)
-        self._logger.advance(count)
         if (
             not (self._recent or self._told_of_ends)
             and self.steps - self._start >= LONG_EPISODE * self.experience.num_envs
@@ -258,9 +266,21 @@ class Training:
                 self.steps - self._start,
             )
 
+    def learned(self, updates: int) -> None:
+        """Count gradient updates on a dataset, the steps of a training without an environment."""
+        self.agent.data_steps += updates
+        self._count(updates)
+
+    def _count(self, steps: int) -> None:
+        self.steps += steps
+        self.agent.steps += steps
+        self._logger.advance(steps)
+
     def log(self, metrics: Mapping[str, float]) -> None:
         """Write a callback's metrics, such as ``{'test/return': 195.0}``, to ``progress.csv`` and TensorBoard."""
         self._logger.log(self.agent.steps, metrics)
+        if 'test/return' in metrics:
+            self._tests.append((self.steps, metrics['test/return']))
         for callback in self._callbacks:
             if hasattr(callback, 'logged'):
                 callback.logged(self, metrics)
@@ -308,7 +328,7 @@ class Training:
             self._save()
             # New episodes, so that a run resumed from here goes on like this one. Also without a run directory, so
             # that writing changes nothing.
-            if self._exact_resume:
+            if self._exact_resume and self.experience.num_envs:
                 self.experience.restart(self.agent.draw_seed())
                 if self.replay is not None:
                     self.replay.cut()
@@ -349,7 +369,8 @@ class Training:
             successes = [episode.success for episode in self._recent if episode.success is not None]
             if successes:
                 metrics['episode/success'] = float(np.mean(successes))
-        metrics['episode/count'] = len(self.returns)
+        if self.experience.num_envs:
+            metrics['episode/count'] = len(self.returns)
         return metrics
 
     def _call(self, callback: Callable[[Training], bool | None]) -> None:
@@ -398,5 +419,7 @@ class Training:
 
     def _draw(self) -> None:
         if self.run_dir is not None:
-            curves = {type(self.agent).__name__: [(self.episode_steps, self.returns)]}
+            tests = [step for step, _ in self._tests], [mean for _, mean in self._tests]
+            shown = (self.episode_steps, self.returns) if self.experience.num_envs else tests
+            curves = {type(self.agent).__name__: [shown]}
             plots.learning_curve(self.run_dir / 'curve.png', curves, self._title)

@@ -90,6 +90,8 @@ def plan_for(
     loop, behavior = agent.loop, agent.behavior
     plays, replays = (loop.experience == kind for kind in ('rollouts', 'steps'))
     layout = check_roles(roles, replays)
+    if loop.alone:
+        raise InvalidValue(f'{layout}: {type(agent).__name__} trains in one process: give roles=None.')
     has_gradients = plays and loop.pace == 'gradients'
     if exact_resume and loop.experience != 'evaluations':
         raise InvalidValue(
@@ -135,7 +137,7 @@ def plan_for(
         max_bytes=size + HEADER,
         ahead=ahead,
         num_envs=num_envs,
-        explore_steps=loop_params.get('explore_steps', 0),
+        explore_steps=0 if agent.data_steps else loop_params.get('explore_steps', 0),
         seed=seed,
         start=start,
         train_steps=train_steps,

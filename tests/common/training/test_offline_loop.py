@@ -1,0 +1,310 @@
+"""Learning from a dataset without a step in the environment, and going on in the environment afterwards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+
+import zoo
+from zoo.callbacks import Evaluate
+from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.datasets.recordings import RecordedEpisode, write
+from zoo.common.datasets.replaying import replay_of
+from zoo.common.sampling import Sampling
+from zoo.common.training.offline_loop import updates_at_once
+
+SPACE, CONTINUOUS, CHOICE = Box(-1.0, 1.0, (2,), np.float32), Box(-2.0, 2.0, (1,), np.float32), Discrete(3)
+SMALL = {'hidden': [8], 'activation': 'relu'}
+
+
+class Untouchable(gymnasium.Env):
+    """An environment that no training on a dataset may step or reset."""
+
+    observation_space, action_space = SPACE, CONTINUOUS
+
+    def reset(self, *, seed=None, options=None):
+        raise AssertionError('a training on a dataset has reset the environment')
+
+    def step(self, action):
+        raise AssertionError('a training on a dataset has taken a step')
+
+
+class Still(Untouchable):
+    """Ten steps of reward 1."""
+
+    def reset(self, *, seed=None, options=None):
+        super(Untouchable, self).reset(seed=seed)
+        self.left = 10
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        self.left -= 1
+        return self.observation_space.sample(), 1.0, self.left == 0, False, {}
+
+
+def episodes(action_space=CONTINUOUS, lengths=(5, 3, 7), seed=0):
+    rng = np.random.default_rng(seed)
+    found = []
+    for i, length in enumerate(lengths):
+        if isinstance(action_space, Discrete):
+            action = rng.integers(action_space.n, size=length)
+        else:
+            action = rng.uniform(-2, 2, (length, *action_space.shape)).astype(np.float32)
+        obs = rng.uniform(-1, 1, (length + 1, 2)).astype(np.float32)
+        found.append(RecordedEpisode(obs, action, rng.normal(size=length).astype(np.float32), i % 2 == 0, i % 2 == 1))
+    return found
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(write(tmp_path / 'data.npz', SPACE, CONTINUOUS, episodes()))
+
+
+def made(alg='TD3', action_space=CONTINUOUS, **params):
+    cls = getattr(zoo.algorithms, alg)
+    return cls(SPACE, action_space, net_list=[{**SMALL, 'seed': i} for i, _ in enumerate(cls.network_names)], **params)
+
+
+def weights(agent):
+    return {name: x for name, x in agent.state().items() if 'noise' not in name}
+
+
+class TestLearning:
+    def test_takes_no_step_and_counts_updates(self, path, tmp_path):
+        agent, before = made(), None
+        before = agent.network_weights()
+        result = agent.learn(Untouchable(), dataset=path, train_updates=60, batch_size=4, run_dir=tmp_path / 'run')
+        assert (result.steps, result.episodes, agent.steps, agent.data_steps, agent.updates) == (60, 0, 60, 60, 60)
+        assert any((before[name] != x).any() for name, x in agent.network_weights().items())
+        config = json.loads((tmp_path / 'run' / 'config.json').read_text())
+        assert config['learn_params']['dataset'] == [path]
+        assert config['learn_params']['train_updates'] == 60
+        loaded = zoo.load(tmp_path / 'run')
+        assert (loaded.steps, loaded.data_steps, loaded.updates) == (60, 60, 60)
+
+    @pytest.mark.parametrize('alg', ['DQN', 'Rainbow', 'SAC', 'C51', 'QRDQN'])
+    def test_other_algorithms_off_policy(self, alg, tmp_path):
+        source = write(tmp_path / 'data.npz', SPACE, CHOICE, episodes(CHOICE))
+        agent = made(alg, CHOICE)
+        agent.learn(None, dataset=source, train_updates=4, batch_size=4, run_dir=False, verbose=0)
+        assert agent.updates == 4 and agent.weights_are_finite()
+
+    def test_every_transition_is_drawn_and_none_crosses_an_episode(self, path):
+        agent = made()
+        replay = replay_of(agent, path, agent.action_adaptor, agent.sampling)
+        batch = replay.sample((2000,), np.random.default_rng(0))
+        known = {
+            (*obs, *after): (reward, done)
+            for episode in episodes()
+            for obs, after, reward, done in zip(
+                episode.obs[:-1].tolist(),
+                episode.obs[1:].tolist(),
+                episode.reward.tolist(),
+                [False] * (len(episode.reward) - 1) + [episode.terminated],
+                strict=True,
+            )
+        }
+        drawn = {
+            (*obs, *after): (reward, done)
+            for obs, after, reward, done in zip(
+                batch.obs.tolist(),
+                batch.next_obs.tolist(),
+                batch.reward.tolist(),
+                batch.terminated.tolist(),
+                strict=True,
+            )
+        }
+        assert drawn == known and len(replay) == len(known) == 15
+
+    def test_without_an_environment(self, path):
+        agent = made()
+        agent.learn(None, 'train', dataset=path, train_updates=6, batch_size=4, run_dir=False, verbose=0)
+        assert agent.updates == 6
+
+    def test_the_same_seed_gives_the_same_weights(self, path):
+        found = []
+        for _ in range(2):
+            agent = made()
+            agent.learn(None, dataset=path, train_updates=30, batch_size=4, run_dir=False, verbose=0, seed=3)
+            found.append(weights(agent))
+        assert all((found[0][name] == found[1][name]).all() for name in found[0])
+
+    def test_normalizes_by_the_dataset_once(self, path):
+        agent = made(normalize_obs=True)
+        for _ in range(2):
+            agent.learn(None, dataset=path, train_updates=2, batch_size=4, run_dir=False, verbose=0)
+            obs = np.concatenate([episode.obs[:-1] for episode in episodes()]).astype(np.float64)
+            moments = next(iter(agent.statistics.values()))
+            assert moments.count == len(obs)
+            np.testing.assert_allclose(moments.mean, obs.mean(0), rtol=1e-5)
+
+    def test_a_recurrent_network_learns_from_sequences_of_recorded_steps(self, path):
+        net = {**SMALL, 'recurrent': 'gru', 'recurrent_units': 4}
+        agent = zoo.algorithms.SAC(SPACE, CONTINUOUS, net_list=[net] * 3, sequence_length=3, burn_in=2)
+        agent.learn(None, dataset=path, train_updates=4, batch_size=2, run_dir=False, verbose=0)
+        assert agent.updates == 4 and agent.weights_are_finite()
+
+    def test_resumes_exactly(self, path, tmp_path):
+        given = {'dataset': path, 'train_updates': 40, 'batch_size': 4, 'verbose': 0}
+        whole = made()
+        whole.learn(None, **given, run_dir=False, seed=1, log_every=10)
+
+        class Stop:
+            every, steers = 10, True
+
+            def __call__(self, training):
+                if training.steps == 20:
+                    raise KeyboardInterrupt
+
+        agent = made()
+        with pytest.raises(KeyboardInterrupt):
+            agent.learn(None, **given, run_dir=tmp_path / 'run', seed=1, log_every=10, callbacks=[Stop()])
+        agent = zoo.load(tmp_path / 'run')
+        result = agent.learn(None, **given | {'resume': True}, run_dir=tmp_path / 'run')
+        assert (result.steps, agent.steps) == (20, 40)
+        ours, theirs = weights(agent), weights(whole)
+        assert all((ours[name] == theirs[name]).all() for name in theirs)
+
+
+class TestTestsBetween:
+    def test_an_environment_object_is_only_tested_in(self, path, tmp_path):
+        tests = Evaluate(every=10, episodes=2)
+        agent, env = made(), Still()
+        given = {'dataset': path, 'train_updates': 30, 'batch_size': 4, 'verbose': 0}
+        agent.learn(env, **given, callbacks=[tests], run_dir=tmp_path / 'run')
+        assert tests.steps == [10, 20, 30] and tests.returns == [10.0] * 3
+        run = zoo.open_run(tmp_path / 'run')
+        assert run.curve == ([10, 20, 30], [10.0] * 3)
+        assert (run.train_steps, run.dataset) == (30, [path])
+
+    def test_tests_change_nothing(self, path):
+        found = []
+        for callbacks in ([], [Evaluate(every=10, episodes=1, keep_best=False)]):
+            agent = made()
+            given = {'dataset': path, 'train_updates': 60, 'batch_size': 4, 'verbose': 0, 'seed': 2}
+            agent.learn(Still(), **given, callbacks=callbacks, run_dir=False)
+            found.append(weights(agent))
+        assert all(np.allclose(found[0][name], found[1][name], atol=1e-6) for name in found[0])
+
+    def test_no_environment_to_test_in(self, path):
+        tests = Evaluate(every=10, keep_best=False)
+        with pytest.raises(ValueError, match=r'learn was given none: give Evaluate\(env=…\)'):
+            made().learn(None, dataset=path, train_updates=30, callbacks=[tests], run_dir=False, verbose=0)
+
+
+class TestGoingOnInTheEnvironment:
+    def test_explores_by_its_policy_and_not_at_random(self, path, monkeypatch):
+        agent = made()
+        agent.learn(None, dataset=path, train_updates=2, batch_size=4, run_dir=False, verbose=0)
+        monkeypatch.setattr(type(agent), 'random_action', lambda *_: pytest.fail('a random action was taken'))
+        agent.learn(Still(), train_steps=20, explore_steps=12, batch_size=4, buffer_size=50, run_dir=False, verbose=0)
+        assert (agent.steps, agent.data_steps) == (22, 2)
+        assert agent.updates == 2 + 9  # after 12 new steps, one for each of the others
+
+    def test_draws_the_asked_share_from_the_recording(self, path, monkeypatch):
+        agent, drawn = made(), []
+        update_on = type(agent).update_on
+        monkeypatch.setattr(type(agent), 'update_on', lambda self, x: drawn.append(x.reward) or update_on(self, x))
+        given = {'recorded': path, 'recorded_share': 0.25, 'explore_steps': 5, 'batch_size': 8, 'buffer_size': 50}
+        agent.learn(Still(), train_steps=20, **given, run_dir=False, verbose=0)
+        for reward in drawn:
+            assert reward.shape == (1, 8)
+            assert (reward[:, :6] == 1.0).all() and (reward[:, 6:] != 1.0).all()
+        assert drawn and len(agent.replay) == 20  # the recorded transitions are elsewhere
+
+    def test_the_share_reaches_priorities_in_both_buffers(self, tmp_path):
+        source = write(tmp_path / 'data.npz', SPACE, CHOICE, episodes(CHOICE))
+        env = Still()
+        env.action_space = CHOICE
+        agent = made('DQN', CHOICE, prioritized=True)
+        given = {'recorded': source, 'recorded_share': 0.5, 'explore_steps': 5, 'batch_size': 8, 'buffer_size': 50}
+        agent.learn(env, train_steps=20, **given, run_dir=False, verbose=0)
+        assert agent.updates and len(np.unique(agent.replay.tree.values[agent.replay.valid])) > 1
+
+
+class TestToTheEnd:
+    def test_sums_and_bootstraps_as_worked_by_hand(self, tmp_path):
+        obs = np.arange(8, dtype=np.float32).reshape(4, 2) / 10
+        one = RecordedEpisode(obs, np.zeros((3, 1), np.float32), np.array([1, 2, 4], np.float32), False, True)
+        two = RecordedEpisode(-obs, np.zeros((3, 1), np.float32), np.array([8, 16, 32], np.float32), True, False)
+        path = write(tmp_path / 'data.npz', SPACE, CONTINUOUS, [one, two])
+        agent = made()
+        replay = replay_of(agent, path, ActionAdaptor(CONTINUOUS), Sampling(0.5, to_the_end=True))
+        replay.sum_to_the_end()
+        batch = replay.sample((300,), np.random.default_rng(0))
+        found = {
+            tuple(np.round(seen, 6).tolist()): (reward, tuple(np.round(last, 6).tolist()), discount)
+            for seen, reward, last, discount in zip(
+                batch.obs.astype(float), batch.reward.tolist(), batch.next_obs.astype(float), batch.discount.tolist(),
+                strict=True,
+            )
+        }  # fmt: skip
+        assert found == {
+            (0.0, 0.1): (1 + 1 + 1, (0.6, 0.7), 0.125),
+            (0.2, 0.3): (2 + 2, (0.6, 0.7), 0.25),
+            (0.4, 0.5): (4, (0.6, 0.7), 0.5),
+            (0.0, -0.1): (8 + 8 + 8, (-0.6, -0.7), 0.0),
+            (-0.2, -0.3): (16 + 16, (-0.6, -0.7), 0.0),
+            (-0.4, -0.5): (32, (-0.6, -0.7), 0.0),
+        }
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ('given', 'told'),
+        [
+            ({'train_steps': 5}, 'give train_updates, the number of gradient updates'),
+            ({'train_updates': 5, 'roles': {'learners': 1, 'actors': 1}}, 'roles=None'),
+            ({'train_updates': 5, 'render': True}, 'render shows episodes of the training'),
+            ({'train_updates': 5, 'plot_func': print}, 'plot_func shows episodes of the training'),
+            ({'train_updates': 5, 'her': {}}, 'give learn the environment, or her=None'),
+            ({'train_updates': 0}, 'train_updates is 0'),
+        ],
+    )
+    def test_what_means_nothing_on_a_dataset(self, path, given, told):
+        with pytest.raises(ValueError, match=told):
+            made().learn(None, dataset=path, run_dir=False, **given)
+
+    def test_updates_without_a_dataset(self):
+        with pytest.raises(ValueError, match='train_updates=5 counts updates on a dataset'):
+            made().learn(Still(), train_updates=5, run_dir=False)
+
+    def test_no_environment_and_no_dataset(self):
+        with pytest.raises(ValueError, match='learn needs an environment'):
+            made().learn(None, train_steps=5, run_dir=False)
+
+    def test_other_spaces_leave_no_folder_behind(self, tmp_path):
+        source = write(tmp_path / 'data.npz', SPACE, CHOICE, episodes(CHOICE))
+        with pytest.raises(ValueError, match='action_space'):
+            made().learn(None, dataset=source, train_updates=5, run_dir=tmp_path / 'run')
+        assert not (tmp_path / 'run').exists()
+
+    @pytest.mark.parametrize(
+        ('given', 'told'),
+        [({'recorded': None}, 'give recorded='), ({'her': {'k': 2}}, 'her')],
+    )
+    def test_a_share_of_nothing(self, path, given, told):
+        given = {'recorded': path, 'recorded_share': 0.5} | given
+        with pytest.raises(ValueError, match=told):
+            made().learn(Still(), train_steps=5, run_dir=False, verbose=0, **given)
+
+
+@pytest.mark.parametrize(
+    ('updates', 'size', 'interval', 'expected'),
+    [
+        (1000, 100, 1000, 50),
+        (90, 100, 90, 45),
+        (97, 100, 97, 50),
+        (7, 100, 7, 7),
+        (1000, 10_000_000, 1000, 5),
+        (1000, 10**9, 1000, 1),
+        (1000, 100, 10, 10),
+    ],
+)
+def test_updates_at_once_divide_the_training_where_that_costs_little(updates, size, interval, expected):
+    assert updates_at_once(updates, size, interval) == expected

@@ -1,0 +1,88 @@
+"""The training loop on a dataset: no environment is stepped, and a training is counted in gradient updates."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+
+from zoo.common import spaces
+from zoo.common.datasets.recordings import check_sources
+from zoo.common.datasets.replaying import replay_of
+from zoo.common.parameters import BatchSize
+from zoo.common.replay.hindsight import Hindsight, Strategy
+from zoo.common.replay.replay import Replay
+from zoo.common.tools.params import at_least
+from zoo.common.training.experience import Data
+from zoo.common.training.training import Training
+
+#: The most updates in one compiled call, and the most bytes of the batches that one call is given.
+_UPDATES, _BYTES = 50, 64_000_000
+
+Hindsights = Annotated[
+    dict[str, Any] | None,
+    Strategy,
+    'hindsight experience replay in goal environments: k in k + 1 of the drawn transitions get a goal that their '
+    'episode reached, in this step or a later one, at its end, or in any step',
+]
+Compress = Annotated[bool, 'compress the images in the replay buffer, which saves memory and takes time']
+
+
+def learn_from_data(
+    training: Training,
+    experience: Data,
+    *,
+    dataset: Annotated[
+        Any,
+        check_sources,
+        'what is learned from without a step in an environment: what zoo.open_dataset takes or gave, or a list',
+    ] = None,
+    train_updates: Annotated[
+        int, at_least(1), 'gradient updates of this call on the dataset, in place of train_steps'
+    ] = 100_000,
+    batch_size: BatchSize = 256,
+    compress: Compress = False,
+    her: Hindsights = None,
+) -> None:
+    """Update on samples of a dataset. The training's steps are updates: ``train_updates`` is its end."""
+    agent = training.agent
+    collected = agent.collected()
+    replay = replay_of(agent, dataset, agent.action_adaptor, agent.sampling, compress, collected)
+    if agent.sampling.to_the_end:
+        replay.sum_to_the_end()
+    if not agent.observed_recordings:  # by an earlier call, or before the interruption
+        agent.observe_moments(collected.take(1 / experience.learners))
+    hindsight = None
+    if her is not None:
+        assert training.goals is not None  # learn has looked for them
+        hindsight = Hindsight(training.goals, **her)
+        replay.keep_episodes()
+    at_once = updates_at_once(train_updates, batch_size * _row_bytes(replay), training.interval)
+    if hindsight is not None or agent.sampling.sequences is not None:
+        at_once = 1  # what is drawn for several updates at once would depend on how many they are
+    while not training.done:
+        agent.progress = training.progress
+        count = min(at_once, training.train_steps - training.steps)
+        batches = replay.sample((count, batch_size), agent.rng, training.progress, hindsight)
+        metrics = agent.update_on(batches)
+        replay.prioritize(agent.priorities)
+        training.learned(count)
+        training.updated(metrics)
+
+
+def updates_at_once(train_updates: int, batch_bytes: int, interval: int) -> int:
+    """Return how many updates one compiled call makes: a divisor of ``train_updates``, where that is large enough.
+
+    The last call of a training would else have another number of updates and be compiled for it. ``interval`` is the
+    most updates between two times when a callback, the log or a checkpoint may be due.
+    """
+    most = max(1, min(_UPDATES, _BYTES // max(batch_bytes, 1), train_updates, interval))
+    divisor = max(count for count in range(1, most + 1) if train_updates % count == 0)
+    return divisor if 2 * divisor >= most else most
+
+
+def _row_bytes(replay: Replay) -> int:
+    """Return the bytes of one entry of a batch: two observations, or all of a sequence."""
+    leaves, sequences = spaces.leaves(replay.space).values(), replay.sampling.sequences
+    size = sum(leaf.dtype.itemsize * int(np.prod(spaces.shape_of(leaf))) for leaf in leaves)
+    return size * (2 if sequences is None else sequences.rows(replay.sampling.n_step))
