@@ -61,8 +61,8 @@ class Collection(Rollouts, Streams, Gradients, Steps, Steered, PerturbedEpisodes
     def steps(self, training: StepCounter, explore_steps: int, wait: bool = True) -> Iterator[Step]:
         agent, collector = self.agent, self.collector
         obs, before, state = collector.obs, collector.steps, agent.behavior.state
-<<<<<<< HEAD
-        yield self._taken(agent.random_action(obs) if agent.steps < explore_steps else agent.act(obs), state)
+        explores = agent.steps < explore_steps and not agent.data_steps  # a policy from a dataset explores by itself
+        yield self._taken(agent.random_action(obs) if explores else agent.act(obs), state)
         training.stepped(collector.steps - before, collector.finished)
 
     def step(self, training: StepCounter, choose: Callable[[spaces.Flat, np.ndarray], spaces.Flat]) -> Step:
@@ -75,10 +75,6 @@ class Collection(Rollouts, Streams, Gradients, Steps, Steered, PerturbedEpisodes
     def _taken(self, action: spaces.Flat, state: np.ndarray | None) -> Step:
         """Take one step in every copy; ``state`` is the recurrent state ``[N, S]`` before it."""
         collector, obs = self.collector, self.collector.obs
-=======
-        explores = agent.steps < explore_steps and not agent.data_steps  # a policy from a dataset explores by itself
-        action = agent.random_action(obs) if explores else agent.act(obs)
->>>>>>> main
         collector.step(action)
         transition = Transition(
             obs, action, collector.reward, collector.next_obs, collector.terminated, collector.truncated

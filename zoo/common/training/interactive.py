@@ -17,10 +17,8 @@ from zoo.common.tools.errors import InvalidValue, a_type
 from zoo.common.tools.params import at_least, between
 from zoo.common.training.agent import Agent, Loop, mismatch
 from zoo.common.training.experience import Steered
+from zoo.common.training.offline_loop import row_bytes, updates_at_once
 from zoo.common.training.training import Training
-
-#: Updates in one compiled call.
-TOGETHER = 50
 
 
 class Asks(Agent, Protocol):
@@ -125,10 +123,15 @@ def _dagger(
     agent: Asks = training.agent  # type: ignore[assignment] # as the algorithm of this loop is
     label = agent.labels(expert)
     replay = training.replay = agent.replay_for(buffer_size, experience.num_envs)
-    if dataset is not None and not replay.recorded:  # a resumed buffer holds them already
+    lost = agent.steps - (replay.added - replay.recorded)
+    if lost:
+        told = 'The labels of %d earlier steps are lost: checkpoint_buffer=True saves them with the agent.'
+        training.warn(told, lost)
+    if dataset is not None and not (training.steps and replay.recorded):  # a resumed buffer holds it already
         collected = agent.collected()
         fill(agent, replay, dataset, collected=collected)
-        agent.observe_moments(collected.take())
+        if not (training.steps and agent.observed_recordings):
+            agent.observe_moments(collected.take())
         if not agent.updates:
             _fit(agent, replay, updates, batch_size)
     while not training.done:
@@ -158,12 +161,11 @@ def _label_step(training: Training, experience: Steered, replay: Replay, label: 
 
 def _fit(agent: Agent, replay: Replay, updates: int, batch_size: int) -> dict[str, float]:
     """Make updates on what the replay buffer holds; return the last metrics."""
-    while True:
-        count = min(updates, TOGETHER)
-        metrics = agent.update_on(replay.sample((count, batch_size), agent.rng))
-        updates -= count
-        if not updates:
-            return metrics
+    at_once = updates_at_once(updates, batch_size * row_bytes(replay), updates)
+    metrics: dict[str, float] = {}
+    for done in range(0, updates, at_once):
+        metrics = agent.update_on(replay.sample((min(at_once, updates - done), batch_size), agent.rng))
+    return metrics
 
 
 dagger = Loop(_dagger, 'steps', alone=True)
