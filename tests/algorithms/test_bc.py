@@ -305,7 +305,10 @@ def test_actions_are_learned_in_every_space(tmp_path):
     shown = [actions(rng, 1) for _ in range(300)]
     first = [{path: x[0] for path, x in shot.items()} for shot in shown]
     flat = lambda x: {path: np.stack([x[path]] * 2) for path in x}  # noqa: E731 # the observation stays
-    episodes = [RecordedEpisode(flat(x), shot, np.ones(1, np.float32), True, False) for x, shot in zip(first, shown, strict=True)]
+    episodes = [
+        RecordedEpisode(flat(x), shot, np.ones(1, np.float32), True, False)
+        for x, shot in zip(first, shown, strict=True)
+    ]
     path = write(tmp_path / 'data.npz', MIXED, MIXED, episodes)
     agent = BC(MIXED, MIXED, net_list=[{'hidden': [64], 'seed': 0}], optimizers_list=[{'learning_rate': 1e-2}])
     agent.learn(None, dataset=path, train_updates=400, batch_size=64, seed=0, run_dir=False, verbose=0)

@@ -231,7 +231,7 @@ class TestRefusals:
             (lambda obs: np.zeros(2), r'^the expert gave an action of shape \(2,\) and .*: give a function of one obs'),
             (lambda obs: np.float32([9.0]), r'^of the expert the action has the value 9.0, which is not in Box'),
             (lambda obs: np.float32([np.nan]), r'^of the expert the action has the value nan, which is not in Box'),
-            ('no/such', r"no/such"),
+            ('no/such', r'no/such'),
         ],
     )
     def test_what_is_no_expert(self, expert, told):

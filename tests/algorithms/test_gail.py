@@ -329,7 +329,13 @@ def test_imitates_an_expert_against_the_environments_reward(cls, form, tmp_path)
         reward_form=form,
         gamma=0.5,
     )
-    learn = {'train_steps': 4000, 'horizon': 200, 'batch_size': 50, 'discriminator_batch': 50, 'discriminator_updates': 50}
+    learn = {
+        'train_steps': 4000,
+        'horizon': 200,
+        'batch_size': 50,
+        'discriminator_batch': 50,
+        'discriminator_updates': 50,
+    }
     result = agent.learn(env, dataset=path, seed=0, run_dir=False, verbose=0, **learn)
     assert np.mean(result.returns[:10]) > 3.0  # the log has the environment's returns
     assert np.mean(agent.learn(env, 'test', test_episodes=10, seed=1).returns) == 0.0

@@ -19,13 +19,13 @@ from typing import Any
 
 from zoo.algorithms.base.loading import load
 from zoo.algorithms.bc import BC
-from zoo.common.training import interactive
+from zoo.common.training import interactive, loops
 
 
 class DAgger(BC):
     """Dataset aggregation for every action space: behavior cloning of an expert that labels what the policy sees."""
 
-    loop = interactive.dagger
+    loop = loops.dagger
     needed = {'expert': 'an expert, who says what it would do: an agent, its name, or a function of an observation'}
 
     def labels(self, expert: Any) -> interactive.Labels:

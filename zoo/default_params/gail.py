@@ -32,4 +32,3 @@ COMMON: dict[str, Any] = with_discriminator(ppo.COMMON)
 TYPES: dict[str, dict[str, Any]] = {name: imitating(level) for name, level in ppo.TYPES.items()}
 TYPES['atari'] |= {'discriminator_batch': 64}
 TUNED: dict[str, dict[str, Any]] = {name: imitating(level) for name, level in ppo.TUNED.items()}
-TUNED['CartPole-v1'] |= {'train_steps': 200_000}

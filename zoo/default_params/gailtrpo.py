@@ -11,4 +11,3 @@ COMMON: dict[str, Any] = with_discriminator(trpo.COMMON)
 TYPES: dict[str, dict[str, Any]] = {name: imitating(level) for name, level in trpo.TYPES.items()}
 TYPES['atari'] |= {'discriminator_batch': 64}
 TUNED: dict[str, dict[str, Any]] = {name: imitating(level) for name, level in trpo.TUNED.items()}
-TUNED['CartPole-v1'] |= {'train_steps': 200_000}

@@ -15,7 +15,16 @@ from zoo.common.rollouts.collector import Collector
 from zoo.common.rollouts.perturbed_play import PerturbedPlay, both_ways, evaluations
 from zoo.common.rollouts.rollout_buffer import RolloutBuffer
 from zoo.common.training.agent import Acts, Learns
-from zoo.common.training.experience import Gradients, PerturbedEpisodes, Rollouts, Steered, Step, StepCounter, Steps, Streams
+from zoo.common.training.experience import (
+    Gradients,
+    PerturbedEpisodes,
+    Rollouts,
+    Steered,
+    Step,
+    StepCounter,
+    Steps,
+    Streams,
+)
 
 
 class Collection(Rollouts, Streams, Gradients, Steps, Steered, PerturbedEpisodes):

@@ -130,7 +130,7 @@ class Steps(Experience, Protocol):
 
 
 class Steered(Experience, Protocol):
-    """The experience of :data:`zoo.common.training.interactive.dagger`."""
+    """The experience of :data:`zoo.common.training.loops.dagger`."""
 
     def step(self, training: StepCounter, choose: Callable[[spaces.Flat, np.ndarray], spaces.Flat]) -> Step:
         """Take one step in every copy by the stored actions ``choose(obs, begins)``; report it to ``training``.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Annotated, Any, Protocol
 
 import numpy as np
@@ -15,7 +14,7 @@ from zoo.common.replay.replay import Replay
 from zoo.common.schedules import Linear, value_at
 from zoo.common.tools.errors import InvalidValue, a_type
 from zoo.common.tools.params import at_least, between
-from zoo.common.training.agent import Agent, Loop, mismatch
+from zoo.common.training.agent import Agent
 from zoo.common.training.experience import Steered
 from zoo.common.training.offline_loop import row_bytes, updates_at_once
 from zoo.common.training.training import Training
@@ -95,7 +94,7 @@ def check_expert(expert: Any) -> None:
         )
 
 
-def _dagger(
+def learn_from_labels(
     training: Training,
     experience: Steered,
     *,
@@ -166,6 +165,3 @@ def _fit(agent: Agent, replay: Replay, updates: int, batch_size: int) -> dict[st
     for done in range(0, updates, at_once):
         metrics = agent.update_on(replay.sample((min(at_once, updates - done), batch_size), agent.rng))
     return metrics
-
-
-dagger = Loop(_dagger, 'steps', alone=True)
