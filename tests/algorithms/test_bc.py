@@ -14,7 +14,8 @@ from rollouts import log_softmax
 
 import zoo
 from zoo.algorithms import BC, MARWIL
-from zoo.common.datasets.recordings import RecordedEpisode, write
+from zoo.common.datasets.episodes import RecordedEpisode
+from zoo.common.datasets.writing import written
 from zoo.common.records import Batch, Transition
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
@@ -216,7 +217,7 @@ class TestMARWIL:
             )
             for i in range(4)
         ]
-        path = write(tmp_path / 'data.npz', VECTOR, MIXED, episodes)
+        path = written(tmp_path / 'data.npz', VECTOR, MIXED, None, episodes).path
         found = []
         for cls, params in ((BC, {}), (MARWIL, {'beta': 0.0}), (MARWIL, {'beta': 1.0})):
             adam = [{'name': 'Adam', 'learning_rate': 1e-2}] * len(cls.network_names)
@@ -238,7 +239,7 @@ class TestMARWIL:
         ]
         from zoo.common.datasets.replaying import replay_of
 
-        path = write(tmp_path / 'data.npz', VECTOR, Discrete(2), episodes)
+        path = written(tmp_path / 'data.npz', VECTOR, Discrete(2), None, episodes).path
         replay = replay_of(agent, path, agent.action_adaptor, agent.sampling)
         replay.sum_to_the_end()
         data = replay.sample((200,), np.random.default_rng(0))
@@ -285,7 +286,7 @@ def test_a_recurrent_policy_clones_what_needs_a_memory(tmp_path):
         for _ in range(6):
             seen.append(env.step(env.cue)[0])
         episodes.append(RecordedEpisode(np.stack(seen), np.full(6, env.cue), np.ones(6, np.float32), True, False))
-    path = write(tmp_path / 'data.npz', env.observation_space, env.action_space, episodes)
+    path = written(tmp_path / 'data.npz', env.observation_space, env.action_space, None, episodes).path
     for net, best in (({'recurrent': 'gru', 'hidden': [8]}, 6.0), ({'hidden': [8]}, None)):
         agent = BC(
             env.observation_space,
@@ -309,7 +310,7 @@ def test_actions_are_learned_in_every_space(tmp_path):
         RecordedEpisode(flat(x), shot, np.ones(1, np.float32), True, False)
         for x, shot in zip(first, shown, strict=True)
     ]
-    path = write(tmp_path / 'data.npz', MIXED, MIXED, episodes)
+    path = written(tmp_path / 'data.npz', MIXED, MIXED, None, episodes).path
     agent = BC(MIXED, MIXED, net_list=[{'hidden': [64], 'seed': 0}], optimizers_list=[{'learning_rate': 1e-2}])
     agent.learn(None, dataset=path, train_updates=400, batch_size=64, seed=0, run_dir=False, verbose=0)
     assert np.mean(agent.learn(env, 'test', test_episodes=100, seed=1).returns) > 0.97

@@ -14,7 +14,8 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
 import zoo
 from zoo.algorithms import DAgger
-from zoo.common.datasets.recordings import RecordedEpisode, write
+from zoo.common.datasets.episodes import RecordedEpisode
+from zoo.common.datasets.writing import written
 from zoo.common.schedules import Linear
 from zoo.common.training.checkpoint import CheckpointError
 
@@ -100,7 +101,7 @@ class TestLoop:
         env = Counting()
         obs = np.full((4, 1), 9.0, np.float32)
         episodes = [RecordedEpisode(obs, np.float32([[1], [1], [1]]), np.zeros(3, np.float32), True, False)]
-        path = write(tmp_path / 'data.npz', env.observation_space, env.action_space, episodes)
+        path = written(tmp_path / 'data.npz', env.observation_space, env.action_space, None, episodes).path
         agent = made(env)
         agent.learn(env, expert=half, dataset=path, train_steps=6, **SHORT)
         assert agent.updates == 4  # on the dataset, and after the iteration

@@ -17,7 +17,8 @@ from rollouts import rollout
 import zoo
 from zoo.algorithms import GAIL, GAILTRPO, PPO
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.datasets.recordings import RecordedEpisode, write
+from zoo.common.datasets.episodes import RecordedEpisode
+from zoo.common.datasets.writing import written
 
 VECTOR = Box(-np.inf, np.inf, (3,), np.float32)
 SGD = {'name': 'SGD', 'learning_rate': 0.1}
@@ -41,10 +42,11 @@ def recorded(path: Path, action_space: Any, episodes: int = 3, length: int = 6) 
     """Random episodes of an expert."""
     rng = np.random.default_rng(0)
     action_space.seed(0)
-    return write(
+    return written(
         path,
         VECTOR,
         action_space,
+        None,
         [
             RecordedEpisode(
                 rng.normal(size=(length + 1, 3)).astype(np.float32),
@@ -55,7 +57,7 @@ def recorded(path: Path, action_space: Any, episodes: int = 3, length: int = 6) 
             )
             for i in range(episodes)
         ],
-    )
+    ).path
 
 
 def steps(seed: int, count: int = 6) -> tuple[np.ndarray, np.ndarray]:
@@ -148,7 +150,7 @@ class TestDiscriminator:
 def of_env(env: Any, path: Path, episodes: int = 3) -> Path:
     """Random episodes of an environment, recorded."""
     agent = PPO(env.observation_space, env.action_space, net_list=[{'hidden': [4], 'features': 4}] * 2)
-    zoo.record_dataset(agent, env, episodes, path, seed=0)
+    zoo.record_episodes(agent, env, path, episodes, seed=0)
     return path
 
 
@@ -319,7 +321,7 @@ def test_imitates_an_expert_against_the_environments_reward(cls, form, tmp_path)
     for _ in range(5):
         seen = rng.choice(np.float32([-1, 1]), (11, 1))
         episodes.append(RecordedEpisode(seen, (seen[:-1, 0] > 0).astype(int), np.zeros(10, np.float32), False, True))
-    path = write(tmp_path / 'data.npz', env.observation_space, env.action_space, episodes)
+    path = written(tmp_path / 'data.npz', env.observation_space, env.action_space, None, episodes).path
     specs = [{'hidden': [16], 'seed': i} for i in range(3)]
     agent = cls(
         env.observation_space,

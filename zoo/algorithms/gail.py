@@ -29,7 +29,7 @@ import tensorflow as tf
 from zoo.algorithms.actor_critic import ActorCritic, flattened
 from zoo.algorithms.ppo import PPO
 from zoo.common import spaces
-from zoo.common.datasets.recordings import check_sources
+from zoo.common.datasets.opening import check_sources
 from zoo.common.datasets.replaying import replay_of
 from zoo.common.maths.chunks import in_chunks
 from zoo.common.networks.heads import Head, value_head

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
-from zoo.common.datasets.recordings import name_of, named, opened
+from zoo.common.datasets.opening import described, name_of, named, opened
 from zoo.common.envs.about import About, about
 from zoo.common.envs.goals import Goals
 from zoo.common.envs.vector import SAMPLE_TIMEOUT, limit_samples
@@ -280,10 +280,13 @@ def _train(
         roles_seed = _draw(seed, f'roles{later}') if later else seed
     written = dict(values)
     if values.get('dataset') is not None:
-        opened(agent, values['dataset'])  # refused before anything is written
         written['dataset'] = named(values['dataset'])
+        found = opened(agent, values['dataset'])  # refused before anything is written
+        values['dataset'] = values['dataset'] if values['roles'] else found  # other processes open it themselves
     if 'expert' in values:  # a file does not hold agents and functions
         written['expert'] = os.fspath(values['expert']) if isinstance(values['expert'], str | os.PathLike) else None
+    if values.get('recorded') is not None:
+        written['recorded'] = described(values['recorded'])
     settings = Settings(**{name: values.pop(name) for name in params.declared(Settings) if name in values})
     loop, env_name = agent.loop, None if env is None else about(env).name
     if from_data:

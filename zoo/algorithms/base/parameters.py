@@ -29,6 +29,7 @@ from zoo.algorithms.base import catalog, describing, learning
 from zoo.algorithms.base.updating import Updating
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.networks.network import announces
 from zoo.common.tools import params
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 from zoo.common.tools.habits import OF_CONSTRUCTORS
@@ -222,8 +223,11 @@ class Parameterized(Updating):
     def warn_of_unread(self, names: Iterable[str], reason: str) -> None:
         """Log each of these parameters whose value differs from its default, though nothing reads it.
 
-        One that the constructor does not take is skipped. ``reason`` ends the sentence: ``' without noisy=True'``.
+        One that the constructor does not take is skipped. ``reason`` ends the sentence: ``' without noisy=True'``. A
+        saved agent says nothing: its values may be defaults of an earlier version.
         """
+        if not announces.get():
+            return
         defaults = type(self).params()
         for name in names:
             if name in defaults and getattr(self, name) != defaults[name]:

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 
 from zoo.common import spaces
-from zoo.common.datasets.recordings import check_sources, fill
+from zoo.common.datasets.opening import check_sources
+from zoo.common.datasets.replaying import TOO_SMALL, fill
 from zoo.common.parameters import BatchSize
 from zoo.common.replay.replay import Replay
 from zoo.common.schedules import Linear, value_at
@@ -128,7 +129,9 @@ def learn_from_labels(
         training.warn(told, lost)
     if dataset is not None and not (training.steps and replay.recorded):  # a resumed buffer holds it already
         collected = agent.collected()
-        fill(agent, replay, dataset, collected=collected)
+        count = fill(agent, replay, dataset, collected=collected)
+        if len(replay) < count:
+            training.warn(TOO_SMALL, count, len(replay))
         if not (training.steps and agent.observed_recordings):
             agent.observe_moments(collected.take())
         if not agent.updates:

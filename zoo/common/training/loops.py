@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from zoo.common.acting.perturbed import SEEDS
-from zoo.common.datasets.recordings import TOO_SMALL, check_sources, fill, opened
-from zoo.common.datasets.replaying import replay_of
+from zoo.common.datasets.opening import check_sources, opened
+from zoo.common.datasets.replaying import TOO_SMALL, fill, replay_of
 from zoo.common.parameters import BatchSize
 from zoo.common.replay.hindsight import Hindsight
 from zoo.common.replay.mixed import MixedReplay
@@ -97,8 +97,8 @@ def _off_policy(
     recorded: Annotated[
         Any,
         check_sources,
-        'None, or what the replay buffer is filled with before training: a file of zoo.record_dataset, the folder '
-        'or id of a Minari dataset, or a list of these',
+        'None, or what the replay buffer is filled with before training: what zoo.open_dataset takes or '
+        'gave, or a list',
     ] = None,
     recorded_share: Annotated[
         float | None,

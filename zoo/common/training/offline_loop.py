@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from zoo.common import spaces
-from zoo.common.datasets.recordings import check_sources
+from zoo.common.datasets.opening import check_sources
 from zoo.common.datasets.replaying import replay_of
 from zoo.common.parameters import BatchSize
 from zoo.common.replay.hindsight import Hindsight, Strategy
