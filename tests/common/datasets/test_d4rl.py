@@ -111,6 +111,16 @@ def test_it_takes_the_spaces_that_are_given_or_an_agents(path):
         opened(type('Agent', (), given | {'action_space': Box(-1, 1, (2,))}), dataset)
 
 
+def test_in_a_list_it_takes_the_spaces_of_the_first(path, tmp_path):
+    write(path, columns())
+    space, actions = Box(-np.inf, np.inf, (2,), np.float64), Box(-2, 2, (2,))
+    first = zoo.open_dataset(path, space, actions).save(tmp_path / 'mine')
+    joined = zoo.open_dataset([first, path])
+    assert (joined.observation_space, joined.action_space) == (space, actions)
+    np.testing.assert_array_equal(joined[4].obs, joined[1].obs)
+    assert joined[4].obs.dtype == np.float64
+
+
 @pytest.mark.parametrize(
     ('changes', 'told'),
     [

@@ -91,6 +91,10 @@ def dqn(**params: Any) -> Any:
     return zoo.algorithms.DQN(SPACE, ACTIONS, net_list=[{'hidden': [8], 'seed': 0}], **params)
 
 
+def cart_pole(env: Any) -> Any:
+    return zoo.algorithms.DQN(env.observation_space, env.action_space, net_list=[{'hidden': [4]}])
+
+
 @pytest.mark.usefixtures('plain_updates')
 class TestTraining:
     @pytest.mark.parametrize('params', [{}, {'n_step': 3}, {'prioritized': True}, {'normalize_obs': True}], ids=str)
@@ -105,17 +109,26 @@ class TestTraining:
             for x, y in zip(found[0], other, strict=True):
                 np.testing.assert_allclose(x, y, atol=0 if not params.get('normalize_obs') else 1e-6)
 
-    def test_a_run_of_episodes_in_memory(self, dataset, tmp_path):
-        run_dir = tmp_path / 'run'
-        dqn().learn(None, dataset=list(dataset), train_updates=4, batch_size=8, run_dir=run_dir, verbose=0)
-        assert zoo.open_run(run_dir).dataset == ['<12 episodes in memory>']
+    def test_a_run_of_episodes_in_memory(self, tmp_path):
+        env = zoo.build_env('CartPole-v1', 'classic_control')
+        played = zoo.record_episodes(lambda obs: env.action_space.sample(), env, tmp_path / 'a.npz', 12, seed=0)
+        for source, told in ((list(played), '<12 episodes in memory>'), (played, str(tmp_path / 'a.npz'))):
+            agent, run_dir = cart_pole(env), tmp_path / f'run of {type(source).__name__}'
+            agent.learn(env, dataset=source, train_updates=4, batch_size=8, run_dir=run_dir, verbose=0, seed=0)
+            run = zoo.open_run(run_dir)
+            assert run.dataset == [told]
+            if source is played:
+                assert f'dataset: [{told}]' in zoo.as_config(run)
+            else:
+                with pytest.raises(ValueError, match='dataset was <12 episodes in memory>, which no path names'):
+                    zoo.as_config(run)
 
     @pytest.mark.parametrize('how', ['dataset', 'list', 'folder'])
     def test_recorded(self, tmp_path, how):
         env = zoo.build_env('CartPole-v1', 'classic_control')
         played = zoo.record_episodes(lambda obs: env.action_space.sample(), env, tmp_path / 'a', 5, seed=0)
         source = {'dataset': played, 'list': list(played), 'folder': str(tmp_path / 'a')}[how]
-        agent = zoo.algorithms.DQN(env.observation_space, env.action_space, net_list=[{'hidden': [4]}])
+        agent = cart_pole(env)
         small = {'train_steps': 20, 'explore_steps': 5, 'batch_size': 4, 'buffer_size': 1000, 'verbose': 0}
         agent.learn(env, recorded=source, run_dir=tmp_path / 'run', **small)
         assert agent.replay.recorded == played.steps
@@ -126,11 +139,11 @@ class TestTraining:
     def test_of_an_own_replay_buffer(self, tmp_path):
         """Offline training on what a training has left behind."""
         env = zoo.build_env('CartPole-v1', 'classic_control')
-        agent = zoo.algorithms.DQN(env.observation_space, env.action_space, net_list=[{'hidden': [4]}])
+        agent = cart_pole(env)
         small = {'explore_steps': 50, 'batch_size': 4, 'buffer_size': 1000, 'verbose': 0}
         agent.learn(env, train_steps=80, run_dir=tmp_path / 'run', checkpoint_buffer=True, **small)
         for source in (agent.replay, tmp_path / 'run'):
-            other = zoo.algorithms.DQN(env.observation_space, env.action_space, net_list=[{'hidden': [4]}])
+            other = cart_pole(env)
             other.learn(None, dataset=source, train_updates=5, batch_size=4, run_dir=False, verbose=0)
             assert other.updates == 5
 

@@ -228,7 +228,7 @@ class Algorithm(Parameterized):
     @overload
     def learn(
         self,
-        env: Env | VectorEnv,
+        env: Env | VectorEnv | None,
         mode: Literal['test'],
         render: bool = False,
         seed: int | None = None,
@@ -238,7 +238,7 @@ class Algorithm(Parameterized):
     @overload
     def learn(
         self,
-        env: Env | VectorEnv,
+        env: Env | VectorEnv | None,
         mode: str,
         render: bool = False,
         seed: int | None = None,

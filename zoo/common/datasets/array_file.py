@@ -9,8 +9,14 @@ from typing import IO, Any
 
 import numpy as np
 
+from zoo.common.tools.errors import InvalidValue
+
 #: The bytes before the data: enough for any shape, and a multiple of 64, so that the data is aligned.
 _HEADER_BYTES = 256
+
+
+class Damaged(InvalidValue):
+    """An array that cannot be read; the message is no sentence, but says how it is damaged."""
 
 
 class ArrayFile:
@@ -66,13 +72,13 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
     """
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
-        raise ValueError(f'version {version} of the .npy format')
+        raise Damaged(f'version {version} of the .npy format')
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, columns_first, dtype = read(file)
     if dtype.hasobject:
-        raise ValueError('it holds pickled objects, which are never loaded')
+        raise Damaged('it holds pickled objects, which are never loaded')
     if columns_first and len(shape) > 1:
-        raise ValueError('its axes are in the order of Fortran')
+        raise Damaged('its axes are in the order of Fortran')
     return shape, dtype
 
 
@@ -98,7 +104,7 @@ class RowReader:
         """Return the next rows ``[rows, …]``.
 
         Raises:
-            EOFError: the file ends before.
+            ValueError: the file ends before.
         """
         return np.frombuffer(self.raw(rows), self.dtype).reshape(rows, *self.shape[1:])
 
@@ -109,7 +115,7 @@ class RowReader:
         while len(found) < wanted:
             piece = self._file.read(min(wanted - len(found), 1 << 24))
             if not piece:
-                raise EOFError('it ends too early')
+                raise Damaged('it ends too early')
             found += piece
         return found
 
@@ -119,7 +125,7 @@ class RowReader:
         while left:
             piece = self._file.read(min(left, 1 << 24))
             if not piece:
-                raise EOFError('it ends too early')
+                raise Damaged('it ends too early')
             left -= len(piece)
 
     def end(self) -> None:
@@ -129,7 +135,7 @@ class RowReader:
             ValueError: there are more bytes than rows.
         """
         if self._file.read(1):
-            raise ValueError('it goes on after its last row')
+            raise Damaged('it goes on after its last row')
 
     def close(self) -> None:
         """Close the file."""

@@ -55,7 +55,7 @@ class Dataset:
 
     @property
     def name(self) -> str:
-        """What to call it in titles: the name of its file without the ending, or a word for what it was made of."""
+        """The name of its file without the ending, or a word for what it was made of."""
         return self.source.name if self.path is None else self.path.stem
 
     @property
@@ -75,7 +75,7 @@ class Dataset:
 
     @property
     def environment(self) -> Environment | None:
-        """The environment that it was recorded in: name, type, and arguments of ``build_env``; None: not known."""
+        """The environment that it was recorded in, by name, type and arguments of ``build_env``; None if not known."""
         return self.source.environment
 
     @property
@@ -85,7 +85,7 @@ class Dataset:
 
     @property
     def steps(self) -> int:
-        """The steps of all episodes: the number of transitions."""
+        """The number of steps, and so of transitions, in all episodes."""
         return int(self.lengths.sum())
 
     @property

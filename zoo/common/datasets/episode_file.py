@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from zoo.common import spaces
-from zoo.common.datasets.array_file import RowReader
+from zoo.common.datasets.array_file import Damaged, RowReader
 from zoo.common.datasets.episodes import RecordedEpisode, as_stored, stored_shape
 from zoo.common.datasets.source import Source
 from zoo.common.datasets.writer import Writer, environment_of
@@ -94,9 +94,9 @@ class EpisodeFile(Source):
                     _array(archive, name) for name in ('lengths', 'terminated', 'truncated')
                 )
                 self._check_shapes(archive)
-        except InvalidValue:
-            raise
         except DAMAGED as error:
+            if isinstance(error, InvalidValue) and not isinstance(error, Damaged):
+                raise
             raise InvalidValue(f'{foreign} ({error}).') from error
 
     def _leaves(self) -> list[tuple[str, str, spaces.Leaf]]:
@@ -186,8 +186,6 @@ class EpisodeFile(Source):
     def _reading(self) -> Iterator[None]:
         try:
             yield
-        except InvalidValue:
-            raise
         except FileNotFoundError as error:
             raise InvalidValue(f"'{self.path}' is gone since it was opened.") from error
         except DAMAGED as error:

@@ -188,7 +188,11 @@ def _source(source: Any, observation_space: Space | None, action_space: Space | 
             parts.append(Dataset(GivenEpisodes(list(group), observation_space, action_space)))
         else:
             parts += [_opened(one, observation_space, action_space) for one in group]
-    return parts[0].source if len(parts) == 1 and parts[0].is_whole else Joined(parts)
+    if len(parts) == 1 and parts[0].is_whole:
+        return parts[0].source
+    first = parts[0]
+    fitted = [part.fitting(first.observation_space, first.action_space) for part in parts[1:]]
+    return Joined([first, *fitted])
 
 
 def _at(given: str, observation_space: Space | None, action_space: Space | None) -> Source:
