@@ -14,7 +14,6 @@ Departures: a network of today, and Adam on minibatches. ALVINN has one output u
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -87,7 +86,7 @@ class BC(Algorithm):
         """Return the head of each network."""
         return [stochastic_head(self.action_adaptor)]
 
-    def groups(self) -> list[Sequence[tf.Variable]]:
+    def groups(self) -> list[list[tf.Variable]]:
         """Return the variables that each optimizer moves."""
         return [self.policy.trainable_variables]
 

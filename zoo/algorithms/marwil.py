@@ -16,7 +16,6 @@ Departures:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Annotated
 
 import tensorflow as tf
@@ -55,7 +54,7 @@ class MARWIL(BC):
     def heads(self) -> list[Head]:
         return [*super().heads(), value_head()]
 
-    def groups(self) -> list[Sequence[tf.Variable]]:
+    def groups(self) -> list[list[tf.Variable]]:
         return [*super().groups(), self.networks['critic'].trainable_variables]
 
     @property
