@@ -45,6 +45,11 @@ WHEN = {
     'ApexDQN': 'DQN with many actors and a replay buffer of its own',
     'ApexDDPG': 'DDPG with many actors and a replay buffer of its own',
     'R2D2': 'as ApexDQN, where an observation does not show everything',
+    'TD3BC': 'a log with rewards: the simplest, one term more than TD3',
+    'IQL': 'a log with rewards: the first choice, values no action that is not in it',
+    'CQL': 'a log with rewards: careful values, also for one choice of a few',
+    'AWAC': 'a log first, and then many steps in the environment',
+    'FQL': 'a log whose actions have several modes',
     'ES': 'many processes, small messages, no gradients',
     'ARS': 'a linear policy, quick to try first',
 }

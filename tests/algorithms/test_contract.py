@@ -34,13 +34,17 @@ CLAIMS = {
     'ApexDDPG': ('Box', 'Box 2-D'),
     'ApexDQN': ('Discrete',),
     'ARS': EVERY,
+    'AWAC': ('Discrete', 'Box', 'Box 2-D'),
     'C51': ('Discrete',),
+    'CQL': ('Discrete', 'Box', 'Box 2-D'),
     'CrossQ': ('Box', 'Box 2-D'),
     'DDPG': ('Box', 'Box 2-D'),
     'DPPO': EVERY,
     'DQN': ('Discrete',),
     'ES': EVERY,
+    'FQL': ('Box', 'Box 2-D'),
     'IMPALA': EVERY,
+    'IQL': ('Discrete', 'Box', 'Box 2-D'),
     'OffPAC': EVERY,
     'PPO': EVERY,
     'QRDQN': ('Discrete',),
@@ -48,6 +52,7 @@ CLAIMS = {
     'Rainbow': ('Discrete',),
     'SAC': ('Discrete', 'Box', 'Box 2-D'),
     'TD3': ('Box', 'Box 2-D'),
+    'TD3BC': ('Box', 'Box 2-D'),
     'TQC': ('Box', 'Box 2-D'),
     'TRPO': EVERY,
     'VPG': EVERY,
@@ -239,6 +244,12 @@ def test_further_observations(name, observation_space, tmp_path):
     check_loading(agent, toys.AnySpaces(observation_space, action_space), tmp_path)
 
 
+def needs_bounds(name: str) -> bool:
+    """Whether an algorithm takes only a Box with bounds."""
+    cls = getattr(algorithms, name)
+    return cls.squash or cls.bounded
+
+
 FURTHER_ACTIONS = {
     'integers': Box(0, 10, (2,), np.int64),
     'a number': Box(-1.0, 1.0, (), np.float32),
@@ -258,12 +269,12 @@ FURTHER_ACTIONS = {
         for name, claimed in CLAIMS.items()
         if 'Box' in claimed
         for action in FURTHER_ACTIONS
-        for refused in [getattr(algorithms, name).squash and 'bounded' in action]
+        for refused in [needs_bounds(name) and 'bounded' in action]
     ],
 )
 def test_further_boxes(name, action, tmp_path):
     observation_space, action_space = toys.OBSERVATIONS['vector'], FURTHER_ACTIONS[action]
-    if getattr(algorithms, name).squash and 'bounded' in action:
+    if needs_bounds(name) and 'bounded' in action:
         with pytest.raises(ValueError, match=rf'^{name} needs a Box with finite bounds, but .*inf.* or use PPO\.$'):
             make(name, observation_space, action_space)
         return

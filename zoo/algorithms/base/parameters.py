@@ -69,6 +69,8 @@ class Parameterized(Updating):
     acts_in: ClassVar[tuple[str, ...]]
     #: Whether actions are squashed by tanh, which needs bounds.
     squash: ClassVar[bool] = False
+    #: Whether a ``Box`` needs bounds though actions are not squashed: the mean of a Gaussian is kept in [−1, 1].
+    bounded: ClassVar[bool] = False
     #: Whether it learns with networks that are recurrent over the environment's steps.
     recurrent: ClassVar[bool] = False
     #: The fields of the class by name, inherited ones too.
@@ -80,6 +82,8 @@ class Parameterized(Updating):
     unused: ClassVar[tuple[str, ...]] = ()
     #: Other defaults of ``learn`` for this algorithm: ``{'horizon': 5}``.
     learn_defaults: ClassVar[dict[str, Any]] = {}
+    #: Parameters of ``learn`` that a training cannot do without, and what each is: ``{'expert': 'an expert'}``.
+    needed: ClassVar[dict[str, str]] = {}
     #: Whether the constructor has ended; from then on fields are fixed.
     is_built = False
 
@@ -143,7 +147,7 @@ class Parameterized(Updating):
     def declared_for_learn(cls) -> dict[str, Param]:
         """Return the parameters by name that ``learn`` takes for this algorithm, besides its own arguments."""
         loop = cls.loop
-        passed_on = [cls.update] if loop.experience != 'steps' else []
+        passed_on = _updates(cls) if loop.experience != 'steps' else []
         loops = [loop.run] if loop.from_data is None else [loop.run, loop.from_data]
         found = params.declared(learning.Settings) | params.declared(*loops, *passed_on, only_keywords=True)
         if loop.needs_data:
@@ -197,7 +201,7 @@ class Parameterized(Updating):
                 f'{cls.__name__} cannot act in {spaces.describe(space)}; '
                 + (f'use {" or ".join(able)}.' if able else 'no algorithm here can.')
             )
-        if cls.squash and not ActionAdaptor(space).bounded:
+        if (cls.squash or cls.bounded) and not ActionAdaptor(space).bounded:
             boxes = [leaf for leaf in spaces.leaves(space).values() if isinstance(leaf, Box)]
             low, high = min(box.low.min() for box in boxes), max(box.high.max() for box in boxes)
             raise InvalidValue(
@@ -237,6 +241,18 @@ class Parameterized(Updating):
             self.warn_of_unread(('priority_alpha', 'priority_beta'), ' without prioritized=True')
         elif getattr(self, 'priority_alpha', None) == 0.0:
             self.warn_of_unread(('priority_beta',), ' beside priority_alpha=0, which draws uniformly')
+
+
+def _updates(cls: type[Parameterized]) -> list[Callable[..., Any]]:
+    """Return ``update``, and what it hands further keywords to: the ``update`` of the next class that has one."""
+    found: list[Callable[..., Any]] = []
+    for base in cls.__mro__:
+        if 'update' in vars(base):
+            found.append(vars(base)['update'])
+            kinds = {param.kind for param in inspect.signature(found[-1]).parameters.values()}
+            if inspect.Parameter.VAR_KEYWORD not in kinds:
+                break
+    return found
 
 
 def _refuse_misspelt(cls: type[Parameterized]) -> None:

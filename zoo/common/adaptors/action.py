@@ -200,6 +200,25 @@ class ActionAdaptor:
         found = (flat.astype(np.int64) - np.ravel(getattr(leaf, 'start', 0))).astype(np.int32)
         return found[:, 0] if part.kind == 'categorical' else found
 
+    @property
+    def encoded_size(self) -> int:
+        """Entries of :meth:`encoded`."""
+        return sum(part.outputs for part in self.parts)
+
+    def encoded(self, action: spaces.Flat) -> np.ndarray:
+        """Stored actions as a network takes them that sees actions too, float32 ``[N, encoded_size]``.
+
+        A choice is one-hot, a switch is 0 or 1. The entries of a ``Box`` are stored actions as the environment takes
+        them, within the bounds.
+        """
+        taken = self.from_env(spaces.flatten(self.space, self.to_env(action)))
+        items, pieces = dict(spaces.tree_items(taken)), []
+        for part in self.parts:
+            x = items[part.path].reshape(-1, part.size)
+            hot = [x[:, i, None] == np.arange(n) for i, n in enumerate(part.counts)]
+            pieces += [piece.astype(np.float32) for piece in hot or [x]]
+        return np.concatenate(pieces, -1)
+
     def _part(self, path: str) -> parts.Part:
         return next(part for part in self.parts if part.path == path)
 

@@ -18,6 +18,7 @@ from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import at_least, between
 from zoo.common.training.agent import Loop
 from zoo.common.training.experience import Gradients, PerturbedEpisodes, ReplayBuffer, Rollouts, Steps, Streams
+from zoo.common.training.interactive import learn_from_labels
 from zoo.common.training.offline_loop import Compress, Hindsights, learn_from_data
 from zoo.common.training.training import Training
 
@@ -258,4 +259,5 @@ streamed = Loop(_streamed, 'rollouts', 'stream')
 asynchronous = Loop(_asynchronous, 'rollouts', 'gradients')
 off_policy = Loop(_off_policy, 'steps', from_data=learn_from_data)
 offline = Loop(learn_from_data, 'steps', from_data=learn_from_data)
+dagger = Loop(learn_from_labels, 'steps', alone=True)
 evolution = Loop(_evolution, 'evaluations')

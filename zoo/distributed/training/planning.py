@@ -90,6 +90,8 @@ def plan_for(
     loop, behavior = agent.loop, agent.behavior
     plays, replays = (loop.experience == kind for kind in ('rollouts', 'steps'))
     layout = check_roles(roles, replays)
+    if loop.alone:
+        raise InvalidValue(f'{layout}: {type(agent).__name__} trains in one process: give roles=None.')
     has_gradients = plays and loop.pace == 'gradients'
     if exact_resume and loop.experience != 'evaluations':
         raise InvalidValue(
