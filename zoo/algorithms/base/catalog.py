@@ -12,7 +12,8 @@ from zoo.common.tools.quiet import load_tensorflow
 #: Names of all algorithms. Each has a file of that name, in lower case.
 NAMES = (
     'A2C', 'A3C', 'AC', 'ApexDDPG', 'ApexDQN', 'ARS', 'BC', 'C51', 'CrossQ', 'DAgger', 'DDPG', 'DPPO', 'DQN', 'ES',
-    'GAIL', 'GAILTRPO', 'IMPALA', 'MARWIL', 'OffPAC', 'PPO', 'QRDQN', 'R2D2', 'Rainbow', 'SAC', 'TD3', 'TQC', 'TRPO', 'VPG',
+    'GAIL', 'GAILTRPO', 'IMPALA', 'MARWIL', 'OffPAC', 'PPO', 'QRDQN', 'R2D2', 'Rainbow', 'SAC', 'TD3', 'TQC', 'TRPO',
+    'VPG',
 )  # fmt: skip
 
 
