@@ -27,7 +27,7 @@ from unittest import mock
 
 import numpy as np
 
-from zoo import algorithms, build_env
+from zoo import algorithms, build_env, record_episodes
 from zoo.algorithms.base import Algorithm, saving
 from zoo.common.tools import compilation
 
@@ -47,6 +47,8 @@ PENDULUM = ('Pendulum-v1', {'max_episode_steps': 15})
 ROLLOUTS = {'train_steps': 64, 'horizon': 16}
 MINIBATCHES = ROLLOUTS | {'epochs': 2, 'batch_size': 8}
 STEPS = {'train_steps': 60, 'explore_steps': 20, 'batch_size': 8, 'buffer_size': 50, 'update_every': 2, 'updates': 2}
+#: Some dozens of updates on recorded episodes.
+DATA = {'train_updates': 60, 'batch_size': 8}
 #: A generation is 4 episodes.
 GENERATIONS = {'train_steps': 200}
 
@@ -61,7 +63,8 @@ ALL_OF_DDPG = {'noise': 'ornstein_uhlenbeck', 'n_step': 2, 'prioritized': True, 
 class Case(NamedTuple):
     """A short training: of what, where, for how long, and with which settings.
 
-    XLA takes seconds to compile an update. So it compiles the updates of a few cases only.
+    XLA takes seconds to compile an update. So it compiles the updates of a few cases only. ``data``: it learns from
+    recorded episodes of :func:`lean`, the expert of DAgger.
     """
 
     algorithm: str
@@ -70,6 +73,7 @@ class Case(NamedTuple):
     params: dict[str, Any] = {}
     network: dict[str, Any] = {}
     xla: bool = False
+    data: bool = False
 
 
 CASES = {
@@ -79,6 +83,17 @@ CASES = {
     'AC': Case('AC', CARTPOLE, {'train_steps': 48}),
     'ApexDDPG': Case('ApexDDPG', PENDULUM, STEPS),
     'ApexDQN': Case('ApexDQN', CARTPOLE, STEPS, {'target_update_every': 10}),
+    'AWAC': Case('AWAC', PENDULUM, STEPS),
+    'BC': Case('BC', CARTPOLE, DATA, data=True),
+    'CQL': Case('CQL', PENDULUM, STEPS, {'n_actions': 2}),
+    'CQL on a dataset': Case('CQL', CARTPOLE, DATA, data=True),
+    'DAgger': Case('DAgger', CARTPOLE, {'train_steps': 48, 'horizon': 12, 'updates': 4, 'batch_size': 8}),
+    'FQL': Case('FQL', PENDULUM, STEPS),
+    'GAIL': Case('GAIL', CARTPOLE, MINIBATCHES, data=True),
+    'GAILTRPO': Case('GAILTRPO', CARTPOLE, ROLLOUTS | {'batch_size': 8}, data=True),
+    'IQL': Case('IQL', PENDULUM, STEPS),
+    'MARWIL': Case('MARWIL', CARTPOLE, DATA, data=True),
+    'TD3BC': Case('TD3BC', PENDULUM, STEPS),
     'ARS': Case('ARS', PENDULUM, GENERATIONS, {'num_directions': 2, 'normalize_obs': True}),
     'C51': Case('C51', CARTPOLE, STEPS, {'target_update_every': 10}),
     'CrossQ': Case('CrossQ', PENDULUM, STEPS, {}, {'normalize': 'batch_renorm'}),
@@ -118,6 +133,11 @@ CASES = {
 }
 
 
+def lean(obs: np.ndarray) -> int:
+    """Return the action that moves the cart to where the pole leans."""
+    return int(obs[2] > 0)
+
+
 def train(name: str) -> dict[str, np.ndarray]:
     """Return the arrays at the end of a case's training by their names in a checkpoint, without optimizers' states."""
     case = CASES[name]
@@ -139,7 +159,12 @@ def _train(name: str, case: Case) -> dict[str, np.ndarray]:
         **case.params,
     )
     before = _weights(agent)
-    agent.learn(env, seed=0, roles=None, run_dir=False, verbose=0, **case.learn)
+    given: dict[str, Any] = {}
+    if case.data:
+        given['dataset'] = record_episodes(lean, build_env(env_id, 'classic_control'), None, 4, seed=5)
+    if 'expert' in cls.learn_params():
+        given['expert'] = lean
+    agent.learn(env, seed=0, roles=None, run_dir=False, verbose=0, **case.learn, **given)
     env.close()
     weights = _weights(agent)
     for network in cls.network_names:
