@@ -47,10 +47,13 @@ PENDULUM = ('Pendulum-v1', {'max_episode_steps': 15})
 ROLLOUTS = {'train_steps': 64, 'horizon': 16}
 MINIBATCHES = ROLLOUTS | {'epochs': 2, 'batch_size': 8}
 STEPS = {'train_steps': 60, 'explore_steps': 20, 'batch_size': 8, 'buffer_size': 50, 'update_every': 2, 'updates': 2}
-#: Some dozens of updates on recorded episodes.
-DATA = {'train_updates': 60, 'batch_size': 8}
 #: A generation is 4 episodes.
 GENERATIONS = {'train_steps': 200}
+
+#: On a dataset, and on labels.
+DATA = {'train_updates': 30, 'batch_size': 8}
+LABELS = {'train_steps': 60, 'horizon': 10, 'updates': 8, 'batch_size': 8}
+DISCRIMINATOR = {'discriminator_updates': 2, 'discriminator_batch': 8}
 
 #: The same for all algorithms, whatever their own defaults.
 NETWORK = {'hidden': [8, 8], 'activation': 'tanh', 'initializer': 'glorot_uniform'}
@@ -63,8 +66,7 @@ ALL_OF_DDPG = {'noise': 'ornstein_uhlenbeck', 'n_step': 2, 'prioritized': True, 
 class Case(NamedTuple):
     """A short training: of what, where, for how long, and with which settings.
 
-    XLA takes seconds to compile an update. So it compiles the updates of a few cases only. ``data``: it learns from
-    recorded episodes of :func:`lean`, the expert of DAgger.
+    XLA takes seconds to compile an update. So it compiles the updates of a few cases only.
     """
 
     algorithm: str
@@ -73,7 +75,6 @@ class Case(NamedTuple):
     params: dict[str, Any] = {}
     network: dict[str, Any] = {}
     xla: bool = False
-    data: bool = False
 
 
 CASES = {
@@ -83,20 +84,16 @@ CASES = {
     'AC': Case('AC', CARTPOLE, {'train_steps': 48}),
     'ApexDDPG': Case('ApexDDPG', PENDULUM, STEPS),
     'ApexDQN': Case('ApexDQN', CARTPOLE, STEPS, {'target_update_every': 10}),
-    'AWAC': Case('AWAC', PENDULUM, STEPS),
-    'BC': Case('BC', CARTPOLE, DATA, data=True),
-    'CQL': Case('CQL', PENDULUM, STEPS, {'n_actions': 2}),
-    'CQL on a dataset': Case('CQL', CARTPOLE, DATA, data=True),
-    'DAgger': Case('DAgger', CARTPOLE, {'train_steps': 48, 'horizon': 12, 'updates': 4, 'batch_size': 8}),
-    'FQL': Case('FQL', PENDULUM, STEPS),
-    'GAIL': Case('GAIL', CARTPOLE, MINIBATCHES, data=True),
-    'GAILTRPO': Case('GAILTRPO', CARTPOLE, ROLLOUTS | {'batch_size': 8}, data=True),
-    'IQL': Case('IQL', PENDULUM, STEPS),
-    'MARWIL': Case('MARWIL', CARTPOLE, DATA, data=True),
-    'TD3BC': Case('TD3BC', PENDULUM, STEPS),
     'ARS': Case('ARS', PENDULUM, GENERATIONS, {'num_directions': 2, 'normalize_obs': True}),
+    'AWAC': Case('AWAC', PENDULUM, STEPS),
+    'AWAC in discrete actions': Case('AWAC', CARTPOLE, STEPS),
+    'BC': Case('BC', CARTPOLE, DATA),
+    'BC with a GRU': Case('BC', CARTPOLE, DATA, SEQUENCES, GRU),
     'C51': Case('C51', CARTPOLE, STEPS, {'target_update_every': 10}),
+    'CQL': Case('CQL', PENDULUM, STEPS, {'n_actions': 2}),
+    'CQL in discrete actions': Case('CQL', CARTPOLE, STEPS),
     'CrossQ': Case('CrossQ', PENDULUM, STEPS, {}, {'normalize': 'batch_renorm'}),
+    'DAgger': Case('DAgger', CARTPOLE, LABELS),
     'DDPG': Case('DDPG', PENDULUM, STEPS),
     'DDPG with everything': Case('DDPG', PENDULUM, STEPS, ALL_OF_DDPG),
     'DPPO': Case('DPPO', CARTPOLE, MINIBATCHES),
@@ -105,7 +102,13 @@ CASES = {
     'DQN with everything': Case('DQN', CARTPOLE, STEPS, ALL_OF_DQN | {'tau': 0.01, 'target_update_every': 1}),
     'DQN with a GRU': Case('DQN', CARTPOLE, STEPS, SEQUENCES | {'target_update_every': 10}, GRU),
     'ES': Case('ES', CARTPOLE, GENERATIONS, {'num_directions': 2}),
+    'FQL': Case('FQL', PENDULUM, STEPS, {'flow_steps': 3}),
+    'GAIL': Case('GAIL', CARTPOLE, MINIBATCHES | DISCRIMINATOR),
+    'GAILTRPO': Case('GAILTRPO', CARTPOLE, ROLLOUTS | {'batch_size': 8} | DISCRIMINATOR),
     'IMPALA': Case('IMPALA', CARTPOLE, ROLLOUTS | {'rollouts': 1}),
+    'IQL': Case('IQL', PENDULUM, STEPS),
+    'IQL with a GRU': Case('IQL', CARTPOLE, STEPS, SEQUENCES, GRU),
+    'MARWIL': Case('MARWIL', CARTPOLE, DATA),
     'OffPAC': Case('OffPAC', CARTPOLE, STEPS),
     'PPO': Case('PPO', CARTPOLE, MINIBATCHES),
     'PPO by XLA': Case('PPO', CARTPOLE, MINIBATCHES, xla=True),
@@ -126,6 +129,7 @@ CASES = {
     'SAC with an LSTM': Case('SAC', PENDULUM, STEPS, SEQUENCES, LSTM),
     'TD3': Case('TD3', PENDULUM, STEPS),
     'TD3 by XLA': Case('TD3', PENDULUM, STEPS, xla=True),
+    'TD3BC': Case('TD3BC', PENDULUM, STEPS),
     'TQC': Case('TQC', PENDULUM, STEPS, {'quantiles': 5, 'drop': 1}),
     'TRPO': Case('TRPO', CARTPOLE, ROLLOUTS | {'batch_size': 8}),
     'TRPO in continuous actions': Case('TRPO', PENDULUM, ROLLOUTS | {'batch_size': 8}),
@@ -133,16 +137,21 @@ CASES = {
 }
 
 
-def lean(obs: np.ndarray) -> int:
-    """Return the action that moves the cart to where the pole leans."""
-    return int(obs[2] > 0)
-
-
 def train(name: str) -> dict[str, np.ndarray]:
     """Return the arrays at the end of a case's training by their names in a checkpoint, without optimizers' states."""
     case = CASES[name]
     with mock.patch.object(compilation, 'XLA_UP_TO', compilation.XLA_UP_TO if case.xla else 0):
         return _train(name, case)
+
+
+def _needed(cls: Any, env: Any) -> dict[str, Any]:
+    """Return the dataset or the expert without which an algorithm does not learn: push where the pole leans."""
+    found: dict[str, Any] = {}
+    if cls.loop.needs_data or 'dataset' in cls.needed:
+        found['dataset'] = record_episodes(lambda obs: (obs[:, 2] > 0).astype(np.int64), env, None, 4, seed=0)
+    if 'expert' in cls.needed:
+        found['expert'] = lambda obs: int(obs[2] > 0)
+    return found
 
 
 def _train(name: str, case: Case) -> dict[str, np.ndarray]:
@@ -159,12 +168,7 @@ def _train(name: str, case: Case) -> dict[str, np.ndarray]:
         **case.params,
     )
     before = _weights(agent)
-    given: dict[str, Any] = {}
-    if case.data:
-        given['dataset'] = record_episodes(lean, build_env(env_id, 'classic_control'), None, 4, seed=5)
-    if 'expert' in cls.learn_params():
-        given['expert'] = lean
-    agent.learn(env, seed=0, roles=None, run_dir=False, verbose=0, **case.learn, **given)
+    agent.learn(env, seed=0, roles=None, run_dir=False, verbose=0, **case.learn, **_needed(cls, env))
     env.close()
     weights = _weights(agent)
     for network in cls.network_names:
