@@ -48,7 +48,7 @@ def drawn() -> Any:
         (lambda: zoo.film(agent(), drawn(), 'x.gif', fps='x'), r"^fps is 'x': give a number\.$"),
         (lambda: zoo.film(agent(), drawn(), 'x.gif', fps=0), r'^fps is 0: give a number above 0\.$'),
         (lambda: zoo.film(agent(), drawn(), 'x.gif', seed='x'), r"^seed is 'x': give a whole number of at least 0, or"),
-        (lambda: zoo.record_dataset(agent(), cartpole(), 1, 5), r'^path is 5: give a path\.$'),
+        (lambda: zoo.record_episodes(agent(), cartpole(), 5, 1), r'^path is 5: give a path\.$'),
         (lambda: zoo.compare(['DQN'], 'CartPole-v1', out=5), r'^out is 5: give a path\.$'),
         (lambda: zoo.callbacks.Checkpoint(folder=5), r'^folder is 5: give a path\.$'),
         (

@@ -16,17 +16,22 @@ if TYPE_CHECKING:  # what a type checker knows, since it does not run __getattr_
     from zoo.algorithms.base.describing import describe as describe
     from zoo.algorithms.base.exporting import export as export
     from zoo.common import plots as plots
+    from zoo.common.datasets.dataset import Dataset as Dataset
+    from zoo.common.datasets.episodes import RecordedEpisode as RecordedEpisode
+    from zoo.common.datasets.opening import open_dataset as open_dataset
     from zoo.common.env_wrappers import build_env as build_env
     from zoo.common.env_wrappers import list_envs as list_envs
     from zoo.common.envs.check import check_env as check_env
     from zoo.common.plots.films import film as film
     from zoo.common.rollouts.rollout import Rollout as Rollout
     from zoo.common.schedules import Linear as Linear
-    from zoo.common.training.record import record_dataset as record_dataset
+    from zoo.common.training.record import record_episodes as record_episodes
     from zoo.common.utils import call_default_params as call_default_params
     from zoo.experiments.compare import compare as compare
     from zoo.experiments.config_file import as_config as as_config
     from zoo.experiments.config_file import read_config as read_config
+    from zoo.experiments.off_policy_evaluation import EstimatedReturn as EstimatedReturn
+    from zoo.experiments.off_policy_evaluation import estimate_return as estimate_return
     from zoo.experiments.push import push_to_hub as push_to_hub
     from zoo.experiments.runs import list_runs as list_runs
     from zoo.experiments.runs import open_run as open_run
@@ -64,7 +69,10 @@ _HOME = {
     'call_default_params': 'zoo.common.utils',
     'load': 'zoo.algorithms.base',
     'list_agents': 'zoo.agents',
-    'record_dataset': 'zoo.common.training.record',
+    'open_dataset': 'zoo.common.datasets.opening',
+    'record_episodes': 'zoo.common.training.record',
+    'Dataset': 'zoo.common.datasets.dataset',
+    'RecordedEpisode': 'zoo.common.datasets.episodes',
     'Rollout': 'zoo.common.rollouts.rollout',
     'describe': 'zoo.algorithms.base.describing',
     'Linear': 'zoo.common.schedules',
@@ -81,12 +89,14 @@ _HOME = {
     'compare': 'zoo.experiments.compare',
     'compare_scores': 'zoo.experiments.summary',
     'tune': 'zoo.experiments.tune',
+    'estimate_return': 'zoo.experiments.off_policy_evaluation',
+    'EstimatedReturn': 'zoo.experiments.off_policy_evaluation',
 }
 
 _MODULES = {'algorithms': 'zoo.algorithms', 'callbacks': 'zoo.callbacks', 'plots': 'zoo.common.plots'}
 
 #: Old names, which go on working with a warning.
-_RENAMED = {'record': 'record_dataset'}
+_RENAMED = {'record': 'record_episodes', 'record_dataset': 'record_episodes'}
 
 __all__ = [*_HOME, *_MODULES, '__version__']  # noqa: PLE0604
 
@@ -96,8 +106,9 @@ if not TYPE_CHECKING:  # where it is seen, any name seems to exist
     def __getattr__(name: str) -> Any:
         """Import a name when it is asked for: ``import zoo`` costs nothing and loads no TensorFlow."""
         if name in _RENAMED:
-            warnings.warn(f'zoo.{name} is called zoo.{_RENAMED[name]} now.', DeprecationWarning, stacklevel=2)
-            name = _RENAMED[name]
+            told = f'zoo.{name} is called zoo.{_RENAMED[name]} now, which takes the path before the number of episodes.'
+            warnings.warn(told, DeprecationWarning, stacklevel=2)
+            return importlib.import_module(_HOME[_RENAMED[name]]).record_dataset
         if name in _MODULES:
             return importlib.import_module(_MODULES[name])
         if name not in _HOME:

@@ -137,7 +137,7 @@ def test_learns_from_recorded_episodes(tmp_path):
     """What another agent did, in a file, is in the replay buffer before the first step."""
     env = zoo.build_env('CartPole-v1', seed=0)
     agent = OffPAC(env.observation_space, env.action_space, net_list=[{'hidden': [4]}] * 3, explore=1.0)
-    path = zoo.record_dataset(agent, env, 3, tmp_path / 'episodes.npz', deterministic=False, seed=0)
+    path = zoo.record_episodes(agent, env, tmp_path / 'episodes.npz', 3, deterministic=False, seed=0)
     few = {'train_steps': 20, 'explore_steps': 0, 'batch_size': 4, 'buffer_size': 500}
     agent.learn(env, recorded=path, run_dir=False, verbose=0, **few)
     assert agent.replay.recorded > 20 and agent.updates == 20

@@ -474,3 +474,27 @@ def test_an_unknown_name_far_from_all_has_one_colon():
         ValueError, match=r"^unknown value of vectorized 'threads'\. Known: sync, async, envpool\. True takes"
     ):
         zoo.build_env('CartPole-v1', vectorized='threads')
+
+
+def test_show_of_a_dataset(tmp_path: Path, capsys):
+    env = zoo.build_env('CartPole-v1', 'classic_control')
+    dataset = zoo.record_episodes(lambda obs: 0, env, 'mine.npz', 3, seed=0)
+    code, out, err = said(capsys, 'show', 'dataset', 'mine.npz', '--plot', 'pictures/a.png')
+    assert (code, out, err) == (0, f'{dataset.summary()}\n\nDrawn in pictures/a.png.\n', '')
+    assert Image.open('pictures/a.png').size == (1080, 432)
+    for words, told in (
+        (('dataset',), 'the path is missing: zoo show dataset runs/expert.npz.'),
+        (('dataset', 'none.npz'), "there are no recorded episodes at 'none.npz'."),
+        (('dataset', 'mine.npz', '--networks'), '--networks is about a run, but a dataset is shown: leave it out.'),
+        (('last', 'mine.npz'), "'mine.npz' is one word too many: zoo show dataset PATH shows recorded episodes."),
+        (
+            ('last', '--plot', 'a.png'),
+            '--plot draws a dataset, zoo show dataset PATH --plot FILE; zoo plot draws runs.',
+        ),
+    ):
+        assert said(capsys, 'show', *words) == (2, '', f'zoo show: {told}\n')
+
+
+def test_a_run_may_be_called_dataset(a_run: Path, capsys):
+    a_run.rename(a_run.with_name('dataset'))
+    assert 'DQN' in said(capsys, 'show', 'dataset')[1]

@@ -17,16 +17,21 @@ if TYPE_CHECKING:  # what a type checker knows; a test compares it with NAMES
     from zoo.algorithms.apexdqn import ApexDQN as ApexDQN
     from zoo.algorithms.ars import ARS as ARS
     from zoo.algorithms.awac import AWAC as AWAC
+    from zoo.algorithms.bc import BC as BC
     from zoo.algorithms.c51 import C51 as C51
     from zoo.algorithms.cql import CQL as CQL
     from zoo.algorithms.crossq import CrossQ as CrossQ
+    from zoo.algorithms.dagger import DAgger as DAgger
     from zoo.algorithms.ddpg import DDPG as DDPG
     from zoo.algorithms.dppo import DPPO as DPPO
     from zoo.algorithms.dqn import DQN as DQN
     from zoo.algorithms.es import ES as ES
     from zoo.algorithms.fql import FQL as FQL
+    from zoo.algorithms.gail import GAIL as GAIL
+    from zoo.algorithms.gailtrpo import GAILTRPO as GAILTRPO
     from zoo.algorithms.impala import IMPALA as IMPALA
     from zoo.algorithms.iql import IQL as IQL
+    from zoo.algorithms.marwil import MARWIL as MARWIL
     from zoo.algorithms.offpac import OffPAC as OffPAC
     from zoo.algorithms.ppo import PPO as PPO
     from zoo.algorithms.qrdqn import QRDQN as QRDQN

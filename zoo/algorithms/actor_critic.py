@@ -23,7 +23,7 @@ from zoo.common.maths.chunks import in_chunks, mean_in_chunks, rows_at_once
 from zoo.common.maths.means import mean_of, normalized
 from zoo.common.maths.normalize import RewardScale, RunningMoments
 from zoo.common.maths.returns import gae, next_values
-from zoo.common.networks.heads import stochastic_head, value_head
+from zoo.common.networks.heads import Head, stochastic_head, value_head
 from zoo.common.networks.network import penalized
 from zoo.common.networks.policy import StochasticPolicy
 from zoo.common.parameters import Gamma, NormalizeObs, SdeSampleFreq, UseSde
@@ -117,7 +117,7 @@ class ActorCritic(Algorithm):
             self.warn_of_unread(('sde_sample_freq',), ' without use_sde=True')
         if not any(part.kind == 'gaussian' for part in self.action_adaptor.parts):
             self.warn_of_unread(('log_std_init',), ', since no action is a Box')
-        heads = {'actor': stochastic_head(self.action_adaptor, gain=0.01), 'critic': value_head(gain=1.0)}
+        heads = self.heads()
         self.build_networks([heads[name] for name in self.network_names])
         self.policy = StochasticPolicy(self.networks['actor'], self.action_adaptor, self.log_std_init, self.use_sde)
         if 'critic' in self.networks:
@@ -142,10 +142,14 @@ class ActorCritic(Algorithm):
         """Return how many of the ``steps`` of an iteration a recurrent policy learns from in a row."""
         return steps
 
+    def heads(self) -> dict[str, Head]:
+        """Return what each network has to give, by name."""
+        return {'actor': stochastic_head(self.action_adaptor, gain=0.01), 'critic': value_head(gain=1.0)}
+
     def groups(self) -> list[list[tf.Variable]]:
-        """Return the variables that each of ``optimizer_names`` moves: one optimizer moves all."""
-        critics = [v for name in self.network_names[1:] for v in self.networks[name].trainable_variables]
-        return [self.policy.trainable_variables + critics]
+        """Return the variables that each of ``optimizer_names`` moves: one optimizer moves policy and critic."""
+        critic = self.networks['critic'].trainable_variables if 'critic' in self.networks else []
+        return [self.policy.trainable_variables + critic]
 
     # What policy and critic say
 

@@ -90,7 +90,8 @@ def settle(args: argparse.Namespace, more: list[str]) -> None:
     if getattr(args, 'resume', None) is not None or getattr(args, 'config', None) is not None:
         return  # which name them
     missing = ['the algorithm'] if count and not args.algorithms else []
-    missing += ['the environment'] if environment and args.environment is None else []
+    recorded = getattr(args, 'dataset', None) is not None and args.command == 'train'  # the dataset may say it
+    missing += ['the environment'] if environment and args.environment is None and not recorded else []
     if missing:
         raise InvalidValue(f'{" and ".join(missing)} {"are" if missing[1:] else "is"} missing: {args.example}.')
 

@@ -124,10 +124,8 @@ def training_params(args: Any) -> dict[str, Any]:
     For other commands, also the arguments for the options of :func:`zoo.cli.options.add_jobs`, and ``nenv``.
     """
     params = parse_settings('--set', args.set)
-    dataset = params.get('dataset', args.dataset)
-    length = 'train_steps' if dataset is None else 'train_updates'
     for name, option, value in (
-        (length, '--steps', args.steps),
+        ('train_steps', '--steps', args.steps),
         ('net', '--net', args.net),
         ('dataset', '--dataset', args.dataset),
     ):

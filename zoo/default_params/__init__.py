@@ -195,7 +195,8 @@ def defaults_in(
     found = features(observation_space)
     images = any(item.kind == 'image' for item in found)
     if images:
-        network, special = network | (_IMAGE if len(found) == 1 else _IMAGE_AND_MORE), {}
+        network |= _IMAGE if len(found) == 1 else _IMAGE_AND_MORE
+        special = {name: {k: x for k, x in entry.items() if k == 'recurrent'} for name, entry in special.items()}
         if 'buffer_size' in merged:
             merged['buffer_size'] = min(merged['buffer_size'], _IMAGE_BUFFER)
     if not any(item.normalize for item in features(observation_space, True)):

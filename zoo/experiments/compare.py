@@ -129,11 +129,13 @@ def compare(
     for name, value in (('test_episodes', test_episodes), ('jobs', jobs), ('train_steps', train_steps)):
         if value is not None:
             whole(name, value)
-    given = {length_of(params): train_steps} if train_steps is not None else {}
     several = isinstance(env_id, list | tuple)
     plans = []
     for one in env_id if several else [env_id]:
-        settings = {label: {**params, **given, **own} for label, own in chosen.items()}
+        settings = {}
+        for label, own in chosen.items():
+            length = {} if train_steps is None else {length_of(own['alg'], {**params, **own}): train_steps}
+            settings[label] = {**params, **length, **own}
         kind = find_env_type(one) if env_type is None else env_type
         plans.append(Plan(one, kind, _check(settings, one, kind), settings, test_episodes))
     _check_plans(plans, references, several)

@@ -150,6 +150,11 @@ def _refusal(run: Run) -> str | None:
                 return f'{given}[{i}] is {article(entry["custom"])} that was made in Python. {program}'
     if 'start_from' in config and not _is_there(config['start_from']):
         return f'it began with {config["start_from"]}, which is not there. {program}'
+    for name in ('dataset', 'recorded'):
+        data = (config.get('learn_params') or {}).get(name)
+        without_path = [x for x in ([data] if isinstance(data, str) else data or []) if str(x).startswith('<')]
+        if without_path:  # zoo.common.datasets.opening.described says it so
+            return f'{name} was {without_path[0]}, which no path names. {program}'
     callbacks = config.get('callbacks') or []
     if callbacks:
         return f'its callback {callbacks[0]} may have changed or ended the training. {program}'

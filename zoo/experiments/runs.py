@@ -80,8 +80,9 @@ class Run:
 
     @property
     def dataset(self) -> list[str] | None:
-        """The paths of the dataset that the last call of ``learn`` learned from; None: from an environment."""
-        return self.config.get('learn_params', {}).get('dataset')
+        """The paths of the dataset that the last call of ``learn`` learned from; None: it stepped an environment."""
+        given = self.config.get('learn_params', {})
+        return given.get('dataset') if 'train_updates' in given else None
 
     @cached_property
     def settings(self) -> dict[str, Any]:

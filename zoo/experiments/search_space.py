@@ -140,7 +140,7 @@ def space_of(
     if not choices:
         told = f'nothing is left to search for {alg}: name parameters,'
         raise InvalidValue(f'{told} search=[…].', shell=f'{told} --search NAME.')
-    return choices, environment, train_steps or int(learn_params[length_of(params)])
+    return choices, environment, train_steps or int(learn_params[length_of(alg, params)])
 
 
 def _asked(name: str, value: Any, param: Param | None, usual: Choice | None) -> Choice:

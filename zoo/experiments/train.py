@@ -13,6 +13,7 @@ from gymnasium.vector import VectorEnv
 from zoo import algorithms
 from zoo.algorithms.base.own_defaults import own_defaults_for
 from zoo.callbacks import Evaluate, KeepBest
+from zoo.common.datasets.opening import open_dataset
 from zoo.common.env_wrappers import build_env, find_env_type
 from zoo.common.envs.about import about
 from zoo.common.records import TrainingResult
@@ -26,12 +27,13 @@ from zoo.common.tools.printing import say
 from zoo.common.training.agent import mismatch
 from zoo.common.training.display import in_verbose
 from zoo.common.utils import call_default_params, default_nenv
-from zoo.default_params import fit_exploration, networks, seeded
+from zoo.default_params import defaults_in, fit_exploration, networks, seeded
 from zoo.experiments.origin import origin
 from zoo.experiments.runs import Run, open_run
 
 if TYPE_CHECKING:
     from zoo.algorithms.base.algorithm import Algorithm
+    from zoo.common.datasets.dataset import Dataset
 
 #: The arguments of :func:`train` besides parameters; an unknown name may be close to one of them.
 ARGUMENTS = (
@@ -52,7 +54,7 @@ class Trained(NamedTuple):
 
 def train(
     alg: str,
-    env_id: Any,
+    env_id: Any = None,
     env_type: str | None = None,
     *,
     seed: int | None = 0,
@@ -78,11 +80,12 @@ def train(
 
     Args:
         alg: name of the algorithm, such as ``'PPO'``.
-        env_id: as for ``build_env``: a name, a class, a function, or an environment, which is then not closed.
+        env_id: as for ``build_env``: a name, a class, a function, or an environment, which is then not closed. With
+            ``dataset`` it may be None: the environment is the recorded one. If that is not known, there are no tests.
         env_type: type of the environment; None: found from the name.
         seed: of the environment, the initial weights and the training; None: unpredictable.
         nenv: copies of the environment; None: the number for which the default settings are meant. That is 1 for most
-            algorithms, 8 for A2C in CartPole, and 1 if an environment is given.
+            algorithms, 8 for A2C in CartPole, and 1 if an environment or a dataset is given.
         vectorized: how the copies run, as for ``build_env``.
         env_params: further arguments of ``build_env``, such as ``dict(max_episode_steps=200)``.
         net: units of the hidden layers of every network, ``'256,256'`` or ``[256, 256]``; or keys for the spec of every
@@ -108,7 +111,12 @@ def train(
     """
     alg = algorithms.check_name(alg)
     params = in_verbose(params, warn=True)
-    env_type = find_env_type(env_id) if env_type is None else env_type
+    data = None
+    if env_id is None:
+        data, env_id, recorded = _recorded_environment(params)
+        env_params = {**recorded, **(env_params or {})}
+    if env_type is None and env_id is not None:
+        env_type = find_env_type(env_id)
     cls: Any = getattr(algorithms, alg)
     check_names(cls, params)
     if learning_rate is not None and 'learning_rate' in known_params(cls):  # of the algorithm, not of an optimizer
@@ -117,7 +125,7 @@ def train(
         raise InvalidValue(f'learning_rate={learning_rate!r}: {alg} has no optimizer.')
     learning_rate = RATE.check(learning_rate)
     if nenv is None:
-        nenv = copies_for(alg, env_type, env_id)
+        nenv = 1 if params.get('dataset') is not None else copies_for(alg, env_type or '', env_id)
     source = None
     if start_from is not None:
         for name, value in (('net', net), ('dtype', dtype), ('recurrent', recurrent), ('layers', layers)):
@@ -135,10 +143,18 @@ def train(
         told = f'{name} is an argument of its own'
         shell = f'{told}: give {option}, not in --env-set.'
         raise InvalidValue(f'{told}: give {name}=…, not in env_params.', shell=shell)
-    env = build_env(env_id, env_type, **given, **(env_params or {}))
+    env = (
+        None if env_id is None else build_env(env_id, env_type or find_env_type(env_id), **given, **(env_params or {}))
+    )
     with _closing(None if env is env_id or isinstance(env_id, Env | VectorEnv) else env):
-        alg_params, learn_params = call_default_params(env, env_type, alg, seed, layers, dtype, recurrent)
-        own = about(env).defaults.get(alg)
+        if env is None:
+            assert data is not None
+            spaces = data.observation_space, data.action_space
+            found = defaults_in(alg, *spaces, 1, 'gymnasium', '', lambda: False, seed, layers, dtype, recurrent)
+            (alg_params, learn_params), own = found, None
+        else:
+            alg_params, learn_params = call_default_params(env, env_type, alg, seed, layers, dtype, recurrent)
+            own = about(env).defaults.get(alg)
         if own is not None and params.get('verbose', 1):
             mine = {'net': net, 'learning_rate': learning_rate, **params}
             used = {name: value for name, value in own['values'].items() if mine.get(name) is None}
@@ -148,7 +164,7 @@ def train(
             if values:
                 say(f'Your own defaults in {own["file"]}: {values}')
         if source is not None:
-            wrong = mismatch(source.agent, env)
+            wrong = None if env is None else mismatch(source.agent, env)  # a dataset's spaces are compared by learn
             if wrong is not None:
                 raise InvalidValue(f'{source.name} cannot begin a training here: the {wrong}.')
             alg_params = source.agent.blueprint()[1]
@@ -177,6 +193,24 @@ def train(
     return Trained(agent, result)
 
 
+def _recorded_environment(params: Mapping[str, Any]) -> tuple[Dataset, Any, dict[str, Any]]:
+    """Return the dataset, the name of the environment that it was recorded in, and its arguments of ``build_env``.
+
+    The name is None where the dataset does not say how to build it.
+    """
+    if params.get('dataset') is None:
+        told = 'the environment is missing: give its name'
+        raise InvalidValue(f"{told}, such as zoo.train('PPO', 'CartPole-v1'), or a dataset to learn from.")
+    data = open_dataset(params['dataset'])
+    known = data.environment
+    if known is None or known.arguments is None:
+        return data, None, {}
+    arguments = {
+        name: value for name, value in known.arguments.items() if name not in ('env_type', 'nenv', 'vectorized')
+    }
+    return data, arguments.pop('env_id'), arguments
+
+
 def resume(
     run: str | os.PathLike[str] | Run,
     *,
@@ -202,7 +236,8 @@ def resume(
         callbacks, plot_func: as for ``learn``.
         env: the environment; None: built again, which needs an environment with a name.
         net_list: networks of the same shapes, if the run has networks that were defined in Python; as for ``zoo.load``.
-        **changes: parameters of ``learn`` that do not change what is learned: ``verbose``, ``log_every``, ….
+        **changes: parameters of ``learn`` that do not change what is learned: ``verbose``, ``log_every``, …; and
+            ``dataset``, if the run learned from one in memory, which its folder does not hold.
 
     Returns:
         The agent and the result, a named tuple.
@@ -229,8 +264,10 @@ def resume(
             )
         agent.loop_state = {'steps': steps, 'train_steps': steps}
     learn_params = in_verbose(found.config.get('learn_params', {})) | in_verbose(changes, warn=True)
+    if 'dataset' not in changes and any(name.startswith('<') for name in found.dataset or ()):
+        raise InvalidValue(f'{found.name} learned from a dataset in memory: give it again, zoo.resume(…, dataset=…).')
     if train_steps is not None:
-        learn_params[length_of(learn_params)] = train_steps
+        learn_params[length_of(found.algorithm, learn_params)] = train_steps
     built = found.build_env(found.seed) if env is None else None
     env = built if env is None else env
     learn_params |= {'resume': True, 'run_dir': found.path}
@@ -310,9 +347,10 @@ def check_names(cls: Any, names: Iterable[str]) -> None:
         raise refused(name, f'unknown parameter {name!r}: {told}.')
 
 
-def length_of(params: Mapping[str, Any]) -> str:
-    """Return the parameter that says how long a training with these parameters is."""
-    return 'train_steps' if params.get('dataset') is None else 'train_updates'
+def length_of(alg: str, params: Mapping[str, Any]) -> str:
+    """Return the parameter that says how long a training of an algorithm with these parameters is."""
+    from_data = params.get('dataset') is not None and 'train_updates' in getattr(algorithms, alg).learn_params()
+    return 'train_updates' if from_data else 'train_steps'
 
 
 def plain_settings(value: Any) -> Any:

@@ -117,7 +117,7 @@ def test_goals_of_hindsight_do_not_count(acted_on: list[Any]):
 def test_recorded_observations_count_once_and_a_resumed_training_fills_them_in_uncounted(buffer: bool, tmp_path: Path):
     env = build_env('CartPole-v1')
     agent = algorithms.DQN(env.observation_space, env.action_space, net_list=[{'hidden': [4]}], normalize_obs=True)
-    recorded = zoo.record_dataset(agent, env, 3, tmp_path / 'seen.npz', seed=0)
+    recorded = zoo.record_episodes(agent, env, tmp_path / 'seen.npz', 3, seed=0).path
     with np.load(recorded) as held:
         lengths, seen = held['lengths'], held['obs/']
     ends = np.cumsum(lengths + 1) - 1

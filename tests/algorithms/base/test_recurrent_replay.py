@@ -363,7 +363,7 @@ def test_defaults_and_refusals(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     with pytest.raises(ValueError, match=r'is recurrent, which TD3 cannot learn with: use .*DQN.* or'):
         call_default_params(env, 'classic_control', 'TD3', recurrent='gru')
     agent, train = make(), {'train_steps': 10, 'run_dir': False}
-    file = zoo.record_dataset(agent, build_env(Counts, 'gymnasium'), 1, tmp_path / 'file.npz')
+    file = zoo.record_episodes(agent, build_env(Counts, 'gymnasium'), tmp_path / 'file.npz', 1)
     with pytest.raises(ValueError, match=r'recorded cannot be used with a recurrent network, since'):
         agent.learn(build_env(Counts, 'gymnasium'), recorded=file, **train)
     with pytest.raises(ValueError, match=r'what DQN acts by is kept along each episode, .*: leave out servers\.$'):

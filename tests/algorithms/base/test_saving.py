@@ -215,3 +215,12 @@ class TestWithoutTheStateOfTraining:
         with pytest.raises(ValueError, match='buffer=True saves a part of what training_state=False leaves out'):
             make('DQN').save(tmp_path / 'agent', buffer=True, training_state=False)
         assert not (tmp_path / 'agent').exists()
+
+
+def test_a_saved_agent_says_nothing_of_parameters_that_nothing_reads(tmp_path, caplog):
+    env = zoo.build_env('CartPole-v1')
+    agent = zoo.algorithms.PPO(env.observation_space, env.action_space, penalty_target=0.7)
+    assert 'penalty_target=0.7 changes nothing' in caplog.text
+    caplog.clear()
+    zoo.load(agent.save(tmp_path / 'agent'))
+    assert not caplog.text

@@ -18,13 +18,15 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import zoo
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.datasets import recordings
-from zoo.common.datasets.recordings import RecordedEpisode, check_sources, read, write
+from zoo.common.datasets.episodes import RecordedEpisode, stacked
+from zoo.common.datasets.opening import check_sources, open_dataset
+from zoo.common.datasets.replaying import fill
+from zoo.common.datasets.writing import written
 from zoo.common.envs.answers import LIFE_LOST
 from zoo.common.records import Transition
 from zoo.common.replay.replay import Replay
 from zoo.common.sampling import Priorities, Sampling
-from zoo.common.training.record import record_dataset
+from zoo.common.training.record import record_dataset, record_episodes
 
 ADAPTOR = ActionAdaptor(Discrete(5))
 SEED = 5
@@ -52,9 +54,10 @@ def test_what_was_played_is_read(form: str, mode: AutoresetMode | None, tmp_path
     if mode is not None:
         env = SyncVectorEnv([partial(Counting, form)] * copies, autoreset_mode=mode)
     policy = Policy(None if mode is None else copies)
-    path = record_dataset(policy, env, 7, tmp_path / 'deep' / 'episodes.npz', seed=SEED)
+    path = record_episodes(policy, env, tmp_path / 'deep' / 'episodes.npz', 7, seed=SEED).path
+    assert path is not None
     assert [p.name for p in path.parent.iterdir()] == ['episodes.npz'] and path == tmp_path / 'deep' / 'episodes.npz'
-    recording = read(path)
+    recording = open_dataset(path)
     assert spaces.same(recording.observation_space, SPACES[form]) and recording.action_space == Discrete(5)
     shares = {SEED + i: 0 for i in range(copies)}
     for episode in recording:
@@ -87,22 +90,22 @@ def find_seed(form: str, episode: RecordedEpisode, seeds: Any, number: int, leng
 @pytest.mark.parametrize(
     ('sources', 'message'),
     [
-        (3, 'recorded is 3: give the path of a recording'),
-        ([], 'recorded is an empty list'),
+        (3, '3 is no dataset: give a file or folder of zoo.record_episodes'),
+        ([], 'an empty list is no dataset'),
         ('none.npz', "no recorded episodes at 'none.npz'"),
         (['none.npz'], "no recorded episodes at 'none.npz'"),
     ],
 )
 def test_what_names_no_recording_is_refused_before_anything_is_read(sources: Any, message: str):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         check_sources(sources)
     declared = {param.name: param for param in zoo.describe('DQN').learn}
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         declared['recorded'].check(sources)
 
 
 def test_of_a_stack_the_newest_frame_is_written(tmp_path: Path):
-    path = record_dataset(Policy(), Counting('stack'), 5, tmp_path / 'x.npz', seed=0)
+    path = record_episodes(Policy(), Counting('stack'), tmp_path / 'x.npz', 5, seed=0).path
     with np.load(path, allow_pickle=False) as arrays:
         assert arrays['obs/'].shape == (len(arrays['reward']) + 5, 2, 3, 1)
 
@@ -116,7 +119,7 @@ def episodes(rng: np.random.Generator, space: Any, count: int, longest: int) -> 
         for path, leaf in spaces.leaves(space).items():
             if isinstance(leaf, spaces.FrameStack):
                 frames = rng.integers(256, size=(length + 1, *leaf.frame_shape)).astype(np.uint8)
-                items[path] = recordings.stacked(frames, leaf.frames)
+                items[path] = stacked(frames, leaf.frames)
             else:
                 items[path] = rng.standard_normal((length + 1, *leaf.shape)).astype(leaf.dtype)
         end = int(rng.integers(3))
@@ -233,7 +236,7 @@ def dqn() -> Any:
 @pytest.mark.full
 def test_training_begins_with_them(cart_poles: Path, tmp_path: Path):
     """They are there from the first update on; explore_steps are still explored before it."""
-    steps = sum(len(episode.reward) for episode in read(cart_poles))
+    steps = sum(len(episode.reward) for episode in open_dataset(cart_poles))
     assert steps > 400
     agent, env = dqn()
     agent.learn(env, train_steps=60, explore_steps=50, recorded=cart_poles, run_dir=False, seed=0, **LEARN)
@@ -248,7 +251,7 @@ def test_training_begins_with_them(cart_poles: Path, tmp_path: Path):
 @pytest.mark.parametrize('buffer', [True, False])
 def test_resumed_they_are_not_filled_in_twice(cart_poles: Path, tmp_path: Path, buffer: bool):
     agent, env = dqn()
-    steps = sum(len(episode.reward) for episode in read(cart_poles))
+    steps = sum(len(episode.reward) for episode in open_dataset(cart_poles))
     params = LEARN | {'explore_steps': 50, 'recorded': cart_poles, 'checkpoint_buffer': buffer}
     agent.learn(env, train_steps=40, run_dir=tmp_path / 'run', checkpoint_every=20, seed=0, **params)
     loaded = zoo.load(tmp_path / 'run' / 'checkpoints' / '000000020')
@@ -260,7 +263,7 @@ def test_resumed_they_are_not_filled_in_twice(cart_poles: Path, tmp_path: Path, 
 
 def test_resumed_with_recordings_for_the_first_time_they_are_filled_in(cart_poles: Path, tmp_path: Path):
     agent, env = dqn()
-    steps = sum(len(episode.reward) for episode in read(cart_poles))
+    steps = sum(len(episode.reward) for episode in open_dataset(cart_poles))
     params = LEARN | {'explore_steps': 50, 'checkpoint_buffer': True}
     agent.learn(env, train_steps=40, run_dir=tmp_path / 'run', checkpoint_every=20, seed=0, **params)
     saved = tmp_path / 'run' / 'checkpoints' / '000000020'
@@ -271,14 +274,20 @@ def test_resumed_with_recordings_for_the_first_time_they_are_filled_in(cart_pole
     assert loaded.replay.recorded == steps
 
 
-def test_the_old_name_warns():
-    with pytest.warns(DeprecationWarning, match='zoo.record is called zoo.record_dataset now'):
+def test_the_old_names_warn(tmp_path: Path):
+    with pytest.warns(DeprecationWarning, match='zoo.record is called zoo.record_episodes now'):
         assert zoo.record is record_dataset
+    with pytest.warns(DeprecationWarning, match='zoo.record_dataset is called zoo.record_episodes now, which takes'):
+        assert zoo.record_dataset is record_dataset
+    path = record_dataset(Policy(), Counting(), 2, tmp_path / 'x.npz')
+    assert path == tmp_path / 'x.npz' and len(open_dataset(path)) == 2
 
 
 def test_nothing_recorded_is_refused():
     agent, env = dqn()
-    with pytest.raises(ValueError, match=r'^recorded is an empty list: name a recording, or leave it out\.$'):
+    with pytest.raises(
+        ValueError, match=r'^an empty list is no dataset: give at least one episode, or the path of a recording\.$'
+    ):
         agent.learn(env, train_steps=5, recorded=[], run_dir=False, **LEARN)
 
 
@@ -300,7 +309,7 @@ def test_a_life_that_was_lost_is_no_episode(tmp_path: Path):
             self.lives -= lost
             return np.float32([self.lives]), 1.0, lost, False, {LIFE_LOST: True} if lost and self.lives else {}
 
-    found = list(read(record_dataset(Policy(), Lives(), 2, tmp_path / 'lives.npz')))
+    found = list(record_episodes(Policy(), Lives(), tmp_path / 'lives.npz', 2))
     assert [len(x.reward) for x in found] == [2] * 6 and all(x.terminated for x in found)
 
 
@@ -309,7 +318,7 @@ def test_a_function_may_write_into_what_it_sees(tmp_path: Path):
         obs *= 100
         return 0
 
-    (episode,) = read(record_dataset(act, gymnasium.make('CartPole-v1'), 1, tmp_path / 'a.npz', seed=0))
+    (episode,) = record_episodes(act, gymnasium.make('CartPole-v1'), tmp_path / 'a.npz', 1, seed=0)
     assert np.abs(episode.obs).max() < 10
 
 
@@ -327,8 +336,8 @@ def test_noise_along_an_episode_begins_anew_and_is_not_the_agents(tmp_path: Path
     for variable in agent.actor.variables:
         variable.assign(np.zeros(variable.shape))  # so that the noise is all that there is
     agent.rng = np.random.default_rng(0)
-    path = zoo.record_dataset(agent, env, 30, tmp_path / 'a.npz', deterministic=False)
-    found = np.stack([x.action[:, 0] / 2 for x in read(path)])
+    path = zoo.record_episodes(agent, env, tmp_path / 'a.npz', 30, deterministic=False)
+    found = np.stack([x.action[:, 0] / 2 for x in open_dataset(path)])
     assert np.abs(found[:, 0]).max() < 0.4 < found[:, -1].std()
     assert agent.behavior.noise is None
 
@@ -337,16 +346,18 @@ def test_observations_outside_their_space_are_refused(tmp_path: Path):
     space, action_space = Dict(a=Discrete(4), b=Box(-1, 1, (2,))), Discrete(2)
     agent = zoo.algorithms.DQN(space, action_space, net_list=[{'hidden': [4]}])
     obs = {'a': np.array([0, 9]), 'b': np.zeros((2, 2), np.float32)}
-    path = write(tmp_path / 'a.npz', space, action_space, [RecordedEpisode(obs, np.zeros(1), np.ones(1), True, False)])
+    path = written(
+        tmp_path / 'a.npz', space, action_space, None, [RecordedEpisode(obs, np.zeros(1), np.ones(1), True, False)]
+    ).path
     replay = Replay(space, agent.action_adaptor, 10)
     with pytest.raises(ValueError, match=r"^of '.*a.npz' the observation 'a' has the value 9, but .* from 0 to 3"):
-        recordings.fill(agent, replay, path)
+        fill(agent, replay, path)
 
 
 def test_more_than_the_buffer_holds_are_announced(cart_poles: Path, caplog: pytest.LogCaptureFixture):
     agent, env = dqn()
     caplog.set_level(logging.WARNING, 'zoo')
-    steps = sum(len(episode.reward) for episode in read(cart_poles))
+    steps = sum(len(episode.reward) for episode in open_dataset(cart_poles))
     params = LEARN | {'buffer_size': 100}
     agent.learn(env, train_steps=5, explore_steps=50, recorded=cart_poles, run_dir=False, **params)
     said = [record.getMessage() for record in caplog.records if 'recorded' in record.getMessage()]
@@ -355,11 +366,11 @@ def test_more_than_the_buffer_holds_are_announced(cart_poles: Path, caplog: pyte
 
 def test_an_agent_records(tmp_path: Path):
     agent, env = dqn()
-    path = zoo.record_dataset(agent, env, 2, tmp_path / 'a.npz', seed=3)
-    for episode in read(path):
+    path = zoo.record_episodes(agent, env, tmp_path / 'a.npz', 2, seed=3)
+    for episode in open_dataset(path):
         np.testing.assert_array_equal(agent.predict(episode.obs[:-1]), episode.action)
     with pytest.raises(ValueError, match=r"^the environment's observation_space is Box\(3,\)"):
-        zoo.record_dataset(agent, gymnasium.make('Pendulum-v1'), 2, tmp_path / 'a.npz')
+        zoo.record_episodes(agent, gymnasium.make('Pendulum-v1'), tmp_path / 'a.npz', 2)
 
 
 @pytest.mark.parametrize(
@@ -367,13 +378,13 @@ def test_an_agent_records(tmp_path: Path):
     [
         (dict(episodes=0), 'episodes is 0: give a whole number of at least 1'),
         (dict(path='x.txt'), "path is 'x.txt': episodes are recorded in a file whose name ends in .npz"),
-        (dict(policy=3), 'the policy is 3: give an agent, or a function'),
+        (dict(agent=3), 'the policy is 3: give an agent, or a function'),
     ],
 )
 def test_a_recording_that_cannot_be_is_refused(given: dict[str, Any], message: str, tmp_path: Path):
-    asked = {'policy': Policy(), 'env': Counting(), 'episodes': 2, 'path': tmp_path / 'x.npz'} | given
+    asked = {'agent': Policy(), 'env': Counting(), 'episodes': 2, 'path': tmp_path / 'x.npz'} | given
     with pytest.raises(ValueError, match=message):
-        record_dataset(**asked)
+        record_episodes(**asked)
 
 
 def test_what_is_no_recording_is_refused(cart_poles: Path, tmp_path: Path):
@@ -381,36 +392,39 @@ def test_what_is_no_recording_is_refused(cart_poles: Path, tmp_path: Path):
     replay = agent.replay_for(100, 1)
 
     def refused(sources: Any, message: str) -> None:
-        with pytest.raises(ValueError, match=message):
-            recordings.fill(agent, replay, sources)
+        with pytest.raises((ValueError, TypeError), match=message):
+            fill(agent, replay, sources)
         assert replay.added == 0
 
     refused(tmp_path / 'none.npz', r"^there are no recorded episodes at '.*none\.npz'\.$")
     (tmp_path / 'text.npz').write_text('hello')
-    refused(str(tmp_path / 'text.npz'), r"text\.npz' does not hold episodes that were recorded by zoo\.record")
+    refused(str(tmp_path / 'text.npz'), r"text\.npz' does not hold episodes that zoo recorded")
     np.savez(tmp_path / 'other.npz', x=np.zeros(3))
     refused(tmp_path / 'other.npz', r"other\.npz' does not hold episodes")
     np.savez(tmp_path / 'pickle.npz', about=np.array([{}], object))
     refused(tmp_path / 'pickle.npz', r"pickle\.npz' does not hold episodes")
-    refused(3, r'^recorded is 3: give the path of a recording')
-    refused([3], r'^recorded is \[3\]: give the path')
+    refused(3, r'^3 is no dataset: give a file')
+    refused([3], r'^3 is no dataset: give a file')
     pendulum = record_dataset(lambda obs: np.zeros(1), gymnasium.make('Pendulum-v1'), 1, tmp_path / 'p.npz')
-    refused([cart_poles, pendulum], r"^of '.*p\.npz' the observation_space is Box\(3,\) float32, but this agent")
-    episode = next(iter(read(cart_poles)))
+    refused(pendulum, r"^of '.*p\.npz' the observation_space is Box\(3,\) float32, but this agent")
+    refused(
+        [cart_poles, pendulum], r"^of '.*p\.npz' the observation_space is Box\(3,\) float32, unlike in '.*cart\.npz'"
+    )
+    episode = next(iter(open_dataset(cart_poles)))
     for values, message in (
         ({'action': episode.action + 1}, 'the action has the value 2, which is not in Discrete'),
         ({'reward': episode.reward * np.nan}, 'a reward is NaN or infinite'),
         ({'obs': episode.obs * np.inf}, 'an observation is NaN or infinite'),
     ):
-        write(tmp_path / 'bad.npz', env.observation_space, env.action_space, [episode._replace(**values)])
+        written(tmp_path / 'bad.npz', env.observation_space, env.action_space, None, [episode._replace(**values)])
         refused(tmp_path / 'bad.npz', rf"^of '.*bad\.npz' {message}")
 
 
 def test_into_copies_each_is_given_whole_episodes(cart_poles: Path):
     agent, _ = dqn()
     replay = agent.replay_for(5000, 3)
-    count = recordings.fill(agent, replay, cart_poles)
-    assert count == len(replay) == sum(len(episode.reward) for episode in read(cart_poles))
+    count = fill(agent, replay, cart_poles)
+    assert count == len(replay) == sum(len(episode.reward) for episode in open_dataset(cart_poles))
     assert sorted((replay.cursor > 0).tolist()) == [True] * 3
     batch = replay.sample((3000,), np.random.default_rng(0))
     model = gymnasium.make('CartPole-v1').unwrapped
@@ -450,7 +464,7 @@ def test_a_data_set_of_minari(way: str, tmp_path: Path, monkeypatch: pytest.Monk
     source: Any = {'id': 'cart/test-v0', 'folder': folder, 'data folder': folder / 'data'}[way]
     agent, _ = dqn()
     replay = agent.replay_for(100, 2)
-    assert recordings.fill(agent, replay, source) == 4 + 5 + 6 == len(replay)
+    assert fill(agent, replay, source) == 4 + 5 + 6 == len(replay)
     batch = replay.sample((500,), np.random.default_rng(0))
     k, t = batch.obs[:, 0] // 100, batch.obs[:, 0] % 100 // 4
     np.testing.assert_array_equal(batch.next_obs, batch.obs + 4)
@@ -464,9 +478,11 @@ def test_a_data_set_of_minari(way: str, tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_data_set_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip('minari')
     monkeypatch.setenv('MINARI_DATASETS_PATH', str(tmp_path))
-    for source in ('no/such-v0', tmp_path, 'nonsense'):
-        with pytest.raises(ValueError, match=rf"^there is no Minari dataset '{source}' on this machine: give the"):
-            read(source)
+    for source in ('no/such-v0', tmp_path):
+        with pytest.raises(ValueError, match=rf"^there is no Minari dataset '{source}' on this machine: give a file"):
+            open_dataset(source)
+    with pytest.raises(ValueError, match=r"^there is no dataset 'nonsense': give a file"):
+        open_dataset('nonsense')
     monkeypatch.setitem(sys.modules, 'minari', None)
     with pytest.raises(ImportError, match=r"^datasets of Minari need the extra: pip install 'zoo-rl\[minari\]'"):
-        read('no/such-v0')
+        open_dataset('no/such-v0')

@@ -13,8 +13,9 @@ from gymnasium.spaces import Box, Discrete
 import zoo
 from zoo.callbacks import Evaluate
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.datasets.recordings import RecordedEpisode, write
+from zoo.common.datasets.episodes import RecordedEpisode
 from zoo.common.datasets.replaying import replay_of
+from zoo.common.datasets.writing import written
 from zoo.common.sampling import Sampling
 from zoo.common.training.offline_loop import updates_at_once
 
@@ -62,7 +63,7 @@ def episodes(action_space=CONTINUOUS, lengths=(5, 3, 7), seed=0):
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    return str(write(tmp_path / 'data.npz', SPACE, CONTINUOUS, episodes()))
+    return str(written(tmp_path / 'data.npz', SPACE, CONTINUOUS, None, episodes()).path)
 
 
 def made(alg='TD3', action_space=CONTINUOUS, **params):
@@ -89,7 +90,7 @@ class TestLearning:
 
     @pytest.mark.parametrize('alg', ['DQN', 'Rainbow', 'SAC', 'C51', 'QRDQN'])
     def test_other_algorithms_off_policy(self, alg, tmp_path):
-        source = write(tmp_path / 'data.npz', SPACE, CHOICE, episodes(CHOICE))
+        source = written(tmp_path / 'data.npz', SPACE, CHOICE, None, episodes(CHOICE)).path
         agent = made(alg, CHOICE)
         agent.learn(None, dataset=source, train_updates=4, batch_size=4, run_dir=False, verbose=0)
         assert agent.updates == 4 and agent.weights_are_finite()
@@ -218,7 +219,7 @@ class TestGoingOnInTheEnvironment:
         assert drawn and len(agent.replay) == 20  # the recorded transitions are elsewhere
 
     def test_the_share_reaches_priorities_in_both_buffers(self, tmp_path):
-        source = write(tmp_path / 'data.npz', SPACE, CHOICE, episodes(CHOICE))
+        source = written(tmp_path / 'data.npz', SPACE, CHOICE, None, episodes(CHOICE)).path
         env = Still()
         env.action_space = CHOICE
         agent = made('DQN', CHOICE, prioritized=True)
@@ -232,7 +233,7 @@ class TestToTheEnd:
         obs = np.arange(8, dtype=np.float32).reshape(4, 2) / 10
         one = RecordedEpisode(obs, np.zeros((3, 1), np.float32), np.array([1, 2, 4], np.float32), False, True)
         two = RecordedEpisode(-obs, np.zeros((3, 1), np.float32), np.array([8, 16, 32], np.float32), True, False)
-        path = write(tmp_path / 'data.npz', SPACE, CONTINUOUS, [one, two])
+        path = written(tmp_path / 'data.npz', SPACE, CONTINUOUS, None, [one, two]).path
         agent = made()
         replay = replay_of(agent, path, ActionAdaptor(CONTINUOUS), Sampling(0.5, to_the_end=True))
         replay.sum_to_the_end()
@@ -279,7 +280,7 @@ class TestRefusals:
             made().learn(None, train_steps=5, run_dir=False)
 
     def test_other_spaces_leave_no_folder_behind(self, tmp_path):
-        source = write(tmp_path / 'data.npz', SPACE, CHOICE, episodes(CHOICE))
+        source = written(tmp_path / 'data.npz', SPACE, CHOICE, None, episodes(CHOICE)).path
         with pytest.raises(ValueError, match='action_space'):
             made().learn(None, dataset=source, train_updates=5, run_dir=tmp_path / 'run')
         assert not (tmp_path / 'run').exists()
@@ -308,3 +309,40 @@ class TestRefusals:
 )
 def test_updates_at_once_divide_the_training_where_that_costs_little(updates, size, interval, expected):
     assert updates_at_once(updates, size, interval) == expected
+
+
+class TestTrain:
+    """``zoo.train`` and ``zoo.resume``."""
+
+    def test_the_environment_may_be_the_recorded_one(self, tmp_path):
+        env = zoo.build_env('Pendulum-v1', max_episode_steps=20)
+        data = zoo.record_episodes(lambda obs: [0.5], env, tmp_path / 'data.npz', episodes=3, seed=0)
+        given = {'train_updates': 6, 'batch_size': 4, 'net': '8', 'verbose': 0, 'evaluate': False}
+        agent, _ = zoo.train('TD3', dataset=data, run_dir=tmp_path / 'run', **given)
+        run = zoo.open_run(tmp_path / 'run')
+        assert agent.updates == 6 and run.environment == 'Pendulum-v1'
+        assert run.build_env().spec.max_episode_steps == 20
+        assert run.dataset == [str(tmp_path / 'data.npz')]
+
+        agent, _ = zoo.resume(run, train_steps=10, verbose=0)
+        assert (agent.updates, agent.data_steps) == (10, 10)
+
+    def test_no_environment_is_known(self, path, tmp_path):
+        agent, _ = zoo.train(
+            'TD3', dataset=path, train_updates=4, batch_size=4, net='8', verbose=0, run_dir=tmp_path / 'run'
+        )
+        assert agent.updates == 4 and not zoo.open_run(tmp_path / 'run').tests
+
+    def test_episodes_in_memory_are_given_again(self, path, tmp_path):
+        data = list(zoo.open_dataset(path))
+        given = {'observation_space': SPACE, 'action_space': CONTINUOUS}
+        data = zoo.open_dataset(data, **given)
+        zoo.train('TD3', dataset=data, train_updates=4, batch_size=4, net='8', verbose=0, run_dir=tmp_path / 'run')
+        with pytest.raises(ValueError, match='learned from a dataset in memory'):
+            zoo.resume(tmp_path / 'run', train_steps=8, env=Still())
+        agent, _ = zoo.resume(tmp_path / 'run', train_steps=8, dataset=data, env=Still(), verbose=0)
+        assert agent.updates == 8
+
+    def test_neither_an_environment_nor_a_dataset(self):
+        with pytest.raises(ValueError, match='the environment is missing'):
+            zoo.train('TD3', run_dir=False)

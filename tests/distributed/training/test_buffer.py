@@ -19,7 +19,7 @@ from launchers import ENGINES
 from test_train import Sums, agent_for, launch, learn, no_processes_left, stepped
 from traced import traced
 
-from zoo import build_env, load, record, record_dataset
+from zoo import build_env, load, record_episodes
 from zoo.common.acting.behavior import Behavior
 from zoo.common.acting.greedy import RecurrentEpsilonGreedy
 from zoo.common.adaptors.action import ActionAdaptor
@@ -360,7 +360,7 @@ def test_observations_count_once_in_all_learners(params: dict[str, Any], tmp_pat
     """Buffers tell the moments of what they store, and of recordings, which the buffers of both learners hold."""
     env = build_env('CartPole-v1')
     agent = agent_for('DQN', env, normalize_obs=True)
-    recorded = record_dataset(agent, env, 4, tmp_path / 'seen.npz', seed=0)
+    recorded = record_episodes(agent, env, tmp_path / 'seen.npz', 4, seed=0).path
     with np.load(recorded) as held:
         steps = held['lengths'].sum()
     roles = {'learners': 2, 'actors': 2, 'buffers': 2}
@@ -422,7 +422,7 @@ def test_each_buffer_has_its_part_of_what_is_recorded(tmp_path: Path):
     recorded = tmp_path / 'tenths.npz'
     single = build_env(Tenth)
     single.unwrapped.reward = 0.25
-    record(lambda obs: 0, single, 4, recorded)
+    record_episodes(lambda obs: 0, single, recorded, 4)
     env = build_env(Tenth)
     agent = agent_for('DQN', env, gamma=0.0)
     seen = seen_in(agent)

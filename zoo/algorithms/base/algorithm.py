@@ -228,7 +228,7 @@ class Algorithm(Parameterized):
     @overload
     def learn(
         self,
-        env: Env | VectorEnv,
+        env: Env | VectorEnv | None,
         mode: Literal['test'],
         render: bool = False,
         seed: int | None = None,
@@ -238,7 +238,7 @@ class Algorithm(Parameterized):
     @overload
     def learn(
         self,
-        env: Env | VectorEnv,
+        env: Env | VectorEnv | None,
         mode: str,
         render: bool = False,
         seed: int | None = None,
@@ -262,8 +262,8 @@ class Algorithm(Parameterized):
         """Train or test in an environment.
 
         Args:
-            env: a Gymnasium environment or vector environment with the agent's spaces. With a dataset no step is taken in
-                it: callbacks build one like it for their tests. None is allowed then.
+            env: a Gymnasium environment or vector environment with the agent's spaces. With a dataset no step is taken
+                in it: callbacks build one like it for their tests. None is allowed then.
             mode: ``'train'`` or ``'test'``.
             render: call ``env.render()`` after every step; build the environment with ``render_mode='human'``.
             seed: for exploration, batches and the environment in training, for the environment in a test. A later

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
-from zoo.common.datasets.recordings import name_of, named, opened
+from zoo.common.datasets.opening import described, name_of, named, opened
 from zoo.common.envs.about import About, about
 from zoo.common.envs.goals import Goals
 from zoo.common.envs.vector import SAMPLE_TIMEOUT, limit_samples
@@ -106,8 +106,9 @@ def learn(
     values = _checked(agent, given, env)
     if mode not in ('train', 'test'):
         raise InvalidValue(unknown('mode', mode, ('train', 'test')))
-    from_data = mode == 'train' and values.get('dataset') is not None
+    from_data = mode == 'train' and _from_data(agent, values)
     if mode == 'train':
+        _check_needed(agent, values)
         _check_data(agent, values, given, render, plot_func)
     if not from_data or env is not None:
         check_environment(agent, env, 'learn', 'train_steps=…')
@@ -146,10 +147,23 @@ def _checked(agent: Agent, given: dict[str, Any], env: Any) -> dict[str, Any]:
     return {name: param.default for name, param in known.items()} | params.checked(given, known)
 
 
+def _from_data(agent: Agent, values: dict[str, Any]) -> bool:
+    """Return whether a training learns from a dataset alone."""
+    return agent.loop.from_data is not None and values['dataset'] is not None
+
+
+def _check_needed(agent: Agent, values: dict[str, Any]) -> None:
+    """Refuse a training without a parameter that it needs."""
+    for name, what in agent.needed.items():
+        if values[name] is None:
+            told = f'{type(agent).__name__} needs {what}:'
+            raise InvalidValue(f"{told} agent.learn(env, 'train', {name}=…).", shell=f'{told} --set {name}=….')
+
+
 def _check_data(agent: Agent, values: dict[str, Any], given: dict[str, Any], render: bool, plot_func: Any) -> None:
     """Refuse a training without the dataset that it needs, and what means nothing where a dataset is learned from."""
     name = type(agent).__name__
-    if values.get('dataset') is None:
+    if not _from_data(agent, values):
         if agent.loop.needs_data:
             raise InvalidValue(
                 f"{name} learns from recorded episodes: agent.learn(env, 'train', dataset=…, train_updates=…).",
@@ -253,7 +267,7 @@ def _train(
 ) -> TrainingResult:
     if agent.is_training:
         raise InvalidValue('this agent is training: a callback may test it in a second environment, but not train it.')
-    start, from_data = 0, values.get('dataset') is not None
+    start, from_data = 0, _from_data(agent, values)
     end = 'train_updates' if from_data else 'train_steps'
     if values['resume']:
         start, values[end] = _resumed(agent, given.get(end), 'update' if from_data else 'step')
@@ -265,12 +279,19 @@ def _train(
         env_seed = _draw(seed, f'env/train{later}')
         roles_seed = _draw(seed, f'roles{later}') if later else seed
     written = dict(values)
+    if values.get('dataset') is not None:
+        written['dataset'] = named(values['dataset'])
+        found = opened(agent, values['dataset'])  # refused before anything is written
+        values['dataset'] = values['dataset'] if values['roles'] else found  # other processes open it themselves
+    if 'expert' in values:  # a file does not hold agents and functions
+        written['expert'] = os.fspath(values['expert']) if isinstance(values['expert'], str | os.PathLike) else None
+    if values.get('recorded') is not None:
+        written['recorded'] = described(values['recorded'])
     settings = Settings(**{name: values.pop(name) for name in params.declared(Settings) if name in values})
     loop, env_name = agent.loop, None if env is None else about(env).name
     if from_data:
         assert loop.from_data is not None
-        opened(agent, values['dataset'])  # refused before anything is written
-        settings.train_steps, written['dataset'] = values['train_updates'], named(values['dataset'])
+        settings.train_steps = values['train_updates']
         loop, env_name = replace(loop, run=loop.from_data), env_name or name_of(values['dataset'])
     if loop.from_data is not None:
         taken = params.declared(loop.run, only_keywords=True)

@@ -29,6 +29,7 @@ from zoo.algorithms.base import catalog, describing, learning
 from zoo.algorithms.base.updating import Updating
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.networks.network import announces
 from zoo.common.tools import params
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 from zoo.common.tools.habits import OF_CONSTRUCTORS
@@ -81,6 +82,8 @@ class Parameterized(Updating):
     unused: ClassVar[tuple[str, ...]] = ()
     #: Other defaults of ``learn`` for this algorithm: ``{'horizon': 5}``.
     learn_defaults: ClassVar[dict[str, Any]] = {}
+    #: Parameters of ``learn`` that a training cannot do without, and what each is: ``{'expert': 'an expert'}``.
+    needed: ClassVar[dict[str, str]] = {}
     #: Whether the constructor has ended; from then on fields are fixed.
     is_built = False
 
@@ -144,7 +147,7 @@ class Parameterized(Updating):
     def declared_for_learn(cls) -> dict[str, Param]:
         """Return the parameters by name that ``learn`` takes for this algorithm, besides its own arguments."""
         loop = cls.loop
-        passed_on = [cls.update] if loop.experience != 'steps' else []
+        passed_on = _updates(cls) if loop.experience != 'steps' else []
         loops = [loop.run] if loop.from_data is None else [loop.run, loop.from_data]
         found = params.declared(learning.Settings) | params.declared(*loops, *passed_on, only_keywords=True)
         if loop.needs_data:
@@ -222,8 +225,11 @@ class Parameterized(Updating):
     def warn_of_unread(self, names: Iterable[str], reason: str) -> None:
         """Log each of these parameters whose value differs from its default, though nothing reads it.
 
-        One that the constructor does not take is skipped. ``reason`` ends the sentence: ``' without noisy=True'``.
+        One that the constructor does not take is skipped. ``reason`` ends the sentence: ``' without noisy=True'``. A
+        saved agent says nothing: its values may be defaults of an earlier version.
         """
+        if not announces.get():
+            return
         defaults = type(self).params()
         for name in names:
             if name in defaults and getattr(self, name) != defaults[name]:
@@ -235,6 +241,18 @@ class Parameterized(Updating):
             self.warn_of_unread(('priority_alpha', 'priority_beta'), ' without prioritized=True')
         elif getattr(self, 'priority_alpha', None) == 0.0:
             self.warn_of_unread(('priority_beta',), ' beside priority_alpha=0, which draws uniformly')
+
+
+def _updates(cls: type[Parameterized]) -> list[Callable[..., Any]]:
+    """Return ``update``, and what it hands further keywords to: the ``update`` of the next class that has one."""
+    found: list[Callable[..., Any]] = []
+    for base in cls.__mro__:
+        if 'update' in vars(base):
+            found.append(vars(base)['update'])
+            kinds = {param.kind for param in inspect.signature(found[-1]).parameters.values()}
+            if inspect.Parameter.VAR_KEYWORD not in kinds:
+                break
+    return found
 
 
 def _refuse_misspelt(cls: type[Parameterized]) -> None:

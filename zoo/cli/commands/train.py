@@ -15,6 +15,7 @@ from zoo.cli.subject import ONE, add_subject
 from zoo.cli.values import agent_names, as_count, as_number, as_seed, find_packages, run_names, training_params
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.printing import say
+from zoo.experiments.train import length_of
 
 HELP = 'train an agent, or go on with a run'
 
@@ -175,12 +176,22 @@ def _train(args: Any, callbacks: list[Any]) -> Any:
     params = {'seed': 0} | (given if args.config is None else _with_config(args.config, given))
     if args.config is None or args.evaluate is not None or args.no_evaluate or params.get('evaluate', True) is True:
         params['evaluate'] = _tests(args)
-    find_packages(str(params['env_id']))
     params['alg'] = algorithms.check_name(params['alg'])
+    if args.steps is not None:
+        length = length_of(params['alg'], params)
+        if length in given and length != 'train_steps':
+            raise InvalidValue(f'--steps and --set {length} say the same: give one of them.')
+        params[length] = params.pop('train_steps')
+    if params.get('env_id') is None:
+        say(f'{params["alg"]} on {params["dataset"]}, seed {params["seed"]}')
+        return zoo.train(callbacks=callbacks, **_shown(args, params))
+    find_packages(str(params['env_id']))
     if params.get('env_type') is None:
         from zoo.common.env_wrappers import find_env_type
 
         params['env_type'] = find_env_type(params['env_id'])
+    if params.get('nenv') is None and params.get('dataset') is not None:
+        params['nenv'] = 1
     if params.get('nenv') is None:
         from zoo.common.utils import default_nenv
 
@@ -205,6 +216,8 @@ def _with_config(path: str, given: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments in a configuration and on the command line."""
     params = zoo.read_config(path, **given)
     for name, word in (('alg', 'PPO'), ('env_id', 'CartPole-v1')):
+        if name == 'env_id' and name not in params and params.get('dataset') is not None:
+            continue
         if not isinstance(params.get(name), str):
             raise InvalidValue(f"the configuration '{path}' lacks {name}: write {name}: {word}, for example.")
     return params

@@ -164,33 +164,63 @@ class ActionAdaptor:
             ValueError: an action outside the space.
         """
         given = dict(spaces.tree_items(action))
-        items = {part.path: self._leaf_from_env(part, self.leaves[part.path], given[part.path]) for part in self.parts}
+        items = {part.path: self.part_from_env(part.path, given[part.path]) for part in self.parts}
         return spaces.from_items(self.space, items)
 
-    def _leaf_from_env(self, part: parts.Part, leaf: spaces.Leaf, action: np.ndarray) -> np.ndarray:
-        flat = np.asarray(action).reshape(len(action), -1)
-        where = f' {part.path!r}' if part.path else ''
+    def part_from_env(self, path: str, action: np.ndarray) -> np.ndarray:
+        """`from_env` for one part of the space."""
+        part, leaf, action = self._part(path), self.leaves[path], np.asarray(action)
+        flat = action.reshape(len(action), -1)
+        where = f' {path!r}' if path else ''
         counted = not isinstance(leaf, Box)
         if flat.shape[1] != part.size or (counted and flat.dtype.kind == 'f' and (flat != np.rint(flat)).any()):
-            raise InvalidValue(
-                f'the action{where} is {np.asarray(action)[0]}, which is not in {spaces.describe(leaf)}.'
-            )
+            raise InvalidValue(f'the action{where} is {action[0]}, which is not in {spaces.describe(leaf)}.')
+        found = self.stored_part(path, action)
         if isinstance(leaf, Box):
             low, high = spaces.bounds(leaf)
             slack = 1e-5 * np.maximum(1.0, np.abs(flat))  # a digit of float32, which another scaling may cost
             inside = (flat >= low.ravel() - slack) & (flat <= high.ravel() + slack)
-            scale = self._scale[part.path]
-            found = flat if scale is None else (flat - scale[0]) / np.where(scale[1] == 0, 1, scale[1])
-            found = found.astype(np.float32)
         else:
-            found = flat.astype(np.int64) - np.ravel(getattr(leaf, 'start', 0))
-            inside = (found >= 0) & (found < np.array(part.counts or (2,)))
-            found = found.astype(np.int32)
+            values = flat.astype(np.int64) - np.ravel(getattr(leaf, 'start', 0))
+            inside = (values >= 0) & (values < np.array(part.counts or (2,)))
         if not inside.all():
             raise InvalidValue(
                 f'the action{where} has the value {flat[~inside][0]}, which is not in {spaces.describe(leaf)}.'
             )
+        return found
+
+    def stored_part(self, path: str, action: np.ndarray) -> np.ndarray:
+        """Return stored actions of one part, ``[N]`` or ``[N, n]``, for the environment's; they are not checked."""
+        part, leaf = self._part(path), self.leaves[path]
+        flat = action.reshape(len(action), -1)
+        if isinstance(leaf, Box):
+            scale = self._scale[path]
+            found = flat if scale is None else (flat - scale[0]) / np.where(scale[1] == 0, 1, scale[1])
+            return found.astype(np.float32)
+        found = (flat.astype(np.int64) - np.ravel(getattr(leaf, 'start', 0))).astype(np.int32)
         return found[:, 0] if part.kind == 'categorical' else found
+
+    @property
+    def encoded_size(self) -> int:
+        """Entries of :meth:`encoded`."""
+        return sum(part.outputs for part in self.parts)
+
+    def encoded(self, action: spaces.Flat) -> np.ndarray:
+        """Stored actions as a network takes them that sees actions too, float32 ``[N, encoded_size]``.
+
+        A choice is one-hot, a switch is 0 or 1. The entries of a ``Box`` are stored actions as the environment takes
+        them, within the bounds.
+        """
+        taken = self.from_env(spaces.flatten(self.space, self.to_env(action)))
+        items, pieces = dict(spaces.tree_items(taken)), []
+        for part in self.parts:
+            x = items[part.path].reshape(-1, part.size)
+            hot = [x[:, i, None] == np.arange(n) for i, n in enumerate(part.counts)]
+            pieces += [piece.astype(np.float32) for piece in hot or [x]]
+        return np.concatenate(pieces, -1)
+
+    def _part(self, path: str) -> parts.Part:
+        return next(part for part in self.parts if part.path == path)
 
     def to_single_env(self, action: spaces.Flat) -> Any:
         """A stored action ``[1, …]`` in the form that a single environment takes."""

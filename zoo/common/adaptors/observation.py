@@ -236,16 +236,21 @@ class Preprocess:
         Raises:
             ValueError: names the value.
         """
-        for path, (low, high) in self._limits.items():
-            x = obs[path] if path else obs
-            outside = (x < low) | (x > high)
-            if outside.any():
-                wrong = x[np.flatnonzero(outside.reshape(len(x), -1).any(-1))[0]]
-                leaf = spaces.describe(spaces.leaves(self.space)[path])
-                raise InvalidValue(
-                    f'the observation {path and f"{path!r} "}has the value {wrong}, '
-                    f'but {leaf} goes from {low} to {high}.'
-                )
+        for path in self._limits:
+            self.check_part(path, obs[path] if path else obs)
+
+    def check_part(self, path: str, x: np.ndarray) -> None:
+        """Refuse one part of observations, ``[N, …]``, in the same way."""
+        if path not in self._limits:
+            return
+        low, high = self._limits[path]
+        outside = (x < low) | (x > high)
+        if outside.any():
+            wrong = x[np.flatnonzero(outside.reshape(len(x), -1).any(-1))[0]]
+            leaf = spaces.describe(spaces.leaves(self.space)[path])
+            raise InvalidValue(
+                f'the observation {path and f"{path!r} "}has the value {wrong}, but {leaf} goes from {low} to {high}.'
+            )
 
     def __call__(self, obs: spaces.Flat) -> dict[str, Any]:
         """Features by path, as tensors. ``obs`` has exactly one batch axis."""

@@ -1,1 +1,4 @@
-"""Datasets: recorded episodes, written and read, and filled into a replay buffer."""
+"""Datasets: recorded episodes, written, opened in every form, and held by a replay buffer.
+
+Others use :class:`zoo.common.datasets.dataset.Dataset`, ``opening``, ``replaying`` and ``writing``.
+"""

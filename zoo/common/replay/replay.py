@@ -17,6 +17,7 @@ from zoo.common.replay.drawing import gather, relabel
 from zoo.common.replay.hindsight import Hindsight
 from zoo.common.replay.ring import Ring
 from zoo.common.replay.sequences import gather_sequences, side_by_side
+from zoo.common.replay.whole_episodes import TransitionRows
 from zoo.common.sampling import Sampling, importance
 from zoo.common.schedules import value_at
 from zoo.common.tools.errors import InvalidValue
@@ -48,7 +49,7 @@ class Replay(Ring):
     """
 
     _drawn: np.ndarray | None = None  # the rows that `prioritize` is about
-    _held: np.ndarray | None = None  # the rows of all transitions, where none is added any more
+    _held: np.ndarray | TransitionRows | None = None  # the rows of all transitions, where none is added any more
 
     def sample(
         self, lead: tuple[int, ...], rng: np.random.Generator, progress: float = 0.0, hindsight: Hindsight | None = None
@@ -114,12 +115,13 @@ class Replay(Ring):
             indices[refused] = self._indices(len(refused), rng)
         return indices
 
-    def complete(self) -> None:
+    def complete(self, lengths: np.ndarray | None = None) -> None:
         """Take note that all transitions are there: none is added any more.
 
         A draw of ``[K, B]`` is then the same as ``K`` draws of ``[B]`` one after the other, since none is repeated.
+        ``lengths`` are the steps of the whole episodes that it was made of, if it was; no array of rows is kept then.
         """
-        self._held = np.flatnonzero(self.valid)
+        self._held = np.flatnonzero(self.valid) if lengths is None else TransitionRows(lengths)
 
     def prioritize(self, priorities: np.ndarray | None) -> None:
         """Set the priorities ``[*lead]`` of the transitions drawn last; None changes nothing.

@@ -14,11 +14,15 @@ from zoo.common.records import Transition
 from zoo.common.replay.compressed_rows import CompressedRows
 from zoo.common.replay.episode_spans import EpisodeSpans
 from zoo.common.replay.sum_tree import SumTree
+from zoo.common.replay.whole_episodes import WholeEpisodes
 from zoo.common.rollouts.rollout_buffer import ANNOUNCE_BYTES
 from zoo.common.sampling import Sampling, raised
 from zoo.common.tools.errors import InvalidValue
 
 log = logging.getLogger('zoo')
+
+#: The rows whose returns are summed up at a time, as Python's own numbers.
+_AT_ONCE = 1_000_000
 
 
 class Ring:
@@ -57,6 +61,8 @@ class Ring:
         num_envs: the number of copies. Each has an equal share of the capacity, rounded up.
         sampling: how transitions are drawn; None: uniformly, one step at a time, without a discount.
         compress: keep images compressed.
+        held: what it holds from the beginning, in one copy: nothing is allocated for it and nothing can be added. The
+            capacity is its size then.
 
     Raises:
         ValueError: ``compress`` without images.
@@ -71,6 +77,7 @@ class Ring:
         num_envs: int = 1,
         sampling: Sampling | None = None,
         compress: bool = False,
+        held: WholeEpisodes | None = None,
     ) -> None:
         self.sampling = Sampling(1.0) if sampling is None else sampling
         self.capacity, self.num_envs = capacity, num_envs
@@ -83,39 +90,22 @@ class Ring:
             raise InvalidValue(f'compress=True is for images, and {described} has none: leave it out.')
         self.frames = {path: leaf.frames for path, leaf in leaves.items() if isinstance(leaf, spaces.FrameStack)}
         self.longest = max(self.frames.values(), default=1)
+        if held is not None:
+            self.capacity = len(held.reward) - self.longest
         self.rows = self.rows_for(num_envs)
         total = self.rows * num_envs
-        shapes = {
-            path: leaf.frame_shape if isinstance(leaf, spaces.FrameStack) else spaces.shape_of(leaf)
-            for path, leaf in leaves.items()
-        }
         state_size = 0 if self.sampling.sequences is None else self.sampling.sequences.state_size
-        row_bytes = sum(leaf.dtype.itemsize * int(np.prod(shapes[path])) for path, leaf in leaves.items())
-        row_bytes += sum(x.nbytes for _, x in spaces.tree_items(action_adaptor.zeros((1,)))) + 8 + 4 * state_size
-        self.nbytes = total * row_bytes
-        if self.sampling.priorities is not None:
-            self.nbytes += SumTree.bytes_of(total)
-        if self.nbytes > ANNOUNCE_BYTES:
-            log.warning(
-                'The replay buffer of %d transitions takes up to %.2f GB of memory%s.',
-                capacity,
-                self.nbytes / 1e9,
-                ', less what compression saves' if compress else '',
-            )
-        obs = {
-            path: (CompressedRows if path in self.compressed else np.zeros)((total, *shapes[path]), leaf.dtype)
-            for path, leaf in leaves.items()
-        }
-        self.obs = spaces.from_items(observation_space, obs)
-        self.action = action_adaptor.zeros((total,))
+        # Where nothing is written, pages of zeros take no memory.
         self.recurrent_state = np.zeros((total, state_size), np.float32)
-        self.reward = np.zeros(total, np.float32)
-        self.terminated = np.zeros(total, bool)
-        self.truncated = np.zeros(total, bool)
-        self.valid = np.zeros(total, bool)
+        self.nbytes = 0 if self.sampling.priorities is None else SumTree.bytes_of(total)
         counter = np.min_scalar_type(self.longest)  # holds one more than the highest age, before that is cut off
-        self.age = np.zeros(total, counter)
         self.age_now = np.zeros(num_envs, counter)
+        if held is None:
+            self._allocate(total)
+            self.age = np.zeros(total, counter)
+        else:
+            self.obs, self.action, self.reward, self.terminated, self.truncated, self.valid, _ = held
+            self.age = held.ages(self.longest)
         self.base = np.arange(num_envs) * self.rows
         self.cursor = np.zeros(num_envs, np.int64)
         self.moves = np.zeros(num_envs, np.int64)
@@ -125,6 +115,40 @@ class Ring:
         self.episodes: EpisodeSpans | None = None
         self.returns: np.ndarray | None = None
         self.added = self.recorded = 0
+        if held is not None:
+            self.cursor[:] = self.moves[:] = self.capacity
+            self.added = self.recorded = int(held.lengths.sum())
+            if self.tree is not None:
+                self.tree.values[self.valid] = self.highest
+                self.tree.rebuild()
+
+    def _allocate(self, total: int) -> None:
+        """Make the storage of so many rows."""
+        leaves = spaces.leaves(self.space)
+        shapes = {
+            path: leaf.frame_shape if isinstance(leaf, spaces.FrameStack) else spaces.shape_of(leaf)
+            for path, leaf in leaves.items()
+        }
+        row_bytes = sum(leaf.dtype.itemsize * int(np.prod(shapes[path])) for path, leaf in leaves.items())
+        row_bytes += sum(x.nbytes for _, x in spaces.tree_items(self.adaptor.zeros((1,)))) + 8
+        self.nbytes += total * row_bytes + self.recurrent_state.nbytes
+        if self.nbytes > ANNOUNCE_BYTES:
+            log.warning(
+                'The replay buffer of %d transitions takes up to %.2f GB of memory%s.',
+                self.capacity,
+                self.nbytes / 1e9,
+                ', less what compression saves' if self.compressed else '',
+            )
+        obs = {
+            path: (CompressedRows if path in self.compressed else np.zeros)((total, *shapes[path]), leaf.dtype)
+            for path, leaf in leaves.items()
+        }
+        self.obs = spaces.from_items(self.space, obs)
+        self.action = self.adaptor.zeros((total,))
+        self.reward = np.zeros(total, np.float32)
+        self.terminated = np.zeros(total, bool)
+        self.truncated = np.zeros(total, bool)
+        self.valid = np.zeros(total, bool)
 
     def __len__(self) -> int:
         """Return the number of transitions that can be sampled."""
@@ -327,9 +351,12 @@ class Ring:
         self.keep_episodes()
         later, gamma = 0.0, self.sampling.gamma
         returns = np.zeros(len(self.reward), np.float32)
-        for row, (reward, valid) in enumerate(zip(self.reward[::-1].tolist(), self.valid[::-1].tolist(), strict=True)):
-            later = reward + gamma * later if valid else 0.0  # a final observation is not valid
-            returns[-1 - row] = later
+        for end in range(len(returns), 0, -_AT_ONCE):
+            some = slice(max(0, end - _AT_ONCE), end)
+            pairs = zip(self.reward[some][::-1].tolist(), self.valid[some][::-1].tolist(), strict=True)
+            for row, (reward, valid) in enumerate(pairs, 1):
+                later = reward + gamma * later if valid else 0.0  # a final observation is not valid
+                returns[end - row] = later
         self.returns = returns
 
     # Rows

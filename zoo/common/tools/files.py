@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import importlib.metadata
 import json
 import math
@@ -105,6 +106,12 @@ def from_jsonable(value: Any) -> Any:
     if isinstance(value, list):
         return [from_jsonable(item) for item in value]
     return value
+
+
+def json_sha256(body: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of plain data, whatever the order of its keys."""
+    text = json.dumps(body, sort_keys=True, separators=(',', ':'), allow_nan=False)
+    return hashlib.sha256(text.encode('ascii')).hexdigest()
 
 
 def write_json(path: str | os.PathLike[str], data: Any) -> Path:

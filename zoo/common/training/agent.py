@@ -55,12 +55,14 @@ class Loop:
             ``'gradients'``: an actor computes the gradient of its rollout and waits for the weights that follow.
         from_data: the loop in its place where ``learn`` is given a dataset, with parameters of its own; None: it does
             not learn from datasets.
+        alone: whether it trains in this process only, without roles.
     """
 
     run: Callable[..., None]
     experience: Literal['rollouts', 'evaluations', 'steps']
     pace: Literal['lockstep', 'stream', 'gradients'] = 'lockstep'
     from_data: Callable[..., None] | None = None
+    alone: bool = False
 
     @property
     def needs_data(self) -> bool:
@@ -174,7 +176,8 @@ class Agent(Learns, Protocol):
         operations; ``seed + 1`` is free too. It returns a dict of scalars with the keys ``metric_names``. Where
         ``sampling`` has priorities, the key ``'priority'`` holds the new priorities ``[B]`` besides.
       * ``'rollouts'``: it takes :class:`zoo.common.records.Trajectories`, fields ``[T, N, …]``, and its keyword
-        parameters. It returns the metrics as floats, or None where nothing was updated.
+        parameters; with ``**others`` also the ones of the ``update`` that it extends. It returns the metrics as floats,
+        or None where nothing was updated.
       * ``'evaluations'``: it takes :class:`zoo.common.records.Evaluations` of as many perturbations as
         ``perturbations`` says; ``behavior`` is a :class:`zoo.common.acting.greedy.Deterministic`.
 
@@ -196,6 +199,7 @@ class Agent(Learns, Protocol):
     """
 
     loop: ClassVar[Loop]
+    needed: ClassVar[dict[str, str]]
     network_names: ClassVar[tuple[str, ...]]
     optimizer_names: ClassVar[tuple[str, ...]]
     metric_names: ClassVar[tuple[str, ...]]

@@ -48,6 +48,7 @@ from zoo.common.tools.files import (
     beside,
     flush,
     from_jsonable,
+    json_sha256,
     jsonable,
     library_versions,
     put_in_place,
@@ -342,9 +343,3 @@ def sha256_of(path: Path) -> str:
         while size := file.readinto(piece):
             digest.update(piece[:size])
     return digest.hexdigest()
-
-
-def json_sha256(body: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of the content of ``config.json`` without its own entry."""
-    text = json.dumps(body, sort_keys=True, separators=(',', ':'), allow_nan=False)
-    return hashlib.sha256(text.encode('ascii')).hexdigest()

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
+from zoo.common import spaces
 from zoo.common.acting.greedy import Deterministic
 from zoo.common.records import Evaluations, Trajectories, Transition
 from zoo.common.rollouts.collector import Collector
 from zoo.common.rollouts.perturbed_play import PerturbedPlay, both_ways, evaluations
 from zoo.common.rollouts.rollout_buffer import RolloutBuffer
 from zoo.common.training.agent import Acts, Learns
-from zoo.common.training.experience import Gradients, PerturbedEpisodes, Rollouts, Step, StepCounter, Steps, Streams
+from zoo.common.training.experience import (
+    Gradients,
+    PerturbedEpisodes,
+    Rollouts,
+    Steered,
+    Step,
+    StepCounter,
+    Steps,
+    Streams,
+)
 
 
-class Collection(Rollouts, Streams, Gradients, Steps, PerturbedEpisodes):
+class Collection(Rollouts, Streams, Gradients, Steps, Steered, PerturbedEpisodes):
     """Experience that an agent collects in an environment of this process.
 
     ``start`` is the number of steps that a resumed call has behind it.
@@ -61,14 +71,25 @@ class Collection(Rollouts, Streams, Gradients, Steps, PerturbedEpisodes):
         agent, collector = self.agent, self.collector
         obs, before, state = collector.obs, collector.steps, agent.behavior.state
         explores = agent.steps < explore_steps and not agent.data_steps  # a policy from a dataset explores by itself
-        action = agent.random_action(obs) if explores else agent.act(obs)
+        yield self._taken(agent.random_action(obs) if explores else agent.act(obs), state)
+        training.stepped(collector.steps - before, collector.finished)
+
+    def step(self, training: StepCounter, choose: Callable[[spaces.Flat, np.ndarray], spaces.Flat]) -> Step:
+        collector = self.collector
+        before, state = collector.steps, self.agent.behavior.state
+        found = self._taken(choose(collector.obs, collector.begins), state)
+        training.stepped(collector.steps - before, collector.finished)
+        return found
+
+    def _taken(self, action: spaces.Flat, state: np.ndarray | None) -> Step:
+        """Take one step in every copy; ``state`` is the recurrent state ``[N, S]`` before it."""
+        collector, obs = self.collector, self.collector.obs
         collector.step(action)
         transition = Transition(
             obs, action, collector.reward, collector.next_obs, collector.terminated, collector.truncated
         )
         self._collected.add(obs, collector.valid)
-        yield Step(transition, collector.valid, state=state)
-        training.stepped(collector.steps - before, collector.finished)
+        return Step(transition, collector.valid, state=state)
 
     def observed(self) -> dict[str, np.ndarray]:
         return self._collected.take()

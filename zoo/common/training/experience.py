@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from zoo.common import spaces
 from zoo.common.records import Batch, Episode, Evaluations, SequenceBatch, Trajectories, Transition
 from zoo.common.replay.hindsight import Hindsight
 
@@ -122,6 +123,19 @@ class Steps(Experience, Protocol):
 
         Steps that another process stores are only reported. The first ``explore_steps`` of the agent's life have
         uniformly random actions. Without ``wait`` the iterator is empty if no step is there yet.
+        """
+
+    def observed(self) -> dict[str, np.ndarray]:
+        """Return the moments of the observations acted on since the last call, for the running statistics."""
+
+
+class Steered(Experience, Protocol):
+    """The experience of :data:`zoo.common.training.loops.dagger`."""
+
+    def step(self, training: StepCounter, choose: Callable[[spaces.Flat, np.ndarray], spaces.Flat]) -> Step:
+        """Take one step in every copy by the stored actions ``choose(obs, begins)``; report it to ``training``.
+
+        ``obs`` are flat observations ``[N, …]``; ``begins``, bool ``[N]``, says where an episode begins.
         """
 
     def observed(self) -> dict[str, np.ndarray]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from zoo.common.acting.perturbed import SEEDS
-from zoo.common.datasets.recordings import TOO_SMALL, check_sources, fill, opened
-from zoo.common.datasets.replaying import replay_of
+from zoo.common.datasets.opening import check_sources, opened
+from zoo.common.datasets.replaying import TOO_SMALL, fill, replay_of
 from zoo.common.parameters import BatchSize
 from zoo.common.replay.hindsight import Hindsight
 from zoo.common.replay.mixed import MixedReplay
@@ -18,6 +18,7 @@ from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import at_least, between
 from zoo.common.training.agent import Loop
 from zoo.common.training.experience import Gradients, PerturbedEpisodes, ReplayBuffer, Rollouts, Steps, Streams
+from zoo.common.training.interactive import learn_from_labels
 from zoo.common.training.offline_loop import Compress, Hindsights, learn_from_data
 from zoo.common.training.training import Training
 
@@ -96,8 +97,8 @@ def _off_policy(
     recorded: Annotated[
         Any,
         check_sources,
-        'None, or what the replay buffer is filled with before training: a file of zoo.record_dataset, the folder '
-        'or id of a Minari dataset, or a list of these',
+        'None, or what the replay buffer is filled with before training: what zoo.open_dataset takes or '
+        'gave, or a list',
     ] = None,
     recorded_share: Annotated[
         float | None,
@@ -258,4 +259,5 @@ streamed = Loop(_streamed, 'rollouts', 'stream')
 asynchronous = Loop(_asynchronous, 'rollouts', 'gradients')
 off_policy = Loop(_off_policy, 'steps', from_data=learn_from_data)
 offline = Loop(learn_from_data, 'steps', from_data=learn_from_data)
+dagger = Loop(learn_from_labels, 'steps', alone=True)
 evolution = Loop(_evolution, 'evaluations')

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from zoo.common import spaces
-from zoo.common.datasets.recordings import check_sources
+from zoo.common.datasets.opening import check_sources
 from zoo.common.datasets.replaying import replay_of
 from zoo.common.parameters import BatchSize
 from zoo.common.replay.hindsight import Hindsight, Strategy
@@ -57,7 +57,7 @@ def learn_from_data(
         assert training.goals is not None  # learn has looked for them
         hindsight = Hindsight(training.goals, **her)
         replay.keep_episodes()
-    at_once = updates_at_once(train_updates, batch_size * _row_bytes(replay), training.interval)
+    at_once = updates_at_once(train_updates, batch_size * row_bytes(replay), training.interval)
     if hindsight is not None or agent.sampling.sequences is not None:
         at_once = 1  # what is drawn for several updates at once would depend on how many they are
     while not training.done:
@@ -81,7 +81,7 @@ def updates_at_once(train_updates: int, batch_bytes: int, interval: int) -> int:
     return divisor if 2 * divisor >= most else most
 
 
-def _row_bytes(replay: Replay) -> int:
+def row_bytes(replay: Replay) -> int:
     """Return the bytes of one entry of a batch: two observations, or all of a sequence."""
     leaves, sequences = spaces.leaves(replay.space).values(), replay.sampling.sequences
     size = sum(leaf.dtype.itemsize * int(np.prod(spaces.shape_of(leaf))) for leaf in leaves)

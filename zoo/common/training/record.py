@@ -1,10 +1,10 @@
-"""``zoo.record_dataset``: episodes played by an agent, written as a dataset."""
+"""``zoo.record_episodes``: episodes played by an agent or a function, as a dataset."""
 
 from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,12 +15,73 @@ from gymnasium.vector import VectorEnv
 
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.datasets.recordings import RecordedEpisode, check_spaces, write
+from zoo.common.datasets.dataset import Dataset
+from zoo.common.datasets.episodes import RecordedEpisode
+from zoo.common.datasets.given_episodes import GivenEpisodes
+from zoo.common.datasets.opening import check_spaces
+from zoo.common.datasets.source import Environment
+from zoo.common.datasets.writing import reread, writer_for
+from zoo.common.envs.about import about
 from zoo.common.rollouts.collector import Collector
 from zoo.common.tools.checks import whole
 from zoo.common.tools.errors import InvalidValue
-from zoo.common.tools.files import as_path
+from zoo.common.tools.files import jsonable
 from zoo.common.training.agent import Agent
+
+
+def record_episodes(
+    agent: Agent | Callable[[Any], Any],
+    env: Env | VectorEnv,
+    path: str | os.PathLike[str] | None,
+    episodes: int = 100,
+    deterministic: bool = True,
+    seed: int | None = None,
+) -> Dataset:
+    """Play whole episodes and write them to a dataset, each as soon as it has ended.
+
+    Of several copies each plays its share, so that short episodes are not recorded more often than long ones.
+
+    >>> dataset = zoo.record_episodes(agent, env, 'runs/expert.npz', episodes=50, seed=0)
+    >>> other.learn(env, 'train', dataset=dataset)
+
+    Args:
+        agent: an agent; or a function from an observation to an action in the environment's own form, of all copies of
+            a vector environment.
+        env: an environment or a vector environment. The recorded rewards are shaped if its wrappers shape them.
+        path: a file whose name ends in ``.npz``; a folder, whose name has no ending, for datasets that are larger than
+            memory; None keeps the episodes in memory.
+        episodes: the number of episodes.
+        deterministic: let an agent play without exploration.
+        seed: of the environment.
+
+    Raises:
+        ValueError: another ending, no episodes, or an environment with other spaces than the agent's.
+        OSError: the path cannot be written.
+    """
+    episodes = whole('episodes', episodes)
+    vector = isinstance(env, VectorEnv)
+    observation_space = env.single_observation_space if isinstance(env, VectorEnv) else env.observation_space
+    action_space = env.single_action_space if isinstance(env, VectorEnv) else env.action_space
+    known = about(env)
+    try:
+        arguments = jsonable(known.arguments)
+    except TypeError:
+        arguments = None
+    if arguments is not None:  # how many copies played says nothing of the episodes
+        arguments = {name: value for name, value in arguments.items() if name not in ('nenv', 'vectorized')}
+    environment = Environment(known.name, known.type, arguments)
+    writer = None if path is None else writer_for(path, observation_space, action_space, environment)
+    act, adaptor, begin = _acting(agent, observation_space, action_space, vector, deterministic)
+    collector = Collector(env, adaptor, begin=begin)
+    collector.reset(seed)
+    played = _played(collector, act, action_space, episodes)
+    if writer is None:
+        name = 'recorded episodes'
+        return Dataset(GivenEpisodes(list(played), observation_space, action_space, name, environment))
+    with writer:
+        for episode in played:
+            writer.add(episode)
+    return Dataset(reread(writer))
 
 
 def record_dataset(
@@ -31,40 +92,23 @@ def record_dataset(
     deterministic: bool = True,
     seed: int | None = None,
 ) -> Path:
-    """Play whole episodes and write them to a file, for ``agent.learn(env, recorded=path)``; return its path.
+    """Do what :func:`record_episodes` does, with the arguments of version 0.1; return the path."""
+    found = record_episodes(policy, env, path, episodes, deterministic, seed).path
+    assert found is not None
+    return found
 
-    Of several copies each plays its share, so that short episodes are not recorded more often than long ones.
 
-    Args:
-        policy: an agent; or a function from an observation to an action in the environment's own form, of all copies of
-            a vector environment.
-        env: an environment or a vector environment. The recorded rewards are shaped if its wrappers shape them.
-        episodes: the number of episodes.
-        path: the file; its name ends in ``.npz``.
-        deterministic: let an agent play without exploration.
-        seed: of the environment.
-
-    Raises:
-        ValueError: another file name, no episodes, or an environment with other spaces than the agent's.
-    """
-    path = as_path(path, 'path')
-    if path.suffix != '.npz':
-        raise InvalidValue(f"path is '{path}': episodes are recorded in a file whose name ends in .npz.")
-    episodes = whole('episodes', episodes)
-    vector = isinstance(env, VectorEnv)
-    observation_space = env.single_observation_space if isinstance(env, VectorEnv) else env.observation_space
-    action_space = env.single_action_space if isinstance(env, VectorEnv) else env.action_space
-    act, adaptor, begin = _acting(policy, observation_space, action_space, vector, deterministic)
-    collector = Collector(env, adaptor, begin=begin)
-    collector.reset(seed)
+def _played(
+    collector: Collector, act: Callable[[spaces.Flat], spaces.Flat], action_space: Space, episodes: int
+) -> Iterator[RecordedEpisode]:
+    """Play so many episodes after a reset; give each when it has ended."""
     quota = collector.shares(episodes)
     steps: list[list[tuple]] = [[] for _ in quota]  # observation, action and reward of each step under way, by copy
-    found: list[RecordedEpisode] = []
     while quota.any():
         obs = collector.obs
         stored = act(obs)
         collector.step(stored)
-        taken = spaces.flatten(action_space, adaptor.to_env(stored))
+        taken = spaces.flatten(action_space, collector.adaptor.to_env(stored))
         for i in np.flatnonzero(collector.valid & (quota > 0)):
             one, chosen = (spaces.tree_map(lambda x, i=i: np.copy(x[i]), flat) for flat in (obs, taken))
             steps[i].append((one, chosen, collector.reward[i]))
@@ -73,19 +117,16 @@ def record_dataset(
                 continue
             last = spaces.tree_map(lambda x, i=i: np.copy(x[i]), collector.next_obs)
             all_obs, all_actions, rewards = zip(*steps[i], strict=True)
-            found.append(
-                RecordedEpisode(
-                    spaces.tree_map(lambda *x: np.stack(x), *all_obs, last),
-                    spaces.tree_map(lambda *x: np.stack(x), *all_actions),
-                    np.array(rewards, np.float32),
-                    terminated,
-                    truncated,
-                )
-            )
             steps[i] = []
+            yield RecordedEpisode(
+                spaces.tree_map(lambda *x: np.stack(x), *all_obs, last),
+                spaces.tree_map(lambda *x: np.stack(x), *all_actions),
+                np.array(rewards, np.float32),
+                terminated,
+                truncated,
+            )
         for episode in collector.finished:  # the loss of a life is no end
             quota[episode.copy] = max(0, quota[episode.copy] - 1)
-    return write(path, observation_space, action_space, found)
 
 
 def _acting(

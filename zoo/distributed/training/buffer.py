@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.common.datasets.recordings import TOO_SMALL, fill
+from zoo.common.datasets.replaying import TOO_SMALL, fill
 from zoo.common.envs.goals import Goals
 from zoo.common.maths.normalize import Collected
 from zoo.common.replay.hindsight import Hindsight

@@ -90,6 +90,8 @@ def plan_for(
     loop, behavior = agent.loop, agent.behavior
     plays, replays = (loop.experience == kind for kind in ('rollouts', 'steps'))
     layout = check_roles(roles, replays)
+    if loop.alone:
+        raise InvalidValue(f'{layout}: {type(agent).__name__} trains in one process: give roles=None.')
     has_gradients = plays and loop.pace == 'gradients'
     if exact_resume and loop.experience != 'evaluations':
         raise InvalidValue(
@@ -204,6 +206,6 @@ def _check_buffers(agent: Agent, layout: Layout, loop_params: dict[str, Any], ch
     # A small replay buffer like theirs refuses what they would refuse, before any process is started.
     Replay(agent.observation_space, agent.action_adaptor, 1, 1, agent.sampling, loop_params['compress'])
     if loop_params['recorded'] is not None:
-        from zoo.common.datasets.recordings import opened
+        from zoo.common.datasets.opening import opened
 
         opened(agent, loop_params['recorded'])
