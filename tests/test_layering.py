@@ -474,6 +474,7 @@ def test_import_zoo_brings_no_other_part_of_it():
 def test_names_of_the_package():
     assert set(dir(zoo)) == {
         'Dataset',
+        'EstimatedReturn',
         'Linear',
         'RecordedEpisode',
         'Rollout',
@@ -487,6 +488,7 @@ def test_names_of_the_package():
         'compare',
         'compare_scores',
         'describe',
+        'estimate_return',
         'export',
         'film',
         'list_agents',

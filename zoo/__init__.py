@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # what a type checker knows, since it does not run __getattr_
     from zoo.experiments.compare import compare as compare
     from zoo.experiments.config_file import as_config as as_config
     from zoo.experiments.config_file import read_config as read_config
+    from zoo.experiments.off_policy_evaluation import EstimatedReturn as EstimatedReturn
+    from zoo.experiments.off_policy_evaluation import estimate_return as estimate_return
     from zoo.experiments.push import push_to_hub as push_to_hub
     from zoo.experiments.runs import list_runs as list_runs
     from zoo.experiments.runs import open_run as open_run
@@ -87,6 +89,8 @@ _HOME = {
     'compare': 'zoo.experiments.compare',
     'compare_scores': 'zoo.experiments.summary',
     'tune': 'zoo.experiments.tune',
+    'estimate_return': 'zoo.experiments.off_policy_evaluation',
+    'EstimatedReturn': 'zoo.experiments.off_policy_evaluation',
 }
 
 _MODULES = {'algorithms': 'zoo.algorithms', 'callbacks': 'zoo.callbacks', 'plots': 'zoo.common.plots'}

@@ -52,6 +52,7 @@ FAMILIES = {
     'On policy': ('VPG', 'AC', 'A2C', 'PPO', 'TRPO', 'DPPO', 'A3C', 'IMPALA'),
     'Value-based': ('DQN', 'C51', 'QRDQN', 'Rainbow', 'ApexDQN', 'R2D2'),
     'Continuous control from replay': ('DDPG', 'TD3', 'SAC', 'TQC', 'CrossQ', 'ApexDDPG', 'OffPAC'),
+    'From data': ('TD3BC', 'IQL', 'CQL', 'AWAC', 'FQL'),
     'Imitation': ('BC', 'MARWIL', 'DAgger', 'GAIL', 'GAILTRPO'),
     'Without gradients': ('ES', 'ARS'),
 }

@@ -34,17 +34,21 @@ CLAIMS = {
     'ApexDDPG': ('Box', 'Box 2-D'),
     'ApexDQN': ('Discrete',),
     'ARS': EVERY,
+    'AWAC': ('Discrete', 'Box', 'Box 2-D'),
     'BC': EVERY,
     'C51': ('Discrete',),
+    'CQL': ('Discrete', 'Box', 'Box 2-D'),
     'CrossQ': ('Box', 'Box 2-D'),
     'DAgger': EVERY,
     'DDPG': ('Box', 'Box 2-D'),
     'DPPO': EVERY,
     'DQN': ('Discrete',),
     'ES': EVERY,
+    'FQL': ('Box', 'Box 2-D'),
     'GAIL': EVERY,
     'GAILTRPO': EVERY,
     'IMPALA': EVERY,
+    'IQL': ('Discrete', 'Box', 'Box 2-D'),
     'MARWIL': EVERY,
     'OffPAC': EVERY,
     'PPO': EVERY,
@@ -53,6 +57,7 @@ CLAIMS = {
     'Rainbow': ('Discrete',),
     'SAC': ('Discrete', 'Box', 'Box 2-D'),
     'TD3': ('Box', 'Box 2-D'),
+    'TD3BC': ('Box', 'Box 2-D'),
     'TQC': ('Box', 'Box 2-D'),
     'TRPO': EVERY,
     'VPG': EVERY,
@@ -253,6 +258,12 @@ def test_further_observations(name, observation_space, tmp_path):
     check_loading(agent, toys.AnySpaces(observation_space, action_space), tmp_path)
 
 
+def needs_bounds(name: str) -> bool:
+    """Whether an algorithm takes only a Box with bounds."""
+    cls = getattr(algorithms, name)
+    return cls.squash or cls.bounded
+
+
 FURTHER_ACTIONS = {
     'integers': Box(0, 10, (2,), np.int64),
     'a number': Box(-1.0, 1.0, (), np.float32),
@@ -272,12 +283,12 @@ FURTHER_ACTIONS = {
         for name, claimed in CLAIMS.items()
         if 'Box' in claimed
         for action in FURTHER_ACTIONS
-        for refused in [getattr(algorithms, name).squash and 'bounded' in action]
+        for refused in [needs_bounds(name) and 'bounded' in action]
     ],
 )
 def test_further_boxes(name, action, tmp_path):
     observation_space, action_space = toys.OBSERVATIONS['vector'], FURTHER_ACTIONS[action]
-    if getattr(algorithms, name).squash and 'bounded' in action:
+    if needs_bounds(name) and 'bounded' in action:
         with pytest.raises(ValueError, match=rf'^{name} needs a Box with finite bounds, but .*inf.* or use PPO\.$'):
             make(name, observation_space, action_space)
         return

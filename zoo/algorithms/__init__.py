@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from zoo.algorithms.base import catalog
@@ -16,17 +17,21 @@ if TYPE_CHECKING:  # what a type checker knows; a test compares it with NAMES
     from zoo.algorithms.apexddpg import ApexDDPG as ApexDDPG
     from zoo.algorithms.apexdqn import ApexDQN as ApexDQN
     from zoo.algorithms.ars import ARS as ARS
+    from zoo.algorithms.awac import AWAC as AWAC
     from zoo.algorithms.bc import BC as BC
     from zoo.algorithms.c51 import C51 as C51
+    from zoo.algorithms.cql import CQL as CQL
     from zoo.algorithms.crossq import CrossQ as CrossQ
     from zoo.algorithms.dagger import DAgger as DAgger
     from zoo.algorithms.ddpg import DDPG as DDPG
     from zoo.algorithms.dppo import DPPO as DPPO
     from zoo.algorithms.dqn import DQN as DQN
     from zoo.algorithms.es import ES as ES
+    from zoo.algorithms.fql import FQL as FQL
     from zoo.algorithms.gail import GAIL as GAIL
     from zoo.algorithms.gailtrpo import GAILTRPO as GAILTRPO
     from zoo.algorithms.impala import IMPALA as IMPALA
+    from zoo.algorithms.iql import IQL as IQL
     from zoo.algorithms.marwil import MARWIL as MARWIL
     from zoo.algorithms.offpac import OffPAC as OffPAC
     from zoo.algorithms.ppo import PPO as PPO
@@ -35,6 +40,7 @@ if TYPE_CHECKING:  # what a type checker knows; a test compares it with NAMES
     from zoo.algorithms.rainbow import Rainbow as Rainbow
     from zoo.algorithms.sac import SAC as SAC
     from zoo.algorithms.td3 import TD3 as TD3
+    from zoo.algorithms.td3bc import TD3BC as TD3BC
     from zoo.algorithms.tqc import TQC as TQC
     from zoo.algorithms.trpo import TRPO as TRPO
     from zoo.algorithms.vpg import VPG as VPG
@@ -65,6 +71,12 @@ def check_name(name: object) -> str:
             f"{own}(env.observation_space, env.action_space).learn(env, 'train')."
         )
     return catalog.named(name)
+
+
+def length_of(alg: str, params: Mapping[str, Any]) -> str:
+    """Return the parameter of ``learn`` that says how long a training of an algorithm with these parameters is."""
+    from_data = params.get('dataset') is not None and 'train_updates' in catalog.find(alg).learn_params()
+    return 'train_updates' if from_data else 'train_steps'
 
 
 def __dir__() -> list[str]:

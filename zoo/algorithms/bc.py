@@ -15,7 +15,6 @@ directions, learned by squared errors. Its roads were simulated.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -88,7 +87,7 @@ class BC(Algorithm):
         """Return the head of each network."""
         return [stochastic_head(self.action_adaptor)]
 
-    def groups(self) -> list[Sequence[tf.Variable]]:
+    def groups(self) -> list[list[tf.Variable]]:
         """Return the variables that each optimizer moves."""
         return [self.policy.trainable_variables]
 

@@ -17,7 +17,6 @@ Departures:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Annotated
 
 import tensorflow as tf
@@ -56,7 +55,7 @@ class MARWIL(BC):
     def heads(self) -> list[Head]:
         return [*super().heads(), value_head()]
 
-    def groups(self) -> list[Sequence[tf.Variable]]:
+    def groups(self) -> list[list[tf.Variable]]:
         return [*super().groups(), self.networks['critic'].trainable_variables]
 
     @property

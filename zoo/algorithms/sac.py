@@ -30,7 +30,7 @@ import numpy as np
 import tensorflow as tf
 from gymnasium.spaces import Discrete
 
-from zoo.algorithms.base import Algorithm
+from zoo.algorithms.base import Algorithm, building
 from zoo.common import spaces
 from zoo.common.acting.forward import Forward
 from zoo.common.acting.stochastic import stochastic
@@ -70,7 +70,7 @@ class SAC(Algorithm):
     squash = True
     network_names: ClassVar[tuple[str, ...]] = ('actor', 'critic_1', 'critic_2')
     optimizer_names = ('actor', 'critic', 'alpha')
-    metric_names = ('critic', 'actor', 'alpha', 'entropy', 'q')
+    metric_names: ClassVar[tuple[str, ...]] = ('critic', 'actor', 'alpha', 'entropy', 'q')
 
     default_network = {'hidden': [256, 256], 'activation': 'relu'}
     default_optimizer = {'name': 'Adam', 'learning_rate': 3e-4}
@@ -111,12 +111,7 @@ class SAC(Algorithm):
         self.critics = [self.networks[name] for name in critics]
         if not self.policy.network.state_size:
             self.warn_of_unread(('sequence_length', 'burn_in'), ', since no network is recurrent')
-            for i, critic in enumerate(self.critics, 1):
-                if critic.state_size:
-                    raise InvalidValue(
-                        f'net_list[{i}] ({critic.name}) is recurrent and the actor is not, but sequences of steps are '
-                        'drawn for the state of the actor: make the actor recurrent too, or neither.'
-                    )
+            building.check_memory(self.networks)
         self.targets = self.build_targets()
         self.log_alpha = tf.Variable(0.0 if self.alpha == 'auto' else float(np.log(self.alpha)), dtype=tf.float32)
         self.state_variables['log_alpha'] = self.log_alpha

@@ -92,7 +92,7 @@ class Algorithm(Parameterized):
             for item in features(self.observation_space, self.normalize_obs)
             if item.normalize
         }
-        if not self.statistics:
+        if not any(item.normalize for item in features(self.observation_space, True)):
             self.warn_of_unread(('normalize_obs',), ', since no observation is a vector of numbers')
         self.preprocess = Preprocess(self.observation_space, self.statistics)
         self.mask_path = mask_path(self.observation_space) if self.action_adaptor.maskable else None

@@ -129,6 +129,16 @@ def _on_torso(
     return build_on(made[other], name, head, seed=None if seed is None else [seed, 2])
 
 
+def check_memory(networks: Mapping[str, Network]) -> None:
+    """Refuse a recurrent network beside an actor, the first network, that is not recurrent."""
+    for i, (name, network) in enumerate(networks.items()):
+        if network.state_size:
+            raise InvalidValue(
+                f'{label(i, name)} is recurrent and the actor is not, but sequences of steps are drawn for the state '
+                'of the actor: make the actor recurrent too, or neither.'
+            )
+
+
 def optimizers(
     given: Sequence[Any], groups: dict[str, list[tf.Variable]], clip_norm: float | None
 ) -> dict[str, Optimizer]:

@@ -11,9 +11,9 @@ from zoo.common.tools.quiet import load_tensorflow
 
 #: Names of all algorithms. Each has a file of that name, in lower case.
 NAMES = (
-    'A2C', 'A3C', 'AC', 'ApexDDPG', 'ApexDQN', 'ARS', 'BC', 'C51', 'CrossQ', 'DAgger', 'DDPG', 'DPPO', 'DQN', 'ES',
-    'GAIL', 'GAILTRPO', 'IMPALA', 'MARWIL', 'OffPAC', 'PPO', 'QRDQN', 'R2D2', 'Rainbow', 'SAC', 'TD3', 'TQC', 'TRPO',
-    'VPG',
+    'A2C', 'A3C', 'AC', 'ApexDDPG', 'ApexDQN', 'ARS', 'AWAC', 'BC', 'C51', 'CQL', 'CrossQ', 'DAgger', 'DDPG', 'DPPO',
+    'DQN', 'ES', 'FQL', 'GAIL', 'GAILTRPO', 'IMPALA', 'IQL', 'MARWIL', 'OffPAC', 'PPO', 'QRDQN', 'R2D2', 'Rainbow',
+    'SAC', 'TD3', 'TD3BC', 'TQC', 'TRPO', 'VPG',
 )  # fmt: skip
 
 

@@ -69,6 +69,8 @@ class Parameterized(Updating):
     acts_in: ClassVar[tuple[str, ...]]
     #: Whether actions are squashed by tanh, which needs bounds.
     squash: ClassVar[bool] = False
+    #: Whether a ``Box`` needs bounds though actions are not squashed: the mean of a Gaussian is kept in [−1, 1].
+    bounded: ClassVar[bool] = False
     #: Whether it learns with networks that are recurrent over the environment's steps.
     recurrent: ClassVar[bool] = False
     #: The fields of the class by name, inherited ones too.
@@ -199,7 +201,7 @@ class Parameterized(Updating):
                 f'{cls.__name__} cannot act in {spaces.describe(space)}; '
                 + (f'use {" or ".join(able)}.' if able else 'no algorithm here can.')
             )
-        if cls.squash and not ActionAdaptor(space).bounded:
+        if (cls.squash or cls.bounded) and not ActionAdaptor(space).bounded:
             boxes = [leaf for leaf in spaces.leaves(space).values() if isinstance(leaf, Box)]
             low, high = min(box.low.min() for box in boxes), max(box.high.max() for box in boxes)
             raise InvalidValue(

@@ -176,11 +176,11 @@ def _train(args: Any, callbacks: list[Any]) -> Any:
     if args.config is None or args.evaluate is not None or args.no_evaluate or params.get('evaluate', True) is True:
         params['evaluate'] = _tests(args)
     params['alg'] = algorithms.check_name(params['alg'])
-    if args.steps is not None and params.get('dataset') is not None:
-        if 'train_updates' in getattr(algorithms, params['alg']).learn_params():  # it learns from the dataset alone
-            if 'train_updates' in given:
-                raise InvalidValue('--steps and --set train_updates say the same: give one of them.')
-            params['train_updates'] = params.pop('train_steps')
+    if args.steps is not None:
+        length = algorithms.length_of(params['alg'], params)
+        if length in given and length != 'train_steps':
+            raise InvalidValue(f'--steps and --set {length} say the same: give one of them.')
+        params[length] = params.pop('train_steps')
     if params.get('env_id') is None:
         say(f'{params["alg"]} on {params["dataset"]}, seed {params["seed"]}')
         return zoo.train(callbacks=callbacks, **_shown(args, params))

@@ -35,6 +35,9 @@ def chain_of(
     found = convert(network)
     if found is None:
         return None
+    if network.wanted.action_size:  # a network that acts takes noise there
+        place = len(found) - len(network.head.layers) if network.joins_action and network.head is not None else 0
+        found.insert(place, Converted(layers.JoinedNoise(network.wanted.action_size), [], []))
     free = [] if policy is None or policy.log_std is None else [policy.log_std]
     if policy is not None and policy.sde:
         affine, kernels, others = found[-1]
@@ -74,6 +77,9 @@ def convert(network: Network) -> list[Converted] | None:
             norm = None
         elif norm is not None:
             return None
+        elif _is_layer_norm(layer):
+            weights = [layer.gamma.value, layer.beta.value]
+            made = Converted(layers.LayerNorm(weights[0].shape[0], float(layer.epsilon)), [], weights)
         elif id(layer) in cells:
             made = _recurrent(cells[id(layer)], state_size)
             state_size += made.layer.state_size
@@ -104,6 +110,12 @@ def _is_plain_dense(layer: keras.layers.Layer) -> bool:
     """Whether it is a dense layer of a float32 kernel and bias alone, whatever dtype it multiplies them in."""
     is_dense = type(layer) in (keras.layers.Dense, Dense) and layer.dtype_policy.name in spec.DTYPES
     return is_dense and not getattr(layer, 'lora_enabled', False)
+
+
+def _is_layer_norm(layer: keras.layers.Layer) -> bool:
+    """Whether it normalizes vectors over their entries, with a scale and a shift, in float32."""
+    kind = keras.layers.LayerNormalization
+    return type(layer) is kind and layer.scale and layer.center and layer.compute_dtype == 'float32'
 
 
 def _dense(layer: keras.layers.Dense, norm: BatchRenormalization | None) -> Converted:

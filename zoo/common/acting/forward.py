@@ -38,7 +38,8 @@ class Forward:
 
     Attributes:
         numpy: the chain that computes the same in NumPy; None where a graph is needed.
-        noise_size: normal numbers that one draw of the noise takes, for noisy layers or state-dependent exploration.
+        noise_size: normal numbers that one draw of the noise takes: for noisy layers, for state-dependent exploration,
+            or beside the observation.
         state_size: entries of the recurrent state; 0 where there is none.
         sde: whether exploration is state-dependent.
 
@@ -60,7 +61,9 @@ class Forward:
         self._means = Means() if means is None else means
         self._log_std = [] if policy is None or policy.log_std is None else [policy.log_std]
         self.sde = policy is not None and policy.sde
-        self.noise_size = sum(math.prod(v.shape) for v in self._log_std) if self.sde else network.noise_size
+        self._joined = network.wanted.action_size  # entries of noise that the network takes beside the observation
+        drawn = self._joined or network.noise_size
+        self.noise_size = sum(math.prod(v.shape) for v in self._log_std) if self.sde else drawn
         self.state_size = network.state_size
         self._mask_path = policy.mask_path if policy is not None else mask_path
         if self._mask_path is not None:
@@ -131,8 +134,8 @@ class Forward:
         """Parameters, or values of actions, float32 ``[N, …]``, for flat observations ``[N, …]``.
 
         ``noise``, normal numbers, float32 ``[N, noise_size]``, gives each observation its own weights of noisy layers,
-        or its own matrix of state-dependent exploration. None takes the means. With state-dependent exploration the
-        noise on the actions follows the parameters.
+        its own matrix of state-dependent exploration, or its own input beside the observation. None takes the means.
+        With state-dependent exploration the noise on the actions follows the parameters.
         """
         if self.numpy is not None:
             return self.numpy(obs, noise)
@@ -162,12 +165,20 @@ class Forward:
                 return self._policy.step(obs, state)
             return (self._policy(obs) if noise is None else self._policy.perturbed(obs, noise)), None
         after = None
-        if state is None:
+        if self._joined:
+            output = self.network(obs, self._no_noise(obs) if noise is None else noise)
+        elif state is None:
             output = self.network(obs, noise=noise)
         else:
             output, after = self.network.step(obs, state)
         output = self._means(output)
         return (output if self._mask_path is None else masked(output, obs[self._mask_path])), after
+
+    def _no_noise(self, obs: Any) -> Any:
+        import tensorflow as tf
+
+        count = tf.shape(next(x for _, x in spaces.tree_items(obs)))[0]
+        return tf.zeros([count, self._joined])
 
     def _output(self, obs: Any, *noise: Any) -> Any:
         return self.tensors(obs, noise=noise[0] if noise else None)[0]

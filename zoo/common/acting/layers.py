@@ -11,6 +11,16 @@ from zoo.common import spaces
 from zoo.common.adaptors.masks import masked
 from zoo.common.adaptors.parts import SDE_EPSILON, Part
 
+
+def _gelu(x: np.ndarray) -> np.ndarray:
+    """x Φ(x), with Φ by Abramowitz and Stegun 1964, equation 7.1.26, whose error is below 1e-7; NumPy has no erf."""
+    size = np.minimum(np.abs(x), 13.0)  # beyond, the tail is 0 in float32
+    t = 1.0 / (1.0 + np.float32(0.3275911 / np.sqrt(2.0)) * size)
+    series = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t
+    tail = np.where(size < 13.0, 0.5 * series * np.exp(-0.5 * size * size), 0.0)
+    return x * np.where(x > 0, 1.0 - tail, tail)
+
+
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     'linear': lambda x: x,
     'tanh': lambda x: np.tanh(x, out=x),
@@ -19,6 +29,7 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     'elu': lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))),
     'silu': lambda x: x * (0.5 + 0.5 * np.tanh(0.5 * x)),
     'softplus': lambda x: np.logaddexp(x, 0.0),
+    'gelu': _gelu,
     'softsign': lambda x: x / (1.0 + np.abs(x)),
     'leaky_relu': lambda x: np.where(x > 0, x, 0.2 * x),
 }
@@ -89,6 +100,40 @@ class NormalizedAffine(Affine):
         kernel, *bias, gamma, beta, mean, variance = weights
         scale = gamma / np.sqrt(variance + self.epsilon)
         return self.step(scale[:, None] * kernel, (beta - mean * scale) @ kernel + (bias[0] if bias else 0.0))
+
+
+class LayerNorm(ChainLayer):
+    """A ``keras.layers.LayerNormalization`` of vectors of ``size`` entries."""
+
+    def __init__(self, size: int, epsilon: float) -> None:
+        self.others = [(size,), (size,)]
+        self.epsilon = epsilon
+
+    def bind(self, *weights: np.ndarray) -> Step:
+        (gamma, beta), epsilon = weights, np.float32(self.epsilon)
+
+        def normalize(x: np.ndarray, obs: spaces.Flat, noise: np.ndarray | None, memory: Memory | None) -> np.ndarray:
+            x = x - x.mean(-1, keepdims=True)
+            x *= gamma / np.sqrt(np.square(x).mean(-1, keepdims=True) + epsilon)
+            x += beta
+            return x
+
+        return normalize
+
+
+class JoinedNoise(ChainLayer):
+    """Puts the noise behind the input: a network of an observation and noise. Without noise there are zeros."""
+
+    def __init__(self, size: int) -> None:
+        self.noise_size = size
+
+    def bind(self, *weights: np.ndarray) -> Step:
+        size = self.noise_size
+
+        def join(x: np.ndarray, obs: spaces.Flat, noise: np.ndarray | None, memory: Memory | None) -> np.ndarray:
+            return np.concatenate([x, np.zeros((len(x), size), np.float32) if noise is None else noise], -1)
+
+        return join
 
 
 class NoisyAffine(ChainLayer):

@@ -1,4 +1,4 @@
-"""Behavior policies that add noise to deterministic actions."""
+"""Behavior policies with noise: added to deterministic actions, or as an input of the network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from zoo.common.acting.behavior import Behavior
 from zoo.common.acting.forward import Forward
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.spaces import Flat
+from zoo.common.spaces import Flat, count
 
 #: What a log says of a deterministic policy without noise.
 NO_NOISE = 'explore_noise=0: nothing explores but the random actions of explore_steps.'
@@ -35,6 +35,27 @@ class GaussianNoise(Behavior):
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
         """Noise for the next step, float32 ``[N, n]``."""
         return self.scale * rng.standard_normal(shape, dtype=np.float32)
+
+
+class NoiseInput(Behavior):
+    """A network's action in [−1, 1] for an observation and normal noise, which together are its input.
+
+    Without exploration the noise is zero, its mode. So the action is a function of the observation, which an exported
+    agent repeats. A sample is what the policy was trained to give; ``deterministic=False`` draws one.
+    """
+
+    def __init__(self, forward: Forward, adaptor: ActionAdaptor) -> None:
+        super().__init__(forward, adaptor)
+        self.noise_size = forward.noise_size
+
+    def __call__(self, obs: Flat, rng: np.random.Generator, progress: float, deterministic: bool = False) -> Flat:
+        noise = None if deterministic else rng.standard_normal((count(obs), self.noise_size), dtype=np.float32)
+        return np.clip(self.forward(obs, noise), -1.0, 1.0)
+
+    def chosen(self, output: Any, obs: Flat) -> Flat:
+        import tensorflow as tf
+
+        return tf.clip_by_value(output, -1.0, 1.0)
 
 
 class OrnsteinUhlenbeck(GaussianNoise):

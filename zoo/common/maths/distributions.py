@@ -182,7 +182,7 @@ class Bernoulli(_Sized):
 
     def sample(self, params: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         params = _checked(self, params)
-        return tf.cast(_uniform_like(params, seed) < tf.sigmoid(params), tf.int32)
+        return tf.cast(uniform_like(params, seed) < tf.sigmoid(params), tf.int32)
 
 
 class _Gaussian(_Sized):
@@ -330,8 +330,7 @@ class Product(Distribution):
         return [(path, part, piece) for (path, part), piece in zip(self.parts, pieces, strict=True)]
 
     def _seeds(self, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        # Hashed and not counted up from `seed`: callers count up, so part 1 of a step would repeat part 0 of the next.
-        split = tf.unstack(tf.random.split(seed, len(self.parts), alg=_GENERATOR))
+        split = split_seed(seed, len(self.parts))
         return {path: part_seed for (path, _), part_seed in zip(self.parts, split, strict=True)}
 
 
@@ -369,10 +368,19 @@ def _categorical_kl(p_logits: tf.Tensor, q_logits: tf.Tensor) -> tf.Tensor:
 def _categorical_sample(logits: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """Draw by the Gumbel-max trick: argmax of logits + Gumbel noise is distributed as softmax(logits)."""
     # The noise lies between -2.9 and 16.7, so a masked logit is never drawn.
-    return tf.argmax(logits - tf.math.log(-tf.math.log(_uniform_like(logits, seed))), axis=-1, output_type=tf.int32)
+    return tf.argmax(logits - tf.math.log(-tf.math.log(uniform_like(logits, seed))), axis=-1, output_type=tf.int32)
 
 
-def _uniform_like(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+def split_seed(seed: tf.Tensor, count: int) -> list[tf.Tensor]:
+    """Make ``count`` independent seeds of one.
+
+    They are hashed and not counted up from ``seed``: callers count up, so the second seed of one would be the first of
+    the next.
+    """
+    return tf.unstack(tf.random.split(seed, count, alg=_GENERATOR))
+
+
+def uniform_like(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """Draw uniform numbers strictly between 0 and 1, in the shape and dtype of ``x``.
 
     They are made from random integers: a seed gives the same integers with and without XLA, but
@@ -390,7 +398,7 @@ def normal_like(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     ``tf.random.stateless_normal`` gives a seed other numbers under XLA, and updates of one learner are compiled by XLA
     where updates of several are not. These numbers come from the inverse of the distribution function.
     """
-    return math.sqrt(2.0) * tf.math.erfinv(2.0 * _uniform_like(x, seed) - 1.0)
+    return math.sqrt(2.0) * tf.math.erfinv(2.0 * uniform_like(x, seed) - 1.0)
 
 
 def _normal_log_prob(noise: tf.Tensor, log_std: tf.Tensor) -> tf.Tensor:

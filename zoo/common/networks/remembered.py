@@ -102,6 +102,13 @@ def rows_of(batch: SequenceBatch, burn_in: int, acts: str) -> Batch:
     )
 
 
+def repeated(obs: Any, count: int) -> Any:
+    """Each of some observations ``count`` times in a row, ``[count · B]``; they may be :class:`Remembered`."""
+    if isinstance(obs, Remembered):
+        return dataclasses.replace(obs, at=tf.repeat(obs.at, count))
+    return spaces.tree_map(lambda x: tf.repeat(x, count, 0), obs)
+
+
 def of_sequences(priority: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
     """Priorities of sequences ``[C]`` from |δ| ``[L, C]`` of their transitions: the paper's section 2.3.
 

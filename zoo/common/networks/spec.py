@@ -34,6 +34,9 @@ LAYERS = ('keras', 'tensorlayer')
 
 RECURRENT = ('lstm', 'gru')
 
+#: What ``normalize`` may name.
+NORMALIZATIONS = ('batch_renorm', 'layer_norm')
+
 #: Keras' dtype policies in which networks are assembled.
 DTYPES = ('float32', 'mixed_bfloat16')
 
@@ -91,11 +94,11 @@ def check_normalize(normalize: Any, layers: str, entry: str) -> None:
     """Refuse a normalization that cannot be assembled with these layers, by a ValueError that begins with ``entry``."""
     if normalize is None:
         return
-    if normalize != 'batch_renorm':
-        raise InvalidValue(f"{entry}: normalize is {normalize!r}; give 'batch_renorm' or None.")
+    if normalize not in NORMALIZATIONS:
+        raise InvalidValue(f'{entry}: normalize is {normalize!r}; give {", ".join(map(repr, NORMALIZATIONS))} or None.')
     if layers == 'tensorlayer':
         raise InvalidValue(
-            f"{entry}: normalize='batch_renorm' is a Keras layer, which cannot stand between TensorLayer layers: give "
+            f'{entry}: normalize={normalize!r} is a Keras layer, which cannot stand between TensorLayer layers: give '
             "layers='keras'."
         )
 

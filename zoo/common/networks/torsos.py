@@ -8,7 +8,8 @@ A spec is a dict; every key has a default. An algorithm's ``default_network`` co
          features=512,                # units after a convolutional encoder
          layers='keras',              # or 'tensorlayer'
          seed=None,                   # fixes the initial weights
-         normalize=None,              # or 'batch_renorm': before the hidden layers, and after each of them
+         normalize=None,              # or 'batch_renorm': before the hidden layers, and after each of them;
+                                      # or 'layer_norm': after each of them
          recurrent=None,              # or 'lstm' or 'gru': a recurrent layer after the hidden ones
          recurrent_units=None,        # units of that layer; None: as many as the last hidden layer, or ``features``
          dtype='float32')             # or 'mixed_bfloat16'; without it an agent takes Keras' global dtype policy
@@ -81,12 +82,16 @@ def keras_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 
 
 
 def _hidden(spec: dict[str, Any], seeds: SeedSequence) -> list[keras.layers.Layer]:
-    normed = spec['normalize'] is not None
-    layers: list[keras.layers.Layer] = [BatchRenormalization(name='input_norm')] if normed else []
+    kind = spec['normalize']
+    layers: list[keras.layers.Layer] = [BatchRenormalization(name='input_norm')] if kind == 'batch_renorm' else []
     for i, units in enumerate(spec['hidden']):
         kernel = initializer(spec['initializer'], seeds())
         made = Dense(units, spec['activation'], kernel_initializer=kernel, dtype=spec['dtype'], name=f'hidden{i}')
-        layers += [made, BatchRenormalization(name=f'hidden{i}_norm')] if normed else [made]
+        layers.append(made)
+        if kind == 'batch_renorm':
+            layers.append(BatchRenormalization(name=f'hidden{i}_norm'))
+        elif kind == 'layer_norm':
+            layers.append(keras.layers.LayerNormalization(epsilon=1e-6, dtype='float32', name=f'hidden{i}_norm'))
     return layers
 
 

@@ -1,0 +1,36 @@
+"""IQL's defaults.
+
+``COMMON`` is from Kostrikov et al. 2021 (arXiv 2110.06169, appendix B), in their code (ikostrikov/implicit_q_learning,
+commit 09d7002, configs/mujoco_config.py): τ = 0.7, β = 3, batches of 256, Adam at 3e-4. d3rlpy 2.8.1
+(reproductions/offline/iql.py) and CORL (commit 6afec90, configs/offline/iql) have the same. The authors make 1,000,000
+updates, d3rlpy 500,000, as here. What concerns learning online is SAC's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zoo.common.schedules import Linear
+
+COMMON: dict[str, Any] = {
+    'train_updates': 500_000,
+    'train_steps': 1_000_000,
+    'batch_size': 256,
+    'buffer_size': 1_000_000,
+    'explore_steps': 1000,
+    'expectile': 0.7,
+    'beta': 3.0,
+    'network': {'hidden': [256, 256], 'activation': 'relu'},
+    'optimizer': {'name': 'Adam', 'learning_rate': 3e-4},
+    # The authors let it fall by a cosine.
+    'optimizers': {'actor': {'learning_rate': Linear(3e-4)}},
+    # batch_size counts sequences, as for SAC.
+    'recurrent': {'batch_size': 16, 'buffer_size': 100_000, 'network': {'hidden': [128], 'recurrent_units': 64}},
+}
+
+TYPES: dict[str, dict[str, Any]] = {}
+
+TUNED: dict[str, dict[str, Any]] = {
+    'CartPole-v1': {'train_updates': 20_000, 'train_steps': 50_000, 'buffer_size': 50_000},
+    'Pendulum-v1': {'train_updates': 20_000, 'train_steps': 20_000, 'buffer_size': 20_000},
+}
