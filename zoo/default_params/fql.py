@@ -1,9 +1,9 @@
 """FQL's defaults.
 
-``COMMON`` is from Park et al. 2025 (arXiv 2502.02538, table of hyper-parameters), in their code (seohongpark/fql, commit
-719d044, agents/fql.py): networks of four layers of 512 units with GELU, critics with layer normalization, Adam at 3e-4,
-batches of 256, ten steps of the flow, 1,000,000 updates, 500,000 on D4RL's data, as here. α belongs to normalized values, for
-which the authors recommend to try 0.03 to 10.
+``COMMON`` is from Park et al. 2025 (arXiv 2502.02538, table of hyper-parameters), in their code (seohongpark/fql,
+commit 719d044, agents/fql.py): networks of four layers of 512 units with GELU, critics with layer normalization, Adam
+at 3e-4, batches of 256, ten steps of the flow, 1,000,000 updates, 500,000 on D4RL's data, as here. α belongs to
+normalized values, for which the authors recommend to try 0.03 to 10.
 """
 
 from __future__ import annotations
