@@ -47,7 +47,7 @@ updating.prefers_xla = optimizers.prefers_xla = lambda variables: False
 learn = Algorithm.learn
 def short(self, env, mode='train', **params):
     if mode == 'train':
-        params['train_steps'] = min(params['train_steps'], 300)
+        params |= {end: min(params[end], 300) for end in ('train_steps', 'train_updates') if end in params}
         params |= {name: least for name, least in (('horizon', 50), ('epochs', 1)) if name in params}
     else:
         params['test_episodes'] = min(params.get('test_episodes', 10), 2)

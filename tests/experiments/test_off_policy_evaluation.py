@@ -315,8 +315,12 @@ class TestFittedQ:
 
     @pytest.mark.parametrize(
         ('obs', 'act', 'deterministic'),
-        [('masked Dict', 'Discrete', False), ('masked Dict', 'Discrete', True), ('vector', 'Dict', True)]
-        + [('vector', act, False) for act in ACTIONS],
+        [('masked Dict', 'Discrete', False), ('vector', 'Dict', False)]
+        + [
+            pytest.param(*case, marks=pytest.mark.matrix)
+            for case in [('masked Dict', 'Discrete', True), ('vector', 'Dict', True)]
+            + [('vector', act, False) for act in ACTIONS if act != 'Dict']
+        ],
     )
     def test_every_action_space(self, obs, act, deterministic):
         agent = ppo(observation_space(obs, ACTIONS[act]), ACTIONS[act])
@@ -324,18 +328,39 @@ class TestFittedQ:
         found = zoo.estimate_return(agent, recorded(agent), deterministic=deterministic, **given)
         assert np.isfinite([found.mean, found.low, found.high, *found.losses.values()]).all()
 
-    def test_other_policies(self):
-        """Values, deterministic actions with their noise left out, and normalized observations."""
-        for agent in (
-            DQN(VECTOR, CHOICE, net_list=[TINY], noisy=True),
-            TD3(VECTOR, SQUARE, net_list=[TINY] * 3, normalize_obs=True),
-            SAC(VECTOR, SQUARE, net_list=[TINY] * 3),
-            zoo.algorithms.ES(VECTOR, SQUARE, net_list=[TINY], num_directions=2),
-        ):
-            found = zoo.estimate_return(
-                agent, recorded(agent), gamma=0.9, train_updates=3, batch_size=4, net_list=[TINY], seed=0
-            )
-            assert np.isfinite([found.mean, found.low, found.high]).all()
+    @pytest.mark.parametrize(
+        ('alg', 'act', 'params'),
+        [
+            ('TD3', SQUARE, {'net_list': [TINY] * 3, 'normalize_obs': True}),
+            pytest.param('DQN', CHOICE, {'net_list': [TINY], 'noisy': True}, marks=pytest.mark.matrix),
+            pytest.param('SAC', SQUARE, {'net_list': [TINY] * 3}, marks=pytest.mark.matrix),
+            pytest.param('ES', SQUARE, {'net_list': [TINY], 'num_directions': 2}, marks=pytest.mark.matrix),
+        ],
+    )
+    def test_other_policies(self, alg, act, params):
+        """Deterministic actions with their noise left out, values, normalized observations; some have no discount."""
+        agent = getattr(zoo.algorithms, alg)(VECTOR, act, **params)
+        given = {'gamma': 0.9, 'train_updates': 3, 'batch_size': 4, 'net_list': [TINY], 'seed': 0}
+        found = zoo.estimate_return(agent, recorded(agent), **given)
+        assert np.isfinite([found.mean, found.low, found.high]).all()
+
+    @pytest.mark.parametrize('deterministic', [False, True])
+    def test_the_policy_that_is_evaluated(self, deterministic):
+        """Its probabilities of a Discrete, or its best action; of a Box what it would play there."""
+        obs = np.random.default_rng(0).uniform(-1, 1, (5, 3)).astype(np.float32)
+        agent = ppo()
+        model = FQE(
+            VECTOR, CHOICE, evaluated=agent, deterministic=deterministic, net_list=[TINY], center=2.0, scale=3.0
+        )
+        q = model.network(tf.constant(obs)).numpy()
+        logits = agent.forward(obs)
+        prob = np.eye(2)[logits.argmax(-1)] if deterministic else tf.nn.softmax(logits).numpy()
+        value = model.value(model.network, tf.constant(obs), tf.constant([1, 2])).numpy()
+        np.testing.assert_allclose(value, 2.0 + 3.0 * (prob * q).sum(-1), rtol=1e-5)
+        boxed = ppo(VECTOR, SQUARE)
+        model = FQE(VECTOR, SQUARE, evaluated=boxed, deterministic=deterministic, net_list=[TINY])
+        drawn = model.action(tf.constant(obs), tf.constant([1, 2])).numpy()
+        assert (np.abs(drawn - boxed.predict(obs) / 2) < 1e-5).all() == deterministic
 
     def test_actions_as_vectors(self):
         """Choices are one-hot; a Box is cut off at its bounds, as an environment does."""

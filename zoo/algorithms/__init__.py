@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from zoo.algorithms.base import catalog
@@ -70,6 +71,12 @@ def check_name(name: object) -> str:
             f"{own}(env.observation_space, env.action_space).learn(env, 'train')."
         )
     return catalog.named(name)
+
+
+def length_of(alg: str, params: Mapping[str, Any]) -> str:
+    """Return the parameter of ``learn`` that says how long a training of an algorithm with these parameters is."""
+    from_data = params.get('dataset') is not None and 'train_updates' in catalog.find(alg).learn_params()
+    return 'train_updates' if from_data else 'train_steps'
 
 
 def __dir__() -> list[str]:

@@ -78,8 +78,8 @@ class Adversarial(ActorCritic):
         Args:
             expert, policy: pairs of preprocessed observations by path and encoded actions, ``[B, …]``.
         """
-        both = tf.nest.map_structure(lambda x, y: tf.concat([x, y], 0), expert, policy)
-        logit = self.logit(*both, training=True)
+        obs, action = tf.nest.map_structure(lambda x, y: tf.concat([x, y], 0), expert, policy)
+        logit = self.logit(obs, action, training=True)
         of_expert, of_policy = tf.split(logit, 2)
         right = tf.concat([of_expert > 0.0, of_policy < 0.0], 0)
         loss = tf.reduce_mean(tf.math.softplus(-of_expert)) + tf.reduce_mean(tf.math.softplus(of_policy))

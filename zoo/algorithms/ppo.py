@@ -13,7 +13,7 @@ MuJoCo, 0.01: with 0.01 the policy fell in CartPole on 4 of 20 seeds, with 0.003
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import tensorflow as tf
 
@@ -36,8 +36,8 @@ class PPO(ActorCritic):
     ``'actor'`` in place of the critic in ``net_list`` puts the critic's head on the actor's torso.
     """
 
-    optimizer_names = ('all',)
-    metric_names = ('policy', 'value', 'entropy', 'kl', 'clip_fraction')
+    optimizer_names: ClassVar[tuple[str, ...]] = ('all',)
+    metric_names: ClassVar[tuple[str, ...]] = ('policy', 'value', 'entropy', 'kl', 'clip_fraction')
     scheduled = ('entropy_coef', 'clip_range', 'clip_range_value')
 
     method: Annotated[

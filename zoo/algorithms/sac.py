@@ -70,7 +70,7 @@ class SAC(Algorithm):
     squash = True
     network_names: ClassVar[tuple[str, ...]] = ('actor', 'critic_1', 'critic_2')
     optimizer_names = ('actor', 'critic', 'alpha')
-    metric_names = ('critic', 'actor', 'alpha', 'entropy', 'q')
+    metric_names: ClassVar[tuple[str, ...]] = ('critic', 'actor', 'alpha', 'entropy', 'q')
 
     default_network = {'hidden': [256, 256], 'activation': 'relu'}
     default_optimizer = {'name': 'Adam', 'learning_rate': 3e-4}

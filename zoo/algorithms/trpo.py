@@ -32,8 +32,8 @@ class TRPO(ActorCritic):
 
     shared_torso: ClassVar[dict[str, str]] = {}
     recurrent = False  # its critic would need a recurrent state of its own
-    optimizer_names = ('critic',)
-    metric_names = ('policy', 'value', 'entropy', 'kl', 'step')
+    optimizer_names: ClassVar[tuple[str, ...]] = ('critic',)
+    metric_names: ClassVar[tuple[str, ...]] = ('policy', 'value', 'entropy', 'kl', 'step')
     unused: ClassVar[tuple[str, ...]] = ('entropy_coef', 'value_coef')
     scheduled: ClassVar[tuple[str, ...]] = ('target_kl',)
     default_optimizer = {'name': 'Adam', 'learning_rate': 1e-3}

@@ -34,7 +34,7 @@ from zoo.experiments.runs import runs_folder
 from zoo.experiments.statistics import ENOUGH
 from zoo.experiments.summary import check_names as check_environments
 from zoo.experiments.summary import summarize
-from zoo.experiments.train import ARGUMENTS, check_names, known_params, length_of
+from zoo.experiments.train import ARGUMENTS, check_names, known_params
 
 
 @overload
@@ -134,7 +134,7 @@ def compare(
     for one in env_id if several else [env_id]:
         settings = {}
         for label, own in chosen.items():
-            length = {} if train_steps is None else {length_of(own['alg'], {**params, **own}): train_steps}
+            length = {} if train_steps is None else {algorithms.length_of(own['alg'], {**params, **own}): train_steps}
             settings[label] = {**params, **length, **own}
         kind = find_env_type(one) if env_type is None else env_type
         plans.append(Plan(one, kind, _check(settings, one, kind), settings, test_episodes))

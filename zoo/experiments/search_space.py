@@ -13,7 +13,7 @@ from zoo.common.schedules import Linear
 from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.common.tools.params import Param, Range, checked
 from zoo.common.utils import call_default_params
-from zoo.experiments.train import ARGUMENTS, RATE, check_names, known_params, length_of
+from zoo.experiments.train import ARGUMENTS, RATE, check_names, known_params
 
 #: The parameters that are searched by default, if the algorithm has them: they matter most.
 SEARCHED = (
@@ -140,7 +140,7 @@ def space_of(
     if not choices:
         told = f'nothing is left to search for {alg}: name parameters,'
         raise InvalidValue(f'{told} search=[…].', shell=f'{told} --search NAME.')
-    return choices, environment, train_steps or int(learn_params[length_of(alg, params)])
+    return choices, environment, train_steps or int(learn_params[algorithms.length_of(alg, params)])
 
 
 def _asked(name: str, value: Any, param: Param | None, usual: Choice | None) -> Choice:

@@ -267,7 +267,7 @@ def resume(
     if 'dataset' not in changes and any(name.startswith('<') for name in found.dataset or ()):
         raise InvalidValue(f'{found.name} learned from a dataset in memory: give it again, zoo.resume(…, dataset=…).')
     if train_steps is not None:
-        learn_params[length_of(found.algorithm, learn_params)] = train_steps
+        learn_params[algorithms.length_of(found.algorithm, learn_params)] = train_steps
     built = found.build_env(found.seed) if env is None else None
     env = built if env is None else env
     learn_params |= {'resume': True, 'run_dir': found.path}
@@ -345,12 +345,6 @@ def check_names(cls: Any, names: Iterable[str]) -> None:
             raise refused(name, unknown(f'parameter of {cls.__name__}', name, [*known, *ARGUMENTS]))
         told = told if ' ' in told else f'it is called {told!r} here'
         raise refused(name, f'unknown parameter {name!r}: {told}.')
-
-
-def length_of(alg: str, params: Mapping[str, Any]) -> str:
-    """Return the parameter that says how long a training of an algorithm with these parameters is."""
-    from_data = params.get('dataset') is not None and 'train_updates' in getattr(algorithms, alg).learn_params()
-    return 'train_updates' if from_data else 'train_steps'
 
 
 def plain_settings(value: Any) -> Any:

@@ -29,7 +29,7 @@ from zoo.experiments import workers
 from zoo.experiments.results import keep_settings
 from zoo.experiments.runs import runs_folder
 from zoo.experiments.search_space import Choice, space_of
-from zoo.experiments.train import copies_for, kept_defaults, length_of, train
+from zoo.experiments.train import copies_for, kept_defaults, train
 
 SAMPLERS = ('tpe', 'random')
 PRUNERS = ('median', 'halving', 'none')
@@ -198,7 +198,7 @@ def tune(
     choices, environment, steps = space_of(alg, env_id, env_type, search, params, train_steps)
     named = re.sub(r'[^A-Za-z0-9._-]+', '-', environment)
     folder = runs_folder() / f'tune_{alg}_{named}' if out is None else as_path(out, 'out')
-    fixed = {length_of(alg, params): steps, 'seed': seed, **params}
+    fixed = {algorithms.length_of(alg, params): steps, 'seed': seed, **params}
     make_directory(folder, 'the folder of a study')
     with alone_in(folder):
         told = {name: str(choice) for name, choice in choices.items()}
@@ -327,7 +327,8 @@ def _work(
         if 'batch_size' in given and 'horizon' in given:  # an iteration has no more samples
             given['batch_size'] = min(given['batch_size'], given['horizon'] * fixed['nenv'])
         trial.set_user_attr('params', json.dumps({name: schedule_to_json(value) for name, value in given.items()}))
-        every, place = max(1, math.ceil(fixed[length_of(alg, fixed)] / TESTS)), folder / f'trial_{trial.number:04d}'
+        length, place = fixed[algorithms.length_of(alg, fixed)], folder / f'trial_{trial.number:04d}'
+        every = max(1, math.ceil(length / TESTS))
         scores: dict[int, float] = {}
         for i in range(seeds):
             settings = {'verbose': 0, **fixed, **given, 'seed': fixed['seed'] + i}

@@ -15,7 +15,6 @@ from zoo.cli.subject import ONE, add_subject
 from zoo.cli.values import agent_names, as_count, as_number, as_seed, find_packages, run_names, training_params
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.printing import say
-from zoo.experiments.train import length_of
 
 HELP = 'train an agent, or go on with a run'
 
@@ -178,7 +177,7 @@ def _train(args: Any, callbacks: list[Any]) -> Any:
         params['evaluate'] = _tests(args)
     params['alg'] = algorithms.check_name(params['alg'])
     if args.steps is not None:
-        length = length_of(params['alg'], params)
+        length = algorithms.length_of(params['alg'], params)
         if length in given and length != 'train_steps':
             raise InvalidValue(f'--steps and --set {length} say the same: give one of them.')
         params[length] = params.pop('train_steps')
