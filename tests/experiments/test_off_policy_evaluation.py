@@ -17,7 +17,7 @@ from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.experiments import importance_sampling
 from zoo.experiments.fitted_q_evaluation import FQE
-from zoo.experiments.off_policy_evaluation import METHODS
+from zoo.experiments.off_policy_evaluation import METHODS, _bounds
 
 TINY = {'hidden': [6], 'seed': 0}
 VECTOR, CHOICE, SQUARE = Box(-1.0, 1.0, (3,), np.float32), Discrete(2), Box(-2.0, 2.0, (2,), np.float32)
@@ -361,6 +361,25 @@ class TestFittedQ:
         model = FQE(VECTOR, SQUARE, evaluated=boxed, deterministic=deterministic, net_list=[TINY])
         drawn = model.action(tf.constant(obs), tf.constant([1, 2])).numpy()
         assert (np.abs(drawn - boxed.predict(obs) / 2) < 1e-5).all() == deterministic
+
+    @pytest.mark.parametrize(
+        ('rewards', 'terminates', 'expected'),
+        [
+            ((-2.0, -1.0), False, (-20.0, -10.0)),
+            ((-2.0, -1.0), True, (-20.0, -1.0)),
+            ((1.0, 3.0), True, (1.0, 30.0)),
+            ((1.0, 3.0), False, (10.0, 30.0)),
+            ((-1.0, 2.0), True, (-10.0, 20.0)),
+        ],
+    )
+    def test_values_stay_within_what_rewards_allow(self, rewards, terminates, expected):
+        assert _bounds([np.array(rewards)], 0.9, terminates) == pytest.approx(expected)
+        assert _bounds([np.array(rewards)], 1.0, terminates) == (None, None)
+        obs = tf.zeros([4, 3])
+        for space in (CHOICE, SQUARE):
+            model = FQE(VECTOR, space, evaluated=ppo(VECTOR, space), center=100.0, high=expected[1], net_list=[TINY])
+            value = model.value(model.target, obs, tf.constant([1, 2])).numpy()
+            np.testing.assert_allclose(value, expected[1])
 
     def test_actions_as_vectors(self):
         """Choices are one-hot; a Box is cut off at its bounds, as an environment does."""

@@ -11,10 +11,13 @@ Departures:
 * Q is c + scale · network. The number c begins with the mean of the data's returns. Then it follows the mean error of
   the target: c ← c + τ (y − Q′(s, a)) / (1 − γ). What all values have in common is the slowest to learn, since a
   backup leaves γ of its error. This is reward centering (Naik et al. 2024, arXiv 2405.09999) with c = r̄ / (1 − γ).
+* Values of the policy are cut off at what the rewards of the data allow. Without that the value of actions that no
+  episode shows may grow beyond the best that can be.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any
@@ -60,6 +63,8 @@ class FQE(Algorithm):
     center: Annotated[float, 'Q where the network gives 0, before the first update'] = 0.0
     scale: Annotated[float, above(0), 'what Q grows by where the network grows by 1'] = 1.0
     horizon: Annotated[float, at_least(1), 'one over the mean of 1 − γ (1 − terminated) in the data'] = 100.0
+    low: Annotated[float | None, 'the least value that a policy can have; None: not known'] = None
+    high: Annotated[float | None, 'the greatest value that a policy can have; None: not known'] = None
     normalize_obs: NormalizeObs = True
 
     def build(self) -> None:
@@ -111,13 +116,14 @@ class FQE(Algorithm):
     def value(self, network: Network, obs: spaces.Flat, seed: tf.Tensor) -> tf.Tensor:
         """Return E[Q(s, a)], a ~ π(· | s), ``[B]``: a sum over all ``Discrete`` actions, else of one action."""
         if not self.discrete:
-            return self.unscaled(network(obs, self.encoded(self.action(obs, seed)))[:, 0])
+            q = network(obs, self.encoded(self.action(obs, seed)))[:, 0]
+            return self.cut_off(self.unscaled(q))
         q = network(obs)
         if self.samples:
             prob = tf.nn.softmax(self.policy_output(obs, seed))
         else:
             prob = tf.one_hot(self.action(obs, seed), q.shape[-1])
-        return self.unscaled(tf.reduce_sum(prob * q, -1))
+        return self.cut_off(self.unscaled(tf.reduce_sum(prob * q, -1)))
 
     def taken(self, network: Network, batch: Batch, training: bool = False) -> tf.Tensor:
         """Return Q(s, a) of the recorded actions, ``[B]``."""
@@ -129,6 +135,11 @@ class FQE(Algorithm):
     def unscaled(self, output: tf.Tensor) -> tf.Tensor:
         """Return Q in the units of rewards for the network's output."""
         return self.offset + self.scale * output
+
+    def cut_off(self, value: tf.Tensor) -> tf.Tensor:
+        """Return values that are not beyond what a policy can have."""
+        low, high = -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
+        return tf.clip_by_value(value, low, high)
 
     def encoded(self, action: spaces.Flat) -> tf.Tensor:
         """Return stored actions as vectors ``[B, n]``: choices as one-hot, a ``Box`` within its bounds."""

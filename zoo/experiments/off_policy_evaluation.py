@@ -223,6 +223,19 @@ def _facts(data: Dataset, gamma: float) -> _Facts:
     return _Facts(spaces.tree_map(lambda *x: np.stack(x), *first), rewards, gamma)
 
 
+def _bounds(rewards: list[np.ndarray], gamma: float, terminates: bool) -> tuple[float | None, float | None]:
+    """Return the least and the greatest sum of discounted rewards of at least one step, by the recorded rewards."""
+    ends = float(min(r.min() for r in rewards)), float(max(r.max() for r in rewards))
+    if gamma == 1:
+        return None, None
+    forever = [end / (1 - gamma) for end in ends]
+    # An episode that may end at any step stops where each further reward would make the sum worse.
+    return (
+        min(ends[0], forever[0]) if terminates else forever[0],
+        max(ends[1], forever[1]) if terminates else forever[1],
+    )
+
+
 def _by_fqe(
     agent: Any,
     data: Dataset,
@@ -251,6 +264,7 @@ def _by_fqe(
             'no recorded episode terminates, so with gamma=1 the rewards of a policy add up without end: give '
             "gamma=0.99, or use importance sampling, such as method='wpdis', which stops where episodes stop."
         )
+    low, high = _bounds(found.rewards, gamma, bool(data.terminated.any()))
     of_learn = _OF_LEARN | {name: given[name] for name in _OF_LEARN if name in given}
     of_network = {name: given[name] for name in _OF_NETWORK if name in given}
 
@@ -267,6 +281,8 @@ def _by_fqe(
             gamma=gamma,
             center=found.center,
             scale=found.scale,
+            low=low,
+            high=high,
             horizon=1 / (1 - gamma * (1 - data.terminated.sum() / data.steps)),
             **of_network | {'net_list': net_list},
         )
