@@ -59,7 +59,8 @@ TUNED['C-v1'] = TUNED['B-v1']
 def test_every_algorithm_has_papers_scores_or_a_word_and_all_parameters():
     for name in NAMES:
         assert facts.papers_of(name), name
-        assert '| `train_steps` |' in facts.parameters(name).partition('<details>')[0]
+        length = 'train_updates' if facts.find(name).loop.needs_data else 'train_steps'
+        assert f'| `{length}` |' in facts.parameters(name).partition('<details>')[0]
         assert '| `verbose` |' in facts.parameters(name).partition('<details>')[2]
         assert facts.scores(name)
     assert facts.papers_of('OffPAC') == [

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from launchers import ENGINES
 
+import zoo
 from zoo import algorithms, build_env
 from zoo.cli import entry, main
 from zoo.common.env_wrappers import TYPES
@@ -47,6 +48,7 @@ COMMANDS = {
     'compare': f'compare ES ARS {SHORT} --seeds 1',
     'tune': f'tune ES {SHORT} --trials 1',
     'export': 'export last --to savedmodel',
+    'estimate': 'estimate last episodes.npz --updates 20',
     'completion': 'completion bash',
 }
 
@@ -76,6 +78,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         patch.delenv('ZOO_RUNS', raising=False)
         assert main(COMMANDS['train'].split()) == 0
+        zoo.record_episodes(lambda obs: 0, build_env('CartPole-v1'), 'episodes.npz', 3, seed=0)
     return folder
 
 

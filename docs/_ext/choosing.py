@@ -50,6 +50,11 @@ WHEN = {
     'CQL': 'a log with rewards: careful values, also for one choice of a few',
     'AWAC': 'a log first, and then many steps in the environment',
     'FQL': 'a log whose actions have several modes',
+    'BC': 'episodes of an expert, and nothing else: the first thing to try',
+    'MARWIL': 'as BC, with rewards, where some episodes are better than others',
+    'DAgger': 'an expert that can be asked again and again',
+    'GAIL': 'a few episodes of an expert, and a fast simulator without a reward',
+    'GAILTRPO': 'GAIL as in its paper',
     'ES': 'many processes, small messages, no gradients',
     'ARS': 'a linear policy, quick to try first',
 }
@@ -67,6 +72,11 @@ def roles_of(cls: Any) -> str:
     return ', '.join(f'{n} {name if n > 1 else name[:-1]}' for name, n in roles.items())
 
 
+def _takes_data(cls: Any) -> bool:
+    """Return whether an algorithm can learn from recorded episodes."""
+    return bool({'dataset', 'recorded'} & cls.learn_params().keys())
+
+
 def choices(_: str = '') -> str:
     from zoo import algorithms
     from zoo.common.training import loops
@@ -77,8 +87,9 @@ def choices(_: str = '') -> str:
         loop = next(key for key in LOOPS if getattr(loops, key) is cls.loop)
         everything = not cls.acts_in or 'Dict' in cls.acts_in
         spaces = 'everything' if everything else ', '.join(f'`{space}`' for space in cls.acts_in)
-        recorded = 'yes' if loop == 'off_policy' else 'no'
-        rows.append((link(name), spaces, LOOPS[loop], recorded, roles_of(cls), WHEN[name]))
+        alone = loop in ('offline', 'dagger')
+        recorded = 'nothing else' if loop == 'offline' else 'yes' if _takes_data(cls) else 'no'
+        rows.append((link(name), spaces, LOOPS[loop], recorded, 'one' if alone else roles_of(cls), WHEN[name]))
     columns = ('algorithm', 'acts in', 'learns from', 'recorded data too', 'processes by default', 'take it for')
     return table(columns, rows)
 

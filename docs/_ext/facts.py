@@ -42,6 +42,8 @@ LOOPS = {
     'off_policy': 'a replay buffer',
     'streamed': 'rollouts of actors that nobody waits for',
     'asynchronous': 'gradients that actors compute',
+    'offline': 'recorded episodes',
+    'dagger': 'its own steps, labeled by an expert',
     'evolution': 'whole episodes of perturbed policies',
 }
 
@@ -51,6 +53,7 @@ FAMILIES = {
     'Value-based': ('DQN', 'C51', 'QRDQN', 'Rainbow', 'ApexDQN', 'R2D2'),
     'Continuous control from replay': ('DDPG', 'TD3', 'SAC', 'TQC', 'CrossQ', 'ApexDDPG', 'OffPAC'),
     'From data': ('TD3BC', 'IQL', 'CQL', 'AWAC', 'FQL'),
+    'Imitation': ('BC', 'MARWIL', 'DAgger', 'GAIL', 'GAILTRPO'),
     'Without gradients': ('ES', 'ARS'),
 }
 
@@ -96,12 +99,17 @@ def facts(name: str) -> str:
 
     cls = find(name)
     file = inspect.getfile(cls)[len(str(ROOT)) + 1 :]
-    roles = cls.declared_for_learn()['roles'].default
+    roles, processes = cls.declared_for_learn()['roles'].default, 'one; more with `roles`'
+    if cls.loop.alone or cls.loop.needs_data:
+        processes = 'one'
     rows: list[tuple[Any, ...]] = [
         ('Acts in', spaces_of(cls)),
         ('Learns from', next(words for name, words in LOOPS.items() if getattr(loops, name) is cls.loop)),
         ('Recurrent networks', '[yes](/howto/recurrent.md)' if cls.recurrent else 'no'),
-        ('Processes', f'`roles={roles}`; `roles=None` is one' if roles else 'one; more with `roles`'),
+        (
+            'Processes',
+            f'`roles={roles}`; `roles=None` is one' if roles else processes,
+        ),
         ('Entries of `net_list`', ', '.join(f'`{entry}`' for entry in cls.network_names)),
         ('Entries of `optimizers_list`', ', '.join(f'`{entry}`' for entry in cls.optimizer_names)),
         ('Metrics', ', '.join(f'`loss/{entry}`' for entry in cls.metric_names)),

@@ -35,16 +35,21 @@ CLAIMS = {
     'ApexDQN': ('Discrete',),
     'ARS': EVERY,
     'AWAC': ('Discrete', 'Box', 'Box 2-D'),
+    'BC': EVERY,
     'C51': ('Discrete',),
     'CQL': ('Discrete', 'Box', 'Box 2-D'),
     'CrossQ': ('Box', 'Box 2-D'),
+    'DAgger': EVERY,
     'DDPG': ('Box', 'Box 2-D'),
     'DPPO': EVERY,
     'DQN': ('Discrete',),
     'ES': EVERY,
     'FQL': ('Box', 'Box 2-D'),
+    'GAIL': EVERY,
+    'GAILTRPO': EVERY,
     'IMPALA': EVERY,
     'IQL': ('Discrete', 'Box', 'Box 2-D'),
+    'MARWIL': EVERY,
     'OffPAC': EVERY,
     'PPO': EVERY,
     'QRDQN': ('Discrete',),
@@ -71,12 +76,20 @@ OFF_POLICY = {
     'update_every': 2,
     'updates': 3,
 }
+#: Twelve updates on a dataset, and two iterations on labels of six steps.
+FROM_DATA = {'train_updates': 12, 'batch_size': 4}
+FROM_LABELS = {'train_steps': 12, 'horizon': 2, 'batch_size': 4, 'updates': 3}
 
 
-def learn_params(name: str) -> dict[str, Any]:
+def learn_params(agent: Algorithm, env: Any) -> dict[str, Any]:
     """A few updates for an algorithm."""
-    cls = getattr(algorithms, name)
-    return toys.taken(cls, OFF_POLICY if cls.loop.experience == 'steps' else ON_POLICY)
+    cls = type(agent)
+    if cls.loop.needs_data:
+        return FROM_DATA | toys.needed(agent, env)
+    if cls.loop.alone:
+        return FROM_LABELS | toys.needed(agent, env)
+    params = OFF_POLICY if cls.loop.experience == 'steps' else ON_POLICY
+    return toys.taken(cls, params) | toys.needed(agent, env)
 
 
 def make(name: str, observation_space: Space, action_space: Space, **params: Any) -> Algorithm:
@@ -118,9 +131,10 @@ def assert_same(found: Any, expected: Any) -> None:
 def check_training(agent: Algorithm, env: Any) -> None:
     """Trains for a few updates: all metrics finite, every network moved, no more traces than phases."""
     before = weights(agent)
-    params = learn_params(type(agent).__name__)
+    params = learn_params(agent, env)
     result = agent.learn(env, seed=0, run_dir=False, **params)
-    assert result.steps >= params['train_steps'] and agent.steps == result.steps
+    planned = params['train_updates' if agent.loop.needs_data else 'train_steps']
+    assert result.steps >= planned and agent.steps == result.steps
     assert set(result.losses) == set(agent.metric_names)
     assert all(np.isfinite(value) for value in result.losses.values()), result.losses
     for name, after in weights(agent).items():

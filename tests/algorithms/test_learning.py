@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import zoo
 from zoo import algorithms, build_env, call_default_params
 
 pytestmark = pytest.mark.learning
@@ -50,6 +51,31 @@ def test_dqn_cartpole(seed):
 @pytest.mark.parametrize('name', ['TD3', 'SAC'])
 def test_pendulum(name, seed):
     assert score(name, 'Pendulum-v1', 'classic_control', 1, 20_000, seed) >= -170.0
+
+
+def imitated(name: str, env_id: str, expert: str, episodes: int, seed: int) -> float:
+    """Imitate a trained agent with the defaults, by so many episodes or by its name, then test."""
+    env = build_env(env_id, 'classic_control', seed=seed)
+    alg_params, learn_params = call_default_params(env, 'classic_control', name, seed=seed)
+    given = {'expert': expert}
+    if name != 'DAgger':
+        given = {'dataset': zoo.record_episodes(zoo.load(expert), env, None, episodes, seed=seed)}
+    agent = getattr(algorithms, name)(**alg_params)
+    agent.learn(env, 'train', run_dir=False, **learn_params | given)
+    tested = agent.learn(build_env(env_id, 'classic_control', seed=TEST_SEED), 'test', test_episodes=20, seed=TEST_SEED)
+    return statistics.mean(tested.returns)
+
+
+@pytest.mark.parametrize('seed', SEEDS)
+@pytest.mark.parametrize(('name', 'episodes'), [('BC', 10), ('DAgger', 10), ('GAIL', 5), ('MARWIL', 10)])
+def test_imitation_of_cartpole(name, episodes, seed):
+    assert imitated(name, 'CartPole-v1', 'PPO/CartPole-v1', episodes, seed) >= 475.0
+
+
+@pytest.mark.parametrize('seed', SEEDS)
+@pytest.mark.parametrize('name', ['BC', 'DAgger'])
+def test_imitation_of_pendulum(name, seed):
+    assert imitated(name, 'Pendulum-v1', 'TD3/Pendulum-v1', 10, seed) >= -200.0
 
 
 def test_ppo_lunarlander():

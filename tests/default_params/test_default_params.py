@@ -32,7 +32,8 @@ OF_TENSORLAYER = [name for name, table in TABLES.items() if 'normalize' not in t
 ROOTS = [
     name
     for name in algorithms.NAMES
-    if name == 'PPO' or getattr(algorithms, name).__mro__[1].__name__ not in ('ActorCritic', *algorithms.NAMES)
+    if name == 'PPO'
+    or getattr(algorithms, name).__mro__[1].__name__ not in ('ActorCritic', 'Adversarial', *algorithms.NAMES)
 ]
 
 #: An environment that each algorithm can act in.

@@ -27,7 +27,7 @@ from unittest import mock
 
 import numpy as np
 
-from zoo import algorithms, build_env
+from zoo import algorithms, build_env, record_episodes
 from zoo.algorithms.base import Algorithm, saving
 from zoo.common.tools import compilation
 
@@ -49,6 +49,11 @@ MINIBATCHES = ROLLOUTS | {'epochs': 2, 'batch_size': 8}
 STEPS = {'train_steps': 60, 'explore_steps': 20, 'batch_size': 8, 'buffer_size': 50, 'update_every': 2, 'updates': 2}
 #: A generation is 4 episodes.
 GENERATIONS = {'train_steps': 200}
+
+#: On a dataset, and on labels.
+DATA = {'train_updates': 30, 'batch_size': 8}
+LABELS = {'train_steps': 60, 'horizon': 10, 'updates': 8, 'batch_size': 8}
+DISCRIMINATOR = {'discriminator_updates': 2, 'discriminator_batch': 8}
 
 #: The same for all algorithms, whatever their own defaults.
 NETWORK = {'hidden': [8, 8], 'activation': 'tanh', 'initializer': 'glorot_uniform'}
@@ -80,8 +85,15 @@ CASES = {
     'ApexDDPG': Case('ApexDDPG', PENDULUM, STEPS),
     'ApexDQN': Case('ApexDQN', CARTPOLE, STEPS, {'target_update_every': 10}),
     'ARS': Case('ARS', PENDULUM, GENERATIONS, {'num_directions': 2, 'normalize_obs': True}),
+    'AWAC': Case('AWAC', PENDULUM, STEPS),
+    'AWAC in discrete actions': Case('AWAC', CARTPOLE, STEPS),
+    'BC': Case('BC', CARTPOLE, DATA),
+    'BC with a GRU': Case('BC', CARTPOLE, DATA, SEQUENCES, GRU),
     'C51': Case('C51', CARTPOLE, STEPS, {'target_update_every': 10}),
+    'CQL': Case('CQL', PENDULUM, STEPS, {'n_actions': 2}),
+    'CQL in discrete actions': Case('CQL', CARTPOLE, STEPS),
     'CrossQ': Case('CrossQ', PENDULUM, STEPS, {}, {'normalize': 'batch_renorm'}),
+    'DAgger': Case('DAgger', CARTPOLE, LABELS),
     'DDPG': Case('DDPG', PENDULUM, STEPS),
     'DDPG with everything': Case('DDPG', PENDULUM, STEPS, ALL_OF_DDPG),
     'DPPO': Case('DPPO', CARTPOLE, MINIBATCHES),
@@ -90,7 +102,13 @@ CASES = {
     'DQN with everything': Case('DQN', CARTPOLE, STEPS, ALL_OF_DQN | {'tau': 0.01, 'target_update_every': 1}),
     'DQN with a GRU': Case('DQN', CARTPOLE, STEPS, SEQUENCES | {'target_update_every': 10}, GRU),
     'ES': Case('ES', CARTPOLE, GENERATIONS, {'num_directions': 2}),
+    'FQL': Case('FQL', PENDULUM, STEPS, {'flow_steps': 3}),
+    'GAIL': Case('GAIL', CARTPOLE, MINIBATCHES | DISCRIMINATOR),
+    'GAILTRPO': Case('GAILTRPO', CARTPOLE, ROLLOUTS | {'batch_size': 8} | DISCRIMINATOR),
     'IMPALA': Case('IMPALA', CARTPOLE, ROLLOUTS | {'rollouts': 1}),
+    'IQL': Case('IQL', PENDULUM, STEPS),
+    'IQL with a GRU': Case('IQL', CARTPOLE, STEPS, SEQUENCES, GRU),
+    'MARWIL': Case('MARWIL', CARTPOLE, DATA),
     'OffPAC': Case('OffPAC', CARTPOLE, STEPS),
     'PPO': Case('PPO', CARTPOLE, MINIBATCHES),
     'PPO by XLA': Case('PPO', CARTPOLE, MINIBATCHES, xla=True),
@@ -111,6 +129,7 @@ CASES = {
     'SAC with an LSTM': Case('SAC', PENDULUM, STEPS, SEQUENCES, LSTM),
     'TD3': Case('TD3', PENDULUM, STEPS),
     'TD3 by XLA': Case('TD3', PENDULUM, STEPS, xla=True),
+    'TD3BC': Case('TD3BC', PENDULUM, STEPS),
     'TQC': Case('TQC', PENDULUM, STEPS, {'quantiles': 5, 'drop': 1}),
     'TRPO': Case('TRPO', CARTPOLE, ROLLOUTS | {'batch_size': 8}),
     'TRPO in continuous actions': Case('TRPO', PENDULUM, ROLLOUTS | {'batch_size': 8}),
@@ -123,6 +142,16 @@ def train(name: str) -> dict[str, np.ndarray]:
     case = CASES[name]
     with mock.patch.object(compilation, 'XLA_UP_TO', compilation.XLA_UP_TO if case.xla else 0):
         return _train(name, case)
+
+
+def _needed(cls: Any, env: Any) -> dict[str, Any]:
+    """Return the dataset or the expert without which an algorithm does not learn: push where the pole leans."""
+    found: dict[str, Any] = {}
+    if cls.loop.needs_data or 'dataset' in cls.needed:
+        found['dataset'] = record_episodes(lambda obs: (obs[:, 2] > 0).astype(np.int64), env, None, 4, seed=0)
+    if 'expert' in cls.needed:
+        found['expert'] = lambda obs: int(obs[2] > 0)
+    return found
 
 
 def _train(name: str, case: Case) -> dict[str, np.ndarray]:
@@ -139,7 +168,7 @@ def _train(name: str, case: Case) -> dict[str, np.ndarray]:
         **case.params,
     )
     before = _weights(agent)
-    agent.learn(env, seed=0, roles=None, run_dir=False, verbose=0, **case.learn)
+    agent.learn(env, seed=0, roles=None, run_dir=False, verbose=0, **case.learn, **_needed(cls, env))
     env.close()
     weights = _weights(agent)
     for network in cls.network_names:

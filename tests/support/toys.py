@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
+import zoo
 from zoo import algorithms
 from zoo.common.records import Batch, Transition
 
@@ -87,6 +88,16 @@ def taken(algorithm: Any, params: dict[str, Any]) -> dict[str, Any]:
     known, some = algorithm.learn_params(), ('horizon', 'epochs', 'batch_size', 'rollouts')
     taken = {name: x for name, x in params.items() if name not in some or name in known}
     return taken if known['roles'] is None else {'roles': None} | taken
+
+
+def needed(agent: Any, env: Any) -> dict[str, Any]:
+    """Return what ``learn`` cannot do without: a dataset of the untrained agent, or the agent as its own expert."""
+    found: dict[str, Any] = {}
+    if agent.loop.needs_data or 'dataset' in agent.needed:
+        found['dataset'] = zoo.record_episodes(agent, env, None, 3, deterministic=False, seed=0)
+    if 'expert' in agent.needed:
+        found['expert'] = agent
+    return found
 
 
 def few_directions(algorithm: Any) -> dict[str, int]:

@@ -1,14 +1,15 @@
 """BC: behavior cloning.
 
-Pomerleau 1989, *ALVINN: An Autonomous Land Vehicle in a Neural Network* (NeurIPS 1): a policy is fitted to recorded
-observations and actions by supervised learning. Rewards are not read.
+Pomerleau 1989, *ALVINN: An Autonomous Land Vehicle in a Neural Network*
+(https://proceedings.neurips.cc/paper/1988/hash/812b4ba287f5ee0bc9d43bbf5bbe87fb-Abstract.html): a policy is fitted to
+observations and the right actions by supervised learning. Rewards are not read.
 
 ``loss='log_likelihood'`` maximizes the log-probability of the recorded actions, for every action space. ``loss='mse'``
-moves the means of ``Box`` actions by squared errors instead, as ALVINN does. An entry counts in half of its range,
-whatever the spread of the policy. The likelihood then moves the spread alone, and parts of the action that are no
-``Box``.
+moves the means of ``Box`` actions by squared errors instead. An entry counts in half of its range, whatever the spread
+of the policy. The likelihood then moves the spread alone, and parts of the action that are no ``Box``.
 
-Departures: a network of today, and Adam on minibatches. ALVINN has one output unit for each of 45 directions.
+Departures: the policy is a distribution, learned by Adam on minibatches. ALVINN has one output unit for each of 45
+directions, learned by squared errors. Its roads were simulated.
 """
 
 from __future__ import annotations

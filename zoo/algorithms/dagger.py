@@ -1,9 +1,9 @@
 """DAgger: dataset aggregation.
 
 Ross, Gordon and Bagnell 2011, *A Reduction of Imitation Learning and Structured Prediction to No-Regret Online
-Learning* (arXiv 1011.0686), algorithm 3.1. A cloned policy errs, and then sees states that no expert has shown. DAgger lets the
-policy act and asks an expert what it would do in each state. Each iteration takes steps by a mixture of expert and
-policy, labels all of them by the expert, adds them to the dataset, and fits the policy to the whole dataset.
+Learning* (arXiv 1011.0686), algorithm 3.1. A cloned policy errs, and then sees states that no expert has shown. DAgger
+lets the policy act and asks an expert what it would do in each state. Each iteration takes steps by a mixture of expert
+and policy, labels all of them by the expert, adds them to the dataset, and fits the policy to the whole dataset.
 
 Departures:
 

@@ -1,7 +1,8 @@
 """MARWIL: monotonic advantage re-weighted imitation learning.
 
-Wang et al. 2018, *Exponentially Weighted Imitation Learning for Batched Historical Data* (NeurIPS 31), algorithm 1:
-behavior cloning in which each action counts by ``exp(β A / c)``. The advantage A is the discounted return to the end of
+Wang et al. 2018, *Exponentially Weighted Imitation Learning for Batched Historical Data*
+(https://proceedings.neurips.cc/paper/2018/hash/4aec1b3435c52abbdf8334ea0e7141e0-Abstract.html), algorithm 1: behavior
+cloning in which each action counts by ``exp(β A / c)``. The advantage A is the discounted return to the end of
 the episode minus the value of the state, which a critic learns. ``c`` is the root of the moving average of A². With
 ``beta=0`` every action counts alike: that is behavior cloning, weight by weight.
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from zoo.common.schedules import Linear
+
 COMMON: dict[str, Any] = {
     'train_updates': 500_000,
     'train_steps': 1_000_000,
@@ -34,18 +36,24 @@ COMMON: dict[str, Any] = {
 TYPES: dict[str, dict[str, Any]] = {}
 
 TUNED: dict[str, dict[str, Any]] = {
+    # Our own, tried on the replay of a DQN with seed 7. A rate that falls to zero makes the end calm: with a constant
+    # one three seeds got 480 to 491.
     'CartPole-v1': {
         'train_updates': 20_000,
         'train_steps': 50_000,
         'buffer_size': 50_000,
-        'conservative_weight': 1.0,
         'networks': {'actor': {'hidden': [64, 64]}, 'critic': {'hidden': [64, 64]}},
-        'optimizers': {'actor': {'learning_rate': 1e-3}, 'critic': {'learning_rate': 1e-3}},
+        'optimizers': {'actor': {'learning_rate': Linear(1e-3)}, 'critic': {'learning_rate': Linear(1e-3)}},
     },
+    # Our own, tried on the replay of a TD3 with seed 7. Narrow critics and a high rate are enough, and several times as
+    # fast. γ is TD3's.
     'Pendulum-v1': {
-        'train_updates': 20_000,
+        'train_updates': 10_000,
         'train_steps': 20_000,
         'buffer_size': 20_000,
-        'networks': {'actor': {'hidden': [256, 256]}, 'critic': {'hidden': [256, 256]}},
+        'gamma': 0.98,
+        'conservative_weight': 1.0,
+        'networks': {'actor': {'hidden': [64, 64]}, 'critic': {'hidden': [64, 64]}},
+        'optimizers': {name: {'learning_rate': 1e-3} for name in ('actor', 'critic', 'alpha')},
     },
 }

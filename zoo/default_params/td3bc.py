@@ -2,8 +2,8 @@
 
 ``COMMON`` is from Fujimoto and Gu 2021 (arXiv 2106.06860, appendix B), in their code (sfujim/TD3_BC): batches of 256,
 Adam at 3e-4, α = 2.5, the hyper-parameters of TD3. d3rlpy 2.8.1 (reproductions/offline/td3_plus_bc.py) and CORL (commit
-6afec90, configs/offline/td3_bc) have the same. The paper makes 1,000,000 updates, d3rlpy 500,000, as here. What concerns
-learning online is TD3's.
+6afec90, configs/offline/td3_bc) have the same. The paper makes 1,000,000 updates, d3rlpy 500,000, as here. What
+concerns learning online is TD3's.
 """
 
 from __future__ import annotations

@@ -22,9 +22,14 @@ def test_every_parameter_is_declared_with_a_meaning(name: str):
     described = zoo.describe(name)
     for param in (*described.constructor, *described.learn):
         assert param.meaning, param.name
-        assert param.kind != 'any' or param.name in ('net_list', 'optimizers_list', 'roles', 'recorded', 'dataset'), (
-            param.name
-        )
+        assert param.kind != 'any' or param.name in (
+            'net_list',
+            'optimizers_list',
+            'roles',
+            'recorded',
+            'dataset',
+            'expert',
+        ), param.name
     text, page = repr(described), described._repr_html_()
     cls = getattr(algorithms, name)
     for parameter in (*cls.params(), *cls.learn_params()):

@@ -115,6 +115,15 @@ def test_numpy_equals_keras_for_every_head(head: Head, hidden: list[int]):
     np.testing.assert_allclose(forward(obs), net(tensors(obs)), atol=1e-5)
 
 
+@pytest.mark.parametrize('space', [VECTOR, FLAT], ids=['vector', 'nested'])
+def test_numpy_equals_keras_with_layer_normalization(space: Space):
+    net = network(space, {'hidden': [16, 8], 'activation': 'relu', 'normalize': 'layer_norm'}, normalize=True)
+    shake(net.trainable_variables)
+    forward, obs = Forward(net), observations(space, 6)
+    assert forward.numpy is not None
+    np.testing.assert_allclose(forward(obs), net(tensors(obs)), rtol=1e-5, atol=1e-5)
+
+
 def test_layers_without_a_bias():
     dense = keras.layers.Dense
     entry = keras.Sequential([dense(8, 'relu', use_bias=False), dense(6, 'tanh'), dense(4, use_bias=False)])
@@ -299,10 +308,13 @@ def relu(x: Any) -> Any:
 GRAPHS: dict[str, tuple[Space, Callable[[], Any]]] = {
     'image': (IMAGE, lambda: {'hidden': [8], 'features': 8}),
     'embedding': (Discrete(300, start=5), lambda: {'hidden': [8]}),
-    'activation not in NumPy': (VECTOR, lambda: {'hidden': [8], 'activation': 'gelu'}),
+    'activation not in NumPy': (VECTOR, lambda: {'hidden': [8], 'activation': 'selu'}),
     'activation of the user': (VECTOR, lambda: keras.Sequential([keras.layers.Dense(4, relu)])),
     'overridden call': (VECTOR, lambda: Twice([keras.layers.Dense(4)])),
-    'layer norm': (VECTOR, lambda: keras.Sequential([keras.layers.Dense(6), keras.layers.LayerNormalization()])),
+    'layer norm without a shift': (
+        VECTOR,
+        lambda: keras.Sequential([keras.layers.Dense(6), keras.layers.LayerNormalization(center=False)]),
+    ),
     'functional': (VECTOR, lambda: functional()),
     'tensorlayer': (VECTOR, lambda: pytest.importorskip('tensorlayer') and {'hidden': [8], 'layers': 'tensorlayer'}),
 }

@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, Dict, Discrete, Space
 
 from zoo.common.acting.convert import convert
 from zoo.common.acting.forward import Forward
-from zoo.common.acting.layers import Affine, Dueling, NoisyAffine, NormalizedAffine
+from zoo.common.acting.layers import Affine, Dueling, LayerNorm, NoisyAffine, NormalizedAffine
 from zoo.common.acting.recurrent_layers import Gru
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.networks.build import build_network
@@ -61,6 +61,7 @@ def test_only_a_plain_chain_is_converted():
         ({'hidden': [4]}, action_value_head(3, dueling=True), [Affine, Dueling]),
         ({'hidden': [4]}, action_value_head(3, sigma=0.5), [Affine, NoisyAffine]),
         ({'hidden': [4], 'normalize': 'batch_renorm'}, None, [NormalizedAffine, NormalizedAffine]),
+        ({'hidden': [4], 'normalize': 'layer_norm'}, None, [Affine, LayerNorm, Affine]),
         ({'hidden': [4], 'recurrent': 'gru'}, None, [Affine, Gru, Affine]),
         # A normalization needs a plain dense layer after it, which takes it in.
         ({'hidden': [4], 'normalize': 'batch_renorm'}, action_value_head(3, sigma=0.5), None),

@@ -193,8 +193,8 @@ def test_features_of_a_dict_are_matched_by_key():
         ({'features': -1}, 'a layer of -1 units'),
         ({'seed': -1}, 'seed is -1; give a whole number from 0 on, or None'),
         ({'seed': 'a'}, "seed is 'a'"),
-        ({'normalize': 'batch_norm'}, "normalize is 'batch_norm'; give 'batch_renorm' or None"),
-        ({'normalize': True}, "normalize is True; give 'batch_renorm' or None"),
+        ({'normalize': 'batch_norm'}, "normalize is 'batch_norm'; give 'batch_renorm', 'layer_norm' or None"),
+        ({'normalize': True}, "normalize is True; give 'batch_renorm', 'layer_norm' or None"),
         ({'normalize': 'batch_renorm', 'layers': 'tensorlayer'}, "is a Keras layer, .* give layers='keras'"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else '',
@@ -234,6 +234,16 @@ def test_batch_renormalization_of_what_enters_and_after_every_layer(
         norm.epsilon = 1e-3
     assert np.abs(normed(obs, action, training=True) - plain(obs, action)).max() > 1e-3
     assert [norm.steps.numpy() for norm in norms] == [1] * len(norms)
+
+
+@pytest.mark.parametrize('space', [unbounded(3), Box(0, 255, (8, 8, 3), np.uint8)], ids=['vector', 'image'])
+def test_layer_normalization_after_every_layer(space: Space):
+    net = network(space, 2, hidden=[4, 5], features=8, normalize='layer_norm')
+    kinds = [type(layer) for layer in net.torso.layers if type(layer) in (Dense, keras.layers.LayerNormalization)]
+    assert kinds[-4:] == [Dense, keras.layers.LayerNormalization] * 2
+    encoded = net.encode(observations(space), tf.constant([[0.5, -0.5], [1.0, 0.0]])).numpy()
+    np.testing.assert_allclose(encoded.mean(-1), 0.0, atol=1e-5)
+    np.testing.assert_allclose(encoded.std(-1), 1.0, rtol=1e-3)
 
 
 def test_a_spec_is_filled_in_and_not_changed():

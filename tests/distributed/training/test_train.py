@@ -40,7 +40,9 @@ ROOTS = [
     name
     for name in algorithms.NAMES
     if name == 'PPO'
-    or getattr(algorithms, name).__mro__[1].__name__ not in ('ActorCritic', 'Evolution', *algorithms.NAMES)
+    or getattr(algorithms, name).__mro__[1].__name__
+    not in ('ActorCritic', 'Adversarial', 'Evolution', *algorithms.NAMES)
+    and not getattr(algorithms, name).loop.needs_data
 ]
 #: Parameters of ``learn`` with which a training takes a second.
 ON = {'train_steps': 600, 'horizon': 20, 'epochs': 2, 'batch_size': 20}

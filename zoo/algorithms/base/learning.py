@@ -157,7 +157,8 @@ def _check_needed(agent: Agent, values: dict[str, Any]) -> None:
     for name, what in agent.needed.items():
         if values[name] is None:
             told = f'{type(agent).__name__} needs {what}:'
-            raise InvalidValue(f"{told} agent.learn(env, 'train', {name}=…).", shell=f'{told} --set {name}=….')
+            option = '--dataset PATH' if name == 'dataset' else f'--set {name}=…'
+            raise InvalidValue(f"{told} agent.learn(env, 'train', {name}=…).", shell=f'{told} {option}.')
 
 
 def _check_data(agent: Agent, values: dict[str, Any], given: dict[str, Any], render: bool, plot_func: Any) -> None:

@@ -14,9 +14,10 @@ from zoo.common.adaptors.parts import SDE_EPSILON, Part
 
 def _gelu(x: np.ndarray) -> np.ndarray:
     """x Φ(x), with Φ by Abramowitz and Stegun 1964, equation 7.1.26, whose error is below 1e-7; NumPy has no erf."""
-    t = 1.0 / (1.0 + np.float32(0.3275911 / np.sqrt(2.0)) * np.abs(x))
+    size = np.minimum(np.abs(x), 13.0)  # beyond, the tail is 0 in float32
+    t = 1.0 / (1.0 + np.float32(0.3275911 / np.sqrt(2.0)) * size)
     series = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t
-    tail = 0.5 * series * np.exp(-0.5 * x * x)
+    tail = np.where(size < 13.0, 0.5 * series * np.exp(-0.5 * size * size), 0.0)
     return x * np.where(x > 0, 1.0 - tail, tail)
 
 
