@@ -214,9 +214,9 @@ def _check_target(agent: Any, deterministic: bool) -> None:
     name, behavior = type(agent).__name__, agent.behavior
     counted = not _boxes(agent)
     if not counted and not isinstance(behavior, Stochastic):
-        raise InvalidValue(
-            f'{name} has a deterministic policy, which gives recorded actions of a Box no probability: {INSTEAD}.'
-        )
+        drawn = agent.forward.noise_size
+        kind = 'a policy without a density' if drawn else 'a deterministic policy'
+        raise InvalidValue(f'{name} has {kind}, which gives recorded actions of a Box no probability: {INSTEAD}.')
     if not counted and deterministic:
         raise InvalidValue(
             'deterministic=True gives recorded actions of a Box no probability: leave it out to judge the policy that '
@@ -255,7 +255,7 @@ def _check_behavior(behavior: Any) -> None:
     elif isinstance(plays, SometimesRandom) and _boxes(behavior) and value_at(plays.epsilon, behavior.progress):
         why = 'mixes a density with random actions of a Box'
     elif _boxes(behavior) and not isinstance(plays, Stochastic | GaussianNoise):
-        why = 'has a deterministic policy'
+        why = 'has a policy without a density'
     if why is not None:
         raise InvalidValue(
             f'{name} {why}, so the probabilities of its actions are not known: give behavior a function from an '
