@@ -263,6 +263,8 @@ class TestRefusals:
             ({'train_updates': 5, 'roles': {'learners': 1, 'actors': 1}}, 'roles=None'),
             ({'train_updates': 5, 'render': True}, 'render shows episodes of the training'),
             ({'train_updates': 5, 'plot_func': print}, 'plot_func shows episodes of the training'),
+            ({'train_updates': 5, 'recorded': []}, 'an empty list is no dataset'),
+            ({'train_updates': 5, 'recorded_share': 0.5}, 'recorded_share is for steps in the environment'),
             ({'train_updates': 5, 'her': {}}, 'give learn the environment, or her=None'),
             ({'train_updates': 0}, 'train_updates is 0'),
         ],
@@ -270,6 +272,10 @@ class TestRefusals:
     def test_what_means_nothing_on_a_dataset(self, path, given, told):
         with pytest.raises(ValueError, match=told):
             made().learn(None, dataset=path, run_dir=False, **given)
+
+    def test_recorded_episodes_beside_a_dataset(self, path):
+        with pytest.raises(ValueError, match='recorded is for steps in the environment, .*give all as dataset'):
+            made().learn(None, dataset=path, recorded=path, train_updates=5, run_dir=False)
 
     def test_updates_without_a_dataset(self):
         with pytest.raises(ValueError, match='train_updates=5 counts updates on a dataset'):
@@ -338,7 +344,7 @@ class TestTrain:
         given = {'observation_space': SPACE, 'action_space': CONTINUOUS}
         data = zoo.open_dataset(data, **given)
         zoo.train('TD3', dataset=data, train_updates=4, batch_size=4, net='8', verbose=0, run_dir=tmp_path / 'run')
-        with pytest.raises(ValueError, match='learned from a dataset in memory'):
+        with pytest.raises(ValueError, match='learned from <Dataset .*: 3 episodes.*which no path names: give it'):
             zoo.resume(tmp_path / 'run', train_steps=8, env=Still())
         agent, _ = zoo.resume(tmp_path / 'run', train_steps=8, dataset=data, env=Still(), verbose=0)
         assert agent.updates == 8
@@ -346,3 +352,16 @@ class TestTrain:
     def test_neither_an_environment_nor_a_dataset(self):
         with pytest.raises(ValueError, match='the environment is missing'):
             zoo.train('TD3', run_dir=False)
+
+    @pytest.mark.parametrize('name', ['dataset', 'recorded'])
+    def test_some_episodes_of_a_file_are_not_resumed_as_all_of_it(self, name, tmp_path):
+        path = tmp_path / 'd.npz'
+        written(path, SPACE, CHOICE, None, episodes(CHOICE))
+        some = zoo.open_dataset(path)[:2]
+        env = gymnasium.wrappers.TransformAction(Still(), lambda action: action, CHOICE)
+        agent = zoo.algorithms.DQN(SPACE, CHOICE, net_list=[SMALL])
+        own = {'train_updates': 4} if name == 'dataset' else {'train_steps': 4, 'explore_steps': 0}
+        agent.learn(env, run_dir=tmp_path / 'run', **own | {name: some, 'batch_size': 2, 'verbose': 0})
+        with pytest.raises(ValueError, match=f'2 episodes, 8 steps.*give it again, zoo.resume.*{name}=…'):
+            zoo.resume(tmp_path / 'run', train_steps=8, env=env)
+        zoo.resume(tmp_path / 'run', train_steps=8, env=env, verbose=0, **{name: some})

@@ -183,6 +183,12 @@ def _check_data(agent: Agent, values: dict[str, Any], given: dict[str, Any], ren
         )
     if values['roles'] is not None:
         raise InvalidValue('roles share the steps of an environment, but a dataset is learned from here: roles=None.')
+    for name in ('recorded', 'recorded_share'):
+        if values.get(name) is not None:
+            raise InvalidValue(
+                f'{name} is for steps in the environment, but with a dataset none is taken: leave {name} out, or give '
+                'all as dataset=[…].'
+            )
     for argument, is_given in (('render', render), ('plot_func', plot_func is not None)):
         if is_given:
             raise InvalidValue(f'{argument} shows episodes of the training, but with a dataset none is played.')
