@@ -100,6 +100,17 @@ def needed(agent: Any, env: Any) -> dict[str, Any]:
     return found
 
 
+def fitted(agent: Any, env: Any, params: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters of ``learn`` for a short training of any algorithm, with what it needs besides."""
+    found = taken(agent, params) | needed(agent, env)
+    if agent.loop.needs_data:
+        found['train_updates'] = found.pop('train_steps')
+    if agent.loop.alone:
+        found |= {'horizon': 10, 'updates': 8}
+    known, elsewhere = agent.learn_params(), ('explore_steps', 'buffer_size', 'update_every', 'updates')
+    return {name: x for name, x in found.items() if name in known or name not in elsewhere}
+
+
 def few_directions(algorithm: Any) -> dict[str, int]:
     """Constructor's parameters with which an update takes but two perturbations, where it takes perturbations."""
     return {'num_directions': 2} if 'num_directions' in algorithm.params() else {}
