@@ -94,7 +94,7 @@ def needed(agent: Any, env: Any) -> dict[str, Any]:
     """Return what ``learn`` cannot do without: a dataset of the untrained agent, or the agent as its own expert."""
     found: dict[str, Any] = {}
     if agent.loop.needs_data or 'dataset' in agent.needed:
-        found['dataset'] = zoo.record_episodes(agent, env, None, 3, deterministic=False, seed=0)
+        found['dataset'] = zoo.record_episodes(agent, env, None, 3, seed=0)
     if 'expert' in agent.needed:
         found['expert'] = agent
     return found
