@@ -94,10 +94,21 @@ def needed(agent: Any, env: Any) -> dict[str, Any]:
     """Return what ``learn`` cannot do without: a dataset of the untrained agent, or the agent as its own expert."""
     found: dict[str, Any] = {}
     if agent.loop.needs_data or 'dataset' in agent.needed:
-        found['dataset'] = zoo.record_episodes(agent, env, None, 3, deterministic=False, seed=0)
+        found['dataset'] = zoo.record_episodes(agent, env, None, 3, seed=0)
     if 'expert' in agent.needed:
         found['expert'] = agent
     return found
+
+
+def fitted(agent: Any, env: Any, params: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters of ``learn`` for a short training of any algorithm, with what it needs besides."""
+    found = taken(agent, params) | needed(agent, env)
+    if agent.loop.needs_data:
+        found['train_updates'] = found.pop('train_steps')
+    if agent.loop.alone:
+        found |= {'horizon': 10, 'updates': 8}
+    known, elsewhere = agent.learn_params(), ('explore_steps', 'buffer_size', 'update_every', 'updates')
+    return {name: x for name, x in found.items() if name in known or name not in elsewhere}
 
 
 def few_directions(algorithm: Any) -> dict[str, int]:

@@ -74,7 +74,7 @@ def learn(agent: Algorithm, steps: int = 40, **params: Any) -> Any:
     few |= {} if few else {'explore_steps': 20, 'buffer_size': 50}
     env = build_env(toys.AnySpaces(agent.observation_space, agent.action_space), 'gymnasium', seed=0)
     given = {'run_dir': False, 'verbose': 0, 'batch_size': 8, 'train_steps': steps, 'seed': 0}
-    return agent.learn(env, **toys.taken(agent, given | few | params))
+    return agent.learn(env, **toys.fitted(agent, env, given | few | params))
 
 
 def batches(agent: Algorithm, size: int = 64) -> Batch:

@@ -39,7 +39,7 @@ def learn(agent: Algorithm, steps: int = 60, seed: int | None = 0, **others: Any
     params = {'run_dir': False, 'verbose': 0, 'batch_size': 8, 'train_steps': steps}
     params |= {'explore_steps': 20, 'buffer_size': 50} if name in OFF_POLICY else {'horizon': 16, 'epochs': 2}
     env = zoo.build_env(toys.AnySpaces(VECTOR, ACTIONS[name]), 'gymnasium', seed=0)
-    return agent.learn(env, seed=seed, **toys.taken(agent, params | others))
+    return agent.learn(env, seed=seed, **toys.fitted(agent, env, params | others))
 
 
 def batches(agent: Algorithm, count: int = 2, size: int = 6, seed: int = 0) -> Batch:
@@ -59,7 +59,7 @@ def batches(agent: Algorithm, count: int = 2, size: int = 6, seed: int = 0) -> B
             terminated=rng.random((count, size)) < 0.2,
             truncated=np.zeros((count, size), bool),
         ),
-        agent.gamma,
+        getattr(agent, 'gamma', 0.99),
     )
 
 
@@ -485,7 +485,7 @@ class TestTwins:
         for key, array in found.items():
             np.testing.assert_allclose(array, expected[key], atol=1e-5, err_msg=key)
         assert any(not np.array_equal(array, before[key]) for key, array in found.items())
-        if name in OFF_POLICY:
+        if agent.replay is not None:
             assert twin.replay is not agent.replay and twin.replay.added == agent.replay.added > 0
 
     def test_what_cannot_be_copied_is_refused(self):
