@@ -192,7 +192,11 @@ class TestTheGlobalPolicy:
         for found in (default, agent):
             assert [entry['dtype'] for entry in found.net_list] == [MIXED] * len(given)
             for network in found.networks.values():
-                rounding = [layer for layer in network.torso.layers if not isinstance(layer, BatchRenormalization)]
+                rounding = [
+                    x
+                    for x in network.torso.layers
+                    if not isinstance(x, BatchRenormalization | keras.layers.LayerNormalization)
+                ]
                 assert {layer.dtype_policy.name for layer in rounding} == {MIXED}
         assert given[0] == {'hidden': [8]}, 'it is the caller’s'
         named = make(name, 'float32')

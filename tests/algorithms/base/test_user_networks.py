@@ -81,6 +81,14 @@ def modal(i: int) -> keras.Model:
     )
 
 
+def output_of(agent: Algorithm) -> Any:
+    """What the policy's network gives for `OBS`, as acting sees it; FQL's takes noise besides, which is zero here."""
+    policy = getattr(agent, 'policy', None) or agent.networks[agent.network_names[0]]
+    means = getattr(agent, 'means', lambda output: output)  # of distributions
+    noise = [tf.zeros([len(OBS), 2])] if type(agent).__name__ == 'FQL' else []
+    return means(policy(OBS, *noise))
+
+
 def batch_norms(agent: Algorithm) -> dict[str, keras.layers.BatchNormalization]:
     return {name: network.torso.layers[2] for name, network in agent.networks.items()}
 
@@ -128,8 +136,7 @@ class TestTrainingMode:
         policy = getattr(agent, 'policy', None) or agent.networks[agent.network_names[0]]
         # Behind it NumPy has plain layers alone, which take its scale and offset into their weights.
         assert (agent.forward.numpy is None) == bool(getattr(policy, 'streams', None))
-        means = getattr(agent, 'means', lambda output: output)  # of distributions
-        np.testing.assert_allclose(agent.forward(OBS), means(policy(OBS)), atol=1e-5)
+        np.testing.assert_allclose(agent.forward(OBS), output_of(agent), atol=1e-5)
         np.testing.assert_array_equal(zoo.load(agent.save(tmp_path / 'saved')).predict(OBS), agent.predict(OBS))
 
     @pytest.mark.usefixtures('plain_graphs')
@@ -184,12 +191,11 @@ class TestTrainingMode:
 
 def check_acting_and_saving(agent: Algorithm, path: Path) -> None:
     """Acts in inference mode with the newest statistics, and so does what is loaded."""
-    policy = getattr(agent, 'policy', None) or agent.networks[agent.network_names[0]]
-    means = getattr(agent, 'means', lambda output: output)  # of distributions
-    np.testing.assert_allclose(agent.forward(OBS), means(policy(OBS)), atol=1e-5)
+    expected = output_of(agent)
+    np.testing.assert_allclose(agent.forward(OBS), expected, atol=1e-5)
     other = make(type(agent).__name__, modal)
     other.forward.load(agent.forward.weights())
-    np.testing.assert_allclose(other.forward(OBS), means(policy(OBS)), atol=1e-5)
+    np.testing.assert_allclose(other.forward(OBS), expected, atol=1e-5)
     entries = [modal(i) for i in range(len(agent.networks))]
     loaded = zoo.load(agent.save(path / 'saved'), net_list=entries)
     np.testing.assert_array_equal(loaded.predict(OBS), agent.predict(OBS))
@@ -211,7 +217,7 @@ class TestPenalties:
                 return self.dense(x)
 
         cls = CLASSES[name]
-        amounts = [100.0, 20.0, 3.0][: len(cls.network_names)]
+        amounts = [100.0, 20.0, 3.0, 7.0][: len(cls.network_names)]
         agent = make(name, lambda i: Pays())
         begun = saving.arrays(agent)
 
@@ -449,9 +455,7 @@ class TestWeightsSetFromOutside:
         for variable in network.trainable_variables:
             variable.assign(variable + 0.5 * tf.random.stateless_normal(variable.shape, [4, 5]))
         agent.predict(OBS)
-        policy = getattr(agent, 'policy', None) or network
-        means = getattr(agent, 'means', lambda output: output)  # of distributions
-        np.testing.assert_allclose(agent.forward(OBS), means(policy(OBS)), atol=1e-5)
+        np.testing.assert_allclose(agent.forward(OBS), output_of(agent), atol=1e-5)
         if isinstance(agent.action_space, Box):
             assert np.abs(np.array(agent.predict(OBS)) - before).max() > 1e-3
 
