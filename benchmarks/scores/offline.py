@@ -185,7 +185,7 @@ class Row:
 
     Attributes:
         alg, env_id, data: what learns, where it is tested, and from what.
-        updates: gradient updates; None: an algorithm that also steps the environment, as its defaults say.
+        updates: gradient updates; None: as many as the defaults of the algorithm say.
         seeds: how many.
         aim: the score that a seed is to reach; None: d3rlpy's.
         library: ``'zoo'`` or ``'d3rlpy'``.
@@ -203,9 +203,9 @@ class Row:
 
 
 ROWS: dict[str, Row] = {
-    'bc-cartpole': Row('BC', 'CartPole-v1', 'cartpole-expert-10', 2_000, aim=475),
-    'bc-pendulum': Row('BC', 'Pendulum-v1', 'pendulum-expert-10', 5_000, aim=-200),
-    'marwil-cartpole': Row('MARWIL', 'CartPole-v1', 'cartpole-replay', 20_000, aim=475),
+    'bc-cartpole': Row('BC', 'CartPole-v1', 'cartpole-expert-10', None, aim=475),
+    'bc-pendulum': Row('BC', 'Pendulum-v1', 'pendulum-expert-10', None, aim=-200),
+    'marwil-cartpole': Row('MARWIL', 'CartPole-v1', 'cartpole-replay', None, aim=475),
     # As many labels of the expert as BC has.
     'dagger-pendulum': Row('DAgger', 'Pendulum-v1', 'TD3/Pendulum-v1', None, changes={'train_steps': 2_000}),
     'gail-cartpole': Row('GAIL', 'CartPole-v1', 'cartpole-expert-5', None, aim=475),

@@ -317,6 +317,16 @@ class TestFittedQ:
             value = model.value(model.target, obs, tf.constant([1, 2])).numpy()
             np.testing.assert_allclose(value, expected[1])
 
+    def test_noise_that_is_an_input_is_drawn(self):
+        agent = zoo.algorithms.FQL(VECTOR, SQUARE)
+        obs = tf.zeros([2, 3])
+        for deterministic in (False, True):
+            model = FQE(VECTOR, SQUARE, evaluated=agent, deterministic=deterministic, net_list=[TINY])
+            one, other = (model.action(obs, tf.constant(seed)).numpy() for seed in ([1, 2], [3, 4]))
+            assert (one == other).all() == (one[0] == one[1]).all() == deterministic
+        with pytest.raises(ValueError, match='FQL has a policy without a density'):
+            zoo.estimate_return(agent, recorded(agent), 'wis', ppo(VECTOR, SQUARE))
+
     def test_actions_as_vectors(self):
         """Choices are one-hot; a Box is cut off at its bounds, as an environment does."""
         space = Dict(a=Discrete(3), b=MultiDiscrete([2, 3]), c=MultiBinary(2), d=Box(-2.0, 2.0, (2,), np.float32))

@@ -1,6 +1,6 @@
 """BC's defaults.
 
-Network and batch are from TD3+BC (Fujimoto and Minari 2021, arXiv 2106.06860), whose actor is cloned too. The rate is
+Network and batch are from TD3+BC (Fujimoto and Gu 2021, arXiv 2106.06860), whose actor is cloned too. The rate is
 larger, 1e-3 in place of 3e-4, and falls to zero, so that the end does not depend on the last batches.
 """
 

@@ -174,9 +174,9 @@ def _check_target(agent: Any, deterministic: bool) -> None:
     name, behavior = type(agent).__name__, agent.behavior
     counted = not boxes(agent)
     if not counted and not isinstance(behavior, Stochastic):
-        raise InvalidValue(
-            f'{name} has a deterministic policy, which gives recorded actions of a Box no probability: {INSTEAD}.'
-        )
+        drawn = agent.forward.noise_size
+        kind = 'a policy without a density' if drawn else 'a deterministic policy'
+        raise InvalidValue(f'{name} has {kind}, which gives recorded actions of a Box no probability: {INSTEAD}.')
     if not counted and deterministic:
         raise InvalidValue(
             'deterministic=True gives recorded actions of a Box no probability: leave it out to judge the policy that '

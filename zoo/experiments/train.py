@@ -237,7 +237,8 @@ def resume(
         env: the environment; None: built again, which needs an environment with a name.
         net_list: networks of the same shapes, if the run has networks that were defined in Python; as for ``zoo.load``.
         **changes: parameters of ``learn`` that do not change what is learned: ``verbose``, ``log_every``, …; and
-            ``dataset``, if the run learned from one in memory, which its folder does not hold.
+            ``dataset`` or ``recorded``, if the run learned from episodes that no path names: from memory, or some of a
+            file.
 
     Returns:
         The agent and the result, a named tuple.
@@ -264,8 +265,12 @@ def resume(
             )
         agent.loop_state = {'steps': steps, 'train_steps': steps}
     learn_params = in_verbose(found.config.get('learn_params', {})) | in_verbose(changes, warn=True)
-    if 'dataset' not in changes and any(name.startswith('<') for name in found.dataset or ()):
-        raise InvalidValue(f'{found.name} learned from a dataset in memory: give it again, zoo.resume(…, dataset=…).')
+    for name in ('dataset', 'recorded'):
+        used = found.config.get('learn_params', {}).get(name)
+        without_path = [x for x in ([used] if isinstance(used, str) else used or ()) if str(x).startswith('<')]
+        if name not in changes and without_path:
+            told = f'{found.name} learned from {without_path[0]}, which no path names'
+            raise InvalidValue(f'{told}: give it again, zoo.resume(…, {name}=…).')
     if train_steps is not None:
         learn_params[algorithms.length_of(found.algorithm, learn_params)] = train_steps
     built = found.build_env(found.seed) if env is None else None

@@ -84,6 +84,7 @@ def test_what_a_run_writes_of_it(dataset, tmp_path):
     assert (described('x/y.npz'), name_of(Path('x/y.npz')), named('x')) == ('x/y.npz', 'y', ['x'])
     assert named(['x', saved]) == ['x', str(saved.path)] and name_of(['x', saved]) == 'x'
     assert described(dataset) == repr(dataset)
+    assert described(saved[:3]) == repr(saved[:3]) and described(saved[:]) == str(saved.path)
     assert (described(list(dataset)), name_of(list(dataset))) == ('<12 episodes in memory>', 'episodes')
 
 

@@ -104,6 +104,19 @@ def test_what_names_no_recording_is_refused_before_anything_is_read(sources: Any
         declared['recorded'].check(sources)
 
 
+def test_a_file_that_was_written_anew_is_opened_again(tmp_path: Path):
+    path = tmp_path / 'x.npz'
+    before = record_episodes(Policy(), Counting('stack'), path, 5, seed=0)
+    record_episodes(Policy(), Counting('stack'), path, 9, seed=1)
+    for read in (lambda: before[0], lambda: next(iter(before)), lambda: before.returns, lambda: before[:2].returns):
+        with pytest.raises(ValueError, match=r"x\.npz' was written anew since it was opened: open it again"):
+            read()
+    assert len(list(open_dataset(path))) == 9
+    path.unlink()
+    with pytest.raises(ValueError, match='is gone since it was opened'):
+        before[0]
+
+
 def test_of_a_stack_the_newest_frame_is_written(tmp_path: Path):
     path = record_episodes(Policy(), Counting('stack'), tmp_path / 'x.npz', 5, seed=0).path
     with np.load(path, allow_pickle=False) as arrays:

@@ -17,7 +17,7 @@ from zoo.common.datasets.episodes import RecordedEpisode
 from zoo.common.datasets.replaying import replay_of
 from zoo.common.datasets.writing import written
 from zoo.common.sampling import Sampling
-from zoo.common.training.offline_loop import updates_at_once
+from zoo.common.training.offline_loop import next_call, updates_at_once
 
 SPACE, CONTINUOUS, CHOICE = Box(-1.0, 1.0, (2,), np.float32), Box(-2.0, 2.0, (1,), np.float32), Discrete(3)
 SMALL = {'hidden': [8], 'activation': 'relu'}
@@ -46,6 +46,10 @@ class Still(Untouchable):
     def step(self, action):
         self.left -= 1
         return self.observation_space.sample(), 1.0, self.left == 0, False, {}
+
+
+class Choosing(Still):
+    action_space = CHOICE
 
 
 def episodes(action_space=CONTINUOUS, lengths=(5, 3, 7), seed=0):
@@ -263,6 +267,8 @@ class TestRefusals:
             ({'train_updates': 5, 'roles': {'learners': 1, 'actors': 1}}, 'roles=None'),
             ({'train_updates': 5, 'render': True}, 'render shows episodes of the training'),
             ({'train_updates': 5, 'plot_func': print}, 'plot_func shows episodes of the training'),
+            ({'train_updates': 5, 'recorded': []}, 'an empty list is no dataset'),
+            ({'train_updates': 5, 'recorded_share': 0.5}, 'recorded_share is for steps in the environment'),
             ({'train_updates': 5, 'her': {}}, 'give learn the environment, or her=None'),
             ({'train_updates': 0}, 'train_updates is 0'),
         ],
@@ -270,6 +276,10 @@ class TestRefusals:
     def test_what_means_nothing_on_a_dataset(self, path, given, told):
         with pytest.raises(ValueError, match=told):
             made().learn(None, dataset=path, run_dir=False, **given)
+
+    def test_recorded_episodes_beside_a_dataset(self, path):
+        with pytest.raises(ValueError, match='recorded is for steps in the environment, .*give all as dataset'):
+            made().learn(None, dataset=path, recorded=path, train_updates=5, run_dir=False)
 
     def test_updates_without_a_dataset(self):
         with pytest.raises(ValueError, match='train_updates=5 counts updates on a dataset'):
@@ -311,6 +321,59 @@ def test_updates_at_once_divide_the_training_where_that_costs_little(updates, si
     assert updates_at_once(updates, size, interval) == expected
 
 
+def test_the_calls_of_a_training():
+    def calls(together, at_once, every, end=20):
+        found, done = [], 0
+        while done < end:
+            found.append(next_call(done, end, together, at_once, every))
+            done += found[-1][1]
+        return found
+
+    assert calls(8, 8, None) == [(0, 8), (8, 8), (16, 4)]
+    assert calls(8, 5, None) == [(0, 5), (0, 3), (8, 5), (8, 3), (16, 4)]
+    assert calls(8, 8, 9) == [(0, 8), (8, 1), (9, 8), (17, 1), (18, 2)]
+    assert calls(8, 3, 9) == [(0, 3), (0, 3), (0, 2), (8, 1), (9, 3), (9, 3), (9, 2), (17, 1), (18, 2)]
+
+
+@pytest.mark.parametrize(
+    ('given', 'of_learn'),
+    [({'prioritized': True}, {}), ({'optimizers_list': [{'learning_rate': zoo.Linear(1e-2, 0.0)}]}, {}),
+     ({}, {'average_window': 0.5})],
+    ids=['prioritized', 'schedule', 'average'],
+)  # fmt: skip
+def test_who_watches_changes_nothing(given, of_learn):
+    class Watching:
+        every, steers = 7, False
+
+        def __call__(self, training):
+            calls.append(training.steps)
+
+    found = []
+    for callbacks in ([], [Watching()]):
+        calls = []
+        agent = zoo.algorithms.DQN(SPACE, CHOICE, net_list=[SMALL | {'seed': 0}], target_update_every=1, **given)
+        of_data = {'dataset': episodes(CHOICE), 'train_updates': 40, 'batch_size': 4, 'run_dir': False, 'verbose': 0}
+        agent.learn(None, seed=0, callbacks=callbacks, **of_data, **of_learn)
+        found.append(agent.network_weights())
+    assert len(calls) > 4
+    for name, x in found[0].items():
+        np.testing.assert_array_equal(x, found[1][name])
+
+
+def test_priorities_of_a_dataset_are_in_no_checkpoint(tmp_path, caplog):
+    agent = zoo.algorithms.DQN(SPACE, CHOICE, net_list=[SMALL], prioritized=True)
+    given = {'dataset': zoo.open_dataset(episodes(CHOICE), SPACE, CHOICE), 'batch_size': 4, 'verbose': 0}
+    with pytest.raises(ValueError, match='exact_resume=True cannot be kept with dataset and priorities'):
+        agent.learn(None, train_updates=4, exact_resume=True, run_dir=False, **given)
+    with pytest.raises(ValueError, match='exact_resume=True cannot be kept with recorded_share and priorities'):
+        beside = {'recorded': given['dataset'], 'recorded_share': 0.5, 'exact_resume': True}
+        agent.learn(Choosing(), train_steps=4, run_dir=False, **beside)
+    agent.learn(None, train_updates=4, run_dir=tmp_path / 'run', **given)
+    assert 'priorities' not in caplog.text
+    zoo.resume(tmp_path / 'run', train_steps=6, env=Choosing(), dataset=given['dataset'], verbose=0)
+    assert 'No checkpoint holds the priorities of a dataset' in caplog.text
+
+
 class TestTrain:
     """``zoo.train`` and ``zoo.resume``."""
 
@@ -338,7 +401,7 @@ class TestTrain:
         given = {'observation_space': SPACE, 'action_space': CONTINUOUS}
         data = zoo.open_dataset(data, **given)
         zoo.train('TD3', dataset=data, train_updates=4, batch_size=4, net='8', verbose=0, run_dir=tmp_path / 'run')
-        with pytest.raises(ValueError, match='learned from a dataset in memory'):
+        with pytest.raises(ValueError, match='learned from <Dataset .*: 3 episodes.*which no path names: give it'):
             zoo.resume(tmp_path / 'run', train_steps=8, env=Still())
         agent, _ = zoo.resume(tmp_path / 'run', train_steps=8, dataset=data, env=Still(), verbose=0)
         assert agent.updates == 8
@@ -346,3 +409,16 @@ class TestTrain:
     def test_neither_an_environment_nor_a_dataset(self):
         with pytest.raises(ValueError, match='the environment is missing'):
             zoo.train('TD3', run_dir=False)
+
+    @pytest.mark.parametrize('name', ['dataset', 'recorded'])
+    def test_some_episodes_of_a_file_are_not_resumed_as_all_of_it(self, name, tmp_path):
+        path = tmp_path / 'd.npz'
+        written(path, SPACE, CHOICE, None, episodes(CHOICE))
+        some = zoo.open_dataset(path)[:2]
+        env = Choosing()
+        agent = zoo.algorithms.DQN(SPACE, CHOICE, net_list=[SMALL])
+        own = {'train_updates': 4} if name == 'dataset' else {'train_steps': 4, 'explore_steps': 0}
+        agent.learn(env, run_dir=tmp_path / 'run', **own | {name: some, 'batch_size': 2, 'verbose': 0})
+        with pytest.raises(ValueError, match=f'2 episodes, 8 steps.*give it again, zoo.resume.*{name}=…'):
+            zoo.resume(tmp_path / 'run', train_steps=8, env=env)
+        zoo.resume(tmp_path / 'run', train_steps=8, env=env, verbose=0, **{name: some})

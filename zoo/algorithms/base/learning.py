@@ -183,6 +183,12 @@ def _check_data(agent: Agent, values: dict[str, Any], given: dict[str, Any], ren
         )
     if values['roles'] is not None:
         raise InvalidValue('roles share the steps of an environment, but a dataset is learned from here: roles=None.')
+    for name in ('recorded', 'recorded_share'):
+        if values.get(name) is not None:
+            raise InvalidValue(
+                f'{name} is for steps in the environment, but with a dataset none is taken: leave {name} out, or give '
+                'all as dataset=[…].'
+            )
     for argument, is_given in (('render', render), ('plot_func', plot_func is not None)):
         if is_given:
             raise InvalidValue(f'{argument} shows episodes of the training, but with a dataset none is played.')
@@ -361,6 +367,8 @@ def _train(
     if agent.loop.experience == 'steps':
         if agent.sampling.sequences is not None:
             _check_sequences(values)
+        if settings.exact_resume and agent.sampling.priorities is not None:
+            _check_priorities(from_data, values)
         if settings.roles is None and not from_data:
             check_capacity(agent.sampling, values['buffer_size'], values['batch_size'], about(env).copies)
         _warn_of_still_targets(agent, settings.train_steps - start, values)
@@ -420,6 +428,16 @@ def _warn_of_still_targets(agent: Agent, steps: int, values: dict[str, Any]) -> 
             needed,
             steps,
             planned,
+        )
+
+
+def _check_priorities(from_data: bool, values: dict[str, Any]) -> None:
+    """Refuse ``exact_resume`` where no checkpoint holds the priorities."""
+    name = 'dataset' if from_data else 'recorded_share'
+    if from_data or values.get('recorded_share') is not None:
+        raise InvalidValue(
+            f'exact_resume=True cannot be kept with {name} and priorities, which no checkpoint holds: '
+            'prioritized=False, or exact_resume=False.'
         )
 
 

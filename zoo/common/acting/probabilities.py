@@ -51,7 +51,7 @@ def why_unknown(agent: Any) -> str | None:
     if isinstance(plays, SometimesRandom) and leaves and value_at(plays.epsilon, agent.progress):
         return 'mixes a density with random actions of a Box'
     if leaves and not isinstance(plays, Stochastic | GaussianNoise):
-        return 'has a deterministic policy'
+        return 'has a policy without a density'
     if any(leaf.dtype.kind in 'iub' for leaf in leaves.values()):
         return 'plays a Box of whole numbers'
     return None

@@ -80,6 +80,7 @@ class EpisodeFile(Source):
     def __init__(self, path: Path) -> None:
         self.path, self.name = path, str(path)
         self._held: dict[str, np.ndarray] | None = None
+        self._file = _identity(path)
         foreign = f"'{path}' does not hold episodes that zoo recorded"
         try:
             with zipfile.ZipFile(path) as archive:
@@ -194,6 +195,9 @@ class EpisodeFile(Source):
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
+        now = _identity(self.path)
+        if now and now != self._file:  # what was read of it, such as the lengths, is not about what it holds now
+            raise InvalidValue(f"'{self.path}' was written anew since it was opened: open it again.")
         try:
             yield
         except FileNotFoundError as error:
@@ -203,6 +207,15 @@ class EpisodeFile(Source):
 
     def __reduce__(self) -> Any:
         return EpisodeFile, (self.path,)
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    """Return what tells a file from one that takes its place later; nothing if it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _reader(archive: zipfile.ZipFile, name: str) -> RowReader:

@@ -132,11 +132,14 @@ def check_sources(source: Any) -> None:
 
 
 def described(source: Any) -> Any:
-    """Return what a dataset is opened from as plain data: its path or name, a description, or a list of these."""
+    """Return what a dataset is opened from as plain data: its path or name, a description, or a list of these.
+
+    Some episodes of a file are described, since their path would stand for all.
+    """
     if isinstance(source, str | os.PathLike):
         return os.fspath(source)
     if isinstance(source, Dataset):
-        return repr(source) if source.path is None else str(source.path)
+        return str(source.path) if source.path is not None and source.is_whole else repr(source)
     if isinstance(source, Ring) or is_episode(source):
         return f'<{type(source).__name__} in memory>'
     parts = _listed(source)

@@ -44,6 +44,11 @@ class Average:
             self._first = 0
         self._is_shown = False
 
+    @property
+    def every(self) -> int | None:
+        """How many steps lie between two samples of the weights; None: there is no mean."""
+        return None if self._means is None else self._every
+
     @contextlib.contextmanager
     def kept_if_nothing_is_learned(self) -> Iterator[None]:
         """Give a loaded agent its mean and its own weights back if the block fails before the first step."""

@@ -175,6 +175,8 @@ def _data_beside(training: Training, experience: Steps, recorded: Any, compress:
     agent = training.agent
     collected = agent.collected()
     data = replay_of(agent, recorded, agent.action_adaptor, agent.sampling, compress, collected)
+    if agent.sampling.priorities is not None and training.steps:
+        training.warn('No checkpoint holds the priorities of recorded episodes that are kept beside: they begin anew.')
     if not (training.steps and agent.observed_recordings):
         agent.observe_moments(collected.take(1 / experience.learners))
     return data

@@ -57,17 +57,38 @@ def learn_from_data(
         assert training.goals is not None  # learn has looked for them
         hindsight = Hindsight(training.goals, **her)
         replay.keep_episodes()
-    at_once = updates_at_once(train_updates, batch_size * row_bytes(replay), training.interval)
-    if hindsight is not None or agent.sampling.sequences is not None:
-        at_once = 1  # what is drawn for several updates at once would depend on how many they are
+    if agent.sampling.priorities is not None and training.steps:
+        training.warn('No checkpoint holds the priorities of a dataset: all are equal at first, as in a new training.')
+    size = batch_size * row_bytes(replay)
+    together = updates_at_once(train_updates, size, train_updates)
+    if hindsight is not None or agent.sampling.sequences is not None or agent.sampling.priorities is not None:
+        together = 1  # what is drawn for several updates at once would depend on how many they are
+    at_once = min(together, updates_at_once(train_updates, size, training.interval))
     while not training.done:
-        agent.progress = training.progress
-        count = min(at_once, training.train_steps - training.steps)
-        batches = replay.sample((count, batch_size), agent.rng, training.progress, hindsight)
+        # What is read once for updates together does not depend on who watches them.
+        begin, count = next_call(training.steps, train_updates, together, at_once, training.averaged_every)
+        agent.progress = begin / train_updates
+        batches = replay.sample((count, batch_size), agent.rng, agent.progress, hindsight)
         metrics = agent.update_on(batches)
         replay.prioritize(agent.priorities)
         training.learned(count)
         training.updated(metrics)
+
+
+def next_call(
+    done: int, train_updates: int, together: int, at_once: int, averaged_every: int | None
+) -> tuple[int, int]:
+    """Return the update at which schedules are read for the next call, and how many updates it makes.
+
+    ``together`` updates have the same values of schedules. A call makes ``at_once`` of them, since a callback, the log
+    or a checkpoint may be due so often. It ends where the weights enter their mean, each ``averaged_every`` updates.
+    """
+    tick = 0 if averaged_every is None else done - done % averaged_every
+    begin = tick + (done - tick) // together * together
+    end = min(begin + together, train_updates)
+    if averaged_every is not None:
+        end = min(end, tick + averaged_every)
+    return begin, min(at_once, end - done)
 
 
 def updates_at_once(train_updates: int, batch_bytes: int, interval: int) -> int:

@@ -158,6 +158,11 @@ class Training:
         return min(1.0, self.steps / self.train_steps)
 
     @property
+    def averaged_every(self) -> int | None:
+        """How many steps lie between two samples for the mean of the weights; None: there is no mean."""
+        return self._average.every
+
+    @property
     def seconds(self) -> float:
         """Seconds that it has taken, without what callbacks said that they had :meth:`waited`."""
         return time.perf_counter() - self._began
