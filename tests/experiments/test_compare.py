@@ -512,3 +512,15 @@ def test_the_smooth_curve_by_hand(tmp_path: Path):
 
     assert smooth([3.0, 5.0, 4.0]) == [3.0, 5.0, 4.0]  # of one episode
     assert smooth([0.0, 2.0] * 20)[:4] == [0.0, 1.0, 1.0, 1.0]  # of a twentieth of them, two
+
+
+def test_other_episodes_are_another_setting(tmp_path: Path):
+    def kept(source: Any) -> None:
+        results.keep_settings(tmp_path / 'x', {'dataset': source})
+
+    data = zoo.record_episodes(lambda obs: 0, zoo.build_env('CartPole-v1'), 'data.npz', episodes=3, seed=0)
+    for same in ('data.npz', Path('data.npz'), data):
+        kept(same)
+    for other in (data[:2], data[:2].save('other.npz'), Path('other.npz')):
+        with pytest.raises(ValueError, match='holds runs with other settings .dataset'):
+            kept(other)

@@ -13,7 +13,8 @@ from gymnasium.vector import VectorEnv
 from zoo import algorithms
 from zoo.algorithms.base.own_defaults import own_defaults_for
 from zoo.callbacks import Evaluate, KeepBest
-from zoo.common.datasets.opening import open_dataset
+from zoo.common.datasets.dataset import Dataset
+from zoo.common.datasets.opening import described, open_dataset
 from zoo.common.env_wrappers import build_env, find_env_type
 from zoo.common.envs.about import about
 from zoo.common.records import TrainingResult
@@ -33,7 +34,6 @@ from zoo.experiments.runs import Run, open_run
 
 if TYPE_CHECKING:
     from zoo.algorithms.base.algorithm import Algorithm
-    from zoo.common.datasets.dataset import Dataset
 
 #: The arguments of :func:`train` besides parameters; an unknown name may be close to one of them.
 ARGUMENTS = (
@@ -355,6 +355,8 @@ def check_names(cls: Any, names: Iterable[str]) -> None:
 def plain_settings(value: Any) -> Any:
     """Return a setting as JSON data, with names for objects that JSON cannot hold."""
     value = schedule_to_json(value)
+    if isinstance(value, Dataset | os.PathLike):
+        return described(value)
     if isinstance(value, Mapping):
         return {str(key): plain_settings(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -297,7 +297,11 @@ class TestRefusals:
 
     @pytest.mark.parametrize(
         ('given', 'told'),
-        [({'recorded': None}, 'give recorded='), ({'her': {'k': 2}}, 'her')],
+        [
+            ({'recorded': None}, 'give recorded='),
+            ({'her': {'k': 2}}, 'her'),
+            ({'recorded_share': 0.01, 'batch_size': 32}, 'less than half a transition'),
+        ],
     )
     def test_a_share_of_nothing(self, path, given, told):
         given = {'recorded': path, 'recorded_share': 0.5} | given

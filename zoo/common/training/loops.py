@@ -112,7 +112,7 @@ def _off_policy(
     updates = updates_in_call(update_every, updates)
     replay: ReplayBuffer
     own = hindsight = None
-    _check_share(experience, recorded, recorded_share, her)
+    _check_share(experience, recorded, recorded_share, her, batch_size)
     if experience.replay is not None:  # the processes that hold the transitions relabel them
         replay = experience.replay
     elif recorded_share is not None:
@@ -158,7 +158,7 @@ def _off_policy(
         training.warn(told, training.steps, *why)
 
 
-def _check_share(experience: Steps, recorded: Any, share: float | None, her: Any) -> None:
+def _check_share(experience: Steps, recorded: Any, share: float | None, her: Any, batch_size: int) -> None:
     """Refuse ``recorded_share`` where it cannot be honored."""
     if share is None:
         return
@@ -166,6 +166,11 @@ def _check_share(experience: Steps, recorded: Any, share: float | None, her: Any
         raise InvalidValue(f'recorded_share={share:g} needs what it is a share of: give recorded=….')
     if her is not None:
         raise InvalidValue('recorded_share cannot be used with her, which relabels what the agent collects: her=None.')
+    if share and not round(share * batch_size):
+        raise InvalidValue(
+            f'recorded_share={share:g} of batch_size={batch_size} is less than half a transition, so that '
+            'none would be drawn from what was recorded: give more, or 0.'
+        )
     if experience.replay is not None:
         raise InvalidValue('recorded_share needs the replay buffer in the learner: leave out the role buffers.')
 
