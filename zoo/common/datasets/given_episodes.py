@@ -92,7 +92,7 @@ class GivenEpisodes(Source):
             told = f'of shape {reward.shape} and dtype {reward.dtype}'
             raise InvalidValue(f'{where} the reward is {told}: give one number for each of at least one step.')
         steps = len(reward)
-        ends = [self._end(where, name, one[name], steps) for name in ('terminated', 'truncated')]
+        terminated, truncated = (self._end(where, name, one[name], steps) for name in ('terminated', 'truncated'))
         obs = fitted(f'{where} the observation', self.observation_space, one['obs'], steps + 1)
         for path, leaf in spaces.leaves(self.observation_space).items():
             x = obs[path] if path else obs
@@ -104,7 +104,8 @@ class GivenEpisodes(Source):
                     'from their beginning.'
                 )
         action = fitted(f'{where} the action', self.action_space, one['action'], steps)
-        return RecordedEpisode(obs, action, reward.astype(np.float32), *ends, self._log_prob(where, one, steps))
+        log_prob = self._log_prob(where, one, steps)
+        return RecordedEpisode(obs, action, reward.astype(np.float32), terminated, truncated, log_prob)
 
     def _log_prob(self, where: str, one: Mapping[str, Any], steps: int) -> np.ndarray | None:
         if one.get('log_prob') is None:
