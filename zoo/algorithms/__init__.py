@@ -75,7 +75,8 @@ def check_name(name: object) -> str:
 
 def length_of(alg: str, params: Mapping[str, Any]) -> str:
     """Return the parameter of ``learn`` that says how long a training of an algorithm with these parameters is."""
-    from_data = params.get('dataset') is not None and 'train_updates' in catalog.find(alg).learn_params()
+    known = catalog.find(alg).learn_params()
+    from_data = 'train_updates' in known and (params.get('dataset') is not None or 'train_steps' not in known)
     return 'train_updates' if from_data else 'train_steps'
 
 

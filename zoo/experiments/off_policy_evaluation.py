@@ -40,6 +40,9 @@ _OF_NETWORK = ('net_list', 'optimizers_list', 'tau', 'normalize_obs')
 class EstimatedReturn:
     """What :func:`estimate_return` found.
 
+    >>> found = zoo.estimate_return(agent, 'runs/pendulum.npz')
+    >>> print(found.mean, found.low, found.high)
+
     Attributes:
         mean: the estimate of the policy's mean discounted return.
         low, high: its interval.

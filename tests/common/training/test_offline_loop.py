@@ -281,6 +281,11 @@ class TestRefusals:
         with pytest.raises(ValueError, match='recorded is for steps in the environment, .*give all as dataset'):
             made().learn(None, dataset=path, recorded=path, train_updates=5, run_dir=False)
 
+    def test_a_dataset_is_not_saved_again(self, path, caplog):
+        given = {'dataset': path, 'train_updates': 2, 'batch_size': 4, 'run_dir': False, 'verbose': 0}
+        made().learn(None, **given, checkpoint_buffer=True)
+        assert 'checkpoint_buffer=True changes nothing' in caplog.text
+
     def test_updates_without_a_dataset(self):
         with pytest.raises(ValueError, match='train_updates=5 counts updates on a dataset'):
             made().learn(Still(), train_updates=5, run_dir=False)

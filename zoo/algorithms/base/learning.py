@@ -371,6 +371,8 @@ def _train(
             _check_priorities(from_data, values)
         if settings.roles is None and not from_data:
             check_capacity(agent.sampling, values['buffer_size'], values['batch_size'], about(env).copies)
+        if from_data and settings.checkpoint_buffer:
+            log.warning('checkpoint_buffer=True changes nothing: a dataset is read again, and not saved.')
         _warn_of_still_targets(agent, settings.train_steps - start, values)
     elif settings.checkpoint_buffer:
         log.warning('checkpoint_buffer=True changes nothing, since %s has no replay buffer.', type(agent).__name__)

@@ -51,7 +51,7 @@ log = logging.getLogger('zoo')
 #: each name. All other names are for authors of algorithms: they work, but ``dir`` leaves them out.
 FOR_USERS = (
     'learn', 'predict', 'initial_state', 'save', 'load', 'summary', 'config', 'params', 'learn_params', 'networks',
-    'steps', 'learned', 'loop_state',
+    'steps', 'data_steps', 'replay', 'learned', 'loop_state',
     # a training loop of the user's own
     'rollout', 'evaluate', 'observe', 'apply_gradients', 'trainable_variables', 'action_adaptor', 'progress', 'reseed',
 )  # fmt: skip
