@@ -13,8 +13,6 @@ from toys import ACTIONS, AnySpaces, observation_space
 import zoo
 from zoo.algorithms import DQN, PPO, SAC, TD3
 from zoo.cli import main
-from zoo.common import spaces
-from zoo.common.adaptors.action import ActionAdaptor
 from zoo.experiments import importance_sampling
 from zoo.experiments.fitted_q_evaluation import FQE
 from zoo.experiments.off_policy_evaluation import METHODS, _bounds
@@ -106,88 +104,12 @@ class TestWeights:
             importance_sampling.estimate('is', far, self.REWARDS, 0.5)
 
 
-class TestProbabilities:
-    @pytest.mark.parametrize('act', ACTIONS)
-    @pytest.mark.parametrize('recurrent', [False, True])
-    def test_are_those_of_a_rollout(self, act, recurrent):
-        """The distributions of TensorFlow gave these; a density there is per half range of a bounded Box."""
-        net = {'hidden': [5], 'recurrent': 'gru'} if recurrent else TINY
-        space = ACTIONS[act]
-        agent = PPO(VECTOR, space, net_list=[net | {'seed': 0}, 'actor' if recurrent else TINY], log_std_init=-2.0)
-        played = agent.rollout(AnySpaces(VECTOR, space), episodes=3, seed=0)
-        densities = [
-            np.log((leaf.high - leaf.low) / 2).sum() for leaf in spaces.leaves(space).values() if isinstance(leaf, Box)
-        ]
-        rows = iter(played.log_prob[:, 0])
-        for one in zoo.open_dataset([played]):
-            found = importance_sampling.log_prob_of(agent, one, set(), True, True)
-            expected = [next(rows) - sum(densities) for _ in one.reward]
-            np.testing.assert_allclose(found, expected, atol=2e-4)
-
-    def test_squashed_gaussian(self):
-        agent = SAC(VECTOR, SQUARE, net_list=[TINY] * 3)
-        data = recorded(agent)
-        one = data[0]
-        params = agent.policy(tf.constant(one.obs[:-1]))
-        stored = agent.action_adaptor.from_env(one.action)
-        expected = agent.action_adaptor.distribution.log_prob(params, stored).numpy() - 2 * np.log(2.0)
-        found = importance_sampling.log_prob_of(agent, one, set(), True, True)
-        np.testing.assert_allclose(found, expected, atol=1e-3)
-
-    def test_a_clipped_gaussian_has_probabilities_at_its_bounds(self):
-        """With the density between them they add up to 1."""
-        adaptor = ActionAdaptor(Box(-1.0, 3.0, (1,), np.float32))
-        inside = np.linspace(-1.0, 1.0, 20_001)[1:-1]
-        params = np.tile([0.4, np.log(0.8)], (len(inside), 1))
-        density = np.exp(importance_sampling._of_params(adaptor, params, inside[:, None], {''}))
-        ends = np.exp(importance_sampling._of_params(adaptor, params[:2], np.array([[-1.0], [1.0]]), {''}))
-        assert ends == pytest.approx([0.0400592, 0.2266274], rel=1e-5)  # Φ(−1.75), Φ(−0.75)
-        assert ends.sum() + density.sum() * 4 / 20_000 == pytest.approx(1.0, abs=1e-4)
-
-    def test_of_a_far_bound(self):
-        z = np.array([10.0, 29.9, 30.1, 100.0])
-        found = importance_sampling._log_tail(z)
-        # log(1 − Φ(10)) = −53.2312852; and far out −z²/2 − log z − log √2π up to 1/z².
-        assert found[0] == pytest.approx(-53.2312852, rel=1e-8)
-        asymptotic = -0.5 * z**2 - np.log(z) - 0.5 * np.log(2 * np.pi)
-        np.testing.assert_allclose(found[1:], asymptotic[1:], atol=2e-3)
-
-    def test_epsilon_greedy(self):
-        """(1 − ε) + ε / 3 for the best action, ε / 3 for others; of allowed ones if some are masked."""
-        space = Dict(x=VECTOR, action_mask=MultiBinary(3))
-        agent = DQN(space, Discrete(3, start=1), net_list=[TINY], epsilon=0.3)
-        obs = {
-            'x': np.full((4, 3), 0.1, np.float32),
-            'action_mask': np.array([[1, 1, 1]] * 2 + [[1, 0, 1]] * 2, np.int8),
-        }
-        values = agent.forward(spaces.tree_map(lambda x: x[:-1], obs))
-        actions = np.array([values[0].argmax(), (values[1].argmax() + 1) % 3, values[2].argmax()]) + 1
-        (one,) = zoo.open_dataset([episode(obs, actions, np.ones(3))], space, Discrete(3, start=1))
-        found = np.exp(importance_sampling.log_prob_of(agent, one, set(), True, True))
-        assert found == pytest.approx([0.8, 0.1, 0.85])
-        greedy = importance_sampling.log_prob_of(agent, one, set(), True, False)
-        assert greedy.tolist() == [0.0, -np.inf, 0.0]
-
-    def test_noise_around_a_deterministic_action(self):
-        """TD3 records, and SAC is judged: both densities per unit of the environment's actions."""
-        agent = TD3(VECTOR, SQUARE, net_list=[TINY] * 3, explore_noise=0.2)
-        one = recorded(agent)[0]
-        mean = agent.predict(one.obs[:-1])
-        inside = (np.abs(one.action) < 2).all(-1)
-        z = (one.action - mean) / 0.4
-        expected = (-0.5 * z**2 - 0.5 * np.log(2 * np.pi) - np.log(0.4)).sum(-1)
-        found = importance_sampling.log_prob_of(agent, one, {''}, True, True)
-        assert inside.any()
-        np.testing.assert_allclose(found[inside], expected[inside], atol=1e-3)
-        judged = zoo.estimate_return(SAC(VECTOR, SQUARE, net_list=[TINY] * 3), recorded(agent), 'wpdis', agent, seed=0)
-        assert np.isfinite([judged.mean, judged.low, judged.high]).all()
-
-    def test_a_squashed_policy_never_plays_a_bound_that_a_clipped_one_plays(self):
-        agent, behavior = SAC(VECTOR, SQUARE, net_list=[TINY] * 3), ppo(VECTOR, SQUARE)
-        obs, action = np.zeros((3, 3), np.float32), np.array([[2.0, 0.1], [0.3, 0.1]], np.float32)
-        data = zoo.open_dataset([episode(obs, action, [1.0, 1.0])], VECTOR, SQUARE)
-        (ratio,) = importance_sampling.log_ratios(agent, behavior, data, False)
-        assert ratio[0] == -np.inf and np.isfinite(ratio[1])
+def test_a_squashed_policy_hardly_plays_a_bound_that_a_clipped_one_plays():
+    agent, behavior = SAC(VECTOR, SQUARE, net_list=[TINY] * 3), ppo(VECTOR, SQUARE)
+    obs, action = np.zeros((3, 3), np.float32), np.array([[2.0, 0.1], [0.3, 0.1]], np.float32)
+    data = zoo.open_dataset([episode(obs, action, [1.0, 1.0])], VECTOR, SQUARE)
+    (ratio,) = importance_sampling.log_ratios(agent, behavior, data, False)
+    assert ratio[0] < -10 < ratio[1]
 
 
 #: Two states, two actions, the end with probability 0.2 after each step; γ = 0.9.
@@ -269,6 +191,20 @@ class TestTwoStates:
         whole = zoo.estimate_return(choosing((0.0, 0.0)), data, 'is', choosing((0.0, 0.0)), gamma=1, seed=0)
         assert whole.mean == pytest.approx(data.returns.mean(), rel=1e-6)
         assert whole.summary().startswith('estimated return: ')
+
+    @pytest.mark.parametrize('method', WEIGHTED)
+    @pytest.mark.parametrize('act', [CHOICE, SQUARE])
+    def test_recorded_probabilities_say_what_the_agent_says(self, method, act):
+        """Also where actions are clipped at bounds; and what is given is taken before what is recorded."""
+        recorder = ppo(VECTOR, act)
+        data, agent = recorded(recorder, 20), PPO(VECTOR, act, net_list=[{'hidden': [6], 'seed': 5}, TINY])
+        by_record = zoo.estimate_return(agent, data, method, seed=0)
+        by_agent = zoo.estimate_return(agent, data, method, recorder, seed=0)
+        assert by_record.mean == pytest.approx(by_agent.mean, rel=1e-4)
+        assert by_record.effective_sample_size == pytest.approx(by_agent.effective_sample_size, rel=1e-4)
+        twice = zoo.estimate_return(agent, data, method, lambda one: one.log_prob - np.log(2.0), seed=0)
+        if method == 'is':  # ratios of whole episodes of five steps grow by 2⁵
+            assert twice.mean == pytest.approx(32 * by_record.mean, rel=1e-4)
 
     def test_a_seed_fixes_the_estimate(self):
         data, agent = walks(30), choosing(self.ODDS)
@@ -429,7 +365,6 @@ class TestRefusals:
         ('given', 'told'),
         [
             ({'method': 'wiss'}, "unknown method 'wiss': did you mean 'wis'"),
-            ({'method': 'wis'}, r"needs the probabilities .* behavior=other_agent, or use method='fqe'"),
             ({'method': 'wis', 'behavior': 3}, 'behavior is 3: give the agent that recorded'),
             ({'method': 'wis', 'behavior': lambda one: np.zeros(2)}, r'returned an array of shape \(2,\) .* 5 steps'),
             ({'method': 'wis', 'behavior': lambda one: np.full(5, -np.inf)}, 'step 0 in episode 0 no probability'),
@@ -448,6 +383,12 @@ class TestRefusals:
     def test_a_sentence(self, agent, data, given, told):
         with pytest.raises(ValueError, match=told):
             zoo.estimate_return(agent, data, **given)
+
+    def test_episodes_without_probabilities(self, agent, data):
+        greedy = zoo.record_episodes(agent, AnySpaces(VECTOR, CHOICE), None, 2, seed=0)
+        for episodes, number in ((greedy, 0), (zoo.open_dataset([data, greedy]), 6)):
+            with pytest.raises(ValueError, match=rf"episode {number} holds none: .*behavior=other_agent.*method='fqe'"):
+                zoo.estimate_return(agent, episodes, 'wis')
 
     def test_no_agent(self, data):
         with pytest.raises(ValueError, match='takes an agent, such as zoo.load'):
@@ -518,6 +459,10 @@ def test_the_command(tmp_path, capsys):
     assert 'by fitted Q evaluation from 6 episodes' in capsys.readouterr().out
     assert main([*words, '--method', 'wis', '--behavior', str(tmp_path / 'agent')]) == 0
     assert 'effective sample size: 6 of 6' in capsys.readouterr().out
+    assert main([*words, '--method', 'wis']) == 0  # by the recorded probabilities
+    assert 'effective sample size: 6 of 6' in capsys.readouterr().out
+    zoo.record_episodes(agent, AnySpaces(VECTOR, CHOICE), tmp_path / 'greedy.npz', 2, seed=0)
+    words[2] = str(tmp_path / 'greedy.npz')
     assert main([*words, '--method', 'wis']) != 0
     assert '--behavior RUN' in capsys.readouterr().err
 

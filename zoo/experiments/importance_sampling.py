@@ -10,23 +10,16 @@ consistent weighted per-decision importance sampling).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from gymnasium.spaces import Box
 
 from zoo.common import spaces
-from zoo.common.acting.greedy import EpsilonGreedy
-from zoo.common.acting.noise import GaussianNoise
-from zoo.common.acting.stochastic import SometimesRandom, StateDependent, Stochastic
-from zoo.common.adaptors.masks import MASKED_LOGIT, masked
-from zoo.common.adaptors.parts import Part
+from zoo.common.acting.probabilities import boxes, log_prob_of, why_unknown
+from zoo.common.acting.stochastic import StateDependent, Stochastic
 from zoo.common.datasets.dataset import Dataset
 from zoo.common.datasets.episodes import RecordedEpisode
-from zoo.common.schedules import value_at
 from zoo.common.tools.errors import InvalidValue
 from zoo.experiments.statistics import RESAMPLES
 
@@ -43,9 +36,6 @@ INSTEAD = "use method='fqe', which needs no probabilities"
 
 #: Entries of a table of bootstrap samples that are in memory at a time.
 _AT_ONCE = 4_000_000
-
-#: Nearer than this to a bound of [−1, 1], an action counts as clipped there: a digit of float32.
-_AT_BOUND = 1e-6
 
 
 class Weighted(NamedTuple):
@@ -146,7 +136,7 @@ def log_ratios(agent: Any, behavior: Any, dataset: Dataset, deterministic: bool)
     Args:
         agent: its policy is π.
         behavior: an agent with the same spaces, whose policy with its exploration is b; or a function from a
-            :class:`RecordedEpisode` to log b ``[T]``, in the environment's units.
+            :class:`RecordedEpisode` to log b ``[T]``, in the environment's units. None: what the episodes hold.
         dataset: episodes in the spaces of the agent.
         deterministic: π takes its best action.
 
@@ -154,65 +144,35 @@ def log_ratios(agent: Any, behavior: Any, dataset: Dataset, deterministic: bool)
         ValueError: the probabilities of a policy are not known, or b did not play these episodes.
     """
     _check_target(agent, deterministic)
-    function = callable(behavior) and not hasattr(behavior, 'action_adaptor')
+    function = behavior is None or (callable(behavior) and not hasattr(behavior, 'action_adaptor'))
     if not function:
         _check_behavior(behavior)
-    clips = {part.path for part in (agent if function else behavior).action_adaptor.parts if _clips(part, behavior)}
     found = []
     for number, episode in enumerate(dataset):
-        target = log_prob_of(agent, episode, clips, not deterministic, False)
-        own = _given(behavior, number, episode) if function else log_prob_of(behavior, episode, clips, True, True)
+        if behavior is None:
+            own = _held(number, episode)
+        elif function:
+            own = _given(behavior, number, episode)
+        else:
+            own = _played(behavior, episode, True, True)
         if not np.isfinite(own).all():
             at = int(np.flatnonzero(~np.isfinite(own))[0])
             raise InvalidValue(
                 f'the behavior policy gives the action of step {at} in episode {number} no probability, so it did not '
                 f'play it: give the policy that recorded the episodes, with its exploration, or {INSTEAD}.'
             )
-        found.append(target - own)
+        found.append(_played(agent, episode, not deterministic, False) - own)
     return found
 
 
-def log_prob_of(agent: Any, episode: RecordedEpisode, clips: set[str], samples: bool, explores: bool) -> np.ndarray:
-    """Return the log-probability of each action of an episode, float64 ``[T]``; of a ``Box`` the log-density.
-
-    A density is per unit of the environment's actions. A Gaussian that is clipped at bounds has probabilities there.
-
-    Args:
-        agent: whose policy it is.
-        episode: one episode, flat, in its spaces.
-        clips: parts of the action whose bounds the behavior policy plays with a probability, by path.
-        samples: the policy draws its actions; else it takes the best.
-        explores: the policy has the random actions and the noise of its training.
-    """
-    behavior, adaptor = agent.behavior, agent.action_adaptor
-    obs = spaces.tree_map(lambda x: x[:-1], episode.obs)
-    action, output = adaptor.from_env(episode.action), _outputs(agent, obs)
-    if isinstance(behavior, Stochastic) and samples:
-        found = _of_params(adaptor, output, action, clips)
-    elif isinstance(behavior, GaussianNoise) and explores:
-        scale = np.full_like(output, np.log(behavior.scale))
-        part, path = replace(adaptor.parts[0], kind='gaussian'), adaptor.parts[0].path  # the noise is not squashed
-        params = np.concatenate([output, scale], -1).astype(np.float64)
-        found = _of_part(part, adaptor.leaves[path], params, action, path in clips)
-    else:
-        best = dict(spaces.tree_items(_best(agent, obs, output)))
-        same = [_entrywise(best[path] == x) for path, x in spaces.tree_items(action)]
-        found = np.where(np.logical_and.reduce(same), 0.0, -np.inf)
-    epsilon = float(value_at(behavior.epsilon, agent.progress)) if explores and hasattr(behavior, 'epsilon') else 0.0
-    if not epsilon:
-        return found
-    logits = np.zeros((len(found), adaptor.param_size), np.float32)
-    if behavior.mask_path is not None:
-        logits = masked(logits, obs[behavior.mask_path], adaptor.parts[0].counts)
-    uniform = _of_params(adaptor, logits, action, clips)
-    with np.errstate(divide='ignore'):
-        return np.logaddexp(np.log1p(-epsilon) + found, np.log(epsilon) + uniform)
+def _played(agent: Any, episode: RecordedEpisode, samples: bool, explores: bool) -> np.ndarray:
+    return log_prob_of(agent, spaces.tree_map(lambda x: x[:-1], episode.obs), episode.action, samples, explores)
 
 
 def _check_target(agent: Any, deterministic: bool) -> None:
     """Refuse a policy whose probabilities are not known, or that has none."""
     name, behavior = type(agent).__name__, agent.behavior
-    counted = not _boxes(agent)
+    counted = not boxes(agent)
     if not counted and not isinstance(behavior, Stochastic):
         drawn = agent.forward.noise_size
         kind = 'a policy without a density' if drawn else 'a deterministic policy'
@@ -227,7 +187,7 @@ def _check_target(agent: Any, deterministic: bool) -> None:
             f'{name} with use_sde=True draws noise for several steps at once, so its actions have no probabilities by '
             f'themselves: {INSTEAD}.'
         )
-    for path, leaf in _boxes(agent).items():
+    for path, leaf in boxes(agent).items():
         if leaf.dtype.kind in 'iub':
             where = f' {path!r}' if path else ''
             raise InvalidValue(f'the action{where} is rounded to whole numbers, so it has no density: {INSTEAD}.')
@@ -240,27 +200,25 @@ def _check_behavior(behavior: Any) -> None:
             f'behavior is {behavior!r}: give the agent that recorded the episodes, or a function from an episode to '
             'the log-probabilities of its actions.'
         )
-    plays, name = behavior.behavior, type(behavior).__name__
-    why = None
-    if isinstance(plays, StateDependent):
-        why = 'draws noise for several steps at once'
-    elif plays.per_actor:
-        why = 'explores to another degree in every copy of the environment'
-    elif isinstance(plays, EpsilonGreedy) and plays.forward.noise_size:
-        why = 'explores by noise in its weights'
-    elif isinstance(plays, GaussianNoise) and plays.along_episodes:
-        why = 'adds noise that lasts for several steps'
-    elif isinstance(plays, GaussianNoise) and not plays.scale:
-        why = 'has explore_noise=0'
-    elif isinstance(plays, SometimesRandom) and _boxes(behavior) and value_at(plays.epsilon, behavior.progress):
-        why = 'mixes a density with random actions of a Box'
-    elif _boxes(behavior) and not isinstance(plays, Stochastic | GaussianNoise):
-        why = 'has a policy without a density'
+    why = why_unknown(behavior)
     if why is not None:
         raise InvalidValue(
-            f'{name} {why}, so the probabilities of its actions are not known: give behavior a function from an '
-            f'episode to log-probabilities, or {INSTEAD}.'
+            f'{type(behavior).__name__} {why}, so the probabilities of its actions are not known: give behavior a '
+            f'function from an episode to log-probabilities, or {INSTEAD}.'
         )
+
+
+def _held(number: int, episode: RecordedEpisode) -> np.ndarray:
+    """Return the log-probabilities that were recorded with an episode."""
+    if episode.log_prob is None:
+        raise InvalidValue(
+            f'importance sampling needs the probabilities of the policy that recorded the episodes, and episode '
+            f'{number} holds none: give behavior=other_agent, record episodes of an agent with deterministic=False, or '
+            f'{INSTEAD}.',
+            shell=f'importance sampling needs the probabilities of the policy that recorded the episodes, and episode '
+            f'{number} holds none: give --behavior RUN, or --method fqe, which needs none.',
+        )
+    return episode.log_prob.astype(np.float64)
 
 
 def _given(function: Callable[[RecordedEpisode], Any], number: int, episode: RecordedEpisode) -> np.ndarray:
@@ -272,107 +230,3 @@ def _given(function: Callable[[RecordedEpisode], Any], number: int, episode: Rec
             f'has {len(episode.reward)} steps: return the log-probability of each action.'
         )
     return found.astype(np.float64)
-
-
-def _boxes(agent: Any) -> dict[str, Box]:
-    return {path: leaf for path, leaf in agent.action_adaptor.leaves.items() if isinstance(leaf, Box)}
-
-
-def _clips(part: Part, behavior: Any) -> bool:
-    """Whether a part's bounds are played with a probability, since a Gaussian is clipped there."""
-    return part.kind == 'gaussian' or isinstance(getattr(behavior, 'behavior', None), GaussianNoise)
-
-
-def _entrywise(same: np.ndarray) -> Any:
-    """Return whether all entries are the same, ``[T]``."""
-    return np.all(same.reshape(len(same), -1), axis=-1)
-
-
-def _outputs(agent: Any, obs: spaces.Flat) -> np.ndarray:
-    """Return the output of the forward pass for successive observations of an episode, ``[T, …]``."""
-    if not agent.behavior.state_size:
-        return agent.forward(obs)
-    state, found = agent.initial_state(), []
-    for t in range(spaces.count(obs)):
-        output, state = agent.forward.step(spaces.tree_map(lambda x, t=t: x[t : t + 1], obs), state)
-        found.append(output)
-    return np.concatenate(found)
-
-
-def _best(agent: Any, obs: spaces.Flat, output: np.ndarray) -> spaces.Flat:
-    """Return the stored actions that a policy takes without exploration, ``[T, …]``."""
-    behavior = agent.behavior
-    if isinstance(behavior, Stochastic):
-        return agent.action_adaptor.mode(output)
-    if isinstance(behavior, EpsilonGreedy):
-        return output.argmax(-1)
-    return behavior.step(obs, agent.initial_state(), agent.rng, agent.progress, True)[0]
-
-
-def _of_params(adaptor: Any, params: np.ndarray, action: spaces.Flat, clips: set[str]) -> np.ndarray:
-    """Return log-probabilities of stored actions ``[T]`` under the distribution with parameters ``[T, P]``."""
-    given, offset = dict(spaces.tree_items(action)), 0
-    total = np.zeros(len(params))
-    for part in adaptor.parts:
-        piece = params[:, offset : offset + part.param_size].astype(np.float64)
-        offset += part.param_size
-        total += _of_part(part, adaptor.leaves[part.path], piece, given[part.path], part.path in clips)
-    return total
-
-
-def _of_part(part: Part, leaf: Any, params: np.ndarray, action: np.ndarray, clips: bool) -> np.ndarray:
-    """Return the log-probability ``[T]`` of one part of the action."""
-    if part.counts:
-        pieces = np.split(params, np.cumsum(part.counts)[:-1], -1)
-        chosen = action.reshape(len(action), -1).T
-        each = [
-            np.take_along_axis(_log_softmax(x), a[:, None].astype(np.int64), -1)
-            for x, a in zip(pieces, chosen, strict=True)
-        ]
-        return np.concatenate(each, -1).sum(-1)
-    if part.kind == 'bernoulli':
-        return -np.logaddexp(0.0, (1.0 - 2.0 * action) * params).sum(-1)
-    return _of_box(part, leaf, params, action.astype(np.float64), clips)
-
-
-def _of_box(part: Part, leaf: Box, params: np.ndarray, action: np.ndarray, clips: bool) -> np.ndarray:
-    """Return the log-density ``[T]`` of actions of a ``Box``, and log-probabilities at bounds that cut it off."""
-    mean, log_std = np.split(params, 2, -1)
-    low, high = (np.asarray(x, np.float64).ravel() for x in spaces.bounds(leaf))
-    half = np.ones_like(low)
-    if leaf.is_bounded():  # stored actions are scaled to [−1, 1]
-        half = (high - low) / 2
-        low, high = -np.ones_like(low), np.ones_like(high)
-    below, above = action <= low + _AT_BOUND, action >= high - _AT_BOUND
-    if part.kind == 'squashed_gaussian':
-        limit = 1.0 - 8.0 * float(np.finfo(np.float32).eps)  # as SquashedGaussian.log_prob
-        u = np.arctanh(np.clip(action, -limit, limit))
-        slope = 2.0 * (math.log(2.0) - u - np.logaddexp(0.0, -2.0 * u))
-        found = _normal((u - mean) / np.exp(log_std)) - log_std - slope
-        at_bound = np.full_like(found, -np.inf)  # the behavior has a probability there, and this policy has none
-    else:
-        found = _normal((action - mean) / np.exp(log_std)) - log_std
-        at_low, at_high = (mean - np.where(np.isfinite(low), low, 0.0)), np.where(np.isfinite(high), high, 0.0) - mean
-        at_bound = np.where(below, _log_tail(at_low / np.exp(log_std)), _log_tail(at_high / np.exp(log_std)))
-    found = found - np.log(np.where(half > 0, half, 1.0))
-    if clips:
-        found = np.where(below | above, at_bound, found)
-    return np.where(half > 0, found, 0.0).sum(-1)  # an entry with one value only is always taken
-
-
-def _log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Return log-probabilities ``[T, n]``; −inf for forbidden actions."""
-    found = logits - np.logaddexp.reduce(logits, -1, keepdims=True)
-    return np.where(logits <= MASKED_LOGIT, -np.inf, found)
-
-
-def _normal(z: np.ndarray) -> np.ndarray:
-    """Return the log-density of a standard normal."""
-    return -0.5 * np.square(z) - 0.5 * math.log(2.0 * math.pi)
-
-
-def _log_tail(z: np.ndarray) -> np.ndarray:
-    """Return log P(Z > z) of a standard normal Z; beyond 30 by its asymptotic form."""
-    far = np.maximum(z, 30.0)
-    near = np.vectorize(math.erfc, otypes=[np.float64])(np.minimum(z, 30.0) / math.sqrt(2.0))
-    return np.where(z > 30.0, _normal(far) - np.log(far), np.log(0.5 * near))

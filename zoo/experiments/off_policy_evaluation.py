@@ -110,10 +110,10 @@ def estimate_return(
         agent: its policy is judged. The agent stays as it is.
         dataset: what :func:`zoo.open_dataset` takes, in the agent's spaces.
         method: see the table.
-        behavior: for importance sampling, the policy that recorded the episodes. An agent acts with its exploration, as
-            ``record_episodes(agent, env, path, deterministic=False)`` plays. A function takes a
-            :class:`zoo.RecordedEpisode` and returns the log-probability of each action ``[T]``; for a ``Box`` the
-            log-density in the environment's units.
+        behavior: for importance sampling, the policy that recorded the episodes. None: the episodes hold the
+            log-probabilities of their actions, as ``record_episodes(agent, env, path, deterministic=False)`` writes
+            them. An agent acts with its exploration. A function takes a :class:`zoo.RecordedEpisode` and returns what
+            its field ``log_prob`` would be.
         deterministic: judge the best actions, which a test plays, in place of what the policy samples. Policies that
             sample nothing, such as DQN's and TD3's, are judged by their best actions anyway.
         gamma: the discount; None: the agent's own, or 1 if it has none.
@@ -156,13 +156,6 @@ def estimate_return(
     for name, given in {'refits': refits, **fqe_params}.items():
         if given:
             raise InvalidValue(f"{name} is for method='fqe', and {METHODS[method]} fits nothing: leave it out.")
-    if behavior is None:
-        raise InvalidValue(
-            f'{METHODS[method]} needs the probabilities of the policy that recorded the episodes: give '
-            f'behavior=other_agent, or {importance_sampling.INSTEAD}.',
-            shell=f'{METHODS[method]} needs the policy that recorded the episodes: --behavior RUN, or '
-            '--method fqe, which needs none.',
-        )
     cut = int((~(data.terminated | data.truncated)).sum())
     if cut:
         log.warning('%d of %d episodes were cut before their end: what follows is not estimated.', cut, len(data))

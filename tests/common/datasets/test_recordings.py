@@ -146,7 +146,7 @@ def add_steps(replay: Replay, copy: int, episode: RecordedEpisode) -> None:
     for t in range(len(episode.reward)):
         obs, after = (spaces.tree_map(lambda x, i=i: x[i : i + 1], episode.obs) for i in (t, t + 1))
         last = t == len(episode.reward) - 1
-        ends = (np.array([flag and last]) for flag in episode[3:])
+        ends = (np.array([flag and last]) for flag in episode[3:5])
         one = Transition(obs, episode.action[t : t + 1], episode.reward[t : t + 1], after, *ends)
         replay.add(one, first=copy)
     if not any(episode[3:]):
@@ -171,7 +171,7 @@ def test_at_once_or_step_by_step_is_the_same(form: str, capacity: int):
                 replay.cut = cut
             other.cut(1 - copy, 1)
             copy = 1 - copy
-        one.add_episode(copy, *episode)
+        one.add_episode(copy, *episode[:5])
         add_steps(other, copy, episode)
         mine, theirs = one.state(), other.state()
         assert int(mine.pop('recorded')) > 0 == int(theirs.pop('recorded'))

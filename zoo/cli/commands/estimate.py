@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add('dataset', metavar='DATASET', help='a file or folder of recorded episodes, or the id of a Minari dataset')
     told = 'fqe (fitted Q evaluation), or importance sampling: is, wis, pdis, wpdis (default: fqe)'
     add('--method', default='fqe', metavar='METHOD', choices=('fqe', 'is', 'wis', 'pdis', 'wpdis'), help=told)
-    told = 'for importance sampling: the run or agent that recorded the episodes, with its exploration'
+    told = 'for importance sampling: the run or agent that recorded the episodes (default: what they hold)'
     add('--behavior', metavar='RUN', help=told).completer = agent_names  # type: ignore[attr-defined]
     add('--deterministic', action='store_true', help='judge the best actions, in place of what the policy samples')
     add('--gamma', type=float, metavar='GAMMA', help="the discount (default: the agent's)")

@@ -8,6 +8,7 @@ It holds no pickles:
 ``terminated``,          bool ``[E]``, how each ended; an episode that was cut is neither
 ``truncated``
 ``reward``               float32 ``[steps of all]``, one episode after another
+``log_prob``             float32 ``[steps of all]``, NaN in episodes without; no array if none has them
 ``action/PATH``          ``[steps of all, …]``, in the environment's own units
 ``obs/PATH``             ``[steps of all + E, …]``, with final observations; of a stack of frames the newest frame
 =======================  ===========================================================================================
@@ -29,7 +30,7 @@ import numpy as np
 
 from zoo.common import spaces
 from zoo.common.datasets.array_file import Damaged, RowReader
-from zoo.common.datasets.episodes import RecordedEpisode, as_stored, stored_shape
+from zoo.common.datasets.episodes import RecordedEpisode, as_stored, known_log_prob, stored_shape
 from zoo.common.datasets.source import Source
 from zoo.common.datasets.writer import Writer, environment_of
 from zoo.common.tools.errors import InvalidValue
@@ -94,6 +95,7 @@ class EpisodeFile(Source):
                 self.lengths, self.terminated, self.truncated = (
                     _array(archive, name) for name in ('lengths', 'terminated', 'truncated')
                 )
+                self._has_log_prob = 'log_prob.npy' in archive.namelist()
                 self._check_shapes(archive)
         except DAMAGED as error:
             if isinstance(error, InvalidValue) and not isinstance(error, Damaged):
@@ -107,6 +109,12 @@ class EpisodeFile(Source):
             for path, leaf in spaces.leaves(space).items()
         ]
 
+    @property
+    def _names(self) -> list[str]:
+        """The arrays that episodes are read from."""
+        optional = ['log_prob'] if self._has_log_prob else []
+        return ['reward', *optional, *(f'{field}/{path}' for field, path, _ in self._leaves())]
+
     def _check_shapes(self, archive: zipfile.ZipFile) -> None:
         """Refuse arrays that disagree with each other."""
         lengths = self.lengths
@@ -116,6 +124,8 @@ class EpisodeFile(Source):
         steps = int(lengths.sum())
         wanted: dict[str, tuple[tuple[int, ...], Any]]
         wanted = {'terminated': ((episodes,), bool), 'truncated': ((episodes,), bool), 'reward': ((steps,), np.float32)}
+        if self._has_log_prob:
+            wanted['log_prob'] = ((steps,), np.float32)
         for field, path, leaf in self._leaves():
             rows = steps + (episodes if field == 'obs' else 0)
             wanted[f'{field}/{path}'] = ((rows, *stored_shape(leaf)), leaf.dtype)
@@ -135,7 +145,7 @@ class EpisodeFile(Source):
             return
         with self._reading(), zipfile.ZipFile(self.path) as archive, contextlib.ExitStack() as stack:
             readers = {}
-            for name in ('reward', *(f'{field}/{path}' for field, path, _ in self._leaves())):
+            for name in self._names:
                 readers[name] = _reader(archive, name)
                 stack.callback(readers[name].close)
             number = 0
@@ -156,8 +166,7 @@ class EpisodeFile(Source):
     def episode(self, number: int) -> RecordedEpisode:
         if self._held is None:
             with self._reading(), zipfile.ZipFile(self.path) as archive:
-                names = ('reward', *(f'{field}/{path}' for field, path, _ in self._leaves()))
-                self._held = {name: _array(archive, name) for name in names}
+                self._held = {name: _array(archive, name) for name in self._names}
         end = int(self.lengths[: number + 1].sum())
         begin = end - int(self.lengths[number])
         rows = {
@@ -175,6 +184,7 @@ class EpisodeFile(Source):
             rows['reward'],
             bool(self.terminated[number]),
             bool(self.truncated[number]),
+            known_log_prob(rows.get('log_prob')),
         )
 
     def returns(self, numbers: np.ndarray) -> np.ndarray:

@@ -24,6 +24,9 @@ class RecordedEpisode(NamedTuple):
         action: flat ``[T, …]``, in the environment's own units.
         reward: float32 ``[T]``.
         terminated, truncated: how it ended; neither where it was cut.
+        log_prob: float32 ``[T]``, the log-probability of each action under the policy that played it, exploration
+            included; None: not known. Of a ``Box`` it is the log-density in the environment's units, and of an action
+            at a bound the log-probability of that bound.
     """
 
     obs: Any
@@ -31,6 +34,7 @@ class RecordedEpisode(NamedTuple):
     reward: np.ndarray
     terminated: bool
     truncated: bool
+    log_prob: np.ndarray | None = None
 
 
 class Checks:
@@ -59,6 +63,8 @@ class Checks:
         """
         where = f'in episode {number}'
         self.reward(where, episode.reward)
+        if episode.log_prob is not None:
+            self._finite('a log-probability', where, episode.log_prob)
         self.obs(where, episode.obs)
         self.action(where, episode.action)
 
@@ -96,6 +102,11 @@ class Checks:
         except ValueError as error:
             told = f"of '{self.name}' {str(error).removesuffix('.')}{where and f', {where}'}."
             raise InvalidValue(told) from error
+
+
+def known_log_prob(stored: np.ndarray | None) -> np.ndarray | None:
+    """Return the log-probabilities of an episode from what a file holds of them: NaN where they are not known."""
+    return None if stored is None or np.isnan(stored).all() else stored
 
 
 def stacked(newest: np.ndarray, frames: int) -> np.ndarray:

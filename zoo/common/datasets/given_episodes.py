@@ -17,6 +17,7 @@ from zoo.common.rollouts.rollout import Rollout
 from zoo.common.tools.errors import InvalidValue, a_type
 
 _KEYS = ('obs', 'action', 'reward', 'terminated', 'truncated')
+_OPTIONAL = ('log_prob',)
 
 _HOW = "an episode is a dict with 'obs' [T + 1, …], 'action', 'reward' [T], 'terminated' and 'truncated'"
 
@@ -79,7 +80,7 @@ class GivenEpisodes(Source):
         if missing:
             told = 'how it ended is not said: ' if missing[0] in ('terminated', 'truncated') else ''
             raise InvalidValue(f'{self._where(number)} {missing[0]!r} is missing: {told}{_HOW}.')
-        more = [key for key in one if key not in _KEYS]
+        more = [key for key in one if key not in (*_KEYS, *_OPTIONAL)]
         if more:
             raise InvalidValue(f'{self._where(number)} {more[0]!r} is no part of an episode: {_HOW}.')
         return dict(one)
@@ -91,7 +92,7 @@ class GivenEpisodes(Source):
             told = f'of shape {reward.shape} and dtype {reward.dtype}'
             raise InvalidValue(f'{where} the reward is {told}: give one number for each of at least one step.')
         steps = len(reward)
-        ends = [self._end(where, name, one[name], steps) for name in ('terminated', 'truncated')]
+        terminated, truncated = (self._end(where, name, one[name], steps) for name in ('terminated', 'truncated'))
         obs = fitted(f'{where} the observation', self.observation_space, one['obs'], steps + 1)
         for path, leaf in spaces.leaves(self.observation_space).items():
             x = obs[path] if path else obs
@@ -103,7 +104,17 @@ class GivenEpisodes(Source):
                     'from their beginning.'
                 )
         action = fitted(f'{where} the action', self.action_space, one['action'], steps)
-        return RecordedEpisode(obs, action, reward.astype(np.float32), *ends)
+        log_prob = self._log_prob(where, one, steps)
+        return RecordedEpisode(obs, action, reward.astype(np.float32), terminated, truncated, log_prob)
+
+    def _log_prob(self, where: str, one: Mapping[str, Any], steps: int) -> np.ndarray | None:
+        if one.get('log_prob') is None:
+            return None
+        found = np.asarray(one['log_prob'])
+        if found.shape != (steps,) or found.dtype.kind not in 'if':
+            told = f'of shape {found.shape} and dtype {found.dtype}, but there are {steps} steps'
+            raise InvalidValue(f'{where} log_prob is {told}: give the log-probability of each action, or leave it out.')
+        return found.astype(np.float32)
 
     def _end(self, where: str, name: str, value: Any, steps: int) -> bool:
         flags = np.asarray(value)

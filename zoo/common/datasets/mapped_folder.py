@@ -15,7 +15,8 @@ episode of ``T`` steps has ``T + 1`` rows, one after another. It is the order of
 =======================  ===========================================================================================
 
 The last rows, as many as a stack has frames, are not valid and belong to no episode. ``lengths`` (int64) and
-``returns`` (float64) have one entry for each episode.
+``returns`` (float64) have one entry for each episode. ``log_prob`` (float32) has one for each step, NaN in episodes
+without; there is no such array if none has them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import numpy as np
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.datasets.array_file import RowReader, read_header
-from zoo.common.datasets.episodes import Checks, RecordedEpisode, as_stored, stored_shape
+from zoo.common.datasets.episodes import Checks, RecordedEpisode, as_stored, known_log_prob, stored_shape
 from zoo.common.datasets.source import Source
 from zoo.common.datasets.writer import Writer, environment_of
 from zoo.common.tools.errors import InvalidValue, NotWritable
@@ -160,6 +161,9 @@ class MappedFolder(Source):
                 wanted[f'{field}/{leaf_path}'] = ((rows, *stored_shape(leaf)), leaf.dtype)
         self.rows = {name: self._map(name, shape, np.dtype(dtype)) for name, (shape, dtype) in wanted.items()}
         self.lengths = self._map('lengths', (episodes,), np.dtype(np.int64))
+        self._log_prob: np.ndarray | None = None
+        if 'log_prob' in self._files:
+            self._log_prob = self._map('log_prob', (steps,), np.dtype(np.float32))
         self._returns = self._map('returns', (episodes,), np.dtype(np.float64))
         if episodes and ((self.lengths < 1).any() or int(self.lengths.sum()) != steps):
             raise self._altered('the lengths of its episodes disagree with its number of steps')
@@ -210,6 +214,7 @@ class MappedFolder(Source):
 
     def episode(self, number: int) -> RecordedEpisode:
         begin, length = int(self.begins[number]), int(self.lengths[number])
+        step = begin - number  # each earlier episode has a row more than it has steps
         obs = {
             path: np.array(self.rows[f'obs/{path}'][begin : begin + length + 1])
             for path in spaces.leaves(self.observation_space)
@@ -224,6 +229,7 @@ class MappedFolder(Source):
             np.array(self.rows['reward'][begin : begin + length]),
             bool(self.terminated[number]),
             bool(self.truncated[number]),
+            None if self._log_prob is None else known_log_prob(np.array(self._log_prob[step : step + length])),
         )
 
     def returns(self, numbers: np.ndarray) -> np.ndarray:

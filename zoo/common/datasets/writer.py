@@ -71,9 +71,21 @@ class Writer(ABC):
         for field, path, leaf in self._leaves:
             self.append(f'{field}/{path}', newest_frames(leaf, flat[field][path]))
         self.append('reward', episode.reward)
+        self._add_log_prob(episode)
         self.lengths.append(len(episode.reward))
         self.terminated.append(bool(episode.terminated))
         self.truncated.append(bool(episode.truncated))
+
+    def _add_log_prob(self, episode: RecordedEpisode) -> None:
+        """Write log-probabilities: NaN for episodes without, and no array if none has them."""
+        known = episode.log_prob is not None
+        if known and 'log_prob' not in self.arrays:
+            self.open('log_prob', (), np.float32)
+            for length in self.lengths:
+                self.append('log_prob', np.full(length, np.nan, np.float32))
+        if 'log_prob' in self.arrays:
+            rows = episode.log_prob if known else np.full(len(episode.reward), np.nan)
+            self.append('log_prob', np.asarray(rows, np.float32))
 
     def append(self, name: str, rows: np.ndarray) -> None:
         """Write the rows of an episode to an array."""

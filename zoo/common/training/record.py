@@ -14,6 +14,7 @@ from gymnasium.spaces import Space
 from gymnasium.vector import VectorEnv
 
 from zoo.common import spaces
+from zoo.common.acting.probabilities import draws, log_prob_of, why_unknown
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.datasets.dataset import Dataset
 from zoo.common.datasets.episodes import RecordedEpisode
@@ -27,6 +28,9 @@ from zoo.common.tools.checks import whole
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.files import jsonable
 from zoo.common.training.agent import Agent
+
+#: A function from the observations ``[T + 1, …]`` and the actions of an episode to log-probabilities, float32 ``[T]``.
+_LogProb = Callable[[spaces.Flat, spaces.Flat], np.ndarray]
 
 
 def record_episodes(
@@ -51,7 +55,8 @@ def record_episodes(
         path: a file whose name ends in ``.npz``; a folder, whose name has no ending, for datasets that are larger than
             memory; None keeps the episodes in memory.
         episodes: the number of episodes.
-        deterministic: let an agent play without exploration.
+        deterministic: let an agent play without exploration. With False the episodes of an agent that draws its
+            actions hold their log-probabilities, for :func:`zoo.estimate_return`. Some explorations have none.
         seed: of the environment.
 
     Raises:
@@ -71,10 +76,10 @@ def record_episodes(
         arguments = {name: value for name, value in arguments.items() if name not in ('nenv', 'vectorized')}
     environment = Environment(known.name, known.type, arguments)
     writer = None if path is None else writer_for(path, observation_space, action_space, environment)
-    act, adaptor, begin = _acting(agent, observation_space, action_space, vector, deterministic)
+    act, adaptor, begin, log_prob = _acting(agent, observation_space, action_space, vector, deterministic)
     collector = Collector(env, adaptor, begin=begin)
     collector.reset(seed)
-    played = _played(collector, act, action_space, episodes)
+    played = _played(collector, act, action_space, episodes, log_prob)
     if writer is None:
         name = 'recorded episodes'
         return Dataset(GivenEpisodes(list(played), observation_space, action_space, name, environment))
@@ -99,7 +104,11 @@ def record_dataset(
 
 
 def _played(
-    collector: Collector, act: Callable[[spaces.Flat], spaces.Flat], action_space: Space, episodes: int
+    collector: Collector,
+    act: Callable[[spaces.Flat], spaces.Flat],
+    action_space: Space,
+    episodes: int,
+    log_prob: _LogProb | None,
 ) -> Iterator[RecordedEpisode]:
     """Play so many episodes after a reset; give each when it has ended."""
     quota = collector.shares(episodes)
@@ -118,13 +127,10 @@ def _played(
             last = spaces.tree_map(lambda x, i=i: np.copy(x[i]), collector.next_obs)
             all_obs, all_actions, rewards = zip(*steps[i], strict=True)
             steps[i] = []
-            yield RecordedEpisode(
-                spaces.tree_map(lambda *x: np.stack(x), *all_obs, last),
-                spaces.tree_map(lambda *x: np.stack(x), *all_actions),
-                np.array(rewards, np.float32),
-                terminated,
-                truncated,
-            )
+            seen = spaces.tree_map(lambda *x: np.stack(x), *all_obs, last)
+            chosen = spaces.tree_map(lambda *x: np.stack(x), *all_actions)
+            known = None if log_prob is None else log_prob(seen, chosen)
+            yield RecordedEpisode(seen, chosen, np.array(rewards, np.float32), terminated, truncated, known)
         for episode in collector.finished:  # the loss of a life is no end
             quota[episode.copy] = max(0, quota[episode.copy] - 1)
 
@@ -135,8 +141,12 @@ def _acting(
     action_space: Space,
     vector: bool,
     deterministic: bool,
-) -> tuple[Callable[[spaces.Flat], spaces.Flat], ActionAdaptor, Callable[[np.ndarray], None]]:
-    """Return a function from flat observations to stored actions ``[N, …]``, and the :class:`Collector`'s arguments."""
+) -> tuple[Callable[[spaces.Flat], spaces.Flat], ActionAdaptor, Callable[[np.ndarray], None], _LogProb | None]:
+    """Return a function from flat observations to stored actions ``[N, …]``, and the :class:`Collector`'s arguments.
+
+    The last is a function from an episode's observations ``[T + 1, …]`` and actions ``[T, …]`` to log-probabilities
+    ``[T]``; None where they are not known, or nothing is drawn.
+    """
     if hasattr(policy, 'act') and hasattr(policy, 'action_adaptor'):
         agent = cast(Agent, policy)
         check_spaces(agent, observation_space, action_space, "the environment's")
@@ -146,7 +156,12 @@ def _acting(
         def play(obs: spaces.Flat) -> spaces.Flat:
             return behavior(obs, agent.rng, agent.progress, deterministic)
 
-        return play, agent.action_adaptor, behavior.episodes_begin
+        def log_prob(obs: spaces.Flat, action: spaces.Flat) -> np.ndarray:
+            before = spaces.tree_map(lambda x: x[:-1], obs)
+            return log_prob_of(agent, before, action, True, True).astype(np.float32)
+
+        known = not deterministic and draws(agent) and why_unknown(agent) is None
+        return play, agent.action_adaptor, behavior.episodes_begin, log_prob if known else None
     if not callable(policy):
         raise InvalidValue(f'the policy is {policy!r}: give an agent, or a function from an observation to an action.')
     adaptor = ActionAdaptor(action_space)
@@ -157,4 +172,4 @@ def _acting(
         chosen = spaces.flatten(action_space, policy(spaces.unflatten(observation_space, seen)))
         return adaptor.from_env(chosen if vector else spaces.tree_map(lambda x: np.asarray(x)[None], chosen))
 
-    return act, adaptor, lambda copies: None
+    return act, adaptor, lambda copies: None, None
