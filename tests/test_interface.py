@@ -14,6 +14,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import toys
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 import zoo
@@ -110,12 +111,13 @@ class TestListing1:
         env = build_env(env_id, 'classic_control', nenv=nenv)
         alg_params, learn_params = call_default_params(env, 'classic_control', name)
         alg_params['net_list'] = [TINY] * len(alg_params['net_list'])
-        few = {'train_steps': 120, 'batch_size': 16, 'horizon': 30, 'epochs': 1, 'explore_steps': 40}
+        few = {'train_steps': 120, 'train_updates': 120, 'batch_size': 16, 'horizon': 30, 'epochs': 1}
+        few |= {'explore_steps': 40, 'discriminator_batch': 16}
         learn_params |= {name: x for name, x in few.items() if name in learn_params}
         if nenv > 1:
             learn_params['roles'] = None  # once is enough of starting those that some have by default
         agent = cls(**alg_params)
-        result = agent.learn(env, 'train', run_dir=False, **learn_params)
+        result = agent.learn(env, 'train', run_dir=False, **learn_params | toys.needed(agent, env))
         assert result.steps >= 120
         assert result.losses.keys() == set(agent.metric_names)
 

@@ -122,7 +122,7 @@ def test_a_stack_of_recurrent_layers_has_its_states_side_by_side():
         [
             keras.Input((None, 3)),
             keras.layers.GRU(2, return_sequences=True),
-            keras.layers.LayerNormalization(),
+            keras.layers.UnitNormalization(),
             keras.layers.LSTM(4),
             keras.layers.Dense(7),
         ]
@@ -136,7 +136,7 @@ def test_a_stack_of_recurrent_layers_has_its_states_side_by_side():
         np.testing.assert_allclose(tf.reshape(x, [T, N, 7])[t], model(obs[: t + 1].swapaxes(0, 1)), atol=1e-5)
     assert after.shape == (T, N, 10)
     forward, state = Forward(made), np.zeros((N, 10), np.float32)
-    assert forward.numpy is None, 'layer normalisation is not for NumPy'
+    assert forward.numpy is None, 'unit normalization is not for NumPy'
     for t in range(T):
         _, state = forward.step(obs[t], state)
         np.testing.assert_allclose(state, after[t], atol=1e-5)
