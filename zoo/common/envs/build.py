@@ -256,6 +256,10 @@ def _build(
     one_per_process = getattr(kind, 'ONE_PER_PROCESS', False)
     if nenv == 1:
         return _build_single(make, name, seed, reward_shaping, one_per_process)
+    if hasattr(kind, 'make_copies') and vectorized not in ('sync', 'async') and not views:
+        from zoo.common.envs.wrappers.prepare import prepare_vector
+
+        return prepare_vector(kind.make_copies(env_id, nenv, **kwargs), name, seed, reward_shaping)
     if one_per_process:
         if vectorized in ('sync', 'envpool'):
             raise InvalidValue(f"{env_type} runs one environment in a process: copies need vectorized='async'.")
@@ -373,7 +377,7 @@ def _build_in_threads(
         if pool:
             env = pool(nenv, reference, by_envpool, **kwargs)
         elif by_envpool or envpool.has_task(task, reference):
-            env = envpool.EnvPoolVectorEnv(task, nenv, reference, **kwargs)
+            env = envpool.shared(task, nenv, reference, **kwargs)
         else:
             return None
         return prepare_vector(env, name, seed, reward_shaping)
@@ -431,11 +435,9 @@ def _refuse_habits(env_id: Any, env_type: str, kwargs: dict[str, Any]) -> None:
 
 
 def _is_own_argument(env_id: Any, env_type: str, key: str) -> bool:
-    if env_type != 'gymnasium':
+    if env_type not in ('gymnasium', 'envpool'):
         return False
-    from zoo.common.envs.kinds import registered
-
-    return registered.takes(env_id, key)
+    return bool(kind_of(env_type).takes(env_id, key))
 
 
 def _shaped(function: Callable[[float], float], reward: float) -> float:

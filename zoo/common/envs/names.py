@@ -18,6 +18,7 @@ TYPES = {
     'robotics': 'registered',
     'dm_control': 'dm_control',
     'rlbench': 'rlbench',
+    'envpool': 'envpool',
     'compiled': 'compiled',
     'gymnax': 'gymnax',
     'gymnasium': 'registered',
