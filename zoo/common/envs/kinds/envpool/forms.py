@@ -97,7 +97,7 @@ def _leaf(spec: Any) -> spaces.Leaf:
     choices = _choices(spec)
     if choices is not None and dtype.kind in 'iu':
         return Discrete(choices[1], start=choices[0])
-    if dtype == bool:
+    if dtype.kind == 'b':
         return MultiBinary(shape)
     low, high = (np.broadcast_to(np.asarray(bound, dtype), shape) for bound in (spec.minimum, spec.maximum))
     if dtype.kind == 'f':

@@ -1,4 +1,4 @@
-"""What is known of one of EnvPool's tasks by name: its arguments, its time limit, its type in the tables of defaults."""
+"""One of EnvPool's tasks by name: its arguments, its time limit, its type in the tables of default parameters."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def check_name(env_id: str) -> None:
 def all_names() -> list[str]:
     """Return the names of all tasks, sorted; an ImportError has the ``pip install`` line."""
     if not is_installed():
-        raise MissingPackage("envpool environments need a package that is not installed: pip install 'zoo-rl[envpool]'.")
+        raise MissingPackage(
+            "envpool environments need a package that is not installed: pip install 'zoo-rl[envpool]'."
+        )
     return sorted(names())
 
 
@@ -224,7 +226,7 @@ def check_drawing(env_id: str) -> None:
     if not _can_draw():
         raise Failure(
             f'EnvPool cannot draw {env_id!r} on this machine: install the libraries EGL and OpenGL '
-            "(apt install libegl1 libgl1), or leave out render_mode and from_pixels."
+            '(apt install libegl1 libgl1), or leave out render_mode and from_pixels.'
         )
     load_opengl()
 
