@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 from types import ModuleType
@@ -25,6 +26,8 @@ TYPES = {
 }
 #: The modules with names from Gymnasium's registry; the others have a function ``ids``.
 _IN_REGISTRY = ('registered', 'atari')
+#: The types that have to be named: EnvPool has many names of the other types.
+_ONLY_WHEN_NAMED = ('envpool',)
 #: The names of dm_control, which says them itself where it is installed.
 _OF_DM_CONTROL = re.compile(
     r'(acrobot|ball_in_cup|cartpole|cheetah|dog|finger|fish|hopper|humanoid(_CMU)?|lqr|manipulator|pendulum|point_mass|'
@@ -50,7 +53,8 @@ def find_env_type(env_id: Any) -> str:
     'classic_control'
 
     Raises:
-        ValueError: no installed type has the name; the message has the nearest name.
+        ValueError: no installed type has the name, and the message has the nearest name; or only EnvPool has it, and
+            the message says so, since the type ``'envpool'`` has to be named.
         ImportError: ``package`` of ``'package:Name-v0'`` cannot be imported.
     """
     if not isinstance(env_id, str):
@@ -65,7 +69,7 @@ def find_env_type(env_id: Any) -> str:
         refused = str(error)
     known: list[str] = []
     for env_type, module in TYPES.items():
-        if module not in _IN_REGISTRY:
+        if module not in _IN_REGISTRY and env_type not in _ONLY_WHEN_NAMED:
             try:
                 names = kind_of(env_type).ids()
             except ImportError:
@@ -76,6 +80,14 @@ def find_env_type(env_id: Any) -> str:
                 return env_type
             known += names
     close = nearest(env_id, [*registered.ids('gymnasium'), *known])
+    for env_type in _ONLY_WHEN_NAMED:
+        with contextlib.suppress(ImportError):
+            if env_id in kind_of(env_type).ids():
+                told = f'unknown environment {env_id!r}' + (f': did you mean {close!r}?' if close else '.')
+                raise InvalidValue(
+                    f"{told} EnvPool has it: build_env({env_id!r}, '{env_type}').",
+                    shell=f'{told} EnvPool has it: --type {env_type}.',
+                )
     raise InvalidValue(unknown('environment', env_id, known) if close in known else refused)
 
 
