@@ -50,6 +50,7 @@ OF_TYPE = {
     'atari': {'Discrete': 'PongNoFrameskip-v4'},
     'robotics': {'Box': 'FetchReach-v4'},
     'dm_control': {'Box': 'cartpole-swingup'},
+    'envpool': {'Discrete': 'CartPole-v1', 'Box': 'CheetahRun-v1'},
     'gymnasium': {'Discrete': 'CartPole-v1', 'Box': 'Pendulum-v1'},
 }
 NEEDS = {
@@ -58,6 +59,7 @@ NEEDS = {
     'atari': 'ale_py',
     'robotics': 'gymnasium_robotics',
     'dm_control': 'dm_control',
+    'envpool': 'envpool',
 }
 
 
@@ -177,6 +179,31 @@ def test_every_type_of_environment_is_covered():
     assert OF_TYPE.keys() == TYPES.keys() - {'rlbench'}  # which has its own test, over a stand-in
     for table in TABLES.values():
         assert table.TYPES.keys() <= TYPES.keys()
+
+
+@pytest.mark.parametrize(
+    ('env_id', 'like', 'key'),
+    [
+        ('Pong-v5', 'atari', 'entropy_coef'),
+        ('HalfCheetah-v4', 'mujoco', 'normalize_obs'),
+        ('CheetahRun-v1', 'dm_control', 'normalize_obs'),
+        ('FetchReach-v4', 'robotics', 'normalize_obs'),
+    ],
+)
+def test_a_task_of_envpool_gets_the_defaults_of_the_type_it_is_like(env_id, like, key):
+    pytest.importorskip('envpool')
+    env = build_env(env_id, 'envpool', nenv=2)
+    found = call_default_params(env, 'envpool', 'PPO')
+    assert (found[0] | found[1])[key] == TABLES['PPO'].TYPES[like][key]
+    assert str(found) == str(call_default_params(env, like, 'PPO'))
+    assert str(found) != str(call_default_params(env, 'gymnasium', 'PPO'))
+
+
+def test_a_task_of_envpool_with_a_name_in_the_tables_is_tuned():
+    pytest.importorskip('envpool')
+    alg_params, _ = call_default_params(build_env('CartPole-v1', 'envpool', nenv=2), alg='PPO')
+    assert alg_params['gae_lambda'] == TABLES['PPO'].TUNED['CartPole-v1']['gae_lambda']
+    assert default_nenv('A2C', 'envpool', 'Pong-v5') == TABLES['A2C'].TYPES['atari']['nenv']
 
 
 @pytest.mark.parametrize('name', algorithms.NAMES)

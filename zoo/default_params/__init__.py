@@ -1,7 +1,8 @@
 """Default hyper-parameters: one file for each algorithm, each a table of plain data.
 
 A table has three levels: ``COMMON``, ``TYPES`` by environment type, and ``TUNED`` by environment id. A later level
-overrides an earlier one. The keys are the parameters of the algorithm and of its ``learn``, and
+overrides an earlier one. An EnvPool task takes the level of the type that it is like, see
+:func:`zoo.common.envs.names.table_type`. The keys are the parameters of the algorithm and of its ``learn``, and
 
 * ``network``: keys of the network spec (:mod:`zoo.common.networks`);
 * ``networks``: changes for some networks, by name without number: ``{'critic': {'hidden': [2048, 2048]}}``;
@@ -37,6 +38,7 @@ from zoo.common.adaptors.observation import features
 from zoo.common.env_wrappers import TYPES
 from zoo.common.envs.about import about, note_defaults
 from zoo.common.envs.goals import is_goal_environment
+from zoo.common.envs.names import table_type
 from zoo.common.replay.hindsight import Strategy
 from zoo.common.tools.checks import is_integer, whole
 from zoo.common.tools.errors import InvalidValue, unknown
@@ -309,7 +311,7 @@ def _merged(table: Any, env_type: str, env_id: str, recurrent: str | None) -> di
 
     The ``recurrent`` parts of the levels come after all levels.
     """
-    levels = [table.COMMON, table.TYPES.get(env_type, {}), table.TUNED.get(env_id, {})]
+    levels = [table.COMMON, table.TYPES.get(table_type(env_type, env_id), {}), table.TUNED.get(env_id, {})]
     if recurrent is not None:
         levels += [level.get('recurrent', {}) for level in levels] + [{'network': {'recurrent': recurrent}}]
     merged: dict[str, Any] = {'network': {}, 'optimizer': {}}

@@ -115,14 +115,15 @@ def build_env(
             environment, or an environment object (a ``gymnasium.Env`` or a ``gymnasium.vector.VectorEnv``). An
             environment of the old ``gym`` interface is adapted. ``zoo.check_env`` says what is wrong with one.
         env_type: ``'classic_control'``, ``'box2d'``, ``'mujoco'``, ``'atari'``, ``'robotics'``, ``'dm_control'``,
-            ``'rlbench'``, ``'compiled'`` for pure functions (:mod:`zoo.common.envs.compiled.functions`), or
+            ``'rlbench'``, ``'envpool'`` for EnvPool's own environments, ``'compiled'`` for pure functions (:mod:`zoo.common.envs.compiled.functions`), or
             ``'gymnasium'`` for any registered or user-made environment.
         vectorized: how ``nenv > 1`` copies run. ``'sync'`` or False: one after the other in this process. ``'async'``:
             each in its own process, which pays when a step takes longer than about 0.3 ms. ``'envpool'``: in EnvPool's
-            threads, for the tasks that EnvPool has. ``'compiled'``: compiled together with the policy that is trained in
-            them, for the tasks of classic control. True: the fastest way available. For Atari that is ALE's own
+            threads, for the tasks that EnvPool has. ``'compiled'``: compiled together with the policy that is trained
+            in them, for the tasks of classic control. True: the fastest way available. For Atari that is ALE's own
             threads; else ``'envpool'`` from four copies on, for tasks that it has and without ``kwargs`` other than
-            ``max_episode_steps``; else ``'sync'``. RLBench's copies always run as ``'async'``. With ``nenv=1`` the
+            ``max_episode_steps``; else ``'sync'``. RLBench's copies always run as ``'async'``. Copies of the type
+            ``'envpool'`` run in EnvPool's threads, unless ``'sync'`` or ``'async'`` is given. With ``nenv=1`` the
             environment is a plain ``Env``, whatever is given here.
         seed: the seed of the first copy and of the action space, an integer of at least 0, or None for a random one.
         reward_shaping: a function of one reward that returns a finite number, which training sees. The unshaped return
@@ -230,6 +231,8 @@ def _build(
     if reward_shaping is not None:
         reward_shaping = partial(_shaped, reward_shaping)
     nenv, seed = int(nenv), None if seed is None else int(seed)
+    if vectorized == 'compiled' and hasattr(kind_of(env_type), 'make_copies'):
+        raise InvalidValue(f"{env_type} environments are not compiled: leave out vectorized='compiled'.")
     if hasattr(kind_of(env_type), 'make_vector') or vectorized == 'compiled':
         if not (kwargs.get('render_mode') == 'human' and nenv == 1 and vectorized == 'compiled'):
             return _build_compiled(env_id, env_type, vectorized, seed, reward_shaping, nenv, kwargs)

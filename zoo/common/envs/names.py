@@ -46,6 +46,15 @@ def kind_of(env_type: str) -> ModuleType:
     return importlib.import_module(f'zoo.common.envs.kinds.{TYPES[env_type]}')
 
 
+def table_type(env_type: str, env_id: str) -> str:
+    """Return the type whose default hyper-parameters an environment gets: an EnvPool task takes the type it is like.
+
+    >>> table_type('envpool', 'CheetahRun-v1')
+    'dm_control'
+    """
+    return str(kind_of(env_type).table_type(env_id)) if env_type == 'envpool' else env_type
+
+
 def find_env_type(env_id: Any) -> str:
     """Return the type of an environment from its name; ``'gymnasium'`` for no other type, and for what is no name.
 

@@ -122,7 +122,8 @@ def shared(env_id: str, nenv: int, reference: gymnasium.Env, **kwargs: Any) -> E
         raise InvalidValue(f"EnvPool has {env_id!r} with other observations: use vectorized='sync' or 'async'.")
     limit = cast(EnvSpec, reference.spec).max_episode_steps or np.inf
     kwargs['max_episode_steps'] = BEYOND  # the game counts Gymnasium's limit itself
-    return EnvPoolVectorEnv(Game(env_id, nenv, limit, kwargs, _SharedForm(reference.observation_space)), reference)
+    form = _SharedForm(reference.observation_space)
+    return EnvPoolVectorEnv(Game(env_id, nenv, limit, kwargs, form, remedy="use vectorized='sync'"), reference)
 
 
 class _SharedForm:

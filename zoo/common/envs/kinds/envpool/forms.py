@@ -12,6 +12,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import ACTION_MASK
+from zoo.common.envs.kinds.dm_control import UNBOUNDED
 from zoo.common.envs.wrappers.views import push_frame
 
 #: What a mask is called that does not have one entry for each value of each action: agents see it, nothing is masked.
@@ -26,7 +27,8 @@ class NamedForm:
     * Parts ``obs:a.b`` become ``Dict(a=Dict(b=…))``; a single part stands for itself.
     * An integer with bounds is ``Discrete``, also as an action; an array of integer actions ``MultiDiscrete``.
     * bool arrays are ``MultiBinary``. Other arrays are a ``Box`` with EnvPool's dtype and bounds. Where EnvPool has the
-      smallest and the largest number of the dtype, which it takes for missing bounds, they are infinite.
+      smallest and the largest number of the dtype, which it takes for missing bounds, they are infinite. So are bounds
+      of ±1e10, MuJoCo's largest number.
     * With ``frames``, the single part is an image ``[channels, height, width]`` of one frame. It becomes a stack with
       channels last, see :class:`zoo.common.spaces.FrameStack`.
     * ``action_mask`` is flat, int8, with one entry for each value of each action; any other mask is renamed to
@@ -103,7 +105,8 @@ def _leaf(spec: Any) -> spaces.Leaf:
     if dtype.kind == 'f':
         limits = np.finfo(dtype)
         unbounded = (low == limits.tiny) & (high == limits.max)
-        low, high = np.where(unbounded, -np.inf, low), np.where(unbounded, np.inf, high)
+        low = np.where(unbounded | (low <= -UNBOUNDED), -np.inf, low)
+        high = np.where(unbounded | (high >= UNBOUNDED), np.inf, high)
     return Box(low.astype(dtype), high.astype(dtype), tuple(shape), dtype.type)
 
 

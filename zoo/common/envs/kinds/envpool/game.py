@@ -39,15 +39,24 @@ class Game:
         form: the observations and actions.
         whole_games: an end may be only a lost life (Atari). Then ``info['zoo/life_lost']`` tells, and when the game is
             over, ``info['episode']`` has its unclipped return ``'r'`` and its length ``'l'``.
+        remedy: what to do where EnvPool cannot make the pool, for the message.
     """
 
     def __init__(
-        self, env_id: str, nenv: int, limit: float, kwargs: dict[str, Any], form: Form, whole_games: bool = False
+        self,
+        env_id: str,
+        nenv: int,
+        limit: float,
+        kwargs: dict[str, Any],
+        form: Form,
+        whole_games: bool = False,
+        remedy: str = '',
     ) -> None:
         self.nenv = nenv
         self.whole_games = whole_games
         self.is_open = False
         self._env_id, self._limit, self._kwargs, self._form = env_id, limit, kwargs, form
+        self._remedy = remedy
         self._pool: Any = None
         self._all = np.ones(nenv, np.bool_)
         self._elapsed = np.zeros(nenv, np.int64)
@@ -56,7 +65,7 @@ class Game:
 
     def start(self, seeds: list[int]) -> tuple[Any, dict[str, Any]]:
         """Begin new episodes of all copies, in a new pool: EnvPool fixes its seeds when it makes one."""
-        self._pool = make_pool(self._env_id, seeds, self._kwargs)
+        self._pool = make_pool(self._env_id, seeds, self._kwargs, self._remedy)
         self.is_open = True
         return self.restart(np.arange(self.nenv), in_same_game=False)
 

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 
 from zoo.common.spaces import is_leaf
-from zoo.common.tools.errors import InvalidValue, MissingPackage
+from zoo.common.tools.errors import Failure, InvalidValue, MissingPackage, UserError
 
 #: A time limit that no episode reaches. ViZDoom multiplies it by the skipped frames, in 32 bits.
 BEYOND = 10**8
@@ -41,8 +41,8 @@ def check_task(env_id: str) -> None:
         raise InvalidValue(f"EnvPool does not have {env_id!r}: use vectorized='sync' or 'async'.")
 
 
-def make_pool(env_id: str, seeds: list[int], kwargs: dict[str, Any]) -> Any:
-    """Return a pool with one copy for each seed (int32); a ValueError says that EnvPool does not take ``kwargs``."""
+def make_pool(env_id: str, seeds: list[int], kwargs: dict[str, Any], remedy: str = '') -> Any:
+    """Return a pool with one copy for each seed (int32); see :func:`cannot_make` for errors."""
     import envpool
 
     given = {'num_threads': min(len(seeds), _cores()), **kwargs, 'num_envs': len(seeds), 'seed': seeds}
@@ -51,11 +51,30 @@ def make_pool(env_id: str, seeds: list[int], kwargs: dict[str, Any]) -> Any:
             warnings.simplefilter('ignore')  # about the precision of its own spaces, which are not used
             pool = envpool.make_gymnasium(env_id, **given)
             _ = pool.observation_space  # warns and fails only now
-    except TypeError as error:
-        raise InvalidValue(
-            f"EnvPool does not take these arguments of {env_id!r} ({error}): use vectorized='sync'."
-        ) from error
+    except Exception as error:
+        raise cannot_make(env_id, error, remedy) from error
     return pool
+
+
+def cannot_make(env_id: str, error: Exception, remedy: str = '') -> Exception:
+    """Return the error that says in one sentence why EnvPool cannot make a task.
+
+    It is an ImportError for a missing library, a ValueError for wrong arguments, else a RuntimeError. ``remedy`` is
+    what to do in place of it.
+    """
+    if isinstance(error, UserError):
+        return error
+    why = ' '.join(str(error).partition('\n')[0].split()).rstrip('.')
+    if isinstance(error, ImportError):
+        return MissingPackage(f'{env_id!r} needs a library that is not installed: {why}.')
+    if env_id == 'VizdoomCustom-v1':
+        return InvalidValue(f'{env_id!r} needs the files of your own scenario: give cfg_path and wad_path.')
+    if isinstance(error, TypeError | ValueError):
+        told = f'EnvPool does not take these arguments of {env_id!r}'
+        return InvalidValue(f'{told} ({why}): {remedy}.' if remedy else f'{told}: {why}.')
+    return Failure(
+        f'EnvPool cannot make {env_id!r} ({why}): {remedy}.' if remedy else f'EnvPool cannot make {env_id!r}: {why}.'
+    )
 
 
 def _cores() -> int:

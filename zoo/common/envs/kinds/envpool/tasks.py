@@ -12,9 +12,9 @@ import numpy as np
 
 from zoo.common.envs.kinds.envpool.forms import NamedForm
 from zoo.common.envs.kinds.envpool.game import Game
-from zoo.common.envs.kinds.envpool.pools import BEYOND, is_installed, names
+from zoo.common.envs.kinds.envpool.pools import BEYOND, cannot_make, is_installed, names
 from zoo.common.tools.checks import is_integer
-from zoo.common.tools.errors import Failure, InvalidType, InvalidValue, MissingPackage, UserError, article, unknown
+from zoo.common.tools.errors import Failure, InvalidType, InvalidValue, MissingPackage, article, unknown
 
 #: The module of EnvPool that runs a task -> the type of environment whose default hyper-parameters it gets.
 TABLES = {
@@ -45,22 +45,31 @@ _DECIDED = (
 #: Arguments of MuJoCo's tasks that EnvPool takes beside its config.
 _DRAWN = {'from_pixels': False, 'render_width': 84, 'render_height': 84, 'render_camera_id': -1}
 #: Integers that are at least 1; EnvPool ends the process for some that are not.
-_POSITIVE = ('stack_num', 'frame_stack', 'frame_skip', 'img_height', 'img_width', 'render_width', 'render_height')
+_POSITIVE = (
+    'num_threads', 'stack_num', 'frame_stack', 'frame_skip', 'img_height', 'img_width', 'render_width', 'render_height'
+)  # fmt: skip
+#: Doom for several players, which ends the process when it is made for one.
+_FOR_SEVERAL = ('Cig-v1', 'MultiDuel-v1')
 
 
 def check_name(env_id: str) -> None:
     """Refuse a name that EnvPool does not have (ValueError), or any if EnvPool is not installed (ImportError)."""
+    if env_id in _FOR_SEVERAL:
+        raise InvalidValue(f'{env_id!r} of EnvPool is for several players: zoo trains one agent, so take another task.')
     if env_id not in all_names():
         raise InvalidValue(unknown('envpool environment', env_id, all_names()))
 
 
 def all_names() -> list[str]:
-    """Return the names of all tasks, sorted; an ImportError has the ``pip install`` line."""
+    """Return the names of all tasks but those that end the process, sorted.
+
+    An ImportError has the ``pip install`` line.
+    """
     if not is_installed():
         raise MissingPackage(
             "envpool environments need a package that is not installed: pip install 'zoo-rl[envpool]'."
         )
-    return sorted(names())
+    return sorted(set(names()) - set(_FOR_SEVERAL))
 
 
 def family(env_id: str) -> str:
@@ -149,18 +158,6 @@ def make_spec(env_id: str, kwargs: dict[str, Any]) -> Any:
         return envpool.make_spec(env_id, **kwargs)
     except Exception as error:
         raise cannot_make(env_id, error) from error
-
-
-def cannot_make(env_id: str, error: Exception) -> Exception:
-    """Return the error that says in one sentence why EnvPool cannot make a task."""
-    if isinstance(error, UserError):
-        return error
-    why = ' '.join(str(error).partition('\n')[0].split()).rstrip('.')
-    if isinstance(error, ImportError):
-        return MissingPackage(f'{env_id!r} needs a library that is not installed: {why}.')
-    if env_id == 'VizdoomCustom-v1':
-        why = 'give the files of your own scenario, cfg_path and wad_path'
-    return InvalidValue(f'EnvPool cannot make {env_id!r} with these arguments: {why}.')
 
 
 def _defaults(env_id: str) -> dict[str, Any]:
