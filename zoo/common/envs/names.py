@@ -20,6 +20,9 @@ TYPES = {
     'rlbench': 'rlbench',
     'compiled': 'compiled',
     'gymnax': 'gymnax',
+    'brax': 'brax',
+    'jumanji': 'jumanji',
+    'mjx': 'mjx',
     'gymnasium': 'registered',
 }
 #: The modules with names from Gymnasium's registry; the others have a function ``ids``.
