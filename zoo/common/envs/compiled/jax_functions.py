@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from zoo.common import spaces
@@ -54,15 +54,34 @@ def in_tensorflow(functions: Any) -> tuple[Callable[..., Any], Callable[..., Any
         return (tuple(jax.tree.leaves(state)), _plain(space, obs), *rest)
 
     def converted(function: Callable[..., Any]) -> Callable[..., Any]:
-        with warnings.catch_warnings():
-            warnings.simplefilter('ignore')
-            return converter(function, with_gradient=False)
+        def call(*arguments: Any) -> Any:
+            with warnings.catch_warnings(), _for_tensorflow():
+                warnings.simplefilter('ignore')
+                return converter(function, with_gradient=False)(*arguments)
+
+        return call
 
     def stepped(state: Any, action: Any, seeds: Any) -> Any:
         flat = dict(spaces.tree_items(spaces.flatten(action_space, action)))
         return converted(step)(tuple(state), flat[''] if '' in flat else flat, seeds)
 
     return converted(reset), stepped
+
+
+@contextlib.contextmanager
+def _for_tensorflow() -> Iterator[None]:
+    """Let JAX write programs that readers of up to twelve weeks of age understand, not only of up to four.
+
+    TensorFlow 2.21 has StableHLO 1.13.7, which is JAX 0.10.2's version of twelve weeks before; ``top_k`` differs.
+    """
+    from jax._src.lib.mlir.dialects import hlo
+
+    newest = hlo.get_version_from_compatibility_requirement
+    hlo.get_version_from_compatibility_requirement = lambda _: newest(hlo.StablehloCompatibilityRequirement.WEEK_12)
+    try:
+        yield
+    finally:
+        hlo.get_version_from_compatibility_requirement = newest
 
 
 def _plain(space: Any, obs: Any) -> Any:
