@@ -298,8 +298,8 @@ def _build_compiled(
     _refuse_habits(env_id, env_type, kwargs)
     kwargs = dict(kwargs)
     if views := _take_views(env_id, env_type, kwargs):
-        names = ' and '.join(views)
-        raise InvalidValue(f"a compiled environment shows what its functions return: {names} need vectorized='sync'.")
+        needs = ' and '.join(views) + (' needs' if len(views) == 1 else ' need')
+        raise InvalidValue(f"a compiled environment shows what its functions return: {needs} vectorized='sync'.")
     if nenv == 1:
         env = prepare(kind.make(env_id, **kwargs), _name(env_id), seed, reward_shaping)
     else:

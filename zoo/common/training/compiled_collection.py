@@ -22,6 +22,9 @@ from zoo.common.training.experience import StepCounter
 
 log = logging.getLogger('zoo')
 
+#: The warning where an environment could be compiled, but is not.
+IN_PYTHON = 'This compiled environment is stepped from Python, which takes longer: %s.'
+
 
 def collection_of(agent: Learns, env: Env | VectorEnv, render: bool, start: int) -> Collection:
     """Return the experience of an environment in this process: compiled where environment and agent can be."""
@@ -36,7 +39,7 @@ def collection_of(agent: Learns, env: Env | VectorEnv, render: bool, start: int)
         why = f'{type(agent).__name__} explores in a way that is not compiled'
     if why is None:
         return CompiledCollection(agent, env, start)
-    log.warning('This compiled environment is stepped from Python, which takes longer: %s.', why)
+    log.warning(IN_PYTHON, why)
     return Collection(agent, env, render, start)
 
 
@@ -46,7 +49,7 @@ class CompiledCollection(Collection):
     def __init__(self, agent: Learns, env: Any, start: int = 0) -> None:
         super().__init__(agent, env, False, start)
         self.env: Compiled = env
-        self._name = env_name(env)
+        self.name = env_name(env)
         self._ends = Ends(self.num_envs)
         self._calls: dict[int, XlaCall] = {}
 
@@ -79,7 +82,7 @@ class CompiledCollection(Collection):
         now, found = self._calls[horizon](self.now, seed, np.float32(agent.progress))
         self.went_on(now)
         steps = Steps(*(spaces.tree_map(array_of, x) if not isinstance(x, tuple) else x for x in found))
-        check_finite(steps, self._name, self.collector.steps)
+        check_finite(steps, self.name, self.collector.steps)
         self.report(training, steps)
         done = steps.terminated | steps.truncated
         state = None
@@ -90,13 +93,17 @@ class CompiledCollection(Collection):
 
     def report(self, training: StepCounter, steps: Steps) -> None:
         """Count the steps, and the episodes that ended in them."""
+        self.report_ends(training, steps.reward, steps.terminated | steps.truncated)
+
+    def report_ends(self, training: StepCounter, reward: np.ndarray, done: np.ndarray) -> None:
+        """Count steps with these rewards, float32 ``[T, N]``; ``done``, bool ``[T, N]``, says where episodes ended."""
         counted, copies = 0, self.num_envs
-        for t, episodes in self._ends.found(steps.reward, steps.terminated | steps.truncated):
+        for t, episodes in self._ends.found(reward, done):
             training.stepped((t + 1 - counted) * copies, episodes)
             counted = t + 1
-        if counted < len(steps.reward):
-            training.stepped((len(steps.reward) - counted) * copies, ())
-        self.collector.steps += len(steps.reward) * copies
+        if counted < len(reward):
+            training.stepped((len(reward) - counted) * copies, ())
+        self.collector.steps += len(reward) * copies
 
 
 def array_of(x: tf.Tensor) -> np.ndarray:

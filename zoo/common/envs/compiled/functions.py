@@ -6,9 +6,11 @@ thousands of steps, together with the policy that acts in them, into one call.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import tensorflow as tf
 from gymnasium import Space
 
@@ -69,6 +71,57 @@ def check(functions: Any) -> None:
         raise InvalidValue(f"backend of {name} is {functions.backend!r}: say 'tensorflow' or 'jax'.")
 
 
+def check_pure(functions: Functions) -> None:
+    """Call both functions twice with the same arguments, and refuse other results.
+
+    Inside a compiled call an impure function would be wrong without a word: what Python draws or counts there is drawn
+    or counted once, while it is compiled.
+
+    Raises:
+        ValueError: the results differ, or a function fails.
+    """
+    name, before = name_of(functions), dict(vars(functions))
+    own_state, space = np.random.get_state(), copy.deepcopy(functions.action_space)
+    space.seed(0)
+    action: Any = space.sample()
+    if backend_of(functions) == 'jax':
+        import jax
+
+        one, other = (jax.random.PRNGKey(seed) for seed in (1, 2))
+        flatten: Callable[[Any], list[Any]] = jax.tree.leaves
+    else:
+        one, other = (tf.constant([1, seed], tf.int32) for seed in (1, 2))
+        action, flatten = tf.nest.map_structure(tf.constant, action), tf.nest.flatten
+    try:
+        first = functions.reset(one)
+        if not (isinstance(first, tuple) and len(first) == 2):
+            raise InvalidType(f'reset() of {name} returned {_kind(first)}, not the pair (state, observation).')
+        for method, arguments in (('reset', (one,)), ('step', (first[0], action, other))):
+            results = [flatten(getattr(functions, method)(*arguments)) for _ in range(2)]
+            for x, y in zip(*results, strict=True):
+                if not np.array_equal(np.asarray(x), np.asarray(y), equal_nan=np.asarray(x).dtype.kind == 'f'):
+                    raise InvalidValue(
+                        f'{method}() of {name} is no pure function: called twice with the same arguments, it returned '
+                        f'{np.asarray(x)} and {np.asarray(y)}. Draw random numbers from its seed, and keep what '
+                        'changes in its state.'
+                    )
+    except (InvalidType, InvalidValue):
+        raise
+    except Exception as error:
+        raise InvalidValue(f'reset() or step() of {name} failed ({_said(error)}).') from error
+    changed = [key for key, value in vars(functions).items() if before.get(key) is not value]
+    if changed:
+        raise InvalidValue(
+            f'reset() or step() of {name} changed its attribute {changed[0]!r}, which happens once, while it is '
+            'compiled: keep what changes in the state that it returns.'
+        )
+    if not all(np.array_equal(x, y) for x, y in zip(own_state, np.random.get_state(), strict=True)):
+        raise InvalidValue(
+            f'reset() or step() of {name} draws from numpy.random, which happens once, while it is compiled: draw from '
+            'its seed, as in tf.random.stateless_uniform(shape, seed).'
+        )
+
+
 def name_of(functions: Any) -> str:
     """Return what to call an environment of pure functions."""
     return getattr(functions, 'name', None) or getattr(functions, '__name__', None) or type(functions).__name__
@@ -100,7 +153,7 @@ class Mapped:
             self._reset, self._step = in_tensorflow(functions)
             self._map = lambda function, arguments: function(*arguments)
         else:
-            self._map = lambda function, arguments: tf.vectorized_map(lambda x: function(*x), arguments, warn=False)
+            self._map = _vectorized
 
     def reset(self, seeds: tf.Tensor) -> tuple[Any, spaces.Flat]:
         """Return states and first observations for seeds, int32 ``[N, 2]``."""
@@ -128,16 +181,25 @@ class Mapped:
 
     def _called(self, method: str, checked: Callable[..., Any], function: Callable[..., Any], arguments: Any) -> Any:
         """Map one of the functions; a failure says which one it was."""
+        failures: list[Exception] = []
+
+        def guarded(*each: Any) -> Any:
+            try:
+                return checked(function(*each))
+            except Exception as error:  # TensorFlow would wrap it in one of its own
+                failures.append(error)
+                raise
+
         try:
-            return self._map(lambda *each: checked(function(*each)), arguments)
-        except (InvalidType, InvalidValue):
-            raise
+            return self._map(guarded, arguments)
         except Exception as error:
-            first = str(error).strip().partition('\n')[0]
+            found = failures[0] if failures else error
+            if isinstance(found, InvalidType | InvalidValue):
+                raise found from None
             raise InvalidValue(
-                f'{method}() of {self.name} cannot be traced ({type(error).__name__}: {first}): it has to be a pure '
+                f'{method}() of {self.name} cannot be traced ({_said(found)}): it has to be a pure '
                 f'function of {"JAX arrays" if backend_of(self.functions) == "jax" else "TensorFlow tensors"}.'
-            ) from error
+            ) from found
 
     def _first(self, found: Any) -> Any:
         if not (isinstance(found, tuple) and len(found) == 2):
@@ -209,8 +271,19 @@ class Mapped:
         return x
 
 
+def _vectorized(function: Callable[..., Any], arguments: Any) -> Any:
+    """Map a function over the first axis of its arguments."""
+    return tf.vectorized_map(lambda x: function(*x), arguments, warn=False)
+
+
 def _tensors(state: Any) -> Any:
     return tf.nest.map_structure(tf.convert_to_tensor, state)
+
+
+def _said(error: Exception) -> str:
+    """Return the first line of an error of TensorFlow or JAX."""
+    first = str(error).strip().partition('\n')[0]
+    return f'{type(error).__name__}: {first}' if first else type(error).__name__
 
 
 def _kind(x: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 from gymnasium.vector import VectorEnv
 
+from zoo.common.tools.checks import takes
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 
 
@@ -43,8 +44,11 @@ def ids() -> list[str]:
 
 def is_functions(env_id: Any) -> bool:
     """Return whether this is an object with the functions of an environment."""
+    if isinstance(env_id, type | gymnasium.Env | VectorEnv):
+        return False
     own = ('observation_space', 'action_space', 'reset', 'step')
-    return not isinstance(env_id, type | gymnasium.Env | VectorEnv) and all(hasattr(env_id, name) for name in own)
+    # The step of an environment of the old gym interface takes the action alone.
+    return all(hasattr(env_id, name) for name in own) and takes(env_id.step, 3)
 
 
 def make(
@@ -70,10 +74,10 @@ def functions_of(env_id: Any, kwargs: dict[str, Any]) -> Any:
 
     Raises:
         TypeError: they lack something, or take no such arguments.
-        ValueError: a space that no network reads, or an unknown name.
+        ValueError: a space that no network reads, an unknown name, or functions that are not pure.
     """
     from zoo.common.envs.compiled import classic_control
-    from zoo.common.envs.compiled.functions import check
+    from zoo.common.envs.compiled.functions import check, check_pure
 
     if isinstance(env_id, str):
         return classic_control.task(env_id, **kwargs)
@@ -90,4 +94,5 @@ def functions_of(env_id: Any, kwargs: dict[str, Any]) -> Any:
         except TypeError as error:
             raise InvalidType(f'{getattr(env_id, "__name__", env_id)!r} cannot be made: {error}.') from error
     check(made)
+    check_pure(made)
     return made
