@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import re
 from types import ModuleType
 from typing import Any
@@ -27,6 +28,8 @@ TYPES = {
 }
 #: The modules with names from Gymnasium's registry; the others have a function ``ids``.
 _IN_REGISTRY = ('registered', 'atari')
+#: The modules that import JAX, which takes seconds; several of them have names that Gymnasium has, too.
+_IN_JAX = ('gymnax', 'brax', 'jumanji', 'mjx')
 #: The names of dm_control, which says them itself where it is installed.
 _OF_DM_CONTROL = re.compile(
     r'(acrobot|ball_in_cup|cartpole|cheetah|dog|finger|fish|hopper|humanoid(_CMU)?|lqr|manipulator|pendulum|point_mass|'
@@ -52,7 +55,8 @@ def find_env_type(env_id: Any) -> str:
     'classic_control'
 
     Raises:
-        ValueError: no installed type has the name; the message has the nearest name.
+        ValueError: no installed type has the name; the message has the nearest name. The libraries in JAX are not
+            searched: their types have to be given.
         ImportError: ``package`` of ``'package:Name-v0'`` cannot be imported.
     """
     if not isinstance(env_id, str):
@@ -67,7 +71,7 @@ def find_env_type(env_id: Any) -> str:
         refused = str(error)
     known: list[str] = []
     for env_type, module in TYPES.items():
-        if module not in _IN_REGISTRY:
+        if module not in (*_IN_REGISTRY, *_IN_JAX):
             try:
                 names = kind_of(env_type).ids()
             except ImportError:
@@ -78,7 +82,10 @@ def find_env_type(env_id: Any) -> str:
                 return env_type
             known += names
     close = nearest(env_id, [*registered.ids('gymnasium'), *known])
-    raise InvalidValue(unknown('environment', env_id, known) if close in known else refused)
+    message = unknown('environment', env_id, known) if close in known else refused
+    if importlib.util.find_spec('jax') is not None:
+        message += f' For an environment of {", ".join(_IN_JAX[:-1])} or {_IN_JAX[-1]} give its type.'
+    raise InvalidValue(message)
 
 
 def list_envs(env_type: str, latest: bool = False) -> list[str]:

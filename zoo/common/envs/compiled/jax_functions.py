@@ -70,17 +70,25 @@ def in_tensorflow(functions: Any) -> tuple[Callable[..., Any], Callable[..., Any
 
 @contextlib.contextmanager
 def _for_tensorflow() -> Iterator[None]:
-    """Let JAX write programs that readers of up to twelve weeks of age understand, not only of up to four.
+    """Let JAX write programs that TensorFlow's compiler understands.
 
-    TensorFlow 2.21 has StableHLO 1.13.7, which is JAX 0.10.2's version of twelve weeks before; ``top_k`` differs.
+    TensorFlow 2.21 has StableHLO 1.13.7, which is JAX 0.10.2's version of twelve weeks before; JAX writes for readers of
+    up to four weeks of age, which ``top_k`` needs. On a CPU JAX factors matrices with kernels of its own package, which
+    TensorFlow does not have; what JAX does on other platforms consists of operations that both have.
     """
+    from jax._src.interpreters import mlir
+    from jax._src.lax import linalg
     from jax._src.lib.mlir.dialects import hlo
 
     newest = hlo.get_version_from_compatibility_requirement
     hlo.get_version_from_compatibility_requirement = lambda _: newest(hlo.StablehloCompatibilityRequirement.WEEK_12)
+    on_cpu = mlir._platform_specific_lowerings['cpu']
+    kernels = (linalg.cholesky_p, linalg.triangular_solve_p, linalg.lu_p, linalg.geqrf_p, linalg.householder_product_p)
+    replaced = {kernel: on_cpu.pop(kernel) for kernel in kernels if kernel in on_cpu and kernel in mlir._lowerings}
     try:
         yield
     finally:
+        on_cpu.update(replaced)
         hlo.get_version_from_compatibility_requirement = newest
 
 
