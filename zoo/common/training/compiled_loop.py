@@ -15,32 +15,11 @@ from zoo.common.replay.tensor_ring import TensorRing
 from zoo.common.rollouts.compiled_rollouts import Progress, take_step
 from zoo.common.tools.compilation import XlaCall
 from zoo.common.tools.errors import NotFinite
-from zoo.common.training.agent import Agent
 from zoo.common.training.compiled_collection import CompiledCollection
 from zoo.common.training.training import Training
 
 #: The most steps of each copy in one call. Ctrl-C waits for its end.
 _STEPS = 256
-
-
-def why_not(agent: Agent, given: dict[str, Any]) -> str | None:
-    """Return why steps and updates cannot be compiled into one call, or None.
-
-    ``given`` are parameters of the loop, and ``checkpoint_buffer``.
-    """
-    sampling = agent.sampling
-    for name in ('her', 'recorded', 'compress', 'checkpoint_buffer'):
-        if given.get(name):
-            return f'{name} needs the replay buffer in Python'
-    if given.get('update_every', 1) is None:
-        return 'update_every=None counts no steps'
-    if sampling.priorities is not None:
-        return 'priorities are kept in Python'
-    if sampling.sequences is not None:
-        return 'sequences for recurrent networks are drawn in Python'
-    if agent.moments():
-        return 'normalize_obs counts every observation in Python'
-    return None
 
 
 def learn_compiled(
