@@ -194,7 +194,10 @@ def test_features_of_a_dict_are_matched_by_key():
         ({'features': -1}, 'a layer of -1 units'),
         ({'seed': -1}, 'seed is -1; give a whole number from 0 on, or None'),
         ({'seed': 'a'}, "seed is 'a'"),
-        ({'normalize': 'batch_norm'}, "normalize is 'batch_norm'; give 'batch_renorm', 'layer_norm', 'pre_layer_norm' or None"),
+        (
+            {'normalize': 'batch_norm'},
+            "normalize is 'batch_norm'; give 'batch_renorm', 'layer_norm', 'pre_layer_norm' or None",
+        ),
         ({'normalize': True}, "normalize is True; give 'batch_renorm', 'layer_norm', 'pre_layer_norm' or None"),
         ({'normalize': 'batch_renorm', 'layers': 'tensorlayer'}, "is a Keras layer, .* give layers='keras'"),
     ],
