@@ -155,8 +155,8 @@ class PQN(OnPolicy):
         batch_size: Annotated[
             int,
             at_least(1),
-            "transitions in one gradient step, of a recurrent network in whole sequences; an epoch's last one is filled "
-            'up from its first',
+            'transitions in one gradient step, of a recurrent network in whole sequences; the last one of an epoch is '
+            'filled up from its first',
         ] = 128,
     ) -> dict[str, float] | None:
         """Make one iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
