@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-import toys
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from reference import assert_close, copies, finite_differences, stir
 from rollouts import rollout
