@@ -39,6 +39,18 @@ def value_at(schedule: float | Linear, progress: float) -> float:
     return schedule(progress) if isinstance(schedule, Linear) else schedule
 
 
+def tensor_at(schedule: float | Linear, progress: Any) -> Any:
+    """Return :func:`value_at` for a tensor ``progress``, float32 ``[]``, to be traced."""
+    import tensorflow as tf
+
+    if not isinstance(schedule, Linear):
+        return tf.constant(schedule, tf.float32)
+    if not schedule.until:
+        return tf.constant(schedule.end, tf.float32)
+    done = tf.minimum(progress / schedule.until, 1.0)
+    return schedule.start + (schedule.end - schedule.start) * done
+
+
 def schedule_to_json(value: Any) -> Any:
     """Return a schedule as JSON data, and anything else as it is."""
     return {'schedule': 'linear', **asdict(value)} if isinstance(value, Linear) else value

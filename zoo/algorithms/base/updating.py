@@ -22,6 +22,7 @@ from zoo.common.networks.memory import update_bytes
 from zoo.common.networks.network import Network, compiles_by_xla
 from zoo.common.records import Batch, SequenceBatch
 from zoo.common.replay.replay import Replay
+from zoo.common.replay.tensor_ring import TensorRing
 from zoo.common.rollouts.rollout import Rollout
 from zoo.common.rollouts.rollout_buffer import ANNOUNCE_BYTES
 from zoo.common.sampling import Sampling
@@ -39,6 +40,7 @@ class Updating:
             phase while it is compiled: a branch taken at run time costs more than it saves.
         noise_seed: int32 ``[2]``, the seed of the random numbers in an update.
         all_reduce: the exchange with other learners; see :meth:`learn_together`.
+        ring: the replay buffer of a training in a compiled environment; it is not saved.
         saved_buffer: the arrays of a loaded replay buffer, until training takes them.
         learned: the weights that training goes on with, while the networks have their mean; None: the networks do.
     """
@@ -54,6 +56,7 @@ class Updating:
     optimizers: dict[str, Optimizer]
     statistics: dict[str, RunningMoments]
     replay: Replay | None
+    ring: TensorRing | None = None
     saved_buffer: Mapping[str, np.ndarray] | None
     learned: dict[str, np.ndarray] | None
     priorities: np.ndarray | None
@@ -150,6 +153,22 @@ class Updating:
         *priorities, metrics = updates(update, batches, self.phases, phase, kinds)
         return tf.concat([*(tf.reshape(x, [-1]) for x in priorities), metrics[-1], self.forward.pack()], 0)
 
+    def traced_update(self, batch: Batch, number: tf.Tensor) -> tf.Tensor:
+        """Make one update inside a compiled function, on a batch with fields ``[B, …]``; return its metrics.
+
+        ``number``, int32 ``[]``, is how many updates came before. The function holds the steps of an environment, too,
+        and decides while it runs how many updates are due; so the phase is known only then.
+        """
+        self.noise_seed.assign_add([0, 2])
+
+        def update(**phase: int) -> tf.Tensor:
+            return self.stack_metrics(self.update(batch, self.noise_seed + 0, **phase))
+
+        if self.phases == 1:
+            return update()
+        branches = [functools.partial(update, phase=phase) for phase in range(self.phases)]
+        return tf.switch_case(number % self.phases, branches)
+
     def stack_metrics(self, metrics: dict[str, tf.Tensor]) -> tf.Tensor:
         """Return metrics as one vector in the order of ``metric_names``: one tensor is cheaper to read than several."""
         return tf.stack([tf.cast(metrics[name], tf.float32) for name in self.metric_names])
@@ -236,6 +255,27 @@ class Updating:
         if self.replay.added:
             self.replay.cut()
         return self.replay
+
+    def ring_for(self, capacity: int, num_envs: int) -> TensorRing:
+        """Return the replay buffer of tensors, with the transitions that earlier training left in it.
+
+        Raises:
+            ValueError: these were kept with another capacity or number of copies.
+        """
+        if self.ring is None:
+            self.ring = TensorRing(self.observation_space, self.action_adaptor, capacity, num_envs)
+        if (self.ring.capacity, self.ring.num_envs) != (capacity, num_envs):
+            raise InvalidValue(
+                f'the replay buffer holds {self.ring.added:,} transitions, with buffer_size={self.ring.capacity} and '
+                f'nenv={self.ring.num_envs}, but now these are {capacity} and {num_envs}: train on with the same, or '
+                'forget the buffer first with agent.ring = None.'
+            )
+        return self.ring
+
+    def trace_progress(self, progress: tf.Tensor) -> None:
+        """Set scheduled learning rates inside a compiled function; ``progress`` is float32 ``[]``."""
+        for optimizer in self.optimizers.values():
+            optimizer.trace_progress(progress)
 
     def learn_together(self, all_reduce: AllReduce | None) -> None:
         """Learn as one with other processes that have the same weights, from now on; None: alone again.

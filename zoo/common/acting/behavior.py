@@ -44,6 +44,8 @@ class Behavior:
     along_episodes = False
     #: Whether each actor explores differently, so that no other actor can act for it.
     per_actor = False
+    #: Whether `traced` does what a call does. Every subclass that acts otherwise says it anew.
+    traces = False
 
     def __init__(self, forward: Forward | Chain | None, adaptor: ActionAdaptor, mask_path: str | None = None) -> None:
         self.forward: Forward | Chain = forward  # type: ignore[assignment] # never called where it is None
@@ -69,6 +71,12 @@ class Behavior:
         return alone(obs, rng, progress, deterministic), state
 
     @property
+    def traceable(self) -> Forward:
+        """The forward pass with TensorFlow."""
+        assert isinstance(self.forward, Forward)
+        return self.forward
+
+    @property
     def state_size(self) -> int:
         """Entries of the recurrent state, 0 where the policy has none."""
         return 0
@@ -79,6 +87,41 @@ class Behavior:
         An exported agent acts by it. An agent cannot be exported if its behavior lacks this method.
         """
         raise NotImplementedError
+
+    def traced(self, obs: Flat, state: Any, seed: Any, progress: Any) -> tuple[Flat, Any, Any]:
+        """Explore, for tensors, to be traced into a call together with an environment that is compiled.
+
+        Args:
+            obs: flat observations ``[N, …]``.
+            state: the recurrent state ``[N, S]``; ``()`` where the policy has none.
+            seed: int32 ``[2]``; the seed that follows it belongs to this call too.
+            progress: float32 ``[]``, for schedules.
+
+        Returns:
+            Stored actions ``[N, …]``; the parameters of their distribution, ``()`` where there is none; and the state
+            after the step.
+        """
+        raise NotImplementedError
+
+    def traced_random(self, obs: Flat, seed: Any) -> Flat:
+        """`random` for tensors, to be traced."""
+        import tensorflow as tf
+
+        from zoo.common.maths.distributions import split_seed, uniform_like
+
+        count = next(x for _, x in spaces.tree_items(obs)).shape[0]
+        if self.mask_path is not None:
+            logits = tf.zeros([count, self.adaptor.param_size])
+            logits = masked(logits, obs[self.mask_path], self.adaptor.parts[0].counts)
+            return self.adaptor.distribution.sample(logits, seed)
+        # Logits of zero are uniform; a Box with bounds is uniform between them, and one without is standard normal.
+        action = self.adaptor.distribution.sample(tf.zeros([count, self.adaptor.param_size]), seed)
+        found = dict(spaces.tree_items(action))
+        seeds = split_seed(seed, len(self.adaptor.parts) + 1)[1:]
+        for part, own in zip(self.adaptor.parts, seeds, strict=True):
+            if 'gaussian' in part.kind and self.adaptor.is_scaled(part.path):
+                found[part.path] = 2.0 * uniform_like(found[part.path], own) - 1.0
+        return spaces.from_items(self.adaptor.space, found)
 
     def random(self, obs: Flat, rng: np.random.Generator) -> Flat:
         """Uniformly random stored actions for flat observations ``[N, …]``; with a mask, only allowed ones."""

@@ -11,7 +11,7 @@ from zoo.common.acting.behavior import Behavior, Remembering
 from zoo.common.acting.forward import Forward
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.masks import masked
-from zoo.common.schedules import Linear, value_at
+from zoo.common.schedules import Linear, tensor_at, value_at
 from zoo.common.spaces import Flat
 
 
@@ -57,6 +57,8 @@ class EpsilonGreedy(Behavior):
     The weights of noisy layers are drawn anew for every observation; without exploration they are the means.
     """
 
+    traces = True
+
     def __init__(
         self, forward: Forward, adaptor: ActionAdaptor, mask_path: str | None, epsilon: float | Linear
     ) -> None:
@@ -84,6 +86,21 @@ class EpsilonGreedy(Behavior):
         import tensorflow as tf
 
         return tf.argmax(output, -1)
+
+    def traced(self, obs: Flat, state: Any, seed: Any, progress: Any) -> tuple[Flat, Any, Any]:
+        import tensorflow as tf
+
+        from zoo.common.maths.distributions import normal_like, split_seed, uniform_like
+
+        count = next(x for _, x in spaces.tree_items(obs)).shape[0]
+        of_weights, of_chance, of_action = split_seed(seed, 3)
+        size = 0 if self.state_size else self.traceable.noise_size
+        noise = normal_like(tf.zeros([count, size]), of_weights) if size else None
+        values, after = self.traceable.tensors(obs, state if self.state_size else None, noise)
+        best = tf.argmax(values, -1, output_type=tf.int32)
+        random = uniform_like(tf.zeros([count]), of_chance) < tensor_at(self.epsilon, progress)
+        action = tf.where(random, self.traced_random(obs, of_action), best)
+        return action, (), after if self.state_size else state
 
 
 class RecurrentEpsilonGreedy(Remembering, EpsilonGreedy):

@@ -33,6 +33,7 @@ class Rungs(Behavior):
 
     number, actors = 0, 1
     per_actor = True
+    traces = False
 
     def of_actor(self, number: int, actors: int) -> Rungs:
         twin = copy.copy(self)

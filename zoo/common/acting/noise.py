@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior
 from zoo.common.acting.forward import Forward
 from zoo.common.adaptors.action import ActionAdaptor
@@ -18,6 +19,8 @@ NO_NOISE = 'explore_noise=0: nothing explores but the random actions of explore_
 
 class GaussianNoise(Behavior):
     """A deterministic policy's action in [−1, 1] with normal noise added; ``scale`` is its standard deviation."""
+
+    traces = True
 
     def __init__(self, forward: Forward, adaptor: ActionAdaptor, scale: float) -> None:
         super().__init__(forward, adaptor)
@@ -32,6 +35,14 @@ class GaussianNoise(Behavior):
     def chosen(self, output: Any, obs: Flat) -> Flat:
         return output
 
+    def traced(self, obs: Flat, state: Any, seed: Any, progress: Any) -> tuple[Flat, Any, Any]:
+        import tensorflow as tf
+
+        from zoo.common.maths.distributions import normal_like
+
+        action, _ = self.traceable.tensors(obs)
+        return tf.clip_by_value(action + self.scale * normal_like(action, seed), -1.0, 1.0), (), state
+
     def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
         """Noise for the next step, float32 ``[N, n]``."""
         return self.scale * rng.standard_normal(shape, dtype=np.float32)
@@ -43,6 +54,8 @@ class NoiseInput(Behavior):
     Without exploration the noise is zero, its mode. So the action is a function of the observation, which an exported
     agent repeats. A sample is what the policy was trained to give; ``deterministic=False`` draws one.
     """
+
+    traces = True
 
     def __init__(self, forward: Forward, adaptor: ActionAdaptor) -> None:
         super().__init__(forward, adaptor)
@@ -56,6 +69,15 @@ class NoiseInput(Behavior):
         import tensorflow as tf
 
         return tf.clip_by_value(output, -1.0, 1.0)
+
+    def traced(self, obs: Flat, state: Any, seed: Any, progress: Any) -> tuple[Flat, Any, Any]:
+        import tensorflow as tf
+
+        from zoo.common.maths.distributions import normal_like
+
+        copies = next(x for _, x in spaces.tree_items(obs)).shape[0]
+        action, _ = self.traceable.tensors(obs, noise=normal_like(tf.zeros([copies, self.noise_size]), seed))
+        return tf.clip_by_value(action, -1.0, 1.0), (), state
 
 
 class OrnsteinUhlenbeck(GaussianNoise):
@@ -72,6 +94,7 @@ class OrnsteinUhlenbeck(GaussianNoise):
     """
 
     along_episodes = True
+    traces = False
 
     def __init__(self, forward: Forward, adaptor: ActionAdaptor, scale: float, theta: float, dt: float) -> None:
         super().__init__(forward, adaptor, scale)

@@ -18,12 +18,18 @@ from zoo.common.spaces import Flat
 class Stochastic(Behavior):
     """A sample of a stochastic policy, or its mode."""
 
+    traces = True
+
     def __call__(self, obs: Flat, rng: np.random.Generator, progress: float, deterministic: bool = False) -> Flat:
         self.params = self.forward(obs)
         return self.adaptor.mode(self.params) if deterministic else self.adaptor.sample(self.params, rng)
 
     def chosen(self, output: Any, obs: Flat) -> Flat:
         return self.adaptor.distribution.mode(output)
+
+    def traced(self, obs: Flat, state: Any, seed: Any, progress: Any) -> tuple[Flat, Any, Any]:
+        params, after = self.traceable.tensors(obs, state if self.state_size else None)
+        return self.adaptor.distribution.sample(params, seed), params, after if self.state_size else state
 
 
 class RecurrentStochastic(Remembering, Stochastic):
@@ -55,6 +61,7 @@ class StateDependent(Stochastic):
     """
 
     along_episodes = True
+    traces = False
 
     def __init__(self, forward: Forward | Chain, adaptor: ActionAdaptor, every: int | None) -> None:
         super().__init__(forward, adaptor)
@@ -102,6 +109,8 @@ def stochastic(
 
 class SometimesRandom(Stochastic):
     """A sample of a stochastic policy; with probability ε a uniformly random action."""
+
+    traces = False
 
     def __init__(
         self, forward: Forward, adaptor: ActionAdaptor, mask_path: str | None, epsilon: float | Linear

@@ -274,6 +274,10 @@ class ActionAdaptor:
             found = found + (start[0] if isinstance(leaf, Discrete) else start) if start.any() else found
         return tf.reshape(tf.cast(found, leaf.dtype), [-1, *spaces.shape_of(leaf)])
 
+    def is_scaled(self, path: str) -> bool:
+        """Whether −1 and 1 stand for the bounds of the ``Box`` at a path."""
+        return self._scale[path] is not None
+
     @property
     def bounded(self) -> bool:
         """Whether every ``Box`` in the space has finite bounds on both sides."""

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
 #: How the copies of an environment can run.
-VECTORIZED = ('sync', 'async', 'envpool')
+VECTORIZED = ('sync', 'async', 'envpool', 'compiled')
 _COPIES = 'nenv=4 makes four copies'
 _DIRECTLY = "give the environment's own arguments directly, as in build_env(MyEnv, length=9)"
 #: An argument of other libraries -> what zoo has for it.
@@ -115,10 +115,12 @@ def build_env(
             environment, or an environment object (a ``gymnasium.Env`` or a ``gymnasium.vector.VectorEnv``). An
             environment of the old ``gym`` interface is adapted. ``zoo.check_env`` says what is wrong with one.
         env_type: ``'classic_control'``, ``'box2d'``, ``'mujoco'``, ``'atari'``, ``'robotics'``, ``'dm_control'``,
-            ``'rlbench'``, or ``'gymnasium'`` for any registered or user-made environment.
+            ``'rlbench'``, ``'compiled'`` for pure functions (:mod:`zoo.common.envs.compiled.functions`), or
+            ``'gymnasium'`` for any registered or user-made environment.
         vectorized: how ``nenv > 1`` copies run. ``'sync'`` or False: one after the other in this process. ``'async'``:
             each in its own process, which pays when a step takes longer than about 0.3 ms. ``'envpool'``: in EnvPool's
-            threads, for the tasks that EnvPool has. True: the fastest way available. For Atari that is ALE's own
+            threads, for the tasks that EnvPool has. ``'compiled'``: compiled together with the policy that is trained in
+            them, for the tasks of classic control. True: the fastest way available. For Atari that is ALE's own
             threads; else ``'envpool'`` from four copies on, for tasks that it has and without ``kwargs`` other than
             ``max_episode_steps``; else ``'sync'``. RLBench's copies always run as ``'async'``. With ``nenv=1`` the
             environment is a plain ``Env``, whatever is given here.
@@ -160,7 +162,7 @@ def build_env(
             env.close()
             raise
     given = arguments = rebuild = None
-    if isinstance(env_id, (str, type, partial)) or inspect.isroutine(env_id):
+    if isinstance(env_id, (str, type, partial)) or inspect.isroutine(env_id) or _is_pure(env_id):
         given = _name(env_id).strip('<>')  # '<lambda>' is no name for a file
         again = partial(build_env, env_id, env_type, vectorized, reward_shaping=reward_shaping, nenv=nenv, **kwargs)
         rebuild = partial(_rebuild, _registration(env_id), again)
@@ -197,10 +199,19 @@ def _rebuild(known: EnvSpec | None, again: Callable[..., Any], seed: int | None 
     return again(seed=seed, **changes)
 
 
+def _is_pure(env_id: Any) -> bool:
+    """Whether this is an object of pure functions, of which any number of copies can be made."""
+    from zoo.common.envs.kinds import compiled
+
+    return compiled.is_functions(env_id)
+
+
 def _name(env_id: Any) -> str:
     """What error messages call what :func:`build_env` was given."""
     if isinstance(env_id, str):
         return env_id
+    if isinstance(name := getattr(env_id, 'name', None), str) and _is_pure(env_id):
+        return name
     if isinstance(env_id, partial):
         return _name(env_id.func)
     return getattr(env_id, '__name__', type(env_id).__name__)
@@ -219,6 +230,10 @@ def _build(
     if reward_shaping is not None:
         reward_shaping = partial(_shaped, reward_shaping)
     nenv, seed = int(nenv), None if seed is None else int(seed)
+    if hasattr(kind_of(env_type), 'make_vector') or vectorized == 'compiled':
+        if not (kwargs.get('render_mode') == 'human' and nenv == 1 and vectorized == 'compiled'):
+            return _build_compiled(env_id, env_type, vectorized, seed, reward_shaping, nenv, kwargs)
+        vectorized = False  # Gymnasium's own environment has the window
     make, views, kwargs = single_maker(env_id, env_type, kwargs)
     kind, name = kind_of(env_type), _name(env_id)
 
@@ -255,6 +270,40 @@ def _build(
 
     seeds = [None if seed is None else seed + i for i in range(nenv)]
     env = vector.make_vector(make, name, seeds, reward_shaping, vectorized == 'async', one_per_process)
+    env.action_space.seed(seed)
+    return env
+
+
+def _build_compiled(
+    env_id: Any,
+    env_type: str,
+    vectorized: bool | str,
+    seed: int | None,
+    reward_shaping: Callable[[float], float] | None,
+    nenv: int,
+    kwargs: dict[str, Any],
+) -> Env | VectorEnv:
+    from zoo.common.envs.kinds import compiled
+    from zoo.common.envs.wrappers.prepare import prepare, prepare_vector
+
+    kind = kind_of(env_type)
+    if vectorized in ('sync', 'async', 'envpool'):
+        raise InvalidValue(f"copies of a compiled environment step together: leave out vectorized='{vectorized}'.")
+    _check_limit_and_mode(kwargs)
+    kind.find(env_id, env_type)  # refuses what it cannot be
+    if not hasattr(kind, 'make_vector'):
+        if not isinstance(env_id, str):
+            raise InvalidValue("vectorized='compiled' needs pure functions: build_env(MyFunctions(), 'compiled').")
+        kind = compiled
+    _refuse_habits(env_id, env_type, kwargs)
+    kwargs = dict(kwargs)
+    if views := _take_views(env_id, env_type, kwargs):
+        needs = ' and '.join(views) + (' needs' if len(views) == 1 else ' need')
+        raise InvalidValue(f"a compiled environment shows what its functions return: {needs} vectorized='sync'.")
+    if nenv == 1:
+        env = prepare(kind.make(env_id, **kwargs), _name(env_id), seed, reward_shaping)
+    else:
+        env = prepare_vector(kind.make_vector(env_id, nenv, **kwargs), _name(env_id), seed, reward_shaping)
     env.action_space.seed(seed)
     return env
 

@@ -18,7 +18,7 @@ from zoo.common.adaptors.observation import ACTION_MASK
 from zoo.common.envs import answers
 from zoo.common.envs.build import single_maker
 from zoo.common.envs.check_spaces import Findings, check_mask, check_part, check_spaces, kind
-from zoo.common.envs.kinds import registered
+from zoo.common.envs.kinds import compiled, registered
 from zoo.common.envs.kinds.old_gym import OldGymEnv, is_old_gym
 from zoo.common.tools.checks import is_integer
 from zoo.common.tools.errors import InvalidType, InvalidValue
@@ -44,7 +44,7 @@ def check_env(env: Any, steps: int = 1000, seed: int = 0, **kwargs: Any) -> list
 
     Args:
         env: a class or a function that makes the environment, the environment itself (it is reset and stepped, and
-            not closed), or a registered name.
+            not closed), a registered name, or an object of pure functions for the type ``'compiled'``.
         steps: the most steps to take; a slow environment is stopped after about 20 seconds.
         seed: the seed of the actions, and of the episode that is played twice.
         **kwargs: the environment's own arguments, ``max_episode_steps``, ``frame_stack`` and ``hide_velocity``, as
@@ -64,8 +64,13 @@ def check_env(env: Any, steps: int = 1000, seed: int = 0, **kwargs: Any) -> list
     given = isinstance(env, (gymnasium.Env, VectorEnv)) or is_old_gym(env)
     found = Findings()
     try:
-        made = single_maker(env, 'gymnasium', kwargs)[0]()
+        made = single_maker(env, 'compiled' if compiled.is_functions(env) else 'gymnasium', kwargs)[0]()
     except registered.UnusableError as error:
+        found.problem('make', str(error))
+        return found.report()
+    except InvalidValue as error:
+        if not compiled.is_functions(env):
+            raise
         found.problem('make', str(error))
         return found.report()
     if isinstance(made, VectorEnv):

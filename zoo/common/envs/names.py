@@ -18,6 +18,8 @@ TYPES = {
     'robotics': 'registered',
     'dm_control': 'dm_control',
     'rlbench': 'rlbench',
+    'compiled': 'compiled',
+    'gymnax': 'gymnax',
     'gymnasium': 'registered',
 }
 #: The modules with names from Gymnasium's registry; the others have a function ``ids``.

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from zoo.common.schedules import Linear, value_at
+from zoo.common.schedules import Linear, tensor_at, value_at
 from zoo.common.tools.compilation import prefers_xla
 from zoo.common.tools.errors import InvalidValue, a_type, unknown
 from zoo.common.tools.params import Param, Range, above, at_least, between
@@ -230,6 +230,11 @@ class Optimizer:
         """Set a scheduled learning rate for this progress of training, in [0, 1]."""
         if isinstance(self.schedule, Linear):
             self._rate.assign(self.schedule(progress), read_value=False)
+
+    def trace_progress(self, progress: tf.Tensor) -> None:
+        """Do the same inside a compiled function, for a tensor float32 ``[]``."""
+        if isinstance(self.schedule, Linear):
+            self._rate.assign(tensor_at(self.schedule, progress))
 
     @property
     def _rate(self) -> Any:

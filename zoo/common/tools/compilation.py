@@ -131,3 +131,31 @@ def _aligned(size: int) -> np.ndarray:
     room = np.empty(size + ALIGNMENT // 4, np.float32)
     begin = -room.ctypes.data % ALIGNMENT // 4
     return room[begin : begin + size]
+
+
+class XlaCall:
+    """A function of nested tensors that XLA compiles once, for the shapes of its first call.
+
+    Args:
+        function: takes and returns nested structures of tensors.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = tf.function(function, jit_compile=True, autograph=False)
+        self._call: tensorflow_private.ManyCall | None = None
+        self._structure: Any = None
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether it has been called before."""
+        return self._call is not None
+
+    def __call__(self, *arguments: Any) -> Any:
+        flat = [tf.convert_to_tensor(x) for x in tf.nest.flatten(arguments)]
+        if self._call is None:
+            given = tf.nest.pack_sequence_as(arguments, flat)
+            concrete = self._function.get_concrete_function(
+                *tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), given)
+            )
+            self._call, self._structure = tensorflow_private.calling_many(concrete), concrete.structured_outputs
+        return tf.nest.pack_sequence_as(self._structure, self._call(flat))

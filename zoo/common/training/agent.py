@@ -24,6 +24,7 @@ from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.records import Batch, SequenceBatch, TestResult, TrainingResult, Trajectories
 from zoo.common.replay.replay import Replay
+from zoo.common.replay.tensor_ring import TensorRing
 from zoo.common.sampling import Sampling
 from zoo.common.tools.params import Param
 
@@ -120,6 +121,9 @@ class Learns(Acts, Protocol):
 
     def replay_for(self, capacity: int, num_envs: int, compress: bool = False) -> Replay:
         """Return a replay buffer for ``num_envs`` copies, with the transitions that an earlier training left in it."""
+
+    def ring_for(self, capacity: int, num_envs: int) -> TensorRing:
+        """Return a replay buffer of tensors, with the transitions that an earlier training left in it."""
 
     def update(self, *args: Any, **kwargs: Any) -> Any:
         """Make one update. :class:`Agent` says what it is given and returns."""

@@ -17,6 +17,8 @@ from zoo.common.replay.replay import Replay
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import at_least, between
 from zoo.common.training.agent import Loop
+from zoo.common.training.compiled_collection import IN_PYTHON, CompiledCollection
+from zoo.common.training.compiled_loop import learn_compiled, why_not
 from zoo.common.training.experience import Gradients, PerturbedEpisodes, ReplayBuffer, Rollouts, Steps, Streams
 from zoo.common.training.interactive import learn_from_labels
 from zoo.common.training.offline_loop import Compress, Hindsights, learn_from_data
@@ -110,6 +112,15 @@ def _off_policy(
     """Take steps, store them, and update on samples of the replay buffer."""
     agent = training.agent
     updates = updates_in_call(update_every, updates)
+    if isinstance(experience, CompiledCollection):
+        given = {'her': her, 'recorded': recorded, 'compress': compress, 'update_every': update_every}
+        why = why_not(agent, given | {'checkpoint_buffer': training.checkpoint_buffer})
+        if why is None:
+            assert update_every is not None
+            return _off_policy_compiled(
+                training, experience, batch_size, buffer_size, explore_steps, update_every, updates
+            )
+        training.warn(IN_PYTHON, why)
     replay: ReplayBuffer
     own = hindsight = None
     _check_share(experience, recorded, recorded_share, her, batch_size)
@@ -147,15 +158,49 @@ def _off_policy(
                 replay.prioritize(agent.priorities)
         training.updated(metrics)
     if agent.updates == began:
-        told = 'Nothing was learned: no update was due in the %d steps of this training. '
-        if ready:
-            assert update_every is not None
-            told += 'Updates come every update_every=%d steps, the next one at step %d.'
-            why: tuple[int, ...] = update_every, (training.steps // update_every + 1) * update_every
-        else:
-            told += 'The first one needs %d transitions in the replay buffer (explore_steps=%d, batch_size=%d).'
-            why = max(needed, batch_size), explore_steps, batch_size
-        training.warn(told, training.steps, *why)
+        _say_nothing_learned(training, ready > 0, max(needed, batch_size), update_every, explore_steps, batch_size)
+
+
+def _off_policy_compiled(
+    training: Training,
+    experience: CompiledCollection,
+    batch_size: int,
+    buffer_size: int,
+    explore_steps: int,
+    update_every: int,
+    updates: int,
+) -> None:
+    """Do the same in an environment that is compiled together with the updates."""
+    agent = training.agent
+    ring = agent.ring_for(buffer_size, experience.num_envs)
+    needed, began = _needed(training, ring.added, explore_steps, False), agent.updates
+    ready = learn_compiled(
+        training,
+        experience,
+        ring,
+        batch_size=batch_size,
+        needed=needed,
+        explore_steps=explore_steps,
+        update_every=update_every,
+        updates=updates,
+    )
+    if agent.updates == began:
+        _say_nothing_learned(training, ready, max(needed, batch_size), update_every, explore_steps, batch_size)
+
+
+def _say_nothing_learned(
+    training: Training, ready: bool, needed: int, update_every: int | None, explore_steps: int, batch_size: int
+) -> None:
+    """Warn that no update was made."""
+    told = 'Nothing was learned: no update was due in the %d steps of this training. '
+    if ready:
+        assert update_every is not None
+        told += 'Updates come every update_every=%d steps, the next one at step %d.'
+        why: tuple[int, ...] = update_every, (training.steps // update_every + 1) * update_every
+    else:
+        told += 'The first one needs %d transitions in the replay buffer (explore_steps=%d, batch_size=%d).'
+        why = needed, explore_steps, batch_size
+    training.warn(told, training.steps, *why)
 
 
 def _check_share(experience: Steps, recorded: Any, share: float | None, her: Any, batch_size: int) -> None:

@@ -25,7 +25,7 @@ from zoo.common.rollouts.claims import claims
 from zoo.common.tools.errors import NotFinite, UserError
 from zoo.common.training.agent import Agent, Loop
 from zoo.common.training.average import Average
-from zoo.common.training.collection import Collection
+from zoo.common.training.compiled_collection import collection_of
 from zoo.common.training.experience import Experience
 from zoo.common.training.logger import Logger
 from zoo.common.training.monitor import Monitor
@@ -104,7 +104,7 @@ class Training:
         self._stepped = env if experience is None else None
         if experience is None:
             assert env is not None
-            experience = Collection(agent, env, render, start)
+            experience = collection_of(agent, env, render, start)
         self.experience = experience
         self.steps = start
         self.run_dir = run_dir
@@ -132,7 +132,7 @@ class Training:
         self.interval = min([*asked, *(every for every in (log_every, checkpoint_every) if every)], default=train_steps)
         # At least 10,000: shorter trainings take seconds.
         self.checkpoint_every = checkpoint_every or max(10_000, train_steps // 10)
-        self._checkpoint_buffer = checkpoint_buffer or exact_resume
+        self.checkpoint_buffer = checkpoint_buffer or exact_resume
         self._exact_resume = exact_resume
         self._average = Average(agent, 0.0, train_steps, start) if average is None else average
         self._next_log = start + self._log_every
@@ -161,6 +161,14 @@ class Training:
     def averaged_every(self) -> int | None:
         """How many steps lie between two samples for the mean of the weights; None: there is no mean."""
         return self._average.every
+
+    @property
+    def steps_to_next(self) -> int:
+        """How many steps may be taken before the log, a checkpoint, a callback or the mean of the weights is due."""
+        due = [self.train_steps, self._next_log, self._next_checkpoint, self._next_due]
+        if (every := self._average.every) is not None:
+            due.append(self.steps - self.steps % every + every)
+        return max(1, int(min(due)) - self.steps)
 
     @property
     def seconds(self) -> float:
@@ -419,7 +427,7 @@ class Training:
         loop_state = None if final and self.done else {'steps': self.steps, 'train_steps': self.train_steps}
         path = self.run_dir / 'checkpoints' / f'{self.agent.steps:09d}'  # its life's steps only grow
         with self._average.shown():
-            self.agent.save(path, buffer=self._checkpoint_buffer, loop_state=loop_state)
+            self.agent.save(path, buffer=self.checkpoint_buffer, loop_state=loop_state)
         self._last_checkpoint = path
 
     def _draw(self) -> None:

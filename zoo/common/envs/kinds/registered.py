@@ -21,6 +21,7 @@ from gymnasium.wrappers import TimeLimit
 
 from zoo.common.envs import answers
 from zoo.common.envs.kinds import pixels, rendering
+from zoo.common.envs.kinds.compiled import is_functions
 from zoo.common.envs.kinds.old_gym import OldGymEnv, is_old_gym
 from zoo.common.tools.errors import InvalidType, InvalidValue, MissingPackage, nearest, unknown
 
@@ -65,6 +66,9 @@ def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env | VectorEnv]
             "build_env(env, 'gymnasium') takes a class, a function or an environment object."
         )
     _refuse_others(env_id)
+    if is_functions(env_id):
+        name = type(env_id).__name__
+        raise UnusableError(f"{name} is an environment of pure functions: build_env({name}(…), 'compiled').")
     if isinstance(env_id, (gymnasium.Env, VectorEnv)) or is_old_gym(env_id):
         return partial(_use_object, env_id)
     if callable(env_id):

@@ -1,0 +1,153 @@
+"""The loop off policy in a compiled environment: steps, replay buffer and updates, hundreds of them in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from zoo.common import spaces
+from zoo.common.maths.distributions import split_seed
+from zoo.common.records import Transition
+from zoo.common.replay.tensor_ring import TensorRing
+from zoo.common.rollouts.compiled_rollouts import Progress, take_step
+from zoo.common.tools.compilation import XlaCall
+from zoo.common.tools.errors import NotFinite
+from zoo.common.training.agent import Agent
+from zoo.common.training.compiled_collection import CompiledCollection
+from zoo.common.training.training import Training
+
+#: The most steps of each copy in one call. Ctrl-C waits for its end.
+_STEPS = 256
+
+
+def why_not(agent: Agent, given: dict[str, Any]) -> str | None:
+    """Return why steps and updates cannot be compiled into one call, or None.
+
+    ``given`` are parameters of the loop, and ``checkpoint_buffer``.
+    """
+    sampling = agent.sampling
+    for name in ('her', 'recorded', 'compress', 'checkpoint_buffer'):
+        if given.get(name):
+            return f'{name} needs the replay buffer in Python'
+    if given.get('update_every', 1) is None:
+        return 'update_every=None counts no steps'
+    if sampling.priorities is not None:
+        return 'priorities are kept in Python'
+    if sampling.sequences is not None:
+        return 'sequences for recurrent networks are drawn in Python'
+    if agent.moments():
+        return 'normalize_obs counts every observation in Python'
+    return None
+
+
+def learn_compiled(
+    training: Training,
+    experience: CompiledCollection,
+    ring: TensorRing,
+    *,
+    batch_size: int,
+    needed: int,
+    explore_steps: int,
+    update_every: int,
+    updates: int,
+) -> bool:
+    """Take the steps of a training and make the updates that are due; return whether updates could be due.
+
+    The order is the same as in Python: after each step of all copies the updates that this step made due, each with the
+    learning rate and the exploration of that step.
+
+    Args:
+        needed: how many transitions the buffer must hold before the first update.
+        explore_steps, update_every, updates: as for :data:`zoo.common.training.loops.off_policy`.
+    """
+    agent, copies = training.agent, experience.env.steps.copies
+    call = XlaCall(
+        _call_of(agent, copies, ring, training.train_steps, batch_size, needed, explore_steps, update_every, updates)
+    )
+    while not training.done:
+        agent.progress = training.progress
+        count = min(_STEPS, -(-training.steps_to_next // copies.num_envs))
+        numbers = [count, ring.written, training.steps, agent.steps - agent.data_steps, agent.updates]
+        seed = agent.rng.integers(2**31, size=2, dtype=np.int64).astype(np.int32)
+        if agent.data_steps:  # a policy from a dataset explores by itself
+            numbers[3] = max(numbers[3], explore_steps)
+        now, reward, done, made, bad, result = call(experience.now, np.array(numbers, np.int32), seed)
+        experience.went_on(now)
+        ring.written += count
+        if int(bad) < count:
+            raise NotFinite(
+                f'step {training.steps + (int(bad) + 1) * copies.num_envs}: {experience.name} gave an observation or a '
+                'reward that is NaN or infinite: mend its step().'
+            )
+        experience.report_ends(training, np.array(reward)[:count], np.array(done)[:count])
+        made = int(made)
+        agent.updates += made
+        metrics = agent.take(result.numpy())
+        training.updated(metrics if made else None)
+    return ring.added >= max(batch_size, needed)
+
+
+def _call_of(
+    agent: Any,
+    copies: Any,
+    ring: TensorRing,
+    train_steps: int,
+    batch_size: int,
+    needed: int,
+    explore_steps: int,
+    update_every: int,
+    updates: int,
+) -> Callable[..., Any]:
+    """Return the function that is compiled."""
+    num_envs, behavior, sampling = copies.num_envs, agent.behavior, agent.sampling
+    metrics_like = tf.zeros([len(agent.metric_names)])
+
+    def run(now: Progress, numbers: tf.Tensor, seed: tf.Tensor) -> Any:
+        count, written, steps, acted, updated = tf.unstack(numbers)
+        rewards = tf.TensorArray(tf.float32, _STEPS, element_shape=[num_envs])
+        dones = tf.TensorArray(tf.bool, _STEPS, element_shape=[num_envs])
+
+        def one_step(t: tf.Tensor, now: Progress, tensors: Transition, seed: tf.Tensor, *rest: Any) -> Any:
+            made, bad, metrics, rewards, dones = rest
+            before = steps + t * num_envs
+            progress = tf.minimum(1.0, tf.cast(before, tf.float32) / float(train_steps))
+            agent.trace_progress(progress)
+            of_step, of_draws, following = split_seed(seed, 3)
+            random = acted + t * num_envs < explore_steps
+            now, taken = take_step(copies, behavior, now, of_step, progress, random)
+            tensors = ring.put(tensors, written + t, Transition(*taken[:6]))
+            held = (written + t + 1) * num_envs
+            ready = tf.logical_and(held >= batch_size, held >= needed)
+            due = updates * ((before + num_envs) // update_every - before // update_every)
+            due = tf.where(ready, due, 0)
+
+            def one_update(i: tf.Tensor, seed: tf.Tensor, metrics: tf.Tensor) -> Any:
+                own, following = split_seed(seed, 2)
+                batch = ring.draw(tensors, written + t + 1, own, batch_size, sampling.gamma, sampling.n_step)
+                return i + 1, following, agent.traced_update(batch, updated + made + i)
+
+            _, _, metrics = tf.while_loop(
+                lambda i, *_: i < due, one_update, (tf.constant(0), of_draws, metrics), parallel_iterations=1
+            )
+            bad = tf.where(tf.logical_or(bad <= t, _finite(taken.reward, taken.next_obs)), bad, t)
+            done = tf.logical_or(taken.terminated, taken.truncated)
+            rewards, dones = rewards.write(t, taken.reward), dones.write(t, done)
+            return t + 1, now, tensors, following, made + due, bad, metrics, rewards, dones
+
+        start = (tf.constant(0), now, ring.tensors(), seed, tf.constant(0), count, metrics_like, rewards, dones)
+        found = tf.while_loop(lambda t, *_: t < count, one_step, start, parallel_iterations=1)
+        _, now, tensors, _, made, bad, metrics, rewards, dones = found
+        ring.keep(tensors)
+        result = tf.concat([metrics, agent.forward.pack()], 0)
+        return now, rewards.stack(), dones.stack(), made, bad, result
+
+    return run
+
+
+def _finite(*fields: Any) -> tf.Tensor:
+    """Return whether every number is finite, bool ``[]``."""
+    parts = [x for field in fields for _, x in spaces.tree_items(field) if x.dtype.is_floating]
+    return tf.reduce_all([tf.reduce_all(tf.math.is_finite(x)) for x in parts])
