@@ -31,7 +31,9 @@ def weights(agent: Any) -> np.ndarray:
     return np.concatenate([v.numpy().ravel() for v in agent.trainable_variables])
 
 
-@pytest.mark.parametrize('name', ['A2C', 'PPO', pytest.param('VPG', marks=pytest.mark.full), 'TRPO'])
+@pytest.mark.parametrize(
+    'name', ['PPO', *(pytest.param(name, marks=pytest.mark.full) for name in ('A2C', 'VPG', 'TRPO', 'PQN'))]
+)
 def test_on_policy(name):
     agent, env = made(name, 3, pure.Choices())
     before = weights(agent)
@@ -63,8 +65,8 @@ def test_an_update_is_that_of_an_ordinary_environment():
     ('nenv', 'update_every', 'updates', 'explore_steps'),
     [
         (1, 1, None, 10),
-        (1, 4, 2, 7),
-        (3, 1, None, 10),
+        pytest.param(1, 4, 2, 7, marks=pytest.mark.full),
+        pytest.param(3, 1, None, 10, marks=pytest.mark.full),
         pytest.param(3, 4, 1, 0, marks=pytest.mark.full),
         pytest.param(4, 8, None, 33, marks=pytest.mark.full),
         pytest.param(2, 3, 2, 5, marks=pytest.mark.full),
@@ -82,7 +84,9 @@ def test_as_many_updates_as_in_python(nenv, update_every, updates, explore_steps
     assert counts[0] == counts[1] and counts[0][0] > 5
 
 
-@pytest.mark.parametrize('name', ['TD3', 'SAC', pytest.param('QRDQN', marks=pytest.mark.full), 'DDPG'])
+@pytest.mark.parametrize(
+    'name', ['SAC', *(pytest.param(name, marks=pytest.mark.full) for name in ('TD3', 'QRDQN', 'DDPG', 'TQC'))]
+)
 def test_off_policy(name):
     agent, env = made(name, 2)
     before = [v.numpy() for v in agent.trainable_variables]
@@ -100,7 +104,7 @@ def zoo_predict(agent: Any, obs: Any) -> np.ndarray:
     return agent.predict(obs)
 
 
-@pytest.mark.parametrize('delay', [1, 2, 3])
+@pytest.mark.parametrize('delay', [2, *(pytest.param(delay, marks=pytest.mark.full) for delay in (1, 3))])
 def test_delayed_actors_move_in_their_phase(delay):
     agent, env = made('TD3', 1, policy_delay=delay)
     steps = []
@@ -111,6 +115,7 @@ def test_delayed_actors_move_in_their_phase(delay):
     assert agent.updates == 4 + 5 and steps == [4 // delay, 9 // delay]
 
 
+@pytest.mark.full
 def test_schedules_follow_every_step():
     rate = zoo.Linear(1e-2, 0.0)
     agent, env = made('DQN', 1, optimizers_list=[{'name': 'Adam', 'learning_rate': rate}])
@@ -146,6 +151,18 @@ def test_a_second_call_keeps_the_transitions():
         agent.learn(env, 'train', train_steps=10, **params | {'buffer_size': 60}, **QUIET)
 
 
+def test_nothing_is_compiled_twice():
+    agent, env = made('DQN', 2)
+    for steps in (20, 30):
+        agent.learn(env, 'train', train_steps=steps, explore_steps=10, batch_size=8, buffer_size=50, **QUIET)
+    assert len(agent.calls) == 1
+    agent, env = made('PPO', 2)
+    for steps in (16, 32):
+        agent.learn(env, 'train', train_steps=steps, horizon=8, epochs=1, batch_size=8, **QUIET)
+    assert len(agent.calls) == 1
+
+
+@pytest.mark.full(but='DQN-params1-learn1-checkpoint_buffer needs the replay buffer in Python')
 @pytest.mark.parametrize(
     ('name', 'params', 'learn', 'words'),
     [

@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # these need TensorFlow, which an actor does without
     from zoo.common.maths.optimizers import Optimizer
     from zoo.common.networks.network import Network
     from zoo.common.replay.tensor_ring import TensorRing
+    from zoo.common.tools.compilation import XlaCall
 
 
 #: The counters of an agent that are state, see :class:`Learns`.
@@ -109,6 +110,10 @@ class Learns(Acts, Protocol):
     updates: int
     replay: Replay | None
     priorities: np.ndarray | None
+
+    @property
+    def calls(self) -> dict[Any, XlaCall]:
+        """Calls that are compiled together with an environment, by what they were compiled for."""
 
     def random_action(self, obs: spaces.Flat) -> spaces.Flat:
         """Return uniformly random stored actions for flat observations ``[N, …]``, of the allowed ones if masked."""

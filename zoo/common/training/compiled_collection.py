@@ -28,7 +28,6 @@ class CompiledCollection(Collection):
         self.env: Compiled = env
         self.name = env_name(env)
         self._ends = Ends(self.num_envs)
-        self._calls: dict[int, XlaCall] = {}
 
     def restart(self, seed: int | None) -> None:
         super().restart(seed)
@@ -49,14 +48,15 @@ class CompiledCollection(Collection):
 
     def rollout(self, training: StepCounter, horizon: int) -> Trajectories:
         agent, begins = self.agent, None
-        if horizon not in self._calls:
-            copies, behavior = self.env.steps.copies, agent.behavior
-            self._calls[horizon] = XlaCall(
+        copies, behavior = self.env.steps.copies, agent.behavior
+        call = agent.calls.get((copies, behavior, horizon))
+        if call is None:
+            call = agent.calls[copies, behavior, horizon] = XlaCall(
                 lambda now, seed, progress: take_steps(copies, behavior, now, horizon, seed, progress)
             )
         begun = self._ends.lengths == 0
         seed = agent.rng.integers(2**31, size=2, dtype=np.int64).astype(np.int32)
-        now, found = self._calls[horizon](self.now, seed, np.float32(agent.progress))
+        now, found = call(self.now, seed, np.float32(agent.progress))
         self.went_on(now)
         steps = Steps(*(spaces.tree_map(array_of, x) if not isinstance(x, tuple) else x for x in found))
         check_finite(steps, self.name, self.collector.steps)
