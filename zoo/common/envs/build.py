@@ -120,8 +120,8 @@ def build_env(
             user-made environment.
         vectorized: how ``nenv > 1`` copies run. ``'sync'`` or False: one after the other in this process. ``'async'``:
             each in its own process, which pays when a step takes longer than about 0.3 ms. ``'envpool'``: in EnvPool's
-            threads, for the tasks that EnvPool has. ``'compiled'``: compiled together with the policy that is trained in
-            them, for the tasks of classic control. True: the fastest way available. For Atari that is ALE's own
+            threads, for the tasks that EnvPool has. ``'compiled'``: compiled together with the policy that is trained
+            in them, for the tasks of classic control. True: the fastest way available. For Atari that is ALE's own
             threads; else ``'envpool'`` from four copies on, for tasks that it has and without ``kwargs`` other than
             ``max_episode_steps``; else ``'sync'``. RLBench's copies always run as ``'async'``. With ``nenv=1`` the
             environment is a plain ``Env``, whatever is given here.
@@ -301,6 +301,7 @@ def _build_compiled(
     if views := _take_views(env_id, env_type, kwargs):
         needs = ' and '.join(views) + (' needs' if len(views) == 1 else ' need')
         raise InvalidValue(f"a compiled environment shows what its functions return: {needs} vectorized='sync'.")
+    env: Env | VectorEnv
     if nenv == 1:
         env = prepare(kind.make(env_id, **kwargs), _name(env_id), seed, reward_shaping)
     else:

@@ -54,6 +54,9 @@ class Compiled:
         state: where the copies are; None before the first reset.
     """
 
+    #: How training recognizes the form; a wrapper around it lacks this attribute.
+    is_compiled = True
+
     functions: Functions
     steps: Steps
     state: CopiesState | None

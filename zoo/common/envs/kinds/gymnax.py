@@ -71,7 +71,7 @@ def to_gymnasium(space: Any) -> Space:
         low, high = (np.broadcast_to(np.asarray(x, np.float64), space.shape) for x in (space.low, space.high))
         if dtype.kind == 'f':  # the largest number of float32 stands for no bound
             low, high = np.where(low < -1e38, -np.inf, low), np.where(high > 1e38, np.inf, high)
-        if dtype == bool:
+        if dtype.kind == 'b':
             dtype = np.dtype(np.uint8)
         return Box(low.astype(dtype), high.astype(dtype), dtype=dtype.type)
     if isinstance(space, spaces.Dict):
