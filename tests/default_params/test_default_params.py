@@ -50,6 +50,11 @@ OF_TYPE = {
     'atari': {'Discrete': 'PongNoFrameskip-v4'},
     'robotics': {'Box': 'FetchReach-v4'},
     'dm_control': {'Box': 'cartpole-swingup'},
+    'compiled': {'Discrete': 'CartPole-v1', 'Box': 'Pendulum-v1'},
+    'gymnax': {'Discrete': 'CartPole-v1', 'Box': 'Pendulum-v1'},
+    'brax': {'Box': 'fast'},
+    'jumanji': {'Discrete': 'Game2048-v1'},
+    'mjx': {'Box': 'PendulumSwingup'},
     'gymnasium': {'Discrete': 'CartPole-v1', 'Box': 'Pendulum-v1'},
 }
 NEEDS = {
@@ -58,6 +63,10 @@ NEEDS = {
     'atari': 'ale_py',
     'robotics': 'gymnasium_robotics',
     'dm_control': 'dm_control',
+    'gymnax': 'gymnax',
+    'brax': 'brax',
+    'jumanji': 'jumanji',
+    'mjx': 'mujoco_playground',
 }
 
 

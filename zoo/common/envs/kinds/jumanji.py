@@ -49,13 +49,16 @@ class Jumanji:
             )
         self.observation_space = _observation_space(self._env.observation_spec)
         self.action_space = _action_space(self._env.action_spec)
-        self._offset = np.asarray(getattr(self.action_space, 'start', 0))
         self._choices: tuple[int, ...] | None = None
         mask = getattr(self._env.observation_spec, ACTION_MASK, None)
         if mask is not None:
             if isinstance(self.action_space, MultiDiscrete) and mask.shape == tuple(self.action_space.nvec):
                 self._choices = mask.shape
                 self.action_space = Discrete(int(np.prod(mask.shape)))
+            elif isinstance(self.action_space, MultiDiscrete) and mask.shape[:-1] == self.action_space.shape:
+                self.action_space = MultiDiscrete(
+                    np.full(mask.shape[0], mask.shape[-1])
+                )  # MultiCVRP's has one too many
             self.observation_space[ACTION_MASK] = MultiBinary(int(np.prod(mask.shape)))
 
     def reset(self, seed: Any) -> tuple[Any, Any]:

@@ -38,13 +38,13 @@ def _functions(env_id: str, limit: int | None, kwargs: dict[str, Any]) -> suites
     suites.check_known(env_id, 'mjx', given, ['observation', *known])
     # Warp's kernels are no part of an XLA program that TensorFlow could run.
     if given.setdefault('impl', 'jax') != 'jax':
-        raise InvalidValue(f"impl of {env_id!r} is {given['impl']!r}, which TensorFlow cannot run: leave it out.")
+        raise InvalidValue(f'impl of {env_id!r} is {given["impl"]!r}, which TensorFlow cannot run: leave it out.')
     try:
         env = registry.load(env_id, config, given)
     except subprocess.CalledProcessError as error:
         raise Failure(
-            f'{env_id} of mjx needs the robots of MuJoCo Menagerie, which Playground gets with git from GitHub when they '
-            f'are first needed, and that failed ({error}).'
+            f'{env_id} of mjx needs the robots of MuJoCo Menagerie, which Playground gets with git from GitHub when '
+            f'they are first needed, and that failed ({error}).'
         ) from error
     config = env._config
     repeat = config.get('action_repeat', 1)

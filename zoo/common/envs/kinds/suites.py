@@ -49,7 +49,9 @@ class Suite:
         """
         known = self.ids()
         if not isinstance(env_id, str):
-            raise InvalidType(f"a {env_type} environment is given by its name, such as '{known[0]}', not by {env_id!r}.")
+            raise InvalidType(
+                f"a {env_type} environment is given by its name, such as '{known[0]}', not by {env_id!r}."
+            )
         if env_id not in known:
             raise InvalidValue(unknown(f'{env_type} environment', env_id, known))
         return partial(self.make, env_id)
@@ -70,7 +72,12 @@ class Suite:
         return CompiledEnv(self.functions_of(env_id, max_episode_steps, kwargs), None, render_mode)
 
     def make_vector(
-        self, env_id: str, nenv: int, max_episode_steps: int | None = None, render_mode: str | None = None, **kwargs: Any
+        self,
+        env_id: str,
+        nenv: int,
+        max_episode_steps: int | None = None,
+        render_mode: str | None = None,
+        **kwargs: Any,
     ) -> VectorEnv:
         """Make ``nenv`` copies."""
         from zoo.common.envs.compiled.env import CompiledVectorEnv
