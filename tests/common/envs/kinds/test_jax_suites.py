@@ -37,7 +37,7 @@ def needs(env_type: str) -> None:
     ],
 )
 def test_steps_are_those_of_the_library(env_id, env_type, steps):
-    """The state after each reset is handed to the library, which takes the same actions; its steps draw from the state."""
+    """The library goes on from the state after each reset with the same actions; its steps draw from the state."""
     needs(env_type)
     env = build_env(env_id, env_type, seed=1)
     functions = env.unwrapped.functions

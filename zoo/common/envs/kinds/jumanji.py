@@ -101,7 +101,7 @@ def _observation_space(spec: Any) -> Space:
     if isinstance(spec, specs.DiscreteArray) and spec.num_values <= LARGEST_ONE_HOT:
         return Discrete(int(spec.num_values))
     dtype = np.dtype(spec.dtype)
-    if dtype == bool:
+    if dtype.kind == 'b':
         return MultiBinary(spec.shape)
     low, high = (-np.inf, np.inf) if dtype.kind == 'f' else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     if isinstance(spec, specs.BoundedArray):  # a DiscreteArray too: a large one counts steps
