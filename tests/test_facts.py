@@ -29,7 +29,7 @@ def test_defaults_have_their_values_and_the_comments_of_the_file():
     assert text.startswith("The same as TD3's.")
     assert '| `MountainCarContinuous-v0` | `train_steps=300_000`' in text and "`noise='ornstein_uhlenbeck'`" in text
     assert '| RL Baselines3 Zoo has this kind of noise for both DDPG and TD3. |' in text
-    assert 'type `mujoco`, `dm_control`, `robotics`, `rlbench`' in facts.defaults('VPG')
+    assert 'type `mujoco`, `dm_control`, `robotics`, `rlbench`, `brax`, `mjx`' in facts.defaults('VPG')
     assert "`recurrent='lstm'`" in facts.defaults('R2D2')
 
 

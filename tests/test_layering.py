@@ -31,7 +31,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ('common.maths', 'common.parameters'),
     ('common.adaptors',),
     ('common.networks', 'common.envs.answers', 'common.envs.declared'),
-    ('common.acting', 'common.envs.wrappers'),
+    ('common.acting', 'common.envs.wrappers', 'common.envs.compiled'),
     ('common.envs.kinds',),
     ('common.envs',),
     ('common.env_wrappers', 'common.rollouts', 'common.plots'),

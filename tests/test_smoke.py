@@ -30,6 +30,11 @@ ENVIRONMENTS = {
     'atari': ('PongNoFrameskip-v4', 'ale_py'),
     'robotics': ('FetchReach-v4', 'gymnasium_robotics'),
     'dm_control': ('cartpole-balance', 'dm_control'),
+    'compiled': ('CartPole-v1', 'tensorflow'),
+    'gymnax': ('CartPole-v1', 'gymnax'),
+    'brax': ('fast', 'brax'),
+    'jumanji': ('Game2048-v1', 'jumanji'),
+    'mjx': ('PendulumSwingup', 'mujoco_playground'),
     'gymnasium': ('FrozenLake-v1', 'gymnasium'),
 }
 

@@ -45,6 +45,7 @@ WHEN = {
     'ApexDQN': 'DQN with many actors and a replay buffer of its own',
     'ApexDDPG': 'DDPG with many actors and a replay buffer of its own',
     'R2D2': 'as ApexDQN, where an observation does not show everything',
+    'PQN': 'one choice of a few actions, and a fast simulator in many copies',
     'TD3BC': 'a log with rewards: the simplest, one term more than TD3',
     'IQL': 'a log with rewards: the first choice, values no action that is not in it',
     'CQL': 'a log with rewards: careful values, also for one choice of a few',

@@ -50,7 +50,7 @@ LOOPS = {
 #: All algorithms in the order of the table, and of the list of pages in docs/algorithms/index.md.
 FAMILIES = {
     'On policy': ('VPG', 'AC', 'A2C', 'PPO', 'TRPO', 'DPPO', 'A3C', 'IMPALA'),
-    'Value-based': ('DQN', 'C51', 'QRDQN', 'Rainbow', 'ApexDQN', 'R2D2'),
+    'Value-based': ('DQN', 'C51', 'QRDQN', 'Rainbow', 'ApexDQN', 'R2D2', 'PQN'),
     'Continuous control from replay': ('DDPG', 'TD3', 'SAC', 'TQC', 'CrossQ', 'ApexDDPG', 'OffPAC'),
     'From data': ('TD3BC', 'IQL', 'CQL', 'AWAC', 'FQL'),
     'Imitation': ('BC', 'MARWIL', 'DAgger', 'GAIL', 'GAILTRPO'),

@@ -52,6 +52,7 @@ CLAIMS = {
     'MARWIL': EVERY,
     'OffPAC': EVERY,
     'PPO': EVERY,
+    'PQN': ('Discrete',),
     'QRDQN': ('Discrete',),
     'R2D2': ('Discrete',),
     'Rainbow': ('Discrete',),

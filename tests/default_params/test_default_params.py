@@ -51,6 +51,11 @@ OF_TYPE = {
     'robotics': {'Box': 'FetchReach-v4'},
     'dm_control': {'Box': 'cartpole-swingup'},
     'envpool': {'Discrete': 'CartPole-v1', 'Box': 'CheetahRun-v1'},
+    'compiled': {'Discrete': 'CartPole-v1', 'Box': 'Pendulum-v1'},
+    'gymnax': {'Discrete': 'CartPole-v1', 'Box': 'Pendulum-v1'},
+    'brax': {'Box': 'fast'},
+    'jumanji': {'Discrete': 'Game2048-v1'},
+    'mjx': {'Box': 'PendulumSwingup'},
     'gymnasium': {'Discrete': 'CartPole-v1', 'Box': 'Pendulum-v1'},
 }
 NEEDS = {
@@ -60,6 +65,10 @@ NEEDS = {
     'robotics': 'gymnasium_robotics',
     'dm_control': 'dm_control',
     'envpool': 'envpool',
+    'gymnax': 'gymnax',
+    'brax': 'brax',
+    'jumanji': 'jumanji',
+    'mjx': 'mujoco_playground',
 }
 
 

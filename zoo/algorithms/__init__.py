@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # what a type checker knows; a test compares it with NAMES
     from zoo.algorithms.marwil import MARWIL as MARWIL
     from zoo.algorithms.offpac import OffPAC as OffPAC
     from zoo.algorithms.ppo import PPO as PPO
+    from zoo.algorithms.pqn import PQN as PQN
     from zoo.algorithms.qrdqn import QRDQN as QRDQN
     from zoo.algorithms.r2d2 import R2D2 as R2D2
     from zoo.algorithms.rainbow import Rainbow as Rainbow

@@ -18,6 +18,7 @@ from typing import Annotated, ClassVar, Literal
 import tensorflow as tf
 
 from zoo.algorithms.actor_critic import ActorCritic, NormalizeAdvantage, Samples, mean_of, normalized
+from zoo.algorithms.on_policy import RolloutSequenceLength
 from zoo.common import spaces
 from zoo.common.maths.optimizers import mean_over
 from zoo.common.networks.network import penalized
@@ -57,20 +58,11 @@ class PPO(ActorCritic):
     target_kl: Annotated[
         float | None, above(0), 'mean divergence from the old policy that ends the epochs; None: nothing does'
     ] = None
-    sequence_length: Annotated[
-        int | None,
-        at_least(1),
-        'steps of one copy in a row that a recurrent policy learns from: how far gradients reach back; None: all steps '
-        'of an iteration',
-    ] = None
+    sequence_length: RolloutSequenceLength = None
 
     def build(self) -> None:
         super().build()
-        if self.sequence_length is not None and not self.is_recurrent:
-            raise InvalidValue(
-                f'sequence_length={self.sequence_length} is for a recurrent policy: give net_list one, such as '
-                "dict(recurrent='lstm'), or leave it out."
-            )
+        self.check_sequence_length(self.sequence_length)
         if self.method == 'penalty':
             self.beta = tf.Variable(float(self.penalty_coef), dtype=tf.float32, trainable=False)
             self.state_variables['beta'] = self.beta

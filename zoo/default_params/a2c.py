@@ -35,7 +35,7 @@ TYPES: dict[str, dict[str, Any]] = {
     'atari': {'train_steps': 10_000_000, 'nenv': 16, 'entropy_coef': 0.01, 'value_coef': 0.25},
 }
 
-for _name in ('dm_control', 'robotics', 'rlbench'):
+for _name in ('dm_control', 'robotics', 'rlbench', 'brax', 'mjx'):
     TYPES[_name] = TYPES['mujoco']
 
 TUNED: dict[str, dict[str, Any]] = {

@@ -19,7 +19,7 @@ TYPES: dict[str, dict[str, Any]] = {
     'atari': {'train_steps': 10_000_000, 'entropy_coef': 0.01},
 }
 
-for _name in ('dm_control', 'robotics', 'rlbench'):
+for _name in ('dm_control', 'robotics', 'rlbench', 'brax', 'mjx'):
     TYPES[_name] = TYPES['mujoco']
 
 # With a constant rate one seed of three fell from 500 to 9 near the end.

@@ -21,7 +21,8 @@ COMMON: dict[str, Any] = {
 
 #: Joint positions and velocities have very different scales.
 TYPES: dict[str, dict[str, Any]] = {
-    name: {'normalize_obs': True, 'train_updates': 100_000} for name in ('mujoco', 'dm_control', 'robotics', 'rlbench')
+    name: {'normalize_obs': True, 'train_updates': 100_000}
+    for name in ('mujoco', 'dm_control', 'robotics', 'rlbench', 'brax', 'mjx')
 } | {'atari': {'train_updates': 100_000, 'batch_size': 64, 'optimizer': {'learning_rate': Linear(3e-4)}}}
 
 TUNED: dict[str, dict[str, Any]] = {

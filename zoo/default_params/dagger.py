@@ -22,7 +22,10 @@ COMMON: dict[str, Any] = {
 _LARGE: dict[str, Any] = {'train_steps': 100_000, 'rollout_size': 5000, 'updates': 5000}
 
 TYPES: dict[str, dict[str, Any]] = {
-    **{name: {'normalize_obs': True, **_LARGE} for name in ('mujoco', 'dm_control', 'robotics', 'rlbench')},
+    **{
+        name: {'normalize_obs': True, **_LARGE}
+        for name in ('mujoco', 'dm_control', 'robotics', 'rlbench', 'brax', 'mjx')
+    },
     'atari': {'batch_size': 64, 'optimizer': {'learning_rate': 3e-4}, **_LARGE},
 }
 

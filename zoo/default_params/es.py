@@ -22,7 +22,7 @@ TYPES: dict[str, dict[str, Any]] = {
     'atari': {'train_steps': 10_000_000, 'noise_std': 0.02},
 }
 
-for _name in ('dm_control', 'robotics', 'rlbench'):
+for _name in ('dm_control', 'robotics', 'rlbench', 'brax', 'mjx'):
     TYPES[_name] = TYPES['mujoco']
 
 TUNED: dict[str, dict[str, Any]] = {

@@ -28,7 +28,7 @@ TYPES: dict[str, dict[str, Any]] = {
     },
 }
 
-for _name in ('dm_control', 'robotics', 'rlbench'):
+for _name in ('dm_control', 'robotics', 'rlbench', 'brax', 'mjx'):
     TYPES[_name] = TYPES['mujoco']
 
 TUNED: dict[str, dict[str, Any]] = {

@@ -29,7 +29,7 @@ _MUJOCO: dict[str, Any] = {
 
 TYPES: dict[str, dict[str, Any]] = {'mujoco': _MUJOCO, 'atari': {'train_steps': 10_000_000}}
 
-for _name in ('dm_control', 'robotics', 'rlbench'):
+for _name in ('dm_control', 'robotics', 'rlbench', 'brax', 'mjx'):
     TYPES[_name] = TYPES['mujoco']
 
 _NORMALIZED = {'normalize_obs': True, 'normalize_reward': True, 'cg_iterations': 15}

@@ -16,7 +16,7 @@ TYPES: dict[str, dict[str, Any]] = {
     'atari': {'train_steps': 10_000_000, 'entropy_coef': 0.01, 'optimizer': {'learning_rate': 1e-3}},
 }
 
-for _name in ('dm_control', 'robotics', 'rlbench'):
+for _name in ('dm_control', 'robotics', 'rlbench', 'brax', 'mjx'):
     TYPES[_name] = TYPES['mujoco']
 
 TUNED: dict[str, dict[str, Any]] = {

@@ -115,9 +115,10 @@ def test_numpy_equals_keras_for_every_head(head: Head, hidden: list[int]):
     np.testing.assert_allclose(forward(obs), net(tensors(obs)), atol=1e-5)
 
 
+@pytest.mark.parametrize('kind', ['layer_norm', 'pre_layer_norm'])
 @pytest.mark.parametrize('space', [VECTOR, FLAT], ids=['vector', 'nested'])
-def test_numpy_equals_keras_with_layer_normalization(space: Space):
-    net = network(space, {'hidden': [16, 8], 'activation': 'relu', 'normalize': 'layer_norm'}, normalize=True)
+def test_numpy_equals_keras_with_layer_normalization(space: Space, kind: str):
+    net = network(space, {'hidden': [16, 8], 'activation': 'relu', 'normalize': kind}, normalize=True)
     shake(net.trainable_variables)
     forward, obs = Forward(net), observations(space, 6)
     assert forward.numpy is not None

@@ -62,6 +62,7 @@ def test_only_a_plain_chain_is_converted():
         ({'hidden': [4]}, action_value_head(3, sigma=0.5), [Affine, NoisyAffine]),
         ({'hidden': [4], 'normalize': 'batch_renorm'}, None, [NormalizedAffine, NormalizedAffine]),
         ({'hidden': [4], 'normalize': 'layer_norm'}, None, [Affine, LayerNorm, Affine]),
+        ({'hidden': [4], 'normalize': 'pre_layer_norm'}, None, [Affine, LayerNorm, Affine]),
         ({'hidden': [4], 'recurrent': 'gru'}, None, [Affine, Gru, Affine]),
         # A normalization needs a plain dense layer after it, which takes it in.
         ({'hidden': [4], 'normalize': 'batch_renorm'}, action_value_head(3, sigma=0.5), None),

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from zoo.common.maths import optimizers
-from zoo.common.maths.optimizers import Optimizer, copy_weights, polyak
+from zoo.common.maths.optimizers import Optimizer, copy_weights, polyak, rectification
 from zoo.common.schedules import Linear
 
 LABEL = 'optimizers_list[0] (all)'
@@ -143,6 +143,76 @@ class TestAdam:
         assert optimizer.state(['w'])['learning_rate'] == np.float32(0.1)
 
 
+class TestRAdam:
+    """Rectified Adam, in both kinds of graph."""
+
+    @pytest.fixture(params=[False, True], ids=['each', 'flat'])
+    def flat(self, request, monkeypatch):
+        monkeypatch.setattr(optimizers, 'prefers_xla', lambda variables: request.param)
+        return request.param
+
+    def test_five_steps_by_hand(self, flat):
+        """With one gradient g in all steps m̂ is g and √v̂ is |g|. For β₂ = 0.9 is ρ_∞ = 19, ρ₄ = 3.74 and ρ₅ = 4.58."""
+        weight = tf.Variable([0.0, 0.0])
+        spec = {'name': 'RAdam', 'learning_rate': 0.1, 'beta_2': 0.9, 'epsilon': 1e-12}
+        optimizer = Optimizer(spec, [weight], LABEL)
+        step = tf.function(optimizer.apply, jit_compile=flat)
+        seen = []
+        for _ in range(5):
+            before = weight.numpy()
+            step([tf.constant([2.0, -0.5])])
+            seen.append(before - weight.numpy())
+        np.testing.assert_allclose(seen[:4], [[0.2, -0.05]] * 4, rtol=1e-5)
+        length = 19.0 - 10.0 * 0.9**5 / (1.0 - 0.9**5)
+        assert length == pytest.approx(4.5806, abs=1e-4)
+        ratio = np.sqrt((length - 4) * (length - 2) * 19 / (15 * 17 * length))
+        assert ratio == pytest.approx(0.15611, abs=1e-4)
+        np.testing.assert_allclose(seen[4], [0.1 * ratio, -0.1 * ratio], rtol=1e-4)
+
+    def test_equals_float64_over_thirty_steps(self, flat):
+        ours, expected = variables(), [v.numpy().astype(np.float64) for v in variables()]
+        optimizer = Optimizer({'name': 'radam', 'learning_rate': 0.01, 'clip_norm': 10.0}, ours, LABEL)
+        assert optimizer.keras is None and optimizer.flat == flat
+        step = tf.function(optimizer.apply, jit_compile=flat)
+        first, second = [0.0] * len(SHAPES), [0.0] * len(SHAPES)
+        for t, found in enumerate(gradients(30), 1):
+            step([tf.constant(g) for g in found])
+            norm = np.sqrt(sum(np.square(g, dtype=np.float64).sum() for g in found))
+            length = 1999 - 2 * t * 0.999**t / (1 - 0.999**t)
+            for i, g in enumerate(found):
+                g = g * min(1.0, 10.0 / norm)
+                first[i] = 0.9 * first[i] + 0.1 * g
+                second[i] = 0.999 * second[i] + 0.001 * g**2
+                change = 0.01 * first[i] / (1 - 0.9**t)
+                if length > 4:
+                    change *= np.sqrt((length - 4) * (length - 2) * 1999 / (1995 * 1997 * length))
+                    change *= np.sqrt(1 - 0.999**t) / (np.sqrt(second[i]) + 1e-7)
+                expected[i] = expected[i] - change
+            assert_weights(ours, expected, rtol=1e-5, atol=2e-6)
+        assert optimizer.state(['a', 'b', 'c', 'd'])['iterations'] == 30
+
+    def test_the_variance_is_known_from_the_fifth_step_on(self):
+        assert [bool(rectification(tf.constant(t), 0.999)[1]) for t in range(1, 8)] == [False] * 4 + [True] * 3
+        assert float(rectification(tf.constant(100_000), 0.999)[0]) == pytest.approx(1.0, abs=1e-6)
+
+    @pytest.mark.parametrize('beta_2', [0.5, 0.6])
+    def test_short_memories_never_know_it(self, beta_2, flat):
+        weight = tf.Variable([0.0])
+        optimizer = Optimizer({'name': 'RAdam', 'learning_rate': 0.1, 'beta_2': beta_2}, [weight], LABEL)
+        for _ in range(40):
+            optimizer.apply([tf.constant([2.0])])
+        np.testing.assert_allclose(weight, [-8.0], rtol=1e-5)
+
+    def test_a_saved_adam_is_no_radam(self, caplog):
+        adam, radam = (Optimizer({'name': name}, variables(), LABEL) for name in ('Adam', 'RAdam'))
+        names = ['a', 'b', 'c', 'd']
+        adam.apply(gradients(1)[0])
+        kept = radam.fitting(names, adam.state(names), {'name': 'Adam'})
+        assert kept['iterations'] == 0
+        assert 'another kind of optimizer (Adam of zoo) than the one given now (RAdam of zoo)' in caplog.text
+        assert radam.fitting(names, adam.state(names), {'name': 'RAdam'})['iterations'] == 1
+
+
 class TestKerasOptimizers:
     CASES = [
         ({'name': 'SGD', 'learning_rate': 0.1, 'momentum': 0.9, 'nesterov': True}, keras.optimizers.SGD),
@@ -235,6 +305,8 @@ class TestKerasOptimizers:
         ({'name': 'SGD', 'clip_norm': 'x'}, r": clip_norm is 'x': give "),
         ({'name': 'SGD', 'momentum': 7.0}, r': momentum is 7\.0: give a number from 0 to 1\.$'),
         ({'name': 'RMSprop', 'rho': -0.1}, r': rho is -0\.1: give a number from 0 to 1\.$'),
+        ({'name': 'RAdam', 'weight_decay': 0.1}, r": unknown key of RAdam 'weight_decay'"),
+        ({'name': 'RAdm'}, r": unknown optimizer 'RAdm': did you mean 'RAdam'"),
         ({'name': 'SGD', 'use_ema': True}, r' has use_ema=True without ema_overwrite_frequency, which'),
         (keras.optimizers.Adam(use_ema=True), r' has use_ema=True without ema_overwrite_frequency, which'),
         ({'name': 'Muon'}, r": Keras' Muon moves weights of Keras alone, not TensorFlow's variables: give "),

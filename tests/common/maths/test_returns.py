@@ -49,6 +49,26 @@ def test_discounted_returns_worked_by_hand():
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
+def test_lambda_returns_worked_by_hand():
+    terminated, truncated = ends_at_step_1(4)
+    # R_3 = 4 + 0.5*8 = 8, R_2 = 3 + 0.5*(0.5*4 + 0.5*8) = 6
+    # copy 0: R_1 = 2 + 0.5*(0.5*4 + 0.5*6) = 4.5   R_0 = 1 + 0.5*(0.5*1 + 0.5*4.5) = 2.375
+    # copy 1: R_1 = 2 + 0.5*4 = 4                   R_0 = 1 + 0.5*(0.5*1 + 0.5*4) = 2.25
+    # copy 2: R_1 = 2                               R_0 = 1 + 0.5*(0.5*1 + 0.5*2) = 1.75
+    expected = [[2.375, 2.25, 1.75], [4.5, 4.0, 2.0], [6.0, 6.0, 6.0], [8.0, 8.0, 8.0]]
+    actual = returns.lambda_returns(REWARD, NEXT_VALUE, terminated, truncated, 0.5, 0.5)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+def test_lambda_returns_between_one_step_and_all_steps():
+    batch = random_batch(7, 3, seed=2)
+    given = batch['reward'], batch['next_value'], batch['terminated'], batch['truncated']
+    one_step = batch['reward'] + 0.9 * ~batch['terminated'] * batch['next_value']
+    np.testing.assert_allclose(returns.lambda_returns(*given, 0.9, 0.0), one_step, rtol=1e-12)
+    all_steps = returns.discounted_returns(*given, 0.9)
+    np.testing.assert_allclose(returns.lambda_returns(*given, 0.9, 1.0), all_steps, rtol=1e-12)
+
+
 def test_vtrace_worked_by_hand():
     terminated, truncated = ends_at_step_1(3)
     ratio = np.repeat([[2.0], [0.5], [4.0]], 3, axis=1)
@@ -118,6 +138,13 @@ def sum_n_step(b: dict, t: int, gamma: float, n: int) -> float:
     return total + (0.0 if b['terminated'][last] else gamma**k * b['next_value'][last])
 
 
+def sum_lambda(b: dict, t: int, gamma: float, trace: float) -> float:
+    """(1 - trace) sum_n trace^(n-1) G^(n), and what is left of the weights on the longest return."""
+    last = steps_to_bootstrap(t, len(b['reward']), b['terminated'], b['truncated'])
+    found = [sum_n_step(b, t, gamma, n) for n in range(1, last + 1)]
+    return sum((1 - trace) * trace**i * g for i, g in enumerate(found[:-1])) + trace ** (last - 1) * found[-1]
+
+
 def td_error(b: dict, t: int, gamma: float, value: str) -> float:
     return b['reward'][t] + (0.0 if b['terminated'][t] else gamma * b['next_value'][t]) - b[value][t]
 
@@ -139,6 +166,8 @@ def reference(b: dict, function: str, gamma: float) -> tuple[np.ndarray, ...]:
         return advantage, advantage + b['value']
     if function == 'discounted_returns':
         return (np.array([sum_n_step(b, t, gamma, len(steps)) for t in steps]),)
+    if function == 'lambda_returns':
+        return (np.array([sum_lambda(b, t, gamma, 0.8) for t in steps]),)
     rho, c = np.minimum(ratio, 1.5), np.minimum(ratio, 1.1)
     vs = np.array([b['value'][t] + sum_of_traces(b, t, gamma, 'value', rho, c) for t in steps])
     ended = b['terminated'] | b['truncated']
@@ -153,11 +182,13 @@ def call(b: dict, function: str, gamma: float) -> tuple[tf.Tensor, ...]:
         return returns.gae(b['reward'], b['value'], b['next_value'], *ends, gamma, 0.9)
     if function == 'discounted_returns':
         return (returns.discounted_returns(b['reward'], b['next_value'], *ends, gamma),)
+    if function == 'lambda_returns':
+        return (returns.lambda_returns(b['reward'], b['next_value'], *ends, gamma, 0.8),)
     log_probs = b['target_log_prob'], b['behavior_log_prob']
     return returns.vtrace(*log_probs, b['reward'], b['value'], b['next_value'], *ends, gamma, 1.5, 1.1)
 
 
-FUNCTIONS = ['gae', 'discounted_returns', 'vtrace']
+FUNCTIONS = ['gae', 'discounted_returns', 'lambda_returns', 'vtrace']
 FLOATS = ('reward', 'value', 'next_value', 'target_log_prob', 'behavior_log_prob')
 
 

@@ -20,6 +20,7 @@ from zoo.common.networks.heads import deterministic_head, value_head
 from zoo.common.networks.layers.batch_renorm import BatchRenormalization
 from zoo.common.networks.layers.dense import Dense
 from zoo.common.networks.layers.dueling import DuelingHead
+from zoo.common.networks.layers.layer_norm import LayerNormalization
 from zoo.common.networks.layers.noisy import NoisyDense
 from zoo.common.networks.network import Network
 from zoo.common.networks.pieces import convolutions, embedding_width
@@ -193,8 +194,11 @@ def test_features_of_a_dict_are_matched_by_key():
         ({'features': -1}, 'a layer of -1 units'),
         ({'seed': -1}, 'seed is -1; give a whole number from 0 on, or None'),
         ({'seed': 'a'}, "seed is 'a'"),
-        ({'normalize': 'batch_norm'}, "normalize is 'batch_norm'; give 'batch_renorm', 'layer_norm' or None"),
-        ({'normalize': True}, "normalize is True; give 'batch_renorm', 'layer_norm' or None"),
+        (
+            {'normalize': 'batch_norm'},
+            "normalize is 'batch_norm'; give 'batch_renorm', 'layer_norm', 'pre_layer_norm' or None",
+        ),
+        ({'normalize': True}, "normalize is True; give 'batch_renorm', 'layer_norm', 'pre_layer_norm' or None"),
         ({'normalize': 'batch_renorm', 'layers': 'tensorlayer'}, "is a Keras layer, .* give layers='keras'"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else '',
@@ -244,6 +248,31 @@ def test_layer_normalization_after_every_layer(space: Space):
     encoded = net.encode(observations(space), tf.constant([[0.5, -0.5], [1.0, 0.0]])).numpy()
     np.testing.assert_allclose(encoded.mean(-1), 0.0, atol=1e-5)
     np.testing.assert_allclose(encoded.std(-1), 1.0, rtol=1e-3)
+
+
+def test_layer_normalization_before_every_activation():
+    """Worked again in NumPy, with scales and shifts that are not those of a new layer."""
+    net = network(unbounded(3), 0, hidden=[4, 5], activation='tanh', normalize='pre_layer_norm')
+    rng, obs = np.random.default_rng(0), observations(unbounded(3))
+    x = np.float64(obs)
+    for dense, norm in zip(net.torso.layers[::2], net.torso.layers[1::2], strict=True):
+        for weight in norm.weights:
+            weight.assign(rng.normal(size=weight.shape))
+        x = x @ dense.kernel.numpy() + dense.bias.numpy()
+        x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6)
+        x = np.tanh(x * norm.gamma.numpy() + norm.beta.numpy())
+    np.testing.assert_allclose(net.encode(obs), x, rtol=1e-5, atol=1e-5)
+    again = keras.models.clone_model(net.torso)
+    again.set_weights(net.torso.get_weights())
+    np.testing.assert_allclose(again(obs), net.torso(obs), atol=1e-6)  # its config has the activation
+
+
+def test_layer_normalization_before_every_activation_of_images():
+    net = network(Box(0, 255, (8, 8, 3), np.uint8), 2, hidden=[4], features=8, normalize='pre_layer_norm')
+    weighted = [layer for layer in net.torso.layers if layer.weights]
+    assert [type(layer) is LayerNormalization for layer in weighted] == [False, True] * 3
+    assert [layer.activation.__name__ for layer in weighted] == ['linear', 'relu'] * 2 + ['linear', 'tanh']
+    assert weighted[1].gamma.shape == (32,)  # one for each channel
 
 
 def test_a_spec_is_filled_in_and_not_changed():

@@ -12,8 +12,8 @@ from zoo.common.tools.quiet import load_tensorflow
 #: Names of all algorithms. Each has a file of that name, in lower case.
 NAMES = (
     'A2C', 'A3C', 'AC', 'ApexDDPG', 'ApexDQN', 'ARS', 'AWAC', 'BC', 'C51', 'CQL', 'CrossQ', 'DAgger', 'DDPG', 'DPPO',
-    'DQN', 'ES', 'FQL', 'GAIL', 'GAILTRPO', 'IMPALA', 'IQL', 'MARWIL', 'OffPAC', 'PPO', 'QRDQN', 'R2D2', 'Rainbow',
-    'SAC', 'TD3', 'TD3BC', 'TQC', 'TRPO', 'VPG',
+    'DQN', 'ES', 'FQL', 'GAIL', 'GAILTRPO', 'IMPALA', 'IQL', 'MARWIL', 'OffPAC', 'PPO', 'PQN', 'QRDQN', 'R2D2',
+    'Rainbow', 'SAC', 'TD3', 'TD3BC', 'TQC', 'TRPO', 'VPG',
 )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from zoo.common.replay.tensor_ring import TensorRing
 from zoo.common.rollouts.rollout import Rollout
 from zoo.common.rollouts.rollout_buffer import ANNOUNCE_BYTES
 from zoo.common.sampling import Sampling
-from zoo.common.tools.compilation import PackedCall, prefers_xla
+from zoo.common.tools.compilation import PackedCall, XlaCall, prefers_xla
 from zoo.common.tools.errors import InvalidValue
 
 log = logging.getLogger('zoo')
@@ -152,6 +152,14 @@ class Updating:
         kinds.append(tf.TensorSpec([len(self.metric_names)]))
         *priorities, metrics = updates(update, batches, self.phases, phase, kinds)
         return tf.concat([*(tf.reshape(x, [-1]) for x in priorities), metrics[-1], self.forward.pack()], 0)
+
+    @functools.cached_property
+    def calls(self) -> dict[Any, XlaCall]:
+        """Calls that are compiled together with an environment, by what they were compiled for.
+
+        They outlive a training, so that the next one in the same environment compiles nothing again.
+        """
+        return {}
 
     def traced_update(self, batch: Batch, number: tf.Tensor) -> tf.Tensor:
         """Make one update inside a compiled function, on a batch with fields ``[B, …]``; return its metrics.

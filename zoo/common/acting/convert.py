@@ -15,6 +15,7 @@ from zoo.common.networks import pieces, recurrent, spec
 from zoo.common.networks.layers.batch_renorm import BatchRenormalization
 from zoo.common.networks.layers.dense import Dense
 from zoo.common.networks.layers.dueling import DuelingHead
+from zoo.common.networks.layers.layer_norm import LayerNormalization
 from zoo.common.networks.layers.noisy import NoisyDense
 from zoo.common.networks.network import Network
 from zoo.common.networks.policy import StochasticPolicy
@@ -79,7 +80,9 @@ def convert(network: Network) -> list[Converted] | None:
             return None
         elif _is_layer_norm(layer):
             weights = [layer.gamma.value, layer.beta.value]
-            made = Converted(layers.LayerNorm(weights[0].shape[0], float(layer.epsilon)), [], weights)
+            activation = pieces.activation_name(getattr(layer, 'activation', keras.activations.linear))
+            norm_layer = layers.LayerNorm(weights[0].shape[0], float(layer.epsilon), activation)
+            made = Converted(norm_layer, [], weights)
         elif id(layer) in cells:
             made = _recurrent(cells[id(layer)], state_size)
             state_size += made.layer.state_size
@@ -114,8 +117,8 @@ def _is_plain_dense(layer: keras.layers.Layer) -> bool:
 
 def _is_layer_norm(layer: keras.layers.Layer) -> bool:
     """Whether it normalizes vectors over their entries, with a scale and a shift, in float32."""
-    kind = keras.layers.LayerNormalization
-    return type(layer) is kind and layer.scale and layer.center and layer.compute_dtype == 'float32'
+    kinds = keras.layers.LayerNormalization, LayerNormalization
+    return type(layer) in kinds and layer.scale and layer.center and layer.compute_dtype == 'float32'
 
 
 def _dense(layer: keras.layers.Dense, norm: BatchRenormalization | None) -> Converted:

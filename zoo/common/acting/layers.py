@@ -103,20 +103,21 @@ class NormalizedAffine(Affine):
 
 
 class LayerNorm(ChainLayer):
-    """A ``keras.layers.LayerNormalization`` of vectors of ``size`` entries."""
+    """A ``keras.layers.LayerNormalization`` of vectors of ``size`` entries, and an activation after it."""
 
-    def __init__(self, size: int, epsilon: float) -> None:
+    def __init__(self, size: int, epsilon: float, activation: str = 'linear') -> None:
         self.others = [(size,), (size,)]
         self.epsilon = epsilon
+        self.activation = activation
 
     def bind(self, *weights: np.ndarray) -> Step:
-        (gamma, beta), epsilon = weights, np.float32(self.epsilon)
+        (gamma, beta), epsilon, activation = weights, np.float32(self.epsilon), ACTIVATIONS[self.activation]
 
         def normalize(x: np.ndarray, obs: spaces.Flat, noise: np.ndarray | None, memory: Memory | None) -> np.ndarray:
             x = x - x.mean(-1, keepdims=True)
             x *= gamma / np.sqrt(np.square(x).mean(-1, keepdims=True) + epsilon)
             x += beta
-            return x
+            return activation(x)
 
         return normalize
 

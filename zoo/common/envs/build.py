@@ -115,8 +115,9 @@ def build_env(
             environment, or an environment object (a ``gymnasium.Env`` or a ``gymnasium.vector.VectorEnv``). An
             environment of the old ``gym`` interface is adapted. ``zoo.check_env`` says what is wrong with one.
         env_type: ``'classic_control'``, ``'box2d'``, ``'mujoco'``, ``'atari'``, ``'robotics'``, ``'dm_control'``,
-            ``'rlbench'``, ``'envpool'`` for EnvPool's own environments, ``'compiled'`` for pure functions (:mod:`zoo.common.envs.compiled.functions`), or
-            ``'gymnasium'`` for any registered or user-made environment.
+            ``'rlbench'``; ``'envpool'`` for EnvPool's own environments; ``'gymnax'``, ``'brax'``, ``'jumanji'``,
+            ``'mjx'`` for these libraries in JAX; ``'compiled'`` for pure functions
+            (:mod:`zoo.common.envs.compiled.functions`); or ``'gymnasium'`` for any registered or user-made environment.
         vectorized: how ``nenv > 1`` copies run. ``'sync'`` or False: one after the other in this process. ``'async'``:
             each in its own process, which pays when a step takes longer than about 0.3 ms. ``'envpool'``: in EnvPool's
             threads, for the tasks that EnvPool has. ``'compiled'``: compiled together with the policy that is trained
@@ -307,6 +308,7 @@ def _build_compiled(
     if views := _take_views(env_id, env_type, kwargs):
         needs = ' and '.join(views) + (' needs' if len(views) == 1 else ' need')
         raise InvalidValue(f"a compiled environment shows what its functions return: {needs} vectorized='sync'.")
+    env: Env | VectorEnv
     if nenv == 1:
         env = prepare(kind.make(env_id, **kwargs), _name(env_id), seed, reward_shaping)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import re
 from types import ModuleType
 from typing import Any
@@ -22,12 +23,17 @@ TYPES = {
     'envpool': 'envpool',
     'compiled': 'compiled',
     'gymnax': 'gymnax',
+    'brax': 'brax',
+    'jumanji': 'jumanji',
+    'mjx': 'mjx',
     'gymnasium': 'registered',
 }
 #: The modules with names from Gymnasium's registry; the others have a function ``ids``.
 _IN_REGISTRY = ('registered', 'atari')
-#: The types that have to be named: EnvPool has many names of the other types.
-_ONLY_WHEN_NAMED = ('envpool',)
+#: The modules that import JAX, which takes seconds; several of them have names that Gymnasium has, too.
+_IN_JAX = ('gymnax', 'brax', 'jumanji', 'mjx')
+#: The modules that are not searched for a name: their types have to be given. EnvPool has names of the other types.
+_ONLY_WHEN_GIVEN = (*_IN_JAX, 'envpool')
 #: The names of dm_control, which says them itself where it is installed.
 _OF_DM_CONTROL = re.compile(
     r'(acrobot|ball_in_cup|cartpole|cheetah|dog|finger|fish|hopper|humanoid(_CMU)?|lqr|manipulator|pendulum|point_mass|'
@@ -62,8 +68,8 @@ def find_env_type(env_id: Any) -> str:
     'classic_control'
 
     Raises:
-        ValueError: no installed type has the name, and the message has the nearest name; or only EnvPool has it, and
-            the message says so, since the type ``'envpool'`` has to be named.
+        ValueError: no installed type has the name; the message has the nearest name. The libraries in JAX and EnvPool
+            are not searched: their types have to be given. The message says where EnvPool has the name.
         ImportError: ``package`` of ``'package:Name-v0'`` cannot be imported.
     """
     if not isinstance(env_id, str):
@@ -78,7 +84,7 @@ def find_env_type(env_id: Any) -> str:
         refused = str(error)
     known: list[str] = []
     for env_type, module in TYPES.items():
-        if module not in _IN_REGISTRY and env_type not in _ONLY_WHEN_NAMED:
+        if module not in (*_IN_REGISTRY, *_ONLY_WHEN_GIVEN):
             try:
                 names = kind_of(env_type).ids()
             except ImportError:
@@ -89,15 +95,17 @@ def find_env_type(env_id: Any) -> str:
                 return env_type
             known += names
     close = nearest(env_id, [*registered.ids('gymnasium'), *known])
-    for env_type in _ONLY_WHEN_NAMED:
-        with contextlib.suppress(ImportError):
-            if env_id in kind_of(env_type).ids():
-                told = f'unknown environment {env_id!r}' + (f': did you mean {close!r}?' if close else '.')
-                raise InvalidValue(
-                    f"{told} EnvPool has it: build_env({env_id!r}, '{env_type}').",
-                    shell=f'{told} EnvPool has it: --type {env_type}.',
-                )
-    raise InvalidValue(unknown('environment', env_id, known) if close in known else refused)
+    with contextlib.suppress(ImportError):
+        if env_id in kind_of('envpool').ids():
+            told = f'unknown environment {env_id!r}' + (f': did you mean {close!r}?' if close else '.')
+            raise InvalidValue(
+                f"{told} EnvPool has it: build_env({env_id!r}, 'envpool').",
+                shell=f'{told} EnvPool has it: --type envpool.',
+            )
+    message = unknown('environment', env_id, known) if close in known else refused
+    if importlib.util.find_spec('jax') is not None:
+        message += f' For an environment of {", ".join(_IN_JAX[:-1])} or {_IN_JAX[-1]} give its type.'
+    raise InvalidValue(message)
 
 
 def list_envs(env_type: str, latest: bool = False) -> list[str]:

@@ -39,23 +39,31 @@ PARAMS = {
     )
 }
 
-#: The keys of a spec for zoo's own Adam, with their defaults, which are Keras' own.
+#: Zoo's own optimizers by their names in lower case.
+OWN = {'adam': 'Adam', 'radam': 'RAdam'}
+
+#: The keys of a spec for zoo's own Adam and RAdam, with their defaults, which are Keras' own for Adam.
 ADAM: dict[str, Any] = {'name': 'Adam'} | {
     name: PARAMS[name].default for name in ('learning_rate', 'beta_1', 'beta_2', 'epsilon', 'clip_norm')
 }
 
 
 class Optimizer:
-    """An optimizer over a fixed list of variables: zoo's own Adam, or any optimizer of Keras.
+    """An optimizer over a fixed list of variables: zoo's own Adam or RAdam, or any optimizer of Keras.
 
     Adam (Kingma and Ba 2015, with the corrected learning rate of their section 2) is fast in both kinds of graph. In a
     plain graph one kernel, ``ResourceApplyAdam``, moves each variable; Keras makes some ten small operations. XLA fuses
     arithmetic at no cost, but each variable that crosses into its code costs some 5 µs. So under XLA one vector holds
     each moment of all variables (``flat``).
 
+    RAdam (Liu et al. 2020, *On the Variance of the Adaptive Learning Rate and Beyond*, arXiv 1908.03265, algorithm 2)
+    has the same moments. Its first steps follow the first moment alone; later ones are Adam's, shortened where the
+    second moment is known from few gradients. ``epsilon`` is added as in Adam; the paper's algorithm has none.
+
     Args:
-        spec: ``dict(name='Adam', learning_rate=3e-4, clip_norm=0.5, …)`` with arguments of the Keras optimizer of that
-            name, or a Keras optimizer. ``learning_rate`` may be a :class:`Linear` schedule.
+        spec: ``dict(name='Adam', learning_rate=3e-4, clip_norm=0.5, …)``: ``'Adam'``, ``'RAdam'``, or the name of a
+            Keras optimizer with its arguments; or a Keras optimizer. ``learning_rate`` may be a :class:`Linear`
+            schedule.
         label: how messages name the optimizer.
         clip_norm: bound of the gradient's global norm where the spec names none.
 
@@ -75,7 +83,7 @@ class Optimizer:
         self.keras: keras.optimizers.Optimizer | None = None
         self._constraints: list[tuple[tf.Variable, Callable[[tf.Tensor], tf.Tensor]]] = []
         self._moving: list[tf.Variable] = []
-        self._moments: dict[str, list[tf.Variable]] = {}  # of zoo's Adam
+        self._moments: dict[str, list[tf.Variable]] = {}  # of zoo's own
         if isinstance(spec, dict):
             spec = _checked(spec, label)
             self.clip_norm = spec.get('clip_norm', clip_norm)
@@ -83,7 +91,7 @@ class Optimizer:
             if self.schedule == 0.0:
                 log.warning('%s has learning_rate=0, so it moves no weight.', label)
             if _is_ours(spec):
-                self._init_adam({**ADAM, **spec})
+                self._init_own({**ADAM, **spec})
                 # Keras' optimizers apply the constraints of TensorFlow's variables themselves.
                 self.constrain((v, v.constraint) for v in self.variables if v.constraint is not None)
                 return
@@ -115,7 +123,8 @@ class Optimizer:
                 raise InvalidValue(f"{label}: {told}: give another, such as dict(name='Adam').")
         self.keras.build(self.variables)
 
-    def _init_adam(self, spec: dict[str, Any]) -> None:
+    def _init_own(self, spec: dict[str, Any]) -> None:
+        self._own_name = OWN[spec['name'].lower()]
         self._beta_1, self._beta_2, self._epsilon = spec['beta_1'], spec['beta_2'], spec['epsilon']
         self._learning_rate = tf.Variable(value_at(spec['learning_rate'], 0.0), dtype=tf.float32, trainable=False)
         self.iterations = tf.Variable(0, dtype=tf.int64, trainable=False)
@@ -163,29 +172,59 @@ class Optimizer:
         if self.keras is not None:
             self.keras.apply(gradients)
         else:
-            self._apply_adam(gradients)
+            self._apply_own(gradients)
         for variable, function in self._constraints:
             variable.assign(function(tf.convert_to_tensor(variable)))
 
-    def _apply_adam(self, gradients: Sequence[tf.Tensor]) -> None:
+    def _apply_own(self, gradients: Sequence[tf.Tensor]) -> None:
         step = tf.cast(self.iterations.assign_add(1), tf.float32)
         powers = tf.pow(self._beta_1, step), tf.pow(self._beta_2, step)
+        rate, known = self._learning_rate.read_value(), None
+        if self._own_name == 'RAdam':
+            factor, known = rectification(self.iterations, self._beta_2)
+            rate *= tf.where(known, factor, 1.0)
         if self.flat:
-            self._apply_flat(gradients[0], *powers)
-            return
-        known = {'lr': self._learning_rate.read_value(), 'beta1_power': powers[0], 'beta2_power': powers[1]}
-        known |= {'beta1': self._beta_1, 'beta2': self._beta_2, 'epsilon': self._epsilon}
-        for v, gradient, first, second in zip(self.variables, gradients, *self._moments.values(), strict=True):
-            tf.raw_ops.ResourceApplyAdam(var=v.handle, m=first.handle, v=second.handle, grad=gradient, **known)
+            self._apply_flat(gradients[0], rate, known, *powers)
+        elif known is None:
+            self._apply_each(gradients, rate, *powers)
+        else:
+            tf.cond(
+                known,
+                lambda: self._apply_each(gradients, rate, *powers),
+                lambda: self._apply_first_moments(gradients, rate, powers[0]),
+            )
 
-    def _apply_flat(self, gradient: tf.Tensor, beta_1_power: tf.Tensor, beta_2_power: tf.Tensor) -> None:
-        (first,), (second,) = self._moments.values()
-        m = first.assign(self._beta_1 * first + (1.0 - self._beta_1) * gradient)
-        v = second.assign(self._beta_2 * second + (1.0 - self._beta_2) * tf.square(gradient))
-        rate = self._learning_rate * tf.sqrt(1.0 - beta_2_power) / (1.0 - beta_1_power)
-        change = tf.split(rate * m / (tf.sqrt(v) + self._epsilon), self._sizes)
-        for variable, piece in zip(self.variables, change, strict=True):
+    def _apply_each(
+        self, gradients: Sequence[tf.Tensor], rate: tf.Tensor, beta_1_power: tf.Tensor, beta_2_power: tf.Tensor
+    ) -> None:
+        given = {'lr': rate, 'beta1_power': beta_1_power, 'beta2_power': beta_2_power}
+        given |= {'beta1': self._beta_1, 'beta2': self._beta_2, 'epsilon': self._epsilon}
+        for v, gradient, first, second in zip(self.variables, gradients, *self._moments.values(), strict=True):
+            tf.raw_ops.ResourceApplyAdam(var=v.handle, m=first.handle, v=second.handle, grad=gradient, **given)
+
+    def _apply_first_moments(self, gradients: Sequence[tf.Tensor], rate: tf.Tensor, beta_1_power: tf.Tensor) -> None:
+        for variable, gradient, first, second in zip(self.variables, gradients, *self._moments.values(), strict=True):
+            m, _ = self._moved(gradient, first, second)
+            variable.assign_sub(rate / (1.0 - beta_1_power) * m)
+
+    def _apply_flat(
+        self,
+        gradient: tf.Tensor,
+        rate: tf.Tensor,
+        known: tf.Tensor | None,
+        beta_1_power: tf.Tensor,
+        beta_2_power: tf.Tensor,
+    ) -> None:
+        m, v = self._moved(gradient, *(moment for (moment,) in self._moments.values()))
+        step = rate * tf.sqrt(1.0 - beta_2_power) / (1.0 - beta_1_power) * m / (tf.sqrt(v) + self._epsilon)
+        if known is not None:
+            step = tf.where(known, step, rate / (1.0 - beta_1_power) * m)
+        for variable, piece in zip(self.variables, tf.split(step, self._sizes), strict=True):
             variable.assign_sub(tf.reshape(piece, variable.shape))
+
+    def _moved(self, gradient: tf.Tensor, first: tf.Variable, second: tf.Variable) -> tuple[tf.Tensor, tf.Tensor]:
+        m = first.assign(self._beta_1 * first + (1.0 - self._beta_1) * gradient)
+        return m, second.assign(self._beta_2 * second + (1.0 - self._beta_2) * tf.square(gradient))
 
     def set_progress(self, progress: float) -> None:
         """Set a scheduled learning rate for this progress of training, in [0, 1]."""
@@ -212,7 +251,7 @@ class Optimizer:
     def state(self, names: Sequence[str]) -> dict[str, np.ndarray]:
         """Give the arrays to save, by names that do not depend on their layout in memory.
 
-        Zoo's Adam has ``iterations``, ``learning_rate``, and for each weight ``first_moment/<name>`` and
+        Zoo's Adam and RAdam have ``iterations``, ``learning_rate``, and for each weight ``first_moment/<name>`` and
         ``second_moment/<name>``. An optimizer of Keras has its own variables: ``0``, ``1``, ….
 
         Args:
@@ -256,8 +295,9 @@ class Optimizer:
         optimizer's spec, or ``{'custom': class name}``.
         """
         own = self.state(names)
-        kind = 'Adam of zoo' if _is_ours(entry) else entry.get('custom', entry.get('name', 'Adam'))
-        own_kind = 'Adam of zoo' if self.keras is None else type(self.keras).__name__
+        kind = entry.get('custom', entry.get('name', 'Adam'))
+        kind = f'{OWN[kind.lower()]} of zoo' if _is_ours(entry) else kind
+        own_kind = type(self.keras).__name__ if self.keras is not None else f'{self._own_name} of zoo'
         fits = kind.lower() == own_kind.lower() and own.keys() == saved.keys()
         if not fits or any(saved[name].shape != value.shape for name, value in own.items()):
             log.warning(
@@ -278,8 +318,8 @@ def _reshaped(arrays: Sequence[np.ndarray], like: Sequence[tf.Variable]) -> list
 
 
 def _is_ours(spec: dict[str, Any]) -> bool:
-    """Whether a spec means zoo's own Adam and not Keras' Adam."""
-    if 'custom' in spec or str(spec.get('name', 'Adam')).lower() != 'adam' or not ADAM.keys() >= spec.keys():
+    """Whether a spec means an optimizer of zoo's own, and not Keras' Adam."""
+    if 'custom' in spec or str(spec.get('name', 'Adam')).lower() not in OWN or not ADAM.keys() >= spec.keys():
         return False
     return isinstance(spec.get('learning_rate', ADAM['learning_rate']), Real | Linear)
 
@@ -310,7 +350,10 @@ def _from_spec(spec: dict[str, Any], label: str) -> keras.optimizers.Optimizer:
     }
     by_lower = {key.lower(): value for key, value in classes.items()}
     if str(name).lower() not in by_lower:
-        raise InvalidValue(f'{label}: {unknown("optimizer", name, classes)}')
+        if str(name).lower() in OWN:  # with a key that it does not have
+            key = next(key for key in spec if key not in ADAM)
+            raise InvalidValue(f'{label}: {unknown(f"key of {OWN[name.lower()]}", key, ADAM)}')
+        raise InvalidValue(f'{label}: {unknown("optimizer", name, list(dict.fromkeys([*OWN.values(), *classes])))}')
     cls = by_lower[str(name).lower()]
     known = [key for key in inspect.signature(cls).parameters if key not in ('name', 'kwargs')]
     for key in spec:
@@ -325,6 +368,28 @@ def _from_spec(spec: dict[str, Any], label: str) -> keras.optimizers.Optimizer:
         return cls(**arguments)
     except (TypeError, ValueError) as error:
         raise InvalidValue(f'{label}: Keras refuses this optimizer: {str(error).rstrip(".")}.') from None
+
+
+def rectification(step: tf.Tensor, beta_2: float) -> tuple[tf.Tensor, tf.Tensor]:
+    """Compute the factor of RAdam's step ``t``, and whether the variance of the adaptive rate is known by then.
+
+    Liu et al. 2020, algorithm 2: ``ρ_∞ = 2 / (1 − β₂) − 1``, ``ρ_t = ρ_∞ − 2 t β₂ᵗ / (1 − β₂ᵗ)``, the variance is
+    tractable if ``ρ_t > 4``, and then ``r_t = √((ρ_t − 4) (ρ_t − 2) ρ_∞ / ((ρ_∞ − 4) (ρ_∞ − 2) ρ_t))``.
+
+    Args:
+        step: integer, from 1 on.
+
+    Returns:
+        float32 ``r_t``, without meaning where the variance is not known; and a bool.
+    """
+    # Nearly equal numbers of some thousands are subtracted: float32 would be off by a tenth.
+    t, limit = tf.cast(step, tf.float64), 2.0 / (1.0 - beta_2) - 1.0
+    power = tf.pow(tf.constant(beta_2, tf.float64), t)
+    length = limit - 2.0 * t * power / (1.0 - power)
+    known = length > 4.0
+    length = tf.where(known, length, tf.constant(5.0, tf.float64))
+    ratio = (length - 4.0) * (length - 2.0) * limit / (((limit - 4.0) * (limit - 2.0) or 1.0) * length)
+    return tf.cast(tf.sqrt(tf.abs(ratio)), tf.float32), known
 
 
 def mean_over(all_reduce: AllReduce | None, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:

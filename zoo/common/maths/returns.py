@@ -102,6 +102,29 @@ def discounted_returns(
     return _reverse_scan(reward + gamma * end * (1.0 - terminated) * next_value, gamma * (1.0 - end))
 
 
+def lambda_returns(
+    reward: tf.Tensor,
+    next_value: tf.Tensor,
+    terminated: tf.Tensor,
+    truncated: tf.Tensor,
+    gamma: Scalar,
+    trace: Scalar,
+) -> tf.Tensor:
+    """Compute the mixture of returns of all lengths, each bootstrapped from ``next_value``, by the trace λ.
+
+    Sutton and Barto, *Reinforcement Learning: An Introduction* (2nd edition), equation 12.18: ``G_t = r_t + gamma
+    ((1 - trace) V(s_{t+1}) + trace G_{t+1})``. In place of ``G_{t+1}`` stands ``next_value[t]`` at a truncation and at
+    the end of the sequence, and 0 at a termination. With ``max_a Q(s_{t+1}, a)`` for ``next_value`` it is Peng's Q(λ),
+    which does not cut where an action was not the greedy one (Peng and Williams 1996, *Incremental Multi-Step
+    Q-Learning*, equation 9).
+    """
+    (reward, next_value), terminated, end = _checked(terminated, truncated, reward=reward, next_value=next_value)
+    gamma, trace = _like(gamma, reward), _like(trace, reward)
+    end = tf.concat([end[:-1], tf.ones_like(end[-1:])], axis=0)
+    bootstrapped = (1.0 - terminated) * (1.0 - trace * (1.0 - end)) * next_value
+    return _reverse_scan(reward + gamma * bootstrapped, gamma * trace * (1.0 - end))
+
+
 def vtrace(
     target_log_prob: tf.Tensor,
     behavior_log_prob: tf.Tensor,

@@ -35,7 +35,7 @@ LAYERS = ('keras', 'tensorlayer')
 RECURRENT = ('lstm', 'gru')
 
 #: What ``normalize`` may name.
-NORMALIZATIONS = ('batch_renorm', 'layer_norm')
+NORMALIZATIONS = ('batch_renorm', 'layer_norm', 'pre_layer_norm')
 
 #: Keras' dtype policies in which networks are assembled.
 DTYPES = ('float32', 'mixed_bfloat16')

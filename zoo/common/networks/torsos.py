@@ -9,7 +9,8 @@ A spec is a dict; every key has a default. An algorithm's ``default_network`` co
          layers='keras',              # or 'tensorlayer'
          seed=None,                   # fixes the initial weights
          normalize=None,              # or 'batch_renorm': before the hidden layers, and after each of them;
-                                      # or 'layer_norm': after each of them
+                                      # or 'layer_norm': after each of them;
+                                      # or 'pre_layer_norm': before every activation, in the encoder of images too
          recurrent=None,              # or 'lstm' or 'gru': a recurrent layer after the hidden ones
          recurrent_units=None,        # units of that layer; None: as many as the last hidden layer, or ``features``
          dtype='float32')             # or 'mixed_bfloat16'; without it an agent takes Keras' global dtype policy
@@ -36,6 +37,7 @@ import tensorflow as tf
 from zoo.common.adaptors.observation import Feature
 from zoo.common.networks.layers.batch_renorm import BatchRenormalization
 from zoo.common.networks.layers.dense import Dense
+from zoo.common.networks.layers.layer_norm import LayerNormalization
 from zoo.common.networks.pieces import SeedSequence, convolutions, embedding_width, initializer
 from zoo.common.tools.errors import MissingPackage
 
@@ -48,7 +50,7 @@ def keras_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 
 
     ``extra`` is the length of a vector that joins the encoded observation: the action of a critic.
     """
-    seeds, dtype = SeedSequence(spec['seed']), spec['dtype']
+    seeds, dtype, normalize = SeedSequence(spec['seed']), spec['dtype'], spec['normalize'] == 'pre_layer_norm'
     if all(item.is_vector for item in features):
         width = sum(item.size for item in features) + extra
         layers = _hidden(spec, seeds) or [keras.layers.Identity(dtype='float32')]  # a Sequential needs one
@@ -60,13 +62,15 @@ def keras_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 
         x = keras.Input(item.shape, dtype='int32' if item.kind == 'index' else 'float32', name=name)
         inputs.append(x)
         if item.kind == 'image':
-            like: dict[str, Any] = {'activation': 'relu', 'dtype': dtype}
+            like: dict[str, Any] = {'activation': None if normalize else 'relu', 'dtype': dtype}
             for j, sizes in enumerate(convolutions(*item.shape[:2])):
                 kernel = initializer(spec['initializer'], seeds())
                 x = keras.layers.Conv2D(*sizes, kernel_initializer=kernel, name=f'{name}_conv{j}', **like)(x)
+                x = _normalized('relu', f'{name}_conv{j}')(x) if normalize else x
             x = keras.layers.Flatten(dtype=dtype, name=f'{name}_flat')(x)
             kernel = initializer(spec['initializer'], seeds())
             x = Dense(spec['features'], kernel_initializer=kernel, name=f'{name}_features', **like)(x)
+            x = _normalized('relu', f'{name}_features')(x) if normalize else x
         elif item.kind == 'index':
             table = keras.initializers.RandomNormal(stddev=1.0, seed=seeds())
             shape = item.counts[0], embedding_width(item.counts[0])
@@ -86,13 +90,19 @@ def _hidden(spec: dict[str, Any], seeds: SeedSequence) -> list[keras.layers.Laye
     layers: list[keras.layers.Layer] = [BatchRenormalization(name='input_norm')] if kind == 'batch_renorm' else []
     for i, units in enumerate(spec['hidden']):
         kernel = initializer(spec['initializer'], seeds())
-        made = Dense(units, spec['activation'], kernel_initializer=kernel, dtype=spec['dtype'], name=f'hidden{i}')
-        layers.append(made)
+        activation = None if kind == 'pre_layer_norm' else spec['activation']
+        layers.append(Dense(units, activation, kernel_initializer=kernel, dtype=spec['dtype'], name=f'hidden{i}'))
         if kind == 'batch_renorm':
             layers.append(BatchRenormalization(name=f'hidden{i}_norm'))
         elif kind == 'layer_norm':
             layers.append(keras.layers.LayerNormalization(epsilon=1e-6, dtype='float32', name=f'hidden{i}_norm'))
+        elif kind == 'pre_layer_norm':
+            layers.append(_normalized(spec['activation'], f'hidden{i}'))
     return layers
+
+
+def _normalized(activation: str | None, name: str) -> LayerNormalization:
+    return LayerNormalization(activation, epsilon=1e-6, dtype='float32', name=f'{name}_norm')
 
 
 def tensorlayer_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 0) -> Any:
@@ -160,7 +170,7 @@ def torso(
     """The torso of a full spec, and the function that calls it, of a list of inputs and training mode.
 
     The function's output is float32 whatever the torso's dtype, because the last layer is a
-    :class:`zoo.common.networks.layers.dense.Dense` or joins the features.
+    :class:`zoo.common.networks.layers.dense.Dense`, normalizes, or joins the features.
     """
     if spec['layers'] == 'tensorlayer':
         model = tensorlayer_torso(features, spec, extra)

@@ -18,8 +18,8 @@ from zoo.common.tools.errors import NotFinite
 class Steps(NamedTuple):
     """Steps of every copy, fields ``[T, N, …]``, as in :class:`zoo.common.records.Trajectories`.
 
-    ``memory`` is the recurrent state before each step and ``params`` the parameters of the actions' distribution; ``()``
-    where there are none.
+    ``memory`` is the recurrent state before each step, and ``params`` are the parameters of the actions' distribution.
+    Each is ``()`` where there is none.
     """
 
     obs: Any
@@ -53,7 +53,7 @@ def take_step(
         action = spaces.tree_map(lambda x, y: tf.where(random, x, y), drawn, action)
     taken = behavior.adaptor.tensors_to_env(action)
     copied, outcome = copies.step(state, spaces.from_items(behavior.adaptor.space, taken))
-    if after != ():  # the next episode begins with a state of zero
+    if behavior.state_size:  # the next episode begins with a state of zero
         done = outcome.terminated | outcome.truncated
         after = tf.where(done[:, None], 0.0, after)
     reward, next_obs = outcome.reward, outcome.next_obs

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from zoo.common.tools import tensorflow_private
+
+log = logging.getLogger('zoo')
 
 #: Dense layers whose kernel has up to this many entries are faster with XLA; wider ones and convolutions are slower.
 #: benchmarks/speed/compilation.py measures it; its table is in benchmarks/results/compilation.md.
@@ -133,15 +139,41 @@ def _aligned(size: int) -> np.ndarray:
     return room[begin : begin + size]
 
 
+#: Seconds of compiling after which it is said.
+LONG = 10.0
+
+
+@contextlib.contextmanager
+def telling(what: str) -> Iterator[None]:
+    """Say in the log what takes so long, if it does."""
+    said = threading.Event()
+
+    def tell() -> None:
+        said.set()
+        log.warning('Compiling %s takes a while; it happens once.', what)
+
+    begun, timer = time.monotonic(), threading.Timer(LONG, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+    if said.is_set():
+        log.warning('Compiled %s in %.0f seconds.', what, time.monotonic() - begun)
+
+
 class XlaCall:
     """A function of nested tensors that XLA compiles once, for the shapes of its first call.
 
     Args:
         function: takes and returns nested structures of tensors.
+        what: what to call it where compiling takes long.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], what: str = 'the environment') -> None:
         self._function = tf.function(function, jit_compile=True, autograph=False)
+        self._what = what
         self._call: tensorflow_private.ManyCall | None = None
         self._structure: Any = None
 
@@ -152,10 +184,12 @@ class XlaCall:
 
     def __call__(self, *arguments: Any) -> Any:
         flat = [tf.convert_to_tensor(x) for x in tf.nest.flatten(arguments)]
-        if self._call is None:
+        if self._call is not None:
+            return tf.nest.pack_sequence_as(self._structure, self._call(flat))
+        with telling(self._what):
             given = tf.nest.pack_sequence_as(arguments, flat)
             concrete = self._function.get_concrete_function(
                 *tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), given)
             )
             self._call, self._structure = tensorflow_private.calling_many(concrete), concrete.structured_outputs
-        return tf.nest.pack_sequence_as(self._structure, self._call(flat))
+            return tf.nest.pack_sequence_as(self._structure, self._call(flat))

@@ -24,7 +24,6 @@ from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.adaptors.observation import Preprocess
 from zoo.common.records import Batch, SequenceBatch, TestResult, TrainingResult, Trajectories
 from zoo.common.replay.replay import Replay
-from zoo.common.replay.tensor_ring import TensorRing
 from zoo.common.sampling import Sampling
 from zoo.common.tools.params import Param
 
@@ -35,6 +34,8 @@ if TYPE_CHECKING:  # these need TensorFlow, which an actor does without
     from zoo.common.maths.normalize import Collected, RunningMoments
     from zoo.common.maths.optimizers import Optimizer
     from zoo.common.networks.network import Network
+    from zoo.common.replay.tensor_ring import TensorRing
+    from zoo.common.tools.compilation import XlaCall
 
 
 #: The counters of an agent that are state, see :class:`Learns`.
@@ -110,6 +111,10 @@ class Learns(Acts, Protocol):
     replay: Replay | None
     priorities: np.ndarray | None
 
+    @property
+    def calls(self) -> dict[Any, XlaCall]:
+        """Calls that are compiled together with an environment, by what they were compiled for."""
+
     def random_action(self, obs: spaces.Flat) -> spaces.Flat:
         """Return uniformly random stored actions for flat observations ``[N, …]``, of the allowed ones if masked."""
 
@@ -127,6 +132,9 @@ class Learns(Acts, Protocol):
 
     def update(self, *args: Any, **kwargs: Any) -> Any:
         """Make one update. :class:`Agent` says what it is given and returns."""
+
+    def take(self, result: np.ndarray) -> dict[str, float]:
+        """Act with the weights in the result of a compiled update; return its metrics by name."""
 
     def update_on(self, batches: Batch | SequenceBatch) -> dict[str, float]:
         """Make ``K`` updates in one compiled call; return the metrics of the last one.

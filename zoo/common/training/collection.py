@@ -31,7 +31,12 @@ class Collection(Rollouts, Streams, Gradients, Steps, Steered, PerturbedEpisodes
     """Experience that an agent collects in an environment of this process.
 
     ``start`` is the number of steps that a resumed call has behind it.
+
+    Attributes:
+        is_compiled: whether steps are compiled together with the policy.
     """
+
+    is_compiled = False
 
     def __init__(self, agent: Learns, env: Env | VectorEnv, render: bool = False, start: int = 0) -> None:
         self.agent = agent

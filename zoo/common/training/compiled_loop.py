@@ -9,38 +9,19 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.common import spaces
+from zoo.common.acting.behavior import Behavior
+from zoo.common.envs.compiled.copies import Copies
 from zoo.common.maths.distributions import split_seed
 from zoo.common.records import Transition
 from zoo.common.replay.tensor_ring import TensorRing
 from zoo.common.rollouts.compiled_rollouts import Progress, take_step
 from zoo.common.tools.compilation import XlaCall
 from zoo.common.tools.errors import NotFinite
-from zoo.common.training.agent import Agent
 from zoo.common.training.compiled_collection import CompiledCollection
 from zoo.common.training.training import Training
 
 #: The most steps of each copy in one call. Ctrl-C waits for its end.
 _STEPS = 256
-
-
-def why_not(agent: Agent, given: dict[str, Any]) -> str | None:
-    """Return why steps and updates cannot be compiled into one call, or None.
-
-    ``given`` are parameters of the loop, and ``checkpoint_buffer``.
-    """
-    sampling = agent.sampling
-    for name in ('her', 'recorded', 'compress', 'checkpoint_buffer'):
-        if given.get(name):
-            return f'{name} needs the replay buffer in Python'
-    if given.get('update_every', 1) is None:
-        return 'update_every=None counts no steps'
-    if sampling.priorities is not None:
-        return 'priorities are kept in Python'
-    if sampling.sequences is not None:
-        return 'sequences for recurrent networks are drawn in Python'
-    if agent.moments():
-        return 'normalize_obs counts every observation in Python'
-    return None
 
 
 def learn_compiled(
@@ -64,13 +45,15 @@ def learn_compiled(
         explore_steps, update_every, updates: as for :data:`zoo.common.training.loops.off_policy`.
     """
     agent, copies = training.agent, experience.env.steps.copies
-    call = XlaCall(
-        _call_of(agent, copies, ring, training.train_steps, batch_size, needed, explore_steps, update_every, updates)
-    )
+    static = copies, agent.behavior, ring, batch_size, update_every, updates
+    call = agent.calls.get(static)
+    if call is None:
+        call = agent.calls[static] = XlaCall(_call_of(agent, *static))
     while not training.done:
         agent.progress = training.progress
         count = min(_STEPS, -(-training.steps_to_next // copies.num_envs))
         numbers = [count, ring.written, training.steps, agent.steps - agent.data_steps, agent.updates]
+        numbers += [training.train_steps, needed, explore_steps]
         seed = agent.rng.integers(2**31, size=2, dtype=np.int64).astype(np.int32)
         if agent.data_steps:  # a policy from a dataset explores by itself
             numbers[3] = max(numbers[3], explore_steps)
@@ -91,29 +74,21 @@ def learn_compiled(
 
 
 def _call_of(
-    agent: Any,
-    copies: Any,
-    ring: TensorRing,
-    train_steps: int,
-    batch_size: int,
-    needed: int,
-    explore_steps: int,
-    update_every: int,
-    updates: int,
+    agent: Any, copies: Copies, behavior: Behavior, ring: TensorRing, batch_size: int, update_every: int, updates: int
 ) -> Callable[..., Any]:
     """Return the function that is compiled."""
-    num_envs, behavior, sampling = copies.num_envs, agent.behavior, agent.sampling
+    num_envs, sampling = copies.num_envs, agent.sampling
     metrics_like = tf.zeros([len(agent.metric_names)])
 
     def run(now: Progress, numbers: tf.Tensor, seed: tf.Tensor) -> Any:
-        count, written, steps, acted, updated = tf.unstack(numbers)
+        count, written, steps, acted, updated, train_steps, needed, explore_steps = tf.unstack(numbers)
         rewards = tf.TensorArray(tf.float32, _STEPS, element_shape=[num_envs])
         dones = tf.TensorArray(tf.bool, _STEPS, element_shape=[num_envs])
 
         def one_step(t: tf.Tensor, now: Progress, tensors: Transition, seed: tf.Tensor, *rest: Any) -> Any:
             made, bad, metrics, rewards, dones = rest
             before = steps + t * num_envs
-            progress = tf.minimum(1.0, tf.cast(before, tf.float32) / float(train_steps))
+            progress = tf.minimum(1.0, tf.cast(before, tf.float32) / tf.cast(train_steps, tf.float32))
             agent.trace_progress(progress)
             of_step, of_draws, following = split_seed(seed, 3)
             random = acted + t * num_envs < explore_steps

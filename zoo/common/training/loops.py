@@ -16,10 +16,10 @@ from zoo.common.replay.mixed import MixedReplay
 from zoo.common.replay.replay import Replay
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import at_least, between
-from zoo.common.training.agent import Loop
-from zoo.common.training.compiled_collection import IN_PYTHON, CompiledCollection
-from zoo.common.training.compiled_loop import learn_compiled, why_not
+from zoo.common.training.agent import Agent, Loop
+from zoo.common.training.collection import Collection
 from zoo.common.training.experience import Gradients, PerturbedEpisodes, ReplayBuffer, Rollouts, Steps, Streams
+from zoo.common.training.experience_of import IN_PYTHON
 from zoo.common.training.interactive import learn_from_labels
 from zoo.common.training.offline_loop import Compress, Hindsights, learn_from_data
 from zoo.common.training.training import Training
@@ -112,9 +112,9 @@ def _off_policy(
     """Take steps, store them, and update on samples of the replay buffer."""
     agent = training.agent
     updates = updates_in_call(update_every, updates)
-    if isinstance(experience, CompiledCollection):
+    if isinstance(experience, Collection) and experience.is_compiled:
         given = {'her': her, 'recorded': recorded, 'compress': compress, 'update_every': update_every}
-        why = why_not(agent, given | {'checkpoint_buffer': training.checkpoint_buffer})
+        why = _why_not_compiled(agent, given | {'checkpoint_buffer': training.checkpoint_buffer})
         if why is None:
             assert update_every is not None
             return _off_policy_compiled(
@@ -161,9 +161,29 @@ def _off_policy(
         _say_nothing_learned(training, ready > 0, max(needed, batch_size), update_every, explore_steps, batch_size)
 
 
+def _why_not_compiled(agent: Agent, given: dict[str, Any]) -> str | None:
+    """Return why steps and updates cannot be compiled into one call, or None.
+
+    ``given`` are parameters of the loop, and ``checkpoint_buffer``.
+    """
+    sampling = agent.sampling
+    for name in ('her', 'recorded', 'compress', 'checkpoint_buffer'):
+        if given.get(name):
+            return f'{name} needs the replay buffer in Python'
+    if given.get('update_every', 1) is None:
+        return 'update_every=None counts no steps'
+    if sampling.priorities is not None:
+        return 'priorities are kept in Python'
+    if sampling.sequences is not None:
+        return 'sequences for recurrent networks are drawn in Python'
+    if agent.moments():
+        return 'normalize_obs counts every observation in Python'
+    return None
+
+
 def _off_policy_compiled(
     training: Training,
-    experience: CompiledCollection,
+    experience: Collection,
     batch_size: int,
     buffer_size: int,
     explore_steps: int,
@@ -171,7 +191,11 @@ def _off_policy_compiled(
     updates: int,
 ) -> None:
     """Do the same in an environment that is compiled together with the updates."""
+    from zoo.common.training.compiled_collection import CompiledCollection
+    from zoo.common.training.compiled_loop import learn_compiled
+
     agent = training.agent
+    assert isinstance(experience, CompiledCollection)
     ring = agent.ring_for(buffer_size, experience.num_envs)
     needed, began = _needed(training, ring.added, explore_steps, False), agent.updates
     ready = learn_compiled(

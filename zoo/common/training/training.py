@@ -25,8 +25,8 @@ from zoo.common.rollouts.claims import claims
 from zoo.common.tools.errors import NotFinite, UserError
 from zoo.common.training.agent import Agent, Loop
 from zoo.common.training.average import Average
-from zoo.common.training.compiled_collection import collection_of
 from zoo.common.training.experience import Experience
+from zoo.common.training.experience_of import experience_of
 from zoo.common.training.logger import Logger
 from zoo.common.training.monitor import Monitor
 
@@ -104,7 +104,7 @@ class Training:
         self._stepped = env if experience is None else None
         if experience is None:
             assert env is not None
-            experience = collection_of(agent, env, render, start)
+            experience = experience_of(agent, env, render, start)
         self.experience = experience
         self.steps = start
         self.run_dir = run_dir

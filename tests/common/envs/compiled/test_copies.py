@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gymnasium
 import numpy as np
-import pytest
 import pure
+import pytest
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 import zoo

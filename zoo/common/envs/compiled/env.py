@@ -13,7 +13,7 @@ from gymnasium.vector.utils import batch_space
 
 from zoo.common import spaces
 from zoo.common.envs.compiled.copies import Copies, CopiesState, Outcome
-from zoo.common.envs.compiled.functions import Functions
+from zoo.common.envs.compiled.functions import Functions, name_of
 from zoo.common.tools.compilation import XlaCall
 from zoo.common.tools.errors import InvalidValue
 
@@ -32,9 +32,9 @@ class Steps:
     def __init__(self, functions: Functions, num_envs: int, limit: int | None) -> None:
         self.copies = Copies(functions, num_envs, limit)
         self.calls: dict[Any, Any] = {}
-        self.begin = XlaCall(self.copies.begin)
-        self.step = XlaCall(self.copies.step)
-        self.advance = XlaCall(self.copies.advance)
+        self.begin = XlaCall(self.copies.begin, f'the beginning of {name_of(functions)}')
+        self.step = XlaCall(self.copies.step, f'a step of {name_of(functions)}')
+        self.advance = XlaCall(self.copies.advance, f'a step of {name_of(functions)}')
 
 
 def steps_of(functions: Functions, num_envs: int, limit: int | None) -> Steps:
@@ -53,6 +53,9 @@ class Compiled:
         steps: its copies.
         state: where the copies are; None before the first reset.
     """
+
+    #: How training recognizes the form; a wrapper around it lacks this attribute.
+    is_compiled = True
 
     functions: Functions
     steps: Steps

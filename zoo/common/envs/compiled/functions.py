@@ -175,7 +175,8 @@ class Mapped:
         for name, flag in zip(('terminated', 'truncated'), flags, strict=True):
             if self._one_number(name, flag, count).dtype != tf.bool:
                 raise InvalidType(
-                    f'step() of {self.name} gave {name} of dtype {flag.dtype.name}: compare, as in x > 1, to make a bool.'
+                    f'step() of {self.name} gave {name} of dtype {flag.dtype.name}: compare, as in x > 1, to make a '
+                    'bool.'
                 )
         return after, self._observed(obs, count), tf.cast(reward, tf.float32), flags[0], flags[1]
 
@@ -252,7 +253,8 @@ class Mapped:
             where = f'part {path!r} of the observation' if path else 'observation'
             if tuple(found.shape) != wanted:
                 raise InvalidValue(
-                    f'the {where} of {self.name} has shape {tuple(found.shape[1:])}, but its space declares {wanted[1:]}.'
+                    f'the {where} of {self.name} has shape {tuple(found.shape[1:])}, but its space declares '
+                    f'{wanted[1:]}.'
                 )
             own = tf.as_dtype(leaf.dtype)
             if found.dtype != own and (found.dtype.is_floating and not own.is_floating):
@@ -273,7 +275,8 @@ class Mapped:
 
 def _vectorized(function: Callable[..., Any], arguments: Any) -> Any:
     """Map a function over the first axis of its arguments."""
-    return tf.vectorized_map(lambda x: function(*x), arguments, warn=False)
+    plain = tf.autograph.experimental.do_not_convert(lambda x: function(*x))
+    return tf.vectorized_map(plain, arguments, warn=False)
 
 
 def _tensors(state: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from zoo.common import spaces
@@ -54,15 +54,42 @@ def in_tensorflow(functions: Any) -> tuple[Callable[..., Any], Callable[..., Any
         return (tuple(jax.tree.leaves(state)), _plain(space, obs), *rest)
 
     def converted(function: Callable[..., Any]) -> Callable[..., Any]:
-        with warnings.catch_warnings():
-            warnings.simplefilter('ignore')
-            return converter(function, with_gradient=False)
+        def call(*arguments: Any) -> Any:
+            with warnings.catch_warnings(), _for_tensorflow():
+                warnings.simplefilter('ignore')
+                return converter(function, with_gradient=False)(*arguments)
+
+        return call
 
     def stepped(state: Any, action: Any, seeds: Any) -> Any:
         flat = dict(spaces.tree_items(spaces.flatten(action_space, action)))
         return converted(step)(tuple(state), flat[''] if '' in flat else flat, seeds)
 
     return converted(reset), stepped
+
+
+@contextlib.contextmanager
+def _for_tensorflow() -> Iterator[None]:
+    """Let JAX write programs that TensorFlow's compiler understands.
+
+    TensorFlow 2.21 has StableHLO 1.13.7, which is JAX 0.10.2's version of twelve weeks before. JAX itself writes
+    for readers of up to four weeks, and ``top_k`` differs between the two. On a CPU JAX factors matrices with kernels of its own package, which
+    TensorFlow does not have; what JAX does on other platforms consists of operations that both have.
+    """
+    from jax._src.interpreters import mlir
+    from jax._src.lax import linalg
+    from jax._src.lib.mlir.dialects import hlo
+
+    newest = hlo.get_version_from_compatibility_requirement
+    hlo.get_version_from_compatibility_requirement = lambda _: newest(hlo.StablehloCompatibilityRequirement.WEEK_12)
+    on_cpu = mlir._platform_specific_lowerings['cpu']
+    kernels = (linalg.cholesky_p, linalg.triangular_solve_p, linalg.lu_p, linalg.geqrf_p, linalg.householder_product_p)
+    replaced = {kernel: on_cpu.pop(kernel) for kernel in kernels if kernel in on_cpu and kernel in mlir._lowerings}
+    try:
+        yield
+    finally:
+        on_cpu.update(replaced)
+        hlo.get_version_from_compatibility_requirement = newest
 
 
 def _plain(space: Any, obs: Any) -> Any:

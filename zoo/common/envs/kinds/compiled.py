@@ -84,8 +84,8 @@ def functions_of(env_id: Any, kwargs: dict[str, Any]) -> Any:
     if is_functions(env_id):
         if kwargs:
             raise InvalidType(
-                f'the arguments {", ".join(sorted(kwargs))} are for a class, but an object was given: leave them out, or '
-                'give the class.'
+                f'the arguments {", ".join(sorted(kwargs))} are for a class, but an object was given: leave them out, '
+                'or give the class.'
             )
         made = env_id
     else:

@@ -2,76 +2,23 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterable
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
-from gymnasium.vector import VectorEnv
 
-from zoo.common.tools.errors import Failure, InvalidType, InvalidValue, unknown
+from zoo.common.envs.kinds import suites
+from zoo.common.tools.errors import InvalidType
 
-
-def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env]:
-    """Return the factory :func:`make` of an environment.
-
-    Raises:
-        ImportError: gymnax is not installed.
-        ValueError: an unknown name.
-        TypeError: what is given is no name.
-    """
-    known = ids()
-    if not isinstance(env_id, str):
-        raise InvalidType(f'a {env_type} environment is given by its name, not by {env_id!r}.')
-    if env_id not in known:
-        raise InvalidValue(unknown(f'{env_type} environment', env_id, known))
-    return partial(make, env_id)
+#: gymnax' own parameter for the time limit.
+_LIMIT = 'max_steps_in_episode'
 
 
-def ids() -> list[str]:
-    """Return the names of all environments, sorted."""
-    return sorted(_package().registered_envs)
-
-
-def _package() -> Any:
-    from zoo.common.envs.compiled.jax_functions import check_jax
-
-    check_jax("the type 'gymnax'", 'gymnax')
+def _names() -> Iterable[str]:
     import gymnax
 
-    return gymnax
-
-
-def make(
-    env_id: str, /, max_episode_steps: int | None = None, render_mode: str | None = None, **kwargs: Any
-) -> gymnasium.Env:
-    """Make one environment; ``kwargs`` are gymnax's parameters of it."""
-    from zoo.common.envs.compiled.env import CompiledEnv
-
-    return CompiledEnv(functions_of(env_id, max_episode_steps, kwargs), None, render_mode)
-
-
-def make_vector(
-    env_id: str, nenv: int, max_episode_steps: int | None = None, render_mode: str | None = None, **kwargs: Any
-) -> VectorEnv:
-    """Make ``nenv`` copies."""
-    from zoo.common.envs.compiled.env import CompiledVectorEnv
-
-    return CompiledVectorEnv(functions_of(env_id, max_episode_steps, kwargs), nenv, None, render_mode)
-
-
-def functions_of(env_id: str, limit: int | None, kwargs: dict[str, Any]) -> Gymnax:
-    """Return an environment's functions, the same object for equal arguments."""
-    given = kwargs if limit is None else {**kwargs, 'max_steps_in_episode': limit}
-    return _made(env_id, tuple(sorted(given.items())))
-
-
-@functools.cache
-def _made(env_id: str, kwargs: tuple[tuple[str, Any], ...]) -> Gymnax:
-    return Gymnax(env_id, dict(kwargs))
+    return gymnax.registered_envs
 
 
 class Gymnax:
@@ -79,23 +26,23 @@ class Gymnax:
 
     Args:
         env_id: its name.
+        limit: the number of steps after which an episode is truncated; None: the environment's own.
         params: what differs from its default parameters.
     """
 
     backend = 'jax'
 
-    def __init__(self, env_id: str, params: dict[str, Any]) -> None:
+    def __init__(self, env_id: str, limit: int | None, params: dict[str, Any]) -> None:
+        import gymnax
         import jax
 
         self.name = env_id
-        try:
-            self._env, defaults = _package().make(env_id)
-        except OSError as error:  # it downloads its data
-            raise Failure(f'{env_id} of gymnax cannot be made: {error}.') from error
-        known = sorted(vars(defaults))
-        for key in params:
-            if key not in known:
-                raise InvalidType(f'{env_id!r} of gymnax does not take {key!r}: it takes {", ".join(known)}.')
+        self._env, defaults = gymnax.make(env_id)
+        known = vars(defaults)
+        self.max_episode_steps = limit
+        if limit is not None and _LIMIT in known:
+            params = {**params, _LIMIT: limit}
+        suites.check_known(env_id, 'gymnax', params, known)
         self._params = defaults.replace(**params)
         space = to_gymnasium(self._env.observation_space(self._params))
         _, obs = jax.eval_shape(self.reset, jax.ShapeDtypeStruct((2,), 'uint32'))
@@ -124,7 +71,7 @@ def to_gymnasium(space: Any) -> Space:
         low, high = (np.broadcast_to(np.asarray(x, np.float64), space.shape) for x in (space.low, space.high))
         if dtype.kind == 'f':  # the largest number of float32 stands for no bound
             low, high = np.where(low < -1e38, -np.inf, low), np.where(high > 1e38, np.inf, high)
-        if dtype == bool:
+        if dtype.kind == 'b':
             dtype = np.dtype(np.uint8)
         return Box(low.astype(dtype), high.astype(dtype), dtype=dtype.type)
     if isinstance(space, spaces.Dict):
@@ -132,3 +79,7 @@ def to_gymnasium(space: Any) -> Space:
     if isinstance(space, spaces.Tuple):
         return Tuple([to_gymnasium(part) for part in space.spaces])
     raise InvalidType(f'gymnax has a space {space!r} that zoo does not know.')
+
+
+_SUITE = suites.Suite('gymnax', 'gymnax', _names, Gymnax)
+find, ids, make, make_vector = _SUITE.find, _SUITE.ids, _SUITE.make, _SUITE.make_vector
