@@ -30,6 +30,7 @@ ENVIRONMENTS = {
     'atari': ('PongNoFrameskip-v4', 'ale_py'),
     'robotics': ('FetchReach-v4', 'gymnasium_robotics'),
     'dm_control': ('cartpole-balance', 'dm_control'),
+    'envpool': ('CheetahRun-v1', 'envpool'),
     'compiled': ('CartPole-v1', 'tensorflow'),
     'gymnax': ('CartPole-v1', 'gymnax'),
     'brax': ('fast', 'brax'),

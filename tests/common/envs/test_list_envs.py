@@ -12,7 +12,7 @@ import gymnasium
 import pytest
 
 import zoo
-from zoo.common.env_wrappers import TYPES, build_env, list_envs
+from zoo.common.env_wrappers import TYPES, build_env, find_env_type, list_envs
 
 needs_atari = pytest.mark.skipif(find_spec('ale_py') is None, reason='ALE is not installed')
 needs_mujoco = pytest.mark.skipif(find_spec('mujoco') is None, reason='MuJoCo is not installed')
@@ -98,3 +98,14 @@ def test_a_missing_package_names_the_extra(env_type: str, monkeypatch):
     with pytest.raises(ImportError, match=rf"pip install 'zoo-rl\[{env_type}\]'"):
         list_envs(env_type)
     assert 'CartPole-v1' in list_envs('gymnasium')
+
+
+@pytest.mark.parametrize('env_id', ['Hopper-v3', 'Pong-v5', 'CheetahRun-v1'])
+def test_names_that_only_envpool_has_need_the_type(env_id):
+    pytest.importorskip('envpool')
+    with pytest.raises(ValueError, match=rf"EnvPool has it: build_env\('{env_id}', 'envpool'\)\.$"):
+        find_env_type(env_id)
+
+
+def test_names_that_envpool_has_too_keep_their_type():
+    assert find_env_type('CartPole-v1') == 'classic_control' and zoo.find_env_type('HalfCheetah-v4') == 'mujoco'
