@@ -108,4 +108,4 @@ def test_names_that_only_envpool_has_need_the_type(env_id):
 
 
 def test_names_that_envpool_has_too_keep_their_type():
-    assert find_env_type('CartPole-v1') == 'classic_control' and zoo.find_env_type('HalfCheetah-v4') == 'mujoco'
+    assert find_env_type('CartPole-v1') == 'classic_control' and find_env_type('HalfCheetah-v4') == 'mujoco'

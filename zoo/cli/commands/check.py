@@ -28,10 +28,10 @@ def run(args: Any) -> int:
         if name in env_params:
             raise InvalidValue(f'--env-set {name}: that is no argument of the environment; see zoo check --help.')
     find_packages(given)
-    from zoo.common.env_wrappers import find_env_type
+    from zoo.common.env_wrappers import TYPES, find_env_type
 
     env_type = find_env_type(given) if args.env_type is None else args.env_type
-    if env_type not in ('gymnasium', find_env_type(given)) or env_type in ('dm_control', 'rlbench'):
-        # which refuses a name of another type
+    # Gymnasium does not know the names of the other types; build_env refuses a name of another type.
+    if TYPES[env_type] not in ('registered', 'atari') or env_type not in ('gymnasium', find_env_type(given)):
         given, env_params = zoo.build_env(given, env_type, **env_params), {}
     return FAILED if zoo.check_env(given, steps=args.steps, **env_params) else 0
