@@ -162,6 +162,14 @@ def test_check(tmp_path: Path, capsys, monkeypatch):
     assert code == 2 and "'CartPole-v1' is an environment of type 'classic_control'" in err
 
 
+def test_check_of_a_name_that_needs_its_type(capsys):
+    pytest.importorskip('envpool')
+    given = ('CheetahRun-v1', '--steps', '20')
+    assert said(capsys, 'check', *given, '--type', 'envpool') == (0, 'no problem found\n', '')
+    code, _, err = said(capsys, 'check', *given)
+    assert code == 2 and err.endswith('EnvPool has it: --type envpool.\n')
+
+
 def test_check_with_arguments_of_the_environment(capsys):
     given = ('--env-set', 'max_episode_steps=20', '--env-set', 'hide_velocity=True')
     assert said(capsys, 'check', 'CartPole-v1', '--steps', '50', *given) == (0, 'no problem found\n', '')
@@ -471,7 +479,7 @@ def test_a_refusal_before_the_first_step_is_no_failed_training(capsys, caplog):
 
 def test_an_unknown_name_far_from_all_has_one_colon():
     with pytest.raises(
-        ValueError, match=r"^unknown value of vectorized 'threads'\. Known: sync, async, envpool\. True takes"
+        ValueError, match=r"^unknown value of vectorized 'threads'\. Known: sync, async, envpool, compiled\. True takes"
     ):
         zoo.build_env('CartPole-v1', vectorized='threads')
 
