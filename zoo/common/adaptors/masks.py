@@ -49,6 +49,6 @@ def forbidden(action: np.ndarray, mask: np.ndarray, counts: Sequence[int]) -> np
     chosen = action.reshape(len(action), -1)
     allowed = masked(np.zeros((len(action), sum(counts) or chosen.shape[1]), np.float32), mask, counts) == 0.0
     if not counts:
-        return (~allowed & (chosen != 0)).any(-1)
+        return np.any(~allowed & (chosen != 0), -1)
     first = np.cumsum([0, *counts[:-1]])
-    return ~np.take_along_axis(allowed, first + chosen, -1).all(-1)
+    return np.logical_not(np.take_along_axis(allowed, first + chosen, -1).all(-1))

@@ -112,7 +112,9 @@ def _check_masks(
 
 def _check_allowed(adaptor: ActionAdaptor, action: np.ndarray, mask: np.ndarray) -> None:
     """Refuse recorded actions that their mask forbids: their probability would be zero."""
-    wrong = np.flatnonzero(forbidden(action, mask, adaptor.parts[0].counts)) if len(action) else ()
+    if not len(action):
+        return
+    wrong = np.flatnonzero(forbidden(action, mask, adaptor.parts[0].counts))
     if len(wrong):
         raise InvalidValue(
             f'a recorded action is {np.asarray(action)[wrong[0]]}, which the action_mask of its observation forbids '
