@@ -80,7 +80,7 @@ TASKS = {
         n_epochs=10,
         warm=4096,
         piece=20_480,
-        libraries=('zoo', 'sb3', 'sbx', 'rejax'),
+        libraries=('zoo', 'zoo-compiled', 'sb3', 'sbx', 'rejax'),
         bars={'sb3': 11, 'sbx': 6},
     ),
     'sac': Task(
@@ -278,3 +278,19 @@ TASKS |= {
         bars={'contrib': 1.5, 'sbx': 1},
     ),
 }
+#: Many copies and large minibatches: what an environment costs counts for more.
+TASKS['ppo-64'] = dataclasses.replace(
+    TASKS['ppo'],
+    title='PPO, 64 copies of `CartPole-v1`, 128 steps each, 4 epochs, minibatch 512, 64×64',
+    nenv=64,
+    batch_size=512,
+    n_steps=128,
+    n_epochs=4,
+    warm=8192,
+    piece=163_840,
+    libraries=('zoo', 'zoo-compiled', 'rejax'),
+    bars={},
+)
+#: Off policy: steps, replay buffer and updates in one call.
+for _name in ('sac', 'dqn'):
+    TASKS[_name] = dataclasses.replace(TASKS[_name], libraries=(*TASKS[_name].libraries, 'zoo-compiled'))

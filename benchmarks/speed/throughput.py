@@ -13,7 +13,8 @@ first: networks are compiled, replay buffers are past their first random steps. 
 piece of training each, so that a drift of the machine's speed meets all of them alike. The compared number is the
 median over rounds of the ratio of two pieces of one round.
 
-``zoo-bf16`` is zoo with ``dtype='mixed_bfloat16'``: the products of its networks are in bfloat16. ``rejax`` is PPO on
+``zoo-bf16`` is zoo with ``dtype='mixed_bfloat16'``: the products of its networks are in bfloat16. ``zoo-compiled`` is
+zoo with ``vectorized='compiled'``. ``rejax`` is PPO on
 an environment written in JAX (gymnax), which is compiled together with the update: the mark that compiled environments
 set. One piece of it is one compiled call without evaluation: the first one is skipped, and the callback after the last
 step does nothing. It updates actor and critic by an optimizer each, and clips no gradient's norm.
@@ -79,6 +80,7 @@ PACKAGES = {
 LIBRARIES = {
     'zoo': 'zoo',
     'zoo-bf16': 'zoo, bfloat16',
+    'zoo-compiled': 'zoo, compiled',
     'sb3': 'Stable-Baselines3',
     'contrib': 'sb3-contrib',
     'sbx': 'SBX',
@@ -101,7 +103,7 @@ def work(library: str, name: str) -> None:
 
 def versions_of(library: str) -> dict[str, str]:
     """Return the versions of what a worker runs on."""
-    return versions(*PACKAGES[library.removesuffix('-bf16')])
+    return versions(*PACKAGES[library.partition('-')[0]])
 
 
 class Worker:
@@ -204,7 +206,7 @@ def compare_checkouts(names: Sequence[str], rounds: int, before: Path, libraries
 
 def report(results: dict[str, Any]) -> list[str]:
     """Return the result page; what an earlier run has not measured is called not measured."""
-    columns = [library for library in LIBRARIES if library != 'rejax']
+    columns = [library for library in LIBRARIES if library not in ('rejax', 'zoo-compiled')]
     titles = [*(LIBRARIES[x] for x in columns), *(' / '.join(LIBRARIES[x] for x in pair) for pair in RATIOS.values())]
     lines = [
         '# Training throughput',
@@ -239,10 +241,22 @@ def report(results: dict[str, Any]) -> list[str]:
                 f'{statistics.median(rates["rejax"]):,.0f} steps per second in the same run; zoo / rejax is '
                 f'**{statistics.median(found):.2f}** ({spread(found)}).',
             ]
+        if 'zoo-compiled' in rates:
+            found = {library: ratios(rates['zoo-compiled'], rates[library]) for library in rates}
+            beside = [
+                f'{LIBRARIES[library]} **{statistics.median(found[library]):.2f}** ({spread(found[library])})'
+                for library in rates
+                if library != 'zoo-compiled'
+            ]
+            notes += [
+                '',
+                f"{task.title}: zoo with `vectorized='compiled'` made {statistics.median(rates['zoo-compiled']):,.0f} "
+                f'steps per second in the same run, as a multiple of {", ".join(beside)}.',
+            ]
     lines += [*notes, '', 'Versions:', '']
     known_versions = {library: found for result in results.values() for library, found in result['versions'].items()}
     for library, found in known_versions.items():
-        if library != 'zoo-bf16':  # it has zoo's versions
+        if library not in ('zoo-bf16', 'zoo-compiled'):  # they have zoo's versions
             lines.append(f'* {library}: {listed(found)}')
     dates = sorted({result['date'] for result in results.values()})
     return [*lines, '', f'Run on {" and ".join(dates)}.']

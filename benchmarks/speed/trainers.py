@@ -104,7 +104,8 @@ def zoo_agent(library: str, task: Task) -> tuple[Any, Any]:
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
     from zoo import algorithms, build_env, call_default_params
 
-    env = build_env(task.env, task.type, task.vectorized, nenv=task.nenv)
+    vectorized = 'compiled' if library == 'zoo-compiled' else task.vectorized
+    env = build_env(task.env, task.type, vectorized, nenv=task.nenv)
     dtype = {'dtype': 'mixed_bfloat16'} if library == 'zoo-bf16' else {}  # an older checkout does not know the name
     dtype |= {'recurrent': 'lstm'} if task.recurrent else {}
     alg_params, _ = call_default_params(env, task.type, task.alg, seed=0, **dtype)
@@ -206,6 +207,7 @@ def rejax_trainer(library: str, task: Task) -> Train:
 TRAINERS = {
     'zoo': zoo_trainer,
     'zoo-bf16': zoo_trainer,
+    'zoo-compiled': zoo_trainer,
     'sb3': peer_trainer,
     'contrib': peer_trainer,
     'sbx': peer_trainer,

@@ -27,7 +27,8 @@ from repository import ROOT
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-sys.path += [str(ROOT / 'benchmarks' / part) for part in ('', 'scores', 'speed')]
+# In front: MuJoCo Playground installs a package `learning`, too.
+sys.path[:0] = [str(ROOT / 'benchmarks' / part) for part in ('', 'scores', 'speed')]
 
 RESULTS = ROOT / 'benchmarks' / 'results'
 CURVES = '/repository/benchmarks/results/curves'

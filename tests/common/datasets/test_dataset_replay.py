@@ -18,9 +18,11 @@ from recorded import random_episodes
 import zoo
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.datasets.episodes import RecordedEpisode
 from zoo.common.datasets.replaying import replay_of
 from zoo.common.maths.normalize import Collected
 from zoo.common.sampling import Priorities, Sampling, SequenceSampling
+from zoo.common.tools.errors import InvalidValue
 
 BOX = Box(np.float32([-1.0, 0.0]), np.float32([3.0, 10.0]))
 DEEP = Dict(
@@ -149,6 +151,7 @@ from gymnasium.spaces import Box
 import zoo
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.datasets.episodes import RecordedEpisode
+from zoo.common.datasets.episodes import RecordedEpisode
 from zoo.common.datasets.replaying import replay_of
 from zoo.common.datasets.writing import written
 from zoo.common.sampling import Sampling
@@ -189,3 +192,36 @@ def test_memory_stays_small(tmp_path):
     held, on_disk, steps = map(float, done.stdout.split())
     assert on_disk > 280 and steps == 300_000
     assert held < 30, f'{held:.0f} MB for {on_disk:.0f} MB on disk'
+
+
+@pytest.mark.parametrize('form', ['memory', 'folder'])
+@pytest.mark.parametrize(
+    ('action_space', 'allowed', 'wrong'),
+    [
+        (Discrete(3), [(1, 0, 1), (0, 0, 0)], [(1, 1, 0)]),
+        (MultiDiscrete([2, 2]), [(1, 0, 0, 1), (0, 0, 0, 1)], [(0, 1, 0, 1)]),
+        (MultiBinary(2), [(1, 1), (1, 0)], [(0, 1)]),
+    ],
+)
+def test_actions_that_their_mask_forbids_are_refused(tmp_path, form, action_space, allowed, wrong):
+    action: Any = {Discrete: 2, MultiDiscrete: [0, 1], MultiBinary: [1, 0]}[type(action_space)]
+    space = Dict({'action_mask': Box(0, 1, (len(allowed[0]),), np.int8), 'x': Box(-1, 1, (2,), np.float32)})
+
+    def opened_with(masks: Any) -> Any:
+        steps = len(masks)
+        final = np.zeros((1, len(masks[0])), np.int8)  # of an observation without an action
+        obs = {
+            'action_mask': np.concatenate([np.array(masks, np.int8), final]),
+            'x': np.zeros((steps + 1, 2), np.float32),
+        }
+        episode = RecordedEpisode(obs, np.array([action] * steps), np.ones(steps, np.float32), True, False)
+        found = zoo.open_dataset([episode], space, action_space)
+        if form == 'folder':
+            found.save(tmp_path / f'{steps}{masks[-1]}')
+            found = zoo.open_dataset(tmp_path / f'{steps}{masks[-1]}')
+        return found
+
+    agent, adaptor = agent_of(space, action_space), ActionAdaptor(action_space)
+    assert len(replay_of(agent, opened_with(allowed), adaptor, Sampling(0.99))) == len(allowed)
+    with pytest.raises(InvalidValue, match='which the action_mask of its observation forbids'):
+        replay_of(agent, opened_with(allowed + wrong), adaptor, Sampling(0.99))

@@ -39,3 +39,16 @@ def masked(values: Any, mask: Any, counts: Sequence[int] | None = None) -> Any:
         choices = [allowed[:, begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
         allowed = tf.concat([choice | ~tf.reduce_any(choice, -1, keepdims=True) for choice in choices], -1)
     return tf.where(allowed, values, MASKED_LOGIT)
+
+
+def forbidden(action: np.ndarray, mask: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+    """Return which stored actions ``[N]`` or ``[N, k]`` their mask ``[N, …]`` forbids, bool ``[N]``.
+
+    ``counts`` are the numbers of actions of the choices; without any, the actions are switches, which a mask keeps off.
+    """
+    chosen = action.reshape(len(action), -1)
+    allowed = masked(np.zeros((len(action), sum(counts) or chosen.shape[1]), np.float32), mask, counts) == 0.0
+    if not counts:
+        return np.any(~allowed & (chosen != 0), -1)
+    first = np.cumsum([0, *counts[:-1]])
+    return np.logical_not(np.take_along_axis(allowed, first + chosen, -1).all(-1))

@@ -8,6 +8,8 @@ import numpy as np
 
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
+from zoo.common.adaptors.masks import forbidden
+from zoo.common.adaptors.observation import mask_path
 from zoo.common.datasets.dataset import Dataset
 from zoo.common.datasets.mapped_folder import MappedFolder
 from zoo.common.datasets.opening import AgentSpaces, opened
@@ -15,6 +17,10 @@ from zoo.common.maths.normalize import Collected
 from zoo.common.replay.replay import Replay
 from zoo.common.replay.whole_episodes import ConvertedRows, WholeEpisodes
 from zoo.common.sampling import Sampling
+from zoo.common.tools.errors import InvalidValue
+
+#: The rows of a folder that are checked at a time.
+_ROWS = 100_000
 
 #: The warning where a replay buffer is too small: the number of recorded steps, and the number held.
 TOO_SMALL = 'Of the %d recorded transitions the replay buffer holds %d: a larger buffer_size holds more.'
@@ -42,7 +48,8 @@ def replay_of(
         collected: is given the observations that were acted on, once each.
 
     Raises:
-        ValueError: no such source, no transition in it, other spaces than the agent's, or values outside them.
+        ValueError: no such source, no transition in it, other spaces than the agent's, values outside them, or actions
+            that their mask forbids.
     """
     dataset = opened(agent, source)
     if not compress and isinstance(dataset.source, MappedFolder) and (np.diff(dataset.numbers) == 1).all():
@@ -74,6 +81,7 @@ def _mapped(
             return adaptor.stored_part(path, x)
 
         action[path] = ConvertedRows(rows[f'action/{path}'], convert, stored.shape[1:], stored.dtype)
+    _check_masks(folder, adaptor, rows, obs)
     held = WholeEpisodes(
         spaces.from_items(folder.observation_space, obs),
         spaces.from_items(folder.action_space, action),
@@ -86,6 +94,32 @@ def _mapped(
     replay = Replay(folder.observation_space, adaptor, 1, sampling=sampling, held=held)
     replay.complete(dataset.lengths)
     return replay
+
+
+def _check_masks(
+    folder: MappedFolder, adaptor: ActionAdaptor, rows: dict[str, np.ndarray], obs: dict[str, np.ndarray]
+) -> None:
+    """Check the actions in the files of a folder, some thousand rows at a time."""
+    mask = mask_path(folder.observation_space) if adaptor.maskable else None
+    if mask is None:
+        return
+    for begin in range(0, len(rows['valid']), _ROWS):
+        piece = slice(begin, begin + _ROWS)
+        valid = rows['valid'][piece]
+        action = adaptor.stored_part('', rows['action/'][piece][valid])
+        _check_allowed(adaptor, action, obs[mask][piece][valid])
+
+
+def _check_allowed(adaptor: ActionAdaptor, action: np.ndarray, mask: np.ndarray) -> None:
+    """Refuse recorded actions that their mask forbids: their probability would be zero."""
+    if not len(action):
+        return
+    wrong = np.flatnonzero(forbidden(action, mask, adaptor.parts[0].counts))
+    if len(wrong):
+        raise InvalidValue(
+            f'a recorded action is {np.asarray(action)[wrong[0]]}, which the action_mask of its observation forbids '
+            f'({np.asarray(mask)[wrong[0]].astype(int).tolist()}): leave the episode out, or record the mask that held.'
+        )
 
 
 def fill(
@@ -105,12 +139,15 @@ def fill(
         collected: is given the observations that were acted on, once each.
 
     Raises:
-        ValueError: no such source, episodes of other spaces, or values outside them.
+        ValueError: no such source, episodes of other spaces, values outside them, or actions that their mask forbids.
     """
     dataset = opened(agent, source)
     given = np.zeros(replay.num_envs, np.int64)
+    mask = mask_path(agent.observation_space) if replay.adaptor.maskable else None
     for episode in dataset[part::parts] if part < len(dataset) else ():
         action = replay.adaptor.from_env(episode.action)
+        if mask is not None:
+            _check_allowed(replay.adaptor, action, spaces.tree_map(lambda x: x[:-1], episode.obs)[mask])
         into = int(given.argmin())
         replay.add_episode(into, episode.obs, action, episode.reward, episode.terminated, episode.truncated)
         given[into] += len(episode.reward)

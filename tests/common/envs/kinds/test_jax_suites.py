@@ -198,8 +198,8 @@ def test_training(alg, env_id, env_type, changes):
     needs(env_type)
     kwargs = {key: changes.pop(key) for key in ('backend',) if key in (changes := dict(changes))}
     env = build_env(env_id, env_type, nenv=4, **kwargs)
-    alg_params, learn_params = call_default_params(env, env_type, alg, seed=0)
-    agent = getattr(algorithms, alg)(**alg_params | changes)
+    alg_params, learn_params = call_default_params(env, env_type, alg, seed=0, **changes)
+    agent = getattr(algorithms, alg)(**alg_params)
     small = {'train_steps': 256, 'batch_size': 16, 'test_episodes': 1, 'verbose': 0}
     small |= {'horizon': 8} if 'horizon' in learn_params else {'explore_steps': 32}
     result = agent.learn(env, run_dir=False, **learn_params | small)

@@ -73,8 +73,9 @@ def _for_tensorflow() -> Iterator[None]:
     """Let JAX write programs that TensorFlow's compiler understands.
 
     TensorFlow 2.21 has StableHLO 1.13.7, which is JAX 0.10.2's version of twelve weeks before. JAX itself writes
-    for readers of up to four weeks, and ``top_k`` differs between the two. On a CPU JAX factors matrices with kernels of its own package, which
-    TensorFlow does not have; what JAX does on other platforms consists of operations that both have.
+    for readers of up to four weeks, and ``top_k`` differs between the two. On a CPU JAX factors matrices with kernels
+    of its own package, which TensorFlow does not have. What JAX does on other platforms consists of operations that
+    both have.
     """
     from jax._src.interpreters import mlir
     from jax._src.lax import linalg

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
@@ -56,10 +56,9 @@ class Jumanji:
                 self._choices = mask.shape
                 self.action_space = Discrete(int(np.prod(mask.shape)))
             elif isinstance(self.action_space, MultiDiscrete) and mask.shape[:-1] == self.action_space.shape:
-                self.action_space = MultiDiscrete(
-                    np.full(mask.shape[0], mask.shape[-1])
-                )  # MultiCVRP's has one too many
-            self.observation_space[ACTION_MASK] = MultiBinary(int(np.prod(mask.shape)))
+                # MultiCVRP's own has one choice too many.
+                self.action_space = MultiDiscrete(np.full(mask.shape[0], mask.shape[-1]))
+            cast(Dict, self.observation_space)[ACTION_MASK] = MultiBinary(int(np.prod(mask.shape)))
 
     def reset(self, seed: Any) -> tuple[Any, Any]:
         state, timestep = self._env.reset(seed)
@@ -103,6 +102,8 @@ def _observation_space(spec: Any) -> Space:
     dtype = np.dtype(spec.dtype)
     if dtype.kind == 'b':
         return MultiBinary(spec.shape)
+    low: Any
+    high: Any
     low, high = (-np.inf, np.inf) if dtype.kind == 'f' else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     if isinstance(spec, specs.BoundedArray):  # a DiscreteArray too: a large one counts steps
         low, high = (np.broadcast_to(np.asarray(x), spec.shape).astype(dtype) for x in (spec.minimum, spec.maximum))
