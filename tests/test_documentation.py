@@ -163,6 +163,8 @@ BEFORE = {'docs/howto/save_and_resume.md': INTERRUPTED}
 LONGER = ('docs/howto/evaluation.md', 'docs/howto/save_and_resume.md')
 #: A page of several programs has a test of its own; of the others these run in plain ``pytest`` too.
 OWN_TEST = ('docs/howto/export.md',)
+#: Packages without which a page's programs do not run.
+NEEDS = {'docs/howto/jax_environments.md': ('jax',)}
 QUICK = ('docs/start/first_agent.md', 'docs/howto/replay.md')
 
 
@@ -170,6 +172,8 @@ QUICK = ('docs/start/first_agent.md', 'docs/howto/replay.md')
 @pytest.mark.parametrize('page', [page for page in DOCS if blocks(page) and page not in OWN_TEST])
 def test_a_page_runs(page, tmp_path):
     """All blocks of a page, in order, in one process; without what draws pixels, which not every machine can."""
+    for package in NEEDS.get(page, ()):
+        pytest.importorskip(package)
     program = [block for block in blocks(page) if 'pixels' not in block]
     shorter = SHORTER.replace(', 300)', ', 3000)') if page in LONGER else SHORTER
     done = run('\n'.join([shorter, BEFORE.get(page, ''), *program]), tmp_path)
