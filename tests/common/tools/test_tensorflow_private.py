@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context, execute
 
 from zoo.common.tools import tensorflow_private
-from zoo.common.tools.compilation import PackedCall
+from zoo.common.tools.compilation import PackedCall, XlaCall
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,8 @@ def compiled(xla: bool = False) -> tuple[Any, tf.Variable]:
 
 def run(call: Any) -> list[np.ndarray]:
     inputs = [tf.constant([0.5, 0.25]), tf.constant([2, 3], tf.uint8)]
-    return [call(inputs).numpy() for _ in range(3)]
+    found = [call(inputs) for _ in range(3)]
+    return [np.array(each[0] if isinstance(each, list) else each) for each in found]
 
 
 @pytest.mark.parametrize('xla', [False, True], ids=['plain', 'xla'])
@@ -46,6 +47,18 @@ def test_both_ways_give_the_same(xla):
     weight.assign([1.0, 2.0])
     np.testing.assert_array_equal(run(tensorflow_private.public_call(function)), found)
     np.testing.assert_array_equal(weight, [2.5, 2.75])
+
+
+@pytest.mark.parametrize('known', [True, False])
+def test_several_outputs(monkeypatch, caplog, known):
+    if not known:
+        monkeypatch.setattr(tensorflow_private, 'direct_call', lambda function: None)
+    call = XlaCall(lambda x, parts: {'double': x * 2.0, 'rest': (parts['a'] + 1, [tf.shape(x)])})
+    for _ in range(2):
+        found = call(np.float32([1.0, 2.0]), {'a': np.int32(3)})
+        assert found.keys() == {'double', 'rest'} and found['double'].numpy().tolist() == [2.0, 4.0]
+        assert int(found['rest'][0]) == 4 and found['rest'][1][0].numpy().tolist() == [2]
+    assert call.is_traced and bool(caplog.records) != known
 
 
 def test_the_runtime_is_called_where_it_is_known(monkeypatch, caplog):
